@@ -43,7 +43,8 @@ lint: setup           ## style, types, import layers
 # Modules that compute and do no I/O but read a given file: tests take every branch of them. A new
 # module of the kind belongs here; where one is renamed, make stops and names it.
 PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %,jobkit/%.py, \
-	core/filesystems core/job_files core/json_codec core/records core/student core/units fit/batch_line \
+	corpus/coverage corpus/documents corpus/paragraphs corpus/scanning/doubled corpus/scanning/tasks \
+	corpus/shards core/filesystems core/job_files core/json_codec core/records core/student core/units fit/batch_line \
 	fit/energy fit/gpus fit/ledger fit/lengths fit/loads fit/memory_line fit/observations fit/overlaps \
 	fit/largest_batch fit/speed fit/stats fit/tune_steps \
 	outcome/accounting outcome/log_outcome outcome/logs outcome/remedies outcome/timing outcome/trials \
@@ -51,7 +52,7 @@ PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %
 	planning/sample planning/standin/labels report/columns report/energy report/old_logs report/recommend/energy \
 	report/recommend/output report/recommend/precision \
 	report/recommend/recommend report/recommend/request report/recommend/types report/rows \
-	report/sentences report/sizes run/measure/memory run/measure/torch_trace schedulers/lint setup/check_node \
+	report/sentences report/sizes run/measure/memory run/measure/tally run/measure/torch_trace schedulers/lint setup/check_node \
 	setup/check_site \
 	setup/facts setup/findings setup/init_choice setup/init_files spec/axes spec/checks spec/fields \
 	spec/policy spec/repeats spec/schema spec/site spec/sweep_spec spec/yaml_files status/advice status/progress \

@@ -26,6 +26,7 @@ from typing import Any
 from jobkit.core.measurements import Need
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import Outcome
+from jobkit.corpus.paragraphs import split_paragraphs
 from jobkit.fit.largest_batch import predict
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import Loads
@@ -37,7 +38,6 @@ from jobkit.planning.sample import sample_text
 from jobkit.run.failure import outcome_of
 from jobkit.run.measure import need
 from jobkit.run.measure.device import Device, open_device
-from jobkit.run.paragraphs import split_paragraphs
 from jobkit.run.workloads.base import Heavy
 from jobkit.run.workloads.stanza_lengths import columns
 from jobkit.run.workloads.stanza_ner import StanzaNer

@@ -10,6 +10,8 @@ from typing import Any
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 RAW = PAGE.with_suffix("")
 NAMES = ("commands", "planning", "submission", "reading", "overhead", "forked")
+LONG = ("shards",)
+"""These take longer than ten minutes, so `make bench` leaves them out: the page has the command of each."""
 
 HEAD = """# Benchmarks
 
@@ -26,7 +28,9 @@ WORDS = {
     "reading": "The three clients read the same 1,000 results as Python objects: jobkit's records, submitit's pickles of the same content, signac's (empty) job documents. `jobkit collect` does more: it groups and averages, and pandas alone takes a third of a second to import. The first three lines are the time that a user waits (100,000 records were collected once). jobkit keeps one row of each record, so memory grows with the number of points and not with the size of their folders.",
     "planning": "More points than the controller holds (Slurm's `MaxJobCount`, Grid Engine's `max_jobs` and `max_u_jobs` for the arrays) are refused before jobkit writes or submits anything: `tests/submit/test_sweep.py`.",
     "overhead": "A pair is a pass over the text that makes every call of the tagger twice: once with measuring and once without, first the one and first the other in turn. In a call without measuring, the sampler process is stopped and no line is written. The figure is the median of (time with / time without - 1) over all calls of all pairs. The interval is that of the median, by order statistics, because other work on the machine slows single calls by chance.",
+    "corpus": "jobkit reads a corpus once before it submits: SHA-256 of every file and of every piece, UTF-8, paragraphs and their lengths. Speeds are MiB of text (as decompressed) for each second of CPU of the whole process, start and imports included; `sha256sum` is that of GNU coreutils on the same file. The text is jobkit's sample text, JSONL has 20 paragraphs a document.",
     "forked": "A pair is the same try twice, once forked from a process that had imported the framework and once in a fresh process, in turn. Its time is that of the whole command `python -m jobkit.run`. A fork saves the start of Python and the import of jobkit, torch and Stanza; the first forked try waits for the parent to import them. Loading includes the CUDA context on a GPU.",
+    "shards": "One process, or two and their supervisor, go through one shard of generated text, `order: sorted` in windows of 10,000 paragraphs (of the tagger 1,000). The memory is the largest of all processes of the try together, its sampler included, in a quarter of the work; pages that processes share count once. The speed is that of a machine on which other work ran.",
 }
 
 
@@ -34,7 +38,7 @@ def text() -> str:
     """Return the page."""
     sections = [
         _section(path, json.loads(path.read_text(encoding="utf-8")), "" if number else WORDS.get(name, ""))
-        for name in NAMES
+        for name in (*NAMES, *LONG)
         for number, path in enumerate(sorted(RAW.glob(f"{name}*.json")))
     ]
     return "\n".join([HEAD, *sections])

@@ -25,6 +25,7 @@ GROUPS = {
     "run": {
         "sweep": "Run a tagger once per batch size, on a cluster or here.",
         "tune": "Find the fastest setting by running few, and compare it with the plain loop.",
+        "apply": "Work through a whole corpus with a measured setting, each paragraph once.",
         "status": "Show the state of every point, and what to type next.",
         "logs": "Print the log of a point, or follow it.",
         "resume": "Submit the points of a run again that failed or are missing.",
@@ -36,6 +37,7 @@ GROUPS = {
     "results": {
         "collect": "Print the scaling table of runs: speed and memory by batch size.",
         "recommend": "Recommend batch size, GPU, time and scheduler request.",
+        "merge": "Join the results of a corpus in one file, each row once.",
     },
     "models": {
         "models": "Fetch, build and list models, so that jobs need no network.",

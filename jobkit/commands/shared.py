@@ -36,6 +36,37 @@ class OldNames(click.Option):
             self.opts = shown
 
 
+class Paths(click.Option):
+    """An option that takes every word up to the next option, and may be repeated."""
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:  # noqa: ANN401 - click's own
+        """Let the option take the words that follow its first one."""
+        super().add_to_parser(parser, ctx)
+        option = parser._long_opt[self.opts[0]]  # noqa: SLF001 - click has no other way to them
+        take = option.process
+
+        def take_all(value: str, state: Any) -> None:  # noqa: ANN401 - click's own
+            take(value, state)
+            while state.rargs and (state.rargs[0] == "-" or not state.rargs[0].startswith("-")):
+                take(state.rargs.pop(0), state)
+
+        option.process = take_all
+
+
+def corpus_option(meaning: str) -> Callable[[F], F]:
+    """Return the decorator that adds ``--corpus`` with its help."""
+    return click.option("--corpus", cls=Paths, multiple=True, metavar="PATH...", help=meaning)
+
+
+def run_and_corpus(run: Path | None, corpus: tuple[str, ...]) -> tuple[Path | None, tuple[str, ...]]:
+    """Return RUN and the corpus; a run or a spec that is typed behind the paths of ``--corpus`` is RUN."""
+    from jobkit.core.layout import is_run_folder
+
+    if run is None and len(corpus) > 1 and (is_run_folder(Path(corpus[-1])) or corpus[-1].endswith(".yaml")):
+        return Path(corpus[-1]), corpus[:-1]
+    return run, corpus
+
+
 class NamedRun(click.Argument):
     """The RUN of a command that changes it: it is required, and the error suggests the latest run."""
 
@@ -79,9 +110,44 @@ runs_dir_option = click.option(
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs: bytes, seconds, no NaN."
 )
+text_field_option = click.option(
+    "--text-field", metavar="FIELD", default="text", show_default=True, help="The field of a JSONL text."
+)
+id_field_option = click.option(
+    "--id-field", metavar="FIELD", default="id", show_default=True, help="The field of a JSONL document's id."
+)
+format_option = click.option(
+    "--format",
+    "fmt",
+    type=click.Choice(["jsonl", "tsv", "conll", "parquet"]),
+    default="jsonl",
+    show_default=True,
+    help="The format of the results: what cannot be written is refused now.",
+)
 wait_option = click.option(
     "--wait", is_flag=True, help="Wait until the last point has ended, then print the table."
 )
+
+
+def shard_options(command: F) -> F:
+    """Add the options that say what the shards of a corpus are to be."""
+    added = (
+        click.option(
+            "--shard-minutes",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="N",
+            help="How long a shard of the corpus may take. Default: 30.",
+        ),
+        click.option(
+            "--shards", type=click.IntRange(min=1), metavar="N", help="Cut N shards, whatever each takes."
+        ),
+        click.option(
+            "--max-parallel", type=click.IntRange(min=1), metavar="N", help="Most shards at a time."
+        ),
+    )
+    for add in reversed(added):
+        command = add(command)
+    return command
 
 
 def scheduler_option(command: F, default: str = "the one in the spec, else the one on this machine") -> F:

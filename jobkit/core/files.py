@@ -104,6 +104,16 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         part.replace(path)
 
 
+def sync_folder(folder: Path) -> None:
+    """Put the names in a folder on disk, as far as its file system can."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def read_text(path: Path | str) -> str:
     """Return the text of a small file; replace bytes that are not UTF-8."""
     with open(open_regular(path), "rb", buffering=0) as stream:

@@ -26,6 +26,8 @@ SEARCH_GOAL_FILE = "find_max.json"
 TRIALS_FILE = "trials.jsonl"
 TUNE_GOAL_FILE = "tune.json"
 SETTING_FILE = "setting.yaml"
+CORPUS_FILE = "corpus.json"
+PROVENANCE_FILE = "provenance.json"
 RUN_LOCK = ".lock"
 SEARCH_LOCK = ".find.lock"
 DRIVER_LOCK = ".driver.lock"
@@ -40,6 +42,8 @@ BEGIN_FILE = "begin"
 BATCHES_FILE = "batches.jsonl"
 RECORD_FILE = "record.json"
 ENTITIES_FILE = "entities.tsv"
+BAD_ROWS = "rows.bad"
+"""Next to rows that do not match their manifest: the shard runs again."""
 EXIT_FILE = "exit"
 PROFILE_FILES = {"torch": "trace.json.gz", "python": "profile.pstats", "scalene": "profile.json"}
 """The file in the folder of a try that each profiler writes for its viewer."""
@@ -68,6 +72,11 @@ def is_run_folder(path: Path) -> bool:
     """Return whether a folder is a run folder: it lists its points."""
     listed = path / POINTS_FILE
     return listed.is_file() and (listed.stat().st_size > 0 or (path / JOB_SCRIPT).is_file())
+
+
+def is_corpus_folder(path: Path) -> bool:
+    """Return whether a run folder is one of ``jobkit apply``: it has a corpus in place of a text."""
+    return (path / CORPUS_FILE).is_file()
 
 
 def names(folder: Path | str) -> set[str]:

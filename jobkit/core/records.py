@@ -151,6 +151,9 @@ class Point:
     phase
         Of a run of ``jobkit tune``, the part of the search that it belongs to: ``memory``, ``search`` or
         ``final``; empty in a sweep.
+    shard
+        Whether it works through a part of the corpus of ``jobkit apply`` (its line of ``plan.jsonl``) and not
+        through ``text``. A shard is not part of a sweep.
     workload_folder
         The spec's folder, absolute, if the workload is the user's own; ``None`` for a shipped workload.
     """
@@ -182,6 +185,7 @@ class Point:
     trial: bool = False
     profile: str = OFF
     phase: str = ""
+    shard: bool = False
     workload_folder: str | None = None
 
     @property
@@ -191,8 +195,8 @@ class Point:
 
     @property
     def swept(self) -> bool:
-        """Whether it is part of the sweep: it neither tests a prediction nor is profiled."""
-        return not self.trial and self.profile == OFF
+        """Whether it is part of the sweep: no test of a prediction, not profiled, no shard of a corpus."""
+        return not self.trial and self.profile == OFF and not self.shard
 
     def at(self, params: Mapping[str, Value]) -> Point:
         """Return the point with another setting; the knobs that jobkit obeys have fields of their names."""

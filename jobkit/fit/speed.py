@@ -254,3 +254,42 @@ def duration(speed: Speed, *, items: int, characters: int | None = None) -> Dura
         start_s=speed.start_s,
         repeats=speed.repeats,
     )
+
+
+def upper(time: Duration, part: float) -> float | None:
+    """Return how long this part of such runs take at most; ``None`` after one repeat."""
+    if time.high_s is None:
+        return None
+    degrees = time.repeats - 1
+    half = time.high_s - time.expected_s
+    return time.expected_s + half * quantile(part, degrees) / quantile(TWO_SIDED, degrees)
+
+
+def total(speed: Speed, parts: Sequence[tuple[int, int]]) -> Duration:
+    """Return how long the parts of a corpus take together, each with a start of its own.
+
+    The parts scatter each for itself, but the mean on which all rest is off for all in the same way. So the
+    variance of the sum of n equal parts after k repeats is (n + n^2 / k) times that of one part.
+
+    Parameters
+    ----------
+    speed
+        Of the setting.
+    parts
+        Paragraphs and characters of each.
+    """
+    number = len(parts)
+    items, characters = sum(part[0] for part in parts), sum(part[1] for part in parts)
+    mean = duration(speed, items=round(items / number), characters=round(characters / number))
+    expected = duration(speed, items=items, characters=characters).expected_s + (number - 1) * speed.start_s
+    half = None
+    if mean.high_s is not None:
+        sd = (mean.high_s - mean.expected_s) / math.sqrt(1 + 1 / mean.repeats)  # of one part, times t
+        half = sd * math.sqrt(number + number**2 / mean.repeats)
+    return Duration(
+        expected_s=expected,
+        low_s=None if half is None else max(0.0, expected - half),
+        high_s=None if half is None else expected + half,
+        start_s=number * speed.start_s,
+        repeats=speed.repeats,
+    )

@@ -13,6 +13,7 @@ from typing import Any
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, parse_object, read_text, read_tolerantly
 from jobkit.core.layout import JOURNAL_FILE
+from jobkit.core.records import Point
 from jobkit.schedulers.types import JobId
 
 
@@ -24,7 +25,7 @@ def note(run_dir: Path, event: str, **fields: Any) -> None:  # noqa: ANN401 - wh
     run_dir
         The run folder.
     event
-        ``submitting``, ``submitted``, ``refused``, ``cancelled``, ``throttled``.
+        ``submitting``, ``submitted``, ``refused``, ``cancelled``, ``throttled``, ``superseded``.
     fields
         What belongs to it: argv, job ids, first and last task, offset.
     """
@@ -127,6 +128,14 @@ class Journal:
         How many rounds were begun, refused rounds included.
     buried
         The ids of drivers whose machine is gone, by the word of a person.
+    replaced, replacing
+        The shards that were planned again, and those that do their work instead.
+    given
+        ``key=value`` of what a person set as they were planned again: the last value of a key counts.
+    asked
+        The keys of them that a person named.
+    needs
+        The same of what single shards need beyond the others, by their index.
     notes
         Lines that could not be read.
     """
@@ -137,7 +146,20 @@ class Journal:
     cancelled: dict[Task, str] = field(default_factory=dict)
     rounds: int = 0
     buried: frozenset[str] = frozenset()
+    replaced: frozenset[int] = frozenset()
+    replacing: frozenset[int] = frozenset()
+    given: tuple[str, ...] = ()
+    asked: frozenset[str] = frozenset()
+    needs: dict[int, tuple[str, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+
+    def is_void(self, point: Point) -> bool:
+        """Return whether a point never runs again and counts for nothing: others do its work.
+
+        So is a shard of a later plan that the journal does not name: that plan was cut off before it held.
+        """
+        later = point.shard and point.repeat > 1
+        return point.index in self.replaced or (later and point.index not in self.replacing)
 
 
 def read_journal(run: Path) -> Journal:
@@ -151,6 +173,8 @@ def read_journal(run: Path) -> Journal:
             journal.rounds = max(journal.rounds, _number(event.get("round")))
         if kind == "machine_gone" and isinstance(jobs := event.get("job_ids"), list):
             journal.buried |= set(map(str, jobs))
+        if kind in {"needs", "superseded"}:
+            _take_plan(journal, event)
         if kind == "left" or (submission is not None and submission.role is Role.POINTS):
             journal.left = event if kind == "left" else None
         if submission is not None:
@@ -160,6 +184,27 @@ def read_journal(run: Path) -> Journal:
                 _cancelled(event, journal.submissions), str(event.get("at", ""))
             )
     return journal
+
+
+def _take_plan(journal: Journal, event: Mapping[str, Any]) -> None:
+    """Add what an event of a corpus reports: what single shards need, or which were planned again."""
+    words = tuple(str(word) for word in event.get("given") or ())
+    if event["event"] == "needs":
+        journal.needs |= dict.fromkeys(_indices(event, "points"), words)
+        return
+    journal.replaced |= _indices(event, "points")
+    journal.replacing |= _indices(event, "by")
+    journal.given += words
+    journal.asked |= frozenset(str(key) for key in event.get("asked") or ())
+
+
+def _indices(event: Mapping[str, Any], key: str) -> frozenset[int]:
+    found = event.get(key)
+    return (
+        frozenset(index for index in found if isinstance(index, int))
+        if isinstance(found, list)
+        else frozenset()
+    )
 
 
 def _number(value: object) -> int:

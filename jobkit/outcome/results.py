@@ -18,7 +18,7 @@ from jobkit.core.layout import (
 )
 from jobkit.core.records import Batch, Outcome, Point, Record
 from jobkit.outcome.accounting import Accounts, read_accounts
-from jobkit.outcome.tries import TryResult, counting, not_started, read_tries
+from jobkit.outcome.tries import TryResult, counting, not_started, read_tries, with_winner
 from jobkit.outcome.verdict import TryFiles, Verdict
 
 
@@ -98,12 +98,13 @@ class Run:
 def read_run(folder: Path) -> Run:
     """Read all results that are home so far."""
     notes: list[str] = []
-    points, accounts = _read_plan(folder, notes)
-    results = tuple(_read_results(folder, points, accounts, notes))
+    every, accounts = _read_plan(folder, notes)
+    points = _live(every, accounts)
+    results = tuple(_read_results(folder, points, accounts, notes, every))
     return Run(folder, results, accounts, tuple(notes))
 
 
-def each_point(folder: Path, notes: list[str]) -> Iterator[PointResult]:
+def each_point(folder: Path, notes: list[str], *, void: bool = False) -> Iterator[PointResult]:
     """Yield the points of a run in turn, so that only one record need be held at a time.
 
     Parameters
@@ -112,9 +113,11 @@ def each_point(folder: Path, notes: list[str]) -> Iterator[PointResult]:
         The run folder.
     notes
         Gets, until the last point has come, what could not be read.
+    void
+        Whether those of which others do the work come too (`jobkit.outcome.journal.Journal.is_void`).
     """
-    points, accounts = _read_plan(folder, notes)
-    return _read_results(folder, points, accounts, notes)
+    every, accounts = _read_plan(folder, notes)
+    return _read_results(folder, every if void else _live(every, accounts), accounts, notes, every)
 
 
 def _read_plan(folder: Path, notes: list[str]) -> tuple[list[Point], Accounts]:
@@ -124,14 +127,19 @@ def _read_plan(folder: Path, notes: list[str]) -> tuple[list[Point], Accounts]:
     return points, accounts
 
 
+def _live(points: Sequence[Point], accounts: Accounts) -> list[Point]:
+    """Return the points without those of which others do the work: the one place that leaves them out."""
+    return [point for point in points if not accounts.journal.is_void(point)]
+
+
 def _read_results(
-    folder: Path, points: Sequence[Point], accounts: Accounts, notes: list[str]
+    folder: Path, points: Sequence[Point], accounts: Accounts, notes: list[str], every: Sequence[Point]
 ) -> Iterator[PointResult]:
     if not points:
         notes.append(f"{folder}: {POINTS_FILE} holds no point")
         return
     present = _listed(f"{folder}/{RESULTS_FOLDER}", notes)
-    foreign = sorted(present - {point.point_id for point in points})
+    foreign = sorted(present - {point.point_id for point in every})
     notes += [f"{folder / RESULTS_FOLDER / name}: of no point of this run: skipped" for name in foreign]
     for point in points:
         yield read_result(folder, point, accounts, notes, begun=point.point_id in present)
@@ -169,6 +177,7 @@ def read_result(
     if not numbers and begun:
         _listed(home, notes)
     tries = tuple(read_tries(home, point, accounts, numbers)) or (not_started(point, accounts),)
+    tries = tuple(with_winner(home, tries)) if point.shard else tries
     notes += [tried.files.problem for tried in tries if tried.files.problem]
     files = counting(tries).files
     batches: Sequence[Batch] = ()

@@ -172,8 +172,10 @@ def trials(run_dir: Path) -> list[Trial]:
     return [trial for trial in latest if not trial.under_way or trial.index in begun]
 
 
-def answers(outcome: str, *, trial: bool) -> bool:
-    """Return whether an outcome is a result of a point; for a trial, `ram_oom` is one too."""
+def answers(outcome: str, *, trial: bool, shard: bool = False) -> bool:
+    """Return whether an outcome is a result; `ram_oom` is one of a trial, and of a shard only `ok` is."""
+    if shard:
+        return outcome == Outcome.OK
     return outcome in RESULTS or (trial and outcome == Outcome.RAM_OOM)
 
 

@@ -12,9 +12,17 @@ from typing import Any, TypeVar
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular, parse_object, read_text
 from jobkit.core.job_files import read_begin, read_exit
-from jobkit.core.json_codec import from_dict
-from jobkit.core.layout import BEGIN_FILE, EXIT_FILE, LOGS_FOLDER, RECORD_FILE, TRY_PREFIX
+from jobkit.core.json_codec import from_dict, from_json
+from jobkit.core.layout import (
+    BAD_ROWS,
+    BEGIN_FILE,
+    EXIT_FILE,
+    LOGS_FOLDER,
+    RECORD_FILE,
+    TRY_PREFIX,
+)
 from jobkit.core.records import Outcome, Point, Record
+from jobkit.corpus.plan import MANIFEST_FILE, ROWS_FILE, WINNERS_FOLDER, Winner
 from jobkit.outcome.accounting import Accounts
 from jobkit.outcome.journal import Task
 from jobkit.outcome.log_outcome import last_words, reported_outcome
@@ -200,6 +208,8 @@ def read_try(home: str, number: int, point: Point) -> TryFiles:
     folder = f"{home}/{TRY_PREFIX}{number}"
     problems: list[str] = []
     record = _read_file(f"{folder}/{RECORD_FILE}", lambda path: _read_record(path, point), problems)
+    if point.shard and record and record.outcome is Outcome.OK and not has_rows(home, folder):
+        record = None  # the record came home before the rows, and these never did
     exit_ = _read_file(f"{folder}/{EXIT_FILE}", read_exit, problems)
     return TryFiles(
         number=number,
@@ -209,6 +219,37 @@ def read_try(home: str, number: int, point: Point) -> TryFiles:
         problem="; ".join(problems),
         folder=folder,
     )
+
+
+def with_winner(home: str, tries: Sequence[TryResult]) -> Iterator[TryResult]:
+    """Yield the tries of a shard; the one whose rows won has succeeded, also if its record is lost."""
+    won = None
+    if not any(tried.verdict.outcome is Outcome.OK for tried in tries):
+        path = f"{Path(home).parents[1]}/{WINNERS_FOLDER}/{Path(home).name}.json"
+        won = _read_file(path, lambda path: from_json(Winner, read_text(path), where=path), [])
+    for tried in tries:
+        number = tried.files.number
+        if won and number and number == won.try_number:
+            yield replace(
+                tried, verdict=Verdict(outcome=Outcome.OK, evidence="its rows are those that count")
+            )
+        else:
+            yield tried
+
+
+def has_rows(home: str, folder: str) -> bool:
+    """Return whether the rows of a shard are home: another try has won already, or these are whole.
+
+    Their digest is compared when the winner is chosen; a try whose rows failed that has `BAD_ROWS`.
+    """
+    if os.path.exists(f"{Path(home).parents[1]}/{WINNERS_FOLDER}/{Path(home).name}.json"):  # noqa: PTH110 - quick
+        return True
+    try:
+        size = int(parse_object(read_text(f"{folder}/{MANIFEST_FILE}"), MANIFEST_FILE)["size_bytes"])
+        whole = os.stat(f"{folder}/{ROWS_FILE}").st_size == size  # noqa: PTH116 - as above
+    except (OSError, JobkitError, KeyError, TypeError, ValueError):
+        return False
+    return whole and not os.path.exists(f"{folder}/{BAD_ROWS}")  # noqa: PTH110 - as above
 
 
 def _read_file(path: str, read: Callable[[str], T], problems: list[str]) -> T | None:

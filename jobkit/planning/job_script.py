@@ -17,7 +17,7 @@ from jobkit.planning.points import ALLOCATOR_VARIABLES
 from jobkit.planning.templates import fill
 from jobkit.run.measure.nvml import GPU_COUNT_VARIABLE
 from jobkit.run.process import MORE_VARIABLES
-from jobkit.run.staged_model import RESOURCES_FILE
+from jobkit.run.workloads.stanza_model import RESOURCES_FILE
 from jobkit.schedulers.lint import refuse_script
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.directives import directives
@@ -26,7 +26,7 @@ from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Environment, Resources, SweepSpec
 
 SCRATCH_MARGIN_BYTES = 64 * 2**20
-"""The space required on scratch beyond the inputs: results are a few MiB."""
+"""The space required on scratch beyond the inputs: results are a few MiB, of a shard about its text."""
 
 FETCH_BODY = "fetch.sh.j2"
 FIND_BODY = "find.sh.j2"
@@ -86,6 +86,7 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
         "scratch": f'"{site.scratch}"' if site.scratch else '"${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"',
         "need_bytes": inputs_bytes + SCRATCH_MARGIN_BYTES,
         "text_path": text.path if text else "",
+        "shard": bool(point and point.shard),
         "model_parts": [f"{model.path}/{part}" for part in (model.name, RESOURCES_FILE)] if model else [],
         "activation": activation(spec, site),
         "variables": variables(spec, site, point),

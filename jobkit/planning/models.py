@@ -21,7 +21,7 @@ from jobkit.core.paths import cache_write_errors, make_folder, share_with_group
 from jobkit.core.records import ModelRef
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.planning.standin.build import SIZE_BYTES, is_built, make_standin, standin_path
-from jobkit.run.staged_model import RESOURCES_FILE, fingerprint, missing_files, needed_files
+from jobkit.run.workloads.stanza_model import RESOURCES_FILE, fingerprint, missing_files, needed_files
 from jobkit.run.workloads.stanza_ner import PROCESSORS
 
 FULL = "full"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -57,6 +57,8 @@ class Prepared:
         The text of ``follow.sh``, if the spec's ``policy`` requests it and there is a scheduler.
     goal, tune_script
         Of ``jobkit tune``: what it is to find, and the text of ``tune.sh``.
+    needs
+        By index the points that need more than the others, as ``key=value``: they are a round of their own.
     """
 
     spec: SweepSpec
@@ -71,11 +73,13 @@ class Prepared:
     follow_script: str | None = None
     goal: TuneGoal | None = None
     tune_script: str | None = None
+    needs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def groups(self) -> tuple[PointGroup, ...]:
         """Its points by what they request, in the order of the first of each."""
-        return group_points(self.spec, self.site, self.points)
+        points = [point for point in self.points if point.index not in self.needs]
+        return group_points(self.spec, self.site, points or self.points)
 
 
 def prepare(

@@ -17,6 +17,7 @@ from jobkit.core.paths import CACHE_VARIABLE, cache_dir, make_folder, share_with
 from jobkit.core.records import ModelRef, Record, TextRef
 from jobkit.core.terminal import Say
 from jobkit.core.units import format_count
+from jobkit.corpus.paragraphs import split_paragraphs
 from jobkit.fit.lengths import PUNCTUATION, Lengths
 from jobkit.fit.loads import loads_of
 from jobkit.fit.speed import Corpus
@@ -25,7 +26,7 @@ from jobkit.planning.models import NOT_BUILT
 from jobkit.planning.sample import PARAGRAPHS, sample_text
 from jobkit.planning.texts import SAMPLE, find_text
 from jobkit.planning.workload_traits import traits
-from jobkit.run.paragraphs import read_paragraphs, split_paragraphs, split_sentences
+from jobkit.run.paragraphs import read_paragraphs, split_sentences
 from jobkit.run.workloads import own
 from jobkit.run.workloads.base import SHIPPED
 
@@ -168,6 +169,33 @@ def _kept_at(workload: str, text: TextRef, model: ModelRef | None, cache: Path) 
 
 
 # -- the text of `jobkit recommend --corpus`
+
+
+def read_corpora(texts: Sequence[str], records: Sequence[Record]) -> Corpus:
+    """Return what the user wants to work through: as `read_corpus`, or the paths of ``jobkit apply``.
+
+    Parameters
+    ----------
+    texts
+        A number of paragraphs or a text; or files and folders of any kind that a corpus may have.
+    records
+        As for `read_corpus`.
+
+    Raises
+    ------
+    JobkitError
+        As `read_corpus`; with all that cannot be read.
+    """
+    text, *more = texts
+    plain = not Path(text).is_dir() and not text.endswith((".gz", ".zst", ".jsonl"))
+    if not more and plain:
+        return read_corpus(text, records)
+    from jobkit.corpus.scan import scan  # it brings processes, which a number does not need
+    from jobkit.corpus.sources import find_sources
+
+    read = scan(find_sources(texts)).corpus
+    name = text if not more else f"{text} and {format_count(len(more), 'more path')}"
+    return Corpus(name=name, paragraphs=read.paragraphs, characters=read.characters)
 
 
 def read_corpus(text: str, records: Sequence[Record]) -> Corpus:

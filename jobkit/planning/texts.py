@@ -16,8 +16,8 @@ from jobkit.core.files import write_atomically
 from jobkit.core.paths import cache_write_errors, make_folder, share_with_group
 from jobkit.core.records import TextRef
 from jobkit.core.terminal import shell_quote
+from jobkit.corpus.paragraphs import split_paragraphs
 from jobkit.planning.sample import PARAGRAPHS, generator_version, sample_path, sample_text, write_sample
-from jobkit.run.paragraphs import split_paragraphs
 
 SAMPLE = re.compile(r"sample(?::([1-9]\d{0,3}))?", re.ASCII)
 """``sample``, or ``sample:300`` for a sample of 300 paragraphs."""

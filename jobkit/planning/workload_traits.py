@@ -12,11 +12,18 @@ from jobkit.run.workloads.base import SHIPPED
 
 
 class Traits(NamedTuple):
-    """Whether a workload needs a model, whether it reports the lengths of a text's items, and its knobs."""
+    """Whether a workload needs a model, whether it reports the lengths of a text's items, and its knobs.
+
+    Attributes
+    ----------
+    columns
+        Of the rows that ``jobkit apply`` writes, after document and paragraph.
+    """
 
     needs_model: bool
     reports_lengths: bool
     knobs: tuple[Knob, ...]
+    columns: tuple[str, ...] = ()
 
 
 @functools.cache
@@ -36,13 +43,13 @@ def traits(name: str, folder: str | None = None) -> Traits:
         If there is no such class, it cannot be imported, or it lacks something.
     """
     if name in SHIPPED:
-        needs_model, reports_lengths, knobs = own.traits(name, None, say=print)
+        needs_model, reports_lengths, knobs, columns = own.traits(name, None, say=print)
     else:
-        needs_model, reports_lengths, knobs = run_in_child(
+        needs_model, reports_lengths, knobs, columns = run_in_child(
             "jobkit.run.workloads.own:traits",
             name,
             folder,
             say=lambda _: None,
             what=f"looking at workload {name!r}",
         )
-    return Traits(needs_model, reports_lengths, (*map(from_fields, knobs), *RUN_KNOBS))
+    return Traits(needs_model, reports_lengths, (*map(from_fields, knobs), *RUN_KNOBS), tuple(columns))

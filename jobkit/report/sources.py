@@ -9,7 +9,7 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
 from jobkit.core.knobs import FP32, OFF, PRECISION
-from jobkit.core.layout import SEARCH_GOAL_FILE, is_run_folder
+from jobkit.core.layout import SEARCH_GOAL_FILE, is_corpus_folder, is_run_folder
 from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_count, format_f1
@@ -86,6 +86,8 @@ def _read(path: Path) -> Sources:
         return _read_log(path)
     if not is_run_folder(path):
         return Sources(notes=[f"{path}: not a run folder (no points in points.jsonl): skipped"])
+    if is_corpus_folder(path):
+        return Sources(notes=[f"{path}: the shards of a corpus, which measure no setting: skipped"])
     return _read_run(path)
 
 

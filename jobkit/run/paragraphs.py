@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from jobkit.core.errors import JobkitError
+from jobkit.corpus.paragraphs import split_paragraphs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,13 +40,14 @@ def calls(
     cap: int | None,
     largest_first: bool,
     places: Sequence[int],
+    first: int = 0,
 ) -> list[Call]:
     """Return the calls in the order of work.
 
     Parameters
     ----------
     paragraphs
-        The text.
+        The text, or a window of it.
     items_per_call
         Paragraphs a call; the last call may hold fewer.
     cap
@@ -56,10 +56,14 @@ def calls(
         Whether the largest load comes first, so that a lack of memory shows in seconds and the
         allocator does not grow step by step; else the calls are in order.
     places
-        The numbers of the paragraphs, in the order in which they are cut.
+        Of the paragraphs, in the order in which they are cut.
+    first
+        The number of the first paragraph.
     """
     cuts = [places[start : start + items_per_call] for start in range(0, len(places), items_per_call)]
-    made = [Call(tuple(cut), tuple(paragraphs[place] for place in cut)) for cut in cuts]
+    made = [
+        Call(tuple(first + place for place in cut), tuple(paragraphs[place] for place in cut)) for cut in cuts
+    ]
     if largest_first:
         made.sort(key=lambda call: (-estimated_load(call.paragraphs, cap), call.first))
     return made
@@ -152,17 +156,4 @@ def read_paragraphs(path: Path) -> list[str]:
     paragraphs = split_paragraphs(text)
     if not paragraphs:
         raise JobkitError(f"text {path}: holds no paragraph", hint="see `text` in the spec")
-    return paragraphs
-
-
-def split_paragraphs(text: str) -> list[str]:
-    r"""Return the paragraphs of a text with ``\n`` line ends; see `read_paragraphs`."""
-    paragraphs: list[str] = []
-    paragraph = ""
-    for line in chain(io.StringIO(text), [""]):
-        if line.strip():
-            paragraph += line
-        elif paragraph:
-            paragraphs.append(paragraph)
-            paragraph = ""
     return paragraphs

@@ -14,7 +14,8 @@ from typing import TypeVar
 
 from jobkit.core import measurements
 from jobkit.core.knobs import OFF, Value
-from jobkit.core.measurements import Share, Summary
+from jobkit.core.layout import LENGTHS_FILE
+from jobkit.core.measurements import Share
 from jobkit.core.records import Batch, Job, Outcome, Point, Record
 from jobkit.run import process
 from jobkit.run.failure import BatchHung, Stopped, outcome_of
@@ -22,70 +23,14 @@ from jobkit.run.measure import memory
 from jobkit.run.measure.baseline import Wait
 from jobkit.run.measure.energy import Reading, idle_power
 from jobkit.run.measure.sampler import Peaks, Sampling
-from jobkit.run.workloads.base import Entity, Workload
+from jobkit.run.measure.tally import Tally
+from jobkit.run.paragraphs import Call
+from jobkit.run.windows import Todo
+from jobkit.run.workloads.base import Row, Workload
+from jobkit.run.workloads.entities import EntitiesFile, RowsFile
 
-
-def summarise(
-    batches: Sequence[Batch], *, items_total: int, batches_total: int, work_s: float | None = None
-) -> Summary:
-    """Summarise the batches of a try, complete or cut short.
-
-    Parameters
-    ----------
-    batches
-        The lines of ``batches.jsonl``; the warm-up is not among them.
-    items_total, batches_total
-        Items and batches of the whole try.
-    work_s
-        From the first batch to the last if several workers did them; else it is the sum of their seconds.
-    """
-    seconds = sorted(batch.seconds for batch in batches)
-    sum_s = math.fsum(seconds)
-    work_s = sum_s if work_s is None else work_s
-    items = sum(batch.items for batch in batches)
-    characters = sum(batch.characters for batch in batches)
-    return Summary(
-        items_total=items_total,
-        batches_total=batches_total,
-        items=items,
-        sentences=_sum(batch.sentences for batch in batches),
-        characters=characters,
-        batches=len(batches),
-        work_s=work_s,
-        items_per_s=items / work_s if work_s > 0 else None,
-        batch_mean_s=sum_s / len(batches) if batches else None,
-        batch_p50_s=percentile(seconds, 0.50),
-        batch_p95_s=percentile(seconds, 0.95),
-        padding_efficiency=_efficiency(batches),
-        load_max=max((batch.load for batch in batches), default=None),
-    )
-
-
-def percentile(ordered: Sequence[float], share: float) -> float | None:
-    """Return the value below which ``share`` of the sorted values lie, linearly interpolated."""
-    if not ordered:
-        return None
-    place = share * (len(ordered) - 1)
-    below = math.floor(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
-
-
-def _sum(values: Iterable[int | None]) -> int | None:
-    """Return the sum; ``None`` if a value is unknown or there is none."""
-    numbers = list(values)
-    if not numbers or None in numbers:
-        return None
-    return sum(number for number in numbers if number is not None)
-
-
-def _efficiency(batches: Sequence[Batch]) -> float | None:
-    padded = _sum(batch.padded_chars for batch in batches)
-    return min(1.0, sum(batch.characters for batch in batches) / padded) if padded else None
-
-
-Done = tuple[Batch, list[Entity]]
-"""A batch, and its entities with the numbers of their paragraphs in the text."""
+Done = tuple[Batch, list[Row]]
+"""A batch, and its rows with the numbers of their paragraphs in the text or the shard."""
 
 ALONE = "one worker on each GPU"
 """Why ``mps: auto`` is off."""
@@ -102,8 +47,8 @@ class Task:
         The folder with ``text`` and ``model`` on this node.
     out
         The folder on this node that the job script copies home.
-    lengths
-        The file in the run folder with the lengths of the text.
+    run_dir
+        The run folder; ``None`` in tests that need none.
     forked
         Whether this process was forked from one that had imported the framework.
     waited_s
@@ -117,11 +62,16 @@ class Task:
     inputs: Path
     out: Path
     job: Job
-    lengths: Path | None = None
+    run_dir: Path | None = None
     forked: bool = False
     waited_s: float = 0.0
     idle: Mapping[str, Reading] = field(default_factory=dict)
     opening: Mapping[str, Reading] = field(default_factory=dict)
+
+    @property
+    def lengths(self) -> Path | None:
+        """The file in the run folder with the lengths of the text; a shard has none."""
+        return None if self.run_dir is None or self.point.shard else self.run_dir / LENGTHS_FILE
 
 
 @dataclass(slots=True)
@@ -132,6 +82,8 @@ class Measured:
     ----------
     code
         The folder of the user's own code; ``None`` with a shipped workload.
+    columns
+        Of the rows of the workload.
     opening
         The energy counters of idle GPUs just before this process opens its own, by UUID.
     import_s
@@ -144,6 +96,7 @@ class Measured:
 
     readings: memory.Readings = field(default_factory=memory.Readings)
     code: str | None = None
+    columns: tuple[str, ...] = ()
     opening: Mapping[str, Reading] = field(default_factory=dict)
     gpu: measurements.Gpu | None = None
     import_s: float | None = None
@@ -192,8 +145,10 @@ class Try:
         Whether the processes that work were forked from one that had imported the framework.
     waited_s
         Seconds of imports that they waited for.
-    ends_s
-        With several workers, the end of each batch, in seconds since all began to work.
+    todo, output
+        What it works through, and where the rows go; ``None`` before that is known.
+    heaviest
+        The batch with the largest load, and its call.
     idle
         The energy counters of idle GPUs before a worker prepares to open one, by UUID.
     """
@@ -205,9 +160,10 @@ class Try:
     mps: str = OFF
     forked: bool = False
     waited_s: float = 0.0
-    batches: list[Batch] = field(default_factory=list)
-    ends_s: list[float] = field(default_factory=list)
-    entities: list[Entity] = field(default_factory=list)
+    tally: Tally = field(default_factory=Tally)
+    todo: Todo | None = None
+    output: EntitiesFile | RowsFile | None = None
+    heaviest: tuple[Batch, Call] | None = None
     items_total: int = 0
     batches_total: int = 0
     characters_total: int = 0
@@ -256,12 +212,7 @@ def record_of(state: Try, error: BaseException | None) -> Record:
         ),
         sampler=_sampler(state.peaks),
         energy=_energy(state),
-        summary=summarise(
-            state.batches,
-            items_total=state.items_total,
-            batches_total=state.batches_total,
-            work_s=max(state.ends_s, default=None),
-        ),
+        summary=state.tally.summary(items_total=state.items_total, batches_total=state.batches_total),
         forked=state.forked,
         import_s=_import_s(state),
         memory_wait_s=state.waited.seconds,
@@ -269,7 +220,7 @@ def record_of(state: Try, error: BaseException | None) -> Record:
         warm_up_s=_largest(worker.warm_up_s for worker in workers),
         needs=next((worker.needs for worker in workers if worker.needs), ()),
         failed_load=_largest(worker.failed_load for worker in workers) if outcome in OUT_OF_MEMORY else None,
-        retries=_retries(state.batches),
+        retries=state.tally.total.retries,
         workers=shares(state) if others else (),
         mps=state.mps,
         environment=process.variables(),
@@ -311,17 +262,15 @@ def _import_s(state: Try) -> float | None:
 
 
 def _share(state: Try, number: int, worker: Measured) -> Share:
-    batches = [batch for batch in state.batches if batch.worker == number]
-    ends = zip(state.batches, state.ends_s, strict=False)  # a signal may come between the two
-    ends_s = [end_s for batch, end_s in ends if batch.worker == number]
+    own, last_s = state.tally.of(number), state.tally.total.end_s
     readings = worker.readings
     return Share(
         worker=number,
         gpu_uuid=worker.gpu.uuid if worker.gpu else None,
-        items=sum(batch.items for batch in batches),
-        batches=len(batches),
-        work_s=math.fsum(batch.seconds for batch in batches),
-        idle_s=max(state.ends_s, default=0.0) - max(ends_s, default=0.0),
+        items=own.items,
+        batches=own.batches,
+        work_s=own.seconds,
+        idle_s=(last_s or 0.0) - (own.end_s or 0.0),
         load_s=worker.load_s,
         context_bytes=readings.context_bytes,
         weights_bytes=readings.weights_bytes,
@@ -329,11 +278,6 @@ def _share(state: Try, number: int, worker: Measured) -> Share:
         reserved_peak_bytes=readings.reserved_peak_bytes,
         maxrss_bytes=readings.maxrss_bytes,
     )
-
-
-def _retries(batches: Sequence[Batch]) -> int | None:
-    retries = [batch.alloc_retries for batch in batches if batch.alloc_retries is not None]
-    return sum(retries) if retries else None
 
 
 def _sampler(peaks: Peaks | None) -> measurements.Sampler | None:

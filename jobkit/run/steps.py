@@ -8,48 +8,71 @@ import hashlib
 import os
 import resource
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TextIO
 
 from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import BATCH_SIZE, ORDER, PADDED_CHARS, PRECISION, SORTED, Value
+from jobkit.core.knobs import ORDER, PADDED_CHARS, PRECISION, SORTED, Value
 from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE
 from jobkit.core.measurements import Gpu
 from jobkit.core.records import Batch, Outcome, Point
+from jobkit.corpus.plan import read_corpus, read_planned
+from jobkit.corpus.reading import read_pieces
 from jobkit.run import process
 from jobkit.run.failure import TryFailed, describe_error
 from jobkit.run.measure import baseline, energy, memory, need, nvml
 from jobkit.run.measure.device import Device, cuda_untouched, import_torch, open_device, touched_cuda
 from jobkit.run.measure.profile import Recording
 from jobkit.run.measure.sampler import rss_bytes
-from jobkit.run.paragraphs import Call, calls, longest_sentences, read_paragraphs, sorted_places
+from jobkit.run.paragraphs import Call, read_paragraphs
 from jobkit.run.record import Done, Measured, Task, Try
-from jobkit.run.staged_model import check_model
+from jobkit.run.windows import SHARD_WINDOW, Todo, Window, cut_window, reading_corpus, shard_windows
 from jobkit.run.workloads import own
-from jobkit.run.workloads.base import Entity, Result, Workload
-
-WARM_UP_PARAGRAPHS = 4
-
+from jobkit.run.workloads.base import Result, Row, Workload, columns_of
+from jobkit.run.workloads.entities import EntitiesFile, RowsFile
+from jobkit.run.workloads.stanza_model import check_model
 
 # -- prepare
 
 
-def read_inputs(state: Try) -> list[str]:
-    """Return the paragraphs of the staged text; refuse a text or a model that was not planned."""
+def read_inputs(state: Try) -> Todo:
+    """Return what the try works through; refuse a text, a shard or a model that was not planned."""
+    point = state.task.point
+    state.todo = _read_shard(state) if point.shard else _read_text(state)
+    if point.model:
+        check_model(state.task.inputs, point.model)
+    return state.todo
+
+
+def _read_text(state: Try) -> Todo:
+    """Return the staged text, as one window."""
     point, path = state.task.point, state.task.inputs / "text"
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     if sha256 != point.text.sha256:
         message = f"{point.text.path} is not the text that was planned: sha256 {sha256[:12]}"
         raise TryFailed(Outcome.STAGE_IN, f"{message}, not {point.text.sha256[:12]}")
     paragraphs = read_paragraphs(path)
-    if point.model:
-        check_model(state.task.inputs, point.model)
     chosen = paragraphs[:: point.every]
     state.items_total = len(chosen)
     state.characters_total = sum(map(len, chosen))
-    return paragraphs
+    return Todo(Window(0, paragraphs))
+
+
+def _read_shard(state: Try) -> Todo:
+    """Return the point's shard of the corpus; only its first window is read."""
+    point, run_dir = state.task.point, state.task.run_dir or Path()
+    with reading_corpus():
+        shard = read_planned(run_dir, point.index)
+        corpus = read_corpus(run_dir)
+    state.items_total, state.characters_total = shard.paragraphs, shard.characters
+    windows = shard_windows(read_pieces(corpus, shard.pieces), point.sort_window or SHARD_WINDOW)
+    if (first := next(windows, None)) is None:
+        raise TryFailed(Outcome.STAGE_IN, f"{run_dir}: shard {point.index} of the plan holds no paragraph")
+    gc.freeze()  # a collection in a forked worker would copy the pages of the plan
+    return Todo(first, windows)
 
 
 def wait_for_memory(state: Try) -> None:
@@ -57,10 +80,9 @@ def wait_for_memory(state: Try) -> None:
 
     It comes before a process opens a GPU.
     """
-    point, lengths = state.task.point, state.task.lengths
-    if point.device == "cuda" and lengths:
-        folder = lengths.with_name(BASELINES_FOLDER)
-        state.waited = baseline.wait(folder, nvml.visible_uuids(point.gpus))
+    point, run_dir = state.task.point, state.task.run_dir
+    if point.device == "cuda" and run_dir:
+        state.waited = baseline.wait(run_dir / BASELINES_FOLDER, nvml.visible_uuids(point.gpus))
 
 
 def read_idle(state: Try) -> None:
@@ -78,6 +100,7 @@ def open_workload(point: Point, measured: Measured) -> Workload:
         raise TryFailed(outcome, error.message) from error
     finally:
         measured.code = own.code_folder(point.workload, point.workload_folder)
+    measured.columns = columns_of(workload)
     if framework := getattr(workload, "preload", None):
         framework()
     measured.import_s = process.age_s()
@@ -155,23 +178,17 @@ def load(task: Task, measured: Measured, workload: Workload, device: Device) -> 
     measured.items_per_call = workload.items_per_call()
 
 
-def cut_calls(state: Try, paragraphs: Sequence[str]) -> list[Call]:
-    """Return the calls of the workload, in the order of work."""
-    point = state.task.point
-    knobs = (point.numbers.get(name) for name in ("sentences_per_ner_batch", BATCH_SIZE))
-    places: Sequence[int] = range(len(paragraphs))
-    if point.order == SORTED:
-        places = sorted_places(longest_sentences(paragraphs, state.task.lengths), point.sort_window)
-    places = [place for place in places if place % point.every == 0]
-    todo = calls(
-        paragraphs,
-        state.workers[0].items_per_call,
-        cap=next((value for value in knobs if value), None),
-        largest_first=point.order != "text",
-        places=places,
-    )
-    state.batches_total = len(todo)
-    return todo
+def cut_calls(state: Try, todo: Todo) -> None:
+    """Cut the first window, once the workload has said how much a call holds; open the output."""
+    task, [first, *_] = state.task, state.workers
+    point, per_call = task.point, first.items_per_call
+    state.output = RowsFile(task.out, first.columns) if point.shard else EntitiesFile(task.out)
+    todo.cut(lambda window: cut_window(window, point, per_call, task.lengths))
+    state.batches_total = len(todo.calls)
+    if point.shard:
+        whole, rest = divmod(state.items_total, point.sort_window or SHARD_WINDOW)
+        window = -(-(point.sort_window or SHARD_WINDOW) // per_call)
+        state.batches_total = whole * window + -(-rest // per_call)
 
 
 def settings_of(point: Point) -> dict[str, Value]:
@@ -192,7 +209,7 @@ def settings_of(point: Point) -> dict[str, Value]:
 def warm_up(measured: Measured, workload: Workload, device: Device, paragraphs: Sequence[str]) -> None:
     """Make kernels and libraries load before anything is timed."""
     start = time.perf_counter()
-    workload.process(paragraphs[: min(WARM_UP_PARAGRAPHS, measured.items_per_call)])
+    workload.process(paragraphs[: measured.items_per_call])
     device.synchronise()
     measured.warm_up_s = time.perf_counter() - start
 
@@ -213,13 +230,31 @@ def open_batches(state: Try) -> TextIO:
 
 
 def do_call(
-    call: Call, measured: Measured, workload: Workload, device: Device, recording: Recording | None = None
+    call: Call,
+    measured: Measured,
+    workload: Workload,
+    device: Device,
+    recording: Recording | None = None,
+    *,
+    shard: bool = False,
 ) -> Done:
-    """Process one call and keep its peaks; return the batch, and its entities with their paragraphs."""
+    """Process one call and keep its peaks; return the batch, and its rows with their paragraphs.
+
+    Parameters
+    ----------
+    shard
+        Whether the rows are wanted that ``jobkit apply`` writes.
+    """
     with recording.of_call() if recording else contextlib.nullcontext():
         batch, result = run_call(call, workload, device)
     _keep_peaks(measured.readings, batch)
-    return batch, [row._replace(paragraph=call.items[row.paragraph]) for row in result.entities]
+    rows: Sequence[Row] = result.entities
+    if shard and result.rows is not None:
+        rows = result.rows
+    if shard and any(len(row) != 1 + len(measured.columns) for row in rows[:1]):
+        columns = ", ".join(measured.columns)
+        raise TryFailed(Outcome.BUG, f"process() returned the row {rows[0]!r}; its columns are {columns}")
+    return batch, [(call.items[number], *values) for number, *values in rows]
 
 
 def run_call(call: Call, workload: Workload, device: Device) -> tuple[Batch, Result]:
@@ -258,18 +293,29 @@ def _keep_peaks(readings: memory.Readings, batch: Batch) -> None:
 
 
 def keep_batch(
-    state: Try, stream: TextIO, batch: Batch, entities: Iterable[Entity], *, worker: int = 0
+    state: Try, stream: TextIO, call: Call, done: Done, *, worker: int = 0, end_s: float | None = None
 ) -> None:
-    """Keep a batch and its entities, and write it to ``batches.jsonl``."""
+    """Keep a batch and its rows, and write it to ``batches.jsonl``.
+
+    Parameters
+    ----------
+    end_s
+        As in `Tally.add`.
+    """
+    batch, rows = done
     batch = replace(
         batch,
-        index=len(state.batches),
+        index=state.tally.batches,
         worker=worker,
         batches_total=state.batches_total,
         characters_total=state.characters_total,
     )
-    state.batches.append(batch)
-    state.entities += entities
+    state.tally.add(batch, end_s)
+    if state.heaviest is None or batch.load > state.heaviest[0].load:
+        state.heaviest = batch, call
+    if state.todo and state.output:
+        for window in state.todo.keep(call.first, rows):
+            state.output.write(window.rows, window.first, window.places)
     stream.write(json_codec.to_json(batch) + "\n")
     stream.flush()
 
@@ -300,6 +346,23 @@ def ask_workload(
     except Exception as fault:  # noqa: BLE001 - the code may be the user's, and a record is always written
         return error or fault
     return error
+
+
+def close_output(state: Try, *, failed: bool) -> None:
+    """End the file with the rows of a try; one that failed early leaves an empty ``entities.tsv``.
+
+    Raises
+    ------
+    OSError
+        If the disk is full.
+    """
+    shard = state.task.point.shard
+    left = state.todo.close() if state.todo else ()
+    output = state.output or (None if shard else EntitiesFile(state.task.out))
+    if output:
+        for window in () if shard else left:
+            output.write(window.rows, window.first, window.places)
+        output.close(failed=failed)
 
 
 def read_maxrss(measured: Measured) -> None:

@@ -8,19 +8,20 @@ from __future__ import annotations
 import contextlib
 import sys
 import time
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import islice
 
 from jobkit.core.knobs import OFF
 from jobkit.run import mps, pool, process, steps
 from jobkit.run.failure import HANG, BatchHung, Stopped
-from jobkit.run.measure import memory, need, nvml, profile
+from jobkit.run.measure import memory, nvml, profile
 from jobkit.run.measure.sampler import sampling
 from jobkit.run.paragraphs import Call
 from jobkit.run.pool import PROFILED
 from jobkit.run.record import Measured, Try
+from jobkit.run.windows import Todo
 
 HANG_FACTOR = 20
 """A call hangs after this many times the longest batch so far, but not before the point's ``hang_s``."""
@@ -32,24 +33,29 @@ class Queue:
 
     Attributes
     ----------
+    take
+        Returns the next call; ``None`` if there is none now.
     running
         By worker: its call, and when that began.
     longest_s
         Of the batches so far.
     """
 
-    waiting: deque[Call]
+    take: Callable[[], Call | None]
     hang_s: float
     running: dict[int, tuple[Call, float]] = field(default_factory=dict)
     longest_s: float = 0.0
 
     def next_call(self, worker: int, now_s: float) -> Call | None:
         """Return the next call for a worker that is free; ``None`` if no call waits."""
-        self.running.pop(worker, None)
-        if not self.waiting:
-            return None
-        call = self.waiting.popleft()
-        self.running[worker] = call, now_s
+        if call := self.take():
+            self.running[worker] = call, now_s
+        return call
+
+    def end_call(self, worker: int, seconds: float) -> Call:
+        """Return the call of a worker, which has ended after so long."""
+        call, _ = self.running.pop(worker)
+        self.longest_s = max(self.longest_s, seconds)
         return call
 
     def refuse_hang(self, now_s: float) -> None:
@@ -73,7 +79,7 @@ def supervise(state: Try, stack: ExitStack) -> None:
     state.workers = [Measured() for _ in range(point.workers * point.gpus)]
     steps.read_idle(state)
     _preload(state)
-    paragraphs = steps.read_inputs(state)
+    todo = steps.read_inputs(state)
     steps.wait_for_memory(state)
     gpus = {gpu.uuid: gpu for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
     daemon = mps.start_if_wanted(state, stack, gpus.values())
@@ -83,8 +89,8 @@ def supervise(state: Try, stack: ExitStack) -> None:
     state.sampler = stack.enter_context(sampling(idle_bytes, steps.forked_from(state)))
     state.device_idle_bytes = memory.total(idle_bytes.values()) if idle_bytes else None
     workers.ask(dict.fromkeys(workers, ("load",)))
-    todo = steps.cut_calls(state, paragraphs)
-    _warm_up(state, workers, paragraphs, todo)
+    steps.cut_calls(state, todo)
+    _warm_up(state, workers, todo)
     if daemon:
         state.mps = daemon.check_clients(workers.pids)
     workers.ask({number: ("keep_context", size) for number, size in _contexts(state.workers, idle_bytes)})
@@ -94,7 +100,7 @@ def supervise(state: Try, stack: ExitStack) -> None:
     with contextlib.suppress(
         Stopped
     ):  # a signal ends the measurement and not the try, whose batches are done
-        _end(state, workers, todo)
+        _end(state, workers)
 
 
 def _preload(state: Try) -> None:
@@ -115,11 +121,10 @@ def _uuids(workers: Iterable[Measured]) -> list[str]:
     return list(dict.fromkeys(worker.gpu.uuid for worker in workers if worker.gpu))
 
 
-def _warm_up(state: Try, workers: pool.Pool, paragraphs: Sequence[str], todo: Sequence[Call]) -> None:
+def _warm_up(state: Try, workers: pool.Pool, todo: Todo) -> None:
     """Warm up all workers, each with the call that it will probably get first."""
-    first = paragraphs[: steps.WARM_UP_PARAGRAPHS]
-    likely = [*todo[: len(state.workers)], *[None] * len(state.workers)]
-    workers.ask({number: ("warm_up", first, likely[number]) for number in workers})
+    likely = [*islice(todo.calls, len(state.workers)), *[None] * len(state.workers)]
+    workers.ask({number: ("warm_up", todo.warm_up_texts, likely[number]) for number in workers})
 
 
 def _contexts(
@@ -134,38 +139,38 @@ def _contexts(
         yield number, None if size is None else size // len(reserved)
 
 
-def _work(state: Try, workers: pool.Pool, todo: Sequence[Call]) -> None:
+def _work(state: Try, workers: pool.Pool, todo: Todo) -> None:
     """Hand the calls to whichever worker is free, and keep each batch as it ends."""
-    queue = Queue(deque(todo), state.task.point.hang_s)
+    queue = Queue(todo.next_call, state.task.point.hang_s)
     began_s = time.monotonic()
 
-    def hand_out(worker: int) -> None:
-        if call := queue.next_call(worker, time.monotonic()):
-            workers.order(worker, "work", call)
+    def hand_out() -> None:
+        for worker in workers:
+            if worker not in queue.running and (call := queue.next_call(worker, time.monotonic())):
+                workers.order(worker, "work", call)
 
     with steps.open_batches(state) as stream:
-        for worker in workers:
-            hand_out(worker)
+        todo.read_ahead()
+        hand_out()
         while queue.running:
             for worker, done in workers.reports():
                 end_s = time.monotonic() - began_s
                 if done:
-                    steps.keep_batch(state, stream, *done, worker=worker)
-                    state.ends_s.append(end_s)
-                    queue.longest_s = max(queue.longest_s, done[0].seconds)
-                hand_out(worker)
+                    call = queue.end_call(worker, done[0].seconds)
+                    steps.keep_batch(state, stream, call, done, worker=worker, end_s=end_s)
+                hand_out()
             queue.refuse_hang(time.monotonic())
 
 
-def _end(state: Try, workers: pool.Pool, todo: Sequence[Call]) -> None:
+def _end(state: Try, workers: pool.Pool) -> None:
     """Measure the need of the heaviest batches when their worker is the only one left; end that too.
 
-    If the point is profiled, write the profile instead.
+    If the point is profiled, write the profile instead; of a shard nothing more is measured.
     """
     if state.task.point.profile != OFF:
         workers.ask({PROFILED: ("write_profile",)})
-    elif state.task.point.device == "cuda":
-        batch, call = need.heaviest_call(state.batches, todo)
+    elif state.task.point.device == "cuda" and state.heaviest and not state.task.point.shard:
+        batch, call = state.heaviest
         workers.end(number for number in workers if number != batch.worker)
         workers.ask({batch.worker: ("measure", batch, call)})
     workers.end(workers)

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import os
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -16,7 +17,7 @@ from typing import Any
 from jobkit.core import files, json_codec
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import AUTO, OFF, ON
-from jobkit.core.layout import ENTITIES_FILE, LENGTHS_FILE, RECORD_FILE, read_point
+from jobkit.core.layout import RECORD_FILE, read_point
 from jobkit.core.records import RESULTS, Job, Outcome, Point
 from jobkit.run import process, steps
 from jobkit.run.failure import Signals, Stopped, TryFailed
@@ -24,8 +25,8 @@ from jobkit.run.measure import memory, need, nvml, profile
 from jobkit.run.measure.device import Device
 from jobkit.run.measure.sampler import sampling
 from jobkit.run.record import ALONE, Task, Try, now, record_of
+from jobkit.run.windows import Todo
 from jobkit.run.workloads.base import Workload
-from jobkit.run.workloads.entities import write_entities
 
 RESERVED_BYTES = 64 * 2**10
 """More than any record takes: some KiB, and the environment that it holds."""
@@ -87,7 +88,7 @@ def _task(arguments: argparse.Namespace) -> Task:
             task_id=arguments.task,
             restart=arguments.restart,
         ),
-        lengths=arguments.points.with_name(LENGTHS_FILE),
+        run_dir=arguments.points.parent,
     )
 
 
@@ -157,23 +158,35 @@ def _work_here(state: Try, stack: ExitStack) -> None:
     stack.callback(steps.read_maxrss, measured)
     steps.read_idle(state)
     workload = steps.open_workload(state.task.point, measured)
-    paragraphs = steps.read_inputs(state)
+    todo = steps.read_inputs(state)
     device = _prepare(state, stack, workload)
-    todo = steps.cut_calls(state, paragraphs)
+    steps.cut_calls(state, todo)
     recording = profile.of_point(state.task.point)
-    steps.warm_up(measured, workload, device, paragraphs)
+    steps.warm_up(measured, workload, device, todo.warm_up_texts)
     _read_context(state, device)
-    steps.warm_up_call(state.task.point, measured, workload, device, todo[0])
+    steps.warm_up_call(state.task.point, measured, workload, device, todo.calls[0])
     state.ask_sampler("mark")
-    with steps.open_batches(state) as stream:
-        for call in todo:
-            steps.keep_batch(state, stream, *steps.do_call(call, measured, workload, device, recording))
+    _work(state, todo, workload, device, recording)
     state.ask_sampler("stop")
     if recording:
         recording.write(state.task.out, state.task.try_number)
-    elif device.torch:
-        worst = need.heaviest_call(state.batches, todo)
-        measured.needs = need.measure_needs(device, need.heaviest(workload, *worst), state.task.point)
+    elif device.torch and state.heaviest and not state.task.point.shard:
+        heavy = need.heaviest(workload, *state.heaviest)
+        measured.needs = need.measure_needs(device, heavy, state.task.point)
+
+
+def _work(
+    state: Try, todo: Todo, workload: Workload, device: Device, recording: profile.Recording | None
+) -> None:
+    """Do the calls one after the other; of a shard the reading of the corpus is part of the work."""
+    [measured], shard = state.workers, state.task.point.shard
+    began_s = time.monotonic()
+    with steps.open_batches(state) as stream:
+        todo.read_ahead()
+        while call := todo.next_call():
+            done = steps.do_call(call, measured, workload, device, recording, shard=shard)
+            end_s = time.monotonic() - began_s if shard else None
+            steps.keep_batch(state, stream, call, done, end_s=end_s)
 
 
 def _prepare(state: Try, stack: ExitStack, workload: Workload) -> Device:
@@ -221,14 +234,14 @@ def reserve_disk(out: Path) -> None:
 
 
 def _write_results(state: Try, error: BaseException | None) -> Outcome:
-    """Write entities and record; a full disk costs the entities, never the record."""
+    """Write rows and record; a full disk costs the rows, never the record."""
     out = state.task.out
     if state.workload:
-        worked = bool(state.batches)
+        worked = bool(state.tally.batches)
         error = steps.ask_workload(state.workers[0], state.workload, worked=worked, error=error)
     record = record_of(state, error)
     try:
-        write_entities(out / ENTITIES_FILE, state.entities)
+        steps.close_output(state, failed=error is not None)
     except OSError as full:
         record = record_of(state, error or full)
     (out / RESERVE_FILE).unlink(missing_ok=True)  # the record takes its place

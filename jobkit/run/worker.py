@@ -132,7 +132,8 @@ class Worker:
 
     def work(self, call: Call) -> Done:
         """Process a call."""
-        done = steps.do_call(call, self._measured, self._workload, self._device, self._recording)
+        shard = self._task.point.shard
+        done = steps.do_call(call, self._measured, self._workload, self._device, self._recording, shard=shard)
         self._worked = True
         return done
 

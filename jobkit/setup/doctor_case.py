@@ -171,7 +171,7 @@ def inputs_of(case: Case) -> Iterator[Path]:
 def model_place(name: str) -> Path | None:
     """Return the first folder of models that has this one whole."""
     from jobkit.planning.models import model_places  # here, for a workload without a model
-    from jobkit.run.staged_model import missing_files
+    from jobkit.run.workloads.stanza_model import missing_files
 
     places = (place for place in model_places(name, cache_dir()) if not missing_files(place, name))
     return next(places, None)

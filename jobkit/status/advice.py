@@ -151,7 +151,10 @@ def _look(run: RunStanding, typed: str) -> Iterator[Step]:
         yield Step(f"jobkit status {typed} --watch", "follows it to its end", Kind.WATCH)
     if any(point.point.phase for point in run.points):
         yield Step(f"jobkit tune {typed}", "the answer, or how far the search is", Kind.LOOK)
-    if Standing.DONE in standings:
+    if any(point.point.shard for point in run.points):
+        if standings == {Standing.DONE}:
+            yield Step(f"jobkit merge {typed}", "joins the results of all shards", Kind.LOOK)
+    elif Standing.DONE in standings:
         yield Step(f"jobkit collect {typed}", "the table of what is done", Kind.LOOK)
 
 

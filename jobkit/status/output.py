@@ -9,13 +9,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from jobkit.core import terminal
-from jobkit.core.layout import names
+from jobkit.core.layout import is_corpus_folder, names
 from jobkit.core.units import format_count
 from jobkit.outcome.journal import Task
 from jobkit.outcome.tries import TryResult
 from jobkit.status.advice import advice
 from jobkit.status.details import listed_tries, log_of, progress_of_try, render_point
 from jobkit.status.progress import Progress
+from jobkit.status.shards import corpus_json
 from jobkit.status.standing import JobStanding, PointStanding, RunStanding, Standing, find_point
 from jobkit.status.table import headline, plain, render
 from jobkit.status.which_run import Glance, glance
@@ -43,6 +44,7 @@ def run_json(run: RunStanding, folder: str) -> Json:
         "to_go_s": _finite(run.to_go_s),
         "saved_s": _finite(run.saved.seconds if run.saved else None),
         "gpus": run.requested.gpus,
+        **({"corpus": corpus_json(run)} if is_corpus_folder(run.folder) else {}),
         "points": [point_json(run, point) for point in run.points],
         "jobs": [_job(job) for job in run.jobs],
         "notices": list(advised.notices),

@@ -131,4 +131,4 @@ def _is_done(result: PointResult, queued: Queued | None) -> bool:
     """Return whether a point has its answer; a try by hand is none while the scheduler has the point."""
     if result.outcome is None or (result.counts.files.by_hand and queued is not None):
         return False
-    return answers(result.outcome, trial=result.point.trial)
+    return answers(result.outcome, trial=result.point.trial, shard=result.point.shard)

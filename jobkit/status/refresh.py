@@ -89,7 +89,7 @@ def _unlisted(run: OpenRun) -> Iterator[str]:
     """Yield a note if points were submitted that the list of points does not hold: lines of it are lost."""
     sweeps = (job for job in run.accounts.journal.submissions if job.role is Role.POINTS)
     sent = {index for sweep in sweeps for _, indices in sweep.tasks() for index in indices}
-    if lost := sent - run.results.keys():
+    if lost := sent - run.results.keys() - run.accounts.journal.replaced:
         yield f"{run.folder / POINTS_FILE}: {format_count(len(lost), 'point')} of the journal missing in it"
 
 

@@ -107,7 +107,7 @@ def _named(points: Sequence[PointStanding], word: str) -> PointStanding:
     return point
 
 
-def groups(
+def groups(  # noqa: PLR0913 - what was given, when, and by whom
     points: Sequence[PointStanding],
     spec_of: Callable[[Overrides], SweepSpec],
     given_to: Mapping[Task, Overrides],
@@ -115,6 +115,7 @@ def groups(
     *,
     strictly: bool,
     anywhere: bool = False,
+    needs: Mapping[int, Overrides] | None = None,
 ) -> list[Group]:
     """Group points by how they are to run again.
 
@@ -131,10 +132,13 @@ def groups(
         policy only sets its resources.
     anywhere
         Whether nodes cannot be excluded, because the site file does not name an option for it.
+    needs
+        What some points were planned with, by index; it holds until a person gives them something else.
     """
     indices_by_change: dict[tuple[Overrides, Change], list[int]] = {}
     for point in points:
-        given = merge_overrides(given_to.get(point.task, ()) if point.task else (), now)
+        planned = (needs or {}).get(point.point.index, ())
+        given = merge_overrides(given_to.get(point.task, planned) if point.task else planned, now)
         tries = comparable_tries(point, given_to, given)
         policy = spec_of(given).policy
         change = retry(policy, tries) if strictly else growth(policy, tries)

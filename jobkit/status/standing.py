@@ -145,7 +145,7 @@ class PointStanding(PointResult):
     def pace(self) -> Pace:
         """How long it takes; no time for a point whose outcome does not apply to other points."""
         done = self.standing is Standing.DONE
-        measured = self.outcome is Outcome.OK and self.point.swept
+        measured = self.outcome is Outcome.OK and (self.point.swept or self.point.shard)
         shared = self.counts.task in self.shared_tasks
         return Pace(
             setting=repr(sorted(self.point.params.items())),

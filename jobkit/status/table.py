@@ -6,12 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from jobkit.core.layout import is_corpus_folder
 from jobkit.core.terminal import GAP, Column, fit_columns, printable
 from jobkit.core.terminal import table as terminal_table
 from jobkit.core.units import format_about, format_clock
 from jobkit.outcome.remedies import Step
 from jobkit.status.advice import Advice, advice, job_line
 from jobkit.status.progress import Progress, SkippedTime
+from jobkit.status.shards import corpus_lines
 from jobkit.status.standing import HELD, PointStanding, RunStanding, Standing, count_by_state
 
 MOST_OF_A_STATE = 20
@@ -73,6 +75,8 @@ def _about(run: RunStanding) -> Iterator[str]:
         parts.append(f"about {format_about(run.to_go_s)} to go if {at_a_time}, as now")
     if parts:
         yield ", ".join(map(plain, parts))
+    if is_corpus_folder(run.folder):
+        yield from corpus_lines(run)
     if run.saved is not None:
         yield _saved(run.saved, run.requested.gpus)
 

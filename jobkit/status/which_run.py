@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import POINTS_FILE, RESULTS_FOLDER, is_run_folder
+from jobkit.core.layout import POINTS_FILE, RESULTS_FOLDER, is_corpus_folder, is_run_folder
 from jobkit.core.paths import config_folder, shipped_folder
 from jobkit.core.terminal import did_you_mean, relative_path, shell_path
 from jobkit.core.terminal import shell_quote as quoted
@@ -180,6 +180,22 @@ def refuse_runs(words: Iterable[str]) -> None:
         if here or (_STAMP.search(word) and find_run(word)):
             hint = "one run at a time: the words after it name its points"
             raise JobkitError(f"{word}: a second run", hint=hint)
+
+
+def refuse_corpus(run: Path, command: str) -> None:
+    """Refuse the folder of ``jobkit apply``, in which no setting is measured.
+
+    Raises
+    ------
+    JobkitError
+        With the command that answers there.
+    """
+    if is_corpus_folder(run):
+        raise JobkitError(
+            f"{run}: the shards of a corpus, of which {command} has nothing to say: they measure no setting",
+            hint=f"jobkit merge {shell_path(run)} joins the results, jobkit status {shell_path(run)} shows "
+            "how far they are",
+        )
 
 
 def _no_run(word: str) -> JobkitError:

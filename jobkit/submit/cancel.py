@@ -55,7 +55,7 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
         _refuse_unknown(run)
         forgotten = _cancel_strays(run_dir) if whole else False
         points = points_to_cancel(run, named, kept)
-        say(f"{run_dir.name}: {standing.count_by_state(run)}")
+        say(f"{run.name}: {standing.count_by_state(run)}")
         chosen = _indices(run, named)
         for point in run.points:
             if point.point.index in chosen and point.standing not in LIVE:

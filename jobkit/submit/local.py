@@ -22,7 +22,14 @@ from types import FrameType
 from typing import Any
 
 from jobkit.core import files, terminal
-from jobkit.core.layout import ACCOUNTING_FILE, PID_FILE, SEARCH_GOAL_FILE, SPEC_FILE, read_points
+from jobkit.core.layout import (
+    ACCOUNTING_FILE,
+    PID_FILE,
+    SEARCH_GOAL_FILE,
+    SPEC_FILE,
+    is_corpus_folder,
+    read_points,
+)
 from jobkit.core.records import Outcome, Point
 from jobkit.core.shell import Completed
 from jobkit.core.terminal import relative_path, shell_path
@@ -80,15 +87,45 @@ def as_driver(run_dir: Path) -> Iterator[str]:
     """
     with ended_by_signals(), driving(run_dir) as job_id:
         try:
+            _end_orphan(run_dir)
             yield job_id
         except KeyboardInterrupt:
             journal.note(run_dir, "cancelled", job_id=job_id, cluster="", status=0, said="interrupted")
             run = shell_path(run_dir)
             terminal.say(f"what was measured is in {relative_path(run_dir)}", err=True)
-            terminal.say(f"  see it    jobkit collect {run}\n  go on     jobkit resume {run}", err=True)
+            see = "status" if is_corpus_folder(run_dir) else "collect"
+            terminal.say(f"  see it    jobkit {see} {run}\n  go on     jobkit resume {run}", err=True)
             raise
         finally:
             parent.end(job_id)
+
+
+def _end_orphan(run_dir: Path) -> None:
+    """End the point that the driver before left running when it was killed, so that it does not run twice.
+
+    It brings home what it has. If it has just ended well, it is done.
+    """
+    path = run_dir / PID_FILE
+    with contextlib.suppress(OSError, ValueError):
+        pid = int(path.read_text(encoding="ascii"))
+        if not _runs_for(pid, run_dir):
+            return
+        terminal.say(f"process {pid} of a driver that was killed still runs a point: ending it", err=True)
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + END_GRACE_S
+        while _runs_for(pid, run_dir) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        if _runs_for(pid, run_dir):
+            os.killpg(pid, signal.SIGKILL)
+
+
+def _runs_for(pid: int, run_dir: Path) -> bool:
+    """Return whether a process runs the script of a run: process ids are reused."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return any(word.startswith(os.fsencode(run_dir) + b"/job") for word in words)
 
 
 def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalRound | None = None) -> None:

@@ -28,7 +28,7 @@ from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.status.reader import read_standings
-from jobkit.status.retry import Group
+from jobkit.status.retry import Group, merge_overrides
 from jobkit.status.standing import IN_QUEUE, RunStanding, Standing, first_task, followers
 from jobkit.submit import rounds
 from jobkit.submit.recover import reconcile_submission, refuse_stray_jobs
@@ -84,7 +84,12 @@ def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
                 f"--set {override}: {key} belongs to what the points measure, and cannot change within a run",
                 hint=f"resume takes {', '.join(CHANGEABLE)}; for the rest make a new sweep",
             )
-    return load_spec(run_dir / SPEC_FILE, overrides)
+    return spec_of_run(run_dir, overrides)
+
+
+def spec_of_run(run_dir: Path, overrides: Sequence[str] = ()) -> SweepSpec:
+    """Return the spec of a run with what was given to all of it since, and now."""
+    return load_spec(run_dir / SPEC_FILE, merge_overrides(read_journal(run_dir).given, tuple(overrides)))
 
 
 @contextlib.contextmanager

@@ -12,23 +12,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError
-from jobkit.core.layout import SPEC_FILE, TUNE_GOAL_FILE
+from jobkit.core.layout import TUNE_GOAL_FILE, is_corpus_folder
 from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
-from jobkit.outcome.journal import PURPOSES, Role
+from jobkit.outcome.journal import PURPOSES, Role, read_journal
+from jobkit.outcome.shards import settle
 from jobkit.planning.resolve import warn_again
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import load_site
-from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec
+from jobkit.spec.sweep_spec import Resources, SweepSpec
 from jobkit.status.reader import read_standings
 from jobkit.status.retry import Group, Overrides, groups, select_points
-from jobkit.status.standing import RunStanding, count_by_state, given_to
+from jobkit.status.standing import ENDINGS, RunStanding, count_by_state, given_to
 from jobkit.submit import local, resubmit, tune
 from jobkit.submit.guards import refuse_moved_run
 from jobkit.submit.launch import say, wait_for_points
 from jobkit.submit.recover import declare_machine_gone
-from jobkit.submit.resubmit import note_left, prepare_resume, read_settled, run_lock, undecided
+from jobkit.submit.resubmit import note_left, prepare_resume, read_settled, run_lock, spec_of_run, undecided
 from jobkit.submit.rounds import write_round
 
 JOB_PATIENCE_S = 300.0
@@ -67,16 +68,15 @@ def run_again(
     refuse_moved_run(run_dir)
     spec = prepare_resume(run_dir, overrides)
     with run_lock(run_dir, say):
-        if machine_gone:
-            declare_machine_gone(run_dir, machine_gone)
+        _make_up(run_dir, machine_gone)
         run = read_settled(run_dir, by_name(spec.scheduler), say)
-        say(f"{run_dir.name}: {count_by_state(run)}")
+        say(f"{run.name}: {count_by_state(run)}")
         if (run_dir / TUNE_GOAL_FILE).is_file():
             return tune.go_on(run_dir, spec, run, wait=wait)
         again = _decide(run, spec, only, tuple(overrides))
         if not again:
             say("nothing to run again")
-            return ExitCode.TO_COME if undecided(run) else 0
+            return _nothing(run, spec, wait=wait)
         points = _points(run, again)
         warn_again(say, spec, points, "or name another Python: --set environment.venv=FOLDER")
         if runs_here(spec.scheduler):
@@ -92,6 +92,26 @@ def run_again(
         say(f"  progress     jobkit status {shell_path(run_dir)}")
         return ExitCode.REFUSED if len(done.groups) < len(again) else 0
     return wait_for_points(run_dir, points, spec.policy, run)
+
+
+def _nothing(run: RunStanding, spec: SweepSpec, *, wait: bool) -> int | None:
+    """Return the exit code if no point runs again: of a corpus that has ended it is that of its state."""
+    if undecided(run):
+        return ExitCode.TO_COME
+    if not is_corpus_folder(run.folder):
+        return 0
+    if all(point.standing in ENDINGS for point in run.points):
+        return None
+    points = [point.point for point in run.points]
+    return wait_for_points(run.folder, points, spec.policy, run) if wait else 0
+
+
+def _make_up(run_dir: Path, machine_gone: str) -> None:
+    """Do what a machine that is gone, or a script that was killed, could not do."""
+    if machine_gone:
+        declare_machine_gone(run_dir, machine_gone)
+    if is_corpus_folder(run_dir):
+        settle(run_dir)
 
 
 def run_follow_up(run_dir: Path) -> int:
@@ -111,7 +131,7 @@ def run_follow_up(run_dir: Path) -> int:
         again = []
         try:
             run = read_settled(run_dir, by_name(spec.scheduler), say, patience_s=JOB_PATIENCE_S)
-            say(f"{run_dir.name}: {count_by_state(run)}")
+            say(f"{run.name}: {count_by_state(run)}")
             if (run_dir / TUNE_GOAL_FILE).is_file():
                 return tune.go_on(run_dir, spec, run, by_itself=True) or 0
             again = _decide(run, spec, ("failed",), strictly=True)
@@ -149,9 +169,10 @@ def _decide(
         As `jobkit.status.retry.select_points`.
     """
     anywhere = load_site(spec.site, spec.scheduler).requests.exclude is None
-    spec_of = functools.cache(functools.partial(load_spec, run.folder / SPEC_FILE))
+    spec_of = functools.cache(functools.partial(spec_of_run, run.folder))
     points = select_points(run.points, only)
-    again = groups(points, spec_of, given_to(run), given, strictly=strictly, anywhere=anywhere)
+    needs = read_journal(run.folder).needs
+    again = groups(points, spec_of, given_to(run), given, strictly=strictly, anywhere=anywhere, needs=needs)
     for group in again:
         say(f"again: {describe_group(group, spec_of(()).resources)}")
     for line in () if strictly else undecided(run):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from jobkit.core import files, json_codec, layout
@@ -55,12 +56,19 @@ def write_run(prepared: Prepared, check: Check = lambda: None) -> None:
         run_dir.parent.mkdir(parents=True, exist_ok=True)
         with folder_lock(run_dir.parent):
             check()
-            _write(prepared, run_dir)
+            write_files(prepared, run_dir)
     except OSError as error:
         raise file_error(error, run_dir, hint="choose another place with --runs-dir") from error
 
 
-def _write(prepared: Prepared, run_dir: Path) -> None:
+def write_files(prepared: Prepared, run_dir: Path) -> None:
+    """Write what every run folder has, into a folder that is not there yet.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
     for folder in (run_dir / "logs", run_dir / layout.RESULTS_FOLDER):
         folder.mkdir(parents=True)
     files.write_atomically(run_dir / layout.SPEC_FILE, prepared.spec.as_yaml())
@@ -80,7 +88,12 @@ def _write(prepared: Prepared, run_dir: Path) -> None:
         (run_dir / name).touch()
 
 
-def submit(prepared: Prepared, say: Say = lambda _: None, check: Check = lambda: None) -> Accepted:
+def submit(
+    prepared: Prepared,
+    say: Say = lambda _: None,
+    check: Check = lambda: None,
+    write: Callable[[], None] | None = None,
+) -> Accepted:
     """Write the run folder and submit the sweep, one array job per array limit, and what follows.
 
     Parameters
@@ -91,6 +104,8 @@ def submit(prepared: Prepared, say: Say = lambda _: None, check: Check = lambda:
         Prints the scheduler's forecast before the submission.
     check
         As for `write_run`.
+    write
+        Writes the run folder; `write_run` by default.
 
     Raises
     ------
@@ -101,7 +116,7 @@ def submit(prepared: Prepared, say: Say = lambda _: None, check: Check = lambda:
     scheduler, run_dir = by_name(prepared.spec.scheduler), prepared.run_dir
     round_ = first_round(prepared)
     arrays = rounds.plan_arrays(scheduler, round_)
-    write_run(prepared, check)
+    (write or partial(write_run, prepared, check))()
     try:
         for line in check_round(scheduler, round_, str(run_dir / layout.JOB_SCRIPT), arrays):
             say(line)

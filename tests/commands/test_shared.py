@@ -18,9 +18,11 @@ from tests.support.builders import grid, write_points
 READING = ("status", "collect", "recommend", "preflight", "doctor", "lint", "models list", "models path")
 OF_ITS_OWN = {
     "--only": "what is written, or which points run again",
-    "--format": "of collect alone",
+    "--format": "of a table, or of the rows of a corpus",
     "--scheduler": "init reads no spec",
-    "--wait": "profile prints no table",
+    "--wait": "profile and apply print no table",
+    "--output": "of a merge there is a default",
+    "--corpus": "of recommend it may be a number",
     "--gpu-memory": "one kind of value; its use depends on the command",
 }
 DEFAULTS_DIFFER = {"--size": "tiny is built quickly; a spec that names no size means full"}

@@ -7,9 +7,10 @@ from statistics import mean, median
 
 import pytest
 
+from jobkit.corpus.paragraphs import split_paragraphs
 from jobkit.planning import sample as text
 from jobkit.planning.sample import SEED, Sample, generate, sample_text, write_sample
-from jobkit.run.paragraphs import read_paragraphs, split_paragraphs
+from jobkit.run.paragraphs import read_paragraphs
 
 SHA256 = "3893a1c6adf0f8557b80cd358db4ff686c1487e35e7d72f4fe1bb498d5a93570"
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
+from jobkit.corpus.paragraphs import split_paragraphs
 from jobkit.fit.lengths import Lengths
 from jobkit.run.paragraphs import (
     calls,
@@ -16,7 +17,6 @@ from jobkit.run.paragraphs import (
     longest_sentences,
     read_paragraphs,
     sorted_places,
-    split_paragraphs,
     split_sentences,
 )
 

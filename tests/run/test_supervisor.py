@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core import files, json_codec
-from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE, ENTITIES_FILE, LENGTHS_FILE, RECORD_FILE
+from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
 from jobkit.core.measurements import Attribution
 from jobkit.core.records import Batch, Job, Outcome, Point, Record
 from jobkit.run import process, work
@@ -72,7 +72,7 @@ def tried(folder: Path, of: Point, text: str = COUNTED, *, out: Path | None = No
         inputs=folder,
         out=out or folder,
         job=Job(scheduler="hand"),
-        lengths=folder / LENGTHS_FILE,
+        run_dir=folder,
     )
     outcome = work.run(task, Signals(None))
     found = json_codec.from_json(Record, (task.out / RECORD_FILE).read_text(), where="record")
@@ -359,10 +359,12 @@ def test_each_call_is_handed_out_once_in_order_to_whoever_is_free(
     calls: int, workers: int, data: st.DataObject
 ) -> None:
     todo = [Call((first,), ("a",)) for first in range(calls)]
-    queue = Queue(deque(todo), 60)
+    waiting = deque(todo)
+    queue = Queue(lambda: waiting.popleft() if waiting else None, 60)
     handed = [call for worker in range(workers) if (call := queue.next_call(worker, 0.0))]
     while queue.running:
         worker = data.draw(st.sampled_from(sorted(queue.running)))
+        queue.end_call(worker, 0.5)
         if call := queue.next_call(worker, 1.0):
             handed.append(call)
         assert len(queue.running) <= workers
@@ -371,7 +373,7 @@ def test_each_call_is_handed_out_once_in_order_to_whoever_is_free(
 
 @pytest.mark.parametrize(("longest_s", "limit_s"), [(0.0, 60.0), (2.0, 60.0), (5.0, 5.0 * HANG_FACTOR)])
 def test_a_call_hangs_after_the_larger_of_two_times(longest_s: float, limit_s: float) -> None:
-    queue = Queue(deque([Call((0,), ("a", "b"))]), 60, longest_s=longest_s)
+    queue = Queue(lambda: Call((0,), ("a", "b")), 60, longest_s=longest_s)
     queue.next_call(3, 100.0)
     queue.refuse_hang(100.0 + limit_s)
     with pytest.raises(TryFailed, match=r"worker 3 .* batch of 2 paragraphs for \d+ s") as caught:

@@ -47,6 +47,11 @@ CASES = {
     "throttle": [["throttle", RUN, "2"]],
     "collect": [["collect", RUN]],
     "recommend": [["recommend", RUN, "--corpus", "text.txt"]],
+    "merge": [["merge", RUN]],
+    "apply": [
+        ["apply", RUN, "--corpus", "text.txt", "--out", "tagged", "--dry-run"],
+        ["apply", RUN, "--corpus", "text.txt", "--out", "tagged", "--shards", "2"],
+    ],
     "verify": [["verify", RUN, "--gpu-memory", "150MiB"], ["verify", RUN, "--gpu-memory", "150MiB"]],
     "profile": [["profile", RUN, "1"], ["profile", RUN, "1"], ["profile", RUN]],
     "models": [["models", "list"]],

@@ -81,6 +81,13 @@ WORDS: dict[str, list[list[str]]] = {
     "throttle": [["runs/run", "2"], ["runs/run", HOSTILE]],
     "collect": [["runs/run"], *(["runs/run", "--format", name] for name in ("csv", "md", "json")), [HOSTILE]],
     "recommend": [["runs/run"], ["runs/run", "--json"], [HOSTILE]],
+    "apply": [
+        ["runs/run", "--corpus", HOSTILE, "--out", "tagged"],
+        ["runs/run", "--corpus", "spec.yaml", "--out", HOSTILE, "--dry-run"],
+        ["spec.yaml", "--corpus", "spec.yaml", "--out", "tagged", "--set", HOSTILE],
+        [HOSTILE, "--corpus", "spec.yaml", "--out", "tagged"],
+    ],
+    "merge": [["runs/run"], ["runs/run", "--output", HOSTILE], [HOSTILE]],
     "verify": [["runs/run"], ["runs/run", "--gpu-memory", HOSTILE]],
     "tune": [["runs/run"], ["runs/run", "--json"], ["spec.yaml", "--set", f"tune.budget={HOSTILE}"]],
     "profile": [["runs/run"], ["runs/run", "1"], ["runs/run", HOSTILE]],

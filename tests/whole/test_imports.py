@@ -7,7 +7,19 @@ import sys
 
 from jobkit.cli import COMMANDS
 
-HEAVY = ("pandas", "numpy", "jinja2", "yaml", "pydantic", "rich", "submitit", "torch", "stanza", "matplotlib")
+HEAVY = (
+    "pandas",
+    "numpy",
+    "jinja2",
+    "yaml",
+    "pydantic",
+    "rich",
+    "submitit",
+    "torch",
+    "stanza",
+    "matplotlib",
+    "pyarrow",
+)
 
 
 def imported(code: str) -> set[str]:
@@ -32,6 +44,9 @@ def test_help_imports_nothing_heavy() -> None:
 
 NODE = (
     "jobkit.cli",
+    "jobkit.corpus.reading",
+    "jobkit.corpus.rows",
+    "jobkit.corpus.winners",
     "jobkit.fit.largest_batch",
     "jobkit.run.__main__",
     "jobkit.run.gate",

@@ -85,11 +85,14 @@ def collect(
     if output and plot and output.resolve() == plot.resolve():
         raise click.UsageError(f"--plot and --output both name {output}: give each a file of its own")
     gpu_memory_bytes = None if gpu_memory is None else parse_size(gpu_memory)
+    from jobkit.status.which_run import how_to_begin, refuse_corpus
+
     paths = _named(paths)
+    for path in paths:
+        refuse_corpus(path, "collect")
     # Imported here because pandas takes most of a second, which --help need not spend.
     from jobkit.report.output import render
     from jobkit.report.tables import collect as collect_runs
-    from jobkit.status.which_run import how_to_begin
 
     if plot is not None:
         from jobkit.report.plot import figure

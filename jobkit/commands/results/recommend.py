@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jobkit.commands.shared import gpu_memory_option, json_option
+from jobkit.commands.shared import corpus_option, gpu_memory_option, json_option, run_and_corpus
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import parse_size
@@ -22,7 +22,7 @@ PERCENT = 100
 @click.argument("run", type=click.Path(path_type=Path), required=False)
 @gpu_memory_option("A GPU that jobkit does not know by name, by its memory, such as 48GiB.")
 @click.option("--gpu", metavar="NAME[,NAME...]", help="GPUs by name, such as v100-32,a100-40; or all.")
-@click.option("--corpus", metavar="FILE|N", help="Your corpus: a text file, or N paragraphs.")
+@corpus_option("Your corpus: N paragraphs, or files and folders, up to the next option.")
 @click.option(
     "--margin",
     metavar="SHARE",
@@ -43,7 +43,7 @@ def recommend(
     run: Path | None,
     gpu_memory: str | None,
     gpu: str | None,
-    corpus: str | None,
+    corpus: tuple[str, ...],
     margin: str,
     min_f1: float,
     as_json: bool,
@@ -69,19 +69,22 @@ def recommend(
     if gpu_memory is not None and gpu is not None:
         raise click.UsageError("--gpu-memory and --gpu both name the GPUs: give one of them")
     share = _share(margin)
+    run, corpus = run_and_corpus(run, corpus)
     from jobkit.core.terminal import terminal_width
-    from jobkit.planning.text_lengths import read_corpus
+    from jobkit.planning.text_lengths import read_corpora
     from jobkit.report.recommend import output
     from jobkit.report.recommend.recommend import recommend as recommend_for
     from jobkit.report.recommend.run_data import read_material
     from jobkit.report.recommend.types import RecommendOptions
-    from jobkit.status.which_run import run_or_latest
+    from jobkit.status.which_run import refuse_corpus, run_or_latest
 
     gpus = _gpus(gpu, gpu_memory)
-    material = read_material(run if run and run.is_file() else run_or_latest(run))
+    found = run if run and run.is_file() else run_or_latest(run)
+    refuse_corpus(found, "recommend")
+    material = read_material(found)
     options = RecommendOptions(
         gpus=gpus,
-        corpus=read_corpus(corpus, material.records) if corpus is not None else None,
+        corpus=read_corpora(corpus, material.records) if corpus else None,
         margin=share,
         min_f1=min_f1,
     )

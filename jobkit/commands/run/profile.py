@@ -45,9 +45,10 @@ def profile(
       4  the point failed
       5  the profile is still to come
     """
-    from jobkit.status.which_run import refuse_runs, run_named
+    from jobkit.status.which_run import refuse_corpus, refuse_runs, run_named
     from jobkit.submit import profile as profiles
 
     folder = run_named(run).absolute()
+    refuse_corpus(folder, "profile")
     refuse_runs((point,) if point else ())
     return profiles.profile(folder, point, profiler, overrides, again=again, wait=wait)

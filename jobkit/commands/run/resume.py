@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from jobkit.commands.shared import changed_run, set_option, wait_option
+from jobkit.commands.shared import changed_run, set_option, shard_options, wait_option
 
 
 @click.command(short_help="Submit the points again that failed or are missing.")
@@ -27,6 +27,8 @@ from jobkit.commands.shared import changed_run, set_option, wait_option
     default="",
     help="For a run without a scheduler: the machine or container NAME that ran it no longer exists.",
 )
+@click.option("--replan", is_flag=True, help="For a corpus: cut what is not done into new shards.")
+@shard_options
 @click.option("--follow-up", is_flag=True, help="Apply only the policy; for the job that follows a sweep.")
 @wait_option
 def resume(
@@ -35,6 +37,10 @@ def resume(
     only: tuple[str, ...],
     overrides: tuple[str, ...],
     machine_gone: str,
+    replan: bool,
+    shard_minutes: float | None,
+    shards: int | None,
+    max_parallel: int | None,
     follow_up: bool,
     wait: bool,
 ) -> int:
@@ -53,6 +59,13 @@ def resume(
       jobkit resume runs/stanza-20260102-101530-3f9a 7 batch_size-300-r2
       jobkit resume runs/stanza-20260102-101530-3f9a --set resources.memory=16GiB
 
+    With --replan, of a corpus: jobkit cancels what is open, waits until it has ended, and cuts what is not
+    done into new shards. `--set scheduler=local` moves the rest to this machine.
+
+    \b
+      jobkit resume tagged --replan --shard-minutes 10
+      jobkit resume tagged --replan --set scheduler=local
+
     \b
     Exit status:
       0  submitted, or there is nothing to run again
@@ -61,6 +74,7 @@ def resume(
       5  submitted, but the journal could not be written: free space, then run the same command again
     If the points run here, or with --wait, the exit status is that of `jobkit collect`.
     """
+    from jobkit.core.layout import is_corpus_folder
     from jobkit.status.which_run import refuse_runs, run_named
     from jobkit.submit.resume import run_again, run_follow_up
 
@@ -69,7 +83,37 @@ def resume(
     if follow_up:
         return run_follow_up(run.absolute())
     again = (*only, *points)
-    code = run_again(run.absolute(), again, overrides, machine_gone=machine_gone, wait=wait)
+    if replan:
+        code = _replan(run, again, overrides, shard_minutes, shards, max_parallel, wait=wait)
+    elif shard_minutes or shards or max_parallel:
+        raise click.UsageError("--shard-minutes, --shards and --max-parallel need --replan")
+    else:
+        code = run_again(run.absolute(), again, overrides, machine_gone=machine_gone, wait=wait)
+    if code is None and is_corpus_folder(run):
+        from jobkit.submit.apply.start import report_end
+
+        return report_end(run)
     from jobkit.commands.results.collect import print_table
 
     return print_table(run) if code is None else code
+
+
+def _replan(
+    run: Path,
+    points: tuple[str, ...],
+    overrides: tuple[str, ...],
+    minutes: float | None,
+    shards: int | None,
+    max_parallel: int | None,
+    *,
+    wait: bool,
+) -> int | None:
+    """Plan again what is left of a corpus."""
+    from jobkit.submit.apply.replan import replan
+    from jobkit.submit.apply.shards import MINUTES, Wishes
+
+    if points:
+        raise click.UsageError("--replan is about all that is not done: name no points with it")
+    wishes = Wishes(minutes=minutes or MINUTES, number=shards)
+    more = (f"max_parallel={max_parallel}",) if max_parallel else ()
+    return replan(run.absolute(), wishes, (*overrides, *more), wait=wait)

@@ -61,6 +61,7 @@ def status(words: tuple[str, ...], watch: bool, whole: bool, as_json: bool) -> i
     here = [] if what.runs else runs_in(what.folder)
     runs = what.runs or tuple(here[:1])
     folders = [run.absolute() for run in runs]
+    closings = [_settled(folder) for folder in folders]
     in_place = watch and sys.stdout.isatty() and not as_json
 
     def shown(standings: Sequence[RunStanding], others: Sequence[Path] = ()) -> str:
@@ -76,10 +77,32 @@ def status(words: tuple[str, ...], watch: bool, whole: bool, as_json: bool) -> i
         from jobkit.status.watch import watch as follow
 
         standings = follow(folders, shown, Screen(_write, in_place=in_place, plain=as_json, note=note))
+        closings = [_settled(folder) for folder in folders]
     else:
         standings = read_standings(folders)
         terminal.say(shown(standings, here[1:]), nl=False)
+    if not as_json:
+        for closing in filter(None, closings):
+            terminal.say(f"\n{closing}")
     return max(standing.exit_code for standing in standings)
+
+
+def _settled(folder: Path) -> str:
+    """Return the closing line of a corpus that is done, once what its jobs could not do is done for them."""
+    from jobkit.core.layout import is_corpus_folder
+
+    if not is_corpus_folder(folder):
+        return ""
+    from jobkit.core.errors import JobkitError, file_error
+    from jobkit.report.provenance import finish
+
+    try:
+        return finish(folder)
+    except OSError as error:
+        note(f"jobkit: {file_error(error, folder).message}")
+    except JobkitError as error:
+        note(f"jobkit: {error}")
+    return ""
 
 
 def _write(text: str) -> None:

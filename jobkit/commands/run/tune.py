@@ -48,6 +48,9 @@ def tune(
     The run folder has every point, and the setting in setting.yaml. See jobkit help tune.
     """
     if spec.is_dir():
+        from jobkit.status.which_run import refuse_corpus
+
+        refuse_corpus(spec, "tune")
         return _print(spec, as_json=as_json)
     from jobkit.planning.prepare import Options, prepare
     from jobkit.schedulers.registry import runs_here

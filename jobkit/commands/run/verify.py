@@ -43,8 +43,10 @@ def verify(run: Path, gpu_memory: str | None) -> int:
       4  no batch that was tried fits, or none could be tried
       5  a job already tries that batch: nothing more is submitted
     """
-    from jobkit.status.which_run import run_named
+    from jobkit.status.which_run import refuse_corpus, run_named
     from jobkit.submit import verify as verification
 
     size_bytes = None if gpu_memory in {None, "device"} else parse_size(str(gpu_memory))
-    return verification.verify(run_named(run).absolute(), memory=size_bytes or gpu_memory)
+    folder = run_named(run).absolute()
+    refuse_corpus(folder, "verify")
+    return verification.verify(folder, memory=size_bytes or gpu_memory)

@@ -189,6 +189,18 @@ def _memory(material: RunData, wishes: RecommendOptions) -> dict[str, _Memory]:
     return memory
 
 
+def memory_of(material: RunData, record: Record) -> tuple[Prediction, Fit] | None:
+    """Return the largest load by the memory line of a record's setting, and the line; ``None`` if unknown."""
+    try:
+        memory = _memory(material, RecommendOptions())
+    except JobkitError:
+        return None
+    own = memory.get(others(record.point.params, record.inert))
+    if own is None or own.largest.reason or not isinstance(own.evidence.fit, Fit):
+        return None
+    return own.largest, own.evidence.fit
+
+
 def _record_of(chosen: Speed, records: Sequence[Record]) -> Record:
     """Return a record of a setting."""
     return next(record for record in records if record.point.params == chosen.params)

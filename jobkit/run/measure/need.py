@@ -102,12 +102,6 @@ def run_heaviest_first(device: Device, workload: Workload, call: Call) -> float:
     return time.perf_counter() - start
 
 
-def heaviest_call(batches: Iterable[Batch], todo: Iterable[Call]) -> tuple[Batch, Call]:
-    """Return the batch with the largest load, and its call."""
-    worst = max(batches, key=lambda batch: batch.load)
-    return worst, next(call for call in todo if call.first == worst.first_item)
-
-
 def heaviest(workload: Workload, batch: Batch, call: Call) -> Iterator[Heavy]:
     """Yield the heaviest batches that the workload reports, else its heaviest call.
 

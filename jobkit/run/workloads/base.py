@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import RUN_KNOBS, Knob, Value, declared
@@ -19,6 +19,13 @@ SHIPPED = {
     "count": "jobkit.run.workloads.count:Count",
 }
 """The workloads that a spec may name by one word, and their classes."""
+
+
+ENTITY_COLUMNS = ("text", "label", "start", "end")
+"""The columns of a workload that names none: its rows are its entities."""
+
+Row = tuple[Any, ...]
+"""The number of a paragraph, and a value for each of the workload's columns. An `Entity` is one."""
 
 
 class Entity(NamedTuple):
@@ -35,10 +42,18 @@ class Entity(NamedTuple):
 class Result:
     """The result of one call; `jobkit.core.records.Batch` explains the fields.
 
-    ``entities`` number their paragraphs from 0 *within the call*.
+    ``entities`` and ``rows`` number their paragraphs from 0 *within the call*.
+
+    Attributes
+    ----------
+    entities
+        What a sweep writes to ``entities.tsv``, and ``jobkit apply`` too if there are no rows.
+    rows
+        What ``jobkit apply`` writes of a workload with ``COLUMNS`` of its own; ``None`` of any other.
     """
 
-    entities: tuple[Entity, ...]
+    entities: tuple[Entity, ...] = ()
+    rows: tuple[Row, ...] | None = None
     load: int
     sentences: int | None = None
     tokens: int | None = None
@@ -71,6 +86,11 @@ class Workload(Protocol):
     imports, starts no thread and opens no GPU. Then processes that work are forked from one that has called
     it, so that each of them is ready sooner. Without this method each try is a fresh process.
 
+    A workload may also have ``COLUMNS: ClassVar[tuple[str, ...]]``, the names of what ``jobkit apply`` writes
+    of each row after document and paragraph. Without it they are `ENTITY_COLUMNS`, and the entities are the
+    rows; with it each `Result` has ``rows``. Values are what JSON can hold; the columns ``start`` and ``end``
+    are whole numbers, offsets into the paragraph as read, and come out as offsets into the document.
+
     Attributes
     ----------
     KNOBS
@@ -101,6 +121,12 @@ class Workload(Protocol):
     def versions(self) -> Mapping[str, str]:
         """Return the versions of the imported frameworks."""
         ...
+
+
+def columns_of(workload: type[Workload] | Workload) -> tuple[str, ...]:
+    """Return the columns of the rows of a workload."""
+    columns: tuple[str, ...] = getattr(workload, "COLUMNS", ENTITY_COLUMNS)
+    return columns
 
 
 def knobs(name: str) -> tuple[Knob, ...] | None:

@@ -1,7 +1,7 @@
 """Count words per paragraph: a workload without a framework, to test a site and for tests.
 
 Standard library only. To fill ``entities.tsv``, it reports the longest word of every paragraph (the
-first such word) as an entity with the label ``WORD``.
+first such word) as an entity with the label ``WORD``. ``jobkit apply`` writes one row a paragraph: its words.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class Count:
 
     KNOBS: ClassVar[tuple[Knob | str, ...]] = (BATCH_SIZE,)
     NEEDS_MODEL: ClassVar[bool] = False
+    COLUMNS: ClassVar[tuple[str, ...]] = ("words",)
 
     def __init__(self) -> None:
         self._batch_size = DEFAULT_BATCH_SIZE
@@ -59,6 +60,7 @@ class Count:
         padded = len(paragraphs) * longest
         return Result(
             entities=tuple(entities),
+            rows=tuple((number, len(words)) for number, words in enumerate(matches)),
             load=padded,
             tokens=sum(map(len, matches)),
             padded_chars=padded,

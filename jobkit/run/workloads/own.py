@@ -17,8 +17,9 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import Knob, declared
 from jobkit.core.records import ModelRef
 from jobkit.core.terminal import Say
+from jobkit.corpus.rows import GIVEN
 from jobkit.run.failure import describe_error
-from jobkit.run.workloads.base import SHIPPED, Entity, Result, Workload, workload_class
+from jobkit.run.workloads.base import SHIPPED, Entity, Result, Workload, columns_of, workload_class
 
 METHODS = ("load", "items_per_call", "process", "effective", "versions")
 HINT = "python -m pydoc jobkit.run.workloads.base.Workload lists what its class must have and return"
@@ -33,15 +34,33 @@ def _is_effective(value: object) -> bool:
 
 
 def _is_result(value: object) -> bool:
-    if not isinstance(value, Result) or not _is_count(value.load) or not isinstance(value.entities, tuple):
+    if not isinstance(value, Result) or not _is_count(value.load):
         return False
-    return not value.entities or isinstance(value.entities[0], Entity)  # to check all would take time
+    return _are(_is_entity, value.entities) and (value.rows is None or _are(_is_row, value.rows))
+
+
+def _are(fits: Callable[[object], bool], value: object) -> bool:
+    return isinstance(value, tuple) and all(map(fits, value[:1]))  # to check all would take time
+
+
+def _is_entity(value: object) -> bool:
+    return isinstance(value, Entity)
+
+
+def _is_row(value: object) -> bool:
+    return isinstance(value, tuple) and bool(value) and _is_count(value[0])
+
+
+def _are_columns(value: object) -> bool:
+    if not isinstance(value, tuple) or not all(isinstance(name, str) and name for name in value):
+        return False
+    return 0 < len(value) == len({*value} - {*GIVEN})
 
 
 ANSWERS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "items_per_call": ("a whole number above 0", lambda value: _is_count(value) and value > 0),
     "process": (
-        "a jobkit.run.workloads.base.Result whose load is a whole number, with a tuple of Entity",
+        "a jobkit.run.workloads.base.Result whose load is a whole number, with a tuple of Entity or of rows",
         _is_result,
     ),
     "effective": (
@@ -123,6 +142,8 @@ def checked_class(name: str, folder: str | None) -> type[Workload]:
         lacks.append("no KNOBS, a tuple of the names that a sweep may vary")
     if not isinstance(getattr(workload, "NEEDS_MODEL", None), bool):
         lacks.append("no NEEDS_MODEL, True or False")
+    if not _are_columns(columns_of(workload)):
+        lacks.append("COLUMNS that are not a tuple of different names besides document and paragraph")
     if lacks:
         raise JobkitError(f"workload {name!r} ({_location(workload)}) has {'; '.join(lacks)}", hint=HINT)
     return workload
@@ -136,12 +157,15 @@ def code_folder(name: str, folder: str | None) -> str | None:
     return str(Path(file).parent) if file else folder
 
 
-def traits(name: str, folder: str | None, *, say: Say) -> tuple[bool, bool, list[dict[str, Any]]]:
-    """Return whether a workload needs a model, whether it has ``lengths``, and the fields of its knobs."""
+def traits(
+    name: str, folder: str | None, *, say: Say
+) -> tuple[bool, bool, list[dict[str, Any]], tuple[str, ...]]:
+    """Return whether a workload needs a model, and has ``lengths``; the fields of its knobs, its columns."""
     del say
     workload = checked_class(name, folder)
     knobs = [asdict(knob) for knob in declared(workload.KNOBS)]
-    return workload.NEEDS_MODEL, callable(getattr(workload, "lengths", None)), knobs
+    has_lengths = callable(getattr(workload, "lengths", None))
+    return workload.NEEDS_MODEL, has_lengths, knobs, columns_of(workload)
 
 
 def lengths(

@@ -19,7 +19,6 @@ from jobkit.run.measure.need import (
     STEP_BYTES,
     bracket,
     heaviest,
-    heaviest_call,
     measure_needs,
     run_heaviest_first,
 )
@@ -183,8 +182,7 @@ def batches(*loads: int) -> list[Batch]:
 
 def test_the_worst_call_is_done_again_where_the_workload_tells_nothing() -> None:
     workload = Plain()
-    batch, call = heaviest_call(batches(3, 9, 4), TODO)
-    [found] = heaviest(cast("Workload", workload), batch, call)
+    [found] = heaviest(cast("Workload", workload), batches(3, 9, 4)[1], TODO[1])
     found.again()
     assert (found.load, workload.done) == (9, [("b", "c")])
 

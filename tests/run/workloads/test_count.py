@@ -18,6 +18,7 @@ def test_counts_words_and_names_the_longest() -> None:
     result = count(2).process(["  one three\n two", "…\n"])
     assert result.tokens == 3
     assert result.entities == (Entity(0, "three", "WORD", 6, 11),)
+    assert result.rows == ((0, 3), (1, 0))
     assert (result.load, result.padded_chars) == (2 * 16, 2 * 16)
 
 

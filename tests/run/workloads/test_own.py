@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.run.workloads.base import workload_class
-from jobkit.run.workloads.own import CheckedWorkload, checked_class, code_folder, open_workload
+from jobkit.run.workloads.base import ENTITY_COLUMNS, columns_of, workload_class
+from jobkit.run.workloads.own import METHODS, CheckedWorkload, checked_class, code_folder, open_workload
 from tests.support.builders import own_workload
 
 
@@ -64,6 +64,16 @@ def test_what_is_installed_comes_before_the_specs_folder(tmp_path: Path) -> None
             "Result(entities=('Bath',), load=1)",
             "a jobkit.run.workloads.base.Result",
         ),
+        (
+            "process(self, paragraphs)",
+            "Result(rows=[(0, 1)], load=1)",
+            "a jobkit.run.workloads.base.Result",
+        ),
+        (
+            "process(self, paragraphs)",
+            "Result(rows=(('a', 1),), load=1)",
+            "a jobkit.run.workloads.base.Result",
+        ),
         ("effective(self)", "[1]", "a mapping of knobs"),
         ("effective(self)", "{'pinned': 1.5}", "a mapping of knobs to whole numbers, words or None"),
         ("versions(self)", "{'toy': 2}", "a mapping of names to texts"),
@@ -90,3 +100,21 @@ def test_right_answers_pass_and_what_is_absent_stays_so(tmp_path: Path) -> None:
     assert (workload.items_per_call(), workload.process(["a b", "c"]).tokens) == (3, 3)
     assert workload.effective() == {"batch_size": 2}
     assert (code_folder(name, None), code_folder("count", None)) == (str(tmp_path), None)
+
+
+@pytest.mark.parametrize(
+    "columns", ["'words'", "()", "('words', 'words')", "('document',)", "('words', 2)", "None"]
+)
+def test_columns_are_different_names(columns: str, tmp_path: Path) -> None:
+    module = f"own_{abs(hash(columns))}"
+    name = own_workload(tmp_path, f"COLUMNS = {columns}", name=module)
+    with pytest.raises(JobkitError, match="has COLUMNS that are not a tuple of different names"):
+        open_workload(name, str(tmp_path))
+
+
+def test_without_columns_the_rows_are_the_entities(tmp_path: Path) -> None:
+    toy = "from jobkit.run.workloads.base import Result\n\nclass Toy:\n    KNOBS, NEEDS_MODEL = (), False\n"
+    methods = (f"    def {name}(self): ...\n" for name in METHODS)
+    (tmp_path / "own_old.py").write_text(toy + "".join(methods))
+    assert columns_of(open_workload("own_old:Toy", str(tmp_path))) == ENTITY_COLUMNS
+    assert columns_of(open_workload("count", None)) == ("words",)

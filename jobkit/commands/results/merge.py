@@ -1,0 +1,76 @@
+"""``jobkit merge``: join the results of a corpus in one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from jobkit.commands.shared import changed_run, note
+from jobkit.core import terminal
+from jobkit.core.errors import JobkitError
+from jobkit.core.units import format_count
+
+FORMATS = ("jsonl", "tsv", "conll", "parquet")
+
+
+@click.command()
+@changed_run
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    default="jsonl",
+    show_default=True,
+    help="conll needs a workload that yields tokens; parquet needs jobkit[parquet].",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write to FILE, all of it or nothing. Default: merged.jsonl (or .tsv, ...) in RUN.",
+)
+def merge(run: Path, form: str, output: Path | None) -> int:
+    """Join the results of `jobkit apply` in one file, in the order of the corpus, each row once.
+
+    RUN is the folder that `jobkit apply --out` names. Each row has the document, the number of the
+    paragraph in it, and the columns of the workload; start and end are characters of the document as it
+    was given.
+
+    \b
+      jobkit merge tagged                                     writes tagged/merged.jsonl
+      jobkit merge tagged --format tsv --output entities.tsv
+
+    jobkit merges nothing if a shard has no result yet, if two results overlap, if a result does not
+    match its SHA-256, or if a file of the corpus has changed since it was planned. An older FILE is
+    replaced at the end, at once.
+
+    \b
+    Exit status:
+      0  merged
+      2  nothing to merge, or something does not match
+      5  some shards are still to come
+    """
+    from jobkit.core.layout import is_corpus_folder
+    from jobkit.corpus.merge import merge as join
+    from jobkit.outcome.shards import void_shards
+    from jobkit.report.provenance import finish
+    from jobkit.status.which_run import run_named
+
+    if output == Path("-"):
+        raise JobkitError(
+            "--output -: a merge is written whole or not at all, which standard output cannot",
+            hint="name a file: --output FILE",
+        )
+    folder = run_named(run)
+    if not is_corpus_folder(folder):
+        raise JobkitError(f"{folder}: not the folder of jobkit apply", hint="jobkit collect prints a sweep")
+    void = void_shards(folder.absolute())
+    merged = join(folder.absolute(), output or folder / f"merged.{form}", form, void=void)
+    terminal.say(
+        f"merged {format_count(merged.rows, 'row')} of {format_count(merged.paragraphs, 'paragraph')} "
+        f"and {format_count(merged.shards, 'shard')}: {terminal.relative_path(merged.output)}"
+    )
+    if closing := finish(folder.absolute()):
+        note(closing)
+    return 0

@@ -1,0 +1,95 @@
+"""``jobkit apply``: work through a whole corpus with a measured setting."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from jobkit.commands import shared
+
+
+@click.command(short_help="Work through a whole corpus with a measured setting.")
+@click.argument("run", metavar="RUN|SPEC", type=click.Path(path_type=Path), required=False)
+@shared.corpus_option("The corpus: files and folders, up to the next option; may be repeated.")
+@click.option(
+    "--out", metavar="DIR", required=True, type=click.Path(path_type=Path), help="The run folder to make."
+)
+@shared.shard_options
+@shared.set_option
+@shared.text_field_option
+@shared.id_field_option
+@click.option(
+    "--skip-bad", is_flag=True, help="Leave out what cannot be read, and list it in provenance.json."
+)
+@shared.format_option
+@shared.scheduler_option
+@shared.site_option
+@click.option("--dry-run", is_flag=True, help="Print the job script and the submit commands; submit nothing.")
+@click.option("--wait", is_flag=True, help="Wait until every shard has ended.")
+def apply(
+    run: Path | None,
+    corpus: tuple[str, ...],
+    out: Path,
+    shard_minutes: float | None,
+    shards: int | None,
+    max_parallel: int | None,
+    overrides: tuple[str, ...],
+    text_field: str,
+    id_field: str,
+    skip_bad: bool,
+    fmt: str,
+    scheduler: str | None,
+    site: str | None,
+    dry_run: bool,
+    wait: bool,
+) -> int:
+    """Work through a whole corpus with the setting that the run folder RUN measured, or that SPEC has.
+
+    jobkit reads the corpus once, cuts it into shards of equal load, and prints the plan: how many shards,
+    the hours with their interval, the end, and the request. Then it runs one job for each shard, on
+    Slurm, on Grid Engine, or here. DIR is a run folder: status, logs, cancel, resume and throttle work on
+    it. Each paragraph is worked through exactly once, also if jobs, nodes or this command are killed:
+    type the same command again, or jobkit resume DIR.
+
+    \b
+      jobkit apply runs/stanza-20260102-101530-3f9a --corpus letters.txt --out tagged
+      jobkit apply runs/stanza-20260102-101530-3f9a --corpus a.txt b.txt.gz more/ --out tagged --dry-run
+      jobkit apply first.yaml --corpus docs.jsonl --text-field body --id-field doi --out tagged
+      jobkit status tagged
+      jobkit merge tagged
+
+    All that cannot be read is reported at once, with file and line, before anything is submitted. See
+    jobkit help apply.
+
+    \b
+    Exit status:
+      0  submitted; or every shard is done
+      2  the corpus, the setting or the folder is no good: nothing was submitted
+      3  the scheduler refused, or does not answer
+      4  some shards failed
+      5  submitted, but the journal could not be written; or some shards are still to come
+    """
+    from jobkit.planning.resolve import Options
+    from jobkit.submit.apply import start
+    from jobkit.submit.apply.shards import MINUTES, Wishes
+
+    run, corpus = shared.run_and_corpus(run, corpus)
+    if run is None:
+        raise click.UsageError("Missing argument 'RUN|SPEC': name it before --corpus")
+    if not corpus:
+        raise click.UsageError("Missing option '--corpus': the files to work through")
+    more = (f"max_parallel={max_parallel}",) if max_parallel else ()
+    request = start.Request(
+        word=run,
+        paths=corpus,
+        out=out.expanduser().absolute(),
+        options=Options(overrides=(*overrides, *more), scheduler=scheduler, site=site),
+        wishes=Wishes(minutes=shard_minutes or MINUTES, number=shards),
+        text_field=text_field,
+        id_field=id_field,
+        skip_bad=skip_bad,
+        fmt=fmt,
+    )
+    code = start.apply(request, dry_run=dry_run, wait=wait)
+    return start.report_end(out) if code is None else code

@@ -1,0 +1,211 @@
+"""Join the rows of all shards in corpus order, each once. Standard library, and pyarrow for Parquet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+from uuid import uuid4
+
+from jobkit.core.errors import ExitCode, JobkitError, file_error
+from jobkit.core.files import open_regular
+from jobkit.core.layout import read_points, try_folder
+from jobkit.core.terminal import shell_path
+from jobkit.core.units import format_list
+from jobkit.corpus.coverage import Coverage, Extent, coverage
+from jobkit.corpus.formats import check_format, write_rows
+from jobkit.corpus.plan import ROWS_FILE, Corpus, Shard, Source, Winner, read_corpus, read_plan
+from jobkit.corpus.winners import claim_all, digest, read_winners, winner_path
+
+_NAMED = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merged:
+    """What was merged.
+
+    Attributes
+    ----------
+    output
+        The file.
+    shards, rows, paragraphs
+        Their numbers; paragraphs also without a row.
+    """
+
+    output: Path
+    shards: int
+    rows: int
+    paragraphs: int
+
+
+def merge(run_dir: Path, output: Path, form: str = "jsonl", *, void: Collection[int] = frozenset()) -> Merged:
+    """Write the rows of all shards to one file, in corpus order; all of it or nothing.
+
+    Parameters
+    ----------
+    run_dir
+        The folder of an apply.
+    output
+        The file; an older one is replaced at the end.
+    form
+        One of `jobkit.corpus.formats.FORMATS`.
+    void
+        The shards that count for nothing, also if they have a winner: others do their work.
+
+    Raises
+    ------
+    JobkitError
+        If a shard has no result, results overlap or are damaged, an input has changed, the format cannot
+        be written, or the file cannot.
+    """
+    corpus = read_corpus(run_dir)
+    winners, covered = _covered(run_dir, corpus, void)
+    columns, types = _columns(winners.values())
+    check_format(form, columns)
+    _refuse_input(output, corpus)
+    _check_inputs(corpus.sources)
+    _check_rows(run_dir, list(winners.values()))
+    lines = _lines(run_dir, winners, covered.extents)
+    _publish(output, lambda part: write_rows(form, part, lines, columns, types))
+    return Merged(
+        output=output,
+        shards=len(winners),
+        rows=sum(winner.rows for winner in winners.values()),
+        paragraphs=corpus.paragraphs,
+    )
+
+
+def _covered(run_dir: Path, corpus: Corpus, void: Collection[int]) -> tuple[dict[int, Winner], Coverage]:
+    """Return the winners and what they have, which is everything."""
+
+    def plan() -> Iterator[Shard]:
+        return (shard for shard in read_plan(run_dir) if shard.index not in void)
+
+    winners = {index: winner for index, winner in read_winners(run_dir).items() if index not in void}
+    found = coverage(corpus, plan(), winners)
+    if found.missing:
+        points = [point for point in read_points(run_dir)[0] if point.index in found.open_shards]
+        claimed = claim_all(run_dir, points)
+        winners |= {point.index: claimed[point.index] for point in points if point.index in claimed}
+        found = coverage(corpus, plan(), winners)
+    if found.missing:
+        names = {point.index: point.point_id for point in points}
+        missing = [names.get(index, f"shard {index}") for index in found.open_shards]
+        number = "1 shard has" if len(missing) == 1 else f"{len(missing):,} shards have"
+        raise JobkitError(
+            f"{number} no result yet: {format_list(missing, _NAMED)}",
+            hint=_resume(run_dir),
+            exit_code=ExitCode.TO_COME,
+        )
+    return winners, found
+
+
+def _columns(winners: Iterable[Winner]) -> tuple[tuple[str, ...], tuple[set[str], ...]]:
+    """Return the columns of all rows, and the types of the values in each."""
+    columns: tuple[str, ...] | None = None
+    types: list[set[str]] = []
+    for winner in winners:
+        if columns is None:
+            columns, types = winner.columns, [set() for _ in winner.columns]
+        if winner.columns != columns:
+            both = f"{', '.join(columns)} and {', '.join(winner.columns)}"
+            raise JobkitError(f"shards have different columns: {both}")
+        for all_types, words in zip(types, winner.types, strict=True):
+            all_types.update(words.split())
+    return columns or (), tuple(types)
+
+
+def _refuse_input(output: Path, corpus: Corpus) -> None:
+    """Refuse to overwrite the corpus."""
+    if str(output.resolve()) in {str(Path(source.path).resolve()) for source in corpus.sources}:
+        raise JobkitError(f"--output {output} is a file of the corpus", hint="name another file")
+
+
+def _check_inputs(sources: Sequence[Source]) -> None:
+    """Refuse a corpus that has changed since it was planned; all changes at once."""
+    with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+        reasons = [reason for reason in threads.map(_changed, sources) if reason]
+    if reasons:
+        more = f"\n  and {len(reasons) - _NAMED:,} more" * (len(reasons) > _NAMED)
+        raise JobkitError(
+            "the corpus has changed since it was planned, so rows and offsets may not belong to it:"
+            + "".join(f"\n  {reason}" for reason in reasons[:_NAMED])
+            + more,
+            hint="give the files back as they were, or apply the changed corpus in a new folder",
+        )
+
+
+def _changed(source: Source) -> str:
+    """Return what has changed of a source; empty if nothing has."""
+    try:
+        size = os.stat(source.path).st_size  # noqa: PTH116 - 100,000 Path objects cost time
+        if size != source.size_bytes:
+            return f"{source.path}: {size:,} bytes instead of {source.size_bytes:,}"
+        if digest(Path(source.path))[1] != source.sha256:
+            return f"{source.path}: another content (SHA-256)"
+    except OSError as error:
+        return f"{source.path}: {error.strerror}"
+    return ""
+
+
+def _rows_of(run_dir: Path, winner: Winner) -> Path:
+    return Path(try_folder(run_dir, winner.point_id, winner.try_number), ROWS_FILE)
+
+
+def _check_rows(run_dir: Path, winners: Sequence[Winner]) -> None:
+    """Refuse rows that are not those of the manifest."""
+
+    def right(winner: Winner) -> bool:
+        return digest(_rows_of(run_dir, winner)) == (winner.size_bytes, winner.sha256)
+
+    try:
+        with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
+            whole = list(threads.map(right, winners))
+    except OSError as error:
+        raise file_error(error, hint="the rows of a shard are gone: copy them back") from error
+    damaged = [winner for winner, good in zip(winners, whole, strict=True) if not good]
+    if damaged:
+        paths = [str(_rows_of(run_dir, winner)) for winner in damaged]
+        first = shell_path(winner_path(run_dir, damaged[0].point_id))
+        raise JobkitError(
+            f"rows do not match their SHA-256: {format_list(paths, _NAMED)}",
+            hint=f"copy them back; or run the shard again: rm {first}, then {_resume(run_dir)}",
+        )
+
+
+def _resume(run_dir: Path) -> str:
+    return f"jobkit resume {shell_path(run_dir)}"
+
+
+def _lines(run_dir: Path, winners: Mapping[int, Winner], extents: Iterable[Extent]) -> Iterator[bytes]:
+    """Yield the rows of extents, line by line."""
+    for index, start, end in extents:
+        path = _rows_of(run_dir, winners[index])
+        with os.fdopen(open_regular(path), "rb") as file:
+            file.seek(start)
+            left = end - start
+            while left > 0 and (line := file.readline()):
+                left -= len(line)
+                yield line
+        if left:
+            raise JobkitError(f"{path}: changed while it was merged")
+
+
+def _publish(output: Path, write: Callable[[BinaryIO], None]) -> None:
+    """Write a file under another name next to its place, sync it, and rename it."""
+    part = output.with_name(f".{output.name}.{uuid4().hex}.part")
+    try:
+        with part.open("xb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(output)
+    except OSError as error:
+        raise file_error(error, output, hint="see --output") from error
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)

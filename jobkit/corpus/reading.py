@@ -1,0 +1,167 @@
+"""Read the paragraphs of a shard, each piece verified first. Standard library only: it runs on the node."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import groupby, islice
+from pathlib import Path
+from typing import NamedTuple
+
+from jobkit.core.errors import JobkitError, file_error
+from jobkit.corpus.decompress import BrokenError, Stream, open_stream, read_exactly, skip
+from jobkit.corpus.documents import BadLineError, Fields, parse_line
+from jobkit.corpus.paragraphs import spans
+from jobkit.corpus.plan import Corpus, Piece, Source, read_corpus, read_planned
+
+_HINT = "give the input back as it was, or plan the changed corpus in a new folder: jobkit apply"
+
+
+class Paragraph(NamedTuple):
+    r"""A paragraph, and where it is in its document.
+
+    Attributes
+    ----------
+    document
+        The id of its document.
+    number
+        In the document, from 0.
+    text
+        With ``\n`` line ends, also where the document has ``\r\n`` or ``\r``.
+    offset
+        How many characters of the document, as it was given, are before it.
+    returns
+        The positions in ``text`` of the line ends that were ``\r\n`` as given.
+    piece
+        The piece of the shard that holds it, from 0.
+    """
+
+    document: str
+    number: int
+    text: str
+    offset: int
+    returns: tuple[int, ...] = ()
+    piece: int = 0
+
+
+def given_offset(paragraph: Paragraph, at: int) -> int:
+    """Return where an offset into a paragraph's text is in its document as it was given, in characters."""
+    return paragraph.offset + at + bisect_left(paragraph.returns, at)
+
+
+def read_shard(run_dir: Path, index: int) -> Iterator[Paragraph]:
+    """Yield the paragraphs of a shard in corpus order; in memory is one piece at a time.
+
+    Parameters
+    ----------
+    run_dir
+        The run folder, with ``corpus.json`` and ``plan.jsonl``.
+    index
+        Of the point, from 1.
+
+    Raises
+    ------
+    JobkitError
+        If an input is gone, or differs from what was planned: then nothing of that piece is yielded.
+    """
+    return read_pieces(read_corpus(run_dir), read_planned(run_dir, index).pieces)
+
+
+def read_pieces(corpus: Corpus, pieces: tuple[Piece, ...]) -> Iterator[Paragraph]:
+    """Yield the paragraphs of pieces in corpus order; see `read_shard`."""
+    fields = Fields(corpus.text_field, corpus.id_field)
+    left_out = _left_out(corpus)
+    for number, group in groupby(enumerate(pieces), key=lambda one: one[1].source):
+        source = corpus.sources[number]
+        for at, piece, data in _blocks(source, group):
+            if source.kind == "jsonl":
+                found = _of_lines(source, piece, data, fields, left_out.get(source.name, frozenset()))
+            else:
+                found = numbered(source.name, data.decode(), piece.first_paragraph, piece.first_character)
+            for paragraph in found:
+                yield paragraph._replace(piece=at)
+
+
+def _left_out(corpus: Corpus) -> dict[str, set[int]]:
+    """Return the lines of each source that are skipped."""
+    lines: dict[str, set[int]] = {}
+    for bad in corpus.skipped:
+        lines.setdefault(bad.source, set()).add(bad.line)
+    return lines
+
+
+def _blocks(source: Source, pieces: Iterator[tuple[int, Piece]]) -> Iterator[tuple[int, Piece, bytes]]:
+    """Yield each piece of a source with its number and its bytes, verified."""
+    stream: Stream | None = None
+    place = 0
+    before: tuple[int, int, bytes] = (0, 0, b"")
+    with ExitStack() as stack:
+        for number, piece in pieces:
+            if (piece.start, piece.end) != before[:2]:
+                try:
+                    if stream is None:
+                        stream = stack.enter_context(open_stream(source.path, source.compression))
+                    skip(stream, piece.start - place)
+                    data = read_exactly(stream, piece.end - piece.start)
+                except OSError as error:
+                    raise file_error(error, source.path, hint=_HINT) from error
+                except BrokenError as error:
+                    raise JobkitError(f"{source.path}: {error}", hint=_HINT) from error
+                place = piece.end
+                before = (piece.start, piece.end, data)
+            _verify(source, piece, before[2])
+            yield number, piece, before[2]
+
+
+def _verify(source: Source, piece: Piece, data: bytes) -> None:
+    if hashlib.sha256(data).hexdigest() != piece.sha256:
+        where = f"{source.path}: bytes {piece.start} to {piece.end}"
+        raise JobkitError(f"{where}: changed since the corpus was planned", hint=_HINT)
+
+
+def _of_lines(
+    source: Source, piece: Piece, data: bytes, fields: Fields, left_out: set[int] | frozenset[int]
+) -> Iterator[Paragraph]:
+    """Return the paragraphs of a piece of JSONL."""
+    found = (
+        paragraph
+        for number, line in enumerate(data.split(b"\n"), piece.line)
+        if number not in left_out and line.strip()
+        for paragraph in _of_line(source, number, line, fields)
+    )
+    return islice(found, piece.skip, piece.skip + piece.paragraphs)
+
+
+def _of_line(source: Source, number: int, line: bytes, fields: Fields) -> Iterator[Paragraph]:
+    try:
+        document = parse_line(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line, fields)
+    except BadLineError as error:  # the digest is right: another version of jobkit made the plan
+        raise JobkitError(f"{source.path}:{number}: {error}", hint=_HINT) from error
+    return numbered(document.id or f"{source.name}:{number}", document.text, 0, 0)
+
+
+def numbered(document: str, given: str, number: int, offset: int) -> Iterator[Paragraph]:
+    r"""Yield the paragraphs of a part of a document that begins and ends between paragraphs.
+
+    Parameters
+    ----------
+    document
+        Its id.
+    given
+        The part, with line ends as given.
+    number, offset
+        How many paragraphs and characters of the document are before it.
+    """
+    if "\r" not in given:
+        for count, (start, end) in enumerate(spans(given), number):
+            yield Paragraph(document, count, given[start:end], offset + start)
+        return
+    places = [match.start() - before for before, match in enumerate(re.finditer("\r\n", given))]
+    text = given.replace("\r\n", "\n").replace("\r", "\n")
+    for count, (start, end) in enumerate(spans(text), number):
+        low, high = bisect_left(places, start), bisect_left(places, end)
+        returns = tuple(place - start for place in places[low:high])
+        yield Paragraph(document, count, text[start:end], offset + start + low, returns)

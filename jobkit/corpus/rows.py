@@ -1,0 +1,119 @@
+"""Write the rows of a shard: synced, counted, and with a manifest. Standard library only."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from jobkit.core.errors import JobkitError, name_file_in_errors
+from jobkit.core.files import write_atomically
+from jobkit.core.json_codec import to_json
+from jobkit.corpus.plan import MANIFEST_FILE, Rows
+from jobkit.corpus.reading import Paragraph, given_offset
+
+GIVEN = ("document", "paragraph")
+"""The fields of every row, before the columns of the workload."""
+OFFSETS = frozenset({"start", "end"})
+"""Columns that hold offsets into the paragraph's text; a row has offsets into the document as given."""
+_TYPES = {str: "str", int: "int", float: "float", bool: "bool", type(None): "null"}
+
+
+class RowsWriter:
+    """Writes ``rows.jsonl``: one JSON object a line, in the order in which it gets them.
+
+    Parameters
+    ----------
+    path
+        The file, ``rows.jsonl`` in the folder of a try. What an earlier process left there is overwritten.
+    columns
+        The names of the values of each row; ``start`` and ``end`` are offsets into the paragraph's text.
+
+    Raises
+    ------
+    JobkitError
+        If a column has the name of another or of a field that every row has.
+    OSError
+        If the file cannot be written.
+    """
+
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        if len({*GIVEN, *columns}) < len(GIVEN) + len(columns):
+            raise JobkitError(f"columns {', '.join(columns)}: each name once, and none of {', '.join(GIVEN)}")
+        self._path = path
+        self._columns = tuple(columns)
+        self._types: list[set[str]] = [set() for _ in columns]
+        self._rows = 0
+        self._digest = hashlib.sha256()
+        self._pieces: list[int] = []
+        (path.parent / MANIFEST_FILE).unlink(missing_ok=True)
+        self._file = path.open("wb", buffering=2**18)
+
+    def write(self, paragraph: Paragraph, values: Sequence[object]) -> None:
+        """Write one row of a paragraph.
+
+        Raises
+        ------
+        OSError
+            If the disk is full.
+        """
+        row: dict[str, object] = {"document": paragraph.document, "paragraph": paragraph.number}
+        for name, value, types in zip(self._columns, values, self._types, strict=True):
+            types.add(_TYPES.get(type(value), "other"))
+            offset = name in OFFSETS and isinstance(value, int)
+            row[name] = given_offset(paragraph, value) if offset else value  # type: ignore[arg-type]  # an int
+        line = json.dumps(row, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+        with name_file_in_errors(self._path):
+            self._file.write(line)
+        self._digest.update(line)
+        self._rows += 1
+        self._pieces += [0] * (paragraph.piece + 1 - len(self._pieces))
+        self._pieces[paragraph.piece] += len(line)
+
+    def close(self, paragraphs: int) -> Rows:
+        """Sync the rows and write the manifest next to them; only then the shard is complete.
+
+        Parameters
+        ----------
+        paragraphs
+            How many paragraphs were worked through, also those without a row.
+
+        Raises
+        ------
+        OSError
+            If the disk is full: then there is no manifest.
+        """
+        with name_file_in_errors(self._path), self._file:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        rows = Rows(
+            rows=self._rows,
+            paragraphs=paragraphs,
+            size_bytes=sum(self._pieces),
+            sha256=self._digest.hexdigest(),
+            columns=self._columns,
+            types=tuple(" ".join(sorted(types)) for types in self._types),
+            pieces=tuple(self._pieces),
+        )
+        write_atomically(self._path.parent / MANIFEST_FILE, to_json(rows) + "\n")
+        return rows
+
+    def abandon(self) -> None:
+        """Close the file without a manifest."""
+        with self._file:
+            pass
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the file if `close` did not."""
+        if not self._file.closed:
+            self.abandon()

@@ -1,0 +1,1 @@
+"""Read a corpus once: its parts in several processes, text with numpy."""

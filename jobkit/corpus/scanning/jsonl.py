@@ -1,0 +1,157 @@
+"""Read the documents of a JSONL file: lengths, pieces, and the hash of each id. Standard library only."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from jobkit.corpus.decompress import Stream
+from jobkit.corpus.documents import BadLineError, Fields, parse_line
+from jobkit.corpus.paragraphs import spans
+from jobkit.corpus.scanning.parts import Part, PartResult, PieceRow, refuse_long
+
+BLOCK_BYTES = 2**20
+BOM = b"\xef\xbb\xbf"
+
+
+def id_hash(name: str) -> bytes:
+    """Return a hash of 8 bytes of a document's id."""
+    return hashlib.blake2b(name.encode(), digest_size=8).digest()
+
+
+def lines_of(stream: Stream) -> Iterator[bytes]:
+    """Yield the lines of a stream with their line ends.
+
+    Raises
+    ------
+    BadPartError
+        If a line is too long.
+    """
+    rest: list[bytes] = []
+    size = 0
+    while block := stream.read(BLOCK_BYTES):
+        first, newline, more = block.partition(b"\n")
+        rest.append(first + newline)
+        size += len(rest[-1])
+        refuse_long(size, "line")
+        if newline:
+            yield b"".join(rest)
+            *whole, last = more.split(b"\n")
+            for line in whole:
+                yield line + b"\n"
+            rest, size = [last], len(last)
+    if size:
+        yield b"".join(rest)
+
+
+def scan_jsonl(stream: Stream, part: Part, result: PartResult) -> None:
+    """Add the documents of a JSONL file, or of a range of one, to a result.
+
+    Raises
+    ------
+    BadPartError
+        If a line is too long.
+    """
+    fields = Fields(part.text_field, part.id_field)
+    open_piece = _Open(result, part.target)
+    place = result.start
+    for line in lines_of(stream):
+        result.lines += 1
+        open_piece.begin(place, line)
+        if line.strip() and result.lines not in part.left_out:
+            try:
+                _add(line.removeprefix(BOM) if place == 0 else line, fields, result, open_piece)
+            except BadLineError as error:
+                result.bad.append((result.lines, str(error)))
+        place += len(line)
+        open_piece.end(place)
+    open_piece.close()
+    result.end = place
+
+
+def _add(line: bytes, fields: Fields, result: PartResult, piece: _Open) -> None:
+    document = parse_line(line, fields)
+    result.documents += 1
+    if document.id is not None:
+        result.ids += id_hash(document.id)
+    text = document.text
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    piece.add([end - start for start, end in spans(text)])
+
+
+@dataclass(slots=True)
+class _Open:
+    """The piece to which lines are added.
+
+    A piece has whole lines; a line with more than a piece should have is cut between its paragraphs into
+    several pieces with the same bytes.
+    """
+
+    result: PartResult
+    target: int
+    _start: int = 0
+    _line: int = 0
+    _paragraphs: int = 0
+    _characters: int = 0
+    _longest: int = 0
+    _place: int = 0
+    _data: bytes = b""
+    _parts: list[bytes] | None = None
+
+    def begin(self, place: int, line: bytes) -> None:
+        """Begin a line."""
+        if self._parts is None:
+            self._parts, self._start, self._line = [], place, self.result.lines
+        self._place = place
+        self._data = line
+        self._parts.append(line)
+
+    def add(self, lengths: list[int]) -> None:
+        """Add the paragraphs of the line."""
+        self.result.paragraphs += len(lengths)
+        self.result.characters += sum(lengths)
+        if len(self._data) > self.target and len(lengths) > 1:
+            self._cut(lengths)
+            return
+        self._paragraphs += len(lengths)
+        self._characters += sum(lengths)
+        self._longest = max(self._longest, *lengths, 0)
+
+    def _cut(self, lengths: list[int]) -> None:
+        """Close the piece before the line, and give the line pieces of its own."""
+        self._parts = (self._parts or [])[:-1]
+        self._close(self._place)
+        digest = hashlib.sha256(self._data).digest()
+        end = self._place + len(self._data)
+        share = self.target * sum(lengths) / len(self._data)
+        first = 0
+        while first < len(lengths):
+            last, size = first, 0
+            while last < len(lengths) and (last == first or size + lengths[last] <= share):
+                size += lengths[last]
+                last += 1
+            count, longest = last - first, max(lengths[first:last])
+            self.result.pieces.append(
+                PieceRow(self._place, end, first, self.result.lines, first, 0, count, size, longest, digest)
+            )
+            first = last
+
+    def end(self, place: int) -> None:
+        """End a line."""
+        if self._parts is not None and (not self._paragraphs or place - self._start >= self.target):
+            self._close(place)
+
+    def close(self) -> None:
+        """Close the last piece."""
+        if self._parts is not None:
+            self._close(self._place + len(self._data))
+
+    def _close(self, end: int) -> None:
+        if self._paragraphs and self._parts:
+            digest = hashlib.sha256(b"".join(self._parts)).digest()
+            numbers = (self._paragraphs, self._characters, self._longest)
+            self.result.pieces.append(PieceRow(self._start, end, 0, self._line, 0, 0, *numbers, digest))
+        self._parts = None
+        self._paragraphs = self._characters = self._longest = 0

@@ -1,0 +1,237 @@
+"""Which try of a shard counts: the first whose rows are complete, linked once. Standard library only.
+
+``python -m jobkit.corpus.winners RUN POINT TRY`` claims for the job script.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shlex
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import fields
+from pathlib import Path
+from uuid import uuid4
+
+from jobkit.core.errors import JobkitError, file_error, name_file_in_errors
+from jobkit.core.files import open_regular, read_lines, read_text
+from jobkit.core.json_codec import from_json, to_json
+from jobkit.core.layout import POINTS_FILE, names, try_folder, try_numbers
+from jobkit.core.records import Point
+from jobkit.corpus.plan import MANIFEST_FILE, ROWS_FILE, WINNERS_FOLDER, Rows, Winner, read_planned
+
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK, errno.EINVAL})
+"""Errors of link(2) on a file system without hard links."""
+WITHDRAWN = 0
+"""The number of the try in the file of a shard that is withdrawn; tries count from 1."""
+
+
+def winner_path(run_dir: Path, point_id: str) -> Path:
+    """Return the file that names the winner of a shard."""
+    return run_dir / WINNERS_FOLDER / f"{point_id}.json"
+
+
+def claim(run_dir: Path, point: Point, try_number: int) -> Winner | None:
+    """Make a try the winner of its shard if its rows are complete and there is no winner yet.
+
+    Returns
+    -------
+    The winner, whoever it is; ``None`` if there is none, because the rows are not complete.
+
+    Raises
+    ------
+    JobkitError
+        If the plan or a winner cannot be read.
+    OSError
+        If the winner cannot be written.
+    """
+    path = winner_path(run_dir, point.point_id)
+    if path.exists():
+        return _won(path)
+    folder = Path(try_folder(run_dir, point.point_id, try_number))
+    rows = _complete(folder, read_planned(run_dir, point.index).paragraphs)
+    if rows is None:
+        return None
+    values = {one.name: getattr(rows, one.name) for one in fields(Rows)}
+    winner = Winner(index=point.index, point_id=point.point_id, try_number=try_number, **values)
+    _publish(path, to_json(winner).encode() + b"\n")
+    return _won(path)
+
+
+def withdraw(run_dir: Path, point: Point) -> Winner | None:
+    """Close a shard whose pieces another shard gets, so that no try of it can win any more.
+
+    It is the same link as that of a winner: either a try has won, or the shard is withdrawn, never both,
+    also if a job that was believed dead ends at this moment.
+
+    Returns
+    -------
+    The winner if there is one: then the shard is done and its pieces must not be planned again.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    path = winner_path(run_dir, point.point_id)
+    closed = Winner(
+        index=point.index,
+        point_id=point.point_id,
+        try_number=WITHDRAWN,
+        rows=0,
+        paragraphs=0,
+        size_bytes=0,
+        sha256="",
+    )
+    _publish(path, to_json(closed).encode() + b"\n")
+    return _won(path)
+
+
+def _won(path: Path) -> Winner | None:
+    winner = _read(path)
+    return None if winner.try_number == WITHDRAWN else winner
+
+
+def _complete(folder: Path, paragraphs: int) -> Rows | None:
+    """Return the manifest of a try if its rows are those that it names, after syncing them."""
+    try:
+        rows = from_json(Rows, read_text(folder / MANIFEST_FILE), where=str(folder / MANIFEST_FILE))
+        found = digest(folder / ROWS_FILE, sync=True)
+    except (OSError, JobkitError):
+        return None
+    return rows if (rows.paragraphs, found) == (paragraphs, (rows.size_bytes, rows.sha256)) else None
+
+
+def digest(path: Path, *, sync: bool = False) -> tuple[int, str]:
+    """Return the size and the SHA-256 of a file.
+
+    Parameters
+    ----------
+    sync
+        Whether to wait until it is on disk.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    """
+    found = hashlib.sha256()
+    size = 0
+    with os.fdopen(open_regular(path), "rb", buffering=0) as file:
+        if sync:
+            os.fsync(file.fileno())
+        while block := file.read(2**20):
+            found.update(block)
+            size += len(block)
+    return size, found.hexdigest()
+
+
+def _publish(path: Path, content: bytes) -> None:
+    """Create a file with its whole content if it does not exist, so that of many who try one succeeds."""
+    path.parent.mkdir(exist_ok=True)
+    part = path.with_name(f"{path.name}.{uuid4().hex}.part")
+    try:
+        _write(part, content)
+        try:
+            os.link(part, path)
+        except FileExistsError:
+            return
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            with suppress(FileExistsError):
+                _write(path, content)
+        _sync_folder(path.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Create a file, which must not exist, and sync it."""
+    with name_file_in_errors(path), path.open("xb", buffering=0) as file:
+        file.write(content)
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some file systems cannot sync a folder
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _read(path: Path) -> Winner:
+    try:
+        return from_json(Winner, read_text(path), where=str(path))
+    except OSError as error:
+        raise file_error(error, path) from error
+    except JobkitError as error:
+        hint = f"a job ended while it wrote it: rm {shlex.quote(str(path))}, then resume the run"
+        raise JobkitError(error.message, hint=hint) from error
+
+
+def read_winners(run_dir: Path) -> dict[int, Winner]:
+    """Return the winners by the index of their point, without the shards that are withdrawn.
+
+    Raises
+    ------
+    JobkitError
+        If one cannot be read.
+    """
+    folder = run_dir / WINNERS_FOLDER
+    found = [_read(folder / name) for name in sorted(names(folder)) if name.endswith(".json")]
+    return {winner.index: winner for winner in found if winner.try_number != WITHDRAWN}
+
+
+def claim_all(run_dir: Path, points: Iterable[Point]) -> dict[int, Winner]:
+    """Claim for every shard without a winner of which a try is complete: its script ended too early.
+
+    Returns
+    -------
+    All winners by the index of their point.
+    """
+    winners = read_winners(run_dir)
+    for point in points:
+        if point.index in winners:
+            continue
+        for number in reversed(try_numbers(f"{run_dir}/results/{point.point_id}")):
+            if winner := claim(run_dir, point, number):
+                winners[point.index] = winner
+                break
+    return winners
+
+
+def _point(run_dir: Path, name: str) -> Point:
+    """Return a point by its id or its index."""
+    path = run_dir / POINTS_FILE
+    for number, line in read_lines(path):
+        if name == str(number) or f'"{name}"' in line:
+            point = from_json(Point, line, where=f"{path}:{number}")
+            if name in {str(number), point.point_id}:
+                return point
+    raise JobkitError(f"{path}: no point {name}")
+
+
+def main(arguments: list[str]) -> int:
+    """Claim for ``RUN POINT TRY``; return 0 if the shard has a winner, else 1."""
+    try:
+        run, name, number = arguments
+        winner = claim(Path(run), _point(Path(run), name), int(number))
+    except ValueError:
+        sys.stderr.write("usage: python -m jobkit.corpus.winners RUN POINT TRY\n")
+        return 2
+    except (JobkitError, OSError) as error:
+        sys.stderr.write(f"jobkit: {error}\n")
+        return 1
+    if winner is None:
+        sys.stderr.write(f"jobkit: the rows of try {number} of {name} are not complete\n")
+    return 0 if winner else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

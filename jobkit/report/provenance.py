@@ -1,0 +1,275 @@
+"""What a methods section needs of a corpus that is done: ``provenance.json``, and a closing line."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jobkit.core import files
+from jobkit.core.errors import JobkitError
+from jobkit.core.json_codec import from_json, to_json
+from jobkit.core.knobs import CPU, Value
+from jobkit.core.layout import PROVENANCE_FILE, is_corpus_folder
+from jobkit.core.measurements import Attribution
+from jobkit.core.records import Outcome, Point, Record
+from jobkit.core.terminal import as_json
+from jobkit.core.units import format_about, format_count, format_energy
+from jobkit.corpus.plan import Corpus, Winner, read_corpus, read_plan
+from jobkit.fit.energy import EnergyUse
+from jobkit.fit.speed import Speed
+from jobkit.outcome.results import PointResult, each_point
+from jobkit.outcome.shards import settle
+from jobkit.outcome.timing import task_s, worker_s
+from jobkit.outcome.tries import TryResult
+
+PROMISE_FILE = "promise.json"
+SCHEMA = 1
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """What was measured of the setting before the corpus was planned: ``promise.json``.
+
+    Attributes
+    ----------
+    source
+        Where the setting is from, in words.
+    speed, energy
+        ``None`` if they were not measured.
+    peak_bytes
+        The most RAM that a try held; ``None`` if unknown.
+    measured
+        Paragraphs of the text that was measured.
+    given
+        The keys that a person set: they stay as they are in a new plan.
+    """
+
+    source: str = ""
+    speed: Speed | None = None
+    energy: EnergyUse | None = None
+    peak_bytes: int | None = None
+    measured: int = 0
+    given: tuple[str, ...] = ()
+
+
+def write_promise(run_dir: Path, promise: Promise) -> None:
+    """Write what was measured of the setting.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    files.write_atomically(run_dir / PROMISE_FILE, to_json(promise) + "\n")
+
+
+def read_promise(run_dir: Path) -> Promise:
+    """Return what was measured of the setting; nothing if the file cannot be read."""
+    path = run_dir / PROMISE_FILE
+    try:
+        return from_json(Promise, files.read_text(path), where=str(path))
+    except (OSError, JobkitError):
+        return Promise()
+
+
+@dataclass(slots=True)
+class _Totals:
+    """Sums over the tries of a run, all of them or those that won."""
+
+    jobs: set[tuple[str, str]] = field(default_factory=set)
+    gpus: Counter[str] = field(default_factory=Counter)
+    hosts: set[str] = field(default_factory=set)
+    versions: dict[str, set[str]] = field(default_factory=dict)
+    held_s: float = 0.0
+    unknown: int = 0
+    tries: int = 0
+    failed: Counter[str] = field(default_factory=Counter)
+    work_s: float = 0.0
+    won_s: float = 0.0
+    joules: float = 0.0
+    no_joules: int = 0
+    began: str = ""
+    ended: str = ""
+
+
+def finish(run_dir: Path) -> str:
+    """Write ``provenance.json`` if every shard of a corpus has a winner; return the closing line.
+
+    It is written once, by whoever sees the end first: the content depends on the run alone.
+
+    Returns
+    -------
+    str
+        Empty while shards are to come.
+
+    Raises
+    ------
+    JobkitError
+        If the plan or a winner cannot be read.
+    OSError
+        If it cannot be written.
+    """
+    if not is_corpus_folder(run_dir):
+        return ""
+    winners = settle(run_dir)
+    results = list(each_point(run_dir, [], void=True))
+    live = [result for result in each_point(run_dir, []) if result.point.index not in winners]
+    if live or not winners:
+        return ""
+    data = provenance(run_dir, results, winners)
+    path = run_dir / PROVENANCE_FILE
+    text = as_json(data, indent=2) + "\n"
+    if not path.is_file():
+        files.write_atomically(path, text)
+    return closing_line(data)
+
+
+def provenance(
+    run_dir: Path, results: Sequence[PointResult], winners: Mapping[int, Winner]
+) -> dict[str, Any]:
+    """Return what is known of a corpus that is done, as JSON takes it."""
+    corpus, promise, point = read_corpus(run_dir), read_promise(run_dir), results[0].point
+    totals = _totals(results, winners)
+    each = point.gpus if point.device != CPU else point.workers * point.threads
+    return {
+        "schema": SCHEMA,
+        "run": point.run_id,
+        "workload": point.workload,
+        "model": _model(point),
+        "setting": _setting(point, promise),
+        "versions": {name: sorted(found) for name, found in sorted(totals.versions.items())},
+        "gpus": dict(sorted(totals.gpus.items())),
+        "hosts": sorted(totals.hosts),
+        "jobs": [{"scheduler": name, "job": job} for name, job in sorted(totals.jobs)],
+        "shards": len(winners),
+        "tries": totals.tries,
+        "tries_without_result": dict(sorted(totals.failed.items())),
+        "rows": sum(winner.rows for winner in winners.values()),
+        "time": _time(run_dir, winners, totals, each, device=point.device),
+        "energy": _energy(corpus, promise, totals),
+        "corpus": _corpus(corpus),
+        "first_began": totals.began,
+        "last_ended": totals.ended,
+    }
+
+
+def _totals(results: Sequence[PointResult], winners: Mapping[int, Winner]) -> _Totals:
+    totals = _Totals()
+    for result in results:
+        winner = winners.get(result.point.index)
+        for tried in result.all_tries:
+            if tried.files.number:
+                _add(totals, tried, won=winner is not None and winner.try_number == tried.files.number)
+    return totals
+
+
+def _add(totals: _Totals, tried: TryResult, *, won: bool) -> None:
+    totals.tries += 1
+    if tried.task:
+        totals.jobs.add((tried.task.scheduler, tried.task.job_id))
+    held_s = task_s(tried, shared=True)
+    totals.held_s += held_s or 0.0
+    totals.unknown += held_s is None
+    if tried.verdict.outcome is not Outcome.OK:
+        totals.failed[str(tried.verdict.outcome)] += 1
+    if won and tried.files.record:
+        _add_winner(totals, tried.files.record)
+
+
+def _add_winner(totals: _Totals, record: Record) -> None:
+    totals.hosts.add(record.host)
+    if record.gpu:
+        totals.gpus[record.gpu.name] += 1
+    for name, version in record.versions.items():
+        totals.versions.setdefault(name, set()).add(version)
+    totals.work_s += record.summary.work_s if record.summary else 0.0
+    totals.won_s += worker_s(record) or 0.0
+    energy = record.energy
+    known = energy and energy.attribution is not Attribution.NOT_ATTRIBUTABLE and energy.joules is not None
+    totals.joules += (energy.joules or 0.0) if energy and known else 0.0
+    totals.no_joules += not known
+    totals.began = min(filter(None, (totals.began, record.started_at)), default="")
+    totals.ended = max(totals.ended, record.ended_at)
+
+
+def _model(point: Point) -> dict[str, object] | None:
+    if point.model is None:
+        return None
+    model = point.model
+    return {"name": model.name, "size": model.size, "stand_in": model.stand_in, "sha256": model.fingerprint}
+
+
+def _setting(point: Point, promise: Promise) -> dict[str, object]:
+    names = ("device", "order", "sort_window", "work_unit", "threads", "workers", "gpus", "mps", "precision")
+    knobs: dict[str, Value | None] = {name: getattr(point, name) for name in names}
+    return {**knobs, **point.params, "source": promise.source}
+
+
+def _time(
+    run_dir: Path, winners: Mapping[int, Winner], totals: _Totals, each: int, *, device: str
+) -> dict[str, object]:
+    """Return the predicted time next to the real one, and what was held."""
+    parts = [shard for shard in read_plan(run_dir) if shard.index in winners]
+    sums = [
+        None if any(value is None for value in values) else math.fsum(value or 0.0 for value in values)
+        for values in (
+            [part.expected_s for part in parts],
+            [part.low_s for part in parts],
+            [part.high_s for part in parts],
+        )
+    ]
+    unit = "cpu" if device == CPU else "gpu"
+    return {
+        "predicted_s": sums[0],
+        "predicted_low_s": sums[1],
+        "predicted_high_s": sums[2],
+        "took_s": totals.won_s,
+        "work_s": totals.work_s,
+        f"{unit}_hours": totals.held_s * each / HOUR_S,
+        "tries_of_unknown_time": totals.unknown,
+    }
+
+
+def _energy(corpus: Corpus, promise: Promise, totals: _Totals) -> dict[str, object]:
+    use = promise.energy
+    return {
+        "joules": None if totals.no_joules else totals.joules,
+        "shards_without_joules": totals.no_joules,
+        "predicted_j": use.of(corpus.paragraphs, corpus.characters) if use else None,
+    }
+
+
+def _corpus(corpus: Corpus) -> dict[str, object]:
+    return {
+        "documents": corpus.documents,
+        "paragraphs": corpus.paragraphs,
+        "characters": corpus.characters,
+        "files": [
+            {"name": one.name, "size_bytes": one.size_bytes, "sha256": one.sha256} for one in corpus.sources
+        ],
+        "left_out": [asdict(bad) for bad in corpus.skipped],
+    }
+
+
+def closing_line(data: Mapping[str, Any]) -> str:
+    """Return a corpus that is done in a sentence."""
+    time, corpus, energy = data["time"], data["corpus"], data["energy"]
+    unit = "GPU" if "gpu_hours" in time else "CPU"
+    hours = time[f"{unit.lower()}_hours"]
+    words = [
+        f"{corpus['paragraphs']:,} paragraphs of {format_count(len(corpus['files']), 'file')} are done",
+        f"{data['rows']:,} rows in {format_count(data['shards'], 'shard')}",
+        f"{hours:,.1f} {unit}-hours" if hours >= 1 else f"{hours:.2g} {unit}-hours",
+    ]
+    if time["predicted_s"]:
+        words.append(f"{format_about(time['took_s'])} of work, {format_about(time['predicted_s'])} predicted")
+    if energy["joules"]:
+        words.append(format_energy(energy["joules"]))
+    left_out = len(corpus["left_out"])
+    words += [f"{format_count(left_out, 'place')} left out"] if left_out else []
+    return ", ".join(words)

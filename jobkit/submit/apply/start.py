@@ -1,0 +1,272 @@
+"""What `jobkit apply` does: read the corpus, plan it, show the plan, write the folder, run or submit it."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from jobkit.core import terminal
+from jobkit.core.errors import JobkitError
+from jobkit.core.layout import SPEC_FILE, is_corpus_folder
+from jobkit.core.terminal import relative_path, shell_path
+from jobkit.corpus.formats import check_format
+from jobkit.corpus.plan import Corpus, Piece
+from jobkit.corpus.scan import scan
+from jobkit.corpus.sources import find_sources
+from jobkit.outcome.journal import PURPOSES, Role
+from jobkit.planning.job_script import render, render_follow
+from jobkit.planning.prepare import Prepared, refuse_too_many_threads, run_id
+from jobkit.planning.resolve import Options, warn_again
+from jobkit.planning.workload_traits import traits
+from jobkit.report.provenance import Promise, finish
+from jobkit.schedulers.registry import runs_here
+from jobkit.spec.sweep_spec import load_spec
+from jobkit.status.reader import read_standings
+from jobkit.status.table import render as render_status
+from jobkit.submit import launch, local, resume, sweep
+from jobkit.submit.apply import folder
+from jobkit.submit.apply.heavy import find_heavy, refuse_too_large
+from jobkit.submit.apply.lines import Prospect, plan_lines
+from jobkit.submit.apply.setting import Setting, find_setting
+from jobkit.submit.apply.shards import Wishes, plan_shards, points_of
+from jobkit.submit.launch import say
+
+MOST_LISTED = 10
+"""Shards that are listed one by one at the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a person asks of `jobkit apply`.
+
+    Attributes
+    ----------
+    word
+        The run, or the spec.
+    paths
+        The corpus, as typed.
+    out
+        The run folder to be, absolute.
+    options
+        What the command line adds to the spec.
+    wishes
+        What it asks of the shards.
+    text_field, id_field
+        Of JSONL documents.
+    skip_bad
+        Whether what cannot be read is left out.
+    fmt
+        The format in which the results are wanted.
+    """
+
+    word: Path
+    paths: tuple[str, ...]
+    out: Path
+    options: Options
+    wishes: Wishes
+    text_field: str = "text"
+    id_field: str = "id"
+    skip_bad: bool = False
+    fmt: str = "jsonl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A corpus that could be worked through now: the run, and what was planned."""
+
+    prepared: Prepared
+    prospect: Prospect
+
+    @property
+    def lines(self) -> str:
+        """The plan in words."""
+        return "\n".join(plan_lines(self.prospect))
+
+
+def apply(request: Request, *, dry_run: bool = False, wait: bool = False) -> int | None:
+    """Work through a corpus, or go on with it; return an exit code, or ``None`` if all shards have ended.
+
+    Raises
+    ------
+    JobkitError
+        With all that is wrong with the corpus; if the folder is of something else; exit code 3 if the
+        scheduler refuses.
+    """
+    folder.refuse_other_folder(request.out)
+    setting = find_setting(request.word, request.options, build=not dry_run, say=say)
+    check_format(request.fmt, traits(setting.point.workload, setting.point.workload_folder).columns)
+    corpus, pieces, read_s = read(request)
+    if is_corpus_folder(request.out):
+        return _go_on(request, setting, corpus, dry_run=dry_run, wait=wait)
+    planned = prepare(request, setting, corpus, pieces, read_s)
+    if dry_run:
+        print_preview(planned)
+        return 0
+    return _start(planned, wait=wait)
+
+
+def read(request: Request) -> tuple[Corpus, Sequence[Piece], float]:
+    """Read a corpus once; return it, its pieces, and how long that took.
+
+    Raises
+    ------
+    JobkitError
+        With every place that cannot be read, unless they are to be left out.
+    """
+    begin = time.monotonic()
+    found = scan(
+        find_sources(request.paths),
+        text_field=request.text_field,
+        id_field=request.id_field,
+        skip_bad=request.skip_bad,
+    )
+    return found.corpus, found.pieces, time.monotonic() - begin
+
+
+def prepare(
+    request: Request, setting: Setting, corpus: Corpus, pieces: Sequence[Piece], read_s: float
+) -> Planned:
+    """Return the run that works through a corpus, as it could be submitted now."""
+    heavy = find_heavy(corpus, pieces, setting)
+    refuse_too_large(heavy, setting)
+    plan = plan_shards(pieces, setting, request.wishes, heavy=heavy)
+    spec = setting.spec.model_copy(update={"resources": plan.resources})
+    spec = spec.model_copy(update={"pack": min(spec.pack, len(plan.shards))})
+    setting = replace(setting, spec=spec)
+    points = points_of(plan.shards, setting.point, request.out, run_id(spec.name), corpus)
+    refuse_too_many_threads(spec, points[:1])
+    warn_again(say, spec, points[:1])
+    followed = spec.policy.follow_up and not runs_here(spec.scheduler)
+    prepared = Prepared(
+        spec=spec,
+        site=setting.site,
+        why=setting.why,
+        inputs=replace(setting.inputs, run_id=points[0].run_id, text=points[0].text),
+        points=points,
+        run_dir=request.out,
+        script=render(spec, setting.site, points[0], request.out),
+        follow_script=render_follow(spec, setting.site, points[0], request.out) if followed else None,
+        needs={} if runs_here(spec.scheduler) else plan.needs,
+    )
+    prospect = Prospect(corpus=corpus, setting=setting, plan=plan, read_s=read_s, now=datetime.now(UTC))
+    return Planned(prepared=prepared, prospect=prospect)
+
+
+def print_preview(planned: Planned) -> None:
+    """Print the plan, and the script with the commands that would submit it."""
+    prepared = planned.prepared
+    say(planned.lines)
+    lines = [
+        prepared.script.rstrip("\n"),
+        "",
+        "# Dry run: nothing was written or submitted.",
+        *(f"# {line}" for line in planned.lines.splitlines()),
+        f"# The script would be {prepared.run_dir}/job.sh, submitted by:",
+        *(f"#   {shlex.join(argv)}" for argv in launch.submit_commands(prepared, say)),
+    ]
+    terminal.say("\n".join(lines))
+
+
+def _start(planned: Planned, *, wait: bool) -> int | None:
+    """Write the run folder, and run the shards here or submit them."""
+    prepared = planned.prepared
+    say(planned.lines)
+    prospect = planned.prospect
+    promise = promise_of(prospect.setting)
+    write = partial(folder.write_folder, prepared, prospect.corpus, prospect.plan.shards, promise)
+    if runs_here(prepared.spec.scheduler):
+        write()
+        say(f"run folder: {relative_path(prepared.run_dir)}")
+        _here(prepared)
+        return resume.run_follow_up(prepared.run_dir) or None
+    taken = sweep.submit(prepared, say, write=write)
+    jobs = ", ".join(str(job.job) for job in taken.jobs if job.role is Role.POINTS)
+    jobs += "".join(
+        f"; job {job.job} waits for it and {PURPOSES[job.role]}" for job in taken.jobs if job.role in PURPOSES
+    )
+    if taken.refused:
+        say(f"no job follows the shards: {taken.refused}\nso retries wait for you to type jobkit resume")
+    say(f"submitted: {prepared.spec.scheduler} job {jobs}")
+    if prepared.needs:  # a round of its own for those that request more
+        return resume.run_again(prepared.run_dir, (), (), wait=wait)
+    if wait:
+        return launch.wait_for_points(prepared.run_dir, prepared.points, prepared.spec.policy)
+    _advise(prepared.run_dir)
+    return 0
+
+
+def promise_of(setting: Setting) -> Promise:
+    """Return what was measured of a setting, as the run folder keeps it."""
+    return Promise(
+        source=setting.source,
+        speed=setting.speed,
+        energy=setting.energy,
+        peak_bytes=setting.peak_bytes,
+        measured=setting.measured,
+        given=setting.given,
+    )
+
+
+def _here(prepared: Prepared) -> None:
+    from jobkit.status import progress_bars  # brings rich: a submission returns at once without it
+
+    run_dir, points = prepared.run_dir, prepared.points
+    with local.as_driver(run_dir) as job_id, progress_bars.ProgressBars(run_dir, points) as progress:
+        local.drive(run_dir, progress.tick, job_id)
+
+
+def _advise(run_dir: Path) -> None:
+    run = shell_path(run_dir)
+    say(f"  run folder   {relative_path(run_dir)}")
+    say(f"  progress     jobkit status {run}")
+    say(f"  results      jobkit merge {run}   (when all shards are done)")
+    say(f"  cancel       jobkit cancel {run}")
+
+
+def _go_on(request: Request, setting: Setting, corpus: Corpus, *, dry_run: bool, wait: bool) -> int | None:
+    """Go on with a folder that is of this corpus and this setting; refuse any other."""
+    folder.refuse_differences(request.out, corpus, setting.point)
+    say(f"{relative_path(request.out)}: is planned already: going on with it")
+    if dry_run:
+        say("a dry run: nothing was submitted")
+        return 0
+    return resume.run_again(request.out, (), _changes(request), wait=wait)
+
+
+def _changes(request: Request) -> tuple[str, ...]:
+    """Return those of the keys that a person sets whose values are not yet those of the run."""
+    path, overrides = request.out / SPEC_FILE, request.options.overrides
+    before = load_spec(path)
+    words = [word for word in overrides if word.partition("=")[0].strip() != "scheduler"]
+    asked = request.options.scheduler or _scheduler_word(overrides)
+    if asked and asked not in {"auto", before.scheduler}:
+        raise JobkitError(
+            f"{request.out}: runs with {before.scheduler}",
+            hint=f"to move it: jobkit resume {shell_path(request.out)} --replan --set scheduler={asked}",
+        )
+    return tuple(word for word in words if load_spec(path, (word,)) != before)
+
+
+def _scheduler_word(overrides: Sequence[str]) -> str:
+    found = [
+        word.partition("=")[2].strip() for word in overrides if word.partition("=")[0].strip() == "scheduler"
+    ]
+    return found[-1] if found else ""
+
+
+def report_end(run_dir: Path) -> int:
+    """Print how a corpus stands whose shards have ended, and what to type next; return the exit code."""
+    run_dir = run_dir.absolute()
+    closing = finish(run_dir)
+    (run,) = read_standings([run_dir])
+    terminal.say(
+        render_status(run, relative_path(run_dir), width=terminal.page_width(), most=MOST_LISTED), nl=False
+    )
+    if closing:
+        terminal.say(f"\n{closing}")
+    return run.exit_code

@@ -1,0 +1,155 @@
+"""A corpus through the real daemons, whatever is killed: each paragraph once, as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from jobkit.corpus.winners import read_winners
+from jobkit.outcome.shards import live_points
+from jobkit.status.reader import read_standings
+from tests.cluster.daemons import until
+from tests.cluster.test_client import dies
+from tests.cluster.test_sweeps import Lab
+from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support import commands
+
+SLOW = """\
+import time
+from jobkit.run.workloads.count import Count
+
+class Slow(Count):
+    def process(self, paragraphs):
+        time.sleep(%s)
+        return super().process(paragraphs)
+"""
+SPEC = """\
+name: corpus
+workload: slow:Slow
+sweep: {batch_size: [10]}
+resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:05:00"}
+max_parallel: 2
+"""
+PARAGRAPHS = 200
+Answer = subprocess.CompletedProcess[str]
+
+
+class Applied:
+    """A corpus in a user's folder on a cluster."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab, self.out = lab, lab.home / "tagged"
+        self.spec = lab.spec(SPEC)
+        self.paragraphs = [f"{'word ' * (number % 7 + 1)}{number}.\n" for number in range(PARAGRAPHS)]
+        (lab.home / "letters.txt").write_text("\n".join(self.paragraphs), encoding="utf-8")
+        self.takes(0.02)
+
+    def takes(self, seconds: float) -> None:
+        """Let a call of ten paragraphs take so long."""
+        (self.lab.home / "slow.py").write_text(SLOW % seconds, encoding="utf-8")
+
+    def apply(self, *more: str, how: Callable[..., Answer] = commands.jobkit, shards: int = 4) -> Answer:
+        return how(*self.words(shards), *more, cwd=self.lab.home)
+
+    def words(self, shards: int) -> list[str]:
+        """Return what a person types."""
+        words = ("apply", self.spec, "--corpus", "letters.txt", "--out", self.out, "--shards", shards)
+        site = ("--scheduler", self.lab.scheduler, "--site", self.lab.home / "lab.yaml")
+        return [str(word) for word in (*words, *site)]
+
+    def merged(self) -> list[object]:
+        done = self.lab.jobkit("merge", self.out)
+        assert done.returncode == 0, done.stderr
+        return [json.loads(line) for line in (self.out / "merged.jsonl").read_text().splitlines()]
+
+    @property
+    def rows(self) -> list[object]:
+        """What one process that nothing disturbs would write."""
+        return [
+            {"document": "letters.txt", "paragraph": number, "words": len(re.findall(r"\w+", text))}
+            for number, text in enumerate(self.paragraphs)
+        ]
+
+    def done(self) -> int:
+        return len(read_winners(self.out))
+
+
+@pytest.fixture
+def applied(lab: Lab) -> Applied:
+    return Applied(lab)
+
+
+def test_a_corpus_is_worked_through_and_merged(applied: Applied) -> None:
+    preview = applied.apply("--dry-run")
+    assert preview.returncode == 0, preview.stderr
+    assert "4 (loads within" in preview.stderr
+    assert not applied.out.exists()
+    done = applied.apply("--wait")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "100.0 % of the corpus is done: 200 of 200 paragraphs, 4 of 4 shards" in done.stdout
+    assert applied.merged() == applied.rows
+    again = applied.apply()
+    assert (again.returncode, applied.done()) == (0, 4), again.stderr
+    provenance = json.loads((applied.out / "provenance.json").read_text())
+    assert [job["scheduler"] for job in provenance["jobs"]] == [applied.lab.scheduler]
+    (applied.lab.home / "letters.txt").write_text("changed", encoding="utf-8")
+    refused = applied.apply()
+    assert refused.returncode == 2
+    assert "letters.txt: has changed" in refused.stderr
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_client_that_is_killed_as_it_submits_is_gone_on_with(
+    applied: Applied, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        dies(applied.lab, patch, after=when == "after")
+        killed = applied.apply(how=commands.jobkit_process)
+        assert killed.returncode == -9, killed.stderr
+    event = json.loads((applied.out / "journal.jsonl").read_text().splitlines()[-1])
+    early = event["at"][:10]
+    lines = (applied.out / "journal.jsonl").read_text().replace(early, "2020-01-01")
+    (applied.out / "journal.jsonl").write_text(lines)
+    done = applied.apply("--wait")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert applied.merged() == applied.rows
+    tries = [*(applied.out / "results").glob("*/try-*")]
+    assert len(tries) == 4, "none ran twice"
+
+
+def test_what_is_left_is_planned_again_and_then_moved_to_this_machine(applied: Applied) -> None:
+    applied.takes(0.7)
+    assert applied.apply(shards=5).returncode == 0
+    until(lambda: applied.done() >= 1, "a shard that is done")
+    again = applied.lab.jobkit("resume", applied.out, "--replan", "--shards", "6")
+    assert again.returncode == 0, again.stderr
+    before = applied.done()
+    assert len(live_points(applied.out)) == before + 6
+    until(lambda: applied.done() > before, "a shard of the new plan that is done")
+    applied.takes(0)
+    here = applied.lab.jobkit("resume", applied.out, "--replan", "--shards", "3", "--set", "scheduler=local")
+    assert here.returncode == 0, here.stdout + here.stderr
+    assert applied.merged() == applied.rows
+    (run,) = read_standings([applied.out], ask=False)
+    assert {str(point.standing) for point in run.points} == {"done"}
+    assert run.schedulers == sorted({"local", applied.lab.scheduler})
+
+
+def test_a_client_that_is_killed_while_it_plans_leaves_nothing_half(applied: Applied) -> None:
+    applied.takes(0)
+    for pause in (0.5, 1.0, 1.5, 2.0):
+        process = subprocess.Popen([commands.JOBKIT, *applied.words(4)], cwd=applied.lab.home)
+        try:
+            process.wait(pause)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if applied.out.exists():
+            break
+    applied.lab.jobkit("cancel", applied.out) if applied.out.exists() else None
+    until(lambda: applied.apply("--wait").returncode == 0, "the same command goes on", 120)
+    assert applied.merged() == applied.rows

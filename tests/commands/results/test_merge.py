@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobkit.commands.results import merge as command
+from jobkit.commands.results.merge import merge
+from jobkit.core.errors import JobkitError
+from jobkit.corpus import formats
+from jobkit.corpus.scan import scan
+from jobkit.corpus.sources import find_sources
+from tests.support.corpora import plan, points_of, work
+
+
+def call(*arguments: str | Path) -> int:
+    status: int = merge.main([str(argument) for argument in arguments], standalone_mode=False)
+    return status
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_text("One two\n\nthree", encoding="utf-8")
+    run = tmp_path / "tagged corpus"
+    run.mkdir()
+    points_of(run, plan(run, scan(find_sources(["a.txt"])), 2))
+    work(run, 1)
+    return run
+
+
+def test_a_merge_is_told_in_a_line(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    work(run, 2)
+    assert call(run) == 0
+    assert (
+        capsys.readouterr().out == "merged 3 rows of 2 paragraphs and 2 shards: tagged corpus/merged.jsonl\n"
+    )
+    assert len((run / "merged.jsonl").read_text().splitlines()) == 3
+    assert call("tagged corpus", "--format", "tsv", "--output", "rows.tsv") == 0
+    assert capsys.readouterr().out.endswith(": rows.tsv\n")
+
+
+@pytest.mark.usefixtures("run")
+def test_what_is_missing_is_named_with_the_command_that_goes_on() -> None:
+    with pytest.raises(JobkitError, match="1 shard has no result yet: shard-00002") as caught:
+        call("tagged corpus")
+    assert caught.value.hint == "jobkit resume 'tagged corpus'"
+    assert caught.value.exit_code == 5
+
+
+def test_standard_output_is_refused(run: Path) -> None:
+    with pytest.raises(JobkitError, match="whole or not at all"):
+        call(run, "--output", "-")
+
+
+def test_the_formats_are_those_that_can_be_written() -> None:
+    assert command.FORMATS == formats.FORMATS

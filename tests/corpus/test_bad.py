@@ -1,0 +1,177 @@
+"""What cannot be read is named, all of it at once, or left out."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from jobkit.core.errors import JobkitError
+from jobkit.corpus.scan import Scan, scan
+from jobkit.corpus.scanning import findings, parts, tasks
+from jobkit.corpus.sources import find_sources
+from tests.support.corpora import jsonl, plan, read_all
+
+
+def reasons(folder: Path, *names: str) -> list[str]:
+    """Return the lines of the refusal, without the folder."""
+    with pytest.raises(JobkitError) as caught:
+        scan(find_sources([str(folder / name) for name in names] or [str(folder)]))
+    return [line.strip().replace(f"{folder}/", "") for line in caught.value.message.splitlines()[1:]]
+
+
+def left(folder: Path) -> tuple[Scan, list[tuple[str, str]]]:
+    """Return what is read without all that is bad, and its paragraphs."""
+    run = folder.parent / "run"
+    run.mkdir()
+    read = scan(find_sources([str(folder)]), skip_bad=True)
+    found = read_all(run, plan(run, read, 3))
+    assert len(found) == read.corpus.paragraphs
+    return read, [(one.document, one.text) for one in found]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    return tmp_path / "in"
+
+
+LINES = """{"id": "a", "text": "one"}
+{"id": "b", "text": 5}
+nothing
+{"id": "a", "text": "again"}
+
+{"id": "c"}
+[1]
+{"id": 7, "text": "seven"}
+{"id": "7", "text": "also seven"}
+{"id": true, "text": "x"}
+{"id": "d", "text": "\\ud800"}
+{"text": "no id"}
+{"id": "\\ud83d\\ude00", "text": "a pair"}
+"""
+
+
+def test_every_kind_of_bad_line(folder: Path) -> None:
+    (folder / "a.jsonl").write_bytes(LINES.encode() + b'{"id": "e", "text": "\xff"}\n' + b"[" * 100_000)
+    found = reasons(folder)
+    assert found == [
+        "a.jsonl:2: the field 'text' is not text",
+        "a.jsonl:3: not JSON: Expecting value: line 1 column 1 (char 0)",
+        "a.jsonl:4: the id 'a' is also that of in/a.jsonl:1",
+        "a.jsonl:6: no field 'text'",
+        "a.jsonl:7: not a JSON object",
+        "a.jsonl:9: the id '7' is also that of in/a.jsonl:8",
+        "a.jsonl:10: the field 'id' is neither text nor a whole number",
+        "a.jsonl:11: half of a surrogate pair: \\ud800",
+        "a.jsonl:14: not UTF-8 at byte 21 of the line",
+        "a.jsonl:15: not JSON: nested too deep",
+    ]
+    read, kept = left(folder)
+    assert kept == [("a", "one"), ("7", "seven"), ("in/a.jsonl:12", "no id"), ("😀", "a pair")]
+    assert [bad.line for bad in read.corpus.skipped] == [2, 3, 4, 6, 7, 9, 10, 11, 14, 15]
+    assert {bad.source for bad in read.corpus.skipped} == {"in/a.jsonl"}
+    assert read.corpus.documents == 4
+
+
+def test_every_kind_of_bad_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "LONGEST_BYTES", 2**20)
+    whole = gzip.compress(b"a text\n" * 1000)
+    flipped = bytearray(whole)
+    flipped[20] ^= 255
+    packed = zstandard.ZstdCompressor(write_checksum=True).compress(b"a text\n" * 1000)
+    torn = bytearray(packed)
+    torn[-1] ^= 255
+    for name, data in {
+        "a.txt": b"fine\n\nbad \xc3(\n",
+        "b.txt": "Größe".encode("utf-16"),
+        "c.txt.gz": whole[:-5],
+        "d.txt.gz": whole + b"\0\0\0" + b"no archive",
+        "e.txt.gz": bytes(flipped),
+        "f.txt.zst": packed[: len(packed) // 2],
+        "g.txt.zst": bytes(torn),
+        "h.txt": b"word " * 2**20,
+        "i.jsonl": b"x" * 2**21,
+        "j.txt.gz": b"",
+        "k.txt": b"good",
+        "l.txt.gz": whole + b"\0\0\0" + whole,
+    }.items():
+        (folder / name).write_bytes(data)
+    found = reasons(folder)
+    assert [line.split(": ")[0] for line in found] == [
+        *("a.txt:3", "b.txt:1", "c.txt.gz", "d.txt.gz", "e.txt.gz"),
+        *("f.txt.zst", "g.txt.zst", "h.txt", "i.jsonl", "j.txt.gz"),
+    ]
+    assert found[0] == "a.txt:3: not UTF-8 at byte 10"
+    assert found[2].endswith("the archive ends early")
+    assert "the archive is broken" in found[3]
+    assert found[7].endswith("a paragraph of more than 1 MiB")
+    assert found[8].endswith("a line of more than 1 MiB")
+    read, kept = left(folder)
+    assert [name for name, _ in kept] == ["in/k.txt", "in/l.txt.gz"]
+    assert len(read.corpus.skipped) == 10
+    assert read.corpus.documents == 2
+
+
+def test_a_bad_range_of_a_large_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "RANGE_BYTES", 50)
+    (folder / "a.txt").write_bytes(b"good\n\n" * 20 + b"bad\xff\n\n" + b"good\n\n" * 20 + b"bad\xff")
+    (folder / "b.jsonl").write_text(jsonl([{"id": n % 11, "text": f"text {n}"} for n in range(13)]) + "bad\n")
+    assert reasons(folder) == [
+        "a.txt:41: not UTF-8 at byte 123",
+        "b.jsonl:12: the id '0' is also that of in/b.jsonl:1",
+        "b.jsonl:13: the id '1' is also that of in/b.jsonl:2",
+        "b.jsonl:14: not JSON: Expecting value: line 1 column 1 (char 0)",
+    ]
+    _, kept = left(folder)
+    assert kept == [(str(number), f"text {number}") for number in range(11)]
+
+
+def test_a_bad_file_has_no_id(folder: Path) -> None:
+    (folder / "a.txt").write_bytes(b"\xff")
+    (folder / "b.jsonl").write_text(jsonl([{"id": "in/a.txt", "text": "y"}]), encoding="utf-8")
+    assert reasons(folder) == ["a.txt:1: not UTF-8 at byte 0"]
+
+
+def test_two_files_of_one_name_and_an_id_like_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("one/in/a.txt", "two/in/a.txt"):
+        Path(name).parent.mkdir(parents=True)
+        Path(name).write_text("x", encoding="utf-8")
+    Path("b.jsonl").write_text(jsonl([{"id": "in/a.txt", "text": "y"}]), encoding="utf-8")
+    found = reasons(tmp_path, "one/in", "two/in", "b.jsonl")
+    assert found == [
+        "two/in/a.txt: one/in/a.txt has the same name: name the folders above them",
+        "b.jsonl:1: the id 'in/a.txt' is also that of in/a.txt",
+    ]
+
+
+def test_a_file_that_cannot_be_read_or_grows(folder: Path) -> None:
+    (folder / "a.txt").write_text("x", encoding="utf-8")
+    (folder / "b.txt").write_text("y", encoding="utf-8")
+    found = find_sources([str(folder)])
+    (folder / "a.txt").unlink()
+    (folder / "b.txt").write_text("longer", encoding="utf-8")
+    with pytest.raises(JobkitError) as caught:
+        scan(found)
+    assert "a.txt: cannot be read: No such file or directory" in caught.value.message
+    assert "b.txt: it changed while it was read: 1 bytes, then 6" in caught.value.message
+    assert "--skip-bad" in caught.value.hint
+
+
+def test_a_corpus_that_is_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings, "MOST_BAD", 3)
+    (folder / "a.jsonl").write_text("x\n" * 5, encoding="utf-8")
+    with pytest.raises(JobkitError, match="more than 3 places"):
+        scan(find_sources([str(folder)]))
+    (folder / "a.jsonl").write_text("\n \n", encoding="utf-8")
+    with pytest.raises(JobkitError, match="no paragraph"):
+        scan(find_sources([str(folder)]))
+
+
+def test_long_lists_are_cut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings, "_SHOWN", 2)
+    (folder / "a.jsonl").write_text("x\n" * 5, encoding="utf-8")
+    assert reasons(folder)[-1] == "and 3 more"

@@ -1,0 +1,218 @@
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyarrow import parquet
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.json_codec import to_json
+from jobkit.corpus.merge import merge
+from jobkit.corpus.plan import PLAN_FILE, Shard, append_shards, read_plan
+from jobkit.corpus.scan import scan
+from jobkit.corpus.sources import find_sources
+from jobkit.corpus.winners import claim, claim_all, read_winners, withdraw
+from tests.support.corpora import jsonl, plan, points_of, work
+
+COLUMNS = ("label", "start", "end", "extra")
+NUMBER = 5
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.txt").write_bytes("\ufeffWörter hier\r\nund da\r\n\r\n".encode() * 20)
+    (folder / "b.txt.gz").write_bytes(gzip.compress(b"Packed words\n\n \n" * 20))
+    documents: list[dict[str, object]] = [
+        {"id": f"d\t{n}", "text": "Ein Satz.\r\n\r\nNoch \u2028 einer"} for n in range(20)
+    ]
+    (folder / "c.jsonl").write_text(jsonl(documents), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path, texts: Path) -> Path:
+    """Return a run in which every shard has been worked through."""
+    run = tmp_path / "run"
+    run.mkdir()
+    points = points_of(run, plan(run, scan(find_sources([str(texts)])), NUMBER))
+    for point in points:
+        work(run, point.index, columns=COLUMNS)
+        claim(run, point, 1)
+    return run
+
+
+@pytest.fixture
+def undisturbed(tmp_path: Path, texts: Path) -> bytes:
+    """Return the rows of one process that works through the corpus as one shard."""
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    plan(alone, scan(find_sources([str(texts)])), 1)
+    return (work(alone, 1, columns=COLUMNS) / "rows.jsonl").read_bytes()
+
+
+def test_the_output_is_that_of_one_process(run: Path, tmp_path: Path, undisturbed: bytes) -> None:
+    merged = merge(run, tmp_path / "out.jsonl")
+    assert (tmp_path / "out.jsonl").read_bytes() == undisturbed
+    assert (merged.shards, merged.paragraphs) == (NUMBER, 80)
+    assert merged.rows == undisturbed.count(b"\n")
+    for line in undisturbed.splitlines():
+        row = json.loads(line)
+        if row["document"] == "in/a.txt":
+            text = (tmp_path / "in/a.txt").read_bytes().decode()
+            assert text[row["start"] : row["end"]] == row["label"]
+
+
+def replan(run: Path, number: int) -> list[Shard]:
+    """Plan the shards without a winner again, pieces dealt out in turn, and return the new ones."""
+    winners = read_winners(run)
+    old = list(read_plan(run))
+    points = points_of(run, old)
+    for point in points:
+        if point.index not in winners:
+            withdraw(run, point)
+    pieces = [piece for shard in old if shard.index not in winners for piece in shard.pieces]
+    dealt = [pieces[start::number] for start in range(number)]
+    new = [Shard(index=len(old) + at, pieces=tuple(part), load=1) for at, part in enumerate(dealt, 1)]
+    append_shards(run, new)
+    points_of(run, [*old, *new])
+    return new
+
+
+def test_after_another_plan_pieces_come_from_several_shards_in_turn(
+    run: Path, tmp_path: Path, undisturbed: bytes
+) -> None:
+    for index in (2, 4, 5):
+        (run / "winners" / f"shard-{index:05d}.json").unlink()
+    new = replan(run, 4)
+    for shard in new[1:]:
+        work(run, shard.index, columns=COLUMNS)
+    with pytest.raises(JobkitError, match="1 shard has no result yet: shard-00006") as caught:
+        merge(run, tmp_path / "out.jsonl")
+    assert caught.value.exit_code == 5
+    assert caught.value.hint == f"jobkit resume {run}"
+    work(run, 6, columns=COLUMNS)
+    assert merge(run, tmp_path / "out.jsonl").shards == 6
+    assert (tmp_path / "out.jsonl").read_bytes() == undisturbed
+
+
+def test_a_try_whose_script_was_killed_counts(run: Path, tmp_path: Path, undisturbed: bytes) -> None:
+    (run / "winners" / "shard-00003.json").unlink()
+    merge(run, tmp_path / "out.jsonl")
+    assert (tmp_path / "out.jsonl").read_bytes() == undisturbed
+
+
+def refused(run: Path, reason: str) -> JobkitError:
+    output = run.parent / "out.jsonl"
+    output.write_text("older", encoding="utf-8")
+    with pytest.raises(JobkitError, match=reason) as caught:
+        merge(run, output)
+    assert output.read_text(encoding="utf-8") == "older"
+    assert not list(run.parent.glob(".*.part"))
+    return caught.value
+
+
+def test_an_overlap_is_refused(run: Path) -> None:
+    shard = next(read_plan(run))
+    append_shards(run, [replace(shard, index=6, pieces=shard.pieces[:1])])
+    (point,) = points_of(run, [replace(shard, index=6)])
+    work(run, 6, columns=COLUMNS)
+    assert claim(run, point, 1)
+    refused(run, "shards 1 and 6 both have results of the same part")
+
+
+def test_a_gap_in_the_plan_is_refused(run: Path) -> None:
+    lines = (run / PLAN_FILE).read_text(encoding="utf-8").splitlines(keepends=True)
+    (run / PLAN_FILE).write_text("".join(lines[:2] + lines[3:]), encoding="utf-8")
+    refused(run, r"the plan has \d+ paragraphs, the corpus 80")
+
+
+def test_changed_inputs_are_refused_all_at_once(run: Path, texts: Path) -> None:
+    changed = bytearray((texts / "a.txt").read_bytes())
+    changed[7] ^= 1
+    (texts / "a.txt").write_bytes(changed)
+    with (texts / "b.txt.gz").open("ab") as file:
+        file.write(b"\0")
+    (texts / "c.jsonl").unlink()
+    size = (texts / "b.txt.gz").stat().st_size
+    error = refused(run, "the corpus has changed")
+    assert [line.rsplit("/", 1)[1] for line in error.message.splitlines()[1:]] == [
+        "a.txt: another content (SHA-256)",
+        f"b.txt.gz: {size} bytes instead of {size - 1}",
+        "c.jsonl: No such file or directory",
+    ]
+
+
+def test_damaged_and_missing_rows_are_refused(run: Path) -> None:
+    rows = run / "results" / "shard-00002" / "try-1" / "rows.jsonl"
+    data = rows.read_bytes()
+    rows.write_bytes(data.replace(b"W", b"V", 1).replace(b"P", b"Q", 1))
+    assert "rm " in refused(run, "do not match their SHA-256: .*shard-00002").hint
+    rows.unlink()
+    refused(run, "shard-00002/try-1/rows.jsonl: No such file")
+
+
+def test_a_winner_that_does_not_fit_the_plan_is_refused(run: Path) -> None:
+    winner = read_winners(run)[2]
+    path = run / "winners" / "shard-00002.json"
+    path.write_text(to_json(replace(winner, paragraphs=3)), encoding="utf-8")
+    refused(run, "the result of shard 2 has 3 paragraphs where the plan has")
+    path.write_text(to_json(replace(winner, pieces=(*winner.pieces, 0, 9))), encoding="utf-8")
+    refused(run, "rows of no piece")
+    path.write_text(to_json(replace(winner, columns=("a",), types=("int",))), encoding="utf-8")
+    refused(run, "different columns")
+
+
+def test_the_corpus_is_not_overwritten(run: Path, texts: Path) -> None:
+    with pytest.raises(JobkitError, match="is a file of the corpus"):
+        merge(run, texts / "a.txt")
+
+
+def test_a_place_that_cannot_be_written(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(JobkitError, match="No such file"):
+        merge(run, tmp_path / "nowhere" / "out.jsonl")
+
+
+def test_tsv_is_read_back_by_csv(run: Path, tmp_path: Path, undisturbed: bytes) -> None:
+    merge(run, tmp_path / "out.tsv", "tsv")
+    with (tmp_path / "out.tsv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, dialect="excel-tab"))
+    wanted = [json.loads(line) for line in undisturbed.splitlines()]
+    assert [{key: str(value or "") for key, value in row.items()} for row in rows] == [
+        {key: "" if value is None else str(value) for key, value in row.items()} for row in wanted
+    ] or [row["label"] for row in rows] == [row["label"] for row in wanted]
+    assert [row["document"] for row in rows] == [row["document"] for row in wanted]
+
+
+def test_parquet_has_typed_columns(run: Path, tmp_path: Path, undisturbed: bytes) -> None:
+    merge(run, tmp_path / "out.parquet", "parquet")
+    table = parquet.read_table(tmp_path / "out.parquet")
+    assert table.to_pylist() == [json.loads(line) for line in undisturbed.splitlines()]
+    assert [str(field.type) for field in table.schema] == ["string", "int64", "string", *["int64"] * 3]
+
+
+def test_conll_needs_tokens(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(JobkitError, match="have no sentence, token, tag"):
+        merge(run, tmp_path / "out.conll", "conll")
+    for shard in read_plan(run):
+        (run / "winners" / f"shard-{shard.index:05d}.json").unlink()
+        work(run, shard.index, columns=("sentence", "token", "tag"))
+    claim_all(run, points_of(run, list(read_plan(run))))
+    merge(run, tmp_path / "out.conll", "conll")
+    lines = (tmp_path / "out.conll").read_text(encoding="utf-8").split("\n")
+    assert lines[:7] == [
+        "# newdoc id = in/a.txt",
+        "# newpar id = 0",
+        "Wörter\tO",
+        "hier\tO",
+        "und\tO",
+        "da\tO",
+        "",
+    ]
+    assert lines.count("# newdoc id = d 3") == 1
+    assert lines[-3:] == ["einer\tO", "", ""]

@@ -1,0 +1,79 @@
+"""Which shards are done: a try with whole rows, claimed; never rows that do not match."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.job_files import Exit
+from jobkit.core.layout import BAD_ROWS, point_folder, read_points
+from jobkit.core.records import Outcome
+from jobkit.corpus.plan import ROWS_FILE
+from jobkit.outcome.results import read_run
+from jobkit.outcome.shards import live_points, settle, void_shards
+from tests.support.applied import measured_record, measured_run, request, write_corpus, write_planned
+from tests.support.builders import write_event, write_exit, write_record
+from tests.support.corpora import work
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path / "letters.txt")
+    write_planned(request(measured_run(tmp_path / "run"), ["letters.txt"], tmp_path / "tagged", shards=3))
+    return tmp_path / "tagged"
+
+
+def outcomes(run: Path) -> list[Outcome | None]:
+    return [result.outcome for result in read_run(run).points]
+
+
+def end_well(run: Path, index: int, *, rows: bool = True) -> Path:
+    point = read_points(run)[0][index - 1]
+    write_record(run, measured_record(point, 1.0))
+    write_exit(run, point, Exit(status=0, stage="done", host="node1"))
+    if rows:
+        work(run, index)
+    return Path(point_folder(run, point.point_id), "try-1")
+
+
+def test_a_try_whose_script_did_not_live_to_claim_wins_when_someone_looks(run: Path) -> None:
+    end_well(run, 1)
+    assert outcomes(run)[0] is Outcome.OK
+    assert [winner.index for winner in settle(run).values()] == [1]
+    assert (run / "winners" / "shard-00001.json").is_file()
+
+
+def test_a_record_without_its_rows_is_no_success(run: Path) -> None:
+    end_well(run, 1, rows=False)
+    assert outcomes(run)[0] not in {Outcome.OK, None}
+    assert settle(run) == {}
+
+
+def test_a_winner_is_done_also_without_its_record(run: Path) -> None:
+    folder = end_well(run, 1)
+    settle(run)
+    (folder / "record.json").unlink()
+    assert outcomes(run)[0] is Outcome.OK
+
+
+def test_rows_that_do_not_match_run_again(run: Path) -> None:
+    folder = end_well(run, 1)
+    text = (folder / ROWS_FILE).read_text()
+    (folder / ROWS_FILE).write_text(text.replace("word", "wort"))
+    assert settle(run) == {}
+    assert (folder / BAD_ROWS).is_file()
+    assert outcomes(run)[0] is not Outcome.OK
+
+
+def test_a_shard_of_a_plan_that_never_came_into_force_counts_for_nothing(run: Path) -> None:
+    first, *_ = (run / "points.jsonl").read_text().splitlines()
+    later = json.loads(first) | {"index": 4, "point_id": "shard-00004", "repeat": 2}
+    with (run / "points.jsonl").open("a") as stream:
+        stream.write(json.dumps(later) + "\n")
+    assert [point.index for point in live_points(run)] == [1, 2, 3]
+    write_event(run, "superseded", points=[1], by=[4], given=[])
+    assert [point.index for point in live_points(run)] == [2, 3, 4]
+    assert void_shards(run) == {1}

@@ -1,0 +1,111 @@
+"""Corpora for tests: the rule of what a paragraph is, written a second time, and text that strains it."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+from jobkit.core.json_codec import to_json
+from jobkit.core.layout import POINTS_FILE, try_folder
+from jobkit.core.records import Point
+from jobkit.corpus.plan import ROWS_FILE, Shard, write_plan
+from jobkit.corpus.reading import Paragraph, read_shard
+from jobkit.corpus.rows import RowsWriter
+from jobkit.corpus.scan import Scan
+from jobkit.corpus.shards import cut
+from tests.support.builders import point
+
+WHITE = [chr(code) for code in range(0x3100) if chr(code).isspace()]
+NO_WHITE = [
+    "\ufeff",
+    "\u200b",
+    "\u2007x",
+    "a",
+    "é",
+    "漢",
+    "😀",
+    "\0",
+    "“",
+    "ä",
+    "\u1680x",
+    "\x1a",
+    "\xad",
+    "の",
+]
+HARD = st.lists(
+    st.sampled_from(["\n", "\n\n", "\r", "\r\n", "\r\n\r\n", " ", "\t", *WHITE, *NO_WHITE, "word " * 9]),
+    max_size=40,
+).map("".join)
+"""Text of line ends, white space of every kind, and a few words."""
+
+
+def reference(text: str) -> list[str]:
+    r"""Return the paragraphs of a text with ``\n`` line ends, line by line with the standard library."""
+    paragraphs: list[str] = []
+    paragraph = ""
+    for line in chain(io.StringIO(text), [""]):
+        if line.strip():
+            paragraph += line
+        elif paragraph:
+            paragraphs.append(paragraph)
+            paragraph = ""
+    return paragraphs
+
+
+def read_as_text(data: bytes) -> str:
+    """Return bytes as ``Path.read_text`` with utf-8-sig does."""
+    return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig").read()
+
+
+def jsonl(documents: Sequence[dict[str, object]]) -> str:
+    """Return documents as JSON lines."""
+    return "".join(json.dumps(document) + "\n" for document in documents)
+
+
+def plan(run: Path, scan: Scan, number: int) -> list[Shard]:
+    """Write a plan of so many shards into a run folder, and return them."""
+    loads = [piece.characters for piece in scan.pieces]
+    shards = [
+        Shard(index=index, pieces=tuple(pieces), load=sum(piece.characters for piece in pieces))
+        for index, pieces in enumerate(cut(scan.pieces, loads, number), 1)
+    ]
+    write_plan(run, scan.corpus, shards)
+    return shards
+
+
+def read_all(run: Path, shards: Sequence[Shard]) -> list[Paragraph]:
+    """Return the paragraphs of all shards, in their order."""
+    return [paragraph for shard in shards for paragraph in read_shard(run, shard.index)]
+
+
+def points_of(run: Path, shards: Sequence[Shard]) -> list[Point]:
+    """Write ``points.jsonl`` with a point for each shard, and return the points."""
+    points = [
+        replace(point(shard.index), point_id=f"shard-{shard.index:05d}", shard=True) for shard in shards
+    ]
+    (run / POINTS_FILE).write_text("".join(to_json(one) + "\n" for one in points), encoding="utf-8")
+    return points
+
+
+def work(
+    run: Path, index: int, try_number: int = 1, columns: Sequence[str] = ("label", "start", "end")
+) -> Path:
+    """Work through a shard as a try does: a row for each word; return the folder of the try."""
+    folder = Path(try_folder(run, f"shard-{index:05d}", try_number))
+    folder.mkdir(parents=True, exist_ok=True)
+    paragraphs = list(read_shard(run, index))
+    with RowsWriter(folder / ROWS_FILE, columns) as writer:
+        for paragraph in paragraphs:
+            for word in re.finditer(r"\w+", paragraph.text):
+                values = {"label": word[0], "start": word.start(), "end": word.end(), "sentence": 0}
+                values |= {"token": word[0], "tag": "O", "extra": None if len(word[0]) % 2 else len(word[0])}
+                writer.write(paragraph, [values[name] for name in columns])
+        writer.close(len(paragraphs))
+    return folder
