@@ -22,7 +22,7 @@ def test_points_that_share_a_job_import_the_framework_once(
     lab: Lab, wait_until: Wait, tiny_model: ModelRef
 ) -> None:
     text = (Path(__file__).parents[2] / "sweeps" / "demo.yaml").read_text(encoding="utf-8")
-    text = text.replace("scheduler: local", "scheduler: auto").replace("repeats: 2", "repeats: 1")
+    text = text.replace("scheduler: local", "scheduler: auto").replace("repeats: 3", "repeats: 1")
     changes = (
         "resources.memory=4GiB",
         "resources.cpus=1",

@@ -118,7 +118,7 @@ TEXT = "sample:60"
 
 def test_two_workers_have_the_cpus_of_two_and_find_what_one_finds(lab: Lab, tiny_model: ModelRef) -> None:
     text = (Path(__file__).parents[2] / "sweeps" / "demo.yaml").read_text(encoding="utf-8")
-    text = text.replace("scheduler: local", "scheduler: auto").replace("repeats: 2", "repeats: 1")
+    text = text.replace("scheduler: local", "scheduler: auto").replace("repeats: 3", "repeats: 1")
     changes = (
         "resources.memory=4GiB",
         "resources.cpus=1",
