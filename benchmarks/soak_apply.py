@@ -76,7 +76,7 @@ class Chaos(threading.Thread):
         super().__init__(daemon=True)
         self._home, self._dice, self._report, self._nodes = home, dice, report, nodes
         self._over = threading.Event()
-        self._filled = 0
+        self._filled = self._broken = 0
 
     def run(self) -> None:
         """Kill about one process in two seconds; fill the disk twice."""
@@ -89,10 +89,14 @@ class Chaos(threading.Thread):
                 if self._filled < 2 and self._dice.random() < 0.1:  # noqa: PLR2004 - now and then
                     self._filled += 1
                     self._fill()
-            if self._nodes and self._dice.random() < 0.03:  # noqa: PLR2004 - about one in fifty
-                slurmdbd = self._report.scheduler == "slurm" and self._dice.random() < 0.3  # noqa: PLR2004
-                scheduler = self._report.scheduler
-                self._report.kill(break_slurmdbd() if slurmdbd else break_node(scheduler, self._dice))
+            if self._nodes and self._dice.random() < 0.05:  # noqa: PLR2004 - about one in forty seconds
+                self._break()
+
+    def _break(self) -> None:
+        """Break a node, or on Slurm in turn the daemon of the accounting."""
+        scheduler, self._broken = self._report.scheduler, self._broken + 1
+        slurmdbd = scheduler == "slurm" and self._broken % 2
+        self._report.kill(break_slurmdbd() if slurmdbd else break_node(scheduler, self._dice))
 
     def _fill(self) -> None:
         """Fill the disk of the run folder to the last byte for some seconds."""

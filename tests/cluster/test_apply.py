@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 import re
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from benchmarks import soak_apply
 from jobkit.corpus.winners import read_winners
 from jobkit.outcome.shards import live_points
 from jobkit.status.reader import read_standings
@@ -137,6 +141,30 @@ def test_what_is_left_is_planned_again_and_then_moved_to_this_machine(applied: A
     (run,) = read_standings([applied.out], ask=False)
     assert {str(point.standing) for point in run.points} == {"done"}
     assert run.schedulers == sorted({"local", applied.lab.scheduler})
+
+
+@pytest.fixture
+def alone(scheduler: str, request: pytest.FixtureRequest) -> str:
+    """Have a cluster alone, because its daemons are killed; return its name."""
+    request.getfixturevalue(f"{scheduler}_alone")
+    return scheduler
+
+
+@pytest.mark.fault
+def test_a_soak_of_twenty_shards(alone: str, tmp_path: Path) -> None:
+    """FAULT: everything fails during `jobkit apply`, at random moments.
+
+    HOW: real: kill -9 of workers, job scripts, nodes, slurmdbd (Slurm) and the client; the disk of the run
+    folder is full for some seconds; the rest is planned again in the middle, and later moved to this machine.
+    REPORTED: the outcome of each try; `jobkit resume` goes on; `jobkit merge` refuses until all shards are done.
+    LOST: nothing: the merged rows are byte for byte those of one process that nothing disturbed.
+    """
+    seed = random.SystemRandom().randrange(1000)
+    report = soak_apply.Report(alone, 20, int(os.environ.get("SOAK_SEED", seed)))
+    soak_apply.soak(report, tmp_path, nodes=True)
+    assert report.byte_equal, report
+    assert (report.lost, report.doubled) == (0, 0), report
+    assert report.kills["client"] >= 1, report
 
 
 def test_a_client_that_is_killed_while_it_plans_leaves_nothing_half(applied: Applied) -> None:

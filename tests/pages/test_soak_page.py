@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.soak_page import PAGE, page, reports
+from benchmarks.soak_page import APPLY_RAW, PAGE, page, reports
 
 
 def test_the_page_is_made_from_the_raw_data() -> None:
@@ -18,3 +18,13 @@ def test_every_point_ended_once_with_an_outcome() -> None:
         assert one["rounds"][-1] == {"ok": one["points"]}
         assert {"client", "worker", "job script"} <= one["kills"].keys()
         assert one["kills"].keys() & {"slurmd", "node down", "execd"}
+
+
+def test_every_row_of_a_corpus_is_there_once() -> None:
+    found = reports(APPLY_RAW)
+    assert [(one["scheduler"], one["shards"]) for one in found] == [("slurm", 500), ("sge", 200)]
+    for one in found:
+        assert (one["lost"], one["doubled"], one["byte_equal"]) == (0, 0, True)
+        assert {"client", "worker", "job script", "disk filled"} <= one["kills"].keys()
+        assert one["kills"].keys() & {"slurmd", "node down", "execd"}
+        assert one["superseded"]
