@@ -46,9 +46,7 @@ def _share(loads: Sequence[float], number: int) -> float:
     total, left = sum(loads), max(1, number)
     share = total / left
     for load in sorted((load for load in loads if load > share), reverse=True):
-        if left == 1 or load <= share:
-            break
-        total, left = total - load, left - 1
+        total, left = total - load, max(1, left - 1)
         share = total / left
     return share
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 
 import pytest
@@ -91,6 +92,31 @@ def test_jsonl_in_any_blocks(texts: list[str], block: int, piece: int, shards: i
             part = given_text[given_offset(one, 0) : given_offset(one, len(one.text))]
             assert part.replace("\r\n", "\n").replace("\r", "\n") == one.text
         assert read.corpus.documents == len(texts)
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize("seed", range(3))
+def test_a_long_text_in_the_usual_blocks(tmp_path: Path, seed: int) -> None:
+    chance = Random(seed)  # noqa: S311 - not cryptography
+    words = ["word ", "né ", "漢字", "\t", "\u2003", "“", "\u00a0", "\r\n" if seed == 1 else "\n", "\n"]
+    parts = [chance.choice(words) * chance.choice([1, 1, 1, 2, 40]) for _ in range(150_000)]
+    parts[70_000] = "long line\n" * 300_000
+    parts[30_000] = parts[90_000] = "\n" + " \u3000\t" * 20_000 + "\n"
+    if seed == 2:
+        parts[40_000] = "old\rMac\r\r \r"
+    data = "".join(parts).encode()
+    path = tmp_path / "text.txt"
+    path.write_bytes(data)
+    read = scan(find_sources([str(path)]), processes=1)
+    found = [one.text for one in read_all(tmp_path, plan(tmp_path, read, 4))]
+    assert found == reference(read_as_text(data))
+
+
+def test_a_line_of_blanks_alone_and_one_with_a_word_at_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    data = ("a\n" + "\u2003" * 50 + "\nb\n" + "\u2003" * 50 + "c\n").encode()
+    path.write_bytes(data)
+    assert check_text(tmp_path, path, data, 2).corpus.paragraphs == 2
 
 
 TEXT = "Eins\r\n zwei é\r\n\r\n \t\r\nDrei\n\u2028\nvier 漢\rfünf\r\rsechs"

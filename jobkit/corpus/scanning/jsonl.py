@@ -121,8 +121,7 @@ class _Open:
 
     def _cut(self, lengths: list[int]) -> None:
         """Close the piece before the line, and give the line pieces of its own."""
-        if self._parts:
-            self._parts.pop()
+        self._parts = (self._parts or [])[:-1]
         self._close(self._place)
         digest = hashlib.sha256(self._data).digest()
         end = self._place + len(self._data)
