@@ -156,7 +156,7 @@ def test_a_soak_of_twenty_shards(alone: str, tmp_path: Path) -> None:
 
     HOW: real: kill -9 of workers, job scripts, nodes, slurmdbd (Slurm) and the client; the disk of the run
     folder is full for some seconds; the rest is planned again in the middle, and later moved to this machine.
-    REPORTED: the outcome of each try; `jobkit resume` goes on; `jobkit merge` refuses until all shards are done.
+    REPORTED: each try by its outcome; `jobkit resume` goes on; `jobkit merge` refuses a gap
     LOST: nothing: the merged rows are byte for byte those of one process that nothing disturbed.
     """
     seed = random.SystemRandom().randrange(1000)
