@@ -25,8 +25,10 @@ from jobkit.spec.repeats import Repeats
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Environment, Resources, SweepSpec
 
+ROWS_FACTOR = 2
+"""The room for the rows of a shard, in sizes of its text: the tagger wrote 1.4 (benchmarks/shards.py)."""
 SCRATCH_MARGIN_BYTES = 64 * 2**20
-"""The space required on scratch beyond the inputs: results are a few MiB, of a shard about its text."""
+"""The space required on scratch beyond the inputs: results are a few MiB."""
 
 FETCH_BODY = "fetch.sh.j2"
 FIND_BODY = "find.sh.j2"
@@ -73,7 +75,8 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
     packed = spec.resources.model_copy(update={"walltime": spec.resources.walltime * spec.pack})
     warning_s = min(site.warning_s, spec.resources.walltime // 4)
     grace_s = max(1, site.kill_wait_s * 2 // 3)
-    inputs_bytes = (text.size_bytes if text else 0) + (model.size_bytes if model else 0)
+    text_bytes = (text.size_bytes if text else 0) * (ROWS_FACTOR if point and point.shard else 1)
+    inputs_bytes = text_bytes + (model.size_bytes if model else 0)
     return {
         "name": spec.name,
         "base": f"{site.scheduler}.sh.j2",

@@ -267,7 +267,8 @@ def closing_line(data: Mapping[str, Any]) -> str:
         f"{hours:,.1f} {unit}-hours" if hours >= 1 else f"{hours:.2g} {unit}-hours",
     ]
     if time["predicted_s"]:
-        words.append(f"{format_about(time['took_s'])} of work, {format_about(time['predicted_s'])} predicted")
+        took, predicted = format_about(time["took_s"]), format_about(time["predicted_s"])
+        words.append(f"{took} of starts and work, {predicted} predicted")
     if energy["joules"]:
         words.append(format_energy(energy["joules"]))
     left_out = len(corpus["left_out"])

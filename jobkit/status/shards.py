@@ -201,7 +201,7 @@ def _speed_lines(found: CorpusStanding) -> Iterator[str]:
     if found.speed is None or found.took_s is None or found.promised_s is None:
         return
     took, promised = format_about(found.took_s), format_about(found.promised_s)
-    yield f"speed: {found.speed:.2f} times what was promised ({took} of work, {promised} promised)"
+    yield f"speed: {found.speed:.2f} times what was promised ({took} of starts and work, {promised} promised)"
     if found.broken and found.low_s is not None and found.high_s is not None:
         between = f"{format_about(found.low_s)} to {format_about(found.high_s)}"
         yield f"the promise is off by more than its interval: {between} were promised, {took} it took"
