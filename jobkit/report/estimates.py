@@ -54,6 +54,8 @@ class GroupEstimate:
 def estimates(collected: Collected, gpu_memory_bytes: int | None = None) -> tuple[GroupEstimate, ...]:
     """Return an estimate for each group measured on a GPU: one for each value of the other knobs.
 
+    There is none of a knob with which the load does not grow, such as ``precision`` or ``gpus``.
+
     Parameters
     ----------
     collected
@@ -67,6 +69,7 @@ def estimates(collected: Collected, gpu_memory_bytes: int | None = None) -> tupl
             for group, first in enumerate(collected.by_group)
             if first.device != "cpu"
             for words, rows in _apart(collected, group).items()
+            if _grows_load(rows, _the_knob(rows, collected.knobs))
         )
 
 
@@ -138,6 +141,12 @@ def _the_knob(rows: Sequence[Row], knobs: Iterable[str]) -> str | None:
     if len(varying) > 1:
         return None
     return next(iter(varying or values), None)
+
+
+def _grows_load(rows: Sequence[Row], knob: str | None) -> bool:
+    """Return whether the load grows with a knob, as far as the points say."""
+    declared = [row.result.point.load_knobs for row in rows if row.result]
+    return knob is None or not declared or any(knob in names for names in declared)
 
 
 def _why_not(knob: str | None, capacity: float | None, measured: Sequence[Row]) -> str:

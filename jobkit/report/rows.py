@@ -144,8 +144,11 @@ class Row:
 
     @property
     def sharing(self) -> str | None:
-        """What it ran with of MPS, if that is not what its number of workers and the spec mean."""
-        as_planned = self.result and (self.mps == ON or self.workers == 1)
+        """What it ran with of MPS, if that is not what its number of workers and the spec mean.
+
+        ``None`` on a CPU.
+        """
+        as_planned = self.result and self.mps and (self.mps == ON or self.workers == 1)
         return self.result.point.mps if self.result and as_planned else self.mps
 
     @property

@@ -18,6 +18,8 @@ from jobkit.report.tables import collect
 from tests.support.builders import GPU
 from tests.support.recommendations import CONTEXT_BYTES, records, write_run
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -81,8 +83,7 @@ def test_without_a_capacity_or_a_batch_size_there_is_no_prediction(tmp_path: Pat
         replace(record, point=replace(record.point, params={"tokenizer_batch": record.point.index}))
         for record in records()
     ]
-    (told,) = estimates(collect([write_run(tmp_path / "other", other)]))
-    assert told.prediction is None
+    assert estimates(collect([write_run(tmp_path / "other", other)])) == ()
 
 
 @pytest.mark.parametrize("on", [True, False])
@@ -101,3 +102,10 @@ def test_a_card_on_which_nothing_fits_is_not_said_to_take_anything(tmp_path: Pat
     assert "Largest safe batch_size: 0, without the safety bound: 0; " in report
     assert "Not even a batch of 1 fits: with none at all it is " in report
     assert "It needs" not in report
+
+
+@pytest.mark.parametrize("name", ["gpus", "precision"])
+def test_a_knob_with_which_the_load_does_not_grow_has_no_largest_value(name: str) -> None:
+    collected = collect([*(ROOT / "docs" / "benchmarks" / name).glob("*/")])
+    assert estimates(collected) == ()
+    assert f"largest {name}" not in render(collected).lower()

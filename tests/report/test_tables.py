@@ -431,3 +431,20 @@ def test_a_run_of_profiles_alone_has_no_table(tmp_path: Path) -> None:
     found = collect([whole_run(tmp_path / "run", points)])
     assert (found.rows, found.profiled, found.exit_code) == ([], 2, 0)
     assert "profiled, and in no table: p001 (ok), p002 (ok)" in found.notes[0]
+
+
+def test_workers_on_a_cpu_are_one_table(tmp_path: Path) -> None:
+    points = [
+        replace(
+            point,
+            index=number,
+            point_id=f"workers-{number}-r1",
+            device="cpu",
+            workers=number,
+            params={"batch_size": 50, "workers": number},
+            mps="off",
+        )
+        for number, point in enumerate(grid([50]) * 2, 1)
+    ]
+    found = collect([write_records(tmp_path / "run", [record(point) for point in points])])
+    assert len(found.groups) == 1
