@@ -143,25 +143,30 @@ def test_what_is_left_is_planned_again_and_then_moved_to_this_machine(applied: A
     assert run.schedulers == sorted({"local", applied.lab.scheduler})
 
 
-@pytest.fixture
-def alone(scheduler: str, request: pytest.FixtureRequest) -> str:
-    """Have a cluster alone, because its daemons are killed; return its name."""
-    request.getfixturevalue(f"{scheduler}_alone")
-    return scheduler
+@pytest.mark.slurm
+@pytest.mark.usefixtures("slurm_alone")
+def test_a_soak_of_twenty_shards_on_slurm(tmp_path: Path) -> None:
+    soaked("slurm", tmp_path)
 
 
-@pytest.mark.fault
-def test_a_soak_of_twenty_shards(alone: str, tmp_path: Path) -> None:
+@pytest.mark.sge
+@pytest.mark.usefixtures("sge_alone")
+def test_a_soak_of_twenty_shards(tmp_path: Path) -> None:
     """FAULT: everything fails during `jobkit apply`, at random moments.
 
-    HOW: real: kill -9 of workers, job scripts, nodes, slurmdbd (Slurm) and the client; the disk of the run
-    folder is full for some seconds; the rest is planned again in the middle, and later moved to this machine.
+    HOW: real, Slurm and Grid Engine: kill -9 of workers, job scripts, nodes, slurmdbd and the client; the
+    disk of the run folder is full for some seconds; the rest is planned again, and later moved to this machine.
     REPORTED: each try by its outcome; `jobkit resume` goes on; `jobkit merge` refuses a gap
     LOST: nothing: the merged rows are byte for byte those of one process that nothing disturbed.
     """
-    seed = random.SystemRandom().randrange(1000)
-    report = soak_apply.Report(alone, 20, int(os.environ.get("SOAK_SEED", seed)))
-    soak_apply.soak(report, tmp_path, nodes=True)
+    soaked("sge", tmp_path)
+
+
+def soaked(scheduler: str, home: Path) -> None:
+    """Soak a corpus of twenty shards; a failure has the seed, and SOAK_SEED gives it."""
+    seed = int(os.environ.get("SOAK_SEED", random.SystemRandom().randrange(1000)))
+    report = soak_apply.Report(scheduler, 20, seed)
+    soak_apply.soak(report, home, nodes=True)
     assert report.byte_equal, report
     assert (report.lost, report.doubled) == (0, 0), report
     assert report.kills["client"] >= 1, report

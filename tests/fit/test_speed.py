@@ -135,3 +135,22 @@ def test_characters_tell_the_work_better_where_they_are_known() -> None:
     assert found.expected_s == pytest.approx(2 * 8.81)
     silent = replace(speed(100), seconds_per_character=())
     assert fit.duration(silent, items=100, characters=170_000).expected_s == pytest.approx(1)
+
+
+def test_the_upper_end_of_a_part_of_all_runs() -> None:
+    time = fit.duration(speed(90, 100, 110), items=1_000)
+    assert time.high_s is not None
+    assert fit.upper(time, 0.975) == pytest.approx(time.high_s, rel=1e-3)
+    assert (fit.upper(time, 0.99) or 0) > time.high_s
+    assert fit.upper(fit.duration(speed(100), items=1_000), 0.99) is None
+
+
+def test_parts_that_scatter_alike_take_together_what_one_alone_cannot_tell() -> None:
+    """After k repeats the sum of n equal parts has the variance n + n^2 / k of one."""
+    one = replace(speed(90, 100, 110), start_s=5.0, starts_s=(5.0, 5.0, 5.0))
+    single, four = fit.total(one, [(1_000, 40_000)]), fit.total(one, [(250, 10_000)] * 4)
+    assert four.expected_s == pytest.approx(single.expected_s + 3 * 5)
+    assert four.high_s is not None
+    assert four.high_s - four.expected_s < (single.high_s or 0) - single.expected_s
+    unknown = fit.total(speed(100), [(250, 10_000)] * 4)
+    assert (unknown.low_s, unknown.high_s) == (None, None)

@@ -14,9 +14,11 @@ from jobkit.core.records import Outcome
 from jobkit.corpus.plan import PLAN_FILE, Piece, Shard
 from jobkit.outcome.tries import TryResult
 from jobkit.outcome.verdict import TryFiles, Verdict
+from jobkit.status.advice import advice
 from jobkit.status.output import run_json
 from jobkit.status.shards import CorpusStanding, corpus_lines, corpus_standing
 from jobkit.status.standing import PointStanding, RunStanding, Standing
+from jobkit.status.table import render
 from tests.support.applied import counted, measured_record
 from tests.support.builders import batch, point
 
@@ -100,3 +102,11 @@ def test_json_has_the_same(folder: Path) -> None:
 def test_a_plan_that_cannot_be_read_is_no_error(tmp_path: Path) -> None:
     assert corpus_standing(run_of(tmp_path, standing(1, Standing.DONE))) is None
     assert not list(corpus_lines(run_of(tmp_path, standing(1, Standing.DONE))))
+
+
+def test_the_table_of_a_corpus_says_how_far_it_is_and_what_is_next(folder: Path) -> None:
+    under_way = run_of(folder, standing(1, Standing.DONE), standing(2, Standing.FAILED))
+    assert "50.0 % of the corpus is done" in render(under_way, str(folder), width=100, most=10)
+    assert not [step for step in advice(under_way, "run").steps if "merge" in step.command]
+    over = advice(run_of(folder, standing(1, Standing.DONE)), "run").steps
+    assert [step.command for step in over] == ["jobkit merge run"]

@@ -16,7 +16,7 @@ from jobkit.fit.observations import NEED, RAM, observe_memory
 from jobkit.fit.speed import Corpus
 from jobkit.outcome.trials import Trial
 from jobkit.report.recommend import types
-from jobkit.report.recommend.recommend import recommend
+from jobkit.report.recommend.recommend import memory_of, recommend
 from jobkit.report.recommend.types import Recommendation, RecommendOptions, RunData
 from tests.support.builders import ITEMS, grid, record
 from tests.support.recommendations import (
@@ -295,3 +295,16 @@ def test_a_corpus_whose_items_are_longer() -> None:
 def test_a_corpus_that_is_held_in_memory() -> None:
     said = beware(material(records()), Corpus(paragraphs=11 * ITEMS))
     assert "RAM was measured over 881 paragraphs, and what is found in 9,691 is held there" in said
+
+
+def test_the_memory_line_of_a_setting() -> None:
+    first = records()[0]
+    found = memory_of(material(records()), first)
+    assert found
+    largest, line = found
+    assert largest.safe_load > 0
+    assert line.theil_sen_slope_bytes == pytest.approx(BYTES_PER_LOAD, rel=0.05)
+    failed = replace(first, needs=(), memory=Memory(), outcome=Outcome.BUG)
+    assert memory_of(material([failed]), failed) is None, "nothing was measured"
+    other = replace(first, point=replace(first.point, params={"batch_size": 50, "workers": 4}, workers=4))
+    assert memory_of(material(records()), other) is None, "of another setting"

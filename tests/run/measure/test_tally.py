@@ -55,6 +55,13 @@ def test_of_several_workers_the_speed_is_that_of_all_together() -> None:
     assert (summary.work_s, summary.items_per_s, summary.batch_mean_s) == (3.0, 2.0, 2.0)
 
 
+def test_it_counts_what_has_been_added() -> None:
+    tally = Tally()
+    assert (tally.batches, tally.of(0).batches) == (0, 0)
+    tally.add(batch(1.0))
+    assert (tally.batches, tally.of(0).batches, tally.of(1).batches) == (1, 1, 0)
+
+
 def test_unknown_is_none_and_never_zero() -> None:
     summary = of([])
     assert summary.items == 0
