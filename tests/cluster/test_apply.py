@@ -155,7 +155,7 @@ def test_a_soak_of_twenty_shards(tmp_path: Path) -> None:
     """FAULT: everything fails during `jobkit apply`, at random moments.
 
     HOW: real, Slurm and Grid Engine: kill -9 of workers, job scripts, nodes, slurmdbd and the client; the
-    disk of the run folder is full for some seconds; the rest is planned again, and later moved to this machine.
+    disk of the run folder is full for some seconds; the rest is planned again, then moved to this machine.
     REPORTED: each try by its outcome; `jobkit resume` goes on; `jobkit merge` refuses a gap
     LOST: nothing: the merged rows are byte for byte those of one process that nothing disturbed.
     """
