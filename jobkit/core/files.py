@@ -90,18 +90,24 @@ _BLOCK_BYTES = 2**16
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that a reader sees either all of it or nothing; text as UTF-8.
 
+    Of several processes that write it at the same moment, one after the other replaces it.
+
     Raises
     ------
     OSError
         With the name of the file.
     """
-    part = path.with_name(path.name + ".part")
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
     with name_file_in_errors(path):
-        with part.open("wb") as stream:
-            stream.write(content.encode() if isinstance(content, str) else content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        part.replace(path)
+        try:
+            with part.open("wb") as stream:
+                stream.write(content.encode() if isinstance(content, str) else content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            part.replace(path)
+        except OSError:
+            part.unlink(missing_ok=True)  # on a full disk, free its space
+            raise
 
 
 def sync_folder(folder: Path) -> None:

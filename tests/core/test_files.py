@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from multiprocessing import Process
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import DISK_FULL, ERRNO_HINTS, JobkitError, file_error, name_file_in_errors
-from jobkit.core.files import append_line, last_line, parse_object, read_lines, read_tolerantly
+from jobkit.core.files import (
+    append_line,
+    last_line,
+    parse_object,
+    read_lines,
+    read_tolerantly,
+    write_atomically,
+)
 
 
 @pytest.mark.parametrize("torn", ['{"half', '{"whole": 1}', "\n"])
@@ -99,3 +107,18 @@ def test_of_a_file_that_does_not_grow_the_last_line_is_named_too(tmp_path: Path)
     assert read_tolerantly(path, parse_object) == ([{"a": 1}], ())
     found, notes = read_tolerantly(path, parse_object, growing=False)
     assert (found, [note.startswith(f"{path}:2: not JSON") for note in notes]) == ([{"a": 1}], [True])
+
+
+def _write_often(path: Path) -> None:
+    for _ in range(100):
+        write_atomically(path, "whole\n")
+
+
+def test_processes_that_write_one_file_at_the_same_moment_all_succeed(tmp_path: Path) -> None:
+    writers = [Process(target=_write_often, args=(tmp_path / "text",)) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    assert [writer.exitcode for writer in writers] == [0] * 4
+    assert [path.name for path in tmp_path.iterdir()] == ["text"]
