@@ -45,7 +45,7 @@ class Window:
     places
         Where in the corpus each paragraph of a shard is; empty for a text.
     waiting
-        The calls that nobody does yet, in the order of work.
+        The calls that wait for a worker, in the order of work.
     left
         How many calls have not ended.
     rows
@@ -97,7 +97,7 @@ class Todo:
 
     @property
     def calls(self) -> Sequence[Call]:
-        """The calls of the oldest window that nobody does yet."""
+        """The calls of the oldest window that wait for a worker."""
         return self._open[0].waiting if self._open else ()
 
     def read_ahead(self) -> None:

@@ -4,24 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobkit.core.measurements import Energy, Gpu
-from jobkit.core.records import Batch, Job
+from jobkit.core.records import Job
 from jobkit.run.measure.energy import Reading
 from jobkit.run.measure.sampler import Peaks
 from jobkit.run.record import Measured, Task, Try, record_of, shares
+from tests.run.measure.test_tally import batch
 from tests.support.builders import GPU, point
-
-
-def batch(seconds: float, *, items: int = 3, padded: int | None = 200) -> Batch:
-    return Batch(
-        index=0,
-        first_item=0,
-        items=items,
-        sentences=4,
-        characters=100,
-        load=150,
-        padded_chars=padded,
-        seconds=seconds,
-    )
 
 
 def test_a_share_is_idle_from_its_last_batch_on() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
 from tests.support.builders import point
 from tests.support.shards import read_rows, write_shards
-from tests.whole.test_job_script import DEADLINE_S, WORKLOADS, left_on, wait_until
+from tests.whole.test_job_script import DEADLINE_S, WORKLOADS, Run, left_on, wait_until
 
 SETTING = replace(
     point(params={"batch_size": 4}, device="cpu"), workload="count", model=None, order="sorted", threads=1
@@ -28,7 +27,7 @@ SETTING = replace(
 TEXTS = [f"Paragraph {n} has {'very ' * (n % 7)}few words." for n in range(60)]
 
 
-class Shards:
+class Shards(Run):
     """A run folder with three shards and one script."""
 
     def __init__(self, folder: Path, setting: Point = SETTING, **site: object) -> None:
@@ -46,23 +45,8 @@ class Shards:
         script = render(spec, Site.model_validate(here | site), self.points[0], self.dir)
         (self.dir / "job.sh").write_text(script, encoding="utf-8")
 
-    def start(self, *words: int | str, **env: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            ["bash", self.dir / "job.sh", *map(str, words)],
-            env={**os.environ, "PYTHONPATH": str(WORKLOADS), **env},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-
-    def run(self, *words: int | str, **env: str) -> tuple[int, str]:
-        process = self.start(*words, **env)
-        said, _ = process.communicate(timeout=DEADLINE_S)
-        return process.returncode, said
-
-    def home(self, index: int = 1, number: int = 1) -> Path:
-        return self.dir / "results" / f"shard-{index:05d}" / f"try-{number}"
+    def home(self, point: int = 1, number: int = 1) -> Path:
+        return self.dir / "results" / f"shard-{point:05d}" / f"try-{number}"
 
     def tries(self, index: int = 1) -> list[str]:
         return sorted(path.name for path in self.home(index).parent.iterdir())

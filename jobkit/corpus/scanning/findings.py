@@ -96,5 +96,5 @@ def refusal(bad: Sequence[tuple[int, Bad]], found: Sequence[Found]) -> JobkitErr
     places = "1 place" if len(bad) == 1 else f"{len(bad):,} places"
     return JobkitError(
         f"the corpus cannot be read in {places}:{''.join(lines)}{more}",
-        hint="mend them (iconv converts text that is not UTF-8), or leave them out: --skip-bad",
+        hint="fix them (iconv converts text that is not UTF-8), or leave them out: --skip-bad",
     )

@@ -60,7 +60,7 @@ class _Rest:
 
 
 def replan(run_dir: Path, wishes: Wishes, overrides: Sequence[str], *, wait: bool) -> int | None:
-    """Cancel what is open, cut what has no winner anew, and go on; return as `resume.run_again`.
+    """Cancel what is open, cut what has no winner into new shards, and go on; return as `resume.run_again`.
 
     Parameters
     ----------
