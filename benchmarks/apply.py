@@ -61,8 +61,8 @@ def measure(folder: Path) -> list[Row]:
             )
             for name in ("jobkit", "datatrove")
         ),
-        *killed_jobkit(folder, expected, middle["jobkit"]),
-        *killed_datatrove(folder, expected, middle["datatrove"]),
+        *killed_jobkit(folder, expected),
+        *killed_datatrove(folder, expected),
     ]
 
 
@@ -103,12 +103,13 @@ def apply(folder: Path, out: str) -> list[str]:
     return [*JOBKIT, *argv]
 
 
-def kill_halfway(argv: Sequence[str], folder: Path, seconds: float) -> None:
-    """Start a command, and kill all its processes after half of the time that it takes."""
+def kill_halfway(argv: Sequence[str], folder: Path, outputs: str, cwd: Path | None = None) -> None:
+    """Start a command, and kill all its processes once half of its outputs, a pattern, exist."""
     process = subprocess.Popen(  # noqa: S603 - our own commands
-        argv, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        argv, cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )
-    time.sleep(seconds / 2)
+    while process.poll() is None and len(list(folder.glob(outputs))) < FILES // 2:
+        time.sleep(0.005)
     for pid in [*descendants(process.pid), process.pid]:
         try:
             os.kill(pid, signal.SIGKILL)
@@ -138,9 +139,9 @@ def keys(path: Path) -> Iterator[Key | None]:
                 yield row["document"], row["paragraph"]
 
 
-def killed_jobkit(folder: Path, expected: Counter[Key], seconds: float) -> list[Row]:
+def killed_jobkit(folder: Path, expected: Counter[Key]) -> list[Row]:
     """Kill jobkit with all its processes halfway, look, and type the same command again."""
-    kill_halfway(apply(folder, "killed"), folder, seconds)
+    kill_halfway(apply(folder, "killed"), folder, "killed/winners/*.json", cwd=folder)
     out = folder / "killed"
     refused = subprocess.run([*JOBKIT, "merge", str(out)], capture_output=True, text=True, check=False)  # noqa: S603
     winners = len(list(out.glob("winners/*.json")))
@@ -171,14 +172,14 @@ def _after(what: str, found: Counter[Key | None], expected: Counter[Key]) -> Row
     return Row(what=f"{what}: rows lost, rows twice or cut", shown=f"{lost:,}, {doubled:,}", raw=raw)
 
 
-def killed_datatrove(folder: Path, expected: Counter[Key], seconds: float) -> list[Row]:
+def killed_datatrove(folder: Path, expected: Counter[Key]) -> list[Row]:
     """Kill datatrove with all its processes halfway, look, and run it again, also with fewer tasks."""
     rows: list[Row] = []
     for tasks, what in ((FILES, "with as many tasks"), (FILES // 2, "with half as many tasks")):
         place = folder / f"trove-{tasks}-tasks"
         link_corpus(folder, place)
         argv = peer("with_datatrove", "run", place, FILES, 1)
-        kill_halfway(argv, folder, seconds)
+        kill_halfway(argv, place, "trove/*")
         if not rows:
             rows.append(_left(place))
         again = peer("with_datatrove", "run", place, tasks, 1)

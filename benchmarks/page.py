@@ -9,7 +9,7 @@ from typing import Any
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 RAW = PAGE.with_suffix("")
-NAMES = ("commands", "planning", "submission", "reading", "overhead", "forked")
+NAMES = ("commands", "planning", "submission", "reading", "overhead", "forked", "corpus", "apply")
 LONG = ("shards",)
 """These take longer than ten minutes, so `make bench` leaves them out: the page has the command of each."""
 
@@ -29,6 +29,7 @@ WORDS = {
     "planning": "More points than the controller holds (Slurm's `MaxJobCount`, Grid Engine's `max_jobs` and `max_u_jobs` for the arrays) are refused before jobkit writes or submits anything: `tests/submit/test_sweep.py`.",
     "overhead": "A pair is a pass over the text that makes every call of the tagger twice: once with measuring and once without, first the one and first the other in turn. In a call without measuring, the sampler process is stopped and no line is written. The figure is the median of (time with / time without - 1) over all calls of all pairs. The interval is that of the median, by order statistics, because other work on the machine slows single calls by chance.",
     "corpus": "jobkit reads a corpus once before it submits: SHA-256 of every file and of every piece, UTF-8, paragraphs and their lengths. Speeds are MiB of text (as decompressed) for each second of CPU of the whole process, start and imports included; `sha256sum` is that of GNU coreutils on the same file. The text is jobkit's sample text, JSONL has 20 paragraphs a document.",
+    "apply": "Eight files of 250 documents, the words of each paragraph counted, one shard or task a file, one process at a time, three runs in turn. A shard of jobkit is a job of its own: a job script, staging, a record, and the check that its rows are whole; datatrove forks its tasks from one process. datatrove gives a task the files whose number matches its rank and marks ranks as completed: with another number of tasks the marks mean other files, which are then left out. jobkit cuts what has no winner again (`jobkit resume DIR --replan`).",
     "forked": "A pair is the same try twice, once forked from a process that had imported the framework and once in a fresh process, in turn. Its time is that of the whole command `python -m jobkit.run`. A fork saves the start of Python and the import of jobkit, torch and Stanza; the first forked try waits for the parent to import them. Loading includes the CUDA context on a GPU.",
     "shards": "One process, or two and their supervisor, go through one shard of generated text, `order: sorted` in windows of 10,000 paragraphs (of the tagger 1,000). The memory is the largest of all processes of the try together, its sampler included, in a quarter of the work; pages that processes share count once. The speed is that of a machine on which other work ran.",
 }

@@ -1,8 +1,8 @@
 # ruff: noqa: E501 - the page's sentences
-"""Write docs/benchmarks-tune.md from the records of a search, and of three sweeps, on H200s.
+"""Write docs/benchmarks-tune.md from the records of a search, a corpus and some sweeps on H200s.
 
-``python -m benchmarks.tune_page`` reads docs/benchmarks/tune/, energy/, precision/ and gpus/ and prints the
-page; the records are what the commands on the page brought home, entities and logs left out.
+``python -m benchmarks.tune_page`` reads docs/benchmarks/tune/, apply/, energy/, precision/, gpus/ and caps/ and
+prints the page; the records are what the commands on the page brought home, entities and logs left out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 
 import yaml
 
@@ -29,9 +29,15 @@ RUNS = ROOT / "docs" / "benchmarks"
 TUNE, ENERGY, PRECISION, GPUS = (
     next((RUNS / name).glob(f"{name}-2*")) for name in ("tune", "energy", "precision", "gpus")
 )
+CORPUS = RUNS / "apply" / "tagged"
+CAPPED = [(workers, mps) for workers in (4, 12) for mps in ("off", "on")]
+CAPS_GIB = (8, 16)
+"""The memory of the whole GPU under which each of these was tried."""
+CLOSE_GIB = 0.01
+"""How far below its share the limit of an allocator may lie, which was rounded down to a MiB."""
 WIDTH = 118
-FIRST_SIZE, MOST_WORKERS, BOTH = 15_000, 16, 2
-"""Of the search the size with which workers were added, and the most workers; the GPUs of the last sweep."""
+MOST_WORKERS, BOTH = 16, 2
+"""The most workers of the search; the GPUs of the last sweep."""
 LEAST_S = 60.0
 """The shortest work over which the two instruments of energy are compared."""
 KEYS = (
@@ -41,22 +47,25 @@ KEYS = (
 """The keys of a spec that the page shows, if they are set."""
 
 PAGE = """\
-# On a GPU: what jobkit tune finds, energy and precision
+# On a GPU: what jobkit tune finds, a corpus, energy, precision and caps
 
 NVIDIA H200s without other users, the full-size stand-in model, and the 881 paragraphs of the sample text, \
-10, 18 or 24 times over. The records are in [benchmarks/tune](benchmarks/tune), \
-[energy](benchmarks/energy), [precision](benchmarks/precision) and [gpus](benchmarks/gpus), without \
-entities and logs. `python -m benchmarks.tune_page` makes this page from them, and a test checks that it \
-agrees with them. The lengths of the repeated texts are those of the sample, repeated, put into jobkit's cache \
-before each command: this saves a minute of planning and changes no measurement.
+several times over. The records are in [benchmarks/tune](benchmarks/tune), [apply](benchmarks/apply), \
+[energy](benchmarks/energy), [precision](benchmarks/precision), [gpus](benchmarks/gpus) and \
+[caps](benchmarks/caps), without entities and logs. `python -m benchmarks.tune_page` makes this page from them, \
+and a test checks that it agrees with them. The lengths of the repeated texts are those of the sample, repeated, \
+put into jobkit's cache before each command: this saves a minute of planning and changes no measurement.
+
+A GPU of a machine with two, here, has 16 of its 32 cores, and on the other GPU and the other cores another \
+measurement ran at the same time. It says so at each section.
 
 ## The fastest setting
 
-One command on one H200 with 16 CPU cores. The file has the sample text ten times (8,810 paragraphs).
+One command, one H200 of a machine with two. The file has the sample text ten times (8,810 paragraphs).
 
 <!-- not run: needs a GPU -->
 ```sh
-jobkit tune sweeps/tune.yaml --set text=./sample10.txt --set tune.budget=10m --set resources.memory=100GiB --scheduler local
+jobkit tune sweeps/tune.yaml --set text=./sample10.txt --set tune.budget=10m --set tune.repeats=5 --set resources.memory=100GiB --scheduler local
 ```
 
 ```text
@@ -64,19 +73,59 @@ jobkit tune sweeps/tune.yaml --set text=./sample10.txt --set tune.budget=10m --s
 ```
 
 - {settings} settings were measured, {others} of them besides the {memory} points of memory. From the first \
-to the last record the search held the GPU for {held:.1f} minutes, loading included.
+to the last record the search held the GPU for {held:.1f} minutes, loading included. The budget of ten minutes \
+left the finalists one of every two paragraphs.
 - The target is ten times the plain loop at the lower end of the interval. **It is not met**: the mean is \
-{mean:.1f} times, the lower end {low:.1f}. Three repeats give a wide interval: the speeds of the winner are \
-{winner}, those of the plain loop {loop}.
+{mean:.1f} times, the lower end {low:.1f}. The speeds of the winner are {winner}, those of the plain loop {loop}: \
+one process that is bound by one core varies by {loop_sd:.0f} % here.
+- An earlier search, on an H200 of a machine with one, three repeats on the whole text, found 120,000 padded \
+characters and 11.74 times (9.33 to 14.78).
 - In this search MPS makes 16 workers {mps:.1f} times as fast as without it. It saves no memory: the context \
 of a worker is {context_on:.3f} GiB with it and {context_off:.3f} GiB without.
 - With forked workers a point of 16 workers needs {start:.0f} s besides its work (mean of {sixteen} points).
 
+## A corpus with that setting
+
+Right after the search, on the same GPU, with the sweeps of caps on the other: 12 files, each the sample text 50 \
+times over, {corpus_paragraphs:,} paragraphs and {corpus_mib:.0f} MiB in total.
+
+<!-- not run: needs a GPU -->
+```sh
+jobkit apply runs/{tune_run} --corpus big --out tagged --shards 4 --wait
+```
+
+| | predicted | 95 % interval | measured |
+|---|--:|--:|--:|
+| seconds on the GPU, loading and staging included | {predicted:.0f} | {predicted_low:.0f} to {predicted_high:.0f} | {took:.0f} |
+| joules | {predicted_j:,.0f} | | {joules:,.0f} |
+
+- The time is within the interval, {time_off:+.1f} % off the prediction. {corpus_work:.0f} s of it were work; loading and \
+warm-up took {corpus_start:.1f} s a shard, the import of the framework {corpus_import:.1f} s, once.
+- From first to last call the shards tag {corpus_speed:,.0f} paragraphs a second, {corpus_share:.1%} of the tuned point's \
+{tuned_speed:,.0f}. The target is 95 %.
+- Memory does not grow with the text: {rss_tuned:.2f} GiB of the host for all 16 workers at the tuned point (one of \
+every two of 8,810 paragraphs), {rss_corpus:.2f} GiB in a shard of {shard_paragraphs:,} paragraphs.
+- The merged file has {rows:,} rows. Each paragraph of the sample is in the corpus 600 times, in other batches each \
+time: all copies have the same entities.
+
+## The safe bound with several workers
+
+`jobkit recommend RUN --gpu-memory 8GiB` names the largest batch for a GPU of 8 GiB in all: the contexts, \
+weights and allocators of all workers. `jobkit verify RUN --gpu-memory`, with the allocators' share of it, runs that \
+batch. The sweeps have four small batches (20 to 80) on 12,334 paragraphs; on the other GPU the search above ran.
+
+{caps}
+
+*Peak* is the most memory of the whole GPU while the batch ran, by NVML. Every cell holds: no batch that jobkit \
+named as safe took more than the GPU of that size has, and 12 workers on 8 GiB, whose contexts alone take \
+{contexts:.2f} GiB, are refused before anything runs. One worker under caps of 4, 8 and 16 GiB is in \
+[the largest batch](find-max.md#seen-on-an-h200).
+
 ## Energy
 
-The plain loop and the setting that `tune` found, in turn, on 15,858 paragraphs. One H200 of a machine with two, \
-with 16 of its 32 cores; on the other GPU and the other cores the sweep of precisions ran at the same time. The \
-command reached its time limit during the third repeat; the folder has the four points that ended.
+The plain loop and the setting of the earlier search, in turn, on 15,858 paragraphs. One H200 of a machine with two; \
+on the other the sweep of precisions ran. The command reached its time limit during the third repeat; the folder \
+has the four points that ended.
 
 ```yaml spec
 {energy_spec}
@@ -113,7 +162,7 @@ in speed. Other batch sizes, and several workers, were not measured.
 
 ## Two GPUs
 
-One command on a machine with two H200s and 32 cores, 21,144 paragraphs, the setting that `tune` found:
+One command on a machine with two H200s and 32 cores without other work, 28,192 paragraphs, 12 workers on each GPU:
 
 ```yaml spec
 {gpus_spec}
@@ -124,15 +173,23 @@ One command on a machine with two H200s and 32 cores, 21,144 paragraphs, the set
 ```
 
 The target is 1.9 times one GPU. **The mean misses it**: {gpus_ratio:.2f} times ({gpus_low:.2f} to {gpus_high:.2f}); repeat \
-by repeat {gpus_pairs}. With 16 workers half of the cores are free, with 32 workers none. The workers had no work for \
-{gpus_idle:.2f} s at the end on average, so the text was long enough.
+by repeat {gpus_pairs}. The queue is not the reason: the workers had no work for {gpus_idle:.2f} s at the end on average. A \
+call takes {call_one:.3f} s with one GPU and {call_two:.3f} s with two: 24 processes on 32 cores of one host slow each other.
+
+With 16 workers on each GPU, and the points of one GPU limited to 16 of the 32 cores (`taskset`), as a scheduler \
+limits a job: {one_speeds} paragraphs a second on one GPU, {two_speeds} on two, {pinned:.2f} times.
+
+## Profile
+
+`profile: torch` on a point of one worker and batch size 300. The GPU was busy for 9 % of the first second, nearly all \
+of it in the tokenizer's LSTM; the rest is Python. This is why more workers help. The twenty largest costs: \
+[profile-gpu.txt](benchmarks/profile-gpu.txt).
 
 ## Not measured
 
-- A search whose interval lies above ten times the plain loop; `--set tune.repeats=5` makes the interval shorter.
+- A search whose interval lies above ten times the plain loop.
 - All 44 settings of a grid, against which to compare the answer of `tune`.
-- The safe bound under caps of 8 and 16 GiB on the whole GPU with 1, 4 and 12 workers: no cell was completed.
-- Unequal GPUs in one point, workers on the CPU next to the GPU, and a profile of a point.
+- Unequal GPUs in one point, and workers on the CPU next to the GPU.
 """
 
 
@@ -198,11 +255,8 @@ def _of_tune(tuning: Tuning, records: Sequence[Record]) -> dict[str, object]:
     gain, best = tuning.gain, tuning.winner
     if gain is None or best is None or gain.low is None:
         raise ValueError(TUNE)
-    shared = {
-        record.mps: record
-        for record in records
-        if record.point.phase == "search" and record.point.params["padded_chars"] == FIRST_SIZE
-    }
+    shared = _with_and_without_mps(records)
+    loop = speeds(tuning.records_of(tuning.loop))
     sixteen = [record for record in records if record.point.workers == MOST_WORKERS and record.mps == "on"]
     spans = [result.record for _, result in tuning.results if result.record]
     knobs = {
@@ -216,14 +270,23 @@ def _of_tune(tuning: Tuning, records: Sequence[Record]) -> dict[str, object]:
         "held": _minutes(spans),
         "mean": gain.mean,
         "low": gain.low,
+        "loop_sd": 100 * stdev(loop) / fmean(loop),
         "winner": _listed(speeds(tuning.records_of(best))),
-        "loop": _listed(speeds(tuning.records_of(tuning.loop))),
+        "loop": _listed(loop),
         "mps": speeds([shared["on"]])[0] / speeds([shared["off"]])[0],
         "context_on": (shared["on"].memory.context_bytes or 0) / GIB,
         "context_off": (shared["off"].memory.context_bytes or 0) / GIB,
         "start": fmean(_span_s(record) - record.summary.work_s for record in sixteen if record.summary),
         "sixteen": len(sixteen),
     }
+
+
+def _with_and_without_mps(records: Sequence[Record]) -> dict[str | None, Record]:
+    """Return of the search the point without MPS and the one of the same setting with it."""
+    searched = [one for one in records if one.point.phase == "search" and one.point.workers == MOST_WORKERS]
+    [without] = [record for record in searched if record.mps == "off"]
+    same = {**without.point.params, "mps": "auto"}
+    return {record.mps: record for record in searched if record is without or record.point.params == same}
 
 
 def _span_s(record: Record) -> float:
@@ -239,6 +302,74 @@ def _minutes(records: Sequence[Record]) -> float:
 def _listed(values: Sequence[float]) -> str:
     *first, last = (f"{value:,.0f}" for value in values)
     return f"{', '.join(first)} and {last}"
+
+
+def _of_corpus(tuning: Tuning) -> dict[str, object]:
+    """Return what the page says of the corpus."""
+    whole = json.loads((CORPUS / "provenance.json").read_text(encoding="utf-8"))
+    time, energy, shards = whole["time"], whole["energy"], read(CORPUS)
+    starts = [(record.load_s or 0) + (record.warm_up_s or 0) for record in shards]
+    best = tuning.winner
+    tuned = tuning.records_of(best) if best else []
+    speed = sum(one.summary.items for one in shards if one.summary) / time["work_s"]
+    return {
+        "corpus_paragraphs": whole["corpus"]["paragraphs"],
+        "corpus_mib": sum(one["size_bytes"] for one in whole["corpus"]["files"]) / 2**20,
+        "tune_run": TUNE.name,
+        "predicted": time["predicted_s"],
+        "predicted_low": time["predicted_low_s"],
+        "predicted_high": time["predicted_high_s"],
+        "took": time["took_s"],
+        "time_off": 100 * (time["took_s"] / time["predicted_s"] - 1),
+        "predicted_j": energy["predicted_j"],
+        "joules": energy["joules"],
+        "corpus_work": time["work_s"],
+        "corpus_start": fmean(starts),
+        "corpus_import": max(record.import_s or 0 for record in shards),
+        "corpus_speed": speed,
+        "tuned_speed": fmean(speeds(tuned)),
+        "corpus_share": speed / fmean(speeds(tuned)),
+        "rss_tuned": max(one.memory.rss_peak_bytes or 0 for one in tuned) / GIB,
+        "rss_corpus": max(one.memory.rss_peak_bytes or 0 for one in shards) / GIB,
+        "shard_paragraphs": max(one.summary.items for one in shards if one.summary),
+        "rows": whole["rows"],
+    }
+
+
+def _of_caps() -> dict[str, object]:
+    """Return the table of the caps, and what the contexts of the most workers take."""
+    runs = {(w, mps): next((RUNS / "caps").glob(f"caps-{w}-{mps}-2*")) for w, mps in CAPPED}
+    lines = [
+        "| workers | MPS | GPU | largest safe batch | for each allocator | needed, of each | peak of the GPU |",
+        "|--:|---|--:|--:|--:|--:|--:|",
+    ]
+    contexts = 0.0
+    for (workers, mps), run in runs.items():
+        context = max(record.memory.context_bytes or 0 for record in read(run)) / GIB
+        contexts = max(contexts, workers * context)
+        lines.extend(
+            f"| {workers} | {mps} | {cap} GiB | {_cell(run, (cap - workers * context) / workers)}"
+            for cap in CAPS_GIB
+        )
+    return {"caps": "\n".join(lines), "contexts": contexts}
+
+
+def _cell(run: Path, share_gib: float) -> str:
+    """Return of a run what was tried within a share of the GPU for each allocator, and what it took."""
+    trials = [
+        trial
+        for trial in map(json.loads, (run / "trials.jsonl").read_text(encoding="utf-8").splitlines())
+        if trial["outcome"] and 0 <= share_gib - trial["capacity_bytes"] / GIB < CLOSE_GIB
+    ]
+    if not trials:
+        return "0: refused | | | |"
+    [trial] = trials
+    [record] = [one for one in read(run) if one.point.index == trial["index"]]
+    peak = (record.memory.device_peak_bytes or 0) / GIB
+    return (
+        f"{trial['batch_size']} | {trial['capacity_bytes'] / GIB:.2f} GiB | {trial['measured_bytes'] / GIB:.2f} GiB"
+        f" | {peak:.2f} GiB |"
+    )
 
 
 def _of_energy(records: Sequence[Record]) -> dict[str, object]:
@@ -268,7 +399,24 @@ def _of_gpus(records: Sequence[Record]) -> dict[str, object]:
         "gpus_high": size["speedup_high"],
         "gpus_pairs": ", ".join(f"{pair:.2f}" for pair in pairs),
         "gpus_idle": fmean(share.idle_s for record in two for share in record.workers),
+        "call_one": _call_s(one),
+        "call_two": _call_s(two),
+        **_pinned(),
     }
+
+
+def _call_s(records: Sequence[Record]) -> float:
+    return fmean(record.summary.batch_mean_s or 0 for record in records if record.summary)
+
+
+def _pinned() -> dict[str, object]:
+    """Return the speeds of the runs whose points have as many cores as workers."""
+    one, two = (
+        [speed for run in sorted((RUNS / "gpus").glob(f"{name}?-2*")) for speed in speeds(read(run))]
+        for name in ("one", "two")
+    )
+    ratio = fmean(two) / fmean(one)
+    return {"one_speeds": _listed(one), "two_speeds": _listed(two), "pinned": ratio}
 
 
 def _of_precision(records: Sequence[Record]) -> Mapping[str, object]:
@@ -300,13 +448,15 @@ def answer() -> str:
 def page() -> str:
     """Return the page."""
     tuning = read_tuning(TUNE)
-    told = {
+    found = {
         **_of_tune(tuning, read(TUNE)),
+        **_of_corpus(tuning),
+        **_of_caps(),
         **_of_energy(read(ENERGY)),
         **_of_precision(read(PRECISION)),
         **_of_gpus(read(GPUS)),
     }
-    return PAGE.format(answer=answer(), **told)
+    return PAGE.format(answer=answer(), **found)
 
 
 if __name__ == "__main__":
