@@ -65,7 +65,7 @@ def test_the_record_has_the_digest_and_the_run_folder_the_file(run: Path) -> Non
     assert good.record.effective == {"batch_size": 2, "beam": 5}
     assert good.record.versions["tagger.py"] == file.sha256[:12]
     assert bad.record.outcome is Outcome.BUG
-    assert bad.record.message == f"{run.parents[1]}/tagger.py:10: ValueError: unlucky"
+    assert bad.record.message.endswith(f"{run.parents[1]}/tagger.py:10: ValueError: unlucky")
 
 
 def test_the_log_has_the_users_lines_and_none_of_jobkits(run: Path) -> None:
@@ -77,7 +77,7 @@ def test_the_log_has_the_users_lines_and_none_of_jobkits(run: Path) -> None:
 def test_several_workers_apply_the_copy_of_the_run_to_a_corpus(run: Path) -> None:
     folder = run.parents[1]
     (folder / "tagger.py").write_text("def tag(paragraphs): return None\n", encoding="utf-8")
-    words = ("--corpus", "text.txt", "--out", "done", "--set", "resources.cpus=2")
+    words = ("--corpus", "text.txt", "--out", "done")
     applied = jobkit("apply", run, *words, cwd=folder)
     assert applied.returncode == 0, applied.stderr
     assert "tagger.py has changed" in applied.stderr
