@@ -194,21 +194,21 @@ def _batch_size(probe: Probe) -> Answer:
 
 
 def _knob(knob: KnobTrial) -> Answer:
-    check, tried = f"knob {knob.name}", " and ".join(map(str, knob.values))
+    check, values = f"knob {knob.name}", ", ".join(map(str, knob.values))
     if knob.error:
         return Answer(check, Found.NO, f"fails at {knob.error}", "sweep values that it takes")
-    effect = "and changes the output or the load" if knob.changes else "with the same output and load"
+    effect = f"{values} differ in output or load" if knob.changes else f"{values}: same output and load"
     if all(value is None for value in knob.reported):
         if knob.changes:
-            return Answer(check, Found.OK, f"not reported by effective(), {effect}")
-        return Answer(check, Found.UNKNOWN, f"not reported, {effect} at {tried}", "report it in effective()")
+            return Answer(check, Found.OK, f"not reported; {effect}")
+        return Answer(check, Found.UNKNOWN, f"not reported; {effect}", "report it in effective()")
     pairs = zip(knob.values, knob.reported, strict=True)
     wrong = [f"{reported} at {value}" for value, reported in pairs if reported != value]
     if wrong:
         return Answer(
             check, Found.NO, f"effective() reports {', '.join(wrong)}", "pass it on to the framework"
         )
-    return Answer(check, Found.OK, f"reported as set, {effect} at {tried}")
+    return Answer(check, Found.OK, f"reported as set; {effect}")
 
 
 def _memory(probe: Probe) -> Answer:
@@ -217,8 +217,8 @@ def _memory(probe: Probe) -> Answer:
     if not all(probe.peaks):
         return Answer(check, Found.UNKNOWN, "no memory could be read", "on a GPU, import torch in the file")
     if grown < LEAST_BYTES:
-        what = f"{probe.memory} memory grows by {_mib(grown)}, too little for a line"
-        return Answer(check, Found.UNKNOWN, what, "try --device cuda or a longer --text")
+        what = f"{probe.memory} memory grows by {_mib(grown)}, too little"
+        return Answer(check, Found.UNKNOWN, what, "try --device cuda, or a longer --text")
     r2, worst = line_of(probe.loads, probe.peaks)
     what = f"{probe.memory} memory by the load: R² {r2:.3f}, worst residual {_mib(worst)} of {_mib(grown)}"
     if r2 >= (LEAST_R2 if exact else LEAST_R2_RESIDENT):
@@ -294,7 +294,7 @@ def _commands(probe: Probe, subject: Subject, memory: Answer, predicted: Sequenc
     if memory.found is Found.NO:
         yield Answer("find_max, verify", Found.NO, "they predict memory from the load", "as for the load")
     elif subject.device != CUDA:
-        yield Answer("find_max, verify", Found.UNKNOWN, "they need a GPU", "check again with --device cuda")
+        yield Answer("find_max, verify", Found.UNKNOWN, "they need a GPU", "try --device cuda")
     else:
         yield Answer("find_max, verify", memory.found, "as load and memory", memory.do)
     size = _batch_size(probe)

@@ -39,7 +39,7 @@ KNOB_PARAGRAPHS = 24
 """Of the text, with which each value of a knob is tried."""
 ALLOCATED, RESIDENT = "allocated", "resident"
 """The memory that is measured: of torch's tensors on the GPU, or of the process."""
-NAMESPACE, SOCKETS = "a network namespace of its own", "Python's sockets refuse to connect"
+NAMESPACE, SOCKETS = "own network namespace", "Python's sockets are shut"
 """How the network was taken away."""
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
