@@ -24,7 +24,7 @@ from jobkit.spec.repeats import RepeatsOrNumber
 from jobkit.spec.yaml_files import Document, as_yaml, raise_faults, read_document, validated
 
 Setting = dict[str, fields.KnobValue]
-WORKLOADS = {"anyOf": [{"enum": list(SHIPPED)}, {"type": "string"}]}
+WORKLOADS = {"anyOf": [{"enum": list(SHIPPED)}, {"type": "string", "pattern": ".:."}]}
 """What an editor is told of ``workload``."""
 
 

@@ -11,6 +11,7 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.planning.prepare import Options, prepare
 from jobkit.run.workloads.own import checked_class, open_workload
+from jobkit.spec.schema import spec_schema
 from tests.pages.test_docs import DOCS
 
 PAGE = (DOCS / "adding-a-scheduler.md").read_text(encoding="utf-8").partition("### A knob of your own\n")[2]
@@ -82,6 +83,11 @@ def test_the_class_of_the_page_works_by_each_name(package: Path, name: str) -> N
     assert (result.rows, result.load) == (((0, 2), (1, 3)), 2 * 18)
     assert workload.effective() == {"batch_size": 2}
     assert checked_class(name, str(package)).lengths(["abc"], None) == [[3]]  # type: ignore[attr-defined]
+
+
+def test_an_editor_is_offered_the_entry_point(package: Path) -> None:
+    del package
+    assert "sentences" in spec_schema()["properties"]["workload"]["anyOf"][0]["enum"]
 
 
 def test_a_word_that_no_package_offers(package: Path) -> None:
