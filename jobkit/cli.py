@@ -17,6 +17,7 @@ GROUPS = {
     "prepare": {
         "init": "Write a site file and a first spec for this cluster.",
         "doctor": "Check this machine, and a node, for all that a sweep needs.",
+        "workload": "Check that a workload can be measured, and what it lacks.",
         "preflight": "Compute what each batch size pads to, without a GPU.",
         "lint": "List what a scheduler would silently ignore in a job script.",
         "schema": "Print the JSON schema of specs, with which an editor checks them.",

@@ -36,6 +36,8 @@ BASELINES_FOLDER = "gpus"
 LOGS_FOLDER = "logs"
 PID_FILE = "logs/running.pid"
 
+FILES_FOLDER = "files"
+"""In the run folder, and next to the text on the node: the user's files of which the workload consists."""
 RESULTS_FOLDER = "results"
 TRY_PREFIX = "try-"
 BEGIN_FILE = "begin"

@@ -69,6 +69,26 @@ class TextRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FileRef:
+    """A file of the user's that travels with the run.
+
+    Attributes
+    ----------
+    path
+        From which the run folder gets its copy, absolute.
+    name
+        In the run folder's ``files/``, and on the node.
+    sha256, size_bytes
+        Of the file when the run was planned.
+    """
+
+    path: str
+    name: str
+    sha256: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRef:
     """The model that a point loads.
 
@@ -156,6 +176,8 @@ class Point:
         through ``text``. A shard is not part of a sweep.
     workload_folder
         The spec's folder, absolute, if the workload is the user's own; ``None`` for a shipped workload.
+    files
+        The user's files of which the workload consists, if a file names it.
     """
 
     schema: int = SCHEMA
@@ -187,6 +209,7 @@ class Point:
     phase: str = ""
     shard: bool = False
     workload_folder: str | None = None
+    files: tuple[FileRef, ...] = ()
 
     @property
     def numbers(self) -> Mapping[str, int]:

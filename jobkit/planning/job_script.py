@@ -90,6 +90,7 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
         "need_bytes": inputs_bytes + SCRATCH_MARGIN_BYTES,
         "text_path": text.path if text else "",
         "shard": bool(point and point.shard),
+        "files": bool(point and point.files),
         "model_parts": [f"{model.path}/{part}" for part in (model.name, RESOURCES_FILE)] if model else [],
         "activation": activation(spec, site),
         "variables": variables(spec, site, point),

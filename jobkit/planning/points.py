@@ -28,7 +28,7 @@ from jobkit.core.knobs import (
     Value,
     numbers,
 )
-from jobkit.core.records import ModelRef, Point, TextRef
+from jobkit.core.records import FileRef, ModelRef, Point, TextRef
 from jobkit.run.workloads.base import knobs
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import Request
@@ -55,7 +55,7 @@ class Inputs:
     ----------
     device
         ``cpu`` or ``cuda``, decided.
-    workload_folder, load_knobs
+    workload_folder, load_knobs, files
         As in `jobkit.core.records.Point`.
     """
 
@@ -65,6 +65,7 @@ class Inputs:
     device: str
     workload_folder: str | None = None
     load_knobs: tuple[str, ...] = LOAD_KNOBS
+    files: tuple[FileRef, ...] = ()
 
 
 def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
@@ -182,6 +183,7 @@ def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Poin
         load_knobs=inputs.load_knobs,
         profile=spec.profile,
         workload_folder=inputs.workload_folder,
+        files=inputs.files,
     )
 
 

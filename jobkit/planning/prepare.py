@@ -129,6 +129,7 @@ def prepare(
         device=spec.device,
         workload_folder=named.workload_folder,
         load_knobs=named.load_knobs,
+        files=named.files,
     )
     if idle := resolve.idle_gpus(spec, named.site.scheduler, spec.device):
         say(f"warning: {idle} ({resolve.needed_gpus(spec.device)})")

@@ -14,7 +14,7 @@ from jobkit.core import torch_build
 from jobkit.core.errors import WOULD_REFUSE, JobkitError
 from jobkit.core.knobs import CUDA, GPUS, MPS, ON, PRECISION, Knob
 from jobkit.core.paths import cache_dir
-from jobkit.core.records import ModelRef, Point, TextRef
+from jobkit.core.records import FileRef, ModelRef, Point, TextRef
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.core.units import format_count
 from jobkit.planning.points import offered_precision
@@ -22,7 +22,8 @@ from jobkit.planning.templates import find_template
 from jobkit.planning.texts import SAMPLE, find_text
 from jobkit.planning.workload_traits import Traits, traits
 from jobkit.run.measure.profile import missing
-from jobkit.run.workloads.base import SHIPPED
+from jobkit.run.workloads.base import SHIPPED, class_name
+from jobkit.run.workloads.source_file import file_ref, names_file, source_path
 from jobkit.schedulers.registry import SCHEDULERS, choose_scheduler, runs_here
 from jobkit.spec.axes import name_faults, value_faults
 from jobkit.spec.checks import add_precision_fault
@@ -85,6 +86,8 @@ class ResolvedSpec:
         As in `Prepared` and its points.
     knobs
         Of the workload.
+    files
+        The user's files of which it consists.
     """
 
     spec: SweepSpec
@@ -94,6 +97,7 @@ class ResolvedSpec:
     model: ModelRef | None
     workload_folder: str | None
     knobs: tuple[Knob, ...]
+    files: tuple[FileRef, ...] = ()
 
     @property
     def load_knobs(self) -> tuple[str, ...]:
@@ -158,6 +162,7 @@ def resolve(
         model=model,
         workload_folder=None if spec.workload in SHIPPED else spec_folder(path),
         knobs=tuple(workload.knobs),
+        files=(file_ref(spec.workload, spec_folder(path)),) if names_file(spec.workload) else (),
     )
 
 
@@ -208,7 +213,7 @@ class _Lookup:
         if isinstance(name := data.get("text", "sample"), str):
             find = partial(find_text, name, base=base, cache=cache_dir(), write=self.fetch)
             self.text = _found(document, "text", find)
-        if isinstance(name := data.get("workload", "stanza-ner"), str) and (name in SHIPPED or ":" in name):
+        if isinstance(name := data.get("workload", "stanza-ner"), str) and ":" in class_name(name):
             self.traits = _found(document, "workload", partial(traits, name, spec_folder(self.path)))
             self._check_knobs(document, name)
         if self.traits and self.traits.needs_model and isinstance(model := data.get("model", {}), dict):
@@ -339,13 +344,17 @@ def _wrong_torch(spec: SweepSpec, site: Site) -> str:
 
 
 def warn_again(say: Say, spec: SweepSpec, points: Iterable[Point], *more: str) -> None:
-    """Warn of points that run again as `refuse_unusable_gpu` refuses a sweep.
+    """Warn of points that run again as `refuse_unusable_gpu` refuses a sweep, and of a file that has changed.
 
     Parameters
     ----------
     more
         Further hints, after the command that installs another torch.
     """
+    points = list(points)
+    if points and (path := _changed_file(points[0])):
+        say(f"note: {path} has changed; the run goes on with its own copy of it, in files/")
+        say("  to run the changed file, start a new sweep")
     if not any(point.device == "cuda" and point.model for point in points):
         return
     if why := _wrong_torch(spec, load_site(spec.site, spec.scheduler)):
@@ -353,6 +362,17 @@ def warn_again(say: Say, spec: SweepSpec, points: Iterable[Point], *more: str) -
         install = f"{torch_build.cuda_install_command(sys.executable)}   (or the index for your driver)"
         for line in (install, *more):
             say(f"  hint: {line}")
+
+
+def _changed_file(point: Point) -> str:
+    """Return the file that is the workload of a point if it is no longer what was planned; else empty."""
+    if not point.files or not names_file(point.workload):
+        return ""
+    try:
+        same = file_ref(point.workload, point.workload_folder).sha256 == point.files[0].sha256
+    except JobkitError:
+        same = False
+    return "" if same else source_path(point.workload, point.workload_folder)
 
 
 def warn(say: Say, spec: SweepSpec, site: Site, workload: Traits) -> None:

@@ -27,7 +27,7 @@ class Traits(NamedTuple):
 
 
 @functools.cache
-def traits(name: str, folder: str | None = None) -> Traits:
+def traits(name: str, folder: str | None = None, staged: str | None = None) -> Traits:
     """Return what jobkit must know of a workload.
 
     Parameters
@@ -36,6 +36,8 @@ def traits(name: str, folder: str | None = None) -> Traits:
         As a spec has it.
     folder
         The folder in which jobkit looks for the user's module: that of the spec.
+    staged
+        The ``files/`` of a run that consists of files of the user's.
 
     Raises
     ------
@@ -49,6 +51,7 @@ def traits(name: str, folder: str | None = None) -> Traits:
             "jobkit.run.workloads.own:traits",
             name,
             folder,
+            staged,
             say=lambda _: None,
             what=f"looking at workload {name!r}",
         )

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import re
 import signal
+import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,6 +101,23 @@ def _location(error: BaseException, folder: str | None) -> str:
         and "site-packages" not in frame.filename.removeprefix(folder or "")
     ]
     return own[-1] if own else ""
+
+
+def print_error(error: BaseException, folder: str | None = None) -> None:
+    """Print an exception to the log: an error of jobkit's in a line, any other with its traceback.
+
+    Parameters
+    ----------
+    folder
+        The user's own code: the traceback begins where this code does.
+    """
+    if isinstance(error, JobkitError):
+        sys.stderr.write(f"jobkit: {error.message}\n")
+        return
+    frame = error.__traceback__
+    while folder and frame and not frame.tb_frame.f_code.co_filename.startswith(f"{folder}/"):
+        frame = frame.tb_next
+    traceback.print_exception(type(error), error, frame or error.__traceback__)
 
 
 def outcome_of(error: BaseException, folder: str | None = None) -> tuple[Outcome, str]:

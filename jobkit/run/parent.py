@@ -339,9 +339,9 @@ def main() -> int:
     from jobkit.run import steps, work  # a client does without
     from jobkit.run.measure import energy
 
-    point = work.point_of(sys.argv[3:])
-    read_idle = energy.idle_readings if point.device == "cuda" else dict
-    idle, refusal, opening = read_idle(), steps.preload(point), read_idle()
+    task = work.task_of(sys.argv[3:])
+    read_idle = energy.idle_readings if task.point.device == "cuda" else dict
+    idle, refusal, opening = read_idle(), steps.preload(task.point, task.inputs), read_idle()
     parent = Parent(listener, owner, environment, refusal, process.age_s() or 0.0)
     with process.signals_blocked():
         request = parent.serve()

@@ -11,12 +11,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import ORDER, PADDED_CHARS, PRECISION, SORTED, Value
-from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE
+from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE, FILES_FOLDER
 from jobkit.core.measurements import Gpu
 from jobkit.core.records import Batch, Outcome, Point
 from jobkit.corpus.plan import read_corpus, read_planned
@@ -24,14 +24,21 @@ from jobkit.corpus.reading import read_pieces
 from jobkit.run import process
 from jobkit.run.failure import TryFailed, describe_error
 from jobkit.run.measure import baseline, energy, memory, need, nvml
-from jobkit.run.measure.device import Device, cuda_untouched, import_torch, open_device, touched_cuda
+from jobkit.run.measure.device import (
+    Device,
+    cuda_untouched,
+    import_torch,
+    open_device,
+    touched_cuda,
+    uses_torch,
+)
 from jobkit.run.measure.profile import Recording
 from jobkit.run.measure.sampler import rss_bytes
 from jobkit.run.paragraphs import Call, read_paragraphs
 from jobkit.run.record import Done, Measured, Task, Try
 from jobkit.run.windows import SHARD_WINDOW, Todo, Window, cut_window, reading_corpus, shard_windows
 from jobkit.run.workloads import own
-from jobkit.run.workloads.base import Result, Row, Workload, columns_of
+from jobkit.run.workloads.base import BY_LENGTHS, Result, Row, Workload, columns_of
 from jobkit.run.workloads.entities import EntitiesFile, RowsFile
 from jobkit.run.workloads.stanza_model import check_model
 
@@ -91,10 +98,31 @@ def read_idle(state: Try) -> None:
         state.idle = state.task.idle if state.task.forked else energy.idle_readings()
 
 
-def open_workload(point: Point, measured: Measured) -> Workload:
+def check_files(point: Point, inputs: Path) -> str | None:
+    """Return the folder with the files of which the workload consists; ``None`` if it consists of none.
+
+    Raises
+    ------
+    TryFailed
+        If one of them is not what was planned.
+    """
+    folder = inputs / FILES_FOLDER
+    for file in point.files:
+        try:
+            sha256 = hashlib.sha256((folder / file.name).read_bytes()).hexdigest()
+        except OSError as error:
+            raise TryFailed(Outcome.STAGE_IN, f"{folder / file.name}: {error.strerror}") from error
+        if sha256 != file.sha256:
+            message = f"{file.name} is not the file that was planned: sha256 {sha256[:12]}"
+            raise TryFailed(Outcome.STAGE_IN, f"{message}, not {file.sha256[:12]}")
+    return str(folder) if point.files else None
+
+
+def open_workload(task: Task, measured: Measured) -> Workload:
     """Return the workload, which is not loaded yet, once its framework is imported."""
+    point, staged = task.point, check_files(task.point, task.inputs)
     try:
-        workload = own.open_workload(point.workload, point.workload_folder)
+        workload = own.open_workload(point.workload, point.workload_folder, staged)
     except JobkitError as error:
         outcome = Outcome.ENVIRONMENT if isinstance(error.__cause__, ImportError) else Outcome.BUG
         raise TryFailed(outcome, error.message) from error
@@ -113,14 +141,19 @@ def device_of(point: Point, measured: Measured, workload: Workload) -> Device:
         if workload.NEEDS_MODEL:
             import_torch()  # if the workload has not: seconds in which the GPU is idle
         measured.opening = energy.idle_readings()
-    device = open_device(point.device) if workload.NEEDS_MODEL else Device(point.device)
+    device = open_device(point.device) if workload.NEEDS_MODEL or uses_torch() else Device(point.device)
     if point.device == "cuda":
         measured.gpu = _read_gpu(nvml.visible_uuid(device.cuda_uuid))
     return device
 
 
-def preload(point: Point) -> str:
+def preload(point: Point, inputs: Path | None = None) -> str:
     """Import the framework of a point, so that processes that work can be forked from this one.
+
+    Parameters
+    ----------
+    inputs
+        The folder with the inputs on this node.
 
     Returns
     -------
@@ -130,7 +163,8 @@ def preload(point: Point) -> str:
     if not point.fork:
         return "the spec has fork: false"
     try:
-        workload = own.checked_class(point.workload, point.workload_folder)
+        staged = check_files(point, inputs) if inputs else None
+        workload = own.checked_class(point.workload, point.workload_folder, staged)
         if not (framework := getattr(workload, "preload", None)):
             return f"the workload {point.workload!r} has no preload()"
         with cuda_untouched():
@@ -257,6 +291,11 @@ def do_call(
     return batch, [(call.items[number], *values) for number, *values in rows]
 
 
+def load_of(workload: Any, result: Result, paragraphs: Sequence[str]) -> int:  # noqa: ANN401 - it may have more than a Workload must
+    """Return the load of a call: as its result has it, or by the lengths of its paragraphs."""
+    return int(workload.load_of(paragraphs)) if result.load == BY_LENGTHS else result.load
+
+
 def run_call(call: Call, workload: Workload, device: Device) -> tuple[Batch, Result]:
     """Process one call; return what was measured, as the first batch of a try, and the result."""
     device.reset_peaks()
@@ -268,6 +307,7 @@ def run_call(call: Call, workload: Workload, device: Device) -> tuple[Batch, Res
     seconds = time.perf_counter() - start
     allocated, reserved = device.peaks()
     retries = device.retries()
+    load = load_of(workload, result, call.paragraphs)
     batch = Batch(
         index=0,
         first_item=call.first,
@@ -276,7 +316,7 @@ def run_call(call: Call, workload: Workload, device: Device) -> tuple[Batch, Res
         tokens=result.tokens,
         characters=sum(map(len, call.paragraphs)),
         longest_sentence_chars=result.longest_sentence_chars,
-        load=result.load,
+        load=load,
         padded_chars=result.padded_chars,
         seconds=seconds,
         allocated_peak_bytes=allocated,

@@ -107,7 +107,11 @@ def _preload(state: Try) -> None:
     """Import the framework, so that the workers can be forked."""
     point = state.task.point
     own_python, _ = profile.launcher(point, state.task.out)
-    reason = f"profile: {point.profile} starts Python itself" if own_python else steps.preload(point)
+    reason = (
+        f"profile: {point.profile} starts Python itself"
+        if own_python
+        else steps.preload(point, state.task.inputs)
+    )
     state.forked = not reason
     if state.forked:
         state.waited_s += process.age_s() or 0.0

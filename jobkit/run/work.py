@@ -7,7 +7,6 @@ import contextlib
 import os
 import sys
 import time
-import traceback
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -18,9 +17,9 @@ from jobkit.core import files, json_codec
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import AUTO, OFF, ON
 from jobkit.core.layout import RECORD_FILE, read_point
-from jobkit.core.records import RESULTS, Job, Outcome, Point
+from jobkit.core.records import RESULTS, Job, Outcome
 from jobkit.run import process, steps
-from jobkit.run.failure import Signals, Stopped, TryFailed
+from jobkit.run.failure import Signals, Stopped, TryFailed, print_error
 from jobkit.run.measure import memory, need, nvml, profile
 from jobkit.run.measure.device import Device
 from jobkit.run.measure.sampler import sampling
@@ -65,15 +64,15 @@ def main(words: Sequence[str], **inherited: Any) -> int:  # noqa: ANN401 - field
     return EXIT_STOPPED if outcome in {Outcome.TIMEOUT, Outcome.CANCELLED} else EXIT_FAILED
 
 
-def point_of(words: Sequence[str]) -> Point:
-    """Return the point of a try that these arguments of ``python -m jobkit.run`` describe.
+def task_of(words: Sequence[str]) -> Task:
+    """Return the try that these arguments of ``python -m jobkit.run`` describe.
 
     Raises
     ------
     JobkitError
         If the run folder has no such point.
     """
-    return _task(_parser().parse_args(words)).point
+    return _task(_parser().parse_args(words))
 
 
 def _task(arguments: argparse.Namespace) -> Task:
@@ -127,7 +126,7 @@ def run(task: Task, signals: Signals) -> Outcome:
         state.cgroup_peak_bytes = process.cgroup_peak()
     if error and not isinstance(error, TryFailed | Stopped):
         with contextlib.suppress(OSError):  # the log may be on a full disk
-            traceback.print_exception(error)
+            print_error(error, state.workers[0].code)
     return _write_results(state, error)
 
 
@@ -157,7 +156,7 @@ def _work_here(state: Try, stack: ExitStack) -> None:
     [measured] = state.workers
     stack.callback(steps.read_maxrss, measured)
     steps.read_idle(state)
-    workload = steps.open_workload(state.task.point, measured)
+    workload = steps.open_workload(state.task, measured)
     todo = steps.read_inputs(state)
     device = _prepare(state, stack, workload)
     steps.cut_calls(state, todo)

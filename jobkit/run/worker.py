@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from jobkit.core.records import Batch
 from jobkit.run import process, steps
-from jobkit.run.failure import TryFailed, outcome_of
+from jobkit.run.failure import TryFailed, outcome_of, print_error
 from jobkit.run.measure import need, profile
 from jobkit.run.measure.device import Device
 from jobkit.run.measure.profile import Recording
@@ -95,7 +95,7 @@ class Worker:
         steps.read_maxrss(self._measured)
         if error and not isinstance(error, TryFailed):
             with contextlib.suppress(OSError):  # the log may be on a full disk
-                traceback.print_exception(error)
+                print_error(error, self._measured.code)
         return Report(self._measured, done, outcome_of(error, self._measured.code) if error else None)
 
     def open(self, foreign_processes: Mapping[str, int | None]) -> None:
@@ -107,7 +107,7 @@ class Worker:
             Of each GPU before any worker opened it.
         """
         measured = self._measured
-        self._workload = steps.open_workload(self._task.point, measured)
+        self._workload = steps.open_workload(self._task, measured)
         self._device = steps.device_of(self._task.point, measured, self._workload)
         if measured.gpu:
             foreign = foreign_processes.get(measured.gpu.uuid)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from jobkit.core.knobs import AUTO, BATCH_SIZE, CUT_BY, PADDED_CHARS, PRECISION, Knob
 from jobkit.core.terminal import suggest
 from jobkit.core.units import format_count
-from jobkit.run.workloads.base import SHIPPED, knobs
+from jobkit.run.workloads.base import class_name, knobs, offered
 from jobkit.schedulers.registry import own_option
 from jobkit.spec.axes import Loc, axis_faults, knob_values, precision_fault
 from jobkit.spec.repeats import ENOUGH, Repeats
@@ -56,10 +56,10 @@ def check_repeats(document: Document) -> None:
 
 
 def check_workload(document: Document) -> None:
-    """Add a fault for a workload that is neither shipped nor ``module:Class``."""
+    """Add a fault for a word that is neither a shipped workload nor an entry point."""
     name = document.data.get("workload")
-    if isinstance(name, str) and name not in SHIPPED and ":" not in name:
-        what = f"workload: {name!r}: no such workload{suggest(name, list(SHIPPED))}"
+    if isinstance(name, str) and ":" not in class_name(name):
+        what = f"workload: {name!r}: no such workload{suggest(name, offered())}"
         document.faults.append(document.fault(("workload",), what))
 
 

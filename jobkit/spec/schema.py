@@ -10,7 +10,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from jobkit.core.knobs import AUTO, BATCH_SIZE, RUN_KNOBS
-from jobkit.run.workloads.base import SHIPPED, knobs
+from jobkit.run.workloads.base import SHIPPED, knobs, offered
 from jobkit.spec.fields import POSITIVE, one_or_list
 from jobkit.spec.sweep_spec import Axes, SweepSpec
 
@@ -32,6 +32,7 @@ def spec_schema() -> dict[str, Any]:
     for name, part in [("SweepSpec", whole), *parts.items()]:
         _describe(part, models[name])
     _add_knobs(parts[Axes.__name__])
+    whole["properties"]["workload"]["anyOf"][0]["enum"] = offered()
     return {"$schema": DIALECT, **whole, "$defs": parts}
 
 

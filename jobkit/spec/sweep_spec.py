@@ -226,7 +226,8 @@ class SweepSpec(_Part):
     name
         Begins the run id and so the job's name.
     workload
-        What runs: a shipped workload, or ``package.module:Class`` of your own.
+        What runs: a shipped workload, or your own: ``./FILE.py:FUNCTION``, ``package.module:Class``, or the
+        name of an entry point.
     text
         The text to work on: ``sample``, ``sample:300``, a path, or an http(s) address.
     model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -11,6 +12,7 @@ from jobkit.core import files, json_codec, layout
 from jobkit.core.errors import JobkitError, file_error
 from jobkit.core.files import folder_lock
 from jobkit.core.paths import ledger_path
+from jobkit.core.records import FileRef
 from jobkit.core.terminal import Say
 from jobkit.outcome.trials import SearchGoal
 from jobkit.planning.prepare import Prepared
@@ -69,6 +71,7 @@ def write_files(prepared: Prepared, run_dir: Path) -> None:
     OSError
         If it cannot be written.
     """
+    copy_files(prepared.points[0].files, run_dir)
     for folder in (run_dir / "logs", run_dir / layout.RESULTS_FOLDER):
         folder.mkdir(parents=True)
     files.write_atomically(run_dir / layout.SPEC_FILE, prepared.spec.as_yaml())
@@ -86,6 +89,24 @@ def write_files(prepared: Prepared, run_dir: Path) -> None:
         files.write_atomically(run_dir / layout.LENGTHS_FILE, prepared.lengths.to_json() + "\n")
     for name in (layout.JOURNAL_FILE, layout.ACCOUNTING_FILE):
         (run_dir / name).touch()
+
+
+def copy_files(refs: Sequence[FileRef], run_dir: Path) -> None:
+    """Copy the user's files of which the workload consists.
+
+    Raises
+    ------
+    JobkitError
+        If one has changed since the run was planned.
+    """
+    found = [(file, Path(file.path).read_bytes()) for file in refs]
+    for file, data in found:
+        if hashlib.sha256(data).hexdigest() != file.sha256:
+            raise JobkitError(f"{file.path}: has just changed", hint="type the same command again")
+    for file, data in found:
+        copy = run_dir / layout.FILES_FOLDER / file.name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(data)
 
 
 def submit(

@@ -268,7 +268,7 @@ def test_every_exit_code_is_told() -> None:
         ("batches.jsonl: Batch", (records.Batch,)),
         ("record.json: Record", (records.Record,)),
         ("Point", (records.Point,)),
-        ("TextRef and ModelRef", (records.TextRef, records.ModelRef)),
+        ("TextRef, ModelRef and FileRef", (records.TextRef, records.ModelRef, records.FileRef)),
         ("Job", (records.Job,)),
         ("Gpu", (measurements.Gpu,)),
         ("Memory", (measurements.Memory,)),
@@ -391,6 +391,7 @@ def typed() -> list[tuple[str, str]]:
 def test_the_commands_on_the_pages_are_ones_that_jobkit_takes(name: str, line: str) -> None:
     del name
     lexer = shlex.shlex(line.removeprefix("$ "), posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
     _, *words = takewhile(lambda word: not set(word) <= set("|;&<>()"), lexer)
     _parse(cli.app, "jobkit", words, None)
 

@@ -40,6 +40,7 @@ CASES = {
     "sweep": [["sweep", "spec.yaml", "--dry-run"], ["sweep", "spec.yaml"]],
     "tune": [["tune", "spec.yaml", "--dry-run"]],
     "preflight": [["preflight", "spec.yaml"]],
+    "workload": [["workload", "check", "count"]],
     "status": [["status", RUN], ["status", RUN, "1"]],
     "logs": [["logs", RUN, "1"]],
     "resume": [["resume", RUN]],

@@ -74,6 +74,7 @@ WORDS: dict[str, list[list[str]]] = {
     "doctor": [["spec.yaml"], ["spec.yaml", "--json"], [HOSTILE]],
     "sweep": [["spec.yaml", "--dry-run"], [HOSTILE], ["spec.yaml", "--set", HOSTILE]],
     "preflight": [["spec.yaml"], ["spec.yaml", "--json"], [HOSTILE]],
+    "workload": [["check", HOSTILE], ["check", "spec.yaml", "--text", "nowhere"]],
     "status": [["runs/run"], ["runs/run", "2"], ["runs/run", "--json"], ["runs/run", "--watch"], [HOSTILE]],
     "logs": [["runs/run", "2"], ["runs/run", "2", "-f"], ["runs/run", HOSTILE]],
     "resume": [["runs/run", "--only", HOSTILE], ["runs/run"]],

@@ -120,6 +120,12 @@ def touched_cuda() -> bool:
     return os.waitpid(pid, 0)[1] != 0
 
 
+def uses_torch() -> bool:
+    """Return whether this process has imported a torch that can use CUDA: then it has counters to read."""
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.cuda.is_available())
+
+
 def open_device(name: str) -> Device:
     """Return the device, with its CUDA context created.
 

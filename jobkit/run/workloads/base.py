@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -19,10 +20,15 @@ SHIPPED = {
     "count": "jobkit.run.workloads.count:Count",
 }
 """The workloads that a spec may name by one word, and their classes."""
+ENTRY_POINTS = "jobkit.workloads"
+"""The group of entry points by which an installed package offers workloads under a name of one word."""
 
 
 ENTITY_COLUMNS = ("text", "label", "start", "end")
 """The columns of a workload that names none: its rows are its entities."""
+
+BY_LENGTHS = -1
+"""The load of a result whose load follows from the lengths of the paragraphs."""
 
 Row = tuple[Any, ...]
 """The number of a paragraph, and a value for each of the workload's columns. An `Entity` is one."""
@@ -50,6 +56,9 @@ class Result:
         What a sweep writes to ``entities.tsv``, and ``jobkit apply`` too if there are no rows.
     rows
         What ``jobkit apply`` writes of a workload with ``COLUMNS`` of its own; ``None`` of any other.
+    load
+        `BY_LENGTHS` only of a workload with a method ``load_of(paragraphs) -> int``, which jobkit calls
+        once the clock has stopped.
     """
 
     entities: tuple[Entity, ...] = ()
@@ -139,13 +148,26 @@ def offered_by(knob: str) -> list[str]:
     return [name for name in SHIPPED if knob in [own.name for own in knobs(name) or ()]]
 
 
+def class_name(name: str) -> str:
+    """Return ``package.module:Class`` of a shipped workload, of an entry point, or as it is named."""
+    if name in SHIPPED or ":" in name:
+        return SHIPPED.get(name, name)
+    found = metadata.entry_points(group=ENTRY_POINTS, name=name)
+    return next((entry.value for entry in found), name)
+
+
+def offered() -> list[str]:
+    """Return the names of one word that a spec may have here."""
+    return [*SHIPPED, *metadata.entry_points(group=ENTRY_POINTS).names]
+
+
 def workload_class(name: str, folder: str | None = None) -> type[Workload]:
     """Return the class that a spec's ``workload`` names.
 
     Parameters
     ----------
     name
-        A word of `SHIPPED`, or ``package.module:Class``.
+        A word of `SHIPPED`, the name of an entry point, or ``package.module:Class``.
     folder
         The spec's folder, in which Python looks for a module of the user after installed packages.
 
@@ -154,22 +176,22 @@ def workload_class(name: str, folder: str | None = None) -> type[Workload]:
     JobkitError
         If there is no such module or class, or the module fails during its import.
     """
-    module_name, _, class_name = SHIPPED.get(name, name).partition(":")
+    module_name, _, member = class_name(name).partition(":")
     if folder and name not in SHIPPED and folder not in sys.path:
         sys.path.append(folder)
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # a user's module may raise anything
         raise _not_imported(name, module_name, folder, error) from error
-    workload: type[Workload] | None = getattr(module, class_name, None)
+    workload: type[Workload] | None = getattr(module, member, None)
     if workload is None:
-        close = suggest(class_name, [name for name in vars(module) if not name.startswith("_")])
-        message = f"workload {name!r}: {module.__file__} has no {class_name!r}{close}"
+        close = suggest(member, [name for name in vars(module) if not name.startswith("_")])
+        message = f"workload {name!r}: {module.__file__} has no {member!r}{close}"
         raise JobkitError(message, hint=FORM)
     return workload
 
 
-FORM = f"name one of {', '.join(SHIPPED)}, or module:Class of a module next to the spec"
+FORM = f"name one of {', '.join(SHIPPED)}, ./FILE.py:FUNCTION, or package.module:Class"
 
 
 def _not_imported(name: str, module: str, folder: str | None, error: BaseException) -> JobkitError:

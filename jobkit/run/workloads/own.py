@@ -19,7 +19,17 @@ from jobkit.core.records import ModelRef
 from jobkit.core.terminal import Say
 from jobkit.corpus.rows import GIVEN
 from jobkit.run.failure import describe_error
-from jobkit.run.workloads.base import SHIPPED, Entity, Result, Workload, columns_of, workload_class
+from jobkit.run.workloads.base import (
+    SHIPPED,
+    Entity,
+    Result,
+    Workload,
+    class_name,
+    columns_of,
+    workload_class,
+)
+from jobkit.run.workloads.function import FunctionWorkload, class_in_file
+from jobkit.run.workloads.source_file import names_file, source_path
 
 METHODS = ("load", "items_per_call", "process", "effective", "versions")
 HINT = "python -m pydoc jobkit.run.workloads.base.Workload lists what its class must have and return"
@@ -108,32 +118,35 @@ class CheckedWorkload:
         return checked
 
 
-def open_workload(name: str, folder: str | None) -> Workload:
-    """Return a new workload; a user's own checks its answers.
+def open_workload(name: str, folder: str | None, staged: str | None = None) -> Workload:
+    """Return a new workload; a user's own class checks its answers.
 
     Raises
     ------
     JobkitError
         As `checked_class`.
     """
-    workload = checked_class(name, folder)()
-    return workload if name in SHIPPED else cast("Workload", CheckedWorkload(name, workload))
+    workload = checked_class(name, folder, staged)()
+    trusted = name in SHIPPED or isinstance(workload, FunctionWorkload)
+    return workload if trusted else cast("Workload", CheckedWorkload(name, workload))
 
 
-def checked_class(name: str, folder: str | None) -> type[Workload]:
+def checked_class(name: str, folder: str | None, staged: str | None = None) -> type[Workload]:
     """Return the class that a spec's ``workload`` names, after checking its members.
 
     Parameters
     ----------
     name, folder
-        As `jobkit.run.workloads.base.workload_class` takes them.
+        As `jobkit.run.workloads.base.workload_class` takes them; or a file and a function of it.
+    staged
+        The folder with the files of the run, from which a file is read.
 
     Raises
     ------
     JobkitError
         With all members that it lacks.
     """
-    workload = workload_class(name, folder)
+    workload = class_in_file(name, folder, staged) if names_file(name) else workload_class(name, folder)
     if not isinstance(workload, type):
         raise JobkitError(f"workload {name!r}: {workload!r} is not a class", hint=HINT)
     lacks = [f"no method {method}" for method in METHODS if not callable(getattr(workload, method, None))]
@@ -153,16 +166,18 @@ def code_folder(name: str, folder: str | None) -> str | None:
     """Return the folder of the code of a user's own workload; ``None`` for a shipped one."""
     if name in SHIPPED:
         return None
-    file = getattr(sys.modules.get(name.partition(":")[0]), "__file__", None)
+    if names_file(name):
+        return str(Path(source_path(name, folder)).parent)
+    file = getattr(sys.modules.get(class_name(name).partition(":")[0]), "__file__", None)
     return str(Path(file).parent) if file else folder
 
 
 def traits(
-    name: str, folder: str | None, *, say: Say
+    name: str, folder: str | None, staged: str | None = None, *, say: Say
 ) -> tuple[bool, bool, list[dict[str, Any]], tuple[str, ...]]:
     """Return whether a workload needs a model, and has ``lengths``; the fields of its knobs, its columns."""
     del say
-    workload = checked_class(name, folder)
+    workload = checked_class(name, folder, staged)
     knobs = [asdict(knob) for knob in declared(workload.KNOBS)]
     has_lengths = callable(getattr(workload, "lengths", None))
     return workload.NEEDS_MODEL, has_lengths, knobs, columns_of(workload)

@@ -135,6 +135,10 @@ def _setting_differences(before: Point, now: Point) -> Iterator[str]:
     fingerprints = [point.model.fingerprint if point.model else "none" for point in (before, now)]
     if fingerprints[0] != fingerprints[1]:
         yield f"model: {fingerprints[0][:12]} there, {fingerprints[1][:12]} now"
+    digests = [{file.name: file.sha256 for file in point.files} for point in (before, now)]
+    for name in sorted(digests[0].keys() & digests[1].keys()):
+        if digests[0][name] != digests[1][name]:
+            yield f"{name}: SHA-256 {digests[0][name][:12]} there, {digests[1][name][:12]} now"
     names = ("workload", "device", "order", "sort_window", "work_unit", "threads", "workers", "gpus", "mps")
     for name in (*names, "precision", "allocator", "workload_folder"):
         was, is_ = getattr(before, name), getattr(now, name)

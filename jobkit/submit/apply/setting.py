@@ -8,7 +8,14 @@ from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import CUDA, EVERY, OFF, Value
-from jobkit.core.layout import SETTING_FILE, SPEC_FILE, TUNE_GOAL_FILE, is_run_folder, read_points
+from jobkit.core.layout import (
+    FILES_FOLDER,
+    SETTING_FILE,
+    SPEC_FILE,
+    TUNE_GOAL_FILE,
+    is_run_folder,
+    read_points,
+)
 from jobkit.core.records import Outcome, Point, Record, TextRef
 from jobkit.core.terminal import Say, relative_path, shell_path
 from jobkit.core.units import format_count, format_setting
@@ -156,6 +163,7 @@ def _of_run(run: Path, options: Options) -> Setting:
         device=first.device,
         workload_folder=first.workload_folder,
         load_knobs=first.load_knobs,
+        files=tuple(replace(file, path=str(run / FILES_FOLDER / file.name)) for file in first.files),
     )
     spec = _alone(spec, params, options, first, paragraphs(material.records))
     (point,) = plan(spec, inputs)
@@ -206,6 +214,7 @@ def _of_spec(path: Path, options: Options, *, build: bool, say: Say) -> Setting:
         device=named.spec.device,
         workload_folder=named.workload_folder,
         load_knobs=named.load_knobs,
+        files=named.files,
     )
     found = _settings(named.spec, inputs)
     params = _one_of([point.params for point in found], path)

@@ -13,6 +13,7 @@ from pathlib import Path
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import SPEC_FILE, is_corpus_folder
+from jobkit.core.records import Point
 from jobkit.core.terminal import relative_path, shell_path
 from jobkit.corpus.formats import check_format
 from jobkit.corpus.plan import Corpus, Piece
@@ -99,7 +100,7 @@ def apply(request: Request, *, dry_run: bool = False, wait: bool = False) -> int
     """
     folder.refuse_other_folder(request.out)
     setting = find_setting(request.word, request.options, build=not dry_run, say=say)
-    check_format(request.fmt, traits(setting.point.workload, setting.point.workload_folder).columns)
+    check_format(request.fmt, _columns(setting.point))
     corpus, pieces, read_s = read(request)
     if is_corpus_folder(request.out):
         return _go_on(request, setting, corpus, dry_run=dry_run, wait=wait)
@@ -108,6 +109,11 @@ def apply(request: Request, *, dry_run: bool = False, wait: bool = False) -> int
         print_preview(planned)
         return 0
     return _start(planned, wait=wait)
+
+
+def _columns(point: Point) -> tuple[str, ...]:
+    staged = str(Path(point.files[0].path).parent) if point.files else None
+    return traits(point.workload, point.workload_folder, staged).columns
 
 
 def read(request: Request) -> tuple[Corpus, Sequence[Piece], float]:

@@ -1,0 +1,341 @@
+"""What `jobkit workload check` answers: whether a workload can be measured, and what to do if not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from jobkit.core.errors import ExitCode
+from jobkit.core.knobs import BATCH_SIZE, CUDA
+from jobkit.core.paths import cache_dir
+from jobkit.core.records import ModelRef, TextRef
+from jobkit.core.terminal import Say, as_json, wrap
+from jobkit.core.units import MIB, format_count
+from jobkit.fit.loads import Loads
+from jobkit.fit.stats import Line
+from jobkit.planning import resolve
+from jobkit.planning.child_process import run_in_child
+from jobkit.planning.resolve import Options
+from jobkit.planning.text_lengths import paragraphs_of, text_lengths
+from jobkit.planning.texts import find_text
+from jobkit.planning.workload_traits import Traits, traits
+from jobkit.run.measure import nvml
+from jobkit.run.workloads.base import SHIPPED
+from jobkit.setup.workload_probe import ALLOCATED, Difference, KnobTrial, Probe
+
+SPEC_SUFFIXES = (".yaml", ".yml")
+LEAST_BYTES = 4 * 2**20
+"""The memory must grow by as much before a line through it means anything: the allocator keeps some."""
+LEAST_R2, LEAST_R2_RESIDENT = 0.98, 0.9
+"""From which on the load explains the memory: torch counts tensors, a CPU's allocator keeps more."""
+NEAR = 1e-3
+"""Numbers that differ by less are equal: a batch is padded, and sums come in another order."""
+
+
+class Found(StrEnum):
+    """The word of an answer."""
+
+    OK = "ok"
+    NO = "no"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One line: the check, its word, what was found, and what to do about it."""
+
+    check: str
+    found: Found
+    what: str
+    do: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What is checked, and with what.
+
+    Attributes
+    ----------
+    folder
+        In which jobkit looks for the user's code.
+    """
+
+    workload: str
+    folder: str
+    text: TextRef
+    traits: Traits
+    model: ModelRef | None
+    device: str
+    threads: int
+
+
+def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> Subject:
+    """Return what a word or a spec names, with its text and its model.
+
+    Parameters
+    ----------
+    word
+        A workload as a spec names it; or a spec.
+    text
+        As in a spec; the text of a spec is not used, which may be long.
+    model
+        ``NAME`` or ``NAME:SIZE``; empty for that of the spec, or for the small stand-in.
+    device
+        ``cpu``, ``cuda`` or ``auto``.
+
+    Raises
+    ------
+    JobkitError
+        With all that is not there.
+    """
+    decided = device if device != "auto" else CUDA if nvml.list_gpus() else "cpu"
+    name, _, size = model.partition(":")
+    if word.endswith(SPEC_SUFFIXES):
+        words = [f"text={text}", f"device={decided}", "scheduler=local"]
+        words += [f"model.name={name}"] * bool(name) + [f"model.size={size}"] * bool(size)
+        named = resolve.resolve(Path(word), Options(overrides=tuple(words)), fetch=True, build=True, say=say)
+        found, folder = named.spec.workload, resolve.spec_folder(Path(word))
+        ref, chosen, threads = named.text, named.model, named.spec.threads or named.spec.resources.cpus
+    else:
+        found, folder, threads = word, str(Path.cwd()), 1
+        ref = find_text(text, base=Path(), cache=cache_dir(), write=True)
+        chosen = _model(name, size, say) if traits(word, folder).needs_model else None
+    return Subject(
+        workload=found,
+        folder=folder,
+        text=ref,
+        traits=traits(found, None if found in SHIPPED else folder),
+        model=chosen,
+        device=decided,
+        threads=threads,
+    )
+
+
+def _model(name: str, size: str, say: Say) -> ModelRef:
+    from jobkit.planning.models import find_model  # here: a workload without a model starts sooner
+
+    return find_model(
+        name or "en", size or "tiny", fallback="stand-in", cache=cache_dir(), say=say, build=True
+    )
+
+
+def try_out(subject: Subject, say: Say) -> Probe:
+    """Run the workload in a process without network, and return what it found.
+
+    Raises
+    ------
+    JobkitError
+        If the workload cannot be loaded.
+    """
+    fields: dict[str, Any] = run_in_child(
+        "jobkit.setup.workload_probe:probe",
+        subject.workload,
+        subject.folder,
+        paragraphs_of(subject.text),
+        subject.model.path if subject.model else None,
+        subject.device,
+        subject.threads,
+        say=say,
+        what=f"trying workload {subject.workload!r}",
+        gpus=subject.device == CUDA,
+    )
+    fields["by_size"] = [Difference(**one) for one in fields["by_size"]]
+    fields["again"] = Difference(**fields["again"])
+    fields["knobs"] = [KnobTrial(**one) for one in fields["knobs"]]
+    return Probe(**fields)
+
+
+def predict(subject: Subject, sizes: Sequence[int], say: Say) -> list[int]:
+    """Return the largest load at each batch size by the lengths that the workload reports, if it does."""
+    named = (subject.workload, subject.text, subject.model)
+    lengths = text_lengths(*named, cache=cache_dir(), say=say, folder=subject.folder)
+    return [Loads(lengths).own(size) for size in sizes]
+
+
+def answers(probe: Probe, subject: Subject, predicted: Sequence[int]) -> list[Answer]:
+    """Return all answers, in the order in which they are printed.
+
+    Parameters
+    ----------
+    predicted
+        As `predict` returns it.
+    """
+    memory = _memory(probe)
+    first = [
+        Answer("loads", Found.OK, f"in {probe.load_s:.1f} s with no network ({probe.network})"),
+        _batch_size(probe),
+        *map(_knob, probe.knobs),
+        memory,
+        _equal(probe),
+        _deterministic(probe),
+    ]
+    return [*first, *_commands(probe, subject, memory, predicted)]
+
+
+def _batch_size(probe: Probe) -> Answer:
+    wrong = [
+        f"{reported} at {size}"
+        for size, reported in zip(probe.sizes, probe.size_reported, strict=True)
+        if reported != size
+    ]
+    check = f"knob {BATCH_SIZE}"
+    if probe.failed:
+        return Answer(check, Found.NO, probe.failed, "fix it, or keep to smaller batches")
+    if all(reported is None for reported in probe.size_reported):
+        return Answer(check, Found.UNKNOWN, "effective() does not report it", "return it from effective()")
+    if wrong:
+        return Answer(check, Found.NO, f"effective() reports {', '.join(wrong)}", "cut calls by batch_size")
+    return Answer(check, Found.OK, f"effective at {', '.join(map(str, probe.sizes))}")
+
+
+def _knob(knob: KnobTrial) -> Answer:
+    check, values = f"knob {knob.name}", ", ".join(map(str, knob.values))
+    if knob.error:
+        return Answer(check, Found.NO, f"fails at {knob.error}", "sweep values that it takes")
+    effect = f"{values} differ in output or load" if knob.changes else f"{values}: same output and load"
+    if all(value is None for value in knob.reported):
+        if knob.changes:
+            return Answer(check, Found.OK, f"not reported; {effect}")
+        return Answer(check, Found.UNKNOWN, f"not reported; {effect}", "report it in effective()")
+    pairs = zip(knob.values, knob.reported, strict=True)
+    wrong = [f"{reported} at {value}" for value, reported in pairs if reported != value]
+    if wrong:
+        return Answer(
+            check, Found.NO, f"effective() reports {', '.join(wrong)}", "pass it on to the framework"
+        )
+    return Answer(check, Found.OK, f"reported as set; {effect}")
+
+
+def _memory(probe: Probe) -> Answer:
+    check, grown = "load and memory", max(probe.peaks) - min(probe.peaks)
+    exact = probe.memory == ALLOCATED
+    if not all(probe.peaks):
+        return Answer(check, Found.UNKNOWN, "no memory could be read", "on a GPU, import torch in the file")
+    if grown < LEAST_BYTES:
+        what = f"{probe.memory} memory grows by {_mib(grown)}, too little"
+        return Answer(check, Found.UNKNOWN, what, "try --device cuda, or a longer --text")
+    r2, worst = line_of(probe.loads, probe.peaks)
+    what = f"{probe.memory} memory by the load: R² {r2:.3f}, worst residual {_mib(worst)} of {_mib(grown)}"
+    if r2 >= (LEAST_R2 if exact else LEAST_R2_RESIDENT):
+        return Answer(check, Found.OK, what)
+    if not exact:
+        return Answer(check, Found.UNKNOWN, what, "a CPU's allocator keeps memory; try --device cuda")
+    return Answer(check, Found.NO, what, "return the size that the framework pads to as the load")
+
+
+def _mib(size_bytes: float) -> str:
+    return f"{size_bytes / MIB:,.1f} MiB"
+
+
+def line_of(loads: Sequence[int], peaks: Sequence[int]) -> tuple[float, float]:
+    """Return R² and the largest residual in bytes of the line of memory in the load."""
+    if len({*loads}) == 1:
+        return 0.0, float(max(peaks) - min(peaks))
+    line, mean = Line.through(loads, peaks), fmean(peaks)
+    residuals = [peak - line.at(load) for load, peak in zip(loads, peaks, strict=True)]
+    total = math.fsum((peak - mean) ** 2 for peak in peaks)
+    return 1 - math.fsum(value**2 for value in residuals) / total, max(map(abs, residuals))
+
+
+def _equal(probe: Probe) -> Answer:
+    check, sizes = "equal output", f"batch sizes {', '.join(map(str, probe.sizes))}"
+    if not (probe.rows or probe.counts):
+        return Answer(check, Found.UNKNOWN, "it returns neither rows nor a count", "return them, to compare")
+    if probe.again.distance > NEAR:
+        return Answer(check, Found.UNKNOWN, "two runs at the same batch size differ already")
+    worst = max(probe.by_size, key=lambda one: (one.distance, one.paragraphs))
+    if worst.distance == 0:
+        what = "" if probe.rows else "the count is equal, and it returns no rows: "
+        return Answer(check, Found.OK, f"{what}at {sizes}")
+    if worst.distance <= NEAR:
+        return Answer(check, Found.OK, f"to {worst.distance:.0e} at {sizes}")
+    what = _differing(worst, f"batch sizes {probe.sizes[0]} and {probe.sizes[probe.by_size.index(worst)]}")
+    return Answer(check, Found.NO, what, "check padding and masks; else count the difference and say so")
+
+
+def _deterministic(probe: Probe) -> Answer:
+    check = "deterministic"
+    if not (probe.rows or probe.counts):
+        return Answer(check, Found.UNKNOWN, "it returns neither rows nor a count", "return them, to compare")
+    if probe.again.distance <= NEAR:
+        return Answer(check, Found.OK, "two runs agree")
+    what = _differing(probe.again, "two runs")
+    return Answer(check, Found.NO, what, "switch off dropout and sampling, or set a seed in load")
+
+
+def _differing(difference: Difference, between: str) -> str:
+    if not difference.paragraphs:
+        return f"the counts of {between} differ"
+    by = "" if math.isinf(difference.distance) else f", by up to {difference.distance:.1e}"
+    return f"{between} differ in {format_count(difference.paragraphs, 'paragraph')}{by}"
+
+
+def _preflight(probe: Probe, predicted: Sequence[int]) -> Answer:
+    """Return whether the loads are those that the lengths give."""
+    for size, load, expected in zip(probe.sizes, probe.loads, predicted, strict=True):
+        if load != expected:
+            what = f"at batch size {size} the lengths give a load of {expected:,}, and it was {load:,}"
+            return Answer("preflight", Found.NO, what, "give both in the same unit")
+    return Answer("preflight", Found.OK, "the lengths give the load of every batch size")
+
+
+def _commands(probe: Probe, subject: Subject, memory: Answer, predicted: Sequence[int]) -> Iterator[Answer]:
+    """Yield what is missing to use the commands beyond a sweep."""
+    if subject.traits.reports_lengths:
+        yield _preflight(probe, predicted)
+    else:
+        do = "write lengths(paragraphs), with the lengths that the framework pads"
+        yield Answer("preflight", Found.NO, "no lengths: the load is taken to be the batch size", do)
+    if memory.found is Found.NO:
+        yield Answer("find_max, verify", Found.NO, "they predict memory from the load", "as for the load")
+    elif subject.device != CUDA:
+        yield Answer("find_max, verify", Found.UNKNOWN, "they need a GPU", "try --device cuda")
+    else:
+        yield Answer("find_max, verify", memory.found, "as load and memory", memory.do)
+    size = _batch_size(probe)
+    yield Answer(
+        "tune", size.found, "batch_size is effective" if size.found is Found.OK else size.what, size.do
+    )
+    columns = ", ".join(subject.traits.columns)
+    if probe.not_json:
+        yield Answer("apply", Found.NO, f"rows: {probe.not_json}", "return numbers, text, lists and mappings")
+    elif probe.rows:
+        yield Answer("apply", Found.OK, f"columns {columns}")
+    else:
+        yield Answer("apply", Found.NO, "it returned no row", "return the rows of each paragraph")
+
+
+def exit_code(found: Sequence[Answer]) -> int:
+    """Return the exit code: 4 if a check failed."""
+    return ExitCode.FAILED if any(answer.found is Found.NO for answer in found) else ExitCode.DONE
+
+
+def as_text(found: Sequence[Answer], subject: Subject, width: int) -> str:
+    """Return the answers for a person."""
+    model = f", model {subject.model.name} {subject.model.size}" if subject.model else ""
+    stand_in = " (STAND-IN)" if subject.model and subject.model.stand_in else ""
+    lines = [f"{subject.workload}: {subject.text.name}{model}{stand_in} on {subject.device}", ""]
+    left = max(len(answer.check) for answer in found)
+    for answer in found:
+        what = f"{answer.what}{answer.do and f': {answer.do}'}"
+        head = f"  {answer.check:<{left}}  {answer.found:<7}  "
+        lines += wrap(what, width, first=head, below=" " * len(head))
+    return "\n".join([*lines, ""])
+
+
+def to_json(found: Sequence[Answer], subject: Subject) -> str:
+    """Return the answers for a program."""
+    data = {
+        "workload": subject.workload,
+        "text": subject.text.name,
+        "model": subject.model and subject.model.name,
+        "stand_in": bool(subject.model and subject.model.stand_in),
+        "device": subject.device,
+        "answers": [asdict(answer) for answer in found],
+    }
+    return as_json(data, indent=2) + "\n"

@@ -1,0 +1,350 @@
+"""Try a workload in a process of its own that has no network: what it reports, needs and returns.
+
+Standard library only, apart from what the workload imports.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import gc
+import json
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import BATCH_SIZE, CUDA, DEFAULT_WORK_UNIT, PADDED_CHARS, Knob, Value, declared
+from jobkit.core.terminal import Say
+from jobkit.run.failure import describe_error
+from jobkit.run.measure.device import Device, open_device, uses_torch
+from jobkit.run.paragraphs import Call
+from jobkit.run.steps import run_call
+from jobkit.run.workloads import own
+from jobkit.run.workloads.base import Result, columns_of
+
+SIZES = (1, 4, 16, 64)
+"""The batch sizes that are tried, as far as the text has so many paragraphs; and the whole text."""
+NUMBERS = (4, 16)
+"""The values of a knob that takes whole numbers."""
+BUDGETS = (4_000, 16_000)
+"""The values of ``padded_chars``."""
+KNOB_PARAGRAPHS = 24
+"""Of the text, with which each value of a knob is tried."""
+ALLOCATED, RESIDENT = "allocated", "resident"
+"""The memory that is measured: of torch's tensors on the GPU, or of the process."""
+NAMESPACE, SOCKETS = "own network namespace", "Python's sockets are shut"
+"""How the network was taken away."""
+
+_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
+"""unshare(2)."""
+_SIOCSIFFLAGS, _IFF_UP = 0x8914, 0x1
+"""netdevice(7)."""
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+"""With these, Hugging Face's libraries use what is on disk at once, as a job on a node should."""
+
+Rows = list[list[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """How the output of one pass differs from that of another.
+
+    Attributes
+    ----------
+    paragraphs
+        That differ.
+    distance
+        The largest difference of two numbers; infinite if anything else differs.
+    """
+
+    paragraphs: int = 0
+    distance: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnobTrial:
+    """What a knob did at two values or more.
+
+    Attributes
+    ----------
+    reported
+        By ``effective``, for each value.
+    changes
+        Whether output or load differed between two values.
+    error
+        Why it could not be tried; else empty.
+    """
+
+    name: str
+    values: list[Value]
+    reported: list[Value | None] = field(default_factory=list)
+    changes: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """All that the process found.
+
+    Attributes
+    ----------
+    network
+        `NAMESPACE` or `SOCKETS`.
+    sizes, loads, peaks
+        Of each batch size the largest load, and the memory of that call in bytes; 0 if it is not known.
+    memory
+        `ALLOCATED` or `RESIDENT`.
+    rows, counts
+        Whether the workload returns rows, and counts of tokens.
+    by_size
+        By batch size how the output differs from that at the first.
+    again
+        How a second run at the same batch size differs.
+    size_reported
+        By batch size what ``effective`` reported.
+    not_json
+        Why ``jobkit apply`` could not write a row; else empty.
+    failed
+        The batch size at which it failed, and why.
+    """
+
+    network: str
+    load_s: float
+    sizes: list[int]
+    loads: list[int]
+    peaks: list[int]
+    memory: str
+    rows: bool
+    counts: bool
+    by_size: list[Difference]
+    again: Difference
+    size_reported: list[Value | None]
+    knobs: list[KnobTrial]
+    not_json: str = ""
+    failed: str = ""
+
+
+def probe(  # noqa: PLR0913 - they come as JSON
+    name: str,
+    folder: str | None,
+    paragraphs: Sequence[str],
+    model: str | None,
+    device: str,
+    threads: int,
+    *,
+    say: Say,
+) -> dict[str, Any]:
+    """Try a workload, and return the fields of a `Probe`.
+
+    Raises
+    ------
+    JobkitError
+        If it cannot be loaded, or fails at its first call.
+    """
+    network = cut_network()
+    os.environ.update(OFFLINE)
+    subject = _Subject(name, folder, Path(model) if model else None, device, threads)
+    return asdict(subject.probe(list(paragraphs), network, say))
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """One load of the workload, and the whole text by it."""
+
+    load_s: float
+    load: int
+    peak_bytes: int
+    rows: Rows
+    tokens: list[int | None]
+    effective: Mapping[str, Value | None]
+    has_rows: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    name: str
+    folder: str | None
+    model: Path | None
+    device: str
+    threads: int
+
+    def probe(self, paragraphs: list[str], network: str, say: Say) -> Probe:
+        sizes = [*(size for size in SIZES if size < len(paragraphs)), len(paragraphs)]
+        passes: list[_Pass] = []
+        failed = ""
+        for size in sizes:
+            say(f"batch size {size}")
+            try:
+                passes.append(self.work(paragraphs, {BATCH_SIZE: size}))
+            except Exception as error:  # noqa: BLE001 - the code is the user's
+                if not passes:
+                    self._refuse(error)
+                failed = f"batch size {size}: {self._described(error)}"
+                break
+        first = passes[0]
+        again = self.work(paragraphs, {BATCH_SIZE: sizes[0]})
+        return Probe(
+            network=network,
+            load_s=first.load_s,
+            sizes=sizes[: len(passes)],
+            loads=[one.load for one in passes],
+            peaks=[one.peak_bytes for one in passes],
+            memory=ALLOCATED if self.device == CUDA and uses_torch() else RESIDENT,
+            rows=first.has_rows,
+            counts=any(count is not None for count in first.tokens),
+            by_size=[difference(first, one) for one in passes],
+            again=difference(first, again),
+            size_reported=[one.effective.get(BATCH_SIZE) for one in passes],
+            knobs=[self._try(knob, paragraphs[:KNOB_PARAGRAPHS], say) for knob in self._knobs()],
+            not_json=_not_json(first.rows),
+            failed=failed,
+        )
+
+    def work(self, paragraphs: Sequence[str], params: Mapping[str, Value]) -> _Pass:
+        """Load a new workload and have it do the text."""
+        workload = own.open_workload(self.name, self.folder)
+        opens = workload.NEEDS_MODEL or uses_torch()
+        device = open_device(self.device) if opens else Device(self.device)
+        began_s = time.perf_counter()
+        workload.load(self.model, self.device, params, self.threads)
+        device.synchronise()
+        load_s = time.perf_counter() - began_s
+        rows: Rows = [[] for _ in paragraphs]
+        tokens: list[int | None] = []
+        heaviest, columns, per_call = (-1, 0), len(columns_of(workload)), workload.items_per_call()
+        results: list[Result] = []
+        for start in range(0, len(paragraphs), per_call):
+            items = tuple(range(start, min(start + per_call, len(paragraphs))))
+            call = Call(items, tuple(paragraphs[start : start + per_call]))
+            with _peak_of(device) as peak:
+                batch, result = run_call(call, workload, device)
+            allocated = batch.allocated_peak_bytes
+            heaviest = max(heaviest, (batch.load, allocated if allocated is not None else peak[0]))
+            found = result.entities if result.rows is None else result.rows
+            if any(len(row) != 1 + columns for row in found[:1]):
+                raise JobkitError(f"process() returned the row {found[0]!r}, and its columns are {columns}")
+            for number, *values in found:
+                rows[items[number]].append(values)
+            tokens.append(result.tokens)
+            results.append(result)
+        has_rows = any(result.rows is not None or result.entities for result in results)
+        effective = dict(workload.effective())
+        del workload
+        gc.collect()
+        device.empty_cache()
+        return _Pass(load_s, *heaviest, rows, tokens, effective, has_rows)
+
+    def _knobs(self) -> Iterator[Knob]:
+        for knob in declared(own.checked_class(self.name, self.folder).KNOBS):
+            if knob.name != BATCH_SIZE and self.device in knob.devices:
+                yield knob
+
+    def _try(self, knob: Knob, paragraphs: Sequence[str], say: Say) -> KnobTrial:
+        words = [word for word in knob.words if self.device in knob.devices_of(word)]
+        values: list[Value] = [*(words or (BUDGETS if knob.name == PADDED_CHARS else NUMBERS))]
+        say(f"knob {knob.name}")
+        passes: list[_Pass] = []
+        for value in values:
+            params: dict[str, Value] = {knob.name: value}
+            if knob.name == PADDED_CHARS:
+                params["paragraphs_per_call"] = DEFAULT_WORK_UNIT
+            try:
+                passes.append(self.work(paragraphs, params))
+            except Exception as error:  # noqa: BLE001 - the code is the user's
+                return KnobTrial(name=knob.name, values=values, error=f"{value}: {self._described(error)}")
+        first = passes[0]
+        changes = any(difference(first, one).paragraphs or one.load != first.load for one in passes)
+        reported = [one.effective.get(knob.name) for one in passes]
+        return KnobTrial(name=knob.name, values=values, reported=reported, changes=changes)
+
+    def _described(self, error: BaseException) -> str:
+        return describe_error(error, own.code_folder(self.name, self.folder))
+
+    def _refuse(self, error: BaseException) -> NoReturn:
+        if isinstance(error, JobkitError) and self.name in error.message:
+            raise error
+        message = f"workload {self.name!r} fails: {self._described(error)}"
+        hint = "it ran with no network, as a job on a node may: load everything from files"
+        raise JobkitError(message, hint=hint) from error
+
+
+def difference(one: _Pass, other: _Pass) -> Difference:
+    """Return how two passes over the same text differ."""
+    distances = [distance(*pair) for pair in zip(one.rows, other.rows, strict=True)]
+    paragraphs = sum(map(bool, distances))
+    counted = None not in {*one.tokens, *other.tokens}
+    if counted and sum(map(_count, one.tokens)) != sum(map(_count, other.tokens)):
+        distances.append(float("inf"))
+    return Difference(paragraphs=paragraphs, distance=max(distances, default=0.0))
+
+
+def _count(tokens: int | None) -> int:
+    return tokens or 0
+
+
+def distance(one: object, other: object) -> float:
+    """Return the largest difference of two numbers in two values; infinite if anything else differs."""
+    if isinstance(one, float) and isinstance(other, float):
+        return 0.0 if one == other or (one != one and other != other) else abs(one - other)  # noqa: PLR0124 - NaN
+    if isinstance(one, Mapping) and isinstance(other, Mapping) and one.keys() == other.keys():
+        return max((distance(one[key], other[key]) for key in one), default=0.0)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
+        return max((distance(*pair) for pair in zip(one, other, strict=True)), default=0.0)
+    return 0.0 if one == other else float("inf")
+
+
+def _not_json(rows: Rows) -> str:
+    try:
+        json.dumps(rows)
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+@contextlib.contextmanager
+def _peak_of(device: Device) -> Iterator[list[int]]:
+    """Yield a list that holds the peak of the resident memory once the block has ended, on a CPU."""
+    peak = [0]
+    if device.name == CUDA:
+        yield peak
+        return
+    with contextlib.suppress(OSError):  # proc(5): 5 resets the peak
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    yield peak
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+            if line.startswith("VmHWM:"):
+                peak[0] = int(line.split()[1]) * 1024
+
+
+def cut_network() -> str:
+    """Take the network away from this process; return how.
+
+    A new namespace holds only a loopback device, for every program and library. A kernel may refuse it to
+    users; then Python's own sockets refuse to connect, and a library in C could still do so.
+    """
+    uid, gid = os.geteuid(), os.getegid()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNET) and libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET):
+        socket.socket.connect = _refused  # type: ignore[method-assign]
+        socket.socket.connect_ex = _refused  # type: ignore[method-assign]
+        socket.getaddrinfo = _refused
+        return SOCKETS
+    with contextlib.suppress(OSError):  # user_namespaces(7): in a user namespace of its own, keep the ids
+        Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
+        Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1", encoding="ascii")
+        Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1", encoding="ascii")
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
+        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", _IFF_UP))
+    return NAMESPACE
+
+
+def _refused(*_: object, **__: object) -> NoReturn:
+    raise ConnectionRefusedError("jobkit workload check: no network")

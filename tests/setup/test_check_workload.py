@@ -1,0 +1,211 @@
+"""`jobkit workload check`: what it answers about functions that are right, and about ones that are not."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobkit.commands.prepare.workload import workload as command
+from jobkit.core.records import TextRef
+from jobkit.planning.workload_traits import Traits
+from jobkit.setup import workload_probe
+from jobkit.setup.check_workload import Answer, Subject, answers, as_text, exit_code, line_of
+from jobkit.setup.workload_probe import ALLOCATED, Difference, KnobTrial, Probe, distance
+from tests.support.commands import jobkit
+
+MIB = 2**20
+PROBE = Probe(
+    network=workload_probe.NAMESPACE,
+    load_s=0.5,
+    sizes=[1, 4, 16],
+    loads=[10, 40, 160],
+    peaks=[100 * MIB, 130 * MIB, 250 * MIB],
+    memory=ALLOCATED,
+    rows=True,
+    counts=False,
+    by_size=[Difference(), Difference(), Difference()],
+    again=Difference(),
+    size_reported=[1, 4, 16],
+    knobs=[],
+)
+SUBJECT = Subject(
+    workload="./tagger.py:tag",
+    folder="/f",
+    text=TextRef(path="/t", sha256="", size_bytes=0, name="sample:100"),
+    traits=Traits(needs_model=False, reports_lengths=True, knobs=(), columns=("label",)),
+    model=None,
+    device="cuda",
+    threads=1,
+)
+INFINITE = float("inf")
+UNLIKE, APART = Difference(paragraphs=3, distance=INFINITE), Difference(paragraphs=2, distance=0.5)
+
+
+def found(probe: Probe, subject: Subject = SUBJECT, predicted: list[int] | None = None) -> dict[str, Answer]:
+    return {answer.check: answer for answer in answers(probe, subject, predicted or probe.loads)}
+
+
+def test_a_workload_with_nothing_wrong() -> None:
+    every = found(PROBE)
+    assert {answer.found for answer in every.values()} == {"ok"}
+    assert exit_code(list(every.values())) == 0
+    text = as_text(list(every.values()), SUBJECT, 80)
+    assert len(text.splitlines()) <= 24
+    assert max(map(len, text.splitlines())) <= 80
+    assert "R² 1.000" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "word", "part"),
+    [
+        ({"size_reported": [1, 4, 8]}, "knob batch_size", "no", "effective() reports 8 at 16"),
+        ({"size_reported": [None] * 3}, "knob batch_size", "unknown", "does not report"),
+        ({"size_reported": [1, 4, 8]}, "tune", "no", "reports 8 at 16"),
+        ({"failed": "batch size 64: boom"}, "knob batch_size", "no", "boom"),
+        ({"peaks": [9 * MIB, 90 * MIB, 10 * MIB]}, "load and memory", "no", "worst residual"),
+        ({"peaks": [9 * MIB, 90 * MIB, 10 * MIB]}, "find_max, verify", "no", "from the load"),
+        ({"peaks": [9 * MIB, 90 * MIB, 10 * MIB], "memory": "resident"}, "load and memory", "unknown", "CPU"),
+        ({"peaks": [9 * MIB, 9 * MIB, 10 * MIB]}, "load and memory", "unknown", "1.0 MiB, too little"),
+        ({"peaks": [0, 0, 0]}, "load and memory", "unknown", "no memory could be read"),
+        ({"loads": [7, 7, 7]}, "load and memory", "no", "R² 0.000"),
+        ({"by_size": [Difference(), UNLIKE]}, "equal output", "no", "1 and 4"),
+        ({"by_size": [Difference(paragraphs=3, distance=1e-5)]}, "equal output", "ok", "1e-05"),
+        ({"by_size": [Difference(distance=INFINITE)]}, "equal output", "no", "the counts of"),
+        ({"again": APART}, "deterministic", "no", "2 paragraphs, by up to 5"),
+        ({"again": APART}, "equal output", "unknown", "differ already"),
+        ({"rows": False}, "equal output", "unknown", "neither rows nor a count"),
+        ({"rows": False}, "deterministic", "unknown", "neither rows nor a count"),
+        ({"rows": False, "counts": True}, "equal output", "ok", "the count is equal"),
+        ({"rows": False}, "apply", "no", "no row"),
+        ({"not_json": "a set"}, "apply", "no", "a set"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_it(change: dict[str, object], check: str, word: str, part: str) -> None:
+    every = found(replace(PROBE, **change))  # type: ignore[arg-type]  # fields of several types
+    assert every[check].found == word
+    assert part in f"{every[check].what}: {every[check].do}"
+    assert every[check].do or word == "ok" or part == "differ already"
+    assert exit_code(list(every.values())) == (4 if "no" in {one.found for one in every.values()} else 0)
+
+
+@pytest.mark.parametrize(
+    ("reported", "changes", "error", "word"),
+    [
+        ([4, 16], 1, "", "ok"),
+        ([4, 16], 0, "", "ok"),
+        ([4, 4], 1, "", "no"),
+        ([None, None], 1, "", "ok"),
+        ([None, None], 0, "", "unknown"),
+        ([], 0, "4: boom", "no"),
+    ],
+)
+def test_a_knob(reported: list[int | str | None], changes: int, error: str, word: str) -> None:
+    trial = KnobTrial(name="beam", values=[4, 16], reported=reported, changes=bool(changes), error=error)
+    assert found(replace(PROBE, knobs=[trial]))["knob beam"].found == word
+
+
+def test_what_preflight_and_find_max_need() -> None:
+    assert found(PROBE, predicted=[10, 40, 161])["preflight"].what.endswith("load of 161, and it was 160")
+    bare = replace(SUBJECT, device="cpu", traits=SUBJECT.traits._replace(reports_lengths=False))
+    assert (found(PROBE, bare)["preflight"].found, found(PROBE, bare)["find_max, verify"].found) == (
+        "no",
+        "unknown",
+    )
+
+
+def test_the_line_of_memory() -> None:
+    """By hand: through the second four goes 5 + 10 x, the residuals are -5, 15, -15 and 5."""
+    assert line_of([1, 2, 3], [10, 20, 30]) == pytest.approx((1, 0), abs=1e-9)
+    assert line_of([0, 1, 2, 3], [0, 30, 10, 40]) == pytest.approx((0.5, 15))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "apart"),
+    [
+        (1, 1, 0.0),
+        (1, 2, INFINITE),
+        (1.0, 1.5, 0.5),
+        (float("nan"), float("nan"), 0.0),
+        ([1.0, "a"], [1.25, "a"], 0.25),
+        ([1.0], [1.0, 2.0], INFINITE),
+        ({"a": 1.0}, {"a": 3.0}, 2.0),
+        ({"a": 1.0}, {"b": 1.0}, INFINITE),
+        ([], [], 0.0),
+    ],
+)
+def test_how_far_two_rows_are_apart(one: object, other: object, apart: float) -> None:
+    assert distance(one, other) == apart
+
+
+SOURCE = """
+import random
+import urllib.request
+
+
+def right(paragraphs, letter=3):
+    return [{"n": text.count("e"), "letter": letter} for text in paragraphs]
+
+
+def wrong(paragraphs, ignored=3):
+    if len(paragraphs) > 50:
+        raise ValueError("too many")
+    return [random.random() for _ in paragraphs], 7
+
+
+def online(paragraphs):
+    urllib.request.urlopen("http://127.0.0.1:9")
+"""
+
+
+def test_functions_are_tried_from_the_outside(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(SOURCE, encoding="utf-8")
+    right = jobkit("workload", "check", "own.py:right", "--json", "--device", "cpu", cwd=tmp_path)
+    assert right.returncode == 0, right.stderr
+    words = {one["check"]: one["found"] for one in json.loads(right.stdout)["answers"]}
+    assert words.pop("load and memory") in {"ok", "unknown"}
+    assert words.pop("find_max, verify") == "unknown"
+    assert words.keys() >= {"loads", "knob batch_size", "knob letter", "preflight", "tune"}
+    assert {*words.values()} == {"ok"}
+
+    wrong = jobkit("workload", "check", "own.py:wrong", "--device", "cpu", cwd=tmp_path)
+    assert wrong.returncode == 4
+    assert "own.py:12: ValueError: too many" in " ".join(wrong.stdout.split())
+    for check in ("deterministic", "preflight", "tune"):
+        assert any(line.split()[:2] == [check, "no"] for line in wrong.stdout.splitlines()), check
+
+
+def test_what_cannot_be_loaded_is_no_answer(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(SOURCE, encoding="utf-8")
+    spec = tmp_path / "own.yaml"
+    spec.write_text("name: own\nworkload: ./own.py:online\nresources: {gpus: 0}\n", encoding="utf-8")
+    online = jobkit("workload", "check", spec, "--device", "cpu", cwd=tmp_path)
+    assert online.returncode == 2
+    assert "own.py:17: URLError" in online.stderr
+    assert jobkit("workload", "check", "own.py:absent", cwd=tmp_path).returncode == 2
+    assert command.commands.keys() == {"check"}
+
+
+@pytest.mark.parametrize("refused", [0, 1])
+def test_the_network_is_gone(refused: int) -> None:
+    """Whether or not the kernel gives a process a network namespace."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        code = f"""
+import socket, ctypes
+from jobkit.setup import workload_probe
+class Refuses:
+    def unshare(self, flags): return -1
+if {refused}: ctypes.CDLL = lambda *_, **__: Refuses()
+print(workload_probe.cut_network())
+try: socket.create_connection(("127.0.0.1", {server.getsockname()[1]}), timeout=5)
+except OSError as error: print("refused")
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    how, what = done.stdout.splitlines()
+    assert (how == workload_probe.SOCKETS) or not refused
+    assert what == "refused"
