@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from jobkit.core.paths import CACHE_VARIABLE
+from jobkit.core.paths import CACHE_VARIABLE, LEDGER_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.planning.models import find_model
 from jobkit.run.workloads.stanza_lengths import SLEEP_WHILE_WAITING
@@ -25,6 +25,7 @@ __all__ = ["fake_sge", "fake_slurm"]  # for all tests: see tests/fakes/README.md
 settings.register_profile("jobkit", deadline=None)  # a busy machine is no fault
 settings.load_profile("jobkit")
 os.environ.setdefault(*SLEEP_WHILE_WAITING)  # it is read when torch is imported, by whichever test is first
+os.environ[LEDGER_VARIABLE] = os.devnull  # the user's own is left alone; tests of it name a file
 TESTS = Path(__file__).parent
 KEPT = TESTS.parent / ".cache" / "jobkit"
 

@@ -1,4 +1,4 @@
-"""The user's ledger of predictions and what they turned out to be: one JSON line each.
+"""The user's ledger of predictions, of memory and of time, with what was then measured: one JSON line each.
 
 Standard library only: the job that tried a prediction writes its line itself.
 """
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from jobkit.core.errors import file_error
 from jobkit.core.files import append_line, read_tolerantly
@@ -18,6 +18,8 @@ from jobkit.core.knobs import FP32
 from jobkit.core.records import Record
 from jobkit.core.units import format_count
 from jobkit.outcome.trials import prediction_error
+
+E = TypeVar("E")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,16 +81,65 @@ class Entry:
         return not self.held or (self.measured_bytes or 0) > self.bound_bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorpusEntry:
+    """One corpus whose time was predicted, once every shard of it is done.
+
+    Attributes
+    ----------
+    at
+        When the last shard ended, UTC.
+    run_id
+        Of the corpus: an entry is written once.
+    workload, model, gpu
+        As in `Entry`.
+    paragraphs, shards
+        Of the corpus.
+    expected_s, low_s, high_s, took_s
+        Over all shards, starts included: predicted, its 95 % interval, and measured.
+    """
+
+    at: str
+    run_id: str
+    workload: str
+    model: str | None
+    gpu: str | None
+    paragraphs: int
+    shards: int
+    expected_s: float
+    low_s: float
+    high_s: float
+    took_s: float
+
+    @property
+    def off(self) -> float:
+        """(took - expected) / expected."""
+        return self.took_s / self.expected_s - 1
+
+    @property
+    def held(self) -> bool:
+        """Whether the time was within the interval."""
+        return self.low_s <= self.took_s <= self.high_s
+
+
 def entries(path: Path) -> list[Entry]:
-    """Return what the ledger holds; lines that cannot be read are left out."""
-    lines, _ = read_tolerantly(path, lambda line, where: from_json(Entry, line, where=where))
-    return list({(entry.run_id, entry.index): entry for entry in lines}.values())
+    """Return the predictions of memory in the ledger; lines that cannot be read are left out."""
+    return list({(entry.run_id, entry.index): entry for entry in _read(Entry, path)}.values())
 
 
-def note(path: Path, entry: Entry) -> None:
+def corpora(path: Path) -> list[CorpusEntry]:
+    """Return the predictions of time in the ledger; lines that cannot be read are left out."""
+    return list({entry.run_id: entry for entry in _read(CorpusEntry, path)}.values())
+
+
+def _read(kind: type[E], path: Path) -> list[E]:
+    return list(read_tolerantly(path, lambda line, where: from_json(kind, line, where=where))[0])
+
+
+def note(path: Path, entry: Entry | CorpusEntry) -> None:
     """Add an entry, once; print a message if the ledger cannot be written: the run folder has it too."""
     try:
-        if any((other.run_id, other.index) == (entry.run_id, entry.index) for other in entries(path)):
+        if _is_known(path, entry):
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         append_line(path, to_json(entry))
@@ -97,6 +148,12 @@ def note(path: Path, entry: Entry) -> None:
         sys.stderr.write(
             f"the ledger of predictions was not written: {reason}; the run folder keeps this prediction\n"
         )
+
+
+def _is_known(path: Path, entry: Entry | CorpusEntry) -> bool:
+    if isinstance(entry, CorpusEntry):
+        return any(other.run_id == entry.run_id for other in corpora(path))
+    return any((other.run_id, other.index) == (entry.run_id, entry.index) for other in entries(path))
 
 
 def subject(record: Record) -> dict[str, Any]:
@@ -136,3 +193,24 @@ def summary(known: Iterable[Entry], record: Record) -> str | None:
     above = sum(entry.above_bound for entry in alike)
     bound = f"{above} above {'its' if above == 1 else 'the'} bound"
     return f"{format_count(len(alike), 'prediction')}, {unsafe} unsafe{worst}, {bound}"
+
+
+def corpus_summary(known: Iterable[CorpusEntry], workload: str, model: str | None) -> str | None:
+    """Return a summary of how long earlier corpora took, of the same workload and model.
+
+    Returns
+    -------
+    str or None
+        ``3 corpora with this model, 1 outside of the interval, at worst 12 % longer than predicted``;
+        ``None`` if there was none.
+    """
+    alike = [entry for entry in known if (entry.workload, entry.model) == (workload, model)]
+    if not alike:
+        return None
+    worst = max((entry.off for entry in alike), key=abs)
+    outside = sum(not entry.held for entry in alike)
+    number = format_count(len(alike), "corpus", "corpora")
+    return (
+        f"{number} with this model, {outside} outside of the interval, "
+        f"at worst {abs(worst):.0%} {'longer' if worst > 0 else 'shorter'} than predicted"
+    ).replace("%", " %")

@@ -15,10 +15,12 @@ from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.knobs import CPU, Value
 from jobkit.core.layout import PROVENANCE_FILE, is_corpus_folder
 from jobkit.core.measurements import Attribution
+from jobkit.core.paths import ledger_path
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.terminal import as_json
 from jobkit.core.units import format_about, format_count, format_energy
 from jobkit.corpus.plan import Corpus, Winner, read_corpus, read_plan
+from jobkit.fit import ledger
 from jobkit.fit.energy import EnergyUse
 from jobkit.fit.speed import Speed
 from jobkit.outcome.results import PointResult, each_point
@@ -126,7 +128,29 @@ def finish(run_dir: Path) -> str:
     text = as_json(data, indent=2) + "\n"
     if not path.is_file():
         files.write_atomically(path, text)
+        if entry := _entry(data):
+            ledger.note(ledger_path(), entry)
     return closing_line(data)
+
+
+def _entry(data: Mapping[str, Any]) -> ledger.CorpusEntry | None:
+    """Return the line of the ledger for a corpus that is done; ``None`` if no time was predicted."""
+    time, model = data["time"], data["model"]
+    if None in (time["predicted_s"], time["predicted_low_s"], time["predicted_high_s"]):
+        return None
+    return ledger.CorpusEntry(
+        at=data["last_ended"],
+        run_id=data["run"],
+        workload=data["workload"],
+        model=model["sha256"] if model else None,
+        gpu=next(iter(data["gpus"]), None),
+        paragraphs=data["corpus"]["paragraphs"],
+        shards=data["shards"],
+        expected_s=time["predicted_s"],
+        low_s=time["predicted_low_s"],
+        high_s=time["predicted_high_s"],
+        took_s=time["took_s"],
+    )
 
 
 def provenance(
@@ -256,6 +280,13 @@ def _corpus(corpus: Corpus) -> dict[str, object]:
     }
 
 
+def _outside(time: Mapping[str, Any]) -> str:
+    low, high = time["predicted_low_s"], time["predicted_high_s"]
+    if None in (low, high) or low <= time["took_s"] <= high:
+        return ""
+    return f" (outside of its interval, {format_about(low)} to {format_about(high)})"
+
+
 def closing_line(data: Mapping[str, Any]) -> str:
     """Return a corpus that is done in a sentence."""
     time, corpus, energy = data["time"], data["corpus"], data["energy"]
@@ -268,7 +299,7 @@ def closing_line(data: Mapping[str, Any]) -> str:
     ]
     if time["predicted_s"]:
         took, predicted = format_about(time["took_s"]), format_about(time["predicted_s"])
-        words.append(f"{took} of starts and work, {predicted} predicted")
+        words.append(f"{took} of starts and work, {predicted} predicted{_outside(time)}")
     if energy["joules"]:
         words.append(format_energy(energy["joules"]))
     left_out = len(corpus["left_out"])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.fit.ledger import Entry, entries, note, summary
+from jobkit.fit.ledger import CorpusEntry, Entry, corpora, corpus_summary, entries, note, summary
 from tests.support.builders import MODEL, point, record
 
 ENTRY = Entry(
@@ -27,6 +27,20 @@ ENTRY = Entry(
     measured_bytes=15_000_000_000,
     outcome="ok",
     held=True,
+)
+
+CORPUS = CorpusEntry(
+    at="2026-01-03T08:00:00+00:00",
+    run_id="demo-9",
+    workload="stanza-ner",
+    model=MODEL.fingerprint,
+    gpu="NVIDIA H200",
+    paragraphs=528_600,
+    shards=4,
+    expected_s=250.0,
+    low_s=210.0,
+    high_s=290.0,
+    took_s=270.0,
 )
 
 
@@ -83,3 +97,26 @@ def test_a_prediction_in_fp32_shows_nothing_about_another_precision() -> None:
     assert summary([ENTRY, entry], replace(in_bf16, versions={"torch": "2.5.0", "cuda": "12.4"}))
     old = replace(in_bf16, point=replace(in_bf16.point, precision="fp32"))
     assert summary([ENTRY], replace(old, versions={"torch": "2.5.0", "cuda": "12.4"})) == told([ENTRY])
+
+
+def test_memory_and_time_share_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.jsonl"
+    for one in (ENTRY, CORPUS, replace(CORPUS, took_s=300.0), replace(CORPUS, run_id="demo-10")):
+        note(path, one)
+    assert entries(path) == [ENTRY]
+    assert corpora(path) == [CORPUS, replace(CORPUS, run_id="demo-10")]
+
+
+def test_how_long_earlier_corpora_took() -> None:
+    long = replace(CORPUS, took_s=300.0)
+    quick = replace(CORPUS, took_s=175.0)
+
+    def words(*known: CorpusEntry) -> str | None:
+        return corpus_summary(known, "stanza-ner", MODEL.fingerprint)
+
+    assert words() is None
+    assert words(replace(CORPUS, workload="count"), replace(CORPUS, model=None)) is None
+    assert (CORPUS.held, long.held, quick.held) == (True, False, False)
+    one = "1 corpus with this model, 0 outside of the interval, at worst 8 % longer than predicted"
+    three = "3 corpora with this model, 2 outside of the interval, at worst 30 % shorter than predicted"
+    assert (words(CORPUS), words(CORPUS, long, quick)) == (one, three)

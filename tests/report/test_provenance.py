@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.report.provenance import finish, read_promise
+from jobkit.core.paths import LEDGER_VARIABLE, ledger_path
+from jobkit.fit.ledger import corpora
+from jobkit.report.provenance import closing_line, finish, read_promise
 from tests.support.applied import measured_run, request, win, write_corpus, write_planned
 
 
@@ -30,6 +32,18 @@ def test_it_is_written_when_the_last_shard_is_done_and_once(run: Path) -> None:
     (run / "kept").rename(run / "winners")
     assert finish(run) == said
     assert (run / "provenance.json").read_text() == text
+
+
+def test_the_ledger_gets_the_time_of_a_corpus_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LEDGER_VARIABLE, str(run.parent / "ledger.jsonl"))
+    win(run, 1, 2, 3)
+    finish(run)
+    finish(run)
+    [entry] = corpora(ledger_path())
+    data = json.loads((run / "provenance.json").read_text())
+    assert (entry.run_id, entry.paragraphs, entry.shards) == (data["run"], 60, 3)
+    assert (entry.expected_s, entry.took_s) == (data["time"]["predicted_s"], data["time"]["took_s"])
+    assert entry.held == (closing_line(data).find("outside") < 0)
 
 
 def test_it_has_what_a_methods_section_needs(run: Path) -> None:

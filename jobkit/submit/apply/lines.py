@@ -32,6 +32,8 @@ class Prospect:
         How long it took to read the corpus; ``None`` if it was read before.
     now
         When it would begin.
+    before
+        How long earlier corpora took, next to what was predicted, in words; empty if there were none.
     """
 
     corpus: Corpus
@@ -39,6 +41,7 @@ class Prospect:
     plan: Plan
     read_s: float | None
     now: datetime
+    before: str = ""
 
     @property
     def at_a_time(self) -> int:
@@ -54,6 +57,7 @@ def plan_lines(prospect: Prospect) -> Iterator[str]:
         "setting": f"{prospect.setting.words} ({prospect.setting.source})",
         "shards": _shards(prospect),
         **_cost(prospect),
+        "earlier": prospect.before if prospect.plan.whole else "",
         "request": _request(prospect),
     }
     yield from (f"{label.ljust(LABEL)}{words}" for label, words in rows.items() if words)

@@ -13,12 +13,14 @@ from pathlib import Path
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import SPEC_FILE, is_corpus_folder
+from jobkit.core.paths import ledger_path
 from jobkit.core.records import Point
 from jobkit.core.terminal import relative_path, shell_path
 from jobkit.corpus.formats import check_format
 from jobkit.corpus.plan import Corpus, Piece
 from jobkit.corpus.scan import scan
 from jobkit.corpus.sources import find_sources
+from jobkit.fit import ledger
 from jobkit.outcome.journal import PURPOSES, Role
 from jobkit.planning.job_script import render, render_follow
 from jobkit.planning.prepare import Prepared, refuse_too_many_threads, run_id
@@ -159,8 +161,21 @@ def prepare(
         follow_script=render_follow(spec, setting.site, points[0], request.out) if followed else None,
         needs={} if runs_here(spec.scheduler) else plan.needs,
     )
-    prospect = Prospect(corpus=corpus, setting=setting, plan=plan, read_s=read_s, now=datetime.now(UTC))
+    prospect = Prospect(
+        corpus=corpus,
+        setting=setting,
+        plan=plan,
+        read_s=read_s,
+        now=datetime.now(UTC),
+        before=_before(setting.point),
+    )
     return Planned(prepared=prepared, prospect=prospect)
+
+
+def _before(point: Point) -> str:
+    """Return how long earlier corpora took with this workload and model, next to what was predicted."""
+    model = point.model.fingerprint if point.model else None
+    return ledger.corpus_summary(ledger.corpora(ledger_path()), point.workload, model) or ""
 
 
 def print_preview(planned: Planned) -> None:

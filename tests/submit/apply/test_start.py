@@ -10,6 +10,7 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import is_corpus_folder, read_points
+from jobkit.core.paths import LEDGER_VARIABLE
 from jobkit.corpus.plan import read_plan
 from jobkit.planning.resolve import Options
 from jobkit.submit.apply import start
@@ -29,6 +30,7 @@ from tests.support.commands import jobkit
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(LEDGER_VARIABLE, str(tmp_path / "ledger.jsonl"))
     measured_run(tmp_path / "run")
     write_corpus(tmp_path / "letters.txt")
     return tmp_path
@@ -54,6 +56,8 @@ def test_a_corpus_is_worked_through_here_and_merged(home: Path) -> None:
     )
     again = jobkit(*words)
     assert again.returncode == 0, again.stderr
+    another = jobkit(*words[:-1], "again", "--dry-run")
+    assert "earlier    1 corpus with this model, " in another.stderr
     assert "is planned already" in again.stderr
     assert "nothing to run again" in again.stderr
     for command in (["collect"], ["recommend"], ["verify"], ["profile"], ["tune"]):
