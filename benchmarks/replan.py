@@ -1,9 +1,9 @@
 """Which entities change if a corpus is planned again in the middle: ``python -m benchmarks replan``.
 
 A corpus goes through the tagger twice, with the tiny stand-in on the CPU: once in four shards that nothing
-disturbs, and once stopped after its first shard and cut into seven shards of another size. Then sentences meet
-other sentences in their batches, and sums of floating-point numbers may round differently. The rows of both
-are compared; docs/benchmarks/replan.json has the result that docs/apply.md quotes.
+disturbs, and once stopped after its first shard and cut into seven others. Then sentences meet other sentences
+in their batches, and sums of floating-point numbers may round differently. The rows of both are compared;
+docs/benchmarks/replan.json has the result that docs/apply.md quotes.
 """
 
 from __future__ import annotations

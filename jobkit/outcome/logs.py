@@ -112,8 +112,17 @@ def point_named(points: Sequence[Point], word: str) -> Point:
     if begun:
         listed = format_list([point.point_id for point in begun], MOST_NAMES)
         raise JobkitError(f"{word!r} begins {len(begun)} points: {listed}", hint=hint)
+    if _was_replaced(points, word):
+        message = f"shard {word!r} was planned again: other shards do its work"
+        raise JobkitError(message, hint="jobkit status DIR lists the shards that count")
     close = did_you_mean(word, known)
     raise JobkitError(f"no point {word!r}{f'; {close}' if close else ''}", hint=hint)
+
+
+def _was_replaced(points: Sequence[Point], word: str) -> bool:
+    """Return whether a word names a shard of an earlier plan: its index is left out of those that count."""
+    digits = word.removeprefix("shard-")
+    return points[0].shard and digits.isdecimal() and 0 < int(digits) < points[-1].index
 
 
 def _chosen(point: Point, tries: Sequence[TryResult], number: int | None) -> TryResult:

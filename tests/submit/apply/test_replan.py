@@ -13,6 +13,7 @@ from jobkit.corpus.merge import merge
 from jobkit.corpus.plan import PLAN_FILE, read_plan
 from jobkit.corpus.winners import claim
 from jobkit.outcome.journal import read_journal
+from jobkit.outcome.logs import point_named
 from jobkit.outcome.results import read_run
 from jobkit.outcome.shards import live_points, settle, void_shards
 from jobkit.submit import resume
@@ -122,6 +123,17 @@ def test_plans_follow_each_other(out: Path) -> None:
     assert (spec.scheduler, spec.resources.memory, spec.site) == ("slurm", 2 * 2**30, "slurm-default")
     assert read_journal(out).replaced == {1, 3, 4, 5, 7}
     assert (out / "follow.sh").read_text().count("#SBATCH")
+
+
+def test_a_shard_that_was_planned_again_is_named_as_such(out: Path) -> None:
+    planned_again(out, 3)
+    live = live_points(out)
+    assert point_named(live, "2") == live[0]
+    for word in ("1", "shard-00004"):
+        with pytest.raises(JobkitError, match="was planned again"):
+            point_named(live, word)
+    with pytest.raises(JobkitError, match="no point"):
+        point_named(live, str(live[-1].index + 1))
 
 
 def test_what_the_setting_consists_of_and_another_run_are_refused(out: Path) -> None:
