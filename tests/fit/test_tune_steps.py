@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from jobkit.core.knobs import EVERY, MPS, OFF, ON, PADDED_CHARS, WORKERS
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
+from jobkit.fit.objective import Bound, Objective
 from jobkit.fit.observations import NEED, MemoryObservations
 from jobkit.fit.tune_steps import (
     FINAL,
@@ -171,14 +172,16 @@ def test_the_budget_ends_the_search_and_shortens_the_finals() -> None:
 def test_settings_over_the_constraint_on_a_batch_are_not_finalists() -> None:
     told = searched(GOAL, Machine())[0]
     assert told.finalists
-    never = replace(GOAL, batch_p95_s=1e-9)
+    never = replace(GOAL, objective=Objective(bounds={"batch_p95": Bound(max=1e-9)}))
     answer, _ = searched(never, Machine())
     assert (answer.finalists, answer.why) == ((), "no setting keeps the constraints")
 
 
 def test_a_setting_that_takes_too_much_energy_is_no_finalist() -> None:
     limit = 1_000 * 500 / Machine().speed(GOAL.setting(16_000, 16, mps=ON)) + 0.01
-    answer, _ = searched(replace(GOAL, joules_per_1000=limit), Machine())
+    answer, _ = searched(
+        replace(GOAL, objective=Objective(bounds={"joules_per_1000": Bound(max=limit)})), Machine()
+    )
     assert [params[PADDED_CHARS] for params in answer.finalists] == [16_000]
 
 

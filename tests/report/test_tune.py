@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from jobkit.fit.objective import Bound, Objective
 from jobkit.fit.tune import read_tuning
 from jobkit.report.tune import as_text, to_json
 from tests.support.machines import GOAL, Machine, search
@@ -36,12 +37,16 @@ def test_a_search_under_way_has_its_next_point_and_the_commands(tmp_path: Path) 
 
 
 def test_a_setting_that_breaks_a_constraint_is_shown_with_the_reason(tmp_path: Path) -> None:
-    text = told(search(tmp_path, Machine(), replace(GOAL, batch_p95_s=0.05)))
-    assert "batch_p95 0.11 s is over 0.05 s" in text
+    text = told(
+        search(tmp_path, Machine(), replace(GOAL, objective=Objective(bounds={"batch_p95": Bound(max=0.05)})))
+    )
+    assert "batch_p95 0.1354 s is over 0.05 s" in text
 
 
 def test_without_a_setting_there_is_the_reason(tmp_path: Path) -> None:
-    text = told(search(tmp_path, Machine(), replace(GOAL, batch_p95_s=1e-9)))
+    text = told(
+        search(tmp_path, Machine(), replace(GOAL, objective=Objective(bounds={"batch_p95": Bound(max=1e-9)})))
+    )
     assert "No setting was found: no setting keeps the constraints" in text
 
 
