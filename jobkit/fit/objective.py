@@ -25,6 +25,8 @@ from jobkit.fit.energy import joules
 BYTES = "bytes"
 LARGEST = 1e100
 """The largest figure, up or down, that is taken from a workload."""
+DIGITS = 12
+"""Of a mean, beyond which only rounding differs."""
 NO_UNIT = frozenset({"", "1"})
 """Units that are not printed."""
 
@@ -189,8 +191,9 @@ class Objective:
         return tuple(values_of(records, self.metric))
 
     def rank(self, mean: float) -> float:
-        """Return a number that is the higher, the better a mean is."""
-        return mean if self.direction == MAX else -mean
+        """Return a number that is the higher, the better a mean is, without what only rounding adds."""
+        rounded = float(f"{mean:.{DIGITS}g}")
+        return rounded if self.direction == MAX else -rounded
 
     def broken(self, records: Sequence[Record]) -> str:
         """Return which bounds the means of a setting break, in words; empty if none."""
@@ -230,6 +233,8 @@ def format_figure(value: float, unit: str = "", half: float | None = None) -> st
     half
         Half of the 95 % interval of the mean.
     """
+    if half is not None and half < abs(value) / 10**DIGITS:
+        half = 0.0
     if unit == BYTES:
         interval = "" if half is None else f" ± {format_memory(half)}"
         return f"{format_memory(value)}{interval}"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jobkit.core.knobs import AUTO, EVERY, MPS, OFF, ON, ORDER, WORKERS, Value, numbers
-from jobkit.core.measurements import SPEED
+from jobkit.core.measurements import SPEED, WORK
 from jobkit.core.records import Outcome, Record
 from jobkit.fit.objective import Objective, rate
 from jobkit.fit.observations import MemoryObservations, observe_memory
@@ -376,7 +376,10 @@ class Search:
         return list({tuple(sorted(params.items())): params for params in kept}.values())[:2]
 
     def _values(self, result: Measured) -> tuple[float, ...]:
-        return self.goal.objective.values([result.record] if result.record else [])
+        """Return the metric of a point that has it; the time of the work as if for the whole text."""
+        record, objective = result.record, self.goal.objective
+        parts = record.point.every if record and objective.metric == WORK else 1
+        return tuple(parts * value for value in objective.values([record] if record else []))
 
     def _broken(self, record: Record) -> str:
         return self.goal.objective.broken([record])

@@ -214,15 +214,9 @@ class Objective(_Part):
     metric: Annotated[str, Field(min_length=1)] = SPEED
     direction: Literal["max", "min"] | None = None
 
-    @model_validator(mode="after")
-    def _has_direction(self) -> Objective:
-        if self.direction is None and self.metric not in DIRECTIONS:
-            raise ValueError("direction is missing: max if the highest value is the best, else min")
-        return self
-
     @property
     def chosen_direction(self) -> str:
-        """The direction, or the usual one."""
+        """The direction, or the usual one; without either, `jobkit.spec.checks` refuses the spec."""
         return self.direction or DIRECTIONS[self.metric]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
         If it is no run folder, such as an old log, or a key may not be replaced.
     """
     for override in overrides:
-        if not override.startswith(("objective.", "constraints.")):
+        if re.match(r"(objective|constraints)\b", override) is None:
             message = (
                 f"--set {override}: a recommendation takes objective and constraints; the run has the rest"
             )
