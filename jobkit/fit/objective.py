@@ -67,6 +67,12 @@ def rate(record: Record | None) -> float | None:
     return summary.items_per_s if summary and summary.items and summary.items_per_s else None
 
 
+def pace(record: Record) -> float:
+    """Return the items a second of a point, or without items the texts a second; 0 if neither is known."""
+    work_s = record.summary.work_s if record.summary else 0.0
+    return rate(record) or (1 / (work_s * record.point.every) if work_s else 0.0)
+
+
 FIGURES: Mapping[str, Figure] = {
     SPEED: Figure(rate, "paragraphs/s", optional=False),
     WORK: Figure(_of_summary(lambda summary: summary.work_s or None), "s", optional=False),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from jobkit.core.knobs import AUTO, EVERY, MPS, OFF, ON, ORDER, WORKERS, Value, numbers
 from jobkit.core.measurements import SPEED, WORK
 from jobkit.core.records import Outcome, Record
-from jobkit.fit.objective import Objective, rate
+from jobkit.fit.objective import Objective, pace
 from jobkit.fit.observations import MemoryObservations, observe_memory
 
 MEMORY, SEARCH, FINAL = "memory", "search", "final"
@@ -156,9 +156,7 @@ class Measured:
     @property
     def speed(self) -> float:
         """Paragraphs a second, or without items texts a second; 0 if it did not succeed."""
-        if not self.record or not self.work_s:
-            return 0.0
-        return rate(self.record) or 1 / (self.work_s * self.record.point.every)
+        return pace(self.record) if self.record and self.outcome is Outcome.OK else 0.0
 
     @property
     def work_s(self) -> float:
