@@ -45,12 +45,12 @@ lint: setup           ## style, types, import layers
 PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %,jobkit/%.py, \
 	corpus/coverage corpus/documents corpus/paragraphs corpus/scanning/doubled corpus/scanning/tasks \
 	corpus/shards core/filesystems core/job_files core/json_codec core/records core/student core/units fit/batch_line \
-	fit/energy fit/gpus fit/ledger fit/lengths fit/loads fit/memory_line fit/observations fit/overlaps \
+	fit/energy fit/gpus fit/ledger fit/lengths fit/loads fit/memory_line fit/objective fit/observations \
 	fit/largest_batch fit/speed fit/stats fit/tune_steps \
-	outcome/accounting outcome/log_outcome outcome/logs outcome/remedies outcome/timing outcome/trials \
+	outcome/accounting outcome/log_outcome outcome/logs outcome/overlaps outcome/remedies outcome/timing outcome/trials \
 	outcome/tries outcome/verdict planning/batch_sizes planning/points planning/preflight_output \
-	planning/sample planning/standin/labels report/columns report/energy report/old_logs report/recommend/energy \
-	report/recommend/output report/recommend/precision \
+	planning/sample planning/standin/labels report/columns report/energy report/old_logs report/own_figures report/recommend/energy \
+	report/recommend/objective report/recommend/output report/recommend/precision \
 	report/recommend/recommend report/recommend/request report/recommend/types report/rows \
 	report/sentences report/sizes run/measure/memory run/measure/tally run/measure/torch_trace schedulers/lint setup/check_node \
 	setup/check_site \

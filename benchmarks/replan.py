@@ -1,7 +1,7 @@
 """Which entities change if a corpus is planned again in the middle: ``python -m benchmarks replan``.
 
 A corpus goes through the tagger twice, with the tiny stand-in on the CPU: once in four shards that nothing
-disturbs, and once stopped after its first shard and cut into seven others. Then sentences meet other sentences
+disturbs, and once stopped after its first shard and cut into seven others. Then sentences meet others
 in their batches, and sums of floating-point numbers may round differently. The rows of both are compared;
 docs/benchmarks/replan.json has the result that docs/apply.md quotes.
 """

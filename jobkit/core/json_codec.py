@@ -118,6 +118,8 @@ def _reader(hint: Any) -> Reader:  # noqa: ANN401 - a type hint is Any
         return functools.partial(_read_enum, hint)
     if typing.get_origin(hint) is tuple:
         return functools.partial(_read_tuple, _reader(hint.__args__[0]))
+    if typing.get_origin(hint) is dict:
+        return functools.partial(_read_dict, _reader(hint.__args__[1]))
     plain = typing.get_origin(hint) or hint
     return functools.partial(_read_plain, (int, float) if plain is float else (plain,))
 
@@ -131,6 +133,10 @@ def _read_enum(hint: type[StrEnum], value: str, where: str) -> StrEnum:
 
 def _read_tuple(inner: Reader, value: object, where: str) -> tuple[Any, ...]:
     return tuple(inner(item, where) for item in _read_plain((list,), value, where))
+
+
+def _read_dict(inner: Reader, value: object, where: str) -> dict[str, Any]:
+    return {name: inner(item, where) for name, item in _read_plain((dict,), value, where).items()}
 
 
 def _read_plain(expected: tuple[type, ...], value: Any, where: str) -> Any:  # noqa: ANN401 - JSON is Any

@@ -17,7 +17,7 @@ from typing import Any
 
 from jobkit.core.json_codec import SCHEMA
 from jobkit.core.knobs import DEFAULT_WORK_UNIT, LOAD_KNOBS, OFF, PRECISION, RUN_KNOBS, Value, numbers
-from jobkit.core.measurements import Energy, Gpu, Memory, Need, Sampler, Share, Summary
+from jobkit.core.measurements import Energy, Gpu, Memory, Metric, Need, Sampler, Share, Summary
 
 
 class Outcome(StrEnum):
@@ -340,6 +340,10 @@ class Record:
         of one process, and of NVML and of the resident memory the sum over all.
     mps
         What ran: ``on``, ``off``, or ``off: `` and what forbade NVIDIA's MPS.
+    metrics
+        By name the figures that the workload itself reports.
+    metrics_bad_lines
+        Lines of the file of these figures that could not be read.
     started_at, ended_at
         UTC, ISO 8601.
     """
@@ -375,6 +379,8 @@ class Record:
     workers: tuple[Share, ...] = ()
     mps: str = OFF
     environment: Mapping[str, str] = field(default_factory=dict)
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    metrics_bad_lines: int = 0
 
     @property
     def precision(self) -> str | None:

@@ -34,6 +34,24 @@ def half_width(sd: float | None, number: int) -> float | None:
     return quantile(TWO_SIDED, number - 1) * sd / math.sqrt(number)
 
 
+def welch_half_width(variances: Sequence[float], degrees: Sequence[int]) -> float | None:
+    """Return half the 95 % interval of the difference of two means (Welch, Biometrika 34, 1947, 28-35).
+
+    Parameters
+    ----------
+    variances
+        Of each mean.
+    degrees
+        Of freedom of each; ``None`` is returned if one of them is 0.
+    """
+    if not all(degrees):
+        return None
+    if not (total := sum(variances)):
+        return 0.0
+    free = 1 / sum((share / total) ** 2 / each for share, each in zip(variances, degrees, strict=True))
+    return quantile(TWO_SIDED, max(1, math.floor(free))) * math.sqrt(total)
+
+
 def distribution(t: float, degrees: int) -> float:
     """Return the probability of a value up to ``t`` with this number of degrees of freedom, from 1."""
     angle = math.atan(t / math.sqrt(degrees))

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS, Value, numbers, sort_key
+from jobkit.core.measurements import Summary
 from jobkit.core.records import Outcome, Record
-from jobkit.core.student import TWO_SIDED, deviation, half_width, quantile
+from jobkit.core.student import TWO_SIDED, deviation, half_width, quantile, welch_half_width
 from jobkit.core.units import format_setting
 from jobkit.fit.loads import TextLoads
 
@@ -33,9 +34,12 @@ class Speed:
     load
         The largest that was measured; ``None`` if none was.
     items_per_s, items_per_s_sd
-        Paragraphs a second: mean and standard deviation; ``None`` for the latter of one repeat.
+        Paragraphs a second: mean and standard deviation; ``None`` for the latter of one repeat, and for both
+        if the workload reports no items.
     seconds_per_item, seconds_per_character
-        Of each repeat.
+        Of each repeat; empty if the workload does not report how many there are.
+    works_s
+        The time of the work of each repeat.
     start_s
         To load the model and to warm up: the mean.
     starts_s
@@ -44,17 +48,24 @@ class Speed:
 
     params: Mapping[str, Value]
     load: int | None
-    items_per_s: float
+    items_per_s: float | None
     items_per_s_sd: float | None
     seconds_per_item: tuple[float, ...]
     seconds_per_character: tuple[float, ...]
+    works_s: tuple[float, ...]
     start_s: float
     starts_s: tuple[float, ...]
 
     @property
     def repeats(self) -> int:
         """How many there were."""
-        return len(self.seconds_per_item)
+        return len(self.starts_s)
+
+    @property
+    def rate(self) -> float:
+        """The mean speed to compare settings by: of items, or without items of whole runs."""
+        work_s = fmean(self.works_s)
+        return self.items_per_s or (1 / work_s if work_s else 0.0)
 
     @property
     def rates(self) -> tuple[float, ...]:
@@ -139,7 +150,12 @@ class Corpus:
 
 
 def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:
-    """Return the speed of every setting that succeeded, the smallest first.
+    """Return the speed of every setting that succeeded and has one, the smallest first."""
+    return tuple(setting for setting in settings_of(records) if setting.items_per_s)
+
+
+def settings_of(records: Iterable[Record]) -> tuple[Speed, ...]:
+    """Return every setting that succeeded, with its speed if it has one, the smallest first.
 
     The time of a start has the longest import of all: forked tries did without, but a new run has one.
     """
@@ -147,11 +163,14 @@ def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:
     import_s = max((record.import_s or 0.0 for record in records), default=0.0)
     groups: dict[tuple[tuple[str, Value], ...], list[Record]] = {}
     for record in records:
-        summary = record.summary
-        if record.outcome is Outcome.OK and summary and summary.items and summary.work_s > 0:
+        if record.outcome is Outcome.OK and record.summary:
             groups.setdefault(tuple(sorted(record.point.params.items())), []).append(record)
     settings = [_speed(dict(params), repeats, import_s) for params, repeats in groups.items()]
     return tuple(sorted(settings, key=_size))
+
+
+def _has_speed(summary: Summary) -> bool:
+    return summary.items > 0 and summary.work_s > 0
 
 
 def _size(speed: Speed) -> tuple[object, ...]:
@@ -163,18 +182,22 @@ def _size(speed: Speed) -> tuple[object, ...]:
 
 
 def _speed(params: Mapping[str, Value], records: Sequence[Record], import_s: float) -> Speed:
+    known = [record for record in records if record.summary and _has_speed(record.summary)]
+    records = known or records
     summaries = [record.summary for record in records if record.summary]
-    rates = [summary.items / summary.work_s for summary in summaries]
+    counted = [summary for summary in summaries if _has_speed(summary)]
+    rates = [summary.items / summary.work_s for summary in counted]
     starts = tuple(import_s + (record.load_s or 0.0) + (record.warm_up_s or 0.0) for record in records)
     return Speed(
         params=params,
         load=max((summary.load_max for summary in summaries if summary.load_max), default=None),
-        items_per_s=fmean(rates),
+        items_per_s=fmean(rates) if rates else None,
         items_per_s_sd=deviation(rates),
-        seconds_per_item=tuple(summary.work_s / summary.items for summary in summaries),
+        seconds_per_item=tuple(summary.work_s / summary.items for summary in counted),
         seconds_per_character=tuple(
-            summary.work_s / summary.characters for summary in summaries if summary.characters
+            summary.work_s / summary.characters for summary in counted if summary.characters
         ),
+        works_s=tuple(summary.work_s for summary in summaries),
         start_s=fmean(starts),
         starts_s=starts,
     )
@@ -182,18 +205,21 @@ def _speed(params: Mapping[str, Value], records: Sequence[Record], import_s: flo
 
 def fastest(settings: Sequence[Speed]) -> Speed:
     """Return the setting of the highest mean."""
-    return max(settings, key=lambda setting: setting.items_per_s)
+    return max(settings, key=lambda setting: setting.rate)
 
 
 def recommended(settings: Sequence[Speed], near: float = SPEED_TOLERANCE) -> Speed:
     """Return the smallest setting whose mean is within a share of the fastest."""
-    best = fastest(settings).items_per_s
-    return next(setting for setting in settings if setting.items_per_s >= (1 - near) * best)
+    best = fastest(settings).rate
+    return next(setting for setting in settings if setting.rate >= (1 - near) * best)
 
 
-def ratio(first: Speed, other: Speed) -> Ratio:
-    """Return how many times as fast as another a setting is, as `ratio_of` computes it."""
-    return ratio_of(first.rates, other.rates)
+def ratio(first: Speed, other: Speed) -> Ratio | None:
+    """Return how many times as fast as another a setting is, as `ratio_of` computes it.
+
+    ``None`` if one of them has no speed.
+    """
+    return ratio_of(first.rates, other.rates) if first.rates and other.rates else None
 
 
 def ratio_of(first: Sequence[float], other: Sequence[float]) -> Ratio:
@@ -210,20 +236,18 @@ def ratio_of(first: Sequence[float], other: Sequence[float]) -> Ratio:
     """
     means, spreads = [*map(fmean, (first, other))], [*map(deviation, (first, other))]
     mean, degrees = means[0] / means[1], [len(first) - 1, len(other) - 1]
-    if not all(degrees):
-        return Ratio(mean, None, None)
     shares = [(sd or 0.0) / value for sd, value in zip(spreads, means, strict=True)]
     variances = [share**2 / (free + 1) for share, free in zip(shares, degrees, strict=True)]
-    if not (total := sum(variances)):
-        return Ratio(mean, mean, mean)
-    free = total**2 / sum(variance**2 / each for variance, each in zip(variances, degrees, strict=True))
-    factor = math.exp(quantile(TWO_SIDED, max(1, math.floor(free))) * math.sqrt(total))
-    return Ratio(mean, mean / factor, mean * factor)
+    half = welch_half_width(variances, degrees)
+    if half is None:
+        return Ratio(mean, None, None)
+    return Ratio(mean, mean / math.exp(half), mean * math.exp(half))
 
 
 def differ(first: Speed, other: Speed) -> bool | None:
     """Return whether the interval of `ratio` excludes 1; ``None`` without an interval."""
-    return ratio(first, other).differs
+    times = ratio(first, other)
+    return times.differs if times else None
 
 
 def duration(speed: Speed, *, items: int, characters: int | None = None) -> Duration:
@@ -237,13 +261,13 @@ def duration(speed: Speed, *, items: int, characters: int | None = None) -> Dura
     speed
         Of the setting.
     items
-        Paragraphs of the text.
+        Paragraphs of the text. Without a speed the time is that of one run on the text that was measured.
     characters
         Of the text, if known: they predict the work better than the paragraphs do.
     """
     by_character = characters is not None and len(speed.seconds_per_character) == speed.repeats
-    each = speed.seconds_per_character if by_character else speed.seconds_per_item
-    amount = characters if by_character and characters is not None else items
+    each = speed.seconds_per_character if by_character else speed.seconds_per_item or speed.works_s
+    amount = characters if by_character and characters is not None else items if speed.rates else 1
     whole = [start + amount * rate for start, rate in zip(speed.starts_s, each, strict=True)]
     expected, half = fmean(whole), half_width(deviation(whole), len(whole))
     half = None if half is None else half * math.sqrt(len(whole) + 1)  # about one run, not about the mean

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, exclusive_lock, read_text, write_atomically
@@ -19,7 +20,7 @@ from jobkit.core.knobs import MPS, ON, PADDED_CHARS, Value
 from jobkit.core.layout import POINTS_FILE, SEARCH_LOCK, SETTING_FILE, TUNE_GOAL_FILE
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import format_setting
-from jobkit.fit.speed import Ratio, Speed, fastest, ratio, speeds
+from jobkit.fit.speed import Ratio, Speed, ratio, settings_of
 from jobkit.fit.tune_steps import (
     FINAL,
     OUT_OF_MEMORY,
@@ -83,9 +84,14 @@ class Tuning:
 
     @property
     def winner(self) -> Speed | None:
-        """The fastest finalist; ``None`` if there is none."""
-        finalists = [speed for speed in self._finals() if not self._is_loop(speed)]
-        return fastest(finalists) if finalists else None
+        """The best finalist by the objective, of equal ones the faster; ``None`` if there is none."""
+        objective = self.goal.objective
+        finalists = [
+            (objective.rank(fmean(values)), speed.rate, speed)
+            for speed in self._finals()
+            if not self._is_loop(speed) and (values := self.values_of(speed))
+        ]
+        return max(finalists, key=lambda found: found[:2])[-1] if finalists else None
 
     @property
     def setting(self) -> dict[str, Value]:
@@ -104,20 +110,24 @@ class Tuning:
         others = [speed for speed in self._finals() if not self._is_loop(speed) and speed != self.winner]
         return others[0] if others else None
 
+    def values_of(self, speed: Speed | None) -> tuple[float, ...]:
+        """Return the metric of the objective of each repeat of a finalist, or of the plain loop."""
+        return self.goal.objective.values(self.records_of(speed))
+
     def records_of(self, speed: Speed | None) -> list[Record]:
         """Return the records of a finalist, or of the plain loop."""
         return [record for record in self.records(FINAL) if speed and record.point.params == speed.params]
 
     @property
     def gain(self) -> Ratio | None:
-        """How many times as fast as the plain loop the winner is."""
+        """How many times as fast as the plain loop the winner is; ``None`` if one of them has no speed."""
         return ratio(self.winner, self.loop) if self.winner and self.loop else None
 
     def _is_loop(self, speed: Speed) -> bool:
         return whole(speed.params) == self.goal.loop
 
     def _finals(self) -> tuple[Speed, ...]:
-        return speeds(self.records(FINAL))
+        return settings_of(self.records(FINAL))
 
 
 def read_goal(run_dir: Path) -> TuneGoal:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jobkit.core.knobs import AUTO, EVERY, MPS, OFF, ON, ORDER, WORKERS, Value, numbers
+from jobkit.core.measurements import SPEED, WORK
 from jobkit.core.records import Outcome, Record
-from jobkit.fit.energy import joules
+from jobkit.fit.objective import Objective, pace
 from jobkit.fit.observations import MemoryObservations, observe_memory
 
 MEMORY, SEARCH, FINAL = "memory", "search", "final"
@@ -58,8 +59,8 @@ class TuneGoal:
         The time that the search may take.
     memory_bytes
         Of the GPU, or on a CPU of the job; ``None`` for all of the GPU.
-    batch_p95_s, joules_per_1000
-        Constraints of the spec; ``None`` for none.
+    objective
+        What the finalists are chosen by, and the constraints of the spec.
     """
 
     size_knob: str
@@ -78,8 +79,7 @@ class TuneGoal:
     gain: float = 0.05
     budget_s: float
     memory_bytes: int | None = None
-    batch_p95_s: float | None = None
-    joules_per_1000: float | None = None
+    objective: Objective = field(default_factory=Objective)
 
     def setting(self, size: int, workers: int, *, mps: str = OFF, every: int = 1) -> dict[str, Value]:
         """Return the knobs of a setting."""
@@ -155,9 +155,8 @@ class Measured:
 
     @property
     def speed(self) -> float:
-        """Paragraphs a second; 0 if it did not succeed."""
-        summary = self.record.summary if self.record and self.outcome is Outcome.OK else None
-        return (summary.items_per_s or 0.0) if summary else 0.0
+        """Paragraphs a second, or without items texts a second; 0 if it did not succeed."""
+        return pace(self.record) if self.record and self.outcome is Outcome.OK else 0.0
 
     @property
     def work_s(self) -> float:
@@ -227,6 +226,8 @@ class Search:
         alone = self._good(MEMORY)
         if not alone:
             return Answer(why=self._failure())
+        if not any(self._values(result) for _, result in alone):
+            return Answer(why=self._no_metric())
         self.memory = observe_memory([result.record for _, result in alone if result.record])
         size = self._first_size(alone)
         yield from self._add_workers(size)
@@ -362,10 +363,33 @@ class Search:
     # -- finalists
 
     def _finalists(self) -> list[dict[str, Value]]:
-        """Return the two fastest settings that keep the constraints, on the whole text."""
-        pairs = sorted(self._good(SEARCH, MEMORY), key=lambda pair: -pair[1].speed)
-        kept = (whole(one.params) for one, result in pairs if not broken(self.goal, result.record))
+        """Return the two best settings that keep the constraints, on the whole text."""
+        rank = self.goal.objective.rank
+        ranked = [
+            (rank(values[0]), result.speed, one.params)
+            for one, result in self._good(SEARCH, MEMORY)
+            if (values := self._values(result)) and result.record and not self._broken(result.record)
+        ]
+        kept = (whole(params) for *_, params in sorted(ranked, key=lambda found: found[:2], reverse=True))
         return list({tuple(sorted(params.items())): params for params in kept}.values())[:2]
+
+    def _values(self, result: Measured) -> tuple[float, ...]:
+        """Return the metric of a point that has it; the time of the work as if for the whole text."""
+        record, objective = result.record, self.goal.objective
+        parts = record.point.every if record and objective.metric == WORK else 1
+        return tuple(parts * value for value in objective.values([record] if record else []))
+
+    def _broken(self, record: Record) -> str:
+        return self.goal.objective.broken([record])
+
+    def _no_metric(self) -> str:
+        """Return why there is nothing to choose by."""
+        metric = self.goal.objective.metric
+        if metric == SPEED:
+            return (
+                "the workload reports no items, so no setting has a speed; objective may name another figure"
+            )
+        return f"no point has the metric {metric!r}, by which objective chooses"
 
     def _prove(self, finalists: Sequence[Mapping[str, Value]]) -> Generator[Candidate, Measured, None]:
         """Measure the plain loop and the finalists in turn, as often as the budget allows, at least once."""
@@ -392,25 +416,6 @@ class Search:
 
     def _left_s(self) -> float:
         return self.goal.budget_s - sum(result.held_s for _, result in self.results)
-
-
-def broken(goal: TuneGoal, record: Record | None) -> str:
-    """Return which constraint the work of a record breaks, in words; empty if none."""
-    summary = record.summary if record else None
-    p95_s = summary.batch_p95_s if summary else None
-    if goal.batch_p95_s is not None and p95_s is not None and p95_s > goal.batch_p95_s:
-        return f"batch_p95 {p95_s:.2g} s is over {goal.batch_p95_s:g} s"
-    per_1000_j = energy_per_1000(record)
-    if goal.joules_per_1000 is not None and per_1000_j is not None and per_1000_j > goal.joules_per_1000:
-        return f"{per_1000_j:.3g} J for 1,000 items are over {goal.joules_per_1000:g}"
-    return ""
-
-
-def energy_per_1000(record: Record | None) -> float | None:
-    """Return the joules for 1,000 items of a point; ``None`` if they are not known, or not its own."""
-    items = record.summary.items if record and record.summary else 0
-    energy_j = joules(record, 0)[0] if record else None
-    return 1000 * energy_j / items if energy_j is not None and items else None
 
 
 def _bottleneck(result: Measured, step: str) -> tuple[str, str]:

@@ -23,6 +23,7 @@ from jobkit.core.knobs import (
 from jobkit.core.units import format_count
 from jobkit.fit.lengths import NONE, Lengths
 from jobkit.fit.loads import Loads
+from jobkit.fit.objective import Objective
 from jobkit.fit.tune_steps import TuneGoal
 from jobkit.planning.batch_sizes import MIN_LOAD
 from jobkit.schedulers.registry import runs_here
@@ -97,8 +98,9 @@ def tuned(spec: SweepSpec, knobs: Iterable[Knob], lengths: Lengths) -> tuple[Swe
         repeats=spec.tune.repeats,
         budget_s=spec.tune.budget,
         memory_bytes=spec.constraints.gpu_memory if on_gpu else spec.resources.memory,
-        batch_p95_s=spec.constraints.batch_p95,
-        joules_per_1000=spec.constraints.joules_per_1000,
+        objective=Objective.of(
+            spec.objective.metric, spec.objective.chosen_direction, spec.constraints.bounds
+        ),
     )
     first = Axes.model_validate({name: [value] for name, value in goal.setting(goal.sizes[0], 1).items()})
     update = {"sweep": first, "repeats": 1, "work_unit": work_unit, "find_max": None, "pack": 1}

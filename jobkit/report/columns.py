@@ -11,6 +11,7 @@ from jobkit.core.terminal import Column
 from jobkit.core.units import GIB
 from jobkit.fit.speed import Ratio
 from jobkit.report import energy
+from jobkit.report.own_figures import OwnFigure
 from jobkit.report.sizes import INTERVALS, Size
 
 LEGENDS = {
@@ -29,6 +30,7 @@ LEGENDS = {
     "net": "net: energy of the GPU over the work, less its idle power",
     "front": "front: no other setting beats it in both time and energy",
     "load": "load: characters of the largest batch once padded; memory follows it",
+    "own": "{own}: as the workload reports it; jobkit does not measure it",
     "agreement": "entities differ: in one of this setting and fp32, not in both; F1: how far the two agree",
 }
 """A line for each family of columns, shown with its columns or `MARKS`; ``single`` for one point."""
@@ -57,6 +59,8 @@ class Measure:
         The least decimal places.
     count
         Whether it is a count: no decimal places, unless a mean has some.
+    own
+        Whether the workload reports it: then its size may be any.
     """
 
     name: str
@@ -66,7 +70,11 @@ class Measure:
     scale: float = 1.0
     places: int = 0
     count: bool = False
+    own: bool = False
 
+
+LEAST, MOST = 1e-4, 1e12
+"""A figure of the workload beyond these is written with an exponent."""
 
 MEASURES = (
     Measure("items_per_s", "speed\nparagr./s", "speed", 0),
@@ -103,7 +111,9 @@ class SizeColumn(Column):
     family: str = "size"
 
 
-def size_columns(sizes: Sequence[Size], knobs: Sequence[str]) -> list[SizeColumn]:
+def size_columns(
+    sizes: Sequence[Size], knobs: Sequence[str], own: Sequence[OwnFigure] = ()
+) -> list[SizeColumn]:
     """Return the columns that have a value for these sizes."""
 
     def plain(name: str, head: str, cells: Iterable[object], rank: int = 0) -> SizeColumn:
@@ -116,11 +126,21 @@ def size_columns(sizes: Sequence[Size], knobs: Sequence[str]) -> list[SizeColumn
         columns.append(plain("outcomes", "outcome\n", (size.outcomes for size in sizes)))
     columns.append(plain("inert", "no effect\nof", (size.inert for size in sizes), 2))
     hidden = energy.hidden([size.mean for size in sizes])
-    shown = [measure for measure in MEASURES if measure.name not in hidden]
+    shown = [measure for measure in with_own(own) if measure.name not in hidden]
     columns += [column for measure in shown for column in _columns(measure, sizes)]
     fronts = ("*" if size.front else "" for size in sizes)
     columns.append(SizeColumn(name="front", head="front\n", cells=tuple(fronts), rank=2, family="front"))
     return [column for column in columns if any(column.cells)]
+
+
+def with_own(own: Sequence[OwnFigure]) -> list[Measure]:
+    """Return all measures in the order of their columns; those of the workload come after the speed.
+
+    Their rank is 0: however narrow a terminal is, it shows them.
+    """
+    of_workload = [Measure(one.measure, f"{one.name}\n{one.unit}", "own", 0, own=True) for one in own]
+    speed = [measure for measure in MEASURES if measure.family == "speed"]
+    return [*speed, *of_workload, *(measure for measure in MEASURES if measure not in speed)]
 
 
 def without_repetition(columns: Sequence[SizeColumn]) -> list[SizeColumn]:
@@ -141,14 +161,9 @@ def _columns(measure: Measure, sizes: Sequence[Size]) -> list[SizeColumn]:
 def _column(measure: Measure, sizes: Sequence[Size]) -> SizeColumn:
     name, scale = measure.name, measure.scale
     means = [size.speedup if name == SPEEDUP else size.mean[name] for size in sizes]
-    known = [abs(mean / scale) for mean in means if mean]
-    # Speeds compare by ratio, memory by difference: hundredths of a GiB do, unless all is tiny.
-    decisive = 10 * max(known, default=100.0) if scale == GIB else min(known, default=1000.0)
-    places = max(measure.places, min(4, 2 - math.floor(math.log10(decisive))))  # three figures, at most 4
-    if measure.count:
-        places = int(any(mean is not None and mean % 1 for mean in means))
+    form = _form(measure, [mean / scale for mean in means if mean is not None])
     cells = [
-        "" if mean is None else f"{mean / scale:,.{places}f}{_spread(measure, size, places)}"
+        "" if mean is None else f"{mean / scale:{form}}{_spread(measure, size, form)}"
         for size, mean in zip(sizes, means, strict=True)
     ]
     return SizeColumn(
@@ -156,11 +171,26 @@ def _column(measure: Measure, sizes: Sequence[Size]) -> SizeColumn:
     )
 
 
-def _spread(measure: Measure, size: Size, places: int) -> str:
+def _form(measure: Measure, means: Sequence[float]) -> str:
+    """Return how the means of a column are written."""
+    known = [abs(mean) for mean in means if mean]
+    whole = all(mean % 1 == 0 for mean in means)
+    if measure.own and known and not LEAST <= min(known) <= max(known) < MOST:
+        return ".3e"
+    if measure.own or measure.count:
+        digits = 3 - math.floor(math.log10(min(known, default=1.0))) if measure.own else 1  # four figures
+        return f",.{0 if whole else max(0, digits)}f"
+    # Speeds compare by ratio, memory by difference: hundredths of a GiB do, unless all is tiny.
+    decisive = 10 * max(known, default=100.0) if measure.scale == GIB else min(known, default=1000.0)
+    places = max(measure.places, min(4, 2 - math.floor(math.log10(decisive))))  # three figures, at most 4
+    return f",.{places}f"
+
+
+def _spread(measure: Measure, size: Size, form: str) -> str:
     """Return half the interval, and over how many points a mean is if fewer than the size's ``n``."""
-    half = size.half_width(measure.name) if measure.name in INTERVALS else None
+    half = size.half_width(measure.name) if measure.own or measure.name in INTERVALS else None
     number = size.counts.get(measure.name, size.n)
-    spread = "" if half is None else f"{INTERVAL}{half / measure.scale:,.{places}f}"
+    spread = "" if half is None else f"{INTERVAL}{half / measure.scale:{form}}"
     return spread if number == size.n else f"{spread}{PART}{number:,})"
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from jobkit.core.terminal import as_json, fit_columns, for_csv, for_markdown, table, wrap_lines
 from jobkit.report.columns import LEGENDS, MARKS, SizeColumn, size_columns, without_repetition
 from jobkit.report.estimates import GroupEstimate, estimates
+from jobkit.report.own_figures import OWN
 from jobkit.report.sentences import (
     base_of,
     count_lines,
@@ -23,6 +24,8 @@ from jobkit.report.tables import Collected
 
 FORMATS = ("table", "csv", "json", "md")
 MOST_NOTES = 20
+EXACT = 2**53
+"""Below it, a float holds every whole number."""
 BOLD, DIM = 1, 2
 """Styles of a terminal."""
 
@@ -85,9 +88,9 @@ def _csv(collected: Collected) -> str:
 
 
 def _whole_numbers(record: Mapping[str, object]) -> dict[str, object]:
-    """Return a record whose whole numbers have no decimal point."""
+    """Return a record whose whole numbers have no decimal point, as far as each is exact."""
     return {
-        name: int(value) if isinstance(value, float) and value.is_integer() else value
+        name: int(value) if isinstance(value, float) and value.is_integer() and abs(value) < EXACT else value
         for name, value in record.items()
     }
 
@@ -96,6 +99,7 @@ def _json(collected: Collected, per_group: Iterable[GroupEstimate]) -> str:
     report = {
         "points": [*map(_whole_numbers, collected.point_records())],
         "sizes": [*map(_whole_numbers, collected.size_records())],
+        "metrics": [asdict(one) for one in collected.own],
         "groups": [*collected.group_records()],
         "estimates": [asdict(estimate) for estimate in per_group],
         "notes": collected.notes,
@@ -114,7 +118,7 @@ def _sections(collected: Collected, per_group: Sequence[GroupEstimate], *, asked
         after += [line for estimate in own for line in estimate_lines(estimate)]
         if asked and not own:
             after.append("No estimate of the largest batch: these points ran on a CPU.")
-        columns = size_columns(sizes, collected.knobs)
+        columns = size_columns(sizes, collected.knobs, collected.own)
         yield Section(title, tuple(details), tuple(columns), tuple(after), base_of(sizes))
     if missing := missing_lines(collected):
         yield Section(count_lines(collected), after=missing)
@@ -125,7 +129,9 @@ def _sections(collected: Collected, per_group: Sequence[GroupEstimate], *, asked
         yield Section("Notes", after=(*notes, *rest))
 
 
-def _legends(columns: Sequence[SizeColumn], base: str) -> list[str]:
+def _legends(columns: Sequence[SizeColumn], base: str, safe: Callable[[str], str] = str) -> list[str]:
+    """Return the lines that explain the columns; names and values in them are made safe."""
+    own = ", ".join(column.name.removeprefix(OWN) for column in columns if column.family == "own")
     families = {column.family for column in columns}
     cells = [cell for column in columns for cell in column.cells]
     numbers = next((column.cells for column in columns if column.name == "n"), None)
@@ -134,7 +140,7 @@ def _legends(columns: Sequence[SizeColumn], base: str) -> list[str]:
     if "speed" in families and (numbers is None or "1" in numbers):
         families.add("single")
     families |= {name for name, mark in MARKS.items() if any(mark in cell for cell in cells)}
-    return [text.format(base=base) for name, text in LEGENDS.items() if name in families]
+    return [text.format(base=safe(base), own=safe(own)) for name, text in LEGENDS.items() if name in families]
 
 
 def _terminal(sections: Iterable[Section], width: int, *, color: bool) -> str:
@@ -167,7 +173,7 @@ def _markdown(sections: Iterable[Section]) -> str:
         parts += [f"## {for_markdown(section.title)}", ""]
         parts += [f"{for_markdown(line)}  " for line in section.before]
         if columns := without_repetition(section.columns):
-            legends = [f"- {line}" for line in _legends(columns, for_markdown(section.base))]
+            legends = [f"- {line}" for line in _legends(columns, section.base, for_markdown)]
             parts += ["", *_markdown_table(columns), "", *legends, ""]
         parts += [*map(_bullet, section.after), ""]
     return "\n".join(parts)

@@ -12,6 +12,7 @@ from jobkit.core.measurements import Memory
 from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import GIB
 from jobkit.fit.energy import attributed, joules
+from jobkit.fit.objective import rate
 from jobkit.outcome.results import PointResult
 from jobkit.report.old_logs import LogRun
 
@@ -46,6 +47,8 @@ class Row:
         How many other points ran at the same time on the same GPU, or on a CPU on the same host.
     params
         The values of the knobs.
+    metrics
+        By column the figures that the workload itself reports (`jobkit.report.own_figures`).
     result
         What the run folder holds of the point.
     group, size
@@ -121,6 +124,7 @@ class Row:
     energy_attribution: str | None = None
     energy_reason: str | None = None
     params: Mapping[str, Value] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
     result: PointResult | None = None
     group: int | None = None
     size: int | None = None
@@ -218,7 +222,7 @@ def _add_batches(row: Row, batches: Iterable[Batch]) -> None:
     """Add how far a try without a record came, from the batches that are home."""
     batches = list(batches)
     row.items, row.work_s = sum(b.items for b in batches), fsum(b.seconds for b in batches)
-    row.items_per_s = row.items / row.work_s if row.work_s > 0 else None
+    row.items_per_s = row.items / row.work_s if row.items and row.work_s > 0 else None
     row.batch_mean_s = row.work_s / len(batches)
     row.load_max = max(b.load for b in batches)
 
@@ -241,7 +245,7 @@ def _add_record(row: Row, record: Record) -> None:
     _add_memory(row, record.memory)
     if summary := record.summary:
         row.items, row.items_total = summary.items, summary.items_total
-        row.items_per_s, row.work_s = summary.items_per_s, summary.work_s
+        row.items_per_s, row.work_s = rate(record), summary.work_s
         row.batch_mean_s, row.batch_p95_s = summary.batch_mean_s, summary.batch_p95_s
         row.padding_efficiency, row.load_max = summary.padding_efficiency, summary.load_max
 

@@ -13,6 +13,7 @@ from jobkit.core.records import Outcome
 from jobkit.core.student import deviation, half_width
 from jobkit.fit.speed import Ratio, ratio_of
 from jobkit.report import energy
+from jobkit.report.own_figures import OwnFigure
 from jobkit.report.rows import MEASURES, Row
 
 INTERVALS = ("items_per_s", "work_s")
@@ -78,8 +79,14 @@ class Size:
         return (None, None) if mean is None or half is None else (mean - half, mean + half)
 
 
-def sizes(rows: Iterable[Row], knobs: Sequence[str]) -> list[Size]:
-    """Return the sizes of all groups in order, and give the rows their speed-up."""
+def sizes(rows: Iterable[Row], knobs: Sequence[str], own: Sequence[OwnFigure] = ()) -> list[Size]:
+    """Return the sizes of all groups in order, and give the rows their speed-up.
+
+    Parameters
+    ----------
+    own
+        The figures that the workload reports.
+    """
     repeats: dict[int, list[Row]] = {}
     for row in rows:
         if row.size is not None:
@@ -91,7 +98,7 @@ def sizes(rows: Iterable[Row], knobs: Sequence[str]) -> list[Size]:
         workers = first.numbers.get(WORKERS, 1)
         return first.group or 0, workers, *(sort_key(first.params.get(knob)) for knob in knobs)
 
-    found = [_size(same, base) for same in sorted(repeats.values(), key=order)]
+    found = [_size(same, own, base) for same in sorted(repeats.values(), key=order)]
     groups = [list(same) for _, same in groupby(found, key=lambda size: size.first.group)]
     fronts = (energy.front([size.mean for size in same]) for same in groups)
     return list(map(_on_front, found, chain.from_iterable(fronts)))
@@ -101,12 +108,12 @@ def _on_front(size: Size, front: bool | None) -> Size:  # noqa: FBT001 - of map
     return size if front is None else replace(size, front=front)
 
 
-def _size(same: Sequence[Row], base: dict[int | None, list[float]]) -> Size:
+def _size(same: Sequence[Row], own: Sequence[OwnFigure], base: dict[int | None, list[float]]) -> Size:
     """Return a size; ``base`` holds the speeds of the smallest size by group."""
     well = [row for row in same if row.outcome is Outcome.OK]
-    figures = {
-        name: [value for row in well if (value := getattr(row, name)) is not None] for name in MEASURES
-    }
+    known = {name: [getattr(row, name) for row in well] for name in MEASURES}
+    known |= {one.measure: [row.metrics.get(one.column) for row in well] for one in own}
+    figures = {name: [value for value in values if value is not None] for name, values in known.items()}
     first = {
         name: next((v for row in same if (v := getattr(row, name)) is not None), None) for name in OF_A_SIZE
     }

@@ -16,11 +16,12 @@ from jobkit.core.errors import ExitCode
 from jobkit.core.knobs import BATCH_SIZE, PRECISION, RUN_KNOBS
 from jobkit.core.units import format_count, format_memory
 from jobkit.fit.lengths import Lengths, read_lengths
-from jobkit.fit.overlaps import Span, overlap_words, overlaps, span
 from jobkit.outcome.journal import read_journal
+from jobkit.outcome.overlaps import Span, overlap_words, overlaps, span
 from jobkit.outcome.results import exit_code
 from jobkit.outcome.trials import Trial, answers
-from jobkit.report import energy
+from jobkit.report import energy, own_figures
+from jobkit.report.own_figures import OwnFigure, name_metrics
 from jobkit.report.rows import AGREEMENT, FIXED, LOG, MEASURES, SETTING, Row, add_energy
 from jobkit.report.sizes import INTERVALS, OF_A_SIZE, Size, sizes
 from jobkit.report.sources import read_sources
@@ -34,6 +35,8 @@ LOG_REMARK = (
     "old logs: batch s is total / number of batches, where the log itself counts a partial batch as whole; "
     "their GPU peak is the largest of samples at every 50th paragraph, so the true one may be higher"
 )
+OF_DERIVED = ("group", "size", "speedup", "n", "outcomes", "front", "reserved")
+"""The columns that are no field of a row, or of the derived ones."""
 _TEXTS = {column.name for column in fields(Row) if str(column.type).startswith(("str", "bool", "Outcome"))}
 """The columns of a frame that hold no numbers; also ``outcomes``."""
 
@@ -56,6 +59,8 @@ class Collected:
         The names of the knob columns, ``batch_size`` first.
     notes
         Files skipped and why, and what a reader must know of the rows.
+    own
+        The figures that the workloads report, each with its column.
     trials
         By run folder the predictions that were tried, with their outcomes.
     profiled
@@ -67,6 +72,7 @@ class Collected:
     by_group: Sequence[Row]
     knobs: tuple[str, ...]
     notes: tuple[str, ...]
+    own: tuple[OwnFigure, ...] = ()
     trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
     profiled: int = 0
     _lengths: dict[str, Lengths | None] = field(default_factory=dict)
@@ -91,12 +97,17 @@ class Collected:
     @property
     def point_columns(self) -> list[str]:
         """The names of the columns of points."""
-        return [*self._fixed, *self._own_knobs, "group", "size", "speedup"]
+        return [*self._fixed, *self._own_knobs, *self._own, "group", "size", "speedup"]
+
+    @property
+    def _own(self) -> list[str]:
+        """The columns of the figures that the workloads report."""
+        return [one.column for one in self.own]
 
     @property
     def _absent(self) -> frozenset[str]:
         """The measures that these runs cannot have."""
-        return frozenset() if any(row.f1 is not None for row in self.rows) else frozenset(AGREEMENT)
+        return _absent(self.rows)
 
     @property
     def _fixed(self) -> list[str]:
@@ -106,7 +117,12 @@ class Collected:
     @property
     def _measures(self) -> list[str]:
         """The measures that these runs can have."""
-        return [name for name in MEASURES if name not in self._absent]
+        return [*(name for name in MEASURES if name not in self._absent), *self._own]
+
+    @property
+    def _intervals(self) -> list[str]:
+        """The measures whose means have an interval."""
+        return [*INTERVALS, *self._own]
 
     @property
     def _own_knobs(self) -> list[str]:
@@ -115,26 +131,29 @@ class Collected:
 
     def point_records(self) -> Iterator[dict[str, object]]:
         """Yield the points by column."""
-        own, fixed = self._own_knobs, self._fixed
+        own, fixed, metrics = self._own_knobs, self._fixed, self._own
         for row in self.rows:
             params = {knob: row.params.get(knob) for knob in own}
             places = {"group": row.group, "size": row.size, "speedup": row.speedup}
-            yield {name: getattr(row, name) for name in fixed} | params | places
+            reported = {name: row.metrics.get(name) for name in metrics}
+            yield {name: getattr(row, name) for name in fixed} | params | reported | places
 
     def size_records(self) -> Iterator[dict[str, object]]:
         """Yield the sizes by column: ``*_sd`` and ``*_n`` follow the means, and the ends of intervals all."""
-        measures = self._measures
+        measures = dict(zip(self._measures, self._measures, strict=True))
+        measures |= {one.column: one.measure for one in self.own}
+        bounded = {name: measures[name] for name in self._intervals}
         for size in self.by_size:
             times = (size.times.low, size.times.high) if size.times else (None, None)
-            ends = {name: size.ends(name) for name in INTERVALS} | {"speedup": times}
+            ends = {name: size.ends(measure) for name, measure in bounded.items()} | {"speedup": times}
             yield {
                 "size": size.first.size,
                 "group": size.first.group,
                 **{knob: size.params.get(knob) for knob in self.knobs},
                 **{name: getattr(size, name) for name in (*OF_A_SIZE, "outcomes", "n")},
-                **{name: size.mean[name] for name in measures},
-                **{f"{name}_sd": size.sd[name] for name in measures},
-                **{f"{name}_n": size.counts[name] for name in measures},
+                **{name: size.mean[measure] for name, measure in measures.items()},
+                **{f"{name}_sd": size.sd[measure] for name, measure in measures.items()},
+                **{f"{name}_n": size.counts[measure] for name, measure in measures.items()},
                 "speedup": size.speedup,
                 "front": size.front,
                 **{f"{name}_low": low for name, (low, _) in ends.items()},
@@ -157,7 +176,7 @@ class Collected:
         spreads = [f"{name}_{what}" for what in ("sd", "n") for name in measures]
         columns = ["size", "group", *self.knobs, *OF_A_SIZE, "outcomes", "n", *measures, *spreads]
         columns += ["speedup", "front"]
-        columns += [f"{name}_{end}" for end in ("low", "high") for name in (*INTERVALS, "speedup")]
+        columns += [f"{name}_{end}" for end in ("low", "high") for name in (*self._intervals, "speedup")]
         return _frame(self.size_records(), columns)
 
     @cached_property
@@ -207,13 +226,15 @@ def collect(paths: Sequence[Path]) -> Collected:
         rows = sources.rows
         knobs = _name_knobs(rows)
         by_group = _number(rows)
-        by_size = sizes(rows, knobs)
+        own = name_metrics(rows, _taken(rows, knobs))
+        by_size = sizes(rows, knobs, own)
     return Collected(
         rows=rows,
         by_size=by_size,
         by_group=by_group,
         knobs=knobs,
-        notes=(*sources.notes, *_remarks(rows, by_group)),
+        notes=(*sources.notes, *_remarks(rows, by_group), *own_figures.remarks(rows, own)),
+        own=own,
         trials=sources.trials,
         profiled=sources.profiled,
     )
@@ -254,10 +275,20 @@ def _last_jobs(folder: Path, indices: set[int]) -> tuple[tuple[str, JobId], ...]
     return tuple(dict.fromkeys(last.values()))
 
 
+def _absent(rows: Iterable[Row]) -> frozenset[str]:
+    """Return the measures that no row can have."""
+    return frozenset() if any(row.f1 is not None for row in rows) else frozenset(AGREEMENT)
+
+
+def _taken(rows: Iterable[Row], knobs: Iterable[str]) -> set[str]:
+    """Return the names that a column of a workload's own figure cannot have."""
+    return {*FIXED, *OF_DERIVED, *OF_A_SIZE, *knobs} - _absent(rows)
+
+
 def _name_knobs(rows: Iterable[Row]) -> tuple[str, ...]:
     """Return the names of the knob columns: a workload's knob named like another column gets a prefix."""
     names = sorted(dict.fromkeys(name for row in rows for name in row.params), key=lambda n: n != BATCH_SIZE)
-    taken = {*FIXED, "group", "size", "speedup", "n", "outcomes", "reserved"}
+    taken = {*FIXED, *OF_DERIVED}
     taken -= {PRECISION, *(knob.name for knob in RUN_KNOBS)}
     columns = {name: f"knob_{name}" if name in taken else name for name in names}
     for row in rows:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 
@@ -11,10 +12,20 @@ from jobkit.core.layout import SETTING_FILE
 from jobkit.core.records import Outcome, Record
 from jobkit.core.terminal import Column, NoWrap, as_json, relative_path, shell_path, table, wrap_lines
 from jobkit.core.units import format_about, format_bytes_gib, format_count, format_setting
+from jobkit.fit.objective import (
+    difference,
+    energy_per_1000,
+    format_figure,
+    mean_words,
+    rate,
+    reported,
+    units_of,
+)
 from jobkit.fit.speed import Ratio, Speed, ratio
 from jobkit.fit.tune import Tuning, spec_lines
-from jobkit.fit.tune_steps import Answer, Candidate, broken, energy_per_1000, whole
+from jobkit.fit.tune_steps import Answer, Candidate, whole
 from jobkit.outcome.results import PointResult
+from jobkit.report.own_figures import own_columns
 
 HELP = {
     "cores": "more CPUs for the job would help",
@@ -25,6 +36,8 @@ HELP = {
     "failure": "the log of that point has the reason",
 }
 """What would make a faster setting possible, by what limits the search."""
+
+NO_DIFFERENCE = "no difference is shown"
 
 Row = tuple[Candidate, list[PointResult]]
 
@@ -73,6 +86,7 @@ def _table(tuning: Tuning) -> list[NoWrap]:
     columns += [Column(knob, [_value(one.params.get(knob)) for one, _ in rows]) for knob in knobs]
     columns += [
         Column("paragraphs/s", [_speed_cell(results) for _, results in rows]),
+        *_own_columns([results for _, results in rows]),
         Column("J/1,000", [_energy_cell(results) for _, results in rows]),
         Column("GPU memory", [_memory_cell(results) for _, results in rows]),
         Column("", [_remark(tuning, results) for _, results in rows], left=True),
@@ -88,8 +102,21 @@ def _records(results: Sequence[PointResult]) -> list[Record]:
     return [result.record for result in results if result.record and result.outcome is Outcome.OK]
 
 
+def _own_columns(rows: Sequence[Sequence[PointResult]]) -> Iterator[Column]:
+    """Yield a column for each figure that the workload reports, with its unit."""
+    columns = own_columns(record for results in rows for record in _records(results))
+    for (name, unit), own in columns.items():
+        cells = [_own_cell(name, unit, _records(results)) for results in rows]
+        yield Column(f"{own.name} [{own.unit}]" if own.unit else own.name, cells)
+
+
+def _own_cell(name: str, unit: str, records: Sequence[Record]) -> str:
+    found = [metric for record in records if (metric := reported(record).get(name)) and metric.unit == unit]
+    return format_figure(fmean(metric.value for metric in found)) if found else ""
+
+
 def _speed_cell(results: Sequence[PointResult]) -> str:
-    rates = [record.summary.items_per_s or 0.0 for record in _records(results) if record.summary]
+    rates = [speed for record in _records(results) if (speed := rate(record))]
     return f"{sum(rates) / len(rates):,.1f}" if rates else ""
 
 
@@ -115,13 +142,14 @@ def _remark(tuning: Tuning, results: Sequence[PointResult]) -> str:
     kept = _records(results)
     if not kept:
         return str(results[-1].outcome or "to come")
-    return broken(tuning.goal, kept[0])
+    return tuning.goal.objective.broken(kept)
 
 
 def _found(run_dir: Path, tuning: Tuning, answer: Answer, winner: Speed) -> Iterator[str]:
     yield f"The setting: {format_setting(tuning.setting)}"
     yield from _gains(tuning, winner)
-    yield f"  limit      {answer.limit}: {answer.why}; {HELP[answer.limit]}"
+    if tuning.goal.objective.by_speed:
+        yield f"  limit      {answer.limit}: {answer.why}; {HELP[answer.limit]}"
     yield f"  not tried  {_not_tried(tuning)}"
     yield ""
     yield f"In a spec (also in {relative_path(run_dir)}/{SETTING_FILE}):"
@@ -139,12 +167,36 @@ def _gains(tuning: Tuning, winner: Speed) -> Iterator[str]:
     own_j, loop_j = _energy(tuning.records_of(winner)), _energy(tuning.records_of(tuning.loop))
     if own_j is not None and loop_j is not None:
         yield f"  energy     {own_j:,.1f} J for 1,000 items, the plain loop {loop_j:,.1f} J"
-    second = tuning.second
-    if second:
+    if not tuning.goal.objective.by_speed:
+        yield f"  objective  {_objective(tuning, winner)}"
+    if second := tuning.second:
         words = format_setting({k: v for k, v in second.params.items() if winner.params.get(k) != v})
-        against = ratio(winner, second)
-        apart = f"the winner is {_times(against)} as fast" if against.differs else "no difference is shown"
-        yield f"  next best  {words}: {apart}"
+        yield f"  next best  {words}: {_apart(tuning, winner, second)}"
+
+
+def _objective(tuning: Tuning, winner: Speed) -> str:
+    """Return the metric of the objective, next to that of the plain loop."""
+    objective, unit = tuning.goal.objective, _unit(tuning)
+    words = f"{objective.name} {mean_words(tuning.values_of(winner), unit)}"
+    of_loop = tuning.values_of(tuning.loop)
+    return f"{words}, the plain loop {mean_words(of_loop, unit)}" if of_loop else words
+
+
+def _unit(tuning: Tuning) -> str:
+    records = tuning.records_of(tuning.winner)
+    return " or ".join(units_of(records, tuning.goal.objective.metric))
+
+
+def _apart(tuning: Tuning, winner: Speed, second: Speed) -> str:
+    """Return how much better than the next best setting the winner is, if that is more than scatter."""
+    objective, values = tuning.goal.objective, tuning.values_of(second)
+    if objective.by_speed:
+        times = ratio(winner, second)
+        return f"the winner is {_times(times)} as fast" if times and times.differs else NO_DIFFERENCE
+    apart = difference(tuning.values_of(winner), values) if values else None
+    if apart is None or not apart.differs:
+        return NO_DIFFERENCE
+    return f"{objective.name} differs by {format_figure(abs(apart.mean), _unit(tuning))}"
 
 
 def _times(times: Ratio) -> str:
@@ -169,10 +221,12 @@ def _not_tried(tuning: Tuning) -> str:
 def to_json(tuning: Tuning) -> str:
     """Return the answer for a program."""
     answer, gain, winner = tuning.next, tuning.gain, tuning.winner
+    objective, values = tuning.goal.objective, tuning.values_of(winner)
     return as_json(
         {
             "ended": isinstance(answer, Answer),
             "setting": tuning.setting or None,
+            "objective": {**asdict(objective), "mean": fmean(values) if values else None},
             "items_per_s": winner.items_per_s if winner else None,
             "times_the_plain_loop": {"mean": gain.mean, "low": gain.low, "high": gain.high} if gain else None,
             "joules_per_1000": _energy(tuning.records_of(winner)),

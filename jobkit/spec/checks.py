@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from jobkit.core.knobs import AUTO, BATCH_SIZE, CUT_BY, PADDED_CHARS, PRECISION, Knob
+from jobkit.core.measurements import DIRECTIONS
 from jobkit.core.terminal import suggest
 from jobkit.core.units import format_count
 from jobkit.run.workloads.base import class_name, knobs, offered
@@ -53,6 +54,17 @@ def check_repeats(document: Document) -> None:
         key = "most" if "most" in repeats else "least"
         what = f"repeats.{key}: {planned} repeats at most, and repeats.least is {least}"
         document.faults.append(document.fault(("repeats", key), what))
+
+
+def check_objective(document: Document) -> None:
+    """Add a fault for a figure of the workload of which it is not known whether more or less is better."""
+    objective = document.data.get("objective")
+    objective = objective if isinstance(objective, dict) else {}
+    metric = objective.get("metric")
+    if not isinstance(metric, str) or metric in DIRECTIONS or objective.get("direction") is not None:
+        return
+    what = f"objective.metric: {metric!r}: needs objective.direction, max if more is better, else min"
+    document.faults.append(document.fault(("objective", "metric"), what))
 
 
 def check_workload(document: Document) -> None:
@@ -140,6 +152,7 @@ CHECKS = (
     check_axes,
     check_points,
     check_repeats,
+    check_objective,
     check_workload,
     check_environment,
     check_options,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 from pydantic import BaseModel
 
@@ -39,6 +39,7 @@ def spec_schema() -> dict[str, Any]:
 def _models(model: type[BaseModel]) -> list[type[BaseModel]]:
     """Return a model and those that its keys hold."""
     annotations = [field.annotation for field in model.model_fields.values()]
+    annotations.append(get_type_hints(model).get("__pydantic_extra__"))  # keys that a user names
     kinds = [kind for annotation in annotations for kind in (annotation, *get_args(annotation))]
     below = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
     return [model, *(model for kind in below for model in _models(kind))]

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
 from jobkit.core.knobs import AUTO, CUDA, Value
 from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE
+from jobkit.core.measurements import BATCH_P95, DIRECTIONS, GPU_MEMORY, JOULES_PER_1000, SPEED
 from jobkit.core.records import Point
 from jobkit.core.terminal import SCHEDULER_WORDS
 from jobkit.run.workloads.base import SHIPPED
@@ -197,8 +198,59 @@ class Tune(_Part):
     budget: fields.Duration = 1800
 
 
-class Constraints(_Part):
-    """What a setting that ``jobkit tune`` chooses must keep; ``null`` for no constraint.
+class Objective(_Part):
+    """What ``jobkit recommend`` and ``jobkit tune`` choose a setting by.
+
+    Attributes
+    ----------
+    metric
+        ``items_per_s``, ``work_s``, ``batch_p95``, ``joules_per_1000``, ``gpu_memory``, or a figure that the
+        workload reports.
+    direction
+        Whether the highest (``max``) or the lowest (``min``) is the best; ``null`` for the usual one of a
+        figure that jobkit measures.
+    """
+
+    metric: Annotated[str, Field(min_length=1)] = SPEED
+    direction: Literal["max", "min"] | None = None
+
+    @property
+    def chosen_direction(self) -> str:
+        """The direction, or the usual one; without either, `jobkit.spec.checks` refuses the spec."""
+        return self.direction or DIRECTIONS[self.metric]
+
+
+def _ends(value: object) -> object:
+    """Return the ends of a bound if they are a mapping."""
+    if not isinstance(value, dict | Bound):
+        names = ", ".join(Constraints.model_fields)
+        raise ValueError(f"should be {{min: NUMBER}}, {{max: NUMBER}} or both; other names are {names}")  # noqa: TRY004 - as in `fields`
+    return value
+
+
+class Bound(_Part):
+    """Which values of a figure are accepted.
+
+    Attributes
+    ----------
+    min, max
+        The least and the highest; ``null`` for no limit.
+    """
+
+    min: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    max: Annotated[float, Field(allow_inf_nan=False)] | None = None
+
+    @model_validator(mode="after")
+    def _has_an_end(self) -> Bound:
+        if self.min is None and self.max is None:
+            raise ValueError("should have min, max or both")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError("no value is at least min and at most max")
+        return self
+
+
+class Constraints(BaseModel):
+    """What a setting must keep to be chosen; ``null`` for no constraint.
 
     Attributes
     ----------
@@ -212,10 +264,22 @@ class Constraints(_Part):
         CPUs of a job.
     """
 
+    KEYS: ClassVar = "figures"
+    model_config = ConfigDict(frozen=True, extra="allow", strict=True)
+    __pydantic_extra__: dict[str, Annotated[Bound, BeforeValidator(_ends)]]
+
     gpu_memory: fields.Size | None = None
     batch_p95: fields.Seconds | None = None
     joules_per_1000: fields.PositiveNumber | None = None
     cpus: fields.Positive | None = None
+
+    @property
+    def bounds(self) -> dict[str, tuple[float | None, float | None]]:
+        """The least and the highest value of each figure that has a limit."""
+        names = (GPU_MEMORY, BATCH_P95, JOULES_PER_1000)
+        limits = {name: (None, limit) for name in names if (limit := getattr(self, name)) is not None}
+        given = self.__pydantic_extra__ or {}
+        return {**limits, **{name: (bound.min, bound.max) for name, bound in given.items()}}
 
 
 class SweepSpec(_Part):
@@ -287,8 +351,10 @@ class SweepSpec(_Part):
         The profiler that records where the time of each point goes; such a point is in no table.
     tune
         How ``jobkit tune`` searches for the fastest setting; it does not use ``sweep``.
+    objective
+        What ``jobkit recommend`` and ``jobkit tune`` choose a setting by: the speed, or another figure.
     constraints
-        What a setting that ``jobkit tune`` chooses must keep.
+        What a setting must keep to be chosen by them.
     """
 
     MEANT: ClassVar = {
@@ -327,6 +393,7 @@ class SweepSpec(_Part):
     find_max: FindMax | None = None
     profile: Literal["off", "torch", "python", "scalene"] = "off"
     tune: Tune = Tune()
+    objective: Objective = Objective()
     constraints: Constraints = Constraints()
 
     def as_yaml(self) -> str:

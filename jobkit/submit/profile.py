@@ -22,6 +22,7 @@ from jobkit.core.layout import (
 )
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import relative_path, shell_path
+from jobkit.fit.objective import pace
 from jobkit.outcome.journal import Role
 from jobkit.outcome.remedies import remedy
 from jobkit.outcome.trials import added_id
@@ -90,7 +91,7 @@ def profile(
 def _fastest(run: RunStanding) -> PointStanding:
     """Return the point of the sweep with the highest speed."""
     speeds = [
-        (point.record.summary.items_per_s or 0.0, point)
+        (pace(point.record), point)
         for point in run.points
         if point.point.swept and point.outcome is Outcome.OK and point.record and point.record.summary
     ]

@@ -11,6 +11,7 @@ from jobkit.core.layout import SETTING_FILE
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import relative_path, shell_path
 from jobkit.core.units import format_about, format_count, format_setting
+from jobkit.fit.objective import rate
 from jobkit.fit.tune import next_point, read_tuning
 from jobkit.fit.tune_steps import Candidate, TuneGoal
 from jobkit.outcome.journal import PURPOSES, Role
@@ -113,8 +114,10 @@ def _ending(run_dir: Path, point: Point) -> str:
     """Return in a line how a point ended: its speed, or its outcome."""
     result = next(result for result in read_run(run_dir).points if result.point.index == point.index)
     summary = result.record.summary if result.record else None
-    speed = summary.items_per_s if summary and result.outcome is Outcome.OK else None
-    end = f"{speed:,.1f} paragraphs/s" if speed else f"{result.outcome}: {result.verdict.evidence}"
+    end = f"{result.outcome}: {result.verdict.evidence}"
+    if summary and result.outcome is Outcome.OK:
+        speed = rate(result.record)
+        end = f"{speed:,.1f} paragraphs/s" if speed else f"{summary.work_s:,.1f} s"
     return f"{point.index:>4}  {point.phase:<6}  {format_setting(point.params)}: {end}"
 
 

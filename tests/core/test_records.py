@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from jobkit.core import files, json_codec
 from jobkit.core.errors import JobkitError
 from jobkit.core.job_files import Exit, read_exit
-from jobkit.core.measurements import Memory, Need
+from jobkit.core.measurements import Memory, Metric, Need
 from jobkit.core.records import Job, Outcome, Point, Record, TextRef
 
 POINT = Point(
@@ -37,6 +38,7 @@ RECORD = Record(
     ended_at="2026-01-01T00:00:01+00:00",
     inert=("batch_size",),
     memory=Memory(context_bytes=3),
+    metrics={"f1": Metric(value=0.91, unit="1")},
 )
 
 
@@ -57,10 +59,10 @@ def test_a_record_reads_back_as_it_was() -> None:
 
 def test_a_record_of_an_earlier_jobkit_tells_no_needs() -> None:
     data = json.loads(json_codec.to_json(RECORD))
-    for name in ("needs", "failed_load", "retries"):
+    for name in ("needs", "failed_load", "retries", "metrics", "metrics_bad_lines"):
         del data[name]
     del data["point"]["cap_bytes"]
-    assert json_codec.from_dict(Record, data, where="x") == RECORD
+    assert json_codec.from_dict(Record, data, where="x") == replace(RECORD, metrics={})
 
 
 def test_keys_of_a_later_jobkit_are_ignored_and_a_later_schema_is_not() -> None:
@@ -75,6 +77,8 @@ def test_keys_of_a_later_jobkit_are_ignored_and_a_later_schema_is_not() -> None:
     [
         ({"outcome": "fine"}, "x: 'fine' is no Outcome"),
         ({"try_number": "1"}, "x: '1' where int is expected"),
+        ({"metrics": []}, r"x: \[\] where dict is expected"),
+        ({"metrics": {"f1": 0.9}}, "x: not a Metric: '0.9'"),
         ({"point": None}, "x: not a Point: 'None'"),
         ({"inert": "a"}, "x: 'a' where list is expected"),
         ({"memory": {"context_bytes": []}}, r"x: \[\] where int is expected"),

@@ -82,15 +82,18 @@ def test_a_difference_within_the_scatter_is_none(
 def test_a_ratio_has_the_interval_of_welch_for_the_logarithms() -> None:
     """Relative variances of the means: 0.02^2 / 3 and 0.01^2 / 3, so 2.94 degrees, in whole numbers 2."""
     found = fit.ratio(speed(196, 200, 204), speed(99, 100, 101))
+    assert found
     factor = exp(4.302653 * sqrt((0.02**2 + 0.01**2) / 3))
     assert found.mean == pytest.approx(2)
     assert [found.low, found.high] == pytest.approx([2 / factor, 2 * factor])
     inverse = fit.ratio(speed(99, 100, 101), speed(196, 200, 204))
+    assert inverse
     assert [inverse.low, inverse.high] == pytest.approx([1 / (2 * factor), factor / 2])
 
 
 def test_a_ratio_of_single_repeats_has_no_interval() -> None:
     found = fit.ratio(speed(200), speed(100, 101))
+    assert found
     assert found.mean == pytest.approx(200 / 100.5)
     assert (found.low, found.high) == (None, None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobkit.core.knobs import EVERY, MPS, OFF, ON, PADDED_CHARS, WORKERS
+from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
+from jobkit.fit.objective import Bound, Objective
 from jobkit.fit.observations import NEED, MemoryObservations
 from jobkit.fit.tune_steps import (
     FINAL,
@@ -171,14 +174,16 @@ def test_the_budget_ends_the_search_and_shortens_the_finals() -> None:
 def test_settings_over_the_constraint_on_a_batch_are_not_finalists() -> None:
     told = searched(GOAL, Machine())[0]
     assert told.finalists
-    never = replace(GOAL, batch_p95_s=1e-9)
+    never = replace(GOAL, objective=Objective(bounds={"batch_p95": Bound(max=1e-9)}))
     answer, _ = searched(never, Machine())
     assert (answer.finalists, answer.why) == ((), "no setting keeps the constraints")
 
 
 def test_a_setting_that_takes_too_much_energy_is_no_finalist() -> None:
     limit = 1_000 * 500 / Machine().speed(GOAL.setting(16_000, 16, mps=ON)) + 0.01
-    answer, _ = searched(replace(GOAL, joules_per_1000=limit), Machine())
+    answer, _ = searched(
+        replace(GOAL, objective=Objective(bounds={"joules_per_1000": Bound(max=limit)})), Machine()
+    )
     assert [params[PADDED_CHARS] for params in answer.finalists] == [16_000]
 
 
@@ -186,3 +191,84 @@ def test_without_a_gpu_nothing_is_said_of_mps() -> None:
     goal = replace(GOAL, mps=False, loop={**LOOP, "threads": 2}, workers=2)
     _, order = searched(goal, Machine())
     assert all(MPS not in one.params for one in order if one.phase != FINAL)
+
+
+def reporting(machine: Machine, of: Callable[[Candidate], float | None]) -> Callable[[Candidate], Measured]:
+    """Return a machine whose workload reports f1; ``None`` for a point that does not."""
+
+    def run(candidate: Candidate) -> Measured:
+        result, value = machine.run(candidate), of(candidate)
+        metrics = {} if value is None else {"f1": Metric(value=value)}
+        return replace(result, record=replace(result.record, metrics=metrics) if result.record else None)
+
+    return run
+
+
+def answered(goal: TuneGoal, run: Callable[[Candidate], Measured]) -> tuple[Answer, list[Candidate]]:
+    order: list[Candidate] = []
+
+    def measured(candidate: Candidate) -> Measured:
+        order.append(candidate)
+        return run(candidate)
+
+    answer = follow(Search(goal).steps(), measured)
+    assert isinstance(answer, Answer)
+    return answer, order
+
+
+BY_F1 = replace(GOAL, objective=Objective(metric="f1", direction="max"))
+
+
+@given(st.permutations(SIZES), st.sampled_from(["max", "min"]))
+def test_the_finalists_are_the_best_by_the_objective_and_of_equal_ones_the_fastest(
+    order: list[int], direction: str
+) -> None:
+    """The figure depends on the size alone, so all numbers of workers are equal."""
+    goal = replace(GOAL, objective=Objective(metric="f1", direction=direction))
+    value = {size: float(order.index(size)) for size in SIZES}
+    answer, _ = answered(goal, reporting(Machine(), lambda one: value.get(one.params.get(PADDED_CHARS), 0.0)))  # type: ignore[arg-type]
+    best = order[-1] if direction == "max" else order[0]
+    assert {params[PADDED_CHARS] for params in answer.finalists[:1]} == {best}
+    assert answer.finalists[0][WORKERS] == 16
+
+
+def test_a_search_ends_at_once_if_no_point_has_the_metric() -> None:
+    answer, order = answered(BY_F1, Machine().run)
+    assert (answer.finalists, {one.phase for one in order}) == ((), {MEMORY})
+    assert "no point has the metric 'f1'" in answer.why
+
+
+def test_points_without_the_metric_are_no_finalists() -> None:
+    def value(candidate: Candidate) -> float | None:
+        return 0.9 if candidate.workers == 1 else None
+
+    answer, _ = answered(BY_F1, reporting(Machine(), value))
+    assert [params[WORKERS] for params in answer.finalists] == [1, 1]
+
+
+def without_items(machine: Machine) -> Callable[[Candidate], Measured]:
+    def run(candidate: Candidate) -> Measured:
+        result = machine.run(candidate)
+        assert result.record
+        assert result.record.summary
+        every = candidate.params.get(EVERY, 1)
+        assert isinstance(every, int)
+        return replace(
+            result,
+            record=replace(
+                result.record,
+                point=replace(result.record.point, every=every),
+                summary=replace(result.record.summary, items=0, items_per_s=0.0),
+            ),
+        )
+
+    return run
+
+
+def test_without_items_the_time_of_the_work_leads_the_search() -> None:
+    answer, _ = answered(GOAL, without_items(Machine()))
+    assert "reports no items, so no setting has a speed" in answer.why
+    goal = replace(GOAL, objective=Objective(metric="work_s", direction="min"))
+    answer, order = answered(goal, without_items(Machine()))
+    assert [one.workers for one in order if one.phase == SEARCH][:4] == [2, 4, 8, 16]
+    assert answer.finalists[0] == GOAL.setting(16_000, 16, mps="auto")

@@ -6,7 +6,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from jobkit.core.measurements import Metric
+from jobkit.fit.objective import Bound, Objective
 from jobkit.fit.tune import read_tuning
+from jobkit.fit.tune_steps import Candidate, Measured, TuneGoal
 from jobkit.report.tune import as_text, to_json
 from tests.support.machines import GOAL, Machine, search
 
@@ -36,12 +41,16 @@ def test_a_search_under_way_has_its_next_point_and_the_commands(tmp_path: Path) 
 
 
 def test_a_setting_that_breaks_a_constraint_is_shown_with_the_reason(tmp_path: Path) -> None:
-    text = told(search(tmp_path, Machine(), replace(GOAL, batch_p95_s=0.05)))
-    assert "batch_p95 0.11 s is over 0.05 s" in text
+    text = told(
+        search(tmp_path, Machine(), replace(GOAL, objective=Objective(bounds={"batch_p95": Bound(max=0.05)})))
+    )
+    assert "batch_p95 0.1354 s is over 0.05 s" in text
 
 
 def test_without_a_setting_there_is_the_reason(tmp_path: Path) -> None:
-    text = told(search(tmp_path, Machine(), replace(GOAL, batch_p95_s=1e-9)))
+    text = told(
+        search(tmp_path, Machine(), replace(GOAL, objective=Objective(bounds={"batch_p95": Bound(max=1e-9)})))
+    )
     assert "No setting was found: no setting keeps the constraints" in text
 
 
@@ -53,3 +62,45 @@ def test_a_program_gets_numbers(tmp_path: Path) -> None:
     assert len(data["points"]) == 21
     under_way = json.loads(to_json(read_tuning(search(tmp_path / "other", Machine(), most=5))))
     assert (under_way["ended"], under_way["setting"], under_way["why"]) == (False, None, None)
+
+
+def reporting(folder: Path, goal: TuneGoal, *, items: bool = True) -> Path:
+    """Return a run folder of a search whose workload reports f1, lower with a larger size."""
+
+    class Reporting(Machine):
+        def run(self, candidate: Candidate) -> Measured:
+            result = super().run(candidate)
+            assert result.record
+            assert result.record.summary
+            summary = result.record.summary if items else replace(result.record.summary, items=0)
+            size = candidate.params.get("padded_chars", 1_000)
+            assert isinstance(size, int)
+            metrics = {"f1": Metric(value=1 - size / 100_000), "read": Metric(value=1.0, unit="MB/s")}
+            return replace(result, record=replace(result.record, summary=summary, metrics=metrics))
+
+    return search(folder, Reporting(), goal)
+
+
+def test_another_objective_chooses_the_winner_and_every_figure_has_a_column(tmp_path: Path) -> None:
+    goal = replace(GOAL, objective=Objective(metric="f1", direction="max", bounds={"f1": Bound(max=0.95)}))
+    run = reporting(tmp_path, goal)
+    text = told(run)
+    assert "paragraphs/s f1 read [MB/s]" in text
+    assert "The setting: order sorted, padded_chars 16,000, workers 16" in text
+    assert "objective f1 0.84 ± 0 (n=3), the plain loop 0.99 ± 0 (n=3)" in text
+    assert "f1 0.96 is over 0.95" in text
+    assert "next best mps off: no difference is shown" in text
+    assert "limit cores" not in text
+    data = json.loads(to_json(read_tuning(run)))
+    assert (data["objective"]["metric"], data["objective"]["mean"]) == ("f1", pytest.approx(0.84))
+
+
+def test_without_items_the_speed_is_blank(tmp_path: Path) -> None:
+    goal = replace(GOAL, objective=Objective(metric="f1", direction="max"))
+    run = reporting(tmp_path / "found", goal, items=False)
+    text = told(run)
+    assert "paragraphs/s" not in text
+    assert "speed" not in text.partition("The setting")[2].partition("not tried")[0]
+    assert json.loads(to_json(read_tuning(run)))["items_per_s"] is None
+    nothing = told(reporting(tmp_path / "none", GOAL, items=False))
+    assert "No setting was found: the workload reports no items" in nothing

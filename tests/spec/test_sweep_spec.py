@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.measurements import DIRECTIONS
 from jobkit.core.paths import shipped_folder
 from jobkit.spec.fields import Auto
 from jobkit.spec.sweep_spec import Environment, Resources, SweepSpec, load_spec, setting_overrides
@@ -266,3 +267,57 @@ def test_a_search_without_a_setting_is_refused(tmp_path: Path) -> None:
     (tmp_path / "setting.yaml").write_text("# none\n", encoding="utf-8")
     with pytest.raises(JobkitError, match="has no setting: the search found none"):
         setting_overrides(tmp_path)
+
+
+def loaded(tmp_path: Path, *overrides: str) -> SweepSpec:
+    path = tmp_path / "spec.yaml"
+    path.write_text("name: t\n", encoding="utf-8")
+    return load_spec(path, overrides)
+
+
+def test_an_objective_has_the_usual_direction_of_a_figure_that_jobkit_measures(tmp_path: Path) -> None:
+    directions = {name: loaded(tmp_path, f"objective.metric={name}").objective for name in DIRECTIONS}
+    assert {name: objective.chosen_direction for name, objective in directions.items()} == DIRECTIONS
+    own = loaded(tmp_path, "objective={metric: f1, direction: max}").objective
+    assert (own.metric, own.chosen_direction) == ("f1", "max")
+
+
+def test_constraints_are_bounds_of_any_figure(tmp_path: Path) -> None:
+    constraints = loaded(
+        tmp_path,
+        "constraints={gpu_memory: 1GiB, batch_p95: 500ms, cpus: 2, a b: {max: -1.5}}",
+        "constraints.f1.min=0.9",
+    ).constraints
+    assert constraints.bounds == {
+        "gpu_memory": (None, 2**30),
+        "batch_p95": (None, 0.5),
+        "a b": (None, -1.5),
+        "f1": (0.9, None),
+    }
+    spec = loaded(tmp_path, "constraints={f1: {min: 0.9}}", "objective={metric: f1, direction: max}")
+    (tmp_path / "again.yaml").write_text(spec.as_yaml(), encoding="utf-8")
+    assert load_spec(tmp_path / "again.yaml") == spec
+
+
+@pytest.mark.parametrize(
+    ("override", "phrase"),
+    [
+        ("objective.metric=f1", "needs objective.direction"),
+        ("objective.metric=", "should be a valid string"),
+        ("objective.direction=up", "should be 'max' or 'min'"),
+        ("objective={metrik: f1}", "did you mean 'metric'?"),
+        ("objective=f1", "should be a mapping"),
+        ("constraints.f1=0.9", "should be {min: NUMBER}, {max: NUMBER} or both"),
+        ("constraints.batch_p96=2s", "other names are gpu_memory, batch_p95, joules_per_1000, cpus"),
+        ("constraints.f1={}", "should have min, max or both"),
+        ("constraints.f1={min: 2, max: 1}", "no value is at least min and at most max"),
+        ("constraints.f1={min: .nan}", "should be a valid number"),
+        ("constraints.f1={least: 1}", "no such key"),
+    ],
+)
+def test_objectives_and_constraints_that_mean_nothing_are_refused(
+    tmp_path: Path, override: str, phrase: str
+) -> None:
+    (line,) = refused(tmp_path, "name: t\n", override)
+    assert line.startswith(f"--set {override}: ")
+    assert phrase in line

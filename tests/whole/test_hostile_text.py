@@ -60,6 +60,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for path in run.rglob("*.json*"):
             lines = path.read_text(encoding="utf-8").splitlines()
             path.write_text("".join(json.dumps(poisoned(json.loads(line))) + "\n" for line in lines))
+        kept = run / "results" / "batch_size-1-r1" / "try-1" / "record.json"
+        record = json.loads(kept.read_text(encoding="utf-8"))
+        record["metrics"] = {name: {"value": 1.5, "unit": HOSTILE} for name in (HOSTILE, "f1")}
+        kept.write_text(json.dumps(record), encoding="utf-8")
         failed = run / "results" / "batch_size-2-r1" / "try-1"
         (failed / "record.json").unlink()
         (failed / "exit").write_text(f"status=1\nstage=run\nmessage={HOSTILE}\nhost={HOSTILE}\n")
@@ -81,7 +85,14 @@ WORDS: dict[str, list[list[str]]] = {
     "cancel": [["runs/run"], ["runs/run", HOSTILE]],
     "throttle": [["runs/run", "2"], ["runs/run", HOSTILE]],
     "collect": [["runs/run"], *(["runs/run", "--format", name] for name in ("csv", "md", "json")), [HOSTILE]],
-    "recommend": [["runs/run"], ["runs/run", "--json"], [HOSTILE]],
+    "recommend": [
+        ["runs/run"],
+        ["runs/run", "--json"],
+        ["runs/run", "--set", f"objective={json.dumps({'metric': HOSTILE, 'direction': 'max'})}"],
+        ["runs/run", "--set", "objective.metric=f1", "--set", "objective.direction=max"],
+        ["runs/run", "--set", f"constraints={json.dumps({HOSTILE: {'min': 2}})}"],
+        [HOSTILE],
+    ],
     "apply": [
         ["runs/run", "--corpus", HOSTILE, "--out", "tagged"],
         ["runs/run", "--corpus", "spec.yaml", "--out", HOSTILE, "--dry-run"],
@@ -172,7 +183,7 @@ def test_no_cell_of_a_table_is_a_formula(
     monkeypatch.chdir(home)
     _exit_code(["collect", "runs/run", "--format", "csv"])
     rows = list(csv.DictReader(io.StringIO(capfd.readouterr().out)))
-    cells = [cell for row in rows for cell in row.values()]
+    cells = [cell for row in rows for pair in row.items() for cell in pair]
     assert any(cell.startswith("'=1+1") for cell in cells)
     assert not [cell for cell in cells if cell.startswith(("=", "+", "-", "@", "\t", "\r"))]
     assert float(rows[0]["items_per_s"]) > 0

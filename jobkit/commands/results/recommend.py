@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jobkit.commands.shared import corpus_option, gpu_memory_option, json_option, run_and_corpus
+from jobkit.commands.shared import corpus_option, gpu_memory_option, json_option, run_and_corpus, set_option
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import parse_size
@@ -38,6 +38,7 @@ PERCENT = 100
     show_default=True,
     help="Also take a precision whose entities agree with those of fp32 at least so far.",
 )
+@set_option
 @json_option
 def recommend(
     run: Path | None,
@@ -46,11 +47,13 @@ def recommend(
     corpus: tuple[str, ...],
     margin: str,
     min_f1: float,
+    overrides: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Read the folder of one RUN, by default the latest, and recommend how to run your whole corpus.
 
-    jobkit prints the smallest batch size within 5 % of the fastest; the largest safe batch size, with a
+    jobkit prints the smallest batch size within 5 % of the fastest, or the best setting by the objective
+    of the spec; the largest safe batch size, with a
     95 % bound; the GPUs on which it fits; the time that your corpus takes on the GPU of the run; the
     lines for your job script that request just enough; and what the sweep itself cost. It submits and
     changes nothing.
@@ -63,6 +66,7 @@ def recommend(
       jobkit recommend runs/stanza-20260102-101530-3f9a --gpu v100-32,mig-2g.10gb
       jobkit recommend runs/stanza-20260102-101530-3f9a --gpu-memory 48GiB --margin 5%
       jobkit recommend runs/stanza-20260102-101530-3f9a --min-f1 0.999
+      jobkit recommend runs/stanza-20260102-101530-3f9a --set objective.metric=joules_per_1000
 
     If something is not known, the output says why. See jobkit help recommend.
     """
@@ -81,7 +85,7 @@ def recommend(
     gpus = _gpus(gpu, gpu_memory)
     found = run if run and run.is_file() else run_or_latest(run)
     refuse_corpus(found, "recommend")
-    material = read_material(found)
+    material = read_material(found, overrides)
     options = RecommendOptions(
         gpus=gpus,
         corpus=read_corpora(corpus, material.records) if corpus else None,

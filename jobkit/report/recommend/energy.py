@@ -10,8 +10,8 @@ from jobkit.core.records import Outcome, Record
 from jobkit.core.student import half_width
 from jobkit.core.units import format_energy, format_setting
 from jobkit.fit.energy import EnergyUse, attributed, uses
-from jobkit.fit.overlaps import overlaps, span_of
 from jobkit.fit.speed import Corpus, Speed
+from jobkit.outcome.overlaps import overlaps, span_of
 
 EVEN = 0.005
 """A share that would be printed as 0 %."""
@@ -101,7 +101,7 @@ def _per_1000(use: EnergyUse) -> str:
 
 def _compared(least: EnergyUse, own: EnergyUse, settings: Sequence[Speed]) -> str:
     less = 1 - least.per_1000_j / own.per_1000_j
-    rates = {format_setting(setting.params): setting.items_per_s for setting in settings}
+    rates = {format_setting(setting.params): setting.rate for setting in settings}
     faster = rates[format_setting(least.params)] / rates[format_setting(own.params)] - 1
     words = "slower" if faster < 0 else "faster"
     rate = f"{100 * abs(faster):.0f} % {words}" if abs(faster) >= EVEN else "as fast"

@@ -12,10 +12,11 @@ from jobkit.core.student import TWO_SIDED, half_width
 from jobkit.core.terminal import Column, NoWrap, shell_quote, table, wrap_sections
 from jobkit.core.units import MIB, format_bytes_gib, format_count, format_memory, format_walltime
 from jobkit.fit.largest_batch import Prediction
+from jobkit.fit.objective import mean_words
 from jobkit.fit.observations import ALLOCATED, NEED, RAM
 from jobkit.fit.speed import SPEED_TOLERANCE, Corpus, Speed, differ
 from jobkit.outcome.trials import NOT_TRIED
-from jobkit.report.recommend import precision, types
+from jobkit.report.recommend import objective, precision, types
 from jobkit.report.recommend.energy import energy_lines
 from jobkit.report.recommend.request import MEMORY_FACTOR, WALLTIME_FACTOR
 
@@ -63,14 +64,10 @@ def _heading(advice: types.Recommendation) -> Iterator[str]:
 
 
 def _batch(advice: types.Recommendation) -> Iterator[str]:
-    chosen, best = advice.batch.recommended, advice.batch.fastest
-    yield f"Take {chosen.setting}: {_rate(chosen)}, {_why(advice)}."
-    if chosen is best:
-        yield "  It is the fastest that was measured."
-    else:
-        yield f"  Fastest: {best.setting}, {_rate(best)}: {_difference(advice)}."
+    chosen = advice.batch.recommended
+    yield from _taken(advice)
     compared = precision.lines(advice.batch.settings, chosen, advice.batch.precisions)
-    yield from (f"  {line}." for line in compared)
+    yield from (f"  {line}." for line in (*objective.left_out_lines(advice.batch.judged), *compared))
     yield from _smaller(advice)
     yield from _largest(advice)
     if advice.batch.binds:
@@ -88,6 +85,27 @@ def _batch(advice: types.Recommendation) -> Iterator[str]:
         yield from _proof(advice)
     if advice.ledger:
         yield f"  Predictions of other runs, of this model, GPU and versions: {advice.ledger}."
+
+
+def _taken(advice: types.Recommendation) -> Iterator[str]:
+    """Yield the setting to take, and what is the fastest."""
+    chosen, best, judged = advice.batch.recommended, advice.batch.fastest, advice.batch.judged
+    if judged.objective.by_speed:
+        yield f"Take {chosen.setting}: {_rate(chosen)}, {_why(advice)}."
+    else:
+        yield f"Take {chosen.setting}: {objective.taken_line(judged, _accepted(advice), chosen)}."
+        yield from (f"  {line}." for line in objective.compared_lines(judged, _accepted(advice), chosen))
+        yield f"  Its speed: {_rate(chosen)}."
+    if chosen is best and chosen.rates:
+        yield "  It is the fastest that was measured."
+    elif best.rates:
+        yield f"  Fastest: {best.setting}, {_rate(best)}: {_difference(advice)}."
+
+
+def _accepted(advice: types.Recommendation) -> tuple[Speed, ...]:
+    """Return the settings that may be recommended, as far as precision and constraints go."""
+    batch = advice.batch
+    return batch.judged.allowed(precision.without_refused(batch.settings, batch.precisions))
 
 
 def _tried(sentence: str) -> str:
@@ -142,16 +160,19 @@ def _memory_option(advice: types.Recommendation, each_bytes: float) -> str:
 
 def _smaller(advice: types.Recommendation) -> Iterator[str]:
     """Yield what to know of the next smaller setting: scatter alone may have left it out."""
-    batch = advice.batch
-    allowed = precision.without_refused(batch.settings, batch.precisions)
+    batch, allowed = advice.batch, _accepted(advice)
+    if not batch.judged.objective.by_speed:
+        return
     below = allowed.index(batch.recommended) - 1
     if below >= 0 and differ(allowed[below], batch.fastest) is False:
-        slower = 1 - allowed[below].items_per_s / batch.fastest.items_per_s
+        slower = 1 - allowed[below].rate / batch.fastest.rate
         by = f"{_percent(slower, 1)} slower than the fastest, which is within the scatter too"
         yield f"  The next smaller, {allowed[below].setting}, is {by}: more repeats would decide it."
 
 
 def _rate(speed: Speed) -> str:
+    if speed.items_per_s is None:
+        return f"not known, for the workload reports no items; {mean_words(speed.works_s, 's')} for a run"
     digits = 0 if speed.items_per_s >= 100 else 1 if speed.items_per_s >= 1 else 4  # noqa: PLR2004 - three digits
     half = half_width(speed.items_per_s_sd, speed.repeats)
     interval = "" if half is None else f" ± {half:,.{digits}f}"
@@ -267,6 +288,8 @@ def _energy(advice: types.Recommendation) -> Iterator[str]:
 
 
 def _corpus(corpus: Corpus) -> str:
+    if not corpus.paragraphs:
+        return f"one run over {corpus.name}"
     characters = f", {corpus.characters:,} characters" if corpus.characters else ""
     paragraphs = f"{corpus.paragraphs:,} paragraph{'s' if corpus.paragraphs != 1 else ''}{characters}"
     return f"{corpus.name} ({paragraphs})" if corpus.name else paragraphs

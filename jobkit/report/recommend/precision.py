@@ -98,10 +98,10 @@ def lines(speeds: Sequence[Speed], chosen: Speed, precisions: Iterable[OfPrecisi
     if own := named.get(chosen.setting):
         yield f"Of this precision, {own.words}"
     allowed = without_refused(speeds, named.values())
-    faster = [speed for speed in speeds if speed not in allowed and speed.items_per_s > chosen.items_per_s]
-    if faster:
-        best = max(faster, key=lambda speed: speed.items_per_s)
-        share = 100 * (best.items_per_s / chosen.items_per_s - 1)
+    faster = [speed for speed in speeds if speed not in allowed and speed.rate > chosen.rate]
+    if faster and chosen.rate:
+        best = max(faster, key=lambda speed: speed.rate)
+        share = 100 * (best.rate / chosen.rate - 1)
         refused = named[best.setting]
         yield f"Not taken: {best.setting}, {share:.0f} % faster, because {refused.words}{_accept(refused)}"
 

@@ -10,15 +10,17 @@ from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED_CHARS, Value
 from jobkit.core.records import Outcome, Record
 from jobkit.core.terminal import shell_quote
 from jobkit.core.units import format_count
-from jobkit.fit import overlaps, speed
+from jobkit.fit import speed
 from jobkit.fit.gpus import GpuKind, common_gpus
 from jobkit.fit.largest_batch import Prediction, capped, predict
 from jobkit.fit.loads import TextLoads, agreeing, loads_of
 from jobkit.fit.memory_line import Fit
 from jobkit.fit.observations import RAM, MemoryObservations, observe_memory, others
 from jobkit.fit.speed import Corpus, Speed
+from jobkit.outcome import overlaps
 from jobkit.report.recommend import precision, types
 from jobkit.report.recommend.energy import energy_answer
+from jobkit.report.recommend.objective import Judgement, judge, refuse_none
 from jobkit.report.recommend.request import request
 from jobkit.report.recommend.types import RecommendOptions, RunData
 from jobkit.spec.sweep_spec import Resources
@@ -90,6 +92,8 @@ def _of_corpus(material: RunData, corpus: Corpus | None, chosen: Speed, largest:
     """Return what differs between the corpus and the text that was measured."""
     if corpus is None:
         return []
+    if not chosen.rates:
+        return ["the workload reports no items, so the time is that of one run and not of your corpus"]
     notes = []
     batch, name = chosen.size, corpus.name
     if corpus.loads is None and name:
@@ -115,22 +119,21 @@ def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendati
     Raises
     ------
     JobkitError
-        If the records have nothing in common to fit, or a GPU is named after a run on a CPU.
+        If the records have nothing in common to fit, or a GPU is named after a run on a CPU; also if no
+        point has the metric of the objective, or no setting keeps the constraints.
     """
-    speeds = speed.speeds(material.records)
+    settings = speed.settings_of(material.records)
     memory = _memory(material, wishes)
-    if not speeds:
-        raise JobkitError(
-            f"{material.run}: no point has recorded its speed", hint="look at its batches.jsonl"
-        )
+    judged = judge(material.run, settings, material.records, material.objective)
     first = next(record for record in material.records if record.outcome is Outcome.OK)
     if wishes.gpus is not None and first.point.device == "cpu":
         raise JobkitError(
             "these points ran on a CPU, which shows nothing about a GPU", hint="measure on a GPU"
         )
-    precisions = precision.of_precisions(speeds, material.records, material.agreements, wishes.min_f1)
-    batch, own = _choice(speeds, memory, material.records, precisions)
-    corpus = wishes.corpus or _one_pass(first)
+    precisions = precision.of_precisions(settings, material.records, material.agreements, wishes.min_f1)
+    refuse_none(material.run, judged, precision.without_refused(settings, precisions))
+    batch, own = _choice(settings, judged, memory, material.records, precisions)
+    corpus = (wishes.corpus if batch.recommended.rates else None) or _one_pass(first)
     time = speed.duration(batch.recommended, items=corpus.paragraphs, characters=corpus.characters)
     return types.Recommendation(
         measured=_measured(material, own.evidence, first),
@@ -230,7 +233,8 @@ def _measured(material: RunData, evidence: MemoryObservations, first: Record) ->
 
 
 def _choice(
-    speeds: tuple[Speed, ...],
+    settings: tuple[Speed, ...],
+    judged: Judgement,
     memory: Mapping[str, _Memory],
     records: Sequence[Record],
     precisions: tuple[precision.OfPrecision, ...],
@@ -244,15 +248,16 @@ def _choice(
         own = memory.get(others_of[_params(setting.params)])
         return types.within(setting, own.largest) if own else None
 
-    allowed = precision.without_refused(speeds, precisions)
+    allowed = judged.allowed(precision.without_refused(settings, precisions))
     best = speed.fastest(allowed)
     # If no measured setting is safe, it is the smallest, with a caution.
-    chosen = speed.recommended([setting for setting in allowed if safe(setting) is not False] or allowed[:1])
+    chosen = judged.best([setting for setting in allowed if safe(setting) is not False] or allowed[:1])
     words = others_of[_params(chosen.params)]
     own = memory.get(words) or next(iter(memory.values()))
-    fit, unsafe = own.evidence.fit, safe(speed.recommended(allowed)) is False
+    fit, unsafe = own.evidence.fit, safe(judged.best(allowed)) is False
     choice = types.Choice(
-        settings=speeds,
+        settings=settings,
+        judged=judged,
         recommended=chosen,
         fastest=best,
         times=None if chosen is best else speed.ratio(best, chosen),
@@ -262,7 +267,7 @@ def _choice(
             types.Line(others=name, largest=part.largest) for name, part in memory.items() if part is not own
         ),
         leave_largest_out=fit.leave_largest_out if isinstance(fit, Fit) else None,
-        binds=types.MEMORY if unsafe else _binds(chosen, allowed, own.largest),
+        binds=_binds(chosen, allowed, own.largest, unsafe=unsafe) if judged.objective.by_speed else None,
         most_workers=own.workers_at(chosen),
         precisions=precisions,
     )
@@ -321,8 +326,16 @@ def _on_gpu(gpu: GpuKind, material: RunData, own: _Memory, margin: float, chosen
     )
 
 
-def _binds(chosen: Speed, speeds: Sequence[Speed], largest: Prediction) -> str | None:
-    """Return what keeps the batch from being larger than the recommended one, which is safe."""
+def _binds(chosen: Speed, speeds: Sequence[Speed], largest: Prediction, *, unsafe: bool) -> str | None:
+    """Return what keeps the batch from being larger than the recommended one.
+
+    Parameters
+    ----------
+    unsafe
+        Whether another setting would be recommended if it were safe.
+    """
+    if unsafe:
+        return types.MEMORY
     batch = chosen.size
     if any(setting.size > batch for setting in speeds):
         return types.THROUGHPUT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from jobkit.core.records import RESULTS, Batch, Outcome, Record
 from jobkit.core.terminal import shell_quote
 from jobkit.fit import ledger
 from jobkit.fit.lengths import read_lengths
+from jobkit.fit.objective import Objective
 from jobkit.outcome.agreement import agreements
 from jobkit.outcome.results import PointResult, read_run
 from jobkit.outcome.timing import worker_s
@@ -23,26 +25,34 @@ from jobkit.spec.site import Site, load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 
 
-def read_material(folder: Path) -> RunData:
+def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
     """Return the data of a run folder.
 
     Parameters
     ----------
     folder
         Of one run.
+    overrides
+        ``key=value`` that replace keys of ``objective`` and ``constraints`` in its spec.
 
     Raises
     ------
     JobkitError
-        If it is no run folder, such as an old log.
+        If it is no run folder, such as an old log, or a key may not be replaced.
     """
+    for override in overrides:
+        if re.match(r"(objective|constraints)\b", override) is None:
+            message = (
+                f"--set {override}: a recommendation takes objective and constraints; the run has the rest"
+            )
+            raise JobkitError(message, hint="--set objective.metric=NAME, --set constraints.NAME.min=NUMBER")
     if not is_run_folder(folder):
         raise JobkitError(
             f"{folder}: not a run folder, and a recommendation rests on records that a log does not have",
             hint=f"name one folder below runs/; an old log is read by: jobkit collect {shell_quote(folder)}",
         )
     run = read_run(folder)
-    spec, notes = _spec(folder)
+    spec, notes = _spec(folder, overrides)
     site, more = _site(spec)
     sweep = [point for point in run.points if point.point.swept]
     records = [point.record for point in sweep if point.record]
@@ -72,6 +82,7 @@ def read_material(folder: Path) -> RunData:
         too_large=tuple(trial for trial in tried if trial.too_large),
         ledger=_ledger(records),
         agreements=agreements(sweep),
+        objective=_objective(spec) if spec else Objective(),
     )
 
 
@@ -81,12 +92,18 @@ def _ledger(records: Sequence[Record]) -> str | None:
     return ledger.summary(ledger.entries(ledger_path()), first) if first else None
 
 
-def _spec(folder: Path) -> tuple[SweepSpec | None, list[str]]:
+def _spec(folder: Path, overrides: Sequence[str]) -> tuple[SweepSpec | None, list[str]]:
     try:
-        return load_spec(folder / SPEC_FILE), []
+        return load_spec(folder / SPEC_FILE, overrides), []
     except JobkitError as error:
+        if overrides:
+            raise
         first, *_ = error.message.splitlines()
         return None, [f"no request can be made without the spec: {first}"]
+
+
+def _objective(spec: SweepSpec) -> Objective:
+    return Objective.of(spec.objective.metric, spec.objective.chosen_direction, spec.constraints.bounds)
 
 
 def _site(spec: SweepSpec | None) -> tuple[Site | None, list[str]]:

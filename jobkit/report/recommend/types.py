@@ -9,10 +9,12 @@ from jobkit.core.records import Batch, Record
 from jobkit.fit.gpus import GpuKind
 from jobkit.fit.largest_batch import Prediction
 from jobkit.fit.lengths import Lengths
+from jobkit.fit.objective import Objective
 from jobkit.fit.speed import Corpus, Duration, Ratio, Speed
 from jobkit.outcome.agreement import Agreement
 from jobkit.outcome.trials import Trial
 from jobkit.report.recommend.energy import EnergyAnswer
+from jobkit.report.recommend.objective import Judgement
 from jobkit.report.recommend.precision import OfPrecision
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Resources
@@ -61,6 +63,8 @@ class RunData:
         The results of the user's predictions in other runs with this workload, model, GPU and versions.
     agreements
         By the point's index, if the run sweeps the precision: how its entities agree with those of fp32.
+    objective
+        What a setting is chosen by, and what it must keep.
     """
 
     run: str
@@ -78,6 +82,7 @@ class RunData:
     too_large: tuple[Trial, ...] = ()
     ledger: str | None = None
     agreements: Mapping[int, Agreement] = field(default_factory=dict)
+    objective: Objective = field(default_factory=Objective)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,10 +238,13 @@ class Choice:
     ----------
     settings
         All that succeeded, the smallest first.
+    judged
+        The same, by the objective and the constraints of the spec.
     recommended, fastest
-        Of these, less those whose precision is not accepted.
+        Of these, less those whose precision is not accepted, and those that are not allowed.
     times
-        How many times as fast as the recommended setting the fastest is; ``None`` if they are the same.
+        How many times as fast as the recommended setting the fastest is; ``None`` if they are the same, or
+        have no speed.
     others
         The values of the other knobs that the recommended setting has, in words; empty if none varies.
     largest
@@ -247,7 +255,7 @@ class Choice:
         How far off the line without its largest point was there; ``None`` if unknown.
     binds
         `THROUGHPUT`, `SATURATION`, `MEMORY` or `SWEEP`, which measured nothing larger; ``None``
-        if nothing is predicted.
+        if nothing is predicted, or the objective is not the speed.
     most_workers
         How many workers the GPU holds with the recommended setting, by the bound; ``None`` if unknown.
     precisions
@@ -255,6 +263,7 @@ class Choice:
     """
 
     settings: tuple[Speed, ...]
+    judged: Judgement
     recommended: Speed
     fastest: Speed
     times: Ratio | None

@@ -176,7 +176,7 @@ def _of_run(run: Path, options: Options) -> Setting:
         point=replace(point, shard=True),
         source=f"from {relative_path(run)}",
         given=_keys(options),
-        speed=speed,
+        speed=speed if speed and speed.rates else None,
         energy=_energy(material, speed) if speed else None,
         largest=memory[0] if memory else None,
         line=memory[1] if memory else None,

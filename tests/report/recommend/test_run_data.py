@@ -14,6 +14,7 @@ from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
 from jobkit.fit import ledger
+from jobkit.fit.objective import Bound, Objective
 from jobkit.outcome.trials import Trial
 from jobkit.report.recommend.run_data import read_material
 from tests.fit.test_ledger import ENTRY
@@ -136,3 +137,21 @@ def test_lengths_are_those_of_the_run_folder_alone_as_for_every_command(tmp_path
     assert read_material(folder).lengths is not None
     (folder / LENGTHS_FILE).unlink()
     assert read_material(folder).lengths is None
+
+
+def test_the_objective_and_the_constraints_are_those_of_the_spec_or_of_the_command(tmp_path: Path) -> None:
+    folder = write_run(tmp_path / "demo", records())
+    assert read_material(folder).objective == Objective()
+    append_line(folder / "sweep.yaml", "constraints: {batch_p95: 2s, f1: {min: 0.9}}")
+    bounds = {"batch_p95": Bound(max=2.0), "f1": Bound(min=0.9)}
+    assert read_material(folder).objective == Objective(bounds=bounds)
+    asked = ["objective.metric=f1", "objective.direction=max", "constraints.f1.min=0.8"]
+    found = read_material(folder, asked).objective
+    assert found == Objective(metric="f1", direction="max", bounds={**bounds, "f1": Bound(min=0.8)})
+
+
+@pytest.mark.parametrize("override", ["resources.cpus=4", "objectives.metric=f1", "objective.metric=f1"])
+def test_what_a_recommendation_cannot_change_is_refused(tmp_path: Path, override: str) -> None:
+    folder = write_run(tmp_path / "demo", records())
+    with pytest.raises(JobkitError, match=f"--set {override}"):
+        read_material(folder, [override])

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import time
 
-from jobkit.fit.overlaps import Span, overlap_words, overlaps
+from jobkit.outcome.overlaps import Span, overlap_words, overlaps
 
 
 def at(place: str, began: int, ended: int) -> Span:

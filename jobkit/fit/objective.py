@@ -1,0 +1,254 @@
+"""What a setting is chosen by: figures by name, the best of them, and the bounds that it must keep. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+
+from jobkit.core.measurements import (
+    BATCH_P95,
+    GPU_MEMORY,
+    JOULES_PER_1000,
+    MAX,
+    SPEED,
+    WORK,
+    Metric,
+    Summary,
+)
+from jobkit.core.records import Outcome, Record
+from jobkit.core.student import deviation, half_width, welch_half_width
+from jobkit.core.terminal import printable
+from jobkit.core.units import format_memory
+from jobkit.fit.energy import joules
+
+BYTES = "bytes"
+LARGEST = 1e100
+"""The largest figure, up or down, that is taken from a workload."""
+DIGITS = 12
+"""Of a mean, beyond which only rounding differs."""
+NO_UNIT = frozenset({"", "1"})
+"""Units that are not printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A figure that jobkit measures itself, by which settings may be chosen.
+
+    Attributes
+    ----------
+    of
+        Returns it for a record; ``None`` if it is not known.
+    unit
+        Its unit.
+    optional
+        Whether a setting keeps a bound if the figure is not known: not every machine can measure it.
+    """
+
+    of: Callable[[Record], float | None]
+    unit: str
+    optional: bool = True
+
+
+def _of_summary(read: Callable[[Summary], float | None]) -> Callable[[Record], float | None]:
+    return lambda record: read(record.summary) if record.summary else None
+
+
+def energy_per_1000(record: Record | None) -> float | None:
+    """Return the joules for 1,000 items of a point; ``None`` if they are not known, or not its own."""
+    items = record.summary.items if record and record.summary else 0
+    energy_j = joules(record, 0)[0] if record else None
+    return 1000 * energy_j / items if energy_j is not None and items else None
+
+
+def rate(record: Record | None) -> float | None:
+    """Return the items a second of a point; ``None`` if its workload reports no items."""
+    summary = record.summary if record else None
+    return summary.items_per_s if summary and summary.items and summary.items_per_s else None
+
+
+def pace(record: Record) -> float:
+    """Return the items a second of a point, or without items the texts a second; 0 if neither is known."""
+    work_s = record.summary.work_s if record.summary else 0.0
+    return rate(record) or (1 / (work_s * record.point.every) if work_s else 0.0)
+
+
+FIGURES: Mapping[str, Figure] = {
+    SPEED: Figure(rate, "paragraphs/s", optional=False),
+    WORK: Figure(_of_summary(lambda summary: summary.work_s or None), "s", optional=False),
+    BATCH_P95: Figure(_of_summary(lambda summary: summary.batch_p95_s), "s"),
+    JOULES_PER_1000: Figure(energy_per_1000, "J"),
+    GPU_MEMORY: Figure(
+        lambda record: record.memory.process_peak_bytes or record.memory.device_peak_bytes, BYTES
+    ),
+}
+"""The figures that jobkit measures, by the names of the spec; any other name is a workload's own."""
+
+
+def reported(record: Record | None) -> dict[str, Metric]:
+    """Return the figures that a workload reported, without those beyond `LARGEST`, whose squares overflow."""
+    metrics = record.metrics if record else {}
+    return {
+        name: Metric(value=float(metric.value), unit=metric.unit)
+        for name, metric in metrics.items()
+        if -LARGEST <= metric.value <= LARGEST  # false of NaN
+    }
+
+
+def figure(record: Record, name: str) -> float | None:
+    """Return a figure of a point by its name; ``None`` if it has none."""
+    if own := FIGURES.get(name):
+        return own.of(record)
+    metric = reported(record).get(name)
+    return metric.value if metric else None
+
+
+def units_of(records: Iterable[Record], name: str) -> list[str]:
+    """Return the units of a figure, safe to print: figures of several units cannot be compared."""
+    if own := FIGURES.get(name):
+        return [own.unit]
+    return sorted({printable(metrics[name].unit) for one in records if name in (metrics := reported(one))})
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The least and the highest value of a figure that are accepted; ``None`` for no limit."""
+
+    min: float | None = None
+    max: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How much more one mean is than another.
+
+    Attributes
+    ----------
+    mean
+        The difference of the two means.
+    low, high
+        Its interval with 95 % confidence; ``None`` if one of the means is of a single repeat.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+
+    @property
+    def differs(self) -> bool | None:
+        """Whether the interval excludes 0, so that the difference is real; ``None`` without one."""
+        return None if self.low is None or self.high is None else not self.low <= 0 <= self.high
+
+
+def difference(first: Sequence[float], other: Sequence[float]) -> Difference:
+    """Return the difference of two means, with Welch's interval (Biometrika 34, 1947, 28-35).
+
+    Parameters
+    ----------
+    first, other
+        Values of independent repeats, at least one each.
+    """
+    mean = fmean(first) - fmean(other)
+    half = welch_half_width(
+        [(deviation(values) or 0.0) ** 2 / len(values) for values in (first, other)],
+        [len(values) - 1 for values in (first, other)],
+    )
+    return Difference(mean, None if half is None else mean - half, None if half is None else mean + half)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """What a setting is chosen by, and what it must keep.
+
+    Attributes
+    ----------
+    metric
+        One of `FIGURES`, or a figure that the workload reports.
+    direction
+        ``max`` or ``min``.
+    bounds
+        By figure.
+    """
+
+    metric: str = SPEED
+    direction: str = MAX
+    bounds: dict[str, Bound] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, metric: str, direction: str, ends: Mapping[str, tuple[float | None, float | None]]
+    ) -> Objective:
+        """Return the objective of a spec; ``ends`` are the least and the highest value by figure."""
+        bounds = {name: Bound(*pair) for name, pair in ends.items()}
+        return cls(metric=metric, direction=direction, bounds=bounds)
+
+    @property
+    def by_speed(self) -> bool:
+        """Whether the fastest setting is the best."""
+        return (self.metric, self.direction) == (SPEED, MAX)
+
+    @property
+    def name(self) -> str:
+        """The metric, safe to print."""
+        return printable(self.metric)
+
+    def values(self, records: Iterable[Record]) -> tuple[float, ...]:
+        """Return the metric of the points of a setting that succeeded and have it."""
+        return tuple(values_of(records, self.metric))
+
+    def rank(self, mean: float) -> float:
+        """Return a number that is the higher, the better a mean is, without what only rounding adds."""
+        rounded = float(f"{mean:.{DIGITS}g}")
+        return rounded if self.direction == MAX else -rounded
+
+    def broken(self, records: Sequence[Record]) -> str:
+        """Return which bounds the means of a setting break, in words; empty if none."""
+        found = (self._break(name, bound, records) for name, bound in self.bounds.items())
+        return "; ".join(words for words in found if words)
+
+    def _break(self, name: str, bound: Bound, records: Sequence[Record]) -> str:
+        values, own = [*values_of(records, name)], FIGURES.get(name)
+        if not values:
+            return "" if own and own.optional else f"{printable(name)} is not known"
+        mean, units = fmean(values), units_of(records, name)
+        if len(units) > 1:
+            return f"{printable(name)} has several units: {', '.join(units)}"
+        unit = units[0]
+        if bound.min is not None and mean < bound.min:
+            return f"{printable(name)} {format_figure(mean, unit)} is under {format_figure(bound.min, unit)}"
+        if bound.max is not None and mean > bound.max:
+            return f"{printable(name)} {format_figure(mean, unit)} is over {format_figure(bound.max, unit)}"
+        return ""
+
+
+def values_of(records: Iterable[Record], name: str) -> Iterator[float]:
+    """Yield a figure of the points that succeeded and have it."""
+    for record in records:
+        value = figure(record, name) if record.outcome is Outcome.OK else None
+        if value is not None:
+            yield value
+
+
+def format_figure(value: float, unit: str = "", half: float | None = None) -> str:
+    """Return a figure with its unit, in four digits, and half of its interval if there is one.
+
+    Parameters
+    ----------
+    value
+        In ``unit``; bytes are printed as a size.
+    half
+        Half of the 95 % interval of the mean.
+    """
+    if half is not None and half < abs(value) / 10**DIGITS:
+        half = 0.0
+    if unit == BYTES:
+        interval = "" if half is None else f" ± {format_memory(half)}"
+        return f"{format_memory(value)}{interval}"
+    interval = "" if half is None else f" ± {half:,.2g}"
+    return f"{value:,.4g}{interval}{'' if unit in NO_UNIT else f' {unit}'}"
+
+
+def mean_words(values: Sequence[float], unit: str) -> str:
+    """Return the mean of some repeats with its interval and their number: ``0.91 ± 0.004 (n=3)``."""
+    half = half_width(deviation(values), len(values))
+    return f"{format_figure(fmean(values), unit, half)} (n={len(values)})"

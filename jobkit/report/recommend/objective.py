@@ -1,0 +1,228 @@
+"""Which settings the objective and the constraints of a spec allow, and which of them is the best. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.measurements import MAX, SPEED, WORK
+from jobkit.core.records import Outcome, Record
+from jobkit.core.terminal import did_you_mean, printable
+from jobkit.core.units import format_count, format_list
+from jobkit.fit import speed
+from jobkit.fit.objective import (
+    FIGURES,
+    Objective,
+    difference,
+    format_figure,
+    mean_words,
+    reported,
+    units_of,
+)
+from jobkit.fit.speed import Speed
+
+MOST_LISTED = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A setting as the objective and the constraints judge it.
+
+    Attributes
+    ----------
+    setting
+        Its knobs in words, as in `jobkit.fit.speed.Speed`.
+    values
+        The metric of the objective, of each repeat that has it.
+    broken
+        Which constraints it breaks, in words; empty if none.
+    """
+
+    setting: str
+    values: tuple[float, ...]
+    broken: str
+
+    @property
+    def allowed(self) -> bool:
+        """Whether it may be recommended."""
+        return bool(self.values) and not self.broken
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """All settings of a run under an objective.
+
+    Attributes
+    ----------
+    objective
+        Of the spec, with its constraints.
+    unit
+        Of its metric.
+    settings
+        In the order of the speeds.
+    points, missing
+        How many points succeeded, and how many of them do not have the metric.
+    """
+
+    objective: Objective
+    unit: str
+    settings: tuple[Judged, ...]
+    points: int
+    missing: int
+
+    def of(self, setting: Speed) -> Judged:
+        """Return how a setting is judged."""
+        return next(own for own in self.settings if own.setting == setting.setting)
+
+    def allowed(self, settings: Sequence[Speed]) -> tuple[Speed, ...]:
+        """Return the settings that have the metric and keep the constraints."""
+        return tuple(setting for setting in settings if self.of(setting).allowed)
+
+    def best(self, settings: Sequence[Speed]) -> Speed:
+        """Return the setting with the best mean, or with the fastest the smallest that is near to it.
+
+        Of several with the same mean it is the smallest that is near to the fastest of them.
+        """
+        if self.objective.by_speed:
+            return speed.recommended(settings)
+        top = max(map(self.rank, settings))
+        return speed.recommended([setting for setting in settings if self.rank(setting) == top])
+
+    def rank(self, setting: Speed) -> float:
+        """Return a number that is the higher, the better the setting is."""
+        return self.objective.rank(fmean(self.of(setting).values))
+
+
+def judge(run: str, settings: Sequence[Speed], records: Sequence[Record], objective: Objective) -> Judgement:
+    """Judge the settings of a run.
+
+    Parameters
+    ----------
+    run
+        The folder, for messages.
+    settings
+        That succeeded.
+    records
+        Of the points of the run.
+
+    Raises
+    ------
+    JobkitError
+        If no point has the metric, or its unit differs between points.
+    """
+    well = [record for record in records if record.outcome is Outcome.OK]
+    values = objective.values(well)
+    if not values:
+        raise _missing(run, objective, well)
+    units = units_of(well, objective.metric)
+    if len(units) > 1:
+        raise JobkitError(
+            f"{run}: {objective.name} has several units, which cannot be compared: {', '.join(units)}",
+            hint="the workload must report it in one unit",
+        )
+    return Judgement(
+        objective=objective,
+        unit=units[0],
+        settings=tuple(_judged(setting, well, objective) for setting in settings),
+        points=len(well),
+        missing=len(well) - len(values),
+    )
+
+
+def _judged(setting: Speed, well: Sequence[Record], objective: Objective) -> Judged:
+    own = [record for record in well if record.point.params == setting.params]
+    return Judged(setting=setting.setting, values=objective.values(own), broken=objective.broken(own))
+
+
+def _missing(run: str, objective: Objective, well: Sequence[Record]) -> JobkitError:
+    """Return the error that no point has the metric of the objective."""
+    if objective.metric == SPEED:
+        return JobkitError(
+            f"{run}: no point has recorded its speed: the workload reports no items",
+            hint=f"report items, or choose by another figure: --set objective.metric={WORK}",
+        )
+    names = list(dict.fromkeys(name for record in well for name in reported(record)))
+    if objective.metric in FIGURES:
+        return JobkitError(
+            f"{run}: no point has measured {objective.metric}, by which objective chooses",
+            hint=f"choose by another figure: {', '.join([*FIGURES, *map(printable, names)])}",
+        )
+    known = did_you_mean(objective.metric, names) or f"reported are {format_list(names, MOST_LISTED)}"
+    return JobkitError(
+        f"{run}: no point reports the metric {objective.metric!r}, by which objective chooses",
+        hint=printable(known) if names else "jobkit help workloads: how a workload reports its own figures",
+    )
+
+
+def refuse_none(run: str, judgement: Judgement, settings: Sequence[Speed]) -> None:
+    """Raise an error if none of some settings may be recommended.
+
+    Raises
+    ------
+    JobkitError
+        With the constraint that each setting breaks.
+    """
+    if judgement.allowed(settings):
+        return
+    judged = [judgement.of(setting) for setting in settings]
+    lines = [f"  {own.setting}: {own.broken or f'{judgement.objective.name} is not known'}" for own in judged]
+    more = [f"  and {len(lines) - MOST_LISTED:,} more"] if len(lines) > MOST_LISTED else []
+    raise JobkitError(
+        "\n".join([f"{run}: no setting keeps the constraints", *lines[:MOST_LISTED], *more]),
+        hint="a wider bound: --set constraints.NAME.min=NUMBER, or .max",
+    )
+
+
+def taken_line(judgement: Judgement, settings: Sequence[Speed], chosen: Speed) -> str:
+    """Return the metric of the recommended setting, and why it is the one to take, without a full stop."""
+    extreme = "highest" if judgement.objective.direction == MAX else "lowest"
+    best = max(map(judgement.rank, judgement.allowed(settings)))
+    safe = " that is safe" if judgement.rank(chosen) < best else ""
+    words = mean_words(judgement.of(chosen).values, judgement.unit)
+    return f"{judgement.objective.name} {words}, the {extreme} mean{safe}"
+
+
+def compared_lines(judgement: Judgement, settings: Sequence[Speed], chosen: Speed) -> Iterator[str]:
+    """Yield how other settings that are allowed compare with the recommended one, without full stops."""
+    rest = [setting for setting in judgement.allowed(settings) if setting is not chosen]
+    same = [setting for setting in rest if judgement.rank(setting) == judgement.rank(chosen)]
+    if same:
+        have = f"{format_count(len(same), 'other setting')} {'has' if len(same) == 1 else 'have'}"
+        yield f"{have} the same {judgement.objective.name}: speed decides"
+    behind = [setting for setting in rest if judgement.rank(setting) < judgement.rank(chosen)]
+    if behind:
+        yield _next(judgement, chosen, max(behind, key=judgement.rank))
+    alike = [setting for setting in behind if _differs(judgement, chosen, setting) is False]
+    quick = max(alike, key=lambda setting: setting.rate, default=None)
+    if quick and chosen.rate and quick.rate > chosen.rate:
+        times = f"{quick.rate / chosen.rate:.2f} times as fast"
+        yield f"{quick.setting} is {times}, and no difference in {judgement.objective.name} is shown"
+
+
+def _differs(judgement: Judgement, chosen: Speed, other: Speed) -> bool | None:
+    return difference(judgement.of(chosen).values, judgement.of(other).values).differs
+
+
+def _next(judgement: Judgement, chosen: Speed, other: Speed) -> str:
+    """Return how the next best setting differs from the recommended one."""
+    values, unit, highest = judgement.of(other).values, judgement.unit, judgement.objective.direction == MAX
+    pair = (judgement.of(chosen).values, values)
+    apart = difference(*pair) if highest else difference(*reversed(pair))
+    by = f"{format_figure(apart.mean, unit)} {'lower' if highest else 'higher'}"
+    words = f"Next: {other.setting}, {mean_words(values, unit)}: {by}"
+    if apart.low is None or apart.high is None:
+        return f"{words}; single repeats cannot show whether that is more than scatter"
+    interval = f"{format_figure(apart.low, unit)} to {format_figure(apart.high, unit)} with 95 % confidence"
+    return f"{words} ({interval})" if apart.differs else f"{words} ({interval}): no difference is shown"
+
+
+def left_out_lines(judgement: Judgement) -> Iterator[str]:
+    """Yield which settings are not taken and why, and how many points have no metric, without full stops."""
+    for own in judgement.settings:
+        if own.broken:
+            yield f"Not taken: {own.setting}, because {own.broken}"
+    if judgement.missing:
+        points = f"{judgement.missing} of {format_count(judgement.points, 'point')}"
+        yield f"{judgement.objective.name} is missing in {points}: left out of its means"

@@ -1,0 +1,179 @@
+"""Which setting is recommended by another figure than the speed, and which constraints leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.measurements import Metric
+from jobkit.core.records import Record
+from jobkit.fit.objective import Bound, Objective
+from jobkit.fit.speed import Corpus, settings_of
+from jobkit.report.recommend.objective import judge, refuse_none
+from jobkit.report.recommend.output import as_json, as_text
+from jobkit.report.recommend.recommend import recommend
+from jobkit.report.recommend.types import Recommendation, RecommendOptions
+from tests.support.recommendations import SIZES, material, records
+
+HIGHEST = Objective(metric="f1", direction="max")
+Values = Mapping[int, Sequence[float]]
+
+
+def reporting(values: Values, unit: str = "1") -> list[Record]:
+    """Return the records of a sweep whose repeats report these values of f1, by batch size."""
+    found = []
+    for told in records(tuple(values)):
+        own = values[told.point.numbers["batch_size"]]
+        metrics = {"f1": Metric(value=own[told.point.repeat - 1], unit=unit)} if own else {}
+        found.append(replace(told, metrics=metrics))
+    return found
+
+
+def without_items(told: Record) -> Record:
+    assert told.summary
+    return replace(told, summary=replace(told.summary, items=0, items_total=0, items_per_s=0.0, characters=0))
+
+
+def advice(
+    told: Sequence[Record], objective: Objective = HIGHEST, corpus: Corpus | None = None
+) -> Recommendation:
+    return recommend(replace(material(told), objective=objective), RecommendOptions(corpus=corpus))
+
+
+def text(told: Sequence[Record], objective: Objective = HIGHEST, corpus: Corpus | None = None) -> str:
+    return as_text(advice(told, objective, corpus))
+
+
+APART: Values = {40: (0.90, 0.91, 0.92), 85: (0.80, 0.81, 0.82), 130: (0.70, 0.71, 0.72)}
+ALIKE: Values = {40: (0.90, 0.91, 0.92), 85: (0.89, 0.90, 0.93), 130: (0.70, 0.71, 0.72)}
+
+
+def test_the_best_mean_is_recommended_next_to_the_next_best_and_the_fastest() -> None:
+    said = text(reporting(APART))
+    assert "Take batch_size 40: f1 0.91 ± 0.025 (n=3), the highest mean." in said
+    assert "Next: batch_size 85, 0.81 ± 0.025 (n=3): 0.1 lower (0.07" in said
+    assert "no difference in f1" not in said
+    assert "Its speed: 206 ± 7 paragraphs/s (n=3)." in said
+    assert "Fastest: batch_size 130, 284" in said
+    assert "The limit is" not in said
+    lowest = text(reporting(APART), replace(HIGHEST, direction="min"))
+    assert "Take batch_size 130: f1 0.71 ± 0.025 (n=3), the lowest mean." in lowest
+    assert "Next: batch_size 85, 0.81 ± 0.025 (n=3): 0.1 higher (0.07" in lowest
+
+
+def test_a_difference_within_the_scatter_is_none_and_a_faster_setting_is_named() -> None:
+    said = text(reporting(ALIKE))
+    assert "lower (-0.05404 to 0.0607 with" in said
+    assert "with 95 % confidence): no difference is shown." in said
+    assert "batch_size 85 is 1.25 times as fast, and no difference in f1 is shown." in said
+
+
+def test_single_repeats_show_no_difference() -> None:
+    told = [one for one in reporting(APART) if one.point.repeat == 1]
+    assert "0.1 lower; single repeats cannot show whether" in text(told)
+
+
+def test_of_equal_means_the_speed_decides() -> None:
+    found = advice(reporting(dict.fromkeys(SIZES, (0.9, 0.9, 0.9))))
+    assert found.batch.recommended.params == {"batch_size": 175}
+    assert "4 other settings have the same f1: speed decides." in as_text(found)
+
+
+@given(
+    st.lists(st.lists(st.floats(-1e6, 1e6), max_size=3), min_size=1, max_size=5),
+    st.sampled_from(["max", "min"]),
+)
+def test_no_setting_that_is_allowed_has_a_better_mean(values: list[list[float]], direction: str) -> None:
+    told = []
+    for size, own in zip(SIZES, values, strict=False):
+        for one in records((size,), max(1, len(own))):
+            metrics = {"f1": Metric(value=own[one.point.repeat - 1])} if own else {}
+            told.append(replace(one, metrics=metrics))
+    settings, objective = settings_of(told), Objective(metric="f1", direction=direction)
+    if not any(values):
+        with pytest.raises(JobkitError, match="no point reports the metric 'f1'"):
+            judge("run", settings, told, objective)
+        return
+    judged = judge("run", settings, told, objective)
+    allowed = judged.allowed(settings)
+    assert len(allowed) == sum(map(bool, values))
+    assert judged.rank(judged.best(allowed)) == max(map(judged.rank, allowed))
+
+
+def test_points_without_the_metric_are_left_out_and_counted() -> None:
+    told = reporting({**APART, 175: ()})
+    assert "f1 is missing in 3 of 12 points: left out of its means." in text(told)
+    assert advice(told).batch.recommended.params == {"batch_size": 40}
+
+
+@pytest.mark.parametrize(
+    ("metric", "message", "hint"),
+    [
+        ("f2", "no point reports the metric 'f2'", "did you mean 'f1'?"),
+        ("accuracy", "no point reports the metric 'accuracy'", "reported are f1"),
+        ("joules_per_1000", "no point has measured joules_per_1000", "items_per_s, work_s"),
+    ],
+)
+def test_a_metric_that_no_point_has_is_an_error(metric: str, message: str, hint: str) -> None:
+    with pytest.raises(JobkitError, match=message) as caught:
+        advice(reporting(APART), Objective(metric=metric, direction="min"))
+    assert hint in caught.value.hint
+
+
+def test_without_any_figure_the_page_is_named() -> None:
+    with pytest.raises(JobkitError) as caught:
+        advice(records())
+    assert "jobkit help workloads" in caught.value.hint
+
+
+def test_several_units_are_an_error() -> None:
+    told = [*reporting({40: (1, 1, 1)}, "s"), *reporting({85: (900, 900, 900)}, "ms")]
+    with pytest.raises(JobkitError, match="f1 has several units, which cannot be compared: ms, s"):
+        advice(told)
+
+
+def test_a_setting_that_breaks_a_constraint_is_named_and_not_taken() -> None:
+    bounds = {"f1": Bound(min=0.75)}
+    said = text(reporting(APART), Objective(bounds=bounds))
+    assert "Take batch_size 85: 258" in said
+    assert "Not taken: batch_size 130, because f1 0.71 is under 0.75." in said
+
+
+def test_if_all_settings_break_a_constraint_that_is_an_error() -> None:
+    told, objective = reporting(APART), Objective(bounds={"f1": Bound(min=0.95)})
+    with pytest.raises(JobkitError, match="no setting keeps the constraints") as caught:
+        advice(told, objective)
+    assert "batch_size 40: f1 0.91 is under 0.95" in caught.value.message
+    settings = settings_of(told)
+    with pytest.raises(JobkitError, match="and 1 more"):
+        refuse_none("run", judge("run", settings, told, objective), settings * 3)
+
+
+def test_without_items_there_is_no_speed_and_the_time_is_that_of_one_run() -> None:
+    told = [without_items(one) for one in reporting(APART)]
+    said = text(told, corpus=Corpus(name="letters", paragraphs=10**6))
+    assert "Its speed: not known, for the workload reports no items; 4.277 ± 0.15 s (n=3) for a run." in said
+    assert "fastest" not in said.lower()
+    assert "Time for one run over sample, with batch_size 40" in said
+    assert "the time is that of one run and not of your corpus" in said
+    assert '"items_per_s": null' in as_json(advice(told))
+    with pytest.raises(JobkitError, match="the workload reports no items") as caught:
+        advice(told, Objective())
+    assert "objective.metric=work_s" in caught.value.hint
+    by_time = text(told, Objective(metric="work_s", direction="min"))
+    assert "Take batch_size 130: work_s 3.102 ± 0.081 s (n=3), the lowest mean." in by_time
+
+
+def test_a_setting_that_is_better_but_not_safe_is_not_taken() -> None:
+    told = reporting({size: (size / 1000,) * 3 for size in SIZES})
+    gpu = told[0].gpu
+    assert gpu
+    small = [replace(one, gpu=replace(gpu, total_bytes=2**31)) for one in told]
+    found = advice(small)
+    assert found.batch.recommended.size < max(SIZES)
+    assert "the highest mean that is safe." in as_text(found)

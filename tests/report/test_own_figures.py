@@ -1,0 +1,196 @@
+"""The figures that workloads report, as columns of every table."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.measurements import Metric
+from jobkit.core.records import Outcome, Record
+from jobkit.core.terminal import display_width, fit_columns, printable
+from jobkit.outcome.results import read_run
+from jobkit.report.columns import MEASURES, size_columns, without_repetition
+from jobkit.report.loaded import load
+from jobkit.report.output import render
+from jobkit.report.own_figures import DERIVED, own_columns
+from jobkit.report.plot.data import group_plots
+from jobkit.report.tables import Collected, collect
+from tests.support.builders import grid, point, record, write_records
+
+NAMES = st.one_of(
+    st.sampled_from(
+        ["f1", "n", "items_per_s", "batch_size", "f1_sd", "metric_f1", "=1+1", "a\x1b[2J", "a\\x1b[2J"]
+    ),
+    st.text(max_size=12),
+)
+UNITS = st.one_of(st.sampled_from(["", "1", "ms", "s"]), st.text(max_size=6))
+REPORTED = st.lists(
+    st.dictionaries(NAMES, st.builds(Metric, value=st.floats(), unit=UNITS), max_size=5), max_size=4
+)
+
+
+def reporting(of: Record, metrics: Mapping[str, float], unit: str = "1") -> Record:
+    return replace(of, metrics={name: Metric(value=value, unit=unit) for name, value in metrics.items()})
+
+
+def run(
+    folder: Path, metrics: Mapping[str, float], unit: str = "1", sizes: tuple[int, ...] = (50, 100)
+) -> Path:
+    """Write a run of two repeats of each size, which report these figures, each times the size."""
+    points = grid(sizes, repeats=2)
+    scaled = [{name: v * p.numbers["batch_size"] for name, v in metrics.items()} for p in points]
+    return write_records(
+        folder, [reporting(record(p), found, unit) for p, found in zip(points, scaled, strict=True)]
+    )
+
+
+def cells(collected: Collected) -> dict[str, list[str]]:
+    """Return the cells of the table by the head of their column."""
+    columns = size_columns(collected.by_size, collected.knobs, collected.own)
+    return {" ".join(column.head.split()): list(column.cells) for column in columns}
+
+
+@given(REPORTED)
+def test_each_name_and_unit_has_a_column_of_a_safe_name_that_no_other_has(
+    found: list[dict[str, Metric]],
+) -> None:
+    taken = {"batch_size", *(measure.name for measure in MEASURES), "n"}
+    columns = own_columns([replace(record(point()), metrics=metrics) for metrics in found], taken)
+    keys = {
+        (name, metric.unit)
+        for metrics in found
+        for name, metric in metrics.items()
+        if abs(metric.value) <= 1e100
+    }
+    assert columns.keys() == keys
+    names = [one.column for one in columns.values()]
+    every = [*names, *(f"{name}_{what}" for name in (*names, *taken) for what in DERIVED), *taken]
+    assert len(every) == len(set(every))
+    assert all(
+        text == printable(text) for one in columns.values() for text in (one.column, one.name, one.unit)
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ((0.91234, 0.8), ["0.9123 ± 0.0000", "0.8000 ± 0.0000"]),
+        ((3.0, 12_000.0), ["3 ± 0", "12,000 ± 0"]),
+        ((-12.25, 0.0), ["-12.25 ± 0.00", "0.00 ± 0.00"]),
+        ((1e-9, 2.0), ["1.000e-09 ± 0.000e+00", "2.000e+00 ± 0.000e+00"]),
+        ((1e15, 2.0), ["1.000e+15 ± 0.000e+00", "2.000e+00 ± 0.000e+00"]),
+        ((0.0, 0.0), ["0 ± 0", "0 ± 0"]),
+    ],
+)
+def test_a_figure_of_any_size_is_shown_with_four_digits(
+    tmp_path: Path, values: tuple[float, float], shown: list[str]
+) -> None:
+    told = [
+        reporting(record(p), {"f1": values[p.numbers["batch_size"] == 100]})
+        for p in grid([50, 100], repeats=2)
+    ]
+    assert cells(collect([write_records(tmp_path, told)]))["f1"] == shown
+
+
+@given(st.lists(st.floats(-1e100, 1e100), min_size=1, max_size=3))
+def test_every_figure_can_be_read_back_from_its_cell(
+    tmp_path_factory: pytest.TempPathFactory, values: list[float]
+) -> None:
+    folder = tmp_path_factory.mktemp("run")
+    told = [reporting(record(p), {"f1": v}) for p, v in zip(grid(range(1, 4)), values, strict=False)]
+    shown = [float(cell.replace(",", "")) for cell in cells(collect([write_records(folder, told)]))["f1"]]
+    for cell, value in zip(shown, values, strict=True):
+        least = min((abs(v) for v in values if v), default=1.0)
+        assert math.isclose(cell, value, rel_tol=1e-3, abs_tol=least / 1000)
+
+
+@pytest.mark.parametrize("width", [20, 40, 80, 200])
+def test_no_width_drops_or_shortens_a_figure(tmp_path: Path, width: int) -> None:
+    name = "validation_accuracy_of_the_largest_class"
+    collected = collect([run(tmp_path, {name: 0.01, "f1": 0.02}, "percent")])
+    columns = size_columns(collected.by_size, collected.knobs, collected.own)
+    shown = fit_columns(columns, width, without_repetition)
+    assert {f"{name}\npercent", "f1\npercent"} <= {column.head for column in shown}
+    report = render(collected, width=width)
+    assert any(name in line for line in report.splitlines())
+    if width < 200:
+        assert "batch mean s" in report.partition("no room for:")[2]
+
+
+def test_the_same_columns_are_in_csv_json_and_the_frame(tmp_path: Path) -> None:
+    folder = run(tmp_path / "run", {"latency": 0.5, "items_per_s": 1.0}, "ms")
+    collected = collect([folder])
+    names = ["items_per_s [ms]", "latency [ms]"]
+    head, first, *_ = csv.reader(io.StringIO(render(collected, "csv")))
+    assert [name for name in head if "[" in name] == names
+    assert first[head.index("latency [ms]")] == "25"
+    data = json.loads(render(collected, "json"))
+    assert [one["column"] for one in data["metrics"]] == names
+    assert data["points"][0]["latency [ms]"] == 25
+    size = data["sizes"][1]
+    assert (size["latency [ms]"], size["latency [ms]_n"], size["latency [ms]_sd"]) == (50, 2, 0)
+    assert (size["latency [ms]_low"], size["latency [ms]_high"]) == (50, 50)
+    assert list(load(folder).frame["latency [ms]"]) == [25, 50, 25, 50]
+    assert list(collected.sizes["latency [ms]"]) == [25, 50]
+
+
+def test_a_name_that_another_column_has_gets_a_prefix_and_changes_no_measure(tmp_path: Path) -> None:
+    collected = collect([run(tmp_path, {"differ": 1.0, "f1": 0.01, "work_s": 2.0})])
+    assert [one.column for one in collected.own] == ["differ", "f1", "metric_work_s"]
+    assert collected.by_size[0].mean["work_s"] == 8
+    report = render(collected)
+    assert "entities differ" not in report
+    assert "F1 with" not in report
+
+
+def test_several_units_of_a_name_are_several_columns_and_a_note(tmp_path: Path) -> None:
+    one, other = grid([50], repeats=2)
+    told = [reporting(record(one), {"t": 1.0}, "s"), reporting(record(other), {"t": 900.0}, "ms")]
+    collected = collect([write_records(tmp_path, told)])
+    assert (cells(collected)["t s"], cells(collected)["t ms"]) == (["1 (n=1)"], ["900 (n=1)"])
+    assert any(
+        "t has several units, each with a column of its own: ms, s" in note for note in collected.notes
+    )
+
+
+def test_what_could_not_be_read_is_counted_in_a_note(tmp_path: Path) -> None:
+    one, other = grid([50, 100])
+    bad = replace(record(one), metrics_bad_lines=3, metrics={"f1": Metric(value=math.nan)})
+    notes = collect([write_records(tmp_path, [bad, replace(record(other), metrics_bad_lines=4)])]).notes
+    assert any("7 lines" in note and "2 points" in note for note in notes)
+    assert any("1 figure" in note and "left out" in note for note in notes)
+
+
+def without_items(of: Record) -> Record:
+    assert of.summary
+    summary = replace(of.summary, items=0, items_total=0, items_per_s=0.0, characters=0, load_max=None)
+    return replace(of, summary=summary)
+
+
+def test_without_items_the_speed_is_blank_and_the_time_of_the_work_is_shown(tmp_path: Path) -> None:
+    told = [without_items(record(p, work_s=3.0)) for p in grid([50, 100], repeats=2)]
+    collected = collect([write_records(tmp_path, told)])
+    shown = cells(collected)
+    assert shown["total s"] == ["3.00 ± 0.00"] * 2
+    assert not {"speed paragr./s", "speed-up x", "energy J/1,000"} & shown.keys()
+    assert [row.items_per_s for row in collected.rows] == [None] * 4
+    assert "Fastest" not in render(collected)
+    assert [plot.speed.series for plot in group_plots(collected)] == [()]
+    assert all(point.outcome is Outcome.OK for point in read_run(tmp_path).points)
+
+
+def test_no_line_is_wider_for_a_wide_character_in_a_name(tmp_path: Path) -> None:
+    report = render(collect([run(tmp_path, {"精度": 0.01})]), width=100)
+    rule = next(line for line in report.splitlines() if "─" in line)
+    table = report[: report.index(rule)].rpartition("\n\n")[2].splitlines()
+    assert any("精度" in line for line in table)
+    assert all(display_width(line) <= display_width(rule) for line in table)
