@@ -8,6 +8,7 @@ import pytest
 
 from jobkit.core.units import GIB
 from jobkit.fit.lengths import NONE, PUNCTUATION, TOKENIZER
+from jobkit.run.workloads.base import CHARACTERS
 from jobkit.planning.preflight import Item, Preflight, Setting, Size
 from jobkit.planning.preflight_output import as_json, as_text
 
@@ -28,8 +29,10 @@ FOUND = Preflight(
     workload="stanza-ner",
     model="en full",
     stand_in=True,
+    caveat="STAND-IN",
     device="cuda",
     source=TOKENIZER,
+    unit=CHARACTERS,
     paragraphs=881,
     items=2_121,
     characters=164_138,
