@@ -61,7 +61,8 @@ def _longest(report: Preflight) -> Iterator[str]:
     first, *others = report.longest
     noun = _items(report).removesuffix("s")
     after = f"; the next longest has {others[0].length:,}" if others else ""
-    yield f"This one {first.length:,}-{_unit_of_one(report)} {noun} sets the memory of the batches that it is in{after}:"
+    length = f"{first.length:,}-{_unit_of_one(report)}"
+    yield f"This one {length} {noun} sets the memory of the batches that it is in{after}:"
     for item in report.longest:
         place = f"paragraph {item.paragraph}" + (f", sentence {item.item}" if noun == "sentence" else "")
         yield f"  {item.length:>6,}  {place}: {item.beginning}"

@@ -1,12 +1,13 @@
 """Stand-ins with random weights: a named architecture that was not trained, for memory and speed only.
 
-A workload of transformers, sentence-transformers or spaCy uses one if its model is not available. Memory and
-speed follow from the shapes of the weights and not from their values, so they are those of a trained model of
-the architecture; what it finds means nothing. The weights follow from a seed. The vocabulary of a tokenizer is
-made from jobkit's sample text, so a word of another text becomes more tokens than with a vocabulary made from
-much text. The dimensions of BERT-base are those of Devlin et al. 2019 (https://arxiv.org/abs/1810.04805), of
-MiniLM-L6 those of the files of ``sentence-transformers/all-MiniLM-L6-v2``; the vocabularies have 28,996
-(cased) and 30,522 (uncased) entries. spaCy's are the defaults of its component ``ner``.
+A workload of transformers, sentence-transformers or spaCy uses one if its model is not available. Memory
+and speed follow from the shapes of the weights and not from their values, so they are those of a trained
+model of the architecture; what it finds means nothing. The weights follow from a seed. The vocabulary of a
+tokenizer is made from jobkit's sample text, so a word of another text becomes more tokens than with a
+vocabulary made from much text. The dimensions of BERT-base are those of Devlin et al. 2019
+(https://arxiv.org/abs/1810.04805), of MiniLM-L6 those of the files of
+``sentence-transformers/all-MiniLM-L6-v2``; the vocabularies have 28,996 (cased) and 30,522 (uncased) entries.
+spaCy's are the defaults of its component ``ner``.
 """
 
 from __future__ import annotations

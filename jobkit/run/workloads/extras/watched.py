@@ -5,7 +5,7 @@ Standard library only at import.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -40,6 +40,15 @@ class WatchedModel:
         self._by_name = True
         self._heaviest: tuple[int, Mapping[str, Any]] = (0, {})
         model.register_forward_pre_hook(self._note, with_kwargs=True)
+
+    def on_output(self, look: Callable[[Mapping[str, Any], Any], object]) -> None:
+        """Have a function look at the inputs and the output of every batch."""
+
+        def hook(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:  # noqa: ANN401
+            del model
+            look(kwargs or args[0], output)
+
+        self._model.register_forward_hook(hook, with_kwargs=True)
 
     def clear(self) -> None:
         """Forget the shapes."""
