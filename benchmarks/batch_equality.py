@@ -2,10 +2,10 @@
 
 ``python -m benchmarks.batch_equality --workload hf-token-classification --size full --device cuda``
 
-In another batch a text is padded differently and kernels add in another order, so scores differ by rounding. Of
-token classification the logits of every token are compared with those at batch size 1: a label that differs
-matters only if its margin, the distance of the two highest logits at batch size 1, is above the largest
-difference of any logit. Of embeddings the numbers are compared, of spaCy the entities.
+In another batch a text is padded differently and kernels add in another order, so scores differ by rounding.
+Of token classification the logits of every token are compared with those at batch size 1: a label that
+differs matters only if its margin, the distance of the two highest logits at batch size 1, is above twice the
+largest difference of any logit. Of embeddings the numbers are compared, of spaCy the entities.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import ModelRef
+from jobkit.core.terminal import say
 from jobkit.corpus.paragraphs import split_paragraphs
 from jobkit.planning.models import find
 from jobkit.planning.sample import sample_text
@@ -87,7 +88,7 @@ def main() -> None:
     asked = parser.parse_args()
     paragraphs = split_paragraphs(sample_text(asked.paragraphs))
     described = find.stand_in(asked.workload, asked.size, cache_dir())
-    model = find.build(asked.workload, described, cache_dir(), say=print)
+    model = find.build(asked.workload, described, cache_dir(), say=say)
     first, *others = BATCH_SIZES
     at_first = outputs(asked.workload, model, paragraphs, first, asked.device)
     answer = {
@@ -105,7 +106,7 @@ def main() -> None:
     text = json.dumps(answer, indent=1) + "\n"
     if asked.out:
         asked.out.write_text(text, encoding="utf-8")
-    print(text)
+    say(text.rstrip())
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ spaCy's are the defaults of its component ``ner``.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -182,18 +183,17 @@ def build_spacy(path: str, size: str, *, say: Say) -> None:
 
 
 def _tokenizer(architecture: Architecture, *, lowercase: bool, most_tokens: int) -> Any:  # noqa: ANN401
-    """Return a WordPiece tokenizer with the vocabulary of the sample."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+    """Return a WordPiece tokenizer with the vocabulary of the sample: its characters, then its words."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
     from transformers import PreTrainedTokenizerFast
 
     pad, unknown, begin, end, mask = SPECIAL
-    made = Tokenizer(models.WordPiece(unk_token=unknown))
-    made.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    made.decoder = decoders.WordPiece()
+    normalizer, splitter = normalizers.BertNormalizer(lowercase=lowercase), pre_tokenizers.BertPreTokenizer()
+    text = normalizer.normalize_str(sample_text(SAMPLE_PARAGRAPHS))
     size = architecture.dimensions["vocab_size"]
-    trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=list(SPECIAL), show_progress=False)
-    made.train_from_iterator(sample_text(SAMPLE_PARAGRAPHS).splitlines(), trainer)
+    entries = vocabulary((word for word, _ in splitter.pre_tokenize_str(text)), size)
+    made = Tokenizer(models.WordPiece({entry: at for at, entry in enumerate(entries)}, unk_token=unknown))
+    made.normalizer, made.pre_tokenizer, made.decoder = normalizer, splitter, decoders.WordPiece()
     numbers = [(word, made.token_to_id(word)) for word in (begin, end)]
     made.post_processor = processors.TemplateProcessing(single=f"{begin} $A {end}", special_tokens=numbers)
     return PreTrainedTokenizerFast(
@@ -205,6 +205,19 @@ def _tokenizer(architecture: Architecture, *, lowercase: bool, most_tokens: int)
         sep_token=end,
         mask_token=mask,
     )
+
+
+def vocabulary(words: Iterable[str], size: int) -> list[str]:
+    """Return the entries of a WordPiece vocabulary, at most ``size``.
+
+    The trainer of the library tokenizers is not used: of the same text it makes another vocabulary each
+    time (seen in 0.23.3).
+    """
+    counts = Counter(words)
+    characters = sorted({character for word in counts for character in word})
+    by_count = sorted(counts, key=lambda word: (-counts[word], word))
+    pieces = (*SPECIAL, *characters, *(f"##{character}" for character in characters), *by_count)
+    return [*dict.fromkeys(pieces)][:size]
 
 
 def _save(folder: Path, model: Any, tokenizer: Any) -> None:  # noqa: ANN401 - transformers is untyped

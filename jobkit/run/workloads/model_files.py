@@ -64,7 +64,7 @@ def missing_files(folder: Path, name: str) -> str:
 
 def folder_files(folder: Path) -> tuple[str, ...]:
     """Return the files of a model that is a whole folder; a job copies them, and no hidden file."""
-    files = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     return tuple(str(path) for path in files if not any(part.startswith(".") for part in path.parts))
 
 

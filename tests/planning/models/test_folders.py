@@ -15,6 +15,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.records import FOLDER
 from jobkit.planning.models import find, folders
 from jobkit.planning.models.stanza import NOT_BUILT
+from jobkit.run.workloads.model_files import folder_files
 
 TAGGER, EMBEDDER, SPACY = folders.USUAL
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -131,7 +132,7 @@ def hub() -> Iterator[str]:
 def test_a_model_of_the_hub_is_fetched_whole(hub: str, tmp_path: Path) -> None:
     pytest.importorskip("huggingface_hub")
     fetched = folders.fetch_hub("org/model", tmp_path, endpoint=hub, say=print)
-    assert folders.folder_files(Path(fetched.path)) == ("config.json", "tokenizer.json")
+    assert folder_files(Path(fetched.path)) == ("config.json", "tokenizer.json")
     found = find.find(TAGGER, {"name": "org/model"}, tmp_path, tmp_path)
     assert found == fetched
     assert found in [*folders.list_folders(tmp_path)]
