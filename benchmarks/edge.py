@@ -33,7 +33,7 @@ from jobkit.fit.loads import Loads
 from jobkit.fit.memory_line import Observation, fit_memory
 from jobkit.fit.observations import ALLOCATED, NEED, MemoryObservations
 from jobkit.planning.batch_sizes import share, sizes
-from jobkit.planning.models import find_model
+from jobkit.planning.models.stanza import find_model
 from jobkit.planning.sample import sample_text
 from jobkit.run.failure import outcome_of
 from jobkit.run.measure import need

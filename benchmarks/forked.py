@@ -25,7 +25,7 @@ from jobkit.core.layout import ENTITIES_FILE, POINTS_FILE, RECORD_FILE
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import Record
 from jobkit.core.units import format_bytes_gib
-from jobkit.planning.models import find_model
+from jobkit.planning.models.stanza import find_model
 from jobkit.planning.points import ALLOCATOR_VARIABLES, Inputs, plan
 from jobkit.planning.texts import find_text
 from jobkit.run import parent

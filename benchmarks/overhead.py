@@ -25,7 +25,7 @@ from benchmarks.row import Row
 from jobkit.core import json_codec
 from jobkit.core.paths import cache_dir
 from jobkit.corpus.paragraphs import split_paragraphs
-from jobkit.planning.models import find_model
+from jobkit.planning.models.stanza import find_model
 from jobkit.planning.sample import sample_text
 from jobkit.run import steps
 from jobkit.run.measure import nvml

@@ -23,7 +23,7 @@ from jobkit.core.records import ModelRef, Point, Record, TextRef
 from jobkit.corpus.plan import CORPUS_FILE, MANIFEST_FILE, Rows, Shard, write_plan
 from jobkit.corpus.scan import scan
 from jobkit.corpus.sources import find_sources
-from jobkit.planning.models import find_model
+from jobkit.planning.models.stanza import find_model
 from jobkit.planning.points import Inputs, plan
 from jobkit.planning.sample import generate, join_paragraphs
 from jobkit.run.measure.sampler import process_tree, pss_bytes

@@ -48,6 +48,10 @@ RESULTS = frozenset({Outcome.OK, Outcome.GPU_OOM, Outcome.PRUNED})
 """Outcomes that answer the question of the point; every other outcome is a failure."""
 
 
+STANZA, FOLDER = "stanza", "folder"
+"""The kinds of model folders."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextRef:
     """The text that a point reads.
@@ -95,11 +99,15 @@ class ModelRef:
     Attributes
     ----------
     path
-        A folder that Stanza can load with no network, absolute.
+        A folder that the framework can load with no network, absolute.
     name, size
         As in the spec: ``en``, ``full`` or ``tiny``.
     stand_in
         Whether it is jobkit's stand-in instead of the model that the name promises.
+    kind
+        ``stanza``: a folder in Stanza's layout; ``folder``: all files of the folder are the model.
+    architecture
+        Of a stand-in whose weights are random and not trained, the name of its architecture; else empty.
     fingerprint
         A hash over its files, so that two models never share a row.
     size_bytes
@@ -112,6 +120,20 @@ class ModelRef:
     stand_in: bool
     fingerprint: str
     size_bytes: int
+    kind: str = STANZA
+    architecture: str = ""
+
+    @property
+    def title(self) -> str:
+        """Its name, with the size if that is part of it."""
+        return self.name if self.kind == FOLDER else f"{self.name} {self.size}"
+
+    @property
+    def caveat(self) -> str:
+        """What a table says of it if it is not the model that its name promises; else empty."""
+        if self.architecture:
+            return f"RANDOM weights, architecture {self.architecture}"
+        return "STAND-IN" if self.stand_in else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

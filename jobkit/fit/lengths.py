@@ -14,6 +14,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
 from jobkit.core.knobs import CUT_BY
 from jobkit.core.layout import LENGTHS_FILE
+from jobkit.run.workloads.base import CHARACTERS
 
 SCHEMA = 1
 
@@ -35,15 +36,22 @@ class Lengths:
         For each paragraph the length of each of its items, in text order.
     source
         How they were found: `TOKENIZER`, `PUNCTUATION` or `NONE`.
+    unit
+        What a load counts.
+    padded
+        Whether the framework pads the items of a batch to the longest, so that the load is items x longest;
+        else it is the sum of the lengths.
     """
 
     paragraphs: tuple[tuple[int, ...], ...]
     source: str = TOKENIZER
+    unit: str = CHARACTERS
+    padded: bool = True
 
     @classmethod
     def unknown(cls, paragraphs: int) -> Lengths:
         """Return the lengths of a text of which none are known: the load is then the batch size."""
-        return cls(paragraphs=((1,),) * paragraphs, source=NONE)
+        return cls(paragraphs=((1,),) * paragraphs, source=NONE, unit="paragraphs")
 
     def every(self, number: int) -> Lengths:
         """Return the lengths of one of every so many paragraphs, as a point with ``every`` takes them."""
@@ -51,7 +59,12 @@ class Lengths:
 
     def to_json(self) -> str:
         """Return the lengths as one line of compact JSON."""
-        data = {"schema": SCHEMA, "source": self.source, "paragraphs": self.paragraphs}
+        data: dict[str, object] = {"schema": SCHEMA, "source": self.source}
+        if self.unit != CHARACTERS:
+            data["unit"] = self.unit
+        if not self.padded:
+            data["padded"] = False
+        data["paragraphs"] = self.paragraphs
         return json.dumps(data, separators=(",", ":"))
 
     @classmethod
@@ -75,7 +88,8 @@ class Lengths:
             if data["schema"] != SCHEMA:
                 raise ValueError(f"schema {data['schema']!r}, not {SCHEMA}")  # noqa: TRY301 - told below
             rows = tuple(tuple(_length(length) for length in row) for row in data["paragraphs"])
-            return cls(paragraphs=rows, source=str(data["source"]))
+            unit, padded = str(data.get("unit", CHARACTERS)), data.get("padded") is not False
+            return cls(paragraphs=rows, source=str(data["source"]), unit=unit, padded=padded)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise JobkitError(f"{where}: no lengths of a text: {error!r}") from error
 

@@ -78,26 +78,26 @@ class Loads:
         """Return the batches if items x longest is capped, in calls of so many paragraphs."""
         calls = [self._items(start, end) for _, start, end in self._calls(work_unit)]
         cut = [(iter(items), cut_by_budget(items, padded_chars)) for items in calls]
-        return self._chunks_of([(size, max(islice(items, size))) for items, sizes in cut for size in sizes])
+        return self._chunks_of([list(islice(items, size)) for items, sizes in cut for size in sizes])
 
     def chunks(self, batch_size: int) -> Chunks:
         """Return the batches at exactly this batch size."""
         paragraphs, sentences = self.cut.at(batch_size)
-        pieces = (
+        return self._chunks_of(
             items[left : left + sentences]
             for _, start, end in self._calls(paragraphs)
             for items in [self._items(start, end)]
             for left in range(0, len(items), sentences)
         )
-        return self._chunks_of([(len(piece), max(piece)) for piece in pieces])
 
-    def _chunks_of(self, chunks: Sequence[tuple[int, int]]) -> Chunks:
-        """Return what chunks, each a number of items and the longest of them, come to."""
-        padded = sum(count * longest for count, longest in chunks)
+    def _chunks_of(self, chunks: Iterable[Sequence[int]]) -> Chunks:
+        """Return what chunks, each the lengths of its items, come to."""
+        padded = self.lengths.padded
+        loads = [len(chunk) * max(chunk) if padded else sum(chunk) for chunk in chunks]
         return Chunks(
-            batches=len(chunks),
-            load=max((count * longest for count, longest in chunks), default=0),
-            efficiency=sum(self._flat) / padded if padded else 1.0,
+            batches=len(loads),
+            load=max(loads, default=0),
+            efficiency=sum(self._flat) / sum(loads) if sum(loads) else 1.0,
         )
 
     @cached_property
@@ -143,9 +143,7 @@ class Loads:
         """Return the same if all items of the text were sorted by length before they are cut."""
         items = sorted(self._flat, reverse=True)
         step = self.cut.at(batch_size)[1]
-        return self._chunks_of(
-            [(min(step, len(items) - at), items[at]) for at in range(0, len(items), step)]
-        ).efficiency
+        return self._chunks_of(items[at : at + step] for at in range(0, len(items), step)).efficiency
 
     @cached_property
     def _places(self) -> Sequence[int]:
@@ -178,6 +176,11 @@ class Loads:
             rows.append([max(pair) for pair in zip(last, last[half:], strict=False)])
         return rows
 
+    @cached_property
+    def _sums(self) -> tuple[int, ...]:
+        """The lengths of the items before each, and in all."""
+        return tuple(accumulate(self._flat, initial=0))
+
     def _longest(self, start: int, end: int) -> int:
         """Return the longest of the items from ``start`` up to ``end``, of which there is one."""
         level = (end - start).bit_length() - 1
@@ -199,7 +202,9 @@ class Loads:
             lefts = range(start, end, max(end - start, 1) if self.by_length else sentences)
             for left in lefts:
                 right = min(left + sentences, end)
-                load = (right - left) * self._longest(left, end if self.by_length else right)
+                load = self._sums[right] - self._sums[left]
+                if self.lengths.padded:
+                    load = (right - left) * self._longest(left, end if self.by_length else right)
                 if load > best:
                     best, where = load, first
         return best, where
@@ -223,6 +228,8 @@ class Loads:
         items = max(len(self._flat), 1)
         if self.cut.paragraphs_per_call is not None:
             return self._scan(self.cut.paragraphs_per_call, items)[0]
+        if not self.lengths.padded:
+            return self._sums[-1]
         return min(self.cut.sentences_per_ner_batch or items, items) * max(self._flat, default=0)
 
 

@@ -38,8 +38,6 @@ SIZES = 5
 ROUNDING_TOLERANCE = 0.1
 """A rounder batch size is used if its load is this near the wanted one, in gaps between loads."""
 
-UNITS = {TOKENIZER: "padded characters", PUNCTUATION: "padded characters", NONE: "paragraphs"}
-"""What a load counts, by the source of the lengths."""
 SAID = {
     TOKENIZER: "lengths as the workload finds them",
     PUNCTUATION: "lengths ESTIMATED from punctuation",
@@ -99,7 +97,7 @@ class Chosen:
         sizes = self.sizes.batch_sizes
         if not sizes:
             return f"no batch size is worth measuring: {self.sizes.why}"
-        unit = UNITS[self.loads.lengths.source]
+        unit = self.loads.lengths.unit
         first, last = (self.loads.load(size) for size in (sizes[0], sizes[-1]))
         words = f"{BATCH_SIZE} {', '.join(map(str, sizes))}: loads of {first:,} to {last:,} {unit}"
         words += f", {self._reason(last)}; {SAID[self.loads.lengths.source]}"

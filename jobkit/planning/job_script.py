@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.records import Point
+from jobkit.core.records import FOLDER, ModelRef, Point
 from jobkit.core.units import format_walltime
 from jobkit.fit.tune_steps import TuneGoal
 from jobkit.planning.points import ALLOCATOR_VARIABLES
 from jobkit.planning.templates import fill
 from jobkit.run.measure.nvml import GPU_COUNT_VARIABLE
 from jobkit.run.process import MORE_VARIABLES
-from jobkit.run.workloads.stanza_model import RESOURCES_FILE
+from jobkit.run.workloads.model_files import RESOURCES_FILE
 from jobkit.schedulers.lint import refuse_script
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.directives import directives
@@ -91,7 +91,7 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
         "text_path": text.path if text else "",
         "shard": bool(point and point.shard),
         "files": bool(point and point.files),
-        "model_parts": [f"{model.path}/{part}" for part in (model.name, RESOURCES_FILE)] if model else [],
+        "model_parts": _model_parts(model) if model else (),
         "activation": activation(spec, site),
         "variables": variables(spec, site, point),
         "python": "python" if spec.environment.conda or spec.environment.venv else sys.executable,
@@ -106,6 +106,13 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
         "script": "job.sh",
         "round": 1,
     }
+
+
+def _model_parts(model: ModelRef) -> tuple[str, ...]:
+    """Return rsync's words for a model; a folder of Hugging Face's cache has links to the files."""
+    if model.kind == FOLDER:
+        return "--copy-links", "--exclude=.*", f"{model.path}/"
+    return f"{model.path}/{model.name}", f"{model.path}/{RESOURCES_FILE}"
 
 
 def render(spec: SweepSpec, site: Site, point: Point, run_dir: Path, *, round_: int = 1) -> str:

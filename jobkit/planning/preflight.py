@@ -120,8 +120,10 @@ class Preflight:
     ----------
     text, workload, model, stand_in, device
         What the spec names; ``model`` is ``None`` if there is none.
-    source
-        How the lengths were found: `jobkit.fit.lengths.TOKENIZER`, ``PUNCTUATION`` or ``NONE``.
+    caveat
+        What the model is, if it is not the model that its name promises; else empty.
+    source, unit
+        As in `jobkit.fit.lengths.Lengths`.
     paragraphs, items, characters
         How many; ``items`` is ``None`` if no lengths are known.
     saturation, limit
@@ -140,8 +142,10 @@ class Preflight:
     workload: str
     model: str | None
     stand_in: bool
+    caveat: str
     device: str
     source: str
+    unit: str
     paragraphs: int
     items: int | None
     characters: int
@@ -210,10 +214,12 @@ def _gathered(named: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen, 
     return Preflight(
         text=named.text.name,
         workload=spec.workload,
-        model=f"{model.name} {model.size}" if model else None,
+        model=model.title if model else None,
         stand_in=bool(model and model.stand_in),
+        caveat=model.caveat if model else "",
         device=spec.device,
         source=lengths.source,
+        unit=lengths.unit,
         paragraphs=len(paragraphs),
         items=None if lengths.source == NONE else sum(map(len, lengths.paragraphs)),
         characters=sum(map(len, paragraphs)),

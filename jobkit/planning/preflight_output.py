@@ -10,7 +10,6 @@ from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS, numbers
 from jobkit.core.terminal import Column, NoWrap, table, wrap_sections
 from jobkit.core.units import GIB, format_count, format_setting
 from jobkit.fit.lengths import NONE, PUNCTUATION
-from jobkit.planning.batch_sizes import UNITS
 from jobkit.planning.preflight import Preflight, Setting, Size
 
 SPECS_OWN, WORTH_MEASURING = "*", ">"
@@ -35,7 +34,7 @@ def as_text(report: Preflight, width: int | None = None) -> str:
 
 def _heading(report: Preflight) -> Iterator[str]:
     model = f", model {report.model}" if report.model else ""
-    yield f"{report.workload}: {report.text}{model}{' (STAND-IN)' if report.stand_in else ''}"
+    yield f"{report.workload}: {report.text}{model}{f' ({report.caveat})' if report.caveat else ''}"
     counts = [format_count(report.paragraphs, "paragraph"), format_count(report.characters, "character")]
     if report.items is not None and _items(report) != "paragraphs":
         counts.insert(1, f"{report.items:,} {_items(report)}")
@@ -51,13 +50,19 @@ def _items(report: Preflight) -> str:
     return "sentences" if report.items is None or report.items > report.paragraphs else "paragraphs"
 
 
+def _unit_of_one(report: Preflight) -> str:
+    """Return what an item's length counts: ``character`` or ``token``."""
+    return report.unit.split()[-1].removesuffix("s")
+
+
 def _longest(report: Preflight) -> Iterator[str]:
     if not report.longest:
         return
     first, *others = report.longest
     noun = _items(report).removesuffix("s")
     after = f"; the next longest has {others[0].length:,}" if others else ""
-    yield f"This one {first.length:,}-character {noun} sets the memory of the batches that it is in{after}:"
+    length = f"{first.length:,}-{_unit_of_one(report)}"
+    yield f"This one {length} {noun} sets the memory of the batches that it is in{after}:"
     for item in report.longest:
         place = f"paragraph {item.paragraph}" + (f", sentence {item.item}" if noun == "sentence" else "")
         yield f"  {item.length:>6,}  {place}: {item.beginning}"
@@ -71,9 +76,9 @@ def _table(report: Preflight) -> Iterator[str]:
     cells = zip(*(_cells(size, has_lengths=has_lengths, rough=rough) for size in report.sizes), strict=True)
     yield from table([Column(head, cells) for head, cells in zip([*heads, ""], cells, strict=True)])
     yield ""
-    yield f"load: the most {UNITS[report.source]} of a batch, of this size or a smaller one"
+    yield f"load: the most {report.unit} of a batch, of this size or a smaller one"
     if has_lengths:
-        yield "text of padded: share of the padded characters that are text"
+        yield f"text of padded: share of the {report.unit} that are text"
         yield "sorted: the same share, if sentences were sorted by length"
     if rough:
         yield "GPU GiB: by a line measured on an H200 with the stand-in; yours may take half or twice that"

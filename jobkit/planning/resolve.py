@@ -22,7 +22,7 @@ from jobkit.planning.templates import find_template
 from jobkit.planning.texts import SAMPLE, find_text
 from jobkit.planning.workload_traits import Traits, traits
 from jobkit.run.measure.profile import missing
-from jobkit.run.workloads.base import SHIPPED, class_name
+from jobkit.run.workloads.base import SHIPPED, class_name, missing_framework
 from jobkit.run.workloads.source_file import file_ref, names_file, source_path
 from jobkit.schedulers.registry import SCHEDULERS, choose_scheduler, runs_here
 from jobkit.spec.axes import name_faults, value_faults
@@ -148,12 +148,15 @@ def resolve(
     }
     spec = spec.model_copy(update=decided)
     _refuse_other_device(spec, workload.knobs)
+    refuse_missing_framework(spec, site)
     refuse_missing_profiler(spec, site)
     check(spec, site, workload)
     if build and model:
-        from jobkit.planning.models import NOT_BUILT, build_stand_in  # as in `_find_model`
+        from jobkit.planning.models import find  # as in `_find_model`
+        from jobkit.planning.models.stanza import NOT_BUILT
 
-        model = build_stand_in(model.size, cache_dir(), say=say) if model.fingerprint == NOT_BUILT else model
+        if model.fingerprint == NOT_BUILT:
+            model = find.build(spec.workload, model, cache_dir(), say=say)
     return ResolvedSpec(
         spec=spec,
         site=site,
@@ -217,7 +220,8 @@ class _Lookup:
             self.traits = _found(document, "workload", partial(traits, name, spec_folder(self.path)))
             self._check_knobs(document, name)
         if self.traits and self.traits.needs_model and isinstance(model := data.get("model", {}), dict):
-            self.model = _found(document, "model", partial(_find_model, model))
+            workload = str(data.get("workload", "stanza-ner"))
+            self.model = _found(document, "model", partial(_find_model, workload, model, base))
         scheduler = data.get("scheduler", "auto")
         if isinstance(name := data.get("site", "auto"), str) and scheduler in {"auto", *SCHEDULERS}:
             chosen, self.why = choose_scheduler(scheduler)
@@ -239,12 +243,10 @@ class _Lookup:
                 document.faults.append(document.fault(("sweep", *loc), what, on_key=True))
 
 
-def _find_model(model: Mapping[str, object]) -> ModelRef:
-    from jobkit.planning.models import find_model  # here: a workload without a model starts sooner
+def _find_model(workload: str, model: Mapping[str, object], base: Path) -> ModelRef:
+    from jobkit.planning.models.find import find  # here: a workload without a model starts sooner
 
-    name, size = str(model.get("name", "en")), str(model.get("size", "full"))
-    fallback = str(model["fallback"]) if model.get("fallback") else None
-    return find_model(name, size, fallback=fallback, cache=cache_dir(), say=lambda _: None, build=False)
+    return find(workload, model, base, cache_dir())
 
 
 def _found(document: Document, key: str, find: Callable[[], T]) -> T | None:
@@ -327,6 +329,18 @@ def refuse_missing_profiler(spec: SweepSpec, site: Site) -> None:
     if not _another_python(spec, site) and (why := missing(spec.profile)):
         command = f"{shell_quote(sys.executable)} -m pip install 'jobkit[profile]'"
         raise JobkitError(f"profile: {why}", hint=f"{command}; the profiler python needs no package")
+
+
+def refuse_missing_framework(spec: SweepSpec, site: Site) -> None:
+    """Refuse a shipped workload if the Python that will run it is this one and lacks its framework.
+
+    Raises
+    ------
+    JobkitError
+        With the command that installs it.
+    """
+    if (lack := missing_framework(spec.workload)) and not _another_python(spec, site):
+        raise lack
 
 
 def _another_python(spec: SweepSpec, site: Site) -> bool:

@@ -22,13 +22,13 @@ from jobkit.fit.lengths import PUNCTUATION, Lengths
 from jobkit.fit.loads import loads_of
 from jobkit.fit.speed import Corpus
 from jobkit.planning.child_process import run_in_child
-from jobkit.planning.models import NOT_BUILT
+from jobkit.planning.models.stanza import NOT_BUILT
 from jobkit.planning.sample import PARAGRAPHS, sample_text
 from jobkit.planning.texts import SAMPLE, find_text
-from jobkit.planning.workload_traits import traits
+from jobkit.planning.workload_traits import Traits, traits
 from jobkit.run.paragraphs import read_paragraphs, split_sentences
 from jobkit.run.workloads import own
-from jobkit.run.workloads.base import SHIPPED
+from jobkit.run.workloads.base import CHARACTERS, EXTRAS, SHIPPED, missing_framework
 
 MOST_PARAGRAPHS = 10**12
 NUMBERS = "2000000, 2,000,000, 2_000_000 or 2e6"
@@ -91,13 +91,14 @@ def text_lengths(  # noqa: PLR0913 - all of them say which lengths are meant
     if not known.reports_lengths:
         return Lengths.unknown(len(paragraphs))
     if known.needs_model and (fast or model is None or model.fingerprint == NOT_BUILT):
-        return estimated_lengths(paragraphs)
+        return estimated_lengths(paragraphs, known)
     if kept := cached_lengths(workload, text, model, cache):
         return kept
     if known.needs_model:
         count = format_count(len(paragraphs), "paragraph")
         say(f"finding the lengths of {count} by the model's tokenizer, once")
-    lengths = _asked(workload, folder, paragraphs, model, say)
+    rows = _asked(workload, folder, paragraphs, model, say)
+    lengths = Lengths(paragraphs=tuple(map(tuple, rows)), unit=known.unit, padded=known.pads)
     if path := _kept_at(workload, text, model, cache):
         try:
             make_folder(path.parent)
@@ -132,11 +133,17 @@ def lengths_or_estimate(
         if workload not in SHIPPED:
             raise
         say(f"{error.message}; they are estimated from punctuation")
-        return estimated_lengths(paragraphs_of(text))
+        return estimated_lengths(paragraphs_of(text), traits(workload, folder))
 
 
-def estimated_lengths(paragraphs: Sequence[str]) -> Lengths:
-    """Return the sentences' lengths judged by punctuation: each token and a blank, and one more."""
+def estimated_lengths(paragraphs: Sequence[str], known: Traits | None = None) -> Lengths:
+    """Return the sentences' lengths judged by punctuation: each token and a blank, and one more.
+
+    Of a workload that counts tokens, the words and punctuation marks of each paragraph, and two more.
+    """
+    if known and known.unit != CHARACTERS:
+        tokens = tuple((len(_TOKEN.findall(paragraph)) + 2,) for paragraph in paragraphs)
+        return Lengths(paragraphs=tokens, source=PUNCTUATION, unit=known.unit, padded=known.pads)
     rows = (
         tuple(
             1 + sum(len(token) + 1 for token in _TOKEN.findall(text)) for text in split_sentences(paragraph)
@@ -148,23 +155,25 @@ def estimated_lengths(paragraphs: Sequence[str]) -> Lengths:
 
 def _asked(
     workload: str, folder: str | None, paragraphs: Sequence[str], model: ModelRef | None, say: Say
-) -> Lengths:
+) -> list[list[int]]:
     """Return what the workload finds: a child process asks a framework, or the user's code."""
     if workload in SHIPPED and model is None:
-        rows = own.lengths(workload, None, paragraphs, None, say=say)
-    else:
-        asked = (workload, folder, paragraphs, asdict(model) if model else None)
-        rows = run_in_child(
-            "jobkit.run.workloads.own:lengths", *asked, say=say, what="finding the lengths of the text"
-        )
-    return Lengths(paragraphs=tuple(map(tuple, rows)))
+        return own.lengths(workload, None, paragraphs, None, say=say)
+    if lacking := missing_framework(workload):
+        raise lacking
+    asked = (workload, folder, paragraphs, asdict(model) if model else None)
+    rows: list[list[int]] = run_in_child(
+        "jobkit.run.workloads.own:lengths", *asked, say=say, what="finding the lengths of the text"
+    )
+    return rows
 
 
 def _kept_at(workload: str, text: TextRef, model: ModelRef | None, cache: Path) -> Path | None:
     """Return the file that keeps lengths; ``None`` if they are quick to find, or the code may change."""
     if workload not in SHIPPED or model is None:
         return None
-    parts = [workload, text.sha256, model.fingerprint, *map(metadata.version, ("jobkit", "stanza"))]
+    framework, _ = EXTRAS.get(workload, ("stanza", ""))
+    parts = [workload, text.sha256, model.fingerprint, *map(metadata.version, ("jobkit", framework))]
     return cache / "lengths" / f"{hashlib.sha256(' '.join(parts).encode()).hexdigest()[:16]}.json"
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from jobkit.core.knobs import RUN_KNOBS, Knob, from_fields
 from jobkit.planning.child_process import run_in_child
 from jobkit.run.workloads import own
-from jobkit.run.workloads.base import SHIPPED
+from jobkit.run.workloads.base import CHARACTERS, SHIPPED
 
 
 class Traits(NamedTuple):
@@ -18,12 +18,16 @@ class Traits(NamedTuple):
     ----------
     columns
         Of the rows that ``jobkit apply`` writes, after document and paragraph.
+    unit, pads
+        What its load counts, and whether the items of a batch are padded to the longest.
     """
 
     needs_model: bool
     reports_lengths: bool
     knobs: tuple[Knob, ...]
     columns: tuple[str, ...] = ()
+    unit: str = CHARACTERS
+    pads: bool = True
 
 
 @functools.cache
@@ -45,9 +49,9 @@ def traits(name: str, folder: str | None = None, staged: str | None = None) -> T
         If there is no such class, it cannot be imported, or it lacks something.
     """
     if name in SHIPPED:
-        needs_model, reports_lengths, knobs, columns = own.traits(name, None, say=print)
+        fields = own.traits(name, None, say=print)
     else:
-        needs_model, reports_lengths, knobs, columns = run_in_child(
+        fields = run_in_child(
             "jobkit.run.workloads.own:traits",
             name,
             folder,
@@ -55,4 +59,7 @@ def traits(name: str, folder: str | None = None, staged: str | None = None) -> T
             say=lambda _: None,
             what=f"looking at workload {name!r}",
         )
-    return Traits(needs_model, reports_lengths, (*map(from_fields, knobs), *RUN_KNOBS), tuple(columns))
+    needs_model, reports_lengths, knobs, columns, unit, pads = fields
+    return Traits(
+        needs_model, reports_lengths, (*map(from_fields, knobs), *RUN_KNOBS), tuple(columns), unit, pads
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import Column
@@ -13,6 +13,7 @@ from jobkit.fit.speed import Ratio
 from jobkit.report import energy
 from jobkit.report.own_figures import OwnFigure
 from jobkit.report.sizes import INTERVALS, Size
+from jobkit.run.workloads.base import CHARACTERS, load_unit
 
 LEGENDS = {
     "size": "n: points that succeeded; figures are means over them",
@@ -31,6 +32,8 @@ LEGENDS = {
     "front": "front: no other setting beats it in both time and energy",
     "load": "load: characters of the largest batch once padded; memory follows it",
     "own": "{own}: as the workload reports it; jobkit does not measure it",
+    "padded tokens": "load: tokens of the largest batch once padded; memory follows it",
+    "tokens": "load: tokens of the largest batch, which is not padded; memory follows it",
     "agreement": "entities differ: in one of this setting and fp32, not in both; F1: how far the two agree",
 }
 """A line for each family of columns, shown with its columns or `MARKS`; ``single`` for one point."""
@@ -127,7 +130,7 @@ def size_columns(
     columns.append(plain("inert", "no effect\nof", (size.inert for size in sizes), 2))
     hidden = energy.hidden([size.mean for size in sizes])
     shown = [measure for measure in with_own(own) if measure.name not in hidden]
-    columns += [column for measure in shown for column in _columns(measure, sizes)]
+    columns += [column for measure in shown for column in _columns(_in_unit(measure, sizes), sizes)]
     fronts = ("*" if size.front else "" for size in sizes)
     columns.append(SizeColumn(name="front", head="front\n", cells=tuple(fronts), rank=2, family="front"))
     return [column for column in columns if any(column.cells)]
@@ -147,6 +150,12 @@ def without_repetition(columns: Sequence[SizeColumn]) -> list[SizeColumn]:
     """Return the columns less the sum of context and weights if both are there."""
     names = {column.name for column in columns}
     return [column for column in columns if column.name != MODEL or not {CONTEXT, WEIGHTS} <= names]
+
+
+def _in_unit(measure: Measure, sizes: Sequence[Size]) -> Measure:
+    """Return the measure of the load with what the load of the workload counts."""
+    unit = load_unit(sizes[0].first.workload) if measure.name == "load_max" and sizes else CHARACTERS
+    return measure if unit == CHARACTERS else replace(measure, head="load\ntokens", family=unit)
 
 
 def _columns(measure: Measure, sizes: Sequence[Size]) -> list[SizeColumn]:

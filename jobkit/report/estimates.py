@@ -18,6 +18,7 @@ from jobkit.fit.memory_line import MIN_DISTINCT_LOADS
 from jobkit.fit.observations import observe_memory, others
 from jobkit.report.rows import Row
 from jobkit.report.tables import Collected, no_search_for_cycles
+from jobkit.run.workloads.base import CHARACTERS, load_unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,8 @@ class GroupEstimate:
         What to use instead: the line through the needs of the batches; ``None`` if too few points have one.
     run
         The folder of the first run of the group.
+    unit
+        What a load counts.
     others
         The values of all other knobs that it holds for, in words; empty if none varies.
     """
@@ -48,6 +51,7 @@ class GroupEstimate:
     by_load: Estimate | None
     prediction: Prediction | None = None
     run: str = ""
+    unit: str = CHARACTERS
     others: str = ""
 
 
@@ -108,6 +112,7 @@ def _estimate(
         by_load=by_load,
         prediction=_predicted(collected, rows, gpu_memory_bytes),
         run=rows[0].folder,
+        unit=load_unit(rows[0].workload),
         others=words,
     )
 

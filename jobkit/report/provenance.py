@@ -225,7 +225,9 @@ def _model(point: Point) -> dict[str, object] | None:
     if point.model is None:
         return None
     model = point.model
-    return {"name": model.name, "size": model.size, "stand_in": model.stand_in, "sha256": model.fingerprint}
+    random = {"random_weights": model.architecture} if model.architecture else {}
+    named = {"name": model.name, "size": model.size, "stand_in": model.stand_in}
+    return {**named, **random, "sha256": model.fingerprint}
 
 
 def _setting(point: Point, promise: Promise) -> dict[str, object]:

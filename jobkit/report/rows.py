@@ -73,6 +73,7 @@ class Row:
     model: str | None = None
     model_fingerprint: str | None = None
     stand_in: bool = False
+    architecture: str = ""
     device: str
     order: str | None = None
     allocator: str | None = None
@@ -197,9 +198,10 @@ def row_of_point(folder: str, result: PointResult) -> Row:
         workload=point.workload,
         text=point.text.name,
         text_sha256=point.text.sha256,
-        model=f"{model.name} {model.size}{' (stand-in)' if model.stand_in else ''}" if model else None,
+        model=f"{model.title}{' (stand-in)' if model.stand_in else ''}" if model else None,
         model_fingerprint=model.fingerprint if model else None,
         stand_in=model.stand_in if model else False,
+        architecture=model.architecture if model else "",
         device=point.device,
         order=point.order,
         allocator=point.allocator,

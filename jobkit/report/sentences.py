@@ -42,7 +42,10 @@ def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
     lines = [f"{group.workload}: {group.text} ({paragraphs}) on {_device(group)}"]
     if group.stand_in and group.model:
         name = group.model.removesuffix(" (stand-in)")
-        lines.append(f"STAND-IN model, trained by jobkit on generated text, in place of {name}")
+        what = "STAND-IN model, trained by jobkit on generated text"
+        if group.architecture:
+            what = f"RANDOM weights: architecture {group.architecture}, not trained"
+        lines.append(f"{what}, in place of {name}")
     elif group.model is not None:
         lines.append(f"model {group.model}")
     allocator = f", allocator {group.allocator}" if group.allocator else ""
@@ -126,7 +129,7 @@ def estimate_lines(estimate: GroupEstimate) -> tuple[str, ...]:
     lines = [f"{title} ({_error_bar(by_knob)})", f"  {_equation(estimate.knob, by_knob.line)}"]
     lines += [f"  Beware: {warning}." for warning in by_knob.warnings if warning != by_knob.line.no_error_bar]
     if estimate.by_load is not None and estimate.by_load.largest is not None:
-        load = f"a load of {estimate.by_load.largest:,} padded characters ({_error_bar(estimate.by_load)})"
+        load = f"a load of {estimate.by_load.largest:,} {estimate.unit} ({_error_bar(estimate.by_load)})"
         lines.append(f"  By load, which memory really follows: {load}.")
     lines.append("  A straight line is a first guess: run that size once before you rely on it.")
     return tuple(lines)

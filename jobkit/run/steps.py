@@ -40,7 +40,7 @@ from jobkit.run.windows import SHARD_WINDOW, Todo, Window, cut_window, reading_c
 from jobkit.run.workloads import own
 from jobkit.run.workloads.base import BY_LENGTHS, Result, Row, Workload, columns_of
 from jobkit.run.workloads.entities import EntitiesFile, RowsFile
-from jobkit.run.workloads.stanza_model import check_model
+from jobkit.run.workloads.model_files import check_model
 
 # -- prepare
 

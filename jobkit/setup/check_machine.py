@@ -13,6 +13,7 @@ from jobkit.core.filesystems import filesystem_type, likely_shared
 from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.core.units import format_bytes_gib
 from jobkit.planning.texts import find_text
+from jobkit.run.workloads.base import missing_framework
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.setup.doctor_case import model_place
 from jobkit.setup.findings import Finding, fine, missing, warning
@@ -89,17 +90,22 @@ def text(spec: SweepSpec, base: Path) -> Finding:
     return fine("text", f"{spec.text} ({text_file.size_bytes:,} bytes)")
 
 
-def model(spec: SweepSpec, *, needed: bool) -> Finding:
+def model(spec: SweepSpec, base: Path, *, needed: bool) -> Finding:
     """Return whether the model of a spec is on this machine, since a job never downloads.
 
     Parameters
     ----------
+    base
+        The folder of the spec.
     needed
         Whether a sweep needs it: if not, its absence is a warning.
     """
-    from jobkit.planning.standin.build import is_built, standin_path  # here, for a workload without a model
+    from jobkit.planning.models import find  # here, for a workload without a model
+    from jobkit.planning.standin.build import is_built, standin_path
 
     asked = spec.model
+    if find.is_folder(spec.workload, asked.model_dump()):
+        return _folder_model(spec, base)
     place = model_place(asked.name)
     if place is not None and asked.size == "full":
         return fine("model", f"{asked.name} at {place}")
@@ -113,3 +119,18 @@ def model(spec: SweepSpec, *, needed: bool) -> Finding:
     message = f"{asked.name} is not on this machine; a job never downloads"
     hint = f"jobkit models fetch {asked.name}   (or in the spec: model.fallback: stand-in)"
     return (missing if needed else warning)("model", message, hint)
+
+
+def _folder_model(spec: SweepSpec, base: Path) -> Finding:
+    """Return whether a model that is a whole folder is on this machine."""
+    from jobkit.planning.models import find, stanza
+
+    if lack := missing_framework(spec.workload):
+        return missing("model", lack.message, lack.hint)
+    try:
+        model = find.find(spec.workload, spec.model.model_dump(), base, cache_dir())
+    except JobkitError as error:
+        return missing("model", error.message, error.hint)
+    if model.fingerprint == stanza.NOT_BUILT:
+        return fine("model", f"{model.name} is not here; {model.caveat}: will be built by the sweep")
+    return fine("model", f"{model.name} at {model.path}{f' ({model.caveat})' if model.caveat else ''}")

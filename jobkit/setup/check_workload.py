@@ -104,7 +104,7 @@ def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> 
     else:
         found, folder, threads = word, str(Path.cwd()), 1
         ref = find_text(text, base=Path(), cache=cache_dir(), write=True)
-        chosen = _model(name, size, say) if traits(word, folder).needs_model else None
+        chosen = _model(word, name, size, say) if traits(word, folder).needs_model else None
     return Subject(
         workload=found,
         folder=folder,
@@ -116,12 +116,12 @@ def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> 
     )
 
 
-def _model(name: str, size: str, say: Say) -> ModelRef:
-    from jobkit.planning.models import find_model  # here: a workload without a model starts sooner
+def _model(workload: str, name: str, size: str, say: Say) -> ModelRef:
+    from jobkit.planning.models.find import build, find  # here: a workload without a model starts sooner
 
-    return find_model(
-        name or "en", size or "tiny", fallback="stand-in", cache=cache_dir(), say=say, build=True
-    )
+    named = {"name": name or "en", "size": size or "tiny", "fallback": "stand-in"}
+    model = find(workload, named, Path(), cache_dir())
+    return build(workload, model, cache_dir(), say=say) if model.stand_in else model
 
 
 def try_out(subject: Subject, say: Say) -> Probe:

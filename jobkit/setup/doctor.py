@@ -160,7 +160,7 @@ def inputs(case: Case, *, nodes_tell: bool = False) -> Iterator[Finding]:
     if case.given:
         findings.append(check_machine.text(case.spec, case.base))
     if needs_model(case):
-        findings.append(check_machine.model(case.spec, needed=case.given))
+        findings.append(check_machine.model(case.spec, case.base, needed=case.given))
     yield from under(INPUTS, findings)
 
 

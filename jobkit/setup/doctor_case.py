@@ -163,15 +163,30 @@ def inputs_of(case: Case) -> Iterator[Path]:
         text = Path(find_text(case.spec.text, base=case.base, cache=cache_dir(), write=False).path)
         if text.exists():
             yield text
-    name = case.spec.model.name
-    if needs_model(case) and (place := model_place(name)):
-        yield place / name
+    if not needs_model(case):
+        return
+    if model_folder := folder_of(case):
+        yield model_folder
+
+
+def folder_of(case: Case) -> Path | None:
+    """Return the folder of the model of the spec; ``None`` if it is not there, or is a stand-in."""
+    from jobkit.planning.models import find  # here, for a workload without a model
+
+    model = case.spec.model
+    if not find.is_folder(case.spec.workload, model.model_dump()):
+        place = model_place(model.name)
+        return place / model.name if place else None
+    with contextlib.suppress(JobkitError):  # `check_machine.model` reports it
+        found = find.find(case.spec.workload, model.model_dump(), case.base, cache_dir())
+        return None if found.stand_in else Path(found.path)
+    return None
 
 
 def model_place(name: str) -> Path | None:
     """Return the first folder of models that has this one whole."""
-    from jobkit.planning.models import model_places  # here, for a workload without a model
-    from jobkit.run.workloads.stanza_model import missing_files
+    from jobkit.planning.models.stanza import model_places  # here, for a workload without a model
+    from jobkit.run.workloads.model_files import missing_files
 
     places = (place for place in model_places(name, cache_dir()) if not missing_files(place, name))
     return next(places, None)

@@ -101,7 +101,7 @@ def name_faults(axes: Mapping[str, Any], known: Sequence[Knob], owner: str = "")
 def _instead(name: str, names: Sequence[str]) -> str:
     """Return the end of a message about a knob that a shipped workload lacks: what there is instead."""
     if others := offered_by(name):
-        return f" of this workload; {' and '.join(others)} has it"
+        return f" of this workload; {_each(others)} {'have' if len(others) > 1 else 'has'} it"
     close = suggest(name, names)
     return close if close.startswith("; did you") else f", of no shipped workload{close}"
 
@@ -123,7 +123,13 @@ def precision_fault(value: object, known: Sequence[Knob], owner: str) -> str:
         return ""
     if words:
         return f"precision: {value!r}: {owner} offers {', '.join(words)}"
-    return f"precision: {value!r}: {owner} offers no choice; {' and '.join(offered_by(PRECISION))} does"
+    return f"precision: {value!r}: {owner} offers no choice; {_each(offered_by(PRECISION))} do"
+
+
+def _each(names: Sequence[str]) -> str:
+    """Return names as a sentence has them."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def value_faults(axes: Mapping[str, Any], known: Sequence[Knob]) -> Iterator[tuple[Loc, str]]:

@@ -161,6 +161,9 @@ SchedulerOrAuto = Annotated[
 Name = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$")]
 """A name that begins with a letter: what a scheduler takes as a job's name."""
 
+ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)?$")]
+"""A language of Stanza, a package of spaCy, or a model of the Hugging Face hub."""
+
 # What becomes part of a header line: no space, quote, `#` or line end, and no dash at its head,
 # so that a value is one word of the line and never an option, a comment or a line of its own.
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_@*][A-Za-z0-9_@*?.,:;+=%!/-]*$")]

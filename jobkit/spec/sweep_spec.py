@@ -39,16 +39,20 @@ class ModelSpec(_Part):
     Attributes
     ----------
     name
-        Stanza's name of the language: ``en``.
+        For stanza-ner Stanza's name of the language; for spacy-ner an installed package of spaCy; for
+        others a model of the Hugging Face hub. ``en`` is the usual English model of each.
+    path
+        A folder of your own with the model, relative to the spec's; not for stanza-ner.
     size
-        Of the stand-in: ``full`` has the English model's real dimensions, ``tiny`` builds in
+        Of the stand-in: ``full`` has the real model's dimensions, ``tiny`` builds in
         under a minute on two cores.
     fallback
-        ``stand-in`` builds a small trained model of jobkit's own where the named one is missing;
-        without it a missing model is an error.
+        ``stand-in`` builds a model of jobkit's own where the named one is missing: trained for
+        stanza-ner, with random weights for others; without it a missing model is an error.
     """
 
-    name: fields.Name = "en"
+    name: fields.ModelName = "en"
+    path: str | None = None
     size: Literal["full", "tiny"] = "full"
     fallback: Literal["stand-in"] | None = None
 

@@ -7,7 +7,7 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import cache_dir, ledger_path
 from jobkit.core.records import ModelRef
-from jobkit.planning.models import fetch_model
+from jobkit.planning.models.stanza import fetch_model
 from jobkit.planning.standin.build import make_standin
 from jobkit.planning.text_lengths import text_lengths
 from jobkit.planning.texts import find_text

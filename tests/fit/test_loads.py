@@ -296,3 +296,21 @@ def test_points_on_a_part_of_the_text_have_the_loads_of_that_part() -> None:
     found = loads_of(of_all, points)
     assert found is not None
     assert found.load(1) == 5
+
+
+@given(
+    rows=st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=1), min_size=1), size=st.integers(1, 20)
+)
+def test_without_padding_a_load_is_the_sum_of_the_lengths(rows: list[list[int]], size: int) -> None:
+    loads = Loads(replace(lengths(rows), padded=False, unit="tokens"))
+    items = [length for (length,) in rows]
+    batches = [items[at : at + size] for at in range(0, len(items), size)]
+    assert loads.own(size) == loads.chunks(size).load == max(map(sum, batches))
+    assert loads.efficiency(size) == 1.0
+    assert loads.load(len(rows)) == sum(items)
+
+
+def test_the_unit_and_the_padding_are_read_back() -> None:
+    tokens = Lengths(paragraphs=((3,), (4,)), unit="tokens", padded=False)
+    assert Lengths.from_json(tokens.to_json()) == tokens
+    assert "unit" not in lengths([[1]]).to_json()

@@ -10,6 +10,7 @@ from jobkit.core.units import GIB
 from jobkit.fit.lengths import NONE, PUNCTUATION, TOKENIZER
 from jobkit.planning.preflight import Item, Preflight, Setting, Size
 from jobkit.planning.preflight_output import as_json, as_text
+from jobkit.run.workloads.base import CHARACTERS
 
 SIZE = Size(
     batch_size=50,
@@ -28,8 +29,10 @@ FOUND = Preflight(
     workload="stanza-ner",
     model="en full",
     stand_in=True,
+    caveat="STAND-IN",
     device="cuda",
     source=TOKENIZER,
+    unit=CHARACTERS,
     paragraphs=881,
     items=2_121,
     characters=164_138,
@@ -79,7 +82,9 @@ def test_an_estimate_says_so() -> None:
 
 def test_a_workload_without_lengths_says_what_that_costs() -> None:
     sizes = tuple(replace(size, efficiency=None, efficiency_sorted=None) for size in FOUND.sizes)
-    page = as_text(without_gpu(replace(FOUND, source=NONE, items=None, longest=(), sizes=sizes)))
+    page = as_text(
+        without_gpu(replace(FOUND, source=NONE, unit="paragraphs", items=None, longest=(), sizes=sizes))
+    )
     assert "This workload reports no lengths" in page
     assert "%" not in page
     assert "load: the most paragraphs of a batch" in page

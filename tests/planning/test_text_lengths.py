@@ -10,7 +10,7 @@ from jobkit.core.records import ModelRef, TextRef
 from jobkit.fit.lengths import NONE, PUNCTUATION, TOKENIZER, Lengths
 from jobkit.fit.loads import Loads
 from jobkit.planning import text_lengths as known_lengths
-from jobkit.planning.models import NOT_BUILT
+from jobkit.planning.models.stanza import NOT_BUILT
 from jobkit.planning.sample import SEED, generate
 from jobkit.planning.text_lengths import (
     cached_lengths,

@@ -81,3 +81,15 @@ def test_a_speed_up_names_the_size_that_it_is_over(tmp_path: Path) -> None:
         report = render(collect([run]), width=200)
         assert "speed-up: over batch_size 50\n" in report
     assert "Fastest: batch_size 50, the smallest that succeeded." in report
+
+
+def test_a_load_of_tokens_says_so(tmp_path: Path) -> None:
+    units = {"stanza-ner": "chars", "sentence-embedding": "tokens", "spacy-ner": "tokens"}
+    families = set()
+    for workload, unit in units.items():
+        records = [record(replace(p, workload=workload)) for p in grid([50, 100])]
+        found = collect([write_records(tmp_path / workload, records)])
+        (column,) = (c for c in size_columns(found.by_size, ["batch_size"]) if c.name == "load_max")
+        assert column.head == f"load\n{unit}"
+        families.add(column.family)
+    assert families == {"load", "padded tokens", "tokens"} <= set(LEGENDS)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.job_files import Exit
-from jobkit.core.records import Outcome, Record
+from jobkit.core.records import FOLDER, ModelRef, Outcome, Record
 from jobkit.report.sentences import count_lines, fastest_line, heading, missing_lines
 from jobkit.report.tables import Collected, collect
 from jobkit.run.workloads.base import Entity
@@ -49,6 +49,22 @@ def test_a_card_is_named_with_its_size_as_far_as_both_are_known(tmp_path: Path) 
 def test_a_workload_without_a_model_names_none(tmp_path: Path) -> None:
     light = replace(point(device="cpu"), workload="count", model=None)
     assert title(collected(tmp_path, [record(light)]))[1].startswith("largest batch first")
+
+
+def test_random_weights_are_named_in_place_of_the_model(tmp_path: Path) -> None:
+    model = ModelRef(
+        path="/m", name="a/b", size="full", stand_in=True, fingerprint="f", size_bytes=1, kind=FOLDER
+    )
+    random = replace(point(), workload="sentence-embedding", model=replace(model, architecture="MiniLM-L6"))
+    said = title(collected(tmp_path / "random", [record(random)]))[1]
+    assert said == "RANDOM weights: architecture MiniLM-L6, not trained, in place of a/b"
+    real = replace(random, model=replace(model, stand_in=False))
+    assert title(collected(tmp_path / "real", [record(real)]))[1] == "model a/b"
+    assert [replace(model, architecture="x").caveat, model.caveat, replace(model, stand_in=False).caveat] == [
+        "RANDOM weights, architecture x",
+        "STAND-IN",
+        "",
+    ]
 
 
 def test_versions_are_told_where_there_are_any(tmp_path: Path) -> None:

@@ -97,14 +97,14 @@ def test_a_text_that_is_there_and_one_that_is_not(tmp_path: Path) -> None:
     ],
 )
 def test_a_model_that_is_not_there(model: ModelSpec, status: Status, words: str) -> None:
-    found = check_machine.model(SweepSpec(name="x", model=model), needed=True)
+    found = check_machine.model(SweepSpec(name="x", model=model), Path(), needed=True)
 
     assert found.status is status
     assert words in found.said
 
 
 def test_a_model_that_nobody_asked_for_is_a_warning() -> None:
-    found = check_machine.model(SweepSpec(name="x"), needed=False)
+    found = check_machine.model(SweepSpec(name="x"), Path(), needed=False)
 
     assert found.status is Status.WARNING
     assert found.hint.startswith("jobkit models fetch en")
@@ -114,13 +114,13 @@ def test_a_model_that_is_there(
     tiny_model: ModelRef, kept_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STANZA_RESOURCES_DIR", tiny_model.path)
-    found = check_machine.model(SweepSpec(name="x"), needed=True)
+    found = check_machine.model(SweepSpec(name="x"), Path(), needed=True)
     assert (found.status, found.said) == (Status.OK, f"en at {Path(tiny_model.path).absolute()}")
 
     monkeypatch.delenv("STANZA_RESOURCES_DIR")
     monkeypatch.setenv(CACHE_VARIABLE, str(kept_cache))
     spec = SweepSpec(name="x", model=ModelSpec(size="tiny", fallback="stand-in"))
-    assert "the tiny stand-in is built" in check_machine.model(spec, needed=True).said
+    assert "the tiny stand-in is built" in check_machine.model(spec, Path(), needed=True).said
 
 
 def test_root_or_not_a_folder_without_rights_is_seen(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def test_all_faults_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
         (
             "workload: count\nprecision: bf16",
             "3:12",
-            "precision: 'bf16': count offers no choice; stanza-ner does",
+            "precision: 'bf16': count offers no choice; stanza-ner, hf-token-classification and",
         ),
         ("precision: half", "2:12", "'half': should be 'fp32', 'tf32', 'fp16' or 'bf16'"),
         ("sweep: {workers: many}", "2:9", "'many': should be a whole number above 0"),

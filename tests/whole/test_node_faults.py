@@ -15,7 +15,7 @@ from jobkit.core.job_files import read_begin
 from jobkit.core.records import Outcome
 from jobkit.outcome.timing import worker_s
 from jobkit.report.tables import collect
-from jobkit.run.workloads.stanza_model import fingerprint
+from jobkit.run.workloads.model_files import fingerprint
 from jobkit.status.reader import read_standings
 from jobkit.status.standing import Standing
 from tests.support.builders import MODEL, MODEL_FILES, write_model

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from jobkit.core.records import Outcome
-from jobkit.run.workloads.stanza_model import fingerprint
+from jobkit.run.workloads.model_files import fingerprint
 from tests.support.builders import MODEL, MODEL_FILES, write_model
 from tests.support.halted import Halted, ended, gone, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here

@@ -13,7 +13,9 @@ from jobkit.commands.shared import json_option, note, scheduler_option, site_opt
 from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.paths import cache_dir
+from jobkit.core.records import FOLDER, ModelRef
 from jobkit.core.units import MIB
+from jobkit.run.workloads.base import EXTRAS
 
 F = TypeVar("F", bound=Callable[..., int])
 
@@ -29,6 +31,18 @@ def size_option(default: str) -> Callable[[F], F]:
     )
 
 
+def workload_option() -> Callable[[F], F]:
+    """Add ``--for``."""
+    return click.option(
+        "--for",
+        "workload",
+        type=click.Choice(["stanza-ner", *EXTRAS]),
+        default="stanza-ner",
+        show_default=True,
+        help="The workload that loads the model.",
+    )
+
+
 @click.group("models")
 def models() -> None:
     """Fetch, build and find models, so that jobs need no network.
@@ -37,6 +51,7 @@ def models() -> None:
 
     \b
       jobkit models fetch en              Stanza's English model, tokenizer and NER
+      jobkit models fetch dslim/bert-base-NER   a model of the Hugging Face hub
       jobkit models build --size tiny     jobkit's own stand-in model, for trying jobkit
       jobkit models path en               print the folder of a model
       jobkit models list                  list the models on this machine
@@ -48,7 +63,7 @@ def models() -> None:
 @click.option(
     "--resources-url",
     metavar="URL",
-    help="Download from this address, such as a mirror, instead of Stanza's.",
+    help="Download from this address, such as a mirror, instead of Stanza's or the hub's.",
 )
 @click.option(
     "--as-job", is_flag=True, help="Download on a node, in a job on the site's CPU queue, and wait for it."
@@ -56,20 +71,27 @@ def models() -> None:
 @scheduler_option
 @site_option
 def fetch(name: str, resources_url: str | None, as_job: bool, scheduler: str | None, site: str | None) -> int:
-    """Download Stanza's tokenizer and NER model NAME (a language, such as en).
+    """Download a model NAME: Stanza's tokenizer and NER of a language (en), or ORGANISATION/MODEL of the hub.
 
     jobkit checks every file against its checksum. After an interruption it does not download complete
-    files again, and it keeps an existing model until the new one is complete.
+    files again, and it keeps an existing model until the new one is complete. Models of the Hugging Face
+    hub are fetched by huggingface_hub, which obeys HF_ENDPOINT and HF_TOKEN.
 
     \b
       jobkit models fetch en
+      jobkit models fetch dslim/bert-base-NER
       jobkit models fetch en --as-job --site lancaster-hec
     """
     if as_job:
         return _fetch_as_job(name, resources_url, scheduler or "auto", site or "auto")
-    from jobkit.planning.models import fetch_model
+    if "/" in name:
+        from jobkit.planning.models.folders import fetch_hub
 
-    model = fetch_model(name, cache_dir(), resources_url=resources_url, say=note)
+        model = fetch_hub(name, cache_dir(), endpoint=resources_url, say=note)
+    else:
+        from jobkit.planning.models.stanza import fetch_model
+
+        model = fetch_model(name, cache_dir(), resources_url=resources_url, say=note)
     terminal.say(model.path)
     return 0
 
@@ -90,15 +112,18 @@ def _fetch_as_job(name: str, resources_url: str | None, scheduler: str, site: st
 
 @models.command("build")
 @size_option("tiny")
-def build(size: str) -> int:
+@workload_option()
+def build(size: str, workload: str) -> int:
     """Build jobkit's stand-in model now, and print its folder.
 
-    It is a real Stanza tokenizer and NER tagger, trained on text that jobkit generates. Its speed and
-    memory are real, its English is not; tables and records call it a stand-in.
+    For stanza-ner it is a real Stanza tokenizer and NER tagger, trained on text that jobkit generates; for
+    the other workloads a named architecture with random weights, not trained. Speed and memory are real,
+    the results are not; tables and records say which of the two it is.
     """
-    from jobkit.planning.models import build_stand_in
+    from jobkit.planning.models import find
 
-    terminal.say(build_stand_in(size, cache_dir(), say=note).path)
+    model = find.stand_in(workload, size, cache_dir())
+    terminal.say(find.build(workload, model, cache_dir(), say=note).path)
     return 0
 
 
@@ -106,40 +131,51 @@ def build(size: str) -> int:
 @json_option
 def list_(as_json: bool) -> int:
     """Print the models on this machine, one per line: name, kind, size on disk, folder."""
-    from jobkit.planning.models import list_models
-    from jobkit.planning.standin.build import read_card
+    from jobkit.planning.models.folders import list_folders
+    from jobkit.planning.models.stanza import list_models
 
-    on_disk = list_models(cache_dir())
+    on_disk = (*list_models(cache_dir()), *list_folders(cache_dir()))
     if as_json:
         terminal.say(terminal.as_json([asdict(model) for model in on_disk], indent=1))
         return 0
     for model in on_disk:
-        kind = "Stanza's own"
-        if model.stand_in:
-            kind = f"stand-in {model.size}, F1 {read_card(Path(model.path)).f1:.3f}"
-        terminal.say(f"{model.name}  {kind:<24} {model.size_bytes / MIB:6,.0f} MiB  {model.path}")
+        terminal.say(f"{model.name}  {_kind(model):<24} {model.size_bytes / MIB:6,.0f} MiB  {model.path}")
     if not on_disk:
         terminal.say("no model on this machine; see `jobkit models --help`", err=True)
     return 0
 
 
+def _kind(model: ModelRef) -> str:
+    """Return what a model on this machine is."""
+    from jobkit.planning.standin.build import read_card
+
+    if model.architecture:
+        return f"random weights, {model.architecture}"
+    if model.stand_in:
+        return f"stand-in {model.size}, F1 {read_card(Path(model.path)).f1:.3f}"
+    return "of the hub" if model.kind == FOLDER else "Stanza's own"
+
+
 @models.command("path")
 @click.argument("name")
 @size_option("full")
+@workload_option()
 @click.option(
     "--fallback", type=click.Choice(["stand-in"]), help="Also accept a stand-in that is already built."
 )
 @json_option
-def path(name: str, size: str, fallback: str | None, as_json: bool) -> int:
+def path(name: str, size: str, workload: str, fallback: str | None, as_json: bool) -> int:
     """Print the folder that a spec with this model would load.
 
     If the stand-in is not built yet, that is an error (exit 2), with the command that builds it.
     """
-    from jobkit.planning.models import NOT_BUILT, find_model
+    from jobkit.planning.models.find import find
+    from jobkit.planning.models.stanza import NOT_BUILT
 
-    model = find_model(name, size, fallback=fallback, cache=cache_dir(), say=note, build=False)
+    wanted = {"name": name, "size": size, "fallback": fallback}
+    model = find(workload, wanted, Path(), cache_dir())
     if model.fingerprint == NOT_BUILT:
-        hint = f"jobkit models build --size {size}"
+        hint = f"jobkit models build --size {size}{f' --for {workload}' * (workload in EXTRAS)}"
         raise JobkitError(f"the {size} stand-in is not built yet: there is no {model.path}", hint=hint)
     terminal.say(terminal.as_json(asdict(model), indent=1) if as_json else model.path)
     return 0

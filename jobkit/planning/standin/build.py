@@ -139,8 +139,28 @@ def make_standin(size: str, cache: Path, say: Say) -> Card:
         If there is no such size, or the training fails.
     """
     folder = standin_path(size, cache)
+    what, gpus = f"building the stand-in model ({size})", size == "full"
+    build_once(folder, "jobkit.planning.standin.build:train", size, what=what, gpus=gpus, say=say)
+    return read_card(folder)
+
+
+def build_once(folder: Path, function: str, *arguments: object, what: str, gpus: bool, say: Say) -> None:
+    """Have a child process build a stand-in unless it is there; of several processes one builds it.
+
+    Parameters
+    ----------
+    folder
+        Of the stand-in.
+    function, arguments, what, gpus, say
+        As for `run_in_child`; the first argument is the folder to build in, absolute.
+
+    Raises
+    ------
+    JobkitError
+        If that fails.
+    """
     if is_built(folder):
-        return read_card(folder)
+        return
     lock = folder.with_name(f".{folder.name}.lock")
     with cache_write_errors(folder.parent):
         make_folder(folder.parent)
@@ -151,18 +171,9 @@ def make_standin(size: str, cache: Path, say: Say) -> Card:
         if not is_built(folder):
             with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
                 made = Path(scratch) / folder.name
-                what = f"building the stand-in model ({size})"
-                run_in_child(
-                    "jobkit.planning.standin.build:train",
-                    str(made),
-                    size,
-                    say=say,
-                    what=what,
-                    gpus=size == "full",
-                )
+                run_in_child(function, str(made), *arguments, say=say, what=what, gpus=gpus)
                 made.replace(folder)
                 share_with_group(folder)
-    return read_card(folder)
 
 
 def train(path: str, size: str, *, say: Say) -> None:

@@ -14,7 +14,7 @@ from jobkit.fit.loads import TextLoads, agreeing
 from jobkit.fit.memory_line import Fit
 from jobkit.fit.observations import NEED, RAM, MemoryObservations, measured_bytes, observe_memory
 from jobkit.outcome.trials import Trial
-from jobkit.run.workloads.base import SHIPPED
+from jobkit.run.workloads.base import SHIPPED, load_unit
 
 Spot = tuple[float, float]
 """A load (in an old log a batch size) and bytes."""
@@ -138,9 +138,9 @@ def memory_of_records(
     evidence = observe_memory(measured, batches)
     if isinstance(evidence, str):
         return MemoryPanel(across="load", up="memory", marks=(), notes=(evidence,))
-    limit = _limit(evidence, trials, gpu_memory_bytes)
+    limit, workload = _limit(evidence, trials, gpu_memory_bytes), measured[0].point.workload
     panel = MemoryPanel(
-        across="load (padded characters)" if measured[0].point.workload in SHIPPED else "load",
+        across=f"load ({load_unit(workload)})" if workload in SHIPPED else "load",
         up="RAM" if evidence.kind == RAM else "allocator memory",
         marks=_present([*_measured(evidence, measured), *_tried(measured, tries, limit)]),
         limit=limit,

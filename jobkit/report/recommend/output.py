@@ -58,7 +58,7 @@ def _heading(advice: types.Recommendation) -> Iterator[str]:
     where = "a CPU" if of.device == "cpu" else of.gpu or "a GPU of unknown name"
     if of.capacity_bytes and of.device != "cpu":
         where += f" ({format_bytes_gib(of.capacity_bytes, 1)} usable)"
-    yield f"{of.workload}: {of.text}{model}{' (STAND-IN)' if of.stand_in else ''}, on {where}"
+    yield f"{of.workload}: {of.text}{model}{f' ({of.caveat})' if of.caveat else ''}, on {where}"
     settings = format_count(len(advice.batch.settings), "setting")
     yield f"{format_count(of.points, 'point')} that succeeded, of {settings}: {of.run}"
 

@@ -212,6 +212,7 @@ class Measured:
     text: str
     model: str | None
     stand_in: bool
+    caveat: str
     device: str
     gpu: str | None
     points: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +19,24 @@ from jobkit.run.failure import describe_error
 SHIPPED = {
     "stanza-ner": "jobkit.run.workloads.stanza_ner:StanzaNer",
     "count": "jobkit.run.workloads.count:Count",
+    "hf-token-classification": "jobkit.run.workloads.extras.hf_tokens:TokenClassification",
+    "sentence-embedding": "jobkit.run.workloads.extras.embedding:SentenceEmbedding",
+    "spacy-ner": "jobkit.run.workloads.extras.spacy_ner:SpacyNer",
 }
 """The workloads that a spec may name by one word, and their classes."""
 ENTRY_POINTS = "jobkit.workloads"
 """The group of entry points by which an installed package offers workloads under a name of one word."""
 
+EXTRAS = {
+    "hf-token-classification": ("transformers", "hf"),
+    "sentence-embedding": ("sentence_transformers", "embedding"),
+    "spacy-ner": ("spacy", "spacy"),
+}
+"""The module that a shipped workload needs if jobkit does not bring it, and the extra that does."""
 
+
+CHARACTERS = "padded characters"
+"""What a load counts unless the workload names another unit."""
 ENTITY_COLUMNS = ("text", "label", "start", "end")
 """The columns of a workload that names none: its rows are its entities."""
 
@@ -86,6 +99,10 @@ class Workload(Protocol):
     units that the framework pads to. jobkit calls it on the login side, without a GPU, to compute the
     load of every batch size before anything runs. Without this method the load is the batch size.
 
+    With ``lengths`` it may have ``LOAD_UNIT: ClassVar[str]``, what its load counts (``padded tokens``;
+    without it ``padded characters``), and ``PADS: ClassVar[bool]``: ``False`` if the framework does not pad
+    the items of a batch to the longest, so that the load is the sum of their lengths.
+
     A workload may also have two methods for the measurement of memory. ``heaviest() ->
     Sequence[Heavy]`` returns the heaviest batches so far, the largest load first; jobkit runs them
     again to measure their need of GPU memory. ``attempted_load() -> int`` returns the load of the batch
@@ -136,6 +153,12 @@ def columns_of(workload: type[Workload] | Workload) -> tuple[str, ...]:
     """Return the columns of the rows of a workload."""
     columns: tuple[str, ...] = getattr(workload, "COLUMNS", ENTITY_COLUMNS)
     return columns
+
+
+def load_unit(name: str) -> str:
+    """Return what the load of a shipped workload counts; of any other ``padded characters``."""
+    workload = workload_class(name) if name in SHIPPED else None
+    return str(getattr(workload, "LOAD_UNIT", CHARACTERS))
 
 
 def knobs(name: str) -> tuple[Knob, ...] | None:
@@ -189,6 +212,17 @@ def workload_class(name: str, folder: str | None = None) -> type[Workload]:
         message = f"workload {name!r}: {module.__file__} has no {member!r}{close}"
         raise JobkitError(message, hint=FORM)
     return workload
+
+
+def missing_framework(name: str) -> JobkitError | None:
+    """Return the error of a shipped workload whose framework this Python lacks; ``None`` if it has it."""
+    module, extra = EXTRAS.get(name, ("", ""))
+    if not module or importlib.util.find_spec(module):
+        return None
+    hint = f"{sys.executable} -m pip install 'jobkit[{extra}]'"
+    return JobkitError(
+        f"workload {name!r} needs the Python module {module}, which is not installed", hint=hint
+    )
 
 
 FORM = f"name one of {', '.join(SHIPPED)}, ./FILE.py:FUNCTION, or package.module:Class"

@@ -20,6 +20,7 @@ from jobkit.core.terminal import Say
 from jobkit.corpus.rows import GIVEN
 from jobkit.run.failure import describe_error
 from jobkit.run.workloads.base import (
+    CHARACTERS,
     SHIPPED,
     Entity,
     Result,
@@ -174,13 +175,14 @@ def code_folder(name: str, folder: str | None) -> str | None:
 
 def traits(
     name: str, folder: str | None, staged: str | None = None, *, say: Say
-) -> tuple[bool, bool, list[dict[str, Any]], tuple[str, ...]]:
-    """Return whether a workload needs a model, and has ``lengths``; the fields of its knobs, its columns."""
+) -> tuple[bool, bool, list[dict[str, Any]], tuple[str, ...], str, bool]:
+    """Return the fields of `jobkit.planning.workload_traits.Traits`."""
     del say
     workload = checked_class(name, folder, staged)
     knobs = [asdict(knob) for knob in declared(workload.KNOBS)]
     has_lengths = callable(getattr(workload, "lengths", None))
-    return workload.NEEDS_MODEL, has_lengths, knobs, columns_of(workload)
+    unit, pads = str(getattr(workload, "LOAD_UNIT", CHARACTERS)), bool(getattr(workload, "PADS", True))
+    return workload.NEEDS_MODEL, has_lengths, knobs, columns_of(workload), unit, pads
 
 
 def lengths(

@@ -12,7 +12,7 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef
 from jobkit.run.workloads import own
-from jobkit.run.workloads.base import BY_LENGTHS, Entity, Workload
+from jobkit.run.workloads.base import BY_LENGTHS, CHARACTERS, Entity, Workload
 from jobkit.run.workloads.source_file import file_ref, names_file
 
 TEXT = ["Ada met Bob.", "Nothing here."]
@@ -94,8 +94,9 @@ SWEPT = """
 
 def test_parameters_are_knobs_and_what_jobkit_fills_in(tmp_path: Path) -> None:
     folder = written(tmp_path, SWEPT)
-    needs_model, has_lengths, knobs, columns = own.traits("tagger.py:tag", folder, say=print)
+    needs_model, has_lengths, knobs, columns, unit, pads = own.traits("tagger.py:tag", folder, say=print)
     assert (needs_model, has_lengths, columns) == (True, True, ("result",))
+    assert (unit, pads) == (CHARACTERS, True)
     assert {knob["name"]: knob["words"] for knob in knobs} == {
         "batch_size": (),
         "beam": (),

@@ -12,8 +12,8 @@ from jobkit.commands.models.models import models
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef
-from jobkit.planning.models import NOT_BUILT, fetch_model, find_model, list_models, model_places
-from jobkit.run.workloads.stanza_model import missing_files
+from jobkit.planning.models.stanza import NOT_BUILT, fetch_model, find_model, list_models, model_places
+from jobkit.run.workloads.model_files import missing_files
 from jobkit.run.workloads.stanza_ner import StanzaNer
 
 

@@ -21,7 +21,7 @@ from jobkit.core.paths import cache_write_errors, make_folder, share_with_group
 from jobkit.core.records import ModelRef
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.planning.standin.build import SIZE_BYTES, is_built, make_standin, standin_path
-from jobkit.run.workloads.stanza_model import RESOURCES_FILE, fingerprint, missing_files, needed_files
+from jobkit.run.workloads.model_files import RESOURCES_FILE, fingerprint, missing_files, needed_files
 from jobkit.run.workloads.stanza_ner import PROCESSORS
 
 FULL = "full"
@@ -73,7 +73,7 @@ def find_model(
             if not missing_files(place, name):
                 return _ref(place, name, size, stand_in=False)
     if fallback == STAND_IN and name == LANGUAGE:
-        return build_stand_in(size, cache, say=say) if build else _as_is(size, cache)
+        return build_stand_in(size, cache, say=say) if build else describe_stand_in(size, cache)
     raise _not_found(name, size, cache)
 
 
@@ -86,7 +86,7 @@ def build_stand_in(size: str, cache: Path, *, say: Say) -> ModelRef:
         If there is no such size.
     """
     make_standin(size, cache, say)
-    return _as_is(size, cache)
+    return describe_stand_in(size, cache)
 
 
 def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) -> ModelRef:
@@ -151,7 +151,7 @@ def list_models(cache: Path) -> tuple[ModelRef, ...]:
         if (place.parent != cache.absolute() / "models" or place.name == name)
         and not missing_files(place, name)
     ]
-    built = [_as_is(size, cache) for size in SIZE_BYTES if not _spoilt(standin_path(size, cache))]
+    built = [describe_stand_in(size, cache) for size in SIZE_BYTES if not _spoilt(standin_path(size, cache))]
     return (*real, *built)
 
 
@@ -164,7 +164,7 @@ def _languages(cache: Path) -> list[str]:
     return sorted(name for name in inside if re.fullmatch(r"[a-z]{2,3}(-[a-z]+)?", name))
 
 
-def _as_is(size: str, cache: Path) -> ModelRef:
+def describe_stand_in(size: str, cache: Path) -> ModelRef:
     """Return the stand-in as it is, or as it would be."""
     folder = standin_path(size, cache).absolute()
     if is_built(folder):

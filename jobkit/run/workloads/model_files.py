@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.core.files import write_atomically
-from jobkit.core.records import ModelRef, Outcome
+from jobkit.core.records import FOLDER, ModelRef, Outcome
 from jobkit.run.failure import TryFailed
 from jobkit.run.workloads.stanza_ner import PROCESSORS
 
@@ -34,10 +34,14 @@ def check_model(inputs: Path, planned: ModelRef) -> None:
     if mark.is_file() and mark.read_text(encoding="ascii") == planned.fingerprint:
         return
     folder = inputs / "model"
-    if missing := missing_files(folder, planned.name):
+    if planned.kind == FOLDER:
+        files = folder_files(folder)
+    elif missing := missing_files(folder, planned.name):
         raise TryFailed(Outcome.MODEL_MISSING, f"model {planned.path}: {missing}")
-    resources = json.loads((folder / RESOURCES_FILE).read_text(encoding="utf-8"))
-    actual = fingerprint(folder, needed_files(resources, planned.name))
+    else:
+        resources = json.loads((folder / RESOURCES_FILE).read_text(encoding="utf-8"))
+        files = needed_files(resources, planned.name)
+    actual = fingerprint(folder, files)
     if actual != planned.fingerprint:
         message = f"{planned.path} is not the model that was planned: fingerprint {actual[:12]}"
         raise TryFailed(Outcome.STAGE_IN, f"{message}, not {planned.fingerprint[:12]}")
@@ -56,6 +60,12 @@ def missing_files(folder: Path, name: str) -> str:
         return f"{RESOURCES_FILE} does not list {name}"
     missing = [path for path in needed if not (folder / path).is_file()]
     return f"no {', '.join(missing)}" if missing else ""
+
+
+def folder_files(folder: Path) -> tuple[str, ...]:
+    """Return the files of a model that is a whole folder; a job copies them, and no hidden file."""
+    files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return tuple(str(path) for path in files if not any(part.startswith(".") for part in path.parts))
 
 
 def fingerprint(folder: Path, files: tuple[str, ...]) -> str:

@@ -1,0 +1,1 @@
+"""The model that a spec names: found on this machine, fetched beforehand, or built."""

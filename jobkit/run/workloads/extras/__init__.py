@@ -1,0 +1,1 @@
+"""Shipped workloads whose framework is an optional extra: transformers, sentence-transformers, spaCy."""
