@@ -317,9 +317,9 @@ def exit_code(found: Sequence[Answer]) -> int:
 
 def as_text(found: Sequence[Answer], subject: Subject, width: int) -> str:
     """Return the answers for a person."""
-    model = f", model {subject.model.name} {subject.model.size}" if subject.model else ""
-    stand_in = " (STAND-IN)" if subject.model and subject.model.stand_in else ""
-    lines = [f"{subject.workload}: {subject.text.name}{model}{stand_in} on {subject.device}", ""]
+    model = f", model {subject.model.title}" if subject.model else ""
+    caveat = f" ({subject.model.caveat})" if subject.model and subject.model.caveat else ""
+    lines = [f"{subject.workload}: {subject.text.name}{model}{caveat} on {subject.device}", ""]
     left = max(len(answer.check) for answer in found)
     for answer in found:
         what = f"{answer.what}{answer.do and f': {answer.do}'}"
