@@ -201,7 +201,7 @@ def row_of_point(folder: str, result: PointResult) -> Row:
         model_fingerprint=model.fingerprint if model else None,
         stand_in=model.stand_in if model else False,
         device=point.device,
-        order=point.order,
+        order=None if point.command else point.order,
         allocator=point.allocator,
         threads=point.threads,
         workers=point.workers,

@@ -75,6 +75,11 @@ class Case:
         """The folder of the spec, which may have the user's workload."""
         return os.path.abspath(self.base)  # noqa: PTH100 - without `..`, and links as they are
 
+    @property
+    def importable(self) -> str:
+        """The workload that a job must be able to import: for a command it is enough to run jobkit."""
+        return "count" if self.spec.command else self.spec.workload_name
+
     def request(self) -> Request:
         """Return what the point that requests most asks of the scheduler.
 
@@ -180,6 +185,6 @@ def model_place(name: str) -> Path | None:
 def needs_model(case: Case) -> bool:
     """Return whether the workload needs a model; ``False`` if it cannot be imported."""
     try:
-        return traits(case.spec.workload, case.workload_folder).needs_model
+        return traits(case.importable, case.workload_folder).needs_model
     except JobkitError:
         return False
