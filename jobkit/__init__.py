@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     from jobkit.planning.points import plan
     from jobkit.planning.prepare import prepare
     from jobkit.report.loaded import Loaded, load
+    from jobkit.run.measure.emit import emit
     from jobkit.spec.sweep_spec import load_spec
 
-__all__ = ["JobkitError", "Loaded", "load", "load_spec", "plan", "prepare", "render"]
+__all__ = ["JobkitError", "Loaded", "emit", "load", "load_spec", "plan", "prepare", "render"]
 
 _HOMES = {
     "JobkitError": "core.errors",
     "Loaded": "report.loaded",
+    "emit": "run.measure.emit",
     "load": "report.loaded",
     "load_spec": "spec.sweep_spec",
     "plan": "planning.points",

@@ -34,6 +34,7 @@ GROUPS = {
         "throttle": "Change how many points of a run may run at the same time.",
         "verify": "Run the largest batch that a run predicts, and compare.",
         "profile": "Run a point once more with a profiler, and print where its time goes.",
+        "emit": "Report figures of a running program to jobkit, from a shell.",
     },
     "results": {
         "collect": "Print the scaling table of runs: speed and memory by batch size.",

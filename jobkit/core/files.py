@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import hashlib
 import json
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -124,6 +127,56 @@ def read_text(path: Path | str) -> str:
     """Return the text of a small file; replace bytes that are not UTF-8."""
     with open(open_regular(path), "rb", buffering=0) as stream:
         return stream.read().decode("utf-8", "replace")
+
+
+SKIPPED_FILES = ("__pycache__", ".git", "*.pyc")
+"""What no run takes along of a folder of the user's."""
+
+
+def digest(path: Path | str) -> tuple[str, int]:
+    """Return the SHA-256 and the size of a file; of a folder those over the names and the files in it.
+
+    Raises
+    ------
+    OSError
+        If a file cannot be read, or is no regular file.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        with os.fdopen(open_regular(path), "rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest(), os.fstat(stream.fileno()).st_size
+    whole, size = hashlib.sha256(), 0
+    for file in files_of(path):
+        sha256, size_bytes = digest(file)
+        whole.update(f"{file.relative_to(path).as_posix()}\0{sha256}\n".encode(errors="surrogateescape"))
+        size += size_bytes
+    return whole.hexdigest(), size
+
+
+def files_of(path: Path) -> list[Path]:
+    """Return a file, or the files in a folder by name, without `SKIPPED_FILES`."""
+    if not path.is_dir():
+        return [path]
+    kept = (
+        child
+        for child in sorted(path.iterdir())
+        if not any(fnmatch(child.name, pattern) for pattern in SKIPPED_FILES)
+    )
+    return [file for child in kept for file in files_of(child)]
+
+
+def copy_files(source: Path, target: Path) -> None:
+    """Copy a file, or a folder without `SKIPPED_FILES`, with its modes.
+
+    Raises
+    ------
+    OSError
+        With the name of a file.
+    """
+    for file in files_of(source):
+        copy = target / file.relative_to(source) if source.is_dir() else target
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, copy)
 
 
 T = TypeVar("T")

@@ -74,22 +74,41 @@ class TextRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRef:
-    """A file of the user's that travels with the run.
+    """A file of the user's, or a folder, that travels with the run.
 
     Attributes
     ----------
     path
         From which the run folder gets its copy, absolute.
     name
-        In the run folder's ``files/``, and on the node.
+        In the run folder's ``files/``, and on the node; of a folder it ends with a slash.
     sha256, size_bytes
-        Of the file when the run was planned.
+        Of the file when the run was planned; of a folder as `jobkit.core.files.digest` has them.
     """
 
     path: str
     name: str
     sha256: str
     size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A program that a point runs, as the spec has it.
+
+    Attributes
+    ----------
+    template
+        The command with its placeholders.
+    shell
+        Whether a shell reads it.
+    metrics
+        By name the regular expression, with one group, that finds a metric in the output.
+    """
+
+    template: str
+    shell: bool = False
+    metrics: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +218,9 @@ class Point:
     workload_folder
         The spec's folder, absolute, if the workload is the user's own; ``None`` for a shipped workload.
     files
-        The user's files of which the workload consists, if a file names it.
+        The user's files of which the workload consists, if a file names it; of a command those of the spec.
+    command
+        The command that the point runs; then ``workload`` is its text. ``None`` for any other workload.
     """
 
     schema: int = SCHEMA
@@ -232,6 +253,7 @@ class Point:
     shard: bool = False
     workload_folder: str | None = None
     files: tuple[FileRef, ...] = ()
+    command: Command | None = None
 
     @property
     def numbers(self) -> Mapping[str, int]:

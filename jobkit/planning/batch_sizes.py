@@ -128,7 +128,7 @@ def choose(spec: SweepSpec, model: ModelRef | None, loads: Loads, gpu_bytes: int
     gpu_bytes
         The memory of the GPU, if it is known.
     """
-    line = None if spec.device == "cpu" and gpu_bytes is None else typical(spec.workload, model)
+    line = None if spec.device == "cpu" and gpu_bytes is None else typical(spec.workload_name, model)
     if line is None:
         return Chosen(sizes=sizes(loads), loads=loads, largest_load=None, gpu="")
     held = gpu_bytes or ASSUMED_BYTES

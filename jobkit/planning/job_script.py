@@ -15,6 +15,7 @@ from jobkit.core.units import format_walltime
 from jobkit.fit.tune_steps import TuneGoal
 from jobkit.planning.points import ALLOCATOR_VARIABLES
 from jobkit.planning.templates import fill
+from jobkit.run.command.program import GRACE_VARIABLE
 from jobkit.run.measure.nvml import GPU_COUNT_VARIABLE
 from jobkit.run.process import MORE_VARIABLES
 from jobkit.run.workloads.model_files import RESOURCES_FILE
@@ -77,6 +78,8 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
     grace_s = max(1, site.kill_wait_s * 2 // 3)
     text_bytes = (text.size_bytes if text else 0) * (ROWS_FACTOR if point and point.shard else 1)
     inputs_bytes = text_bytes + (model.size_bytes if model else 0)
+    if point and point.command:
+        inputs_bytes += 2 * sum(file.size_bytes for file in point.files)  # each try has a copy of its own
     return {
         "name": spec.name,
         "base": f"{site.scheduler}.sh.j2",
@@ -275,6 +278,8 @@ def variables(spec: SweepSpec, site: Site, point: Point | None) -> dict[str, str
         chosen[GPU_COUNT_VARIABLE] = str(spec.resources.gpus)
     if point and (recorded := by_name(site.scheduler).RECORDED_VARIABLES):
         chosen[MORE_VARIABLES] = " ".join(recorded)
+    if point and point.command:
+        chosen[GRACE_VARIABLE] = str(max(1, site.kill_wait_s * 2 // 3))
     return chosen | spec.environment.variables
 
 

@@ -91,7 +91,7 @@ def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
     if inputs is None:  # jobkit has not looked up anything that the spec names
         text = TextRef(path=spec.text, sha256="", size_bytes=0, name=spec.text)
         inputs = Inputs(run_id=spec.name, text=text, model=None, device=spec.device)
-        spec = spec.model_copy(update={PRECISION: offered_precision(spec, knobs(spec.workload) or ())})
+        spec = spec.model_copy(update={PRECISION: offered_precision(spec, knobs(spec.workload_name) or ())})
     axes = spec.sweep
     if any(isinstance(values, Auto) for values in axes.product.values()):
         raise JobkitError(
@@ -162,7 +162,7 @@ def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Poin
         run_id=inputs.run_id,
         index=1,
         point_id=point_id(params, 1),
-        workload=spec.workload,
+        workload=spec.workload_name,
         params=params,
         repeat=1,
         text=inputs.text,
@@ -184,6 +184,7 @@ def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Poin
         profile=spec.profile,
         workload_folder=inputs.workload_folder,
         files=inputs.files,
+        command=spec.command.of_point if spec.command else None,
     )
 
 

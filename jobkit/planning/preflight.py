@@ -190,9 +190,10 @@ def preflight(
         As `jobkit.planning.prepare.prepare`.
     """
     named = resolve(path, Options(overrides=overrides), fetch=True, build=not fast, say=say)
+    named.spec.refuse_command("jobkit preflight")
     spec, gpu = named.spec, gpu_memory_bytes or batch_sizes.named_gpu_bytes(named.spec)
     lengths = text_lengths(
-        spec.workload,
+        spec.workload_name,
         named.text,
         named.model,
         cache=cache_dir(),
@@ -213,7 +214,7 @@ def _gathered(named: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen, 
     known = chosen.largest_load is not None
     return Preflight(
         text=named.text.name,
-        workload=spec.workload,
+        workload=spec.workload_name,
         model=model.title if model else None,
         stand_in=bool(model and model.stand_in),
         caveat=model.caveat if model else "",
@@ -263,7 +264,7 @@ def _sizes(named: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen) -> 
     swept = {
         size for row in batch_sizes.settings_of(spec) if (size := numbers(row).get(BATCH_SIZE)) is not None
     }
-    line = batch_sizes.typical(spec.workload, named.model) if chosen.largest_load is not None else None
+    line = batch_sizes.typical(spec.workload_name, named.model) if chosen.largest_load is not None else None
     has_lengths = loads.lengths.source != NONE
     looked_at = {size for size in ROUND if size < loads.limit} | {loads.limit} | swept | measure
     for size in sorted(looked_at):

@@ -120,6 +120,8 @@ def prepare(
         say=say,
         check=resolve.refuse_unusable_gpu if build else partial(resolve.warn, say),
     )
+    if tune:
+        named.spec.refuse_command("jobkit tune")
     spec, lengths, goal = _tuned(named, say) if tune else (*_sized(named, say, build=build), None)
     run_dir = options.runs_folder(named.site) / run_id(spec.name)
     inputs = Inputs(
@@ -167,6 +169,8 @@ def _sized(named: ResolvedSpec, say: Say, *, build: bool) -> tuple[SweepSpec, Le
     find what it does not need.
     """
     spec, text, model, folder = named.spec, named.text, named.model, named.workload_folder
+    if spec.command:
+        return spec, None  # only the program knows what its text pads to
     if batch_sizes.is_auto(spec):
         lengths = _lengths(named, say)
         chosen = batch_sizes.choose(
@@ -175,8 +179,10 @@ def _sized(named: ResolvedSpec, say: Say, *, build: bool) -> tuple[SweepSpec, Le
         say(chosen.line)
         return batch_sizes.decided(spec, chosen.sizes.batch_sizes), lengths
     if model is not None and not build:
-        return spec, cached_lengths(spec.workload, text, model, cache_dir())
-    return spec, lengths_or_estimate(spec.workload, text, model, cache=cache_dir(), say=say, folder=folder)
+        return spec, cached_lengths(spec.workload_name, text, model, cache_dir())
+    return spec, lengths_or_estimate(
+        spec.workload_name, text, model, cache=cache_dir(), say=say, folder=folder
+    )
 
 
 def _tuned(named: ResolvedSpec, say: Say) -> tuple[SweepSpec, Lengths, TuneGoal]:
@@ -190,7 +196,7 @@ def _lengths(named: ResolvedSpec, say: Say) -> Lengths:
     """Return the lengths of the text, found now if they are not in the cache."""
     spec, cache = named.spec, cache_dir()
     return text_lengths(
-        spec.workload, named.text, named.model, cache=cache, say=say, folder=named.workload_folder
+        spec.workload_name, named.text, named.model, cache=cache, say=say, folder=named.workload_folder
     )
 
 

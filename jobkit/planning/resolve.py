@@ -20,13 +20,14 @@ from jobkit.core.units import format_count
 from jobkit.planning.points import offered_precision
 from jobkit.planning.templates import find_template
 from jobkit.planning.texts import SAMPLE, find_text
-from jobkit.planning.workload_traits import Traits, traits
+from jobkit.planning.workload_traits import Traits, command_traits, traits
 from jobkit.run.measure.profile import missing
 from jobkit.run.workloads.base import SHIPPED, class_name, missing_framework
 from jobkit.run.workloads.source_file import file_ref, names_file, source_path
 from jobkit.schedulers.registry import SCHEDULERS, choose_scheduler, runs_here
 from jobkit.spec.axes import name_faults, value_faults
 from jobkit.spec.checks import add_precision_fault
+from jobkit.spec.command import command_faults, file_refs, sources, swept
 from jobkit.spec.site import Site, find_site, load_site, portable_name
 from jobkit.spec.sweep_spec import SweepSpec, load_spec, setting_overrides
 from jobkit.spec.yaml_files import Document
@@ -156,16 +157,16 @@ def resolve(
         from jobkit.planning.models.stanza import NOT_BUILT
 
         if model.fingerprint == NOT_BUILT:
-            model = find.build(spec.workload, model, cache_dir(), say=say)
+            model = find.build(spec.workload_name, model, cache_dir(), say=say)
     return ResolvedSpec(
         spec=spec,
         site=site,
         why=lookup.why,
         text=text,
         model=model,
-        workload_folder=None if spec.workload in SHIPPED else spec_folder(path),
+        workload_folder=None if spec.command or spec.workload in SHIPPED else spec_folder(path),
         knobs=tuple(workload.knobs),
-        files=(file_ref(spec.workload, spec_folder(path)),) if names_file(spec.workload) else (),
+        files=lookup.files,
     )
 
 
@@ -209,6 +210,7 @@ class _Lookup:
     site_name: str = ""
     why: str = ""
     template: str | None = None
+    files: tuple[FileRef, ...] = ()
 
     def look_up(self, document: Document) -> None:
         """Find everything that a document names."""
@@ -216,9 +218,7 @@ class _Lookup:
         if isinstance(name := data.get("text", "sample"), str):
             find = partial(find_text, name, base=base, cache=cache_dir(), write=self.fetch)
             self.text = _found(document, "text", find)
-        if isinstance(name := data.get("workload", "stanza-ner"), str) and ":" in class_name(name):
-            self.traits = _found(document, "workload", partial(traits, name, spec_folder(self.path)))
-            self._check_knobs(document, name)
+        self._look_up_workload(document, data.get("workload", "stanza-ner"))
         if self.traits and self.traits.needs_model and isinstance(model := data.get("model", {}), dict):
             workload = str(data.get("workload", "stanza-ner"))
             self.model = _found(document, "model", partial(_find_model, workload, model, base))
@@ -231,6 +231,29 @@ class _Lookup:
                 self.site, self.site_name = site[0], portable_name(site[1])
         if isinstance(name := data.get("template"), str):
             self.template = _found(document, "template", partial(find_template, name, base))
+
+    def _look_up_workload(self, document: Document, workload: object) -> None:
+        """Find what jobkit must know of a workload, and its files."""
+        if isinstance(workload, dict):
+            self._look_up_command(document, workload)
+        elif isinstance(workload, str) and ":" in class_name(workload):
+            self.traits = _found(document, "workload", partial(traits, workload, spec_folder(self.path)))
+            self._check_knobs(document, workload)
+            if self.traits and names_file(workload):
+                self.files = (file_ref(workload, spec_folder(self.path)),)
+
+    def _look_up_command(self, document: Document, command: Mapping[str, object]) -> None:
+        """Find the files of a command, and add its errors."""
+        names = command.get("files")
+        for number, name in enumerate(names if isinstance(names, list) else ()):
+            if isinstance(name, str) and name:
+                find = partial(file_refs, [name], self.path.parent)
+                self.files += _found(document, "workload", find, "files", number) or ()
+        for loc, what in command_faults(document, self.path.parent, self.files):
+            document.faults.append(document.fault(loc, what, on_key=loc[0] == "sweep"))
+        self.traits = command_traits(
+            str(command.get("command", "")), swept(document.data), sources(self.files)
+        )
 
     def _check_knobs(self, document: Document, workload: str) -> None:
         """Add an error for each knob and each value that the user's workload does not have."""
@@ -249,13 +272,13 @@ def _find_model(workload: str, model: Mapping[str, object], base: Path) -> Model
     return find(workload, model, base, cache_dir())
 
 
-def _found(document: Document, key: str, find: Callable[[], T]) -> T | None:
+def _found(document: Document, key: str, find: Callable[[], T], *below: int | str) -> T | None:
     try:
         return find()
     except JobkitError as error:
         hint = f" ({error.hint})" if error.hint else ""
         named = "" if error.message.startswith(key) else f"{key}: "
-        document.faults.append(document.fault((key,), f"{named}{error.message}{hint}"))
+        document.faults.append(document.fault((key, *below), f"{named}{error.message}{hint}"))
         return None
 
 
@@ -303,7 +326,12 @@ def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
     JobkitError
         With the commands that fix it.
     """
-    if spec.device != "cuda" or not workload.needs_model or not (why := _wrong_torch(spec, site)):
+    if (
+        spec.device != "cuda"
+        or spec.command
+        or not workload.needs_model
+        or not (why := _wrong_torch(spec, site))
+    ):
         return
     ways = [
         f"{torch_build.cuda_install_command(sys.executable)}   (or the index for your driver)",
@@ -339,7 +367,7 @@ def refuse_missing_framework(spec: SweepSpec, site: Site) -> None:
     JobkitError
         With the command that installs it.
     """
-    if (lack := missing_framework(spec.workload)) and not _another_python(spec, site):
+    if (lack := missing_framework(spec.workload_name)) and not _another_python(spec, site):
         raise lack
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
 
-from jobkit.core.knobs import RUN_KNOBS, Knob, from_fields
+from jobkit.core.knobs import RUN_KNOBS, Knob, declared, from_fields
+from jobkit.core.records import Command
 from jobkit.planning.child_process import run_in_child
+from jobkit.run.command import words
 from jobkit.run.workloads import own
 from jobkit.run.workloads.base import CHARACTERS, SHIPPED
 
@@ -28,6 +32,17 @@ class Traits(NamedTuple):
     columns: tuple[str, ...] = ()
     unit: str = CHARACTERS
     pads: bool = True
+
+
+def command_traits(template: str, knobs: Iterable[str], sources: Iterable[Path]) -> Traits:
+    """Return what jobkit must know of a command with these knobs and files."""
+    command, own = Command(template=template), {knob.name for knob in RUN_KNOBS}
+    declared_knobs = declared(knob for knob in knobs if knob not in own)
+    return Traits(
+        needs_model=words.needs(words.MODEL, command, sources),
+        reports_lengths=False,
+        knobs=(*declared_knobs, *RUN_KNOBS),
+    )
 
 
 @functools.cache

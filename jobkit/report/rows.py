@@ -203,7 +203,7 @@ def row_of_point(folder: str, result: PointResult) -> Row:
         stand_in=model.stand_in if model else False,
         architecture=model.architecture if model else "",
         device=point.device,
-        order=point.order,
+        order=None if point.command else point.order,
         allocator=point.allocator,
         threads=point.threads,
         workers=point.workers,

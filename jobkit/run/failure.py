@@ -30,6 +30,17 @@ _NO_GPU = re.compile(
 )
 _BY_TEXT = ((_BUSY, Outcome.GPU_BUSY), (_NO_GPU, Outcome.NO_GPU), (_MPS, Outcome.ENVIRONMENT))
 
+_PROGRAM_RAM_OOM = re.compile(r"^MemoryError\b|std::bad_alloc|java\.lang\.OutOfMemoryError", re.MULTILINE)
+_PROGRAM = (
+    (re.compile(r"No space left on device|Disk quota exceeded"), Outcome.SCRATCH_FULL),
+    (
+        re.compile(
+            r"^(ModuleNotFoundError|ImportError): |error while loading shared libraries", re.MULTILINE
+        ),
+        Outcome.ENVIRONMENT,
+    ),
+)
+"""What programs of any kind write when they fail: strerror(3), Python, ld.so(8)."""
 
 CPU_BUILD = re.compile(r"torch \S+ in (?P<python>.+) is a CPU build")
 NO_GPU_REQUESTED = "the job asks for no GPU"
@@ -129,6 +140,16 @@ def outcome_of(error: BaseException, folder: str | None = None) -> tuple[Outcome
         killed = "the job script was killed" if error.signal == "KILL" else f"stopped by SIG{error.signal}"
         return _STOPPED.get(error.signal, Outcome.CANCELLED), killed
     return _by_type(error, text), describe_error(error, folder)
+
+
+def outcome_of_output(text: str) -> Outcome:
+    """Return the outcome of a program that failed, by the end of its output."""
+    if _GPU_OOM.search(text):
+        return Outcome.GPU_OOM
+    if _RAM_OOM.search(text) or _PROGRAM_RAM_OOM.search(text):
+        return Outcome.RAM_OOM
+    by_text = (outcome for pattern, outcome in (*_BY_TEXT, *_PROGRAM) if pattern.search(text))
+    return next(by_text, Outcome.BUG)
 
 
 def _by_type(error: BaseException, text: str) -> Outcome:

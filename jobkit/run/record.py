@@ -22,6 +22,7 @@ from jobkit.run.failure import BatchHung, Stopped, outcome_of
 from jobkit.run.measure import memory
 from jobkit.run.measure.baseline import Wait
 from jobkit.run.measure.energy import Reading, idle_power
+from jobkit.run.measure.figures import GrowingFile, OwnFigures
 from jobkit.run.measure.sampler import Peaks, Sampling
 from jobkit.run.measure.tally import Tally
 from jobkit.run.paragraphs import Call
@@ -151,6 +152,10 @@ class Try:
         The batch with the largest load, and its call.
     idle
         The energy counters of idle GPUs before a worker prepares to open one, by UUID.
+    figures, figures_file
+        What the workload reports itself, and the file in which it does.
+    wall_s
+        How long the command of the point has run.
     """
 
     task: Task
@@ -173,6 +178,9 @@ class Try:
     idle: Mapping[str, Reading] = field(default_factory=dict)
     device_idle_bytes: int | None = None
     cgroup_peak_bytes: int | None = None
+    figures: OwnFigures = field(default_factory=OwnFigures)
+    figures_file: GrowingFile | None = None
+    wall_s: float | None = None
 
     def ask_sampler(self, word: str) -> Peaks | None:
         """Return the sampler's answer; ``None`` if there is no sampler, or it has died."""
@@ -212,7 +220,9 @@ def record_of(state: Try, error: BaseException | None) -> Record:
         ),
         sampler=_sampler(state.peaks),
         energy=_energy(state),
-        summary=state.tally.summary(items_total=state.items_total, batches_total=state.batches_total),
+        summary=state.tally.summary(
+            items_total=state.items_total, batches_total=state.batches_total, wall_s=state.wall_s
+        ),
         forked=state.forked,
         import_s=_import_s(state),
         memory_wait_s=state.waited.seconds,
@@ -224,6 +234,8 @@ def record_of(state: Try, error: BaseException | None) -> Record:
         workers=shares(state) if others else (),
         mps=state.mps,
         environment=process.variables(),
+        metrics=dict(state.figures.metrics),
+        metrics_bad_lines=state.figures.bad_lines,
     )
 
 

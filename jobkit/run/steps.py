@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import hashlib
 import os
 import resource
+import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
 from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
+from jobkit.core.files import digest
 from jobkit.core.knobs import ORDER, PADDED_CHARS, PRECISION, SORTED, Value
 from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE, FILES_FOLDER
 from jobkit.core.measurements import Gpu
@@ -23,7 +25,7 @@ from jobkit.corpus.plan import read_corpus, read_planned
 from jobkit.corpus.reading import read_pieces
 from jobkit.run import process
 from jobkit.run.failure import TryFailed, describe_error
-from jobkit.run.measure import baseline, energy, memory, need, nvml
+from jobkit.run.measure import baseline, energy, figures, memory, need, nvml
 from jobkit.run.measure.device import (
     Device,
     cuda_untouched,
@@ -45,6 +47,22 @@ from jobkit.run.workloads.model_files import check_model
 # -- prepare
 
 
+def open_figures(state: Try, stack: ExitStack) -> None:
+    """Make the file to which the workload may append its own figures, and name it in a variable."""
+    handle, name = tempfile.mkstemp(prefix="metrics-", suffix=".jsonl", dir=state.task.out.parent)
+    os.close(handle)
+    os.environ[figures.VARIABLE] = name
+    stack.callback(os.environ.pop, figures.VARIABLE, None)
+    state.figures_file = figures.GrowingFile(Path(name), state.figures.take_line)
+
+
+def read_figures(state: Try, limits_s: Sequence[float]) -> None:
+    """Read the rest of that file; what is appended later is ignored."""
+    if file := state.figures_file:
+        figures.finish(file, state.figures, limits_s)
+        state.figures_file = None
+
+
 def read_inputs(state: Try) -> Todo:
     """Return what the try works through; refuse a text, a shard or a model that was not planned."""
     point = state.task.point
@@ -56,16 +74,22 @@ def read_inputs(state: Try) -> Todo:
 
 def _read_text(state: Try) -> Todo:
     """Return the staged text, as one window."""
-    point, path = state.task.point, state.task.inputs / "text"
-    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    if sha256 != point.text.sha256:
-        message = f"{point.text.path} is not the text that was planned: sha256 {sha256[:12]}"
-        raise TryFailed(Outcome.STAGE_IN, f"{message}, not {point.text.sha256[:12]}")
+    point, path = state.task.point, check_text(state.task)
     paragraphs = read_paragraphs(path)
     chosen = paragraphs[:: point.every]
     state.items_total = len(chosen)
     state.characters_total = sum(map(len, chosen))
     return Todo(Window(0, paragraphs))
+
+
+def check_text(task: Task) -> Path:
+    """Return the path of the staged text; refuse one that was not planned."""
+    text, path = task.point.text, task.inputs / "text"
+    sha256, _ = digest(path)
+    if sha256 != text.sha256:
+        message = f"{text.path} is not the text that was planned: sha256 {sha256[:12]}"
+        raise TryFailed(Outcome.STAGE_IN, f"{message}, not {text.sha256[:12]}")
+    return path
 
 
 def _read_shard(state: Try) -> Todo:
@@ -109,7 +133,7 @@ def check_files(point: Point, inputs: Path) -> str | None:
     folder = inputs / FILES_FOLDER
     for file in point.files:
         try:
-            sha256 = hashlib.sha256((folder / file.name).read_bytes()).hexdigest()
+            sha256, _ = digest(folder / file.name)
         except OSError as error:
             raise TryFailed(Outcome.STAGE_IN, f"{folder / file.name}: {error.strerror}") from error
         if sha256 != file.sha256:
@@ -143,7 +167,7 @@ def device_of(point: Point, measured: Measured, workload: Workload) -> Device:
         measured.opening = energy.idle_readings()
     device = open_device(point.device) if workload.NEEDS_MODEL or uses_torch() else Device(point.device)
     if point.device == "cuda":
-        measured.gpu = _read_gpu(nvml.visible_uuid(device.cuda_uuid))
+        measured.gpu = read_gpu(nvml.visible_uuid(device.cuda_uuid))
     return device
 
 
@@ -162,6 +186,8 @@ def preload(point: Point, inputs: Path | None = None) -> str:
     """
     if not point.fork:
         return "the spec has fork: false"
+    if point.command:
+        return ""  # the worker has all that it needs
     try:
         staged = check_files(point, inputs) if inputs else None
         workload = own.checked_class(point.workload, point.workload_folder, staged)
@@ -183,7 +209,8 @@ def forked_from(state: Try) -> Sequence[int]:
     return [os.getppid()] if state.task.forked else []
 
 
-def _read_gpu(uuid: str | None) -> Gpu:
+def read_gpu(uuid: str | None) -> Gpu:
+    """Return a GPU of the point, before this process opens it."""
     gpu = nvml.read_gpu(uuid, os.getpid()) if uuid else None
     if gpu is None:
         visible = os.environ.get(nvml.VISIBLE_VARIABLE)
@@ -398,7 +425,7 @@ def close_output(state: Try, *, failed: bool) -> None:
     """
     shard = state.task.point.shard
     left = state.todo.close() if state.todo else ()
-    output = state.output or (None if shard else EntitiesFile(state.task.out))
+    output = state.output or (None if shard or state.task.point.command else EntitiesFile(state.task.out))
     if output:
         for window in () if shard else left:
             output.write(window.rows, window.first, window.places)

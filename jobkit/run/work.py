@@ -20,7 +20,7 @@ from jobkit.core.layout import RECORD_FILE, read_point
 from jobkit.core.records import RESULTS, Job, Outcome
 from jobkit.run import process, steps
 from jobkit.run.failure import Signals, Stopped, TryFailed, print_error
-from jobkit.run.measure import memory, need, nvml, profile
+from jobkit.run.measure import figures, memory, need, nvml, profile
 from jobkit.run.measure.device import Device
 from jobkit.run.measure.sampler import sampling
 from jobkit.run.record import ALONE, Task, Try, now, record_of
@@ -119,9 +119,12 @@ def run(task: Task, signals: Signals) -> Outcome:
         try:
             with signals.may_stop():
                 reserve_disk(task.out)
+                steps.open_figures(state, stack)
                 _run_steps(state, stack)
+                steps.read_figures(state, figures.REST)
         except (Exception, Stopped) as caught:  # noqa: BLE001 - the record reports what it was
             error = caught
+            steps.read_figures(state, figures.STOPPED)
         state.peaks = state.ask_sampler("peaks")
         state.cgroup_peak_bytes = process.cgroup_peak()
     if error and not isinstance(error, TryFailed | Stopped):
@@ -138,7 +141,11 @@ def _run_steps(state: Try, stack: ExitStack) -> None:
         # Without persistence mode the driver unloads its state of a GPU that no process uses
         # (https://docs.nvidia.com/deploy/driver-persistence/): not between two readings of its counter.
         stack.enter_context(nvml.nvml())
-    if point.workers * point.gpus > 1 or point.mps == ON or profile.launcher(point, state.task.out)[0]:
+    if point.command:
+        from jobkit.run.command.program import run_command  # what no other workload needs
+
+        run_command(state, point.command, stack)
+    elif point.workers * point.gpus > 1 or point.mps == ON or profile.launcher(point, state.task.out)[0]:
         from jobkit.run.supervisor import supervise  # what one process does not need to import
 
         supervise(state, stack)

@@ -104,7 +104,7 @@ def model(spec: SweepSpec, base: Path, *, needed: bool) -> Finding:
     from jobkit.planning.standin.build import is_built, standin_path
 
     asked = spec.model
-    if find.is_folder(spec.workload, asked.model_dump()):
+    if find.is_folder(spec.workload_name, asked.model_dump()):
         return _folder_model(spec, base)
     place = model_place(asked.name)
     if place is not None and asked.size == "full":
@@ -125,10 +125,10 @@ def _folder_model(spec: SweepSpec, base: Path) -> Finding:
     """Return whether a model that is a whole folder is on this machine."""
     from jobkit.planning.models import find, stanza
 
-    if lack := missing_framework(spec.workload):
+    if lack := missing_framework(spec.workload_name):
         return missing("model", lack.message, lack.hint)
     try:
-        model = find.find(spec.workload, spec.model.model_dump(), base, cache_dir())
+        model = find.find(spec.workload_name, spec.model.model_dump(), base, cache_dir())
     except JobkitError as error:
         return missing("model", error.message, error.hint)
     if model.fingerprint == stanza.NOT_BUILT:

@@ -99,7 +99,8 @@ def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> 
         words = [f"text={text}", f"device={decided}", "scheduler=local"]
         words += [f"model.name={name}"] * bool(name) + [f"model.size={size}"] * bool(size)
         named = resolve.resolve(Path(word), Options(overrides=tuple(words)), fetch=True, build=True, say=say)
-        found, folder = named.spec.workload, resolve.spec_folder(Path(word))
+        named.spec.refuse_command("jobkit workload check")
+        found, folder = named.spec.workload_name, resolve.spec_folder(Path(word))
         ref, chosen, threads = named.text, named.model, named.spec.threads or named.spec.resources.cpus
     else:
         found, folder, threads = word, str(Path.cwd()), 1

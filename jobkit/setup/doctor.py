@@ -139,7 +139,7 @@ def script_for(case: Case, run_dir: Path, spec: SweepSpec, *, bare: bool = False
         "limit_s": STEP_LIMIT_S,
         "seen": seen_from(case),
         "examine": [
-            *("--device", case.device, "--workload", case.spec.workload),
+            *("--device", case.device, "--workload", case.importable),
             *("--folder", case.workload_folder),
         ],
     }
@@ -202,7 +202,7 @@ def wanted(case: Case, *, on_node: bool) -> NodeRequest:
     input_files = [file for path in inputs_of(case) for file in (path, *path.rglob("*")) if file.is_file()]
     return NodeRequest(
         device=case.device,
-        workload=case.spec.workload,
+        workload=case.importable,
         gpus=case.spec.resources.gpus,
         scratch_bytes=SCRATCH_MARGIN_BYTES + sum(file.stat().st_size for file in input_files),
         seen=seen_from(case),

@@ -75,6 +75,11 @@ class Case:
         """The folder of the spec, which may have the user's workload."""
         return os.path.abspath(self.base)  # noqa: PTH100 - without `..`, and links as they are
 
+    @property
+    def importable(self) -> str:
+        """The workload that a job must be able to import: for a command it is enough to run jobkit."""
+        return "count" if self.spec.command else self.spec.workload_name
+
     def request(self) -> Request:
         """Return what the point that requests most asks of the scheduler.
 
@@ -174,11 +179,11 @@ def folder_of(case: Case) -> Path | None:
     from jobkit.planning.models import find  # here, for a workload without a model
 
     model = case.spec.model
-    if not find.is_folder(case.spec.workload, model.model_dump()):
+    if not find.is_folder(case.spec.workload_name, model.model_dump()):
         place = model_place(model.name)
         return place / model.name if place else None
     with contextlib.suppress(JobkitError):  # `check_machine.model` reports it
-        found = find.find(case.spec.workload, model.model_dump(), case.base, cache_dir())
+        found = find.find(case.spec.workload_name, model.model_dump(), case.base, cache_dir())
         return None if found.stand_in else Path(found.path)
     return None
 
@@ -195,6 +200,6 @@ def model_place(name: str) -> Path | None:
 def needs_model(case: Case) -> bool:
     """Return whether the workload needs a model; ``False`` if it cannot be imported."""
     try:
-        return traits(case.spec.workload, case.workload_folder).needs_model
+        return traits(case.importable, case.workload_folder).needs_model
     except JobkitError:
         return False

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
@@ -16,17 +16,15 @@ from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE
 from jobkit.core.measurements import BATCH_P95, DIRECTIONS, GPU_MEMORY, JOULES_PER_1000, SPEED
 from jobkit.core.records import Point
 from jobkit.core.terminal import SCHEDULER_WORDS
-from jobkit.run.workloads.base import SHIPPED
 from jobkit.spec import fields
 from jobkit.spec.axes import AUTO_IS_A_WORD
 from jobkit.spec.checks import CHECKS
+from jobkit.spec.command import CommandSpec, NameOrCommand
 from jobkit.spec.policy import Policy
 from jobkit.spec.repeats import RepeatsOrNumber
 from jobkit.spec.yaml_files import Document, as_yaml, raise_faults, read_document, validated
 
 Setting = dict[str, fields.KnobValue]
-WORKLOADS = {"anyOf": [{"enum": list(SHIPPED)}, {"type": "string", "pattern": ".:."}]}
-"""What an editor is told of ``workload``."""
 
 
 class _Part(BaseModel):
@@ -294,8 +292,8 @@ class SweepSpec(_Part):
     name
         Begins the run id and so the job's name.
     workload
-        What runs: a shipped workload, or your own: ``./FILE.py:FUNCTION``, ``package.module:Class``, or the
-        name of an entry point.
+        What runs: a shipped workload, or your own: ``./FILE.py:FUNCTION``, ``package.module:Class``, the
+        name of an entry point, or the keys of a command.
     text
         The text to work on: ``sample``, ``sample:300``, a path, or an http(s) address.
     model
@@ -369,7 +367,7 @@ class SweepSpec(_Part):
     """What is typed for a key and is none, or stands at the wrong level."""
 
     name: Annotated[fields.Name, Field(max_length=40)]
-    workload: Annotated[str, WithJsonSchema(WORKLOADS)] = "stanza-ner"
+    workload: NameOrCommand = "stanza-ner"
     text: str = "sample"
     model: ModelSpec = ModelSpec()
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -399,6 +397,32 @@ class SweepSpec(_Part):
     tune: Tune = Tune()
     objective: Objective = Objective()
     constraints: Constraints = Constraints()
+
+    @property
+    def command(self) -> CommandSpec | None:
+        """The command, if the workload is one."""
+        return self.workload if isinstance(self.workload, CommandSpec) else None
+
+    @property
+    def workload_name(self) -> str:
+        """The name of the workload; of a command its text."""
+        return (
+            " ".join(self.workload.command.split())
+            if isinstance(self.workload, CommandSpec)
+            else self.workload
+        )
+
+    def refuse_command(self, what: str) -> None:
+        """Refuse what jobkit can only do if it calls the workload batch by batch.
+
+        Raises
+        ------
+        JobkitError
+            If the workload is a command.
+        """
+        if self.command:
+            message = f"{what} needs a workload that jobkit calls batch by batch; this one is a command"
+            raise JobkitError(message, hint="a Python function is one: jobkit help workloads")
 
     def as_yaml(self) -> str:
         """Return the spec as YAML with every default written out."""

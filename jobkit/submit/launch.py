@@ -15,6 +15,7 @@ from jobkit.core.units import format_count, format_size, format_walltime
 from jobkit.outcome.journal import PURPOSES, Role
 from jobkit.outcome.trials import MOST_TRIALS
 from jobkit.planning.prepare import Prepared
+from jobkit.run.command import words
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import ONE_TASK, Array, JobId
 from jobkit.spec.repeats import most
@@ -49,7 +50,7 @@ def preview(prepared: Prepared, report: Say = say) -> str:
         prepared.script.rstrip("\n"),
         "",
         "# Dry run: nothing was submitted.",
-        f"# {points}: {settings}, {repeats}; workload {spec.workload}; device {spec.device}",
+        f"# {points}: {settings}, {repeats}; workload {spec.workload_name}; device {spec.device}",
         f"# scheduler {spec.scheduler} ({prepared.why}), site {prepared.site.name}",
         f"# The script would be {prepared.run_dir}/job.sh, submitted by:",
         *(f"#   {shlex.join(argv)}" for argv in submit_commands(prepared, report)),
@@ -109,7 +110,9 @@ def headline(prepared: Prepared) -> str:
     is_local = runs_here(spec.scheduler)
     where = f"{'this machine' if is_local else spec.scheduler} ({prepared.why})"
     site = "" if is_local else f", site {prepared.site.name}"
-    return f"{points} of {spec.workload} on {where}{site}; device {spec.device}"
+    line = f"{points} of {spec.workload_name} on {where}{site}; device {spec.device}"
+    paths = words.paths(spec.command.command) if spec.command else []
+    return f"{line}\nnot staged, so each node must have it: {', '.join(paths)}" if paths else line
 
 
 def here(prepared: Prepared, check: sweep.Check) -> None:

@@ -141,6 +141,7 @@ def _add(run: RunStanding, source: PointStanding, profiler: str | None, override
         raise JobkitError(message, hint=hint, exit_code=ExitCode.TO_COME)
     point = _profile_of(source.point, profiler)
     spec = prepare_resume(run.folder, overrides).model_copy(update={"profile": point.profile})
+    spec.refuse_command("jobkit profile")
     refuse_missing_profiler(spec, load_site(spec.site, spec.scheduler))
     with run_lock(run.folder, say), exclusive_lock(run.folder / SEARCH_LOCK, lambda: None):
         (now,) = read_standings([run.folder], ask=False)

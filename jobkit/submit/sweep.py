@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -99,14 +98,11 @@ def copy_files(refs: Sequence[FileRef], run_dir: Path) -> None:
     JobkitError
         If one has changed since the run was planned.
     """
-    found = [(file, Path(file.path).read_bytes()) for file in refs]
-    for file, data in found:
-        if hashlib.sha256(data).hexdigest() != file.sha256:
+    for file in refs:
+        if files.digest(file.path)[0] != file.sha256:
             raise JobkitError(f"{file.path}: has just changed", hint="type the same command again")
-    for file, data in found:
-        copy = run_dir / layout.FILES_FOLDER / file.name
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_bytes(data)
+    for file in refs:
+        files.copy_files(Path(file.path), run_dir / layout.FILES_FOLDER / file.name)
 
 
 def submit(

@@ -45,6 +45,7 @@ def verify(run_dir: Path, *, memory: int | str | None) -> int:
 
 def _verify(run_dir: Path, memory: int | str | None) -> int:
     spec = load_spec(run_dir / SPEC_FILE)
+    spec.refuse_command("jobkit verify")
     asked = spec.find_max or FindMax()
     if memory is not None:
         asked = asked.model_copy(update={"memory": memory})

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.planning.prepare import Options, prepare
+from jobkit.run.process import started_at
 from jobkit.schedulers.registry import by_name
 from jobkit.submit import scheduler_calls
 from jobkit.submit import sweep as submit
@@ -274,3 +275,48 @@ def test_a_walltime_that_is_too_short_ends_as_timeout_with_what_was_done(
     assert record["signal"] == "USR1"
     assert len(next(lab.run_dir().glob("results/*/try-1/batches.jsonl")).read_text().splitlines()) == 1
     lab.clears_scratch()
+
+
+COMMAND = """\
+name: awk
+workload:
+  command: awk -v batch={batch_size} -f words.awk {text}
+  files: [words.awk]
+  metrics: {last: 'last ([0-9]+)'}
+text: sample:20
+sweep: {batch_size: [1, 10]}
+repeats: 1
+resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
+"""
+AWK = r"""
+BEGIN { RS = ""; out = ENVIRON["JOBKIT_METRICS"] }
+NR % batch == 0 { printf "{\"items\": %d, \"seconds\": 0.0001}\n", batch >> out }
+END { printf "{\"metric\": \"paragraphs\", \"value\": %d, \"unit\": \"1\"}\n", NR >> out }
+END { print "last " batch }
+"""
+
+
+def test_a_command_in_another_language_is_swept_with_its_own_metric(lab: Lab) -> None:
+    (lab.home / "words.awk").write_text(AWK, encoding="utf-8")
+    done = lab.sweep(lab.spec(COMMAND), "--wait")
+    assert done.returncode == 0, done.stdout + done.stderr
+    points = lab.points()
+    assert [point["outcome"] for point in points] == ["ok"] * 2
+    assert [point["items_per_s"] for point in points] == pytest.approx([10_000, 100_000])
+    records = [json.loads(path.read_text()) for path in lab.run_dir().glob("results/*/try-1/record.json")]
+    assert {record["metrics"]["paragraphs"]["value"] for record in records} == {20}
+    assert {record["metrics"]["last"]["value"] for record in records} == {1, 10}
+    assert "last 10" in lab.jobkit("logs", lab.run_dir(), "2").stdout
+    lab.clears_scratch()
+
+
+def test_a_cancelled_command_leaves_no_process(lab: Lab, wait_until: Wait) -> None:
+    pids = lab.home / "pids"
+    text = COMMAND.replace("command: awk -v batch={batch_size} -f words.awk {text}", "command: sh wait.sh")
+    text = text.replace("words.awk", "wait.sh").replace("sweep: {batch_size: [1, 10]}\n", "")
+    (lab.home / "wait.sh").write_text(f"sleep 300 &\necho $! $$ >'{pids}'\nwait\n", encoding="utf-8")
+    assert lab.sweep(lab.spec(text)).returncode == 0
+    wait_until(lambda: pids.is_file() and len(pids.read_text().split()) == 2, 60)
+    assert lab.jobkit("cancel", lab.run_dir()).returncode == 0
+    wait_until(lambda: not any(started_at(int(pid)) for pid in pids.read_text().split()), 60)
+    wait_until(lambda: lab.points()[0]["outcome"] == "cancelled", 60)

@@ -31,6 +31,8 @@ POWER_PERIOD_S = 0.1
 """The same of the power: the sensor of an A100 or H100 has a new value as often (arXiv 2312.02741)."""
 SLOW_PERIOD_S = 1.0
 """The same of the utilisation, and of the list of processes."""
+LIST_SHARE = 0.05
+"""The largest share of the time in which the processes of a command are listed."""
 SHARED_SHARE = 0.01
 """The largest share of the time in which shared memory is read."""
 STATM_BYTES = 256
@@ -74,15 +76,24 @@ class Follower:
         As in `Owners`.
     others
         Further processes whose resident memory counts: they share pages with the tree.
+    below
+        Whether the tree is that of the children of the process, without the process.
     """
 
     def __init__(
-        self, pid: int, gpus: Sequence[GpuHandle], *, sees_all: bool, others: Sequence[int] = ()
+        self,
+        pid: int,
+        gpus: Sequence[GpuHandle],
+        *,
+        sees_all: bool,
+        others: Sequence[int] = (),
+        below: bool = False,
     ) -> None:
-        self._pid = pid
+        self._pid, self._below = pid, below
+        self._list_s = 0.0
         self._gpus = gpus
         self._others = others
-        self._tree = [pid]
+        self._tree = [] if below else [pid]
         self._own = {pid}  # all that have been in the tree
         self._sees_all = sees_all
         self._shared_bytes = 0
@@ -165,8 +176,16 @@ class Follower:
         if known and len(known) == len(busy):
             self.peaks.utilisation_percent.append(sum(known) / len(known))
 
+    def list_children(self) -> None:
+        """List a tree of short-lived processes again, in at most `LIST_SHARE` of the time."""
+        began_s = time.monotonic()
+        if self._below and began_s >= self._list_s:
+            self._list_tree()
+            self._list_s = began_s + (time.monotonic() - began_s) / LIST_SHARE
+
     def _list_tree(self) -> None:
-        self._tree = [pid for pid in process_tree(self._pid) if pid != os.getpid()]
+        left_out = {os.getpid(), self._pid} if self._below else {os.getpid()}
+        self._tree = [pid for pid in process_tree(self._pid) if pid not in left_out]
         self._own.update(self._tree)
 
 
@@ -206,13 +225,15 @@ def process_tree(pid: int) -> list[int]:
     return tree
 
 
-def sample_until_closed(pid: int, uuids: Sequence[str], others: Sequence[int]) -> None:
+def sample_until_closed(
+    pid: int, uuids: Sequence[str], others: Sequence[int], *, below: bool = False
+) -> None:
     """Sample until standard input ends; answer each line on it."""
     with nvml() as available:
         gpus = [gpu for uuid in uuids if available and (gpu := open_gpu(uuid))]
         # A sum over some of the GPUs would be wrong.
         gpus = gpus if len(gpus) == len(uuids) else []
-        follower = Follower(pid, gpus, sees_all=in_initial_namespace(), others=others)
+        follower = Follower(pid, gpus, sees_all=in_initial_namespace(), others=others, below=below)
         due = power_due = slow_due = time.monotonic()
         while True:
             if (now := time.monotonic()) >= slow_due:
@@ -221,6 +242,7 @@ def sample_until_closed(pid: int, uuids: Sequence[str], others: Sequence[int]) -
             if now >= power_due:
                 follower.sample_power()
                 power_due = now + POWER_PERIOD_S
+            follower.list_children()
             follower.sample_memory()
             due = max(due + PERIOD_S, time.monotonic())
             while select.select([sys.stdin], [], [], max(0.0, due - time.monotonic()))[0]:
@@ -261,7 +283,9 @@ class Sampling:
 
 
 @contextlib.contextmanager
-def sampling(uuids: Iterable[str], others: Iterable[int] = ()) -> Iterator[Sampling]:
+def sampling(
+    uuids: Iterable[str], others: Iterable[int] = (), *, parent: int | None = None
+) -> Iterator[Sampling]:
     """Sample this process tree and GPUs from a child process for the length of the block.
 
     Parameters
@@ -270,12 +294,15 @@ def sampling(uuids: Iterable[str], others: Iterable[int] = ()) -> Iterator[Sampl
         Of the GPUs; none on a CPU.
     others
         Process ids outside this tree whose memory counts too: the one that this process was forked from.
+    parent
+        Sample the children of this process, in place of the tree of the caller.
     """
     argv = [
         sys.executable,
         "-m",
         "jobkit.run.measure.sampler",
-        f"--pid={os.getpid()}",
+        f"--pid={parent or os.getpid()}",
+        *(["--below"] if parent else []),
         *(f"--uuid={uuid}" for uuid in uuids),
         *(f"--other={other}" for other in others),
     ]
@@ -297,9 +324,10 @@ def main() -> None:
     parser.add_argument("--pid", type=int, required=True)
     parser.add_argument("--uuid", action="append", default=[])
     parser.add_argument("--other", type=int, action="append", default=[])
+    parser.add_argument("--below", action="store_true")
     arguments = parser.parse_args()
     with contextlib.suppress(KeyboardInterrupt):
-        sample_until_closed(arguments.pid, arguments.uuid, arguments.other)
+        sample_until_closed(arguments.pid, arguments.uuid, arguments.other, below=arguments.below)
 
 
 if __name__ == "__main__":

@@ -101,6 +101,10 @@ class Tally:
         self._by_worker[batch.worker] = self.of(batch.worker).plus(totals_of(batch, end_s))
         self._seconds.append(batch.seconds)
 
+    def add_totals(self, worker: int, totals: Totals) -> None:
+        """Count batches of a worker of which only the sums are known."""
+        self._by_worker[worker] = self.of(worker).plus(totals)
+
     def of(self, worker: int) -> Totals:
         """Return what a worker did."""
         return self._by_worker.get(worker, Totals())
@@ -115,16 +119,22 @@ class Tally:
         """What all workers did."""
         return reduce(Totals.plus, self._by_worker.values(), Totals())
 
-    def summary(self, *, items_total: int, batches_total: int) -> Summary:
+    def summary(self, *, items_total: int, batches_total: int, wall_s: float | None = None) -> Summary:
         """Summarise a try, complete or cut short.
 
         Parameters
         ----------
         items_total, batches_total
             Items and batches of the whole try.
+        wall_s
+            Of a command, how long it ran. The work took no longer, and no longer than its worker with
+            the most seconds.
         """
         total, seconds = self.total, sorted(self._seconds)
         work_s = total.seconds if total.end_s is None else total.end_s
+        if wall_s is not None:
+            own_s = [own.seconds for own in self._by_worker.values()]
+            work_s = min(wall_s, max(own_s, default=wall_s))
         return Summary(
             items_total=items_total,
             batches_total=batches_total,
@@ -133,7 +143,7 @@ class Tally:
             characters=total.characters,
             batches=total.batches,
             work_s=work_s,
-            items_per_s=total.items / work_s if work_s > 0 else None,
+            items_per_s=total.items / work_s if work_s > 0 and total.batches else None,
             batch_mean_s=total.seconds / total.batches if total.batches else None,
             batch_p50_s=percentile(seconds, 0.50),
             batch_p95_s=percentile(seconds, 0.95),

@@ -144,6 +144,7 @@ def refuse_keys(overrides: Sequence[str]) -> None:
 
 def _of_run(run: Path, options: Options) -> Setting:
     refuse_corpus(run, "apply")
+    load_spec(run / SPEC_FILE).refuse_command("jobkit apply")
     material, points = read_material(run), read_points(run)[0]
     params, speed, found = _chosen(run, material)
     template = next((point for point in points if point.params == speed.params), points[0]) if speed else None
@@ -207,6 +208,7 @@ def _chosen(run: Path, material: RunData) -> tuple[dict[str, Value], Speed | Non
 def _of_spec(path: Path, options: Options, *, build: bool, say: Say) -> Setting:
     sample = replace(options, overrides=("text=sample", *options.overrides))
     named = resolve.resolve(path, sample, fetch=False, build=build, say=say)
+    named.spec.refuse_command("jobkit apply")
     inputs = Inputs(
         run_id="",
         text=_no_text(),

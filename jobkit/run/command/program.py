@@ -1,0 +1,303 @@
+"""One try of a command: prepare its folder, start it, follow it, judge its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TextIO
+
+from jobkit.core import json_codec
+from jobkit.core.files import copy_files
+from jobkit.core.knobs import Value
+from jobkit.core.layout import FILES_FOLDER
+from jobkit.core.records import Batch, Command, Outcome, Point
+from jobkit.core.units import format_count
+from jobkit.run import process, steps
+from jobkit.run.command.keeper import STARTED, Ended, Keeper
+from jobkit.run.command.words import COUNTS, MODEL, OUTPUT, POINT, SCRATCH, TEXT, argv, variable
+from jobkit.run.failure import Stopped, TryFailed, outcome_of_output
+from jobkit.run.measure import memory, nvml
+from jobkit.run.measure.figures import GrowingFile, OwnBatch, OwnFigures, Part
+from jobkit.run.measure.sampler import sampling
+from jobkit.run.measure.tally import Totals
+from jobkit.run.record import Task, Try
+
+TICK_S = 1.0
+"""Time between two looks at the output and the figures."""
+LOOK_S = 0.1
+"""The longest time of a look: the node is there for the command."""
+LAST_LOOKS = 300
+"""Looks at what is left of the output when the command has ended."""
+GRACE_VARIABLE = "JOBKIT_GRACE"
+"""Seconds that the worker has after a signal; the command has half of them."""
+GRACE_S = 4.0
+SIGNAL_S = 2.0
+"""The time by which a signal to all processes of a job may reach the worker later than the command."""
+MOST_BATCHES = 100_000
+"""Lines of ``batches.jsonl``; of further batches the totals are kept."""
+TAIL_BYTES = 8192
+"""The end of the output that is searched for the reason of a failure."""
+SHELL_SIGNAL = 128
+"""A shell adds it to the number of the signal that killed its child."""
+NOT_FOUND = (126, 127)
+"""Exit statuses of a shell, of env(1) and others: the program cannot be run, or is not there."""
+MOST_DIGESTS = 3
+"""Files that the record's versions name one by one."""
+
+
+def run_command(state: Try, command: Command, stack: ExitStack) -> None:
+    """Run the command of a point to its end.
+
+    Raises
+    ------
+    TryFailed
+        If it cannot be started, or fails.
+    """
+    task, [measured] = state.task, state.workers
+    text = steps.check_text(task)
+    measured.versions = _digests(task.point)
+    folder = _own_folder(task)
+    values = _values(task, text)
+    environment = {**os.environ, **{variable(name): value for name, value in values.items()}}
+    steps.wait_for_memory(state)
+    uuids = _open_gpus(state)
+    log = task.out.parent / "output.log"
+    words = _resolved(argv(command, values), folder)
+    keeper = Keeper(words, folder, environment, log)
+    stack.callback(keeper.close)
+    batches = Batches(state, stack.enter_context(steps.open_batches(state)))
+    stack.callback(batches.close)
+    patterns = {name: re.compile(pattern) for name, pattern in command.metrics.items()}
+    state.figures.keep, state.figures.flush, state.figures.patterns = batches.keep, batches.flush, patterns
+    output = GrowingFile(log, _echo(state.figures))
+    state.sampler = stack.enter_context(sampling(uuids, parent=keeper.pid))
+    state.ask_sampler("mark")
+    oom_kills = process.oom_kills()
+    ended = _follow(state, keeper, output)
+    _end_output(output)
+    measured.readings.maxrss_bytes = ended.maxrss_bytes
+    with contextlib.suppress(OSError):  # it has results
+        Path(values[OUTPUT]).rmdir()
+    if ended.left:
+        left = format_count(ended.left, "process", "processes")
+        sys.stderr.write(f"jobkit: the command left {left} behind, which jobkit ended\n")
+    _refuse_failure(ended, words[0], log, oom_kills, shell=command.shell)
+
+
+# -- before
+
+
+def _own_folder(task: Task) -> Path:
+    """Return the folder of this try that has the staged files, in which the command starts."""
+    folder = task.out.parent / FILES_FOLDER
+    folder.mkdir()
+    if staged := steps.check_files(task.point, task.inputs):
+        copy_files(Path(staged), folder)
+    return folder
+
+
+def _resolved(words: list[str], folder: Path) -> list[str]:
+    """Return the words with the program in the folder, if it is one of the staged files."""
+    own = folder / words[0]
+    return [str(own), *words[1:]] if own.is_file() else words
+
+
+def _digests(point: Point) -> dict[str, str]:
+    shown = {file.name: file.sha256[:12] for file in point.files}
+    return shown if len(shown) <= MOST_DIGESTS else {}
+
+
+def _values(task: Task, text: Path) -> dict[str, str]:
+    """Return the values of all placeholders."""
+    point = task.point
+    scratch, output = task.out.parent / "scratch", task.out / "output"
+    for folder in (scratch, output):
+        folder.mkdir()
+    counts: Mapping[str, Value] = {name: getattr(point, name) for name in COUNTS}
+    return {
+        **{name: str(value) for name, value in (*counts.items(), *point.params.items())},
+        TEXT: str(text),
+        MODEL: str(task.inputs / "model") if point.model else "",
+        OUTPUT: str(output),
+        SCRATCH: str(scratch),
+        POINT: point.point_id,
+    }
+
+
+def _open_gpus(state: Try) -> list[str]:
+    """Return the UUIDs of the GPUs of the point, whose memory before the command is kept."""
+    point, [measured] = state.task.point, state.workers
+    if point.device != "cuda":
+        return []
+    uuids = nvml.visible_uuids(point.gpus)
+    state.device_idle_bytes = memory.total(nvml.used_bytes(uuids).values()) if uuids else None
+    measured.gpu = steps.read_gpu(uuids[0] if uuids else None)
+    return uuids
+
+
+# -- meanwhile
+
+
+class Batches:
+    """Keeps the batches that a command reports."""
+
+    def __init__(self, state: Try, stream: TextIO) -> None:
+        self._state, self._stream = state, stream
+        self._more: dict[int, list[float]] = {}
+
+    def keep(self, own: OwnBatch) -> None:
+        """Keep a batch: in ``batches.jsonl``, or only in the totals if there are very many."""
+        state = self._state
+        load = own.items if own.load is None else own.load
+        if state.tally.batches < MOST_BATCHES:
+            batch = Batch(
+                index=state.tally.batches,
+                first_item=state.items_total,
+                items=own.items,
+                worker=own.worker,
+                characters=0,
+                load=load,
+                seconds=own.seconds,
+            )
+            state.tally.add(batch)
+            self._stream.write(json_codec.to_json(batch) + "\n")
+        else:
+            sums = self._more.setdefault(own.worker, [0, 0, 0.0, 0])
+            sums[0] += 1
+            sums[1] += own.items
+            sums[2] += own.seconds
+            sums[3] = max(sums[3], load)
+        state.items_total += own.items
+        state.batches_total += 1
+
+    def flush(self) -> None:
+        """Let others read the batches so far."""
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Add the batches that have no line to the totals."""
+        for worker, (batches, items, seconds, load) in self._more.items():
+            totals = Totals(
+                batches=int(batches),
+                items=int(items),
+                sentences=None,
+                padded_chars=None,
+                load_max=int(load),
+                seconds=seconds,
+            )
+            self._state.tally.add_totals(worker, totals)
+
+
+def _echo(figures: OwnFigures) -> Callable[[bytes, Part], None]:
+    """Return what takes the lines of the output: they go to the log, and are searched for metrics."""
+
+    def take(line: bytes, part: Part) -> None:
+        with contextlib.suppress(OSError):  # the log may be on a full disk
+            sys.stdout.buffer.write(line if part is Part.FIRST else line + b"\n")
+        figures.take_output(line, part)
+
+    return take
+
+
+def _follow(state: Try, keeper: Keeper, output: GrowingFile) -> Ended:
+    """Start the command and follow it until it ends; end it if a signal asks for that."""
+    began_s = time.monotonic()
+    keeper.send(STARTED)
+    try:
+        while (ended := keeper.ended(TICK_S)) is None:
+            state.wall_s = time.monotonic() - began_s
+            _look(state, output)
+        state.wall_s = time.monotonic() - began_s
+        if ended.status in {-signal.SIGTERM, -signal.SIGINT}:
+            time.sleep(SIGNAL_S)  # perhaps for the whole job: then the worker is stopped here
+    except Stopped:
+        state.wall_s = time.monotonic() - began_s
+        keeper.send(signal.SIGTERM)
+        grace_s = float(os.environ.get(GRACE_VARIABLE) or GRACE_S) / 2
+        ended = keeper.ended(grace_s)
+        if ended is None:
+            keeper.send(signal.SIGKILL)
+            ended = keeper.ended(grace_s)
+        _look(state, output)
+        if ended:
+            state.workers[0].readings.maxrss_bytes = ended.maxrss_bytes
+        raise
+    finally:
+        state.ask_sampler("stop")
+    return ended
+
+
+def _look(state: Try, output: GrowingFile) -> None:
+    """Copy new output to the log, and read new figures."""
+    with process.signals_blocked():  # a signal between two lines must not lose one
+        output.read(LOOK_S)
+        if state.figures_file:
+            state.figures_file.read(LOOK_S)
+        state.figures.flush()
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+
+
+# -- after
+
+
+def _end_output(output: GrowingFile) -> None:
+    output.end_here()
+    for _ in range(LAST_LOOKS):
+        with process.signals_blocked():
+            if not output.read(LOOK_S):
+                output.last()
+                break
+    else:
+        sys.stderr.write("jobkit: the log ends here: the command wrote more than can be copied in time\n")
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+
+
+def _refuse_failure(ended: Ended, program: str, log: Path, oom_kills: int | None, *, shell: bool) -> None:
+    """Raise what the end of a command means if it did not succeed."""
+    if ended.status == 0:
+        return
+    if ended.status is None:
+        message = f"{program!r} cannot be started on {platform.node()}: {ended.error}"
+        raise TryFailed(Outcome.ENVIRONMENT, message)
+    status = ended.status
+    if shell and status > SHELL_SIGNAL and status - SHELL_SIGNAL in signal.valid_signals():
+        status = SHELL_SIGNAL - status
+    tail = _tail(log)
+    last = next((line.strip() for line in reversed(tail.splitlines()) if line.strip()), "")
+    if status < 0:
+        raise _killed(-status, oom_kills, tail)
+    outcome = outcome_of_output(tail)
+    if status in NOT_FOUND and outcome is Outcome.BUG:
+        outcome = Outcome.ENVIRONMENT
+    raise TryFailed(outcome, f"exit status {status}{last and f': {last[:400]}'}")
+
+
+def _killed(number: int, oom_kills: int | None, tail: str) -> TryFailed:
+    """Return what it means that a signal killed the command."""
+    message = f"the command was killed by {signal.Signals(number).name}"
+    if number != signal.SIGKILL:
+        outcome = outcome_of_output(tail)
+        return TryFailed(outcome, message)
+    if (process.oom_kills() or 0) > (oom_kills or 0):
+        return TryFailed(Outcome.RAM_OOM, f"{message}: the job's memory limit was reached")
+    return TryFailed(Outcome.LOST, message)
+
+
+def _tail(log: Path) -> str:
+    """Return the end of the output."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - TAIL_BYTES))
+            return stream.read().decode("utf-8", "replace")
+    except OSError:
+        return ""

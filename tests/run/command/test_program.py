@@ -1,0 +1,43 @@
+"""What is kept of the batches of a command."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.records import Job
+from jobkit.run.command import program
+from jobkit.run.command.program import Batches
+from jobkit.run.measure.figures import OwnBatch
+from jobkit.run.record import Task, Try
+from tests.support.builders import point
+
+
+def test_of_very_many_batches_only_the_totals_are_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(program, "MOST_BATCHES", 2)
+    task = Task(point=point(), try_number=1, inputs=tmp_path, out=tmp_path, job=Job(scheduler="hand"))
+    state, stream = Try(task, ""), io.StringIO()
+    batches = Batches(state, stream)
+    for number in range(5):
+        batches.keep(OwnBatch(items=10, seconds=0.5, load=number * 100, worker=number % 2))
+    batches.close()
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [(line["index"], line["first_item"], line["load"]) for line in lines] == [(0, 0, 0), (1, 10, 100)]
+    summary = state.tally.summary(
+        items_total=state.items_total, batches_total=state.batches_total, wall_s=9.0
+    )
+    assert (summary.items, summary.batches, summary.load_max, summary.work_s) == (50, 5, 400, 1.5)
+    assert summary.items_per_s == pytest.approx(50 / 1.5)
+
+
+@pytest.mark.parametrize(("wall_s", "work_s"), [(0.4, 0.4), (2.0, 0.5)])
+def test_the_work_takes_no_longer_than_the_command(wall_s: float, work_s: float, tmp_path: Path) -> None:
+    task = Task(point=point(), try_number=1, inputs=tmp_path, out=tmp_path, job=Job(scheduler="hand"))
+    state = Try(task, "")
+    Batches(state, io.StringIO()).keep(OwnBatch(items=10, seconds=0.5))
+    assert state.tally.summary(items_total=10, batches_total=1, wall_s=wall_s).work_s == work_s
