@@ -32,6 +32,10 @@ class Kind(Protocol):
     def after(self, place: Place, daemon: Daemon) -> None:
         """Wait for what the next daemon needs of this one."""
 
+    def states(self, place: Place) -> dict[str, str]:
+        """Return the state of every node or queue, in the scheduler's own letters."""
+        ...
+
     def heal(self, place: Place) -> None:
         """Let nodes or queues that are out of order take jobs again."""
 

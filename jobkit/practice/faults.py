@@ -150,8 +150,14 @@ def _restore_accounting(file: Path) -> None:
 
 
 def _release(cluster: Cluster) -> None:
-    """Release the jobs that Slurm held because a node could not start them."""
-    listed = cluster.place.ask("squeue", "-h", "-t", "PD", "-o", "%A %r").stdout.splitlines()
-    for job, _, reason in (line.partition(" ") for line in listed):
-        if reason.startswith("launch failed"):
-            cluster.place.ask("scontrol", "release", job)
+    """Let jobs start that Slurm requeued: some are held, and all would wait two minutes.
+
+    The two minutes are the life of a credential (slurm.conf(5), cred_expire).
+    """
+    place = cluster.place
+    listed = place.ask("squeue", "-h", "-t", "PD", "-O", "JobArrayID:30,RestartCnt:10,Reason:60").stdout
+    for job, restarts, *reason in (line.split() for line in listed.splitlines()):
+        if int(restarts) > 0:
+            if reason[0] == "launch":
+                place.ask("scontrol", "release", job)
+            place.ask("scontrol", "update", f"JobId={job}", "StartTime=now")
