@@ -139,6 +139,7 @@ def fix(cluster: Cluster) -> None:
     if URGENT_QUEUE in place.ask("qconf", "-sql").stdout.split():
         wait_for(lambda: place.ask("qconf", "-dq", URGENT_QUEUE).ok, f"queue {URGENT_QUEUE} is empty")
     _set_unheard(cluster, "00:05:00")
+    wait_for(lambda: "t" not in sge.job_states(place), "a job that starts has started or failed")
     cluster.heal()
 
 

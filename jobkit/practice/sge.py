@@ -215,6 +215,11 @@ def states(place: Place) -> dict[str, str]:
     return {words[0]: "".join(words[5:]) or heard[words[0]] for words in listed}
 
 
+def job_states(place: Place) -> list[str]:
+    """Return the state of every job; ``t`` is one that was sent to the host and has not started yet."""
+    return [line.split()[4] for line in place.ask("qstat", "-u", "*").stdout.splitlines()[2:]]
+
+
 def heal(place: Place) -> None:
     """Clear the error state of queues."""
     if any("E" in state for state in states(place).values()):
