@@ -35,7 +35,7 @@ def test_of_another_project(practice_cluster):
 """
 SUBMIT = {
     "slurm": ("sbatch", "--parsable", "-o", "/dev/null", "--wrap"),
-    "sge": ("qsub", "-terse", "-b", "y", "-j", "y", "-o", "/dev/null", "bash", "-c"),
+    "sge": ("qsub", "-terse", "-b", "y", "-shell", "n", "-j", "y", "-o", "/dev/null", "bash", "-c"),
 }
 
 
