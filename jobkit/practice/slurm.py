@@ -229,4 +229,4 @@ def end_jobs(place: Place) -> None:
 
 def summary(place: Place) -> str:
     """Return what the scheduler shows of its nodes."""
-    return place.ask("sinfo", "-N", "-o", "%N %9P %.6t %.4c %.6m %G").stdout.rstrip()
+    return place.ask("sinfo", "-N", "-p", "cpu", "-o", "%8N %.6t %.4c %.6m %G").stdout.rstrip()

@@ -56,6 +56,7 @@ CASES = {
     "profile": [["profile", RUN, "1"], ["profile", RUN, "1"], ["profile", RUN]],
     "models": [["models", "list"]],
     "lint": [["lint", f"{RUN}/job.sh"]],
+    "practice": [["practice", *words, "--dir", "nowhere"] for words in (["status"], ["break", "node"])],
     "schema": [["schema"]],
     "help": [["help"], ["help", "terms"]],
 }

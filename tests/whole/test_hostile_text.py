@@ -93,6 +93,7 @@ WORDS: dict[str, list[list[str]]] = {
     "profile": [["runs/run"], ["runs/run", "1"], ["runs/run", HOSTILE]],
     "models": [["path", HOSTILE], ["list"]],
     "lint": [["job.sh"], ["job.sh", "--json"], [HOSTILE]],
+    "practice": [["status", "--dir", HOSTILE], ["break", "node", "--dir", HOSTILE], ["up", HOSTILE]],
     "schema": [[]],
     "help": [[], [HOSTILE]],
 }
