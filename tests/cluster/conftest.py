@@ -177,7 +177,7 @@ def _alone(users: IO[str]) -> bool:
 
 def _practice(*words: str) -> None:
     """Run ``jobkit practice`` as a user does."""
-    argv = (sys.executable, "-m", "jobkit", "practice", *words, "--dir", PLACE)
+    argv = (sys.executable, "-m", "jobkit", "practice", *words, "--dir", str(PLACE))
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=UP_TIMEOUT_S)
     if done.returncode:
         pytest.fail(f"{words} ended with status {done.returncode}: {done.stderr}")

@@ -31,7 +31,7 @@ def test_a_port_that_is_taken_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> 
         listener.bind(("127.0.0.1", 0))
         taken = listener.getsockname()[1]
         draws = iter([taken, *range(place.FIRST_PORT, place.LAST_PORT, place.PORTS)])
-        monkeypatch.setattr(place.random, "randrange", lambda *_: next(draws))
+        monkeypatch.setattr("random.randrange", lambda *_: next(draws))
         assert taken not in place.free_ports()
 
 
@@ -51,6 +51,33 @@ def test_a_damaged_state_file_is_named(folder: Path) -> None:
     (made.folder / place.STATE_FILE).write_text("{}")
     with pytest.raises(JobkitError, match="damaged"):
         place.found(folder, "slurm")
+
+
+def test_packages_are_installed_and_start_no_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The programs of the system that would change it are fakes; the script that calls them is real."""
+    log, policy = tmp_path / "log", tmp_path / "policy-rc.d"
+    programs = {
+        "sudo": 'shift; exec "$@"',
+        "debconf-set-selections": f"sed 's/^/debconf /' >>{log}",
+        "apt-get": f'{policy} gridengine-master start; echo "$? apt-get $*" >>{log}',
+    }
+    for name, script in programs.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(packages, "KEEP_STOPPED", str(policy))
+    monkeypatch.setattr(packages, "missing", lambda _: ["gridengine-master", "gridengine-exec"])
+    packages.install("sge")
+    debconf, update, install = log.read_text().splitlines()
+    assert debconf.endswith("shared/gridengineconfig boolean false")
+    assert update.startswith("101 apt-get update"), "invoke-rc.d starts nothing after a 101"
+    assert install.endswith("--no-install-recommends gridengine-master gridengine-exec")
+    assert not policy.exists()
+    (tmp_path / "apt-get").write_text("#!/bin/sh\nexit 100\n")
+    with pytest.raises(JobkitError, match="cannot be installed") as refused:
+        packages.install("sge")
+    assert "sudo apt-get install" in refused.value.hint
+    assert not policy.exists()
 
 
 @pytest.mark.parametrize("apt", [True, False])

@@ -114,8 +114,11 @@ def down(scheduler: str | None, folder: Path | None) -> int:
     """
     from jobkit.practice import cluster
 
-    for ended in cluster.down(_folder(folder), scheduler):
+    where = _folder(folder)
+    for ended in (clusters := cluster.down(where, scheduler)):
         terminal.say(f"{ended.place.scheduler} is down; its files are in {ended.place.folder}")
+    if not clusters:
+        terminal.say(f"there is no practice cluster in {where}")
     return 0
 
 
@@ -217,9 +220,11 @@ def break_(fault: str, scheduler: str | None, folder: Path | None) -> int:
       accounting   sacct or qacct does not answer; jobs go on
       preempt      an urgent job takes the whole cluster: running jobs are requeued or suspended
     """
-    from jobkit.practice import faults
+    from jobkit.practice import cluster, faults
 
-    terminal.say(faults.break_(_only(_folder(folder), scheduler), fault))
+    one = _only(_folder(folder), scheduler)
+    with cluster.locked(_folder(folder)):
+        terminal.say(faults.break_(one, fault))
     return 0
 
 
@@ -228,9 +233,11 @@ def break_(fault: str, scheduler: str | None, folder: Path | None) -> int:
 @dir_option
 def fix(scheduler: str | None, folder: Path | None) -> int:
     """Put right all that was broken; return when jobs can start everywhere."""
-    from jobkit.practice import faults
+    from jobkit.practice import cluster, faults
 
-    for cluster in _running(_folder(folder), scheduler):
-        faults.fix(cluster)
-        terminal.say(f"{cluster.place.scheduler} takes jobs again")
+    clusters = _running(_folder(folder), scheduler)
+    with cluster.locked(_folder(folder)):
+        for one in clusters:
+            faults.fix(one)
+            terminal.say(f"{one.place.scheduler} takes jobs again")
     return 0
