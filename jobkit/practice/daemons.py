@@ -27,6 +27,7 @@ LOOK_EVERY_S = 0.05
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 _START = r"""
 pidfile=$1 log=$2; shift 2
+cd "${log%/*}" || exit
 exec </dev/null >>"$log" 2>&1
 read -r boot </proc/sys/kernel/random/boot_id
 read -r stat </proc/$$/stat; stat=${stat##*) }
