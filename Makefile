@@ -38,7 +38,7 @@ lint: setup           ## style, types, import layers
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/shellcheck .ci/run tests/cluster/*-up tests/data/capture.sh tests/data/other-site.sh tests/fakes/conda
+	$(BIN)/shellcheck .ci/run tests/data/capture.sh tests/data/other-site.sh tests/fakes/conda
 
 # Modules that compute and do no I/O but read a given file: tests take every branch of them. A new
 # module of the kind belongs here; where one is renamed, make stops and names it.

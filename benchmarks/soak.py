@@ -26,6 +26,7 @@ from pathlib import Path
 from jobkit.core.records import RESULTS, Outcome
 from jobkit.status.reader import read_standings
 from jobkit.status.standing import RunStanding, Standing
+from tests.cluster.daemons import Daemons, SgeDaemons, SlurmDaemons
 
 JOBKIT = [sys.executable, "-m", "jobkit"]
 MOVING = frozenset({Standing.RUNNING, Standing.WAITING, Standing.UNSETTLED})
@@ -129,11 +130,7 @@ def killed(pid: int) -> bool:
 def break_node(scheduler: str, dice: random.Random) -> str:
     """Break a node, and mend it some seconds later; return what was done."""
     if scheduler == "sge":
-        pid = Path("/var/spool/gridengine/execd/localhost/execd.pid")
-        killed(int(pid.read_text(encoding="ascii")))
-        time.sleep(dice.uniform(1, 5))
-        subprocess.run(["sge_execd"], check=False)  # noqa: S607 - the lab's own daemon
-        return "execd"
+        return _restart(SgeDaemons(), "execd", dice)
     if dice.random() < 0.5:  # noqa: PLR2004 - a coin
         subprocess.run(
             ["scontrol", "update", "NodeName=n2", "State=DOWN", "Reason=soak"],  # noqa: S607
@@ -142,11 +139,14 @@ def break_node(scheduler: str, dice: random.Random) -> str:
         time.sleep(dice.uniform(1, 5))
         subprocess.run(["scontrol", "update", "NodeName=n2", "State=RESUME"], check=False)  # noqa: S607
         return "node down"
-    conf = Path(os.environ["SLURM_CONF"])
-    killed(int((conf.parent / "run" / "slurmd-n2.pid").read_text(encoding="ascii")))
+    return _restart(SlurmDaemons(), "slurmd-n2", dice)
+
+
+def _restart(daemons: Daemons, name: str, dice: random.Random) -> str:
+    daemons.kill(name)
     time.sleep(dice.uniform(1, 5))
-    subprocess.run(["slurmd", "-N", "n2", "-f", str(conf)], check=False)  # noqa: S603, S607
-    return "slurmd"
+    daemons.start(name)
+    return name
 
 
 def client(home: Path, words: Sequence[str], kill_after_s: float | None = None) -> bool:

@@ -20,6 +20,7 @@ GROUPS = {
         "workload": "Check that a workload can be measured, and what it lacks.",
         "preflight": "Compute what each batch size pads to, without a GPU.",
         "lint": "List what a scheduler would silently ignore in a job script.",
+        "practice": "Run a real Slurm or Grid Engine on this one machine, and break it on purpose.",
         "schema": "Print the JSON schema of specs, with which an editor checks them.",
         "help": "Show a page of the documentation, or the help of a command.",
     },

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,14 +23,14 @@ from typing import IO
 
 import pytest
 
+from jobkit.practice import cluster
+from jobkit.practice.place import SCHEDULERS
 from tests.cluster.daemons import SgeDaemons, SlurmDaemons, until
 
-HERE = Path(__file__).parent
+PLACE = Path(tempfile.gettempdir()) / f"jobkit-tests-{os.getuid()}"
+"""The folder of the clusters, and of the locks by which sessions share them."""
 UP_TIMEOUT_S = 600
 """With the packages still to install."""
-
-SCRIPTS = {"slurm": "slurm-up", "sge": "sge-up"}
-"""What brings each cluster up: the names are those of marks and fixtures."""
 
 Wait = Callable[[Callable[[], bool], float], None]
 
@@ -39,18 +39,18 @@ Wait = Callable[[Callable[[], bool], float], None]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Group what needs a cluster by the cluster and the file."""
     for item in items:
-        if needs := [name for name in SCRIPTS if item.get_closest_marker(name)]:
+        if needs := [name for name in SCHEDULERS if item.get_closest_marker(name)]:
             item.add_marker(pytest.mark.xdist_group(f"{'-'.join(needs)}-{item.path.stem}"))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what needs a cluster, by its name, where none is asked for."""
-    needs = [name for name in SCRIPTS if item.get_closest_marker(name)]
+    needs = [name for name in SCHEDULERS if item.get_closest_marker(name)]
     if needs and os.environ.get("JOBKIT_CLUSTER") != "1":
         pytest.skip(f"{item.name} needs real {' and '.join(needs)}: set JOBKIT_CLUSTER=1")
 
 
-@pytest.fixture(params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in SCRIPTS])
+@pytest.fixture(params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in SCHEDULERS])
 def scheduler(request: pytest.FixtureRequest) -> str:
     """Return the name of each cluster in turn; `turn` brings it up."""
     return str(request.param)
@@ -65,14 +65,14 @@ def wait_until() -> Wait:
 @pytest.fixture(scope="session")
 def slurm() -> Iterator[None]:
     """Have a Slurm running, and ``SLURM_CONF`` in the environment."""
-    with _cluster("slurm-up", ("scontrol", "ping")):
+    with _cluster("slurm"):
         yield
 
 
 @pytest.fixture(scope="session")
 def sge() -> Iterator[None]:
-    """Have a Grid Engine running, and ``SGE_ROOT`` and ``SGE_CELL`` in the environment."""
-    with _cluster("sge-up", ("qconf", "-sm")):
+    """Have a Grid Engine running, and the variables by which it is found in the environment."""
+    with _cluster("sge"):
         yield
 
 
@@ -80,10 +80,10 @@ def sge() -> Iterator[None]:
 def turn(request: pytest.FixtureRequest) -> Iterator[None]:
     """Share the clusters that a test is marked for with others, or have one alone, as long as it runs."""
     with ExitStack() as stack:
-        for name, script in SCRIPTS.items():
+        for name in SCHEDULERS:
             if request.node.get_closest_marker(name):
                 request.getfixturevalue(name)  # first: who waits for his turn must not hold another's up
-                stack.enter_context(_turn(script, alone=f"{name}_alone" in request.fixturenames))
+                stack.enter_context(_turn(name, alone=f"{name}_alone" in request.fixturenames))
         yield
 
 
@@ -116,13 +116,14 @@ def sge_alone(turn: None) -> Iterator[SgeDaemons]:
 
 
 @contextmanager
-def _turn(script: str, *, alone: bool = False) -> Iterator[None]:
+def _turn(name: str, *, alone: bool = False) -> Iterator[None]:
     """Hold the lock ``quiet`` of a cluster, shared or alone.
 
     It is only ever asked for under ``turn``: so who wants the cluster alone waits for those that
     use it now, and not for those that come later.
     """
-    place = Path(tempfile.gettempdir()) / f"jobkit-{script}"
+    PLACE.mkdir(exist_ok=True)
+    place = PLACE / name
     with place.with_suffix(".turn").open("w") as queue, place.with_suffix(".quiet").open("w") as quiet:
         with _held(queue):
             fcntl.flock(quiet, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
@@ -130,7 +131,7 @@ def _turn(script: str, *, alone: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def _cluster(script: str, probe: tuple[str, ...]) -> Iterator[None]:
+def _cluster(name: str) -> Iterator[None]:
     """Bring a cluster up unless it is up, and down again after its last user, if a test began it.
 
     Every user holds the lock ``users`` shared; who can have it alone is the last one. It is only
@@ -138,19 +139,22 @@ def _cluster(script: str, probe: tuple[str, ...]) -> Iterator[None]:
     both clusters cannot wait for each other. The mark tells that a test began the cluster,
     whichever process that was.
     """
-    mark = Path(tempfile.gettempdir()) / f"jobkit-{script}.began"
+    PLACE.mkdir(exist_ok=True)
+    mark = PLACE / f"{name}.began"
     with mark.with_suffix(".gate").open("w") as gate, mark.with_suffix(".users").open("w") as users:
         with _held(gate):
-            with _turn(script):  # a daemon may be dead on purpose
-                environment = _bring_up(script, probe, mark)
+            with _turn(name):  # a daemon may be dead on purpose
+                if not cluster.running(PLACE, name):
+                    mark.touch()
+                _practice("up", name, "--install")
             fcntl.flock(users, fcntl.LOCK_SH)
         with pytest.MonkeyPatch.context() as patch:
-            for name, value in environment.items():
-                patch.setenv(name, value)
+            for variable, value in cluster.variables(cluster.found(PLACE, name)).items():
+                patch.setenv(variable, value)
             yield
         with _held(gate):
             if mark.exists() and _alone(users):
-                subprocess.run([HERE / script, "--down"], check=True, timeout=UP_TIMEOUT_S)
+                _practice("down", name)
                 mark.unlink()
 
 
@@ -171,30 +175,9 @@ def _alone(users: IO[str]) -> bool:
     return True
 
 
-def _bring_up(script: str, probe: tuple[str, ...], mark: Path) -> dict[str, str]:
-    """Run the script, which finds a running cluster by itself; return what it says to export."""
-    defaults = {
-        "SLURM_CONF": str(Path(tempfile.gettempdir()) / "slurm-lab" / "slurm.conf"),
-        "SGE_ROOT": "/var/lib/gridengine",
-        "SGE_CELL": "default",
-    }
-    if not _answers(probe, defaults):
-        mark.touch()
-    # To files, not pipes: the daemons inherit them and would hold a pipe open.
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        done = subprocess.run(
-            [HERE / script], stdout=out, stderr=err, check=False, timeout=UP_TIMEOUT_S, start_new_session=True
-        )
-        out.seek(0)
-        err.seek(0)
-        if done.returncode:
-            pytest.fail(f"{script} ended with status {done.returncode}: {err.read()[-2000:]}")
-        return dict(re.findall(r"(\w+)=(\S+)", out.read()))
-
-
-def _answers(probe: tuple[str, ...], environment: dict[str, str]) -> bool:
-    try:
-        env = {**os.environ, **environment}
-        return subprocess.run(probe, env=env, capture_output=True, timeout=60, check=False).returncode == 0
-    except FileNotFoundError:
-        return False
+def _practice(*words: str) -> None:
+    """Run ``jobkit practice`` as a user does."""
+    argv = (sys.executable, "-m", "jobkit", "practice", *words, "--dir", str(PLACE))
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=UP_TIMEOUT_S)
+    if done.returncode:
+        pytest.fail(f"{words} ended with status {done.returncode}: {done.stderr}")

@@ -2,104 +2,61 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from jobkit.practice import cluster
+from jobkit.practice.cluster import Cluster
+
 DEADLINE_S = 60
 START_WITHIN_S = 20
 """Within this an idle controller starts a job; it looks every second."""
-SPOOL = Path("/var/spool/gridengine")
 
 
 class Daemons:
-    """Some daemons, each with a pid file and a command that starts it.
+    """The daemons of the practice cluster that the environment names.
 
     Parameters
     ----------
-    known
-        Pid file and command of each, by its name, in the order in which they start.
+    folder
+        The folder of the cluster.
     """
 
-    def __init__(self, known: dict[str, tuple[Path, Sequence[str | Path]]]) -> None:
-        self._known = known
+    def __init__(self, folder: Path) -> None:
+        self.cluster: Cluster
+        (self.cluster,) = cluster.found(folder.parent, folder.name)
 
     def kill(self, name: str) -> None:
         """Kill a daemon as a crash would (SIGKILL), and wait until it is gone."""
-        pid = self._alive(name)
-        assert pid is not None, f"{name} does not run"
-        os.kill(pid, signal.SIGKILL)
-        until(lambda: self._alive(name) is None, f"{name} does not die")
+        daemon = self.cluster.daemons[name]
+        assert daemon.pid() is not None, f"{name} does not run"
+        daemon.end(signal.SIGKILL)
 
     def start(self, name: str) -> None:
         """Start a daemon that was killed; it may take a while until it answers: see `healed`."""
-        if self._alive(name) is not None:
-            return
-        path, argv = self._known[name]
-        path.unlink(missing_ok=True)  # it names a process that is no more
-        subprocess.run(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            check=True,
-            timeout=DEADLINE_S,
-            start_new_session=True,
-        )
+        self.cluster.daemons[name].start()
 
     def healed(self) -> None:
         """Start what does not run, and return when the whole cluster answers and takes jobs."""
-        for name in self._known:
-            self.start(name)
-        until(self.healthy, "the cluster does not heal")
+        self.cluster.start()
 
     def healthy(self) -> bool:
         """Tell whether the cluster answers and takes jobs."""
-        raise NotImplementedError
-
-    def _alive(self, name: str) -> int | None:
-        """Return the pid of a daemon that runs, and is no zombie."""
-        with contextlib.suppress(OSError, ValueError):
-            pid = int(self._known[name][0].read_text())
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
-            return pid if state != "Z" else None
-        return None
+        return self.cluster.is_up()
 
 
 class SlurmDaemons(Daemons):
-    """``slurmdbd``, ``slurmctld``, ``slurmd-n1`` and ``slurmd-n2``, as slurm-up starts them."""
+    """``slurmdbd``, ``slurmctld``, ``slurmd-n1``, ``slurmd-n2``, and what these need."""
 
     def __init__(self) -> None:
         self.conf = Path(os.environ["SLURM_CONF"])
-        run = self.conf.parent / "run"
-        nodes = {
-            f"slurmd-{node}": (run / f"slurmd-{node}.pid", ("slurmd", "-N", node, "-f", self.conf))
-            for node in ("n1", "n2")
-        }
-        super().__init__(
-            {
-                "slurmdbd": (run / "slurmdbd.pid", ("slurmdbd",)),
-                "slurmctld": (run / "slurmctld.pid", ("slurmctld", "-f", self.conf)),
-                **nodes,
-            }
-        )
-
-    def healthy(self) -> bool:
-        """Tell whether controller and accounting answer and both nodes take jobs; resume drained ones."""
-        if not said("scontrol", "ping") or said("sacct", "-n", "-X") is None:
-            return False
-        states = dict(
-            line.split() for line in (said("sinfo", "-hN", "-p", "cpu", "-o", "%N %t") or "").splitlines()
-        )
-        for node in (name for name, state in states.items() if state.startswith(("drain", "drng"))):
-            said("scontrol", "update", f"nodename={node}", "state=resume")
-        return len(states) == 2 and set(states.values()) <= {"idle", "mix", "alloc"}
+        super().__init__(self.conf.parent)
 
     def starts_jobs(self) -> bool:
         """Tell whether an array, as jobkit submits it, begins on both nodes."""
@@ -115,7 +72,7 @@ class SlurmDaemons(Daemons):
     def begin_controller_anew(self) -> None:
         """End the controller in good order, and return when the cluster is healed."""
         said("scontrol", "shutdown", "slurmctld")
-        until(lambda: self._alive("slurmctld") is None, "slurmctld does not end")
+        until(lambda: self.cluster.daemons["slurmctld"].pid() is None, "slurmctld does not end")
         self.healed()
 
     def set_slurmd_timeout(self, seconds: int) -> None:
@@ -129,24 +86,10 @@ class SlurmDaemons(Daemons):
 
 
 class SgeDaemons(Daemons):
-    """``qmaster`` and ``execd``, as sge-up starts them."""
+    """``qmaster`` and ``execd``."""
 
     def __init__(self) -> None:
-        places = f"SGE_ROOT={os.environ['SGE_ROOT']} SGE_CELL={os.environ['SGE_CELL']}"
-        master = ("su", "-s", "/bin/bash", "sgeadmin", "-c", f"{places} /usr/sbin/sge_qmaster")
-        super().__init__(
-            {
-                "qmaster": (SPOOL / "qmaster" / "qmaster.pid", master),
-                "execd": (SPOOL / "execd" / "localhost" / "execd.pid", ("sge_execd",)),
-            }
-        )
-
-    def healthy(self) -> bool:
-        """Tell whether the master answers and its queues know the load of the host; clear error states."""
-        listed = [line.split() for line in (said("qstat", "-f") or "").splitlines() if "@" in line]
-        if any("E" in "".join(words[5:]) for words in listed):
-            said("qmod", "-cq", "*")
-        return len(listed) >= 2 and all(len(words) == 5 and words[3] != "-NA-" for words in listed)
+        super().__init__(Path(os.environ["SGE_ROOT"]))
 
 
 def said(*argv: str) -> str | None:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import fcntl
-import tempfile
-from pathlib import Path
 
 import pytest
 
-from tests.cluster.conftest import SCRIPTS
+from tests.cluster.conftest import PLACE
 from tests.cluster.daemons import SgeDaemons, SlurmDaemons, said
 
 
-def shared(script: str) -> bool:
+def shared(name: str) -> bool:
     """Tell whether another test could use the cluster now."""
-    with (Path(tempfile.gettempdir()) / f"jobkit-{script}.quiet").open("w") as quiet:
+    with (PLACE / f"{name}.quiet").open("w") as quiet:
         try:
             fcntl.flock(quiet, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -24,7 +22,7 @@ def shared(script: str) -> bool:
 
 @pytest.mark.slurm
 def test_slurm_is_had_alone_and_healed(slurm_alone: SlurmDaemons) -> None:
-    assert not shared(SCRIPTS["slurm"])
+    assert not shared("slurm")
     slurm_alone.set_slurmd_timeout(7)
     assert (
         "7 sec" in (said("scontrol", "show", "config") or "").partition("SlurmdTimeout")[2].partition("\n")[0]
@@ -38,7 +36,7 @@ def test_slurm_is_had_alone_and_healed(slurm_alone: SlurmDaemons) -> None:
 
 @pytest.mark.sge
 def test_grid_engine_is_had_alone_and_healed(sge_alone: SgeDaemons) -> None:
-    assert not shared(SCRIPTS["sge"])
+    assert not shared("sge")
     for name in ("execd", "qmaster"):
         sge_alone.kill(name)
     assert not sge_alone.healthy()

@@ -2,8 +2,8 @@
 # Writes slurm/*.txt and sge/*.txt anew: what real daemons answered, one file an answer
 # (the command, its status, its two streams). tests/schedulers/ read them.
 #
-#   capture.sh slurm     with SLURM_CONF set as tests/cluster/slurm-up prints it   (4 minutes)
-#   capture.sh sge       with SGE_ROOT and SGE_CELL as tests/cluster/sge-up prints (1 minute)
+#   capture.sh slurm     after: jobkit practice up slurm; eval "$(jobkit practice env)"   (4 minutes)
+#   capture.sh sge       likewise with sge (1 minute)
 #   capture.sh slurm_survey, capture.sh sge_survey     only what they say of their sites, and what
 #                        other-site.sh says of another; these disturb nobody
 #   capture.sh slurm slurm_changes     only a part, by the name of its function
@@ -154,14 +154,13 @@ slurm_shared() { # tasks that wait share a row: cancelled, it names task 3 still
 }
 slurm_halves() { # what began and ended while slurmdbd was away: it is told in two parts
     local job run=${SLURM_CONF%/*}/run account=("${account[@]/now-1hours/$(date +%FT%T)}")
-    kill -KILL "$(cat "$run/slurmdbd.pid")"
-    wait_until 10 eval "! kill -0 $(cat "$run/slurmdbd.pid")"
+    kill -KILL "$(cut -d' ' -f1 "$run/slurmdbd.pid")"
+    wait_until 10 eval "! kill -0 $(cut -d' ' -f1 "$run/slurmdbd.pid")"
     job=$(sbatch --parsable --job-name=jobkit-capture --mem=50M --array=1-5 -o /dev/null life.sh)
     wait_until 20 eval "squeue -h -r -t R -o %K -j $job | grep -qx 4"
     scancel "${job}_4"
     wait_until 20 eval "! squeue -h -j $job | grep -q ."
-    rm -f "$run/slurmdbd.pid"
-    slurmdbd
+    jobkit practice up slurm --dir "${SLURM_CONF%/*/*}" >&2
     wait_until 30 accounted "$job" "${job}_2|FAILED"
     keep sacct-first-half "${account[@]}" -j "$job"
     wait_until 30 accounted "$job" "${job}_4|CANCELLED by $UID"

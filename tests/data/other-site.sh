@@ -50,11 +50,11 @@ CONF
     echo "export SLURM_CONF=$SLURM_CONF"
 }
 
-queue() { # queue NAME PE_LIST KEY VALUE ...: from the template of the test cluster's script
+queue() { # queue NAME PE_LIST KEY VALUE ...: from the queues of the practice cluster
     local name=$1 pes=$2 text
     shift 2
-    text=$(sed -n '/^qname /,/^initial_state /p' "$(dirname "$0")/../cluster/sge-up")
-    text+=$'\n'$(for l in rt cpu fsize data stack core rss vmem; do echo "s_$l INFINITY"; echo "h_$l INFINITY"; done)
+    text=$(python3 -c "from jobkit.practice.sge import lines, queue; from pathlib import Path
+print(lines(queue('$name', Path('/'))))")
     text=$(sed -e "s/^qname .*/qname $name/" -e "s/^pe_list .*/pe_list $pes/" -e 's/^slots .*/slots 16/' <<<"$text")
     while (($#)); do
         text=$(awk -v key="$1" -v value="$2" '$1 == key {print key, value; next} {print}' <<<"$text")
@@ -68,8 +68,8 @@ sge() {
     local root=$dir/root theirs=/var/lib/gridengine ports
     mkdir -p "$root/other/common" "$dir"/{qmaster/job_scripts,spooldb,execd}
     for part in bin lib util utilbin; do ln -sfn "$(readlink -f "$theirs/$part")" "$root/$part"; done
-    sed "s|/var/spool/gridengine/|$dir/|" "$theirs/default/common/bootstrap" >"$root/other/common/bootstrap"
-    cp "$theirs/default/common/host_aliases" "$root/other/common/"
+    sed "s|/var/spool/gridengine/|$dir/|" /usr/share/gridengine/default-bootstrap >"$root/other/common/bootstrap"
+    echo "localhost $(hostname)" >"$root/other/common/host_aliases"
     echo localhost >"$root/other/common/act_qmaster"
     chown -R sgeadmin "$dir"
     chmod 755 "$dir"

@@ -58,6 +58,7 @@ CASES = {
     "emit": [["emit", "items=32", "seconds=0.41"]],
     "models": [["models", "list"]],
     "lint": [["lint", f"{RUN}/job.sh"]],
+    "practice": [["practice", *words, "--dir", "nowhere"] for words in (["status"], ["break", "node"])],
     "schema": [["schema"]],
     "help": [["help"], ["help", "terms"]],
 }

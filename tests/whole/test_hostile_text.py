@@ -106,6 +106,7 @@ WORDS: dict[str, list[list[str]]] = {
     "emit": [[HOSTILE], ["metric=f1", f"value={HOSTILE}"], [f"metric={HOSTILE}", "value=1"]],
     "models": [["path", HOSTILE], ["list"]],
     "lint": [["job.sh"], ["job.sh", "--json"], [HOSTILE]],
+    "practice": [["status", "--dir", HOSTILE], ["break", "node", "--dir", HOSTILE], ["up", HOSTILE]],
     "schema": [[]],
     "help": [[], [HOSTILE]],
 }

@@ -1,4 +1,4 @@
-"""The cluster that the fake plays: the one that tests/cluster/slurm-up brings up."""
+"""The cluster that the fake plays: the practice cluster."""
 
 from __future__ import annotations
 

@@ -1,0 +1,105 @@
+"""The distribution's packages that a practice cluster needs, and the apt line that installs them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from pathlib import Path
+
+from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.shell import check, run
+
+PACKAGES = {
+    "slurm": {
+        "slurmctld": "slurmctld",
+        "slurmd": "slurmd",
+        "slurmdbd": "slurmdbd",
+        "sbatch": "slurm-client",
+        "munged": "munge",
+        "mariadbd": "mariadb-server",
+    },
+    "sge": {
+        "sge_qmaster": "gridengine-master",
+        "sge_execd": "gridengine-exec",
+        "qsub": "gridengine-client",
+    },
+}
+"""By scheduler, each program that is started and the package that has it, in Debian and Ubuntu."""
+PLUGINS = {"slurm": ("slurm-wlm-mysql-plugin", "*/slurm-wlm/accounting_storage_mysql.so")}
+"""A package without a program, and the file below ``/usr/lib`` that it installs."""
+FOLDERS = "/usr/sbin", "/sbin"
+"""A user's PATH lacks them on Debian, and the daemons are there."""
+KEEP_STOPPED = "/usr/sbin/policy-rc.d"
+INSTALL_TIMEOUT_S = 900.0
+
+
+def search_path() -> str:
+    """Return ``PATH`` with the folders of the daemons."""
+    return os.pathsep.join(dict.fromkeys((*os.get_exec_path(), *FOLDERS)))
+
+
+def missing(scheduler: str) -> list[str]:
+    """Return the packages that are not installed."""
+    path = search_path()
+    lacking = [name for program, name in PACKAGES[scheduler].items() if not shutil.which(program, path=path)]
+    if scheduler in PLUGINS:
+        package, pattern = PLUGINS[scheduler]
+        lacking += [] if any(Path("/usr/lib").glob(pattern)) else [package]
+    return lacking
+
+
+def apt_line(packages: list[str]) -> str:
+    """Return the one line that installs packages, for a person to copy."""
+    return f"sudo apt-get install -y --no-install-recommends {' '.join(packages)}"
+
+
+def require(scheduler: str) -> None:
+    """Check that all packages are installed.
+
+    Raises
+    ------
+    JobkitError
+        With the line that installs them, or with what is needed on another system.
+    """
+    if not (lacking := missing(scheduler)):
+        return
+    if shutil.which("apt-get"):
+        hint = f"{apt_line(lacking)}\n  (or: jobkit practice up {scheduler} --install, which runs it)"
+    else:
+        hint = (
+            "a practice cluster needs Debian or Ubuntu: use a container or a virtual machine with one"
+            " (docker run -it debian:12), with these packages"
+        )
+    raise JobkitError(
+        f"these packages are not installed: {' '.join(lacking)}", hint=hint, exit_code=ExitCode.USAGE
+    )
+
+
+def install(scheduler: str) -> None:
+    """Install the packages that are missing; as another user than root, through sudo.
+
+    The packages start no daemon of their own: a practice cluster needs none, and Grid Engine's would
+    make this machine a cluster.
+
+    Raises
+    ------
+    JobkitError
+        If apt-get is missing or refuses.
+    """
+    if not (lacking := missing(scheduler)):
+        return
+    if not shutil.which("apt-get"):
+        require(scheduler)
+    quoted = shlex.join(lacking)
+    script = (
+        "set -e; export DEBIAN_FRONTEND=noninteractive\n"
+        f"if [ ! -e {KEEP_STOPPED} ]; then trap 'rm -f {KEEP_STOPPED}' EXIT\n"
+        f"printf '#!/bin/sh\\nexit 101\\n' >{KEEP_STOPPED}; chmod 755 {KEEP_STOPPED}; fi\n"
+        "command -v debconf-set-selections >/dev/null &&"
+        " echo gridengine-common shared/gridengineconfig boolean false | debconf-set-selections\n"
+        f"apt-get update -qq; apt-get install -y -qq --no-install-recommends {quoted}"
+    )
+    root = () if os.geteuid() == 0 else ("sudo", "-n")
+    done = run((*root, "sh", "-c", script), timeout_s=INSTALL_TIMEOUT_S)
+    check(done, "the packages cannot be installed", hint=f"as root: {apt_line(lacking)}")

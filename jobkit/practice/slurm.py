@@ -1,0 +1,232 @@
+"""A practice Slurm: munge, MariaDB, slurmdbd, slurmctld, and two nodes with two fake GPUs each."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+from pathlib import Path
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import write_atomically
+from jobkit.core.shell import check
+from jobkit.practice.daemons import Daemon, wait_for
+from jobkit.practice.packages import search_path
+from jobkit.practice.place import Place, user
+
+NODES = "n1", "n2"
+GPUS, CPUS, MEMORY_MB = 2, 8, 8000
+"""Of each node. They are numbers of the configuration: the nodes share this machine."""
+SQL = Path("/usr/share/mysql/mysql_system_tables.sql")
+
+CONF = """\
+ClusterName=lab
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={controller}
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={run}/munge.sock
+CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={run}/slurmctld.its
+SlurmdPidFile={run}/slurmd-%n.its
+SlurmctldLogFile={folder}/log/slurmctld.log
+SlurmdLogFile={folder}/log/slurmd-%n.log
+SlurmdParameters=config_overrides
+MailProg=/bin/true
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SwitchType=switch/none
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=1
+JobAcctGatherParams=OverMemoryKill
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=localhost
+AccountingStoragePass={run}/munge.sock
+AccountingStoragePort={database}
+AccountingStorageTRES=gres/gpu
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=200
+SlurmdTimeout=300
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+SchedulerType=sched/backfill
+SchedulerParameters=sched_interval=1,bf_interval=1
+ReturnToService=2
+KillWait=5
+MaxArraySize=10001
+MaxJobCount=20000
+GresTypes=gpu
+NodeName={nodes} NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] {size}
+PartitionName=cpu Nodes={nodes} Default=YES MaxTime=60 State=UP
+PartitionName=gpu Nodes={nodes} MaxTime=60 State=UP
+PartitionName=low Nodes={nodes} MaxTime=60 PriorityTier=1 PreemptMode=REQUEUE State=UP
+PartitionName=high Nodes={nodes} MaxTime=60 PriorityTier=10 PreemptMode=OFF State=UP
+"""
+
+ACCOUNTING_CONF = """\
+AuthType=auth/munge
+AuthInfo=socket={run}/munge.sock
+CommunicationParameters=NoInAddrAny
+DbdHost=localhost
+DbdAddr=127.0.0.1
+DbdPort={database}
+SlurmUser={user}
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageLoc=slurm_acct_db
+StorageUser={user}
+LogFile={folder}/log/slurmdbd.log
+PidFile={run}/slurmdbd.its
+"""
+
+DATABASE = "mariadbd", "--no-defaults", "--skip-grant-tables"
+DATABASE_OPTIONS = (
+    "--innodb-flush-method=nosync",
+    "--innodb-flush-log-at-trx-commit=0",
+    "--innodb-doublewrite=0",
+    "--innodb-log-file-size=16M",
+    "--innodb-buffer-pool-size=64M",
+    "--innodb-lock-wait-timeout=900",
+)
+"""Quick, and not safe against a crash of this machine. Its socket is in a folder that only this user can
+enter, so it needs no passwords. slurmdbd warns about a shorter lock wait."""
+
+
+def prepare(place: Place) -> None:
+    """Write what the daemons read, unless it is there."""
+    folder = place.folder
+    conf = folder / "slurm.conf"
+    if conf.exists():
+        return
+    if SQL.parent.is_dir() and not SQL.exists():
+        raise JobkitError(f"{SQL} is missing", hint="sudo apt-get install --reinstall mariadb-server")
+    for name in ("state", "db/data", "dev", *(f"spool-{node}" for node in NODES)):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    (folder / "db").chmod(0o700)
+    key = folder / "munge.key"
+    key.touch(0o600)
+    key.write_bytes(secrets.token_bytes(1024))
+    _write_gpus(folder)
+    _make_database(place)
+    names = _names(place)
+    accounting = folder / "slurmdbd.conf"
+    accounting.touch(0o600)  # slurmdbd refuses any other mode
+    accounting.write_text(ACCOUNTING_CONF.format(**names), encoding="utf-8")
+    write_atomically(conf, CONF.format(**names))
+
+
+def _names(place: Place) -> dict[str, object]:
+    host = socket.gethostname().partition(".")[0]
+    controller, database, first = place.ports[:3]
+    size = f"CPUs={CPUS} RealMemory={MEMORY_MB} Gres=gpu:v100:{GPUS}"
+    names = {"host": host, "folder": place.folder, "run": place.folder / "run", "user": user()}
+    ports = {"controller": controller, "database": database, "first": first, "last": first + len(NODES) - 1}
+    return {**names, **ports, "nodes": ",".join(NODES), "size": size}
+
+
+def _write_gpus(folder: Path) -> None:
+    """Describe the fake GPUs: links to a device that every machine has, since Slurm wants device files."""
+    lines = []
+    for node in NODES:
+        for number in range(GPUS):
+            (folder / "dev" / f"{node}-gpu{number}").symlink_to("/dev/null")
+        files = f"{folder}/dev/{node}-gpu[0-{GPUS - 1}]"
+        lines.append(f"NodeName={node} Name=gpu Type=v100 File={files}\n")
+    (folder / "gres.conf").write_text("".join(lines), encoding="utf-8")
+
+
+def _make_database(place: Place) -> None:
+    """Make the tables of MariaDB itself, without those that mariadb-install-db adds: ten times as quick."""
+    script = place.folder / "db" / "first.sql"
+    tables = SQL.read_text(encoding="utf-8")
+    script.write_text(f"create database mysql;\nuse mysql;\n{tables}\n", encoding="utf-8")
+    argv = (*_database(place), "--bootstrap")
+    words = ("sh", "-c", 'exec "$@" <"$0"', str(script), *argv)
+    check(place.ask(*words), "MariaDB cannot make its tables")
+
+
+def _database(place: Place) -> tuple[str, ...]:
+    folder = place.folder / "db"
+    where = (f"--datadir={folder}/data", f"--tmpdir={place.folder / 'tmp'}", f"--user={user()}")
+    return (*DATABASE, *DATABASE_OPTIONS, *where)
+
+
+def daemons(place: Place) -> tuple[Daemon, ...]:
+    """Return the daemons in the order in which they start."""
+    folder = place.folder
+    run = folder / "run"
+    conf = str(folder / "slurm.conf")
+    munge = (
+        *(
+            "munged",
+            "--foreground",
+            "--force",
+            f"--key-file={folder}/munge.key",
+            f"--socket={run}/munge.sock",
+        ),
+        *(f"--pid-file={run}/munged.its", f"--log-file={folder}/log/munged.log"),
+        f"--seed-file={folder}/munge.seed",
+    )
+    mariadb = (*_database(place), f"--socket={folder}/db/socket", "--skip-networking")
+    mariadb = (*mariadb, f"--pid-file={run}/mariadbd.its")
+    argvs = {
+        "munged": munge,
+        "mariadbd": mariadb,
+        "slurmdbd": ("slurmdbd", "-D"),
+        "slurmctld": ("slurmctld", "-D", "-f", conf),
+        **{f"slurmd-{node}": ("slurmd", "-D", "-N", node, "-f", conf) for node in NODES},
+    }
+    # libmariadb has no other word for the socket: StorageHost=localhost means the default one.
+    variables = {**place.variables, "PATH": search_path(), "MYSQL_UNIX_PORT": f"{folder}/db/socket"}
+    return tuple(Daemon(name, argv, folder, variables) for name, argv in argvs.items())
+
+
+def after(place: Place, daemon: Daemon) -> None:
+    """Wait, after a daemon has started, for what the next one needs."""
+    if daemon.name == "munged":
+        wait_for((place.folder / "run" / "munge.sock").exists, f"munged answers; see {daemon.log}")
+    if daemon.name == "mariadbd":
+        wait_for((place.folder / "db" / "socket").exists, f"MariaDB answers; see {daemon.log}")
+    if daemon.name == "slurmdbd":
+        wait_for(
+            lambda: place.ask("sacctmgr", "-n", "show", "cluster").ok, f"slurmdbd answers; see {daemon.log}"
+        )
+        if not place.ask("sacctmgr", "-n", "show", "cluster", "lab").stdout.strip():
+            place.ask("sacctmgr", "-i", "add", "cluster", "lab")
+
+
+def states(place: Place) -> dict[str, str]:
+    """Return the state of every node, in sinfo's short words."""
+    listed = place.ask("sinfo", "-h", "-N", "-p", "cpu", "-o", "%N %t").stdout.splitlines()
+    return dict(line.split() for line in listed if len(line.split()) == 2)  # noqa: PLR2004 - name and state
+
+
+def heal(place: Place) -> None:
+    """Let nodes that are down or drained take jobs again."""
+    for node, state in states(place).items():
+        if state.startswith(("drain", "drng", "down", "fail")):
+            place.ask("scontrol", "update", f"NodeName={node}", "State=RESUME")
+
+
+def takes_jobs(place: Place) -> bool:
+    """Return whether controller and accounting answer, and a job can start on every node."""
+    if not place.ask("sacct", "-n", "-X").ok:
+        return False
+    nodes = states(place)
+    up = len(nodes) == len(NODES) and set(nodes.values()) <= {"idle", "mix", "alloc", "comp"}
+    return up and place.ask("sbatch", "--test-only", "--wrap", "true").ok
+
+
+def end_jobs(place: Place) -> None:
+    """Cancel all jobs, and return when they have left the nodes."""
+    place.ask("scancel", "--quiet", *place.ask("squeue", "-h", "-o", "%A").stdout.split())
+    wait_for(lambda: not place.ask("squeue", "-h").stdout.strip(), "the jobs end", 15)
+
+
+def summary(place: Place) -> str:
+    """Return what the scheduler shows of its nodes."""
+    return place.ask("sinfo", "-N", "-p", "cpu", "-o", "%8N %.6t %.4c %.6m %G").stdout.rstrip()
