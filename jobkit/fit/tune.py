@@ -156,7 +156,8 @@ def read_tuning(run_dir: Path) -> Tuning:
     goal = read_goal(run_dir)
     results = tuple(_with_candidates(read_run(run_dir).points))
     measured = {candidate.key: _measured(result) for candidate, result in results}
-    search = Search(goal)
+    ended = (run_dir / SETTING_FILE).is_file()
+    search = Search(goal, tried=tuple(candidate for candidate, _ in results) if ended else None)
     return Tuning(
         goal=goal,
         results=results,

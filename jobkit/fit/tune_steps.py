@@ -212,6 +212,9 @@ class Search:
         What one worker shows about memory, or why it shows nothing.
     limit, why
         As in `Answer`.
+    tried
+        Of a search that has ended all candidates: they show what the budget decided. ``None`` while it
+        goes on. Times alone do not show it again: those of files are lost with a copy of the run folder.
     """
 
     goal: TuneGoal
@@ -219,6 +222,7 @@ class Search:
     memory: MemoryObservations | str = ""
     limit: str = ""
     why: str = ""
+    tried: tuple[Candidate, ...] | None = None
 
     def steps(self) -> Steps:
         """Yield each candidate, take its result, and return the answer."""
@@ -312,10 +316,10 @@ class Search:
         before = 1
         self._note("cores", f"there is one worker: {goal.limited_by}")
         for workers in dict.fromkeys(min(workers, fitting) for workers in goal.steps if fitting > 1):
-            if self._late():
+            candidate = Candidate(self._shared(size, workers), SEARCH)
+            if self._late(candidate):
                 self._note("time", "the budget of time ended the search before more workers were tried")
                 return
-            candidate = Candidate(self._shared(size, workers), SEARCH)
             result = yield from self._try(candidate)
             if not result.speed:
                 limit = "memory" if result.outcome in OUT_OF_MEMORY else "failure"
@@ -340,7 +344,9 @@ class Search:
     def _note(self, limit: str, why: str) -> None:
         self.limit, self.why = limit, why
 
-    def _late(self) -> bool:
+    def _late(self, candidate: Candidate) -> bool:
+        if self.tried is not None:
+            return candidate.key not in {one.key for one in self.tried}
         return self._left_s() < (1 - SEARCH_SHARE) * self.goal.budget_s
 
     # -- other values
@@ -352,13 +358,15 @@ class Search:
             return
         best, result = max(good, key=lambda pair: pair[1].speed)
         size, workers, mps = self._size(best), best.workers, AUTO
-        if result.record and result.record.mps == ON and not self._late():
-            alone = yield from self._try(Candidate(self._shared(size, workers, mps=OFF), SEARCH))
+        without = Candidate(self._shared(size, workers, mps=OFF), SEARCH)
+        if result.record and result.record.mps == ON and not self._late(without):
+            alone = yield from self._try(without)
             mps = OFF if alone.speed > result.speed else AUTO
         for other in [self._size(one) for one, _ in self._good(MEMORY)]:
             held = self.most_workers(other)
-            if other != size and (held is None or workers <= held) and not self._late():
-                yield from self._try(Candidate(self._shared(other, workers, mps=mps), SEARCH))
+            candidate = Candidate(self._shared(other, workers, mps=mps), SEARCH)
+            if other != size and (held is None or workers <= held) and not self._late(candidate):
+                yield from self._try(candidate)
 
     # -- finalists
 
@@ -399,11 +407,16 @@ class Search:
             before = len(self.results)
             for params in rows:
                 yield from self._try(Candidate(params, FINAL, repeat))
-            if self._left_s() < sum(result.held_s for _, result in self.results[before:]):
+            last_s = sum(result.held_s for _, result in self.results[before:])
+            again = Candidate(rows[0], FINAL, repeat + 1)
+            if self._late(again) if self.tried is not None else self._left_s() < last_s:
                 return
 
     def _final_every(self, finalists: Sequence[Mapping[str, Value]]) -> int:
         """Return which part of the text the finalists work on: all of it, unless the budget is too short."""
+        for one in self.tried or ():
+            if one.phase == FINAL:
+                return numbers(one.params).get(EVERY, 1)
         good = self._good(MEMORY, SEARCH)
         whole_s = {
             tuple(sorted(whole(one.params).items())): result.work_s * numbers(one.params).get(EVERY, 1)

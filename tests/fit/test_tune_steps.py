@@ -85,6 +85,21 @@ def test_a_search_that_was_cut_short_goes_on_where_it_stood() -> None:
     assert follow(Search(GOAL).steps(), lambda one: done.get(one.key)) == answer
 
 
+@pytest.mark.parametrize("budget_s", [60, 200, 400, 600, 1200, 3600])
+def test_the_answer_of_a_search_that_ended_does_not_depend_on_the_times_of_files(budget_s: int) -> None:
+    goal, machine = replace(GOAL, budget_s=budget_s), Machine()
+    answer, order = searched(goal, machine)
+    done = {one.key: machine.run(one) for one in order}
+    for factor in (0.0, 0.5, 3.0):
+        copied = {key: replace(one, held_s=max(one.work_s, one.held_s * factor)) for key, one in done.items()}
+        again = Search(goal, tried=tuple(order)).steps()
+        assert follow(again, _result_in(copied)) == answer
+
+
+def _result_in(done: dict[tuple[object, ...], Measured]) -> Callable[[Candidate], Measured | None]:
+    return lambda one: done.get(one.key)
+
+
 def test_it_keeps_to_what_it_announced() -> None:
     _, order = searched(GOAL, Machine())
     settings_ = {tuple(sorted(whole(one.params).items())) for one in order}
