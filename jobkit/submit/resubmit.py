@@ -185,8 +185,11 @@ def undecided(run: RunStanding) -> list[str]:
     }
     lines = [f"{format_count(number, 'point')} {words}" for words, number in numbers.items() if number]
     role = Role.TUNE if tunes(run.folder) else None if run.points else Role.PLAN
-    if role and [queued for _, queued in followers(run, role)[-1:]] == [None] and not has_ended(run, role):
-        lines.append(f"the job that {PURPOSES[role]} left the queue without a trace")
+    for job, queued in followers(run, role)[-1:] if role else ():
+        if first_task(job) in run.ending:
+            lines.append(f"the job that {PURPOSES[job.role]} was cancelled, and is not over yet")
+        elif queued is None and not has_ended(run, job.role):
+            lines.append(f"the job that {PURPOSES[job.role]} left the queue without a trace")
     return lines
 
 
