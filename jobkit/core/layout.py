@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import read_lines, read_tolerantly
+from jobkit.core.files import read_lines, read_text, read_tolerantly
 from jobkit.core.json_codec import from_json
 from jobkit.core.knobs import Value
 from jobkit.core.records import Batch, Point
@@ -27,6 +29,7 @@ TRIALS_FILE = "trials.jsonl"
 TUNE_GOAL_FILE = "tune.json"
 SETTING_FILE = "setting.yaml"
 CORPUS_FILE = "corpus.json"
+ORDER_FILE = "apply.json"
 PROVENANCE_FILE = "provenance.json"
 RUN_LOCK = ".lock"
 SEARCH_LOCK = ".find.lock"
@@ -73,12 +76,32 @@ def repeat_id(point_id: str, repeat: int) -> str:
 def is_run_folder(path: Path) -> bool:
     """Return whether a folder is a run folder: it lists its points."""
     listed = path / POINTS_FILE
-    return listed.is_file() and (listed.stat().st_size > 0 or (path / JOB_SCRIPT).is_file())
+    if not listed.is_file():
+        return False
+    return listed.stat().st_size > 0 or any((path / name).is_file() for name in (JOB_SCRIPT, ORDER_FILE))
 
 
 def is_corpus_folder(path: Path) -> bool:
     """Return whether a run folder is one of ``jobkit apply``: it has a corpus in place of a text."""
-    return (path / CORPUS_FILE).is_file()
+    return any((path / name).is_file() for name in (CORPUS_FILE, ORDER_FILE))
+
+
+def is_unplanned(path: Path) -> bool:
+    """Return whether a run folder is of a corpus that a job is to plan: it has no points yet."""
+    try:
+        return (path / ORDER_FILE).is_file() and (path / POINTS_FILE).stat().st_size == 0
+    except OSError:
+        return False
+
+
+def run_id_of(run: Path, points: Sequence[Point] = ()) -> str | None:
+    """Return the id of a run: of its points, or of the order to plan them; ``None`` if it has neither."""
+    if points:
+        return points[0].run_id
+    try:
+        return str(json.loads(read_text(run / ORDER_FILE))["run_id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def names(folder: Path | str) -> set[str]:

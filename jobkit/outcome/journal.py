@@ -40,6 +40,7 @@ class Role(StrEnum):
     FIND = "find"
     TUNE = "tune"
     FOLLOW = "follow"
+    PLAN = "plan"
 
 
 SEARCHES = frozenset({Role.FIND, Role.TUNE})
@@ -48,8 +49,9 @@ PURPOSES = {
     Role.FOLLOW: "runs points again as the policy says",
     Role.FIND: "tries the largest batch",
     Role.TUNE: "searches for the fastest setting",
+    Role.PLAN: "reads and plans the corpus",
 }
-"""What a job that waits for the points does."""
+"""What a job does that is no array of points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class Submission:
 
     def points_of(self, task: int) -> tuple[int, ...]:
         """Return the points that a task runs, in order; none if it is no task of this job."""
-        if self.role is Role.FOLLOW or not self.first <= task <= self.last:
+        if self.role in {Role.FOLLOW, Role.PLAN} or not self.first <= task <= self.last:
             return ()
         if not self.lines:
             return (task + self.offset,)
@@ -123,7 +125,7 @@ class Journal:
         The tasks that `jobkit cancel` or a refused sweep cancelled, and when, UTC.
     left
         The fields of a ``left`` after which no points were submitted: a person must do what the job that
-        follows could not do.
+        follows, or that plans, could not do.
     rounds
         How many rounds were begun, refused rounds included.
     buried
@@ -175,7 +177,7 @@ def read_journal(run: Path) -> Journal:
             journal.buried |= set(map(str, jobs))
         if kind in {"needs", "superseded"}:
             _take_plan(journal, event)
-        if kind == "left" or (submission is not None and submission.role is Role.POINTS):
+        if kind == "left" or (submission is not None and submission.role in {Role.POINTS, Role.PLAN}):
             journal.left = event if kind == "left" else None
         if submission is not None:
             journal.submissions += (submission,)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import EXIT_FILE, read_points
+from jobkit.core.layout import EXIT_FILE, LOGS_FOLDER, is_unplanned, read_points
 from jobkit.core.records import Point
 from jobkit.core.terminal import did_you_mean
 from jobkit.core.units import format_list
@@ -74,6 +74,9 @@ def find_log(run: Path, word: str, number: int | None = None) -> Log:
         If there is no such run, point or try.
     """
     points, _ = read_points(run)
+    if is_unplanned(run):
+        hint = f"the logs of the job that plans it are in {run / LOGS_FOLDER}"
+        raise JobkitError(f"{run}: the corpus is not planned yet, so there is no point", hint=hint)
     if not points:
         raise JobkitError(f"{run}: not a run folder", hint="jobkit status lists the runs")
     point = point_named(points, word)

@@ -11,9 +11,11 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import (
     POINTS_FILE,
     RESULTS_FOLDER,
+    is_unplanned,
     point_folder,
     read_batches,
     read_points,
+    run_id_of,
     try_numbers,
 )
 from jobkit.core.records import Batch, Outcome, Point, Record
@@ -122,7 +124,7 @@ def each_point(folder: Path, notes: list[str], *, void: bool = False) -> Iterato
 
 def _read_plan(folder: Path, notes: list[str]) -> tuple[list[Point], Accounts]:
     points, unreadable = read_points(folder)
-    accounts = read_accounts(folder, name=points[0].run_id if points else None)
+    accounts = read_accounts(folder, name=run_id_of(folder, points))
     notes += unreadable + accounts.notes
     return points, accounts
 
@@ -135,6 +137,8 @@ def _live(points: Sequence[Point], accounts: Accounts) -> list[Point]:
 def _read_results(
     folder: Path, points: Sequence[Point], accounts: Accounts, notes: list[str], every: Sequence[Point]
 ) -> Iterator[PointResult]:
+    if is_unplanned(folder):
+        return
     if not points:
         notes.append(f"{folder}: {POINTS_FILE} holds no point")
         return

@@ -39,6 +39,8 @@ TUNE_PURPOSE = "chooses a setting, runs it, and chooses the next."
 TUNE_VALUES = {"body": FIND_BODY, "module": "jobkit.fit.tune"}
 """Of the jobs that run points that they choose themselves: the module prints the number of the next."""
 FOLLOW_BODY = "follow.sh.j2"
+FOLLOW_PURPOSE = "submits points again as its policy says, or records what a person must do."
+PLAN_PURPOSE = "reads and plans the corpus, and submits the shards, or records why not."
 FOLLOW_RESOURCES = {
     "gpus": 0,
     "gpu_type": None,
@@ -239,13 +241,47 @@ def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> s
         As for `render`. The job requests next to nothing, on the site's queue for work without a GPU,
         and runs the Python that ran `jobkit sweep`, which has what a submission needs.
     """
+    purpose = f"Runs after the sweep {spec.name}: {FOLLOW_PURPOSE}"
+    return _render_resume(spec, site, point, run_dir, little(spec, site), purpose)
+
+
+def render_plan(spec: SweepSpec, site: Site, point: Point, run_dir: Path, resources: Resources) -> str:
+    """Return the script of the job that reads and plans a corpus, and submits its shards.
+
+    Parameters
+    ----------
+    spec, site, point, run_dir
+        As for `render`; the point has the run's id. The job runs the Python that ran `jobkit apply`.
+    resources
+        What it requests.
+    """
+    purpose = f"Runs before the shards of {spec.name}: {PLAN_PURPOSE}"
+    return _render_resume(spec, site, point, run_dir, resources, purpose)
+
+
+def little(spec: SweepSpec, site: Site, **more: int) -> Resources:
+    """Return what a job requests that runs no point, on the site's queue for work without a GPU.
+
+    Parameters
+    ----------
+    more
+        What it needs beyond the least: ``cpus``, ``memory`` (bytes), ``walltime`` (seconds).
+    """
     queue = site.cpu_queue or spec.resources.queue
-    little = spec.resources.model_copy(update=FOLLOW_RESOURCES | {"queue": queue})
-    changes = {"resources": little, "template": None, "environment": Environment(), "pack": 1}
+    return spec.resources.model_copy(update=FOLLOW_RESOURCES | {"queue": queue} | more)
+
+
+def _render_resume(
+    spec: SweepSpec, site: Site, point: Point, run_dir: Path, resources: Resources, purpose: str
+) -> str:
+    """Return the script of a job that runs ``jobkit resume`` on a node."""
+    changes = {"resources": resources, "template": None, "environment": Environment(), "pack": 1}
     bare = spec.model_copy(update=changes)
     places = {name: os.environ[name] for name in PLACES if name in os.environ}
     values = job_values(bare, site, run_dir, point)
-    return _filled(bare, site, values | {"body": FOLLOW_BODY, "warning_s": 0, "variables": places})
+    return _filled(
+        bare, site, values | {"body": FOLLOW_BODY, "warning_s": 0, "variables": places, "purpose": purpose}
+    )
 
 
 def _gate(spec: SweepSpec) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -29,7 +29,7 @@ from jobkit.schedulers.registry import runs_here
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
 
-__all__ = ["Options", "Prepared", "prepare", "run_id"]
+__all__ = ["Options", "Prepared", "PreparedSearch", "prepare", "prepare_search", "run_id"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +55,6 @@ class Prepared:
         The text of ``find.sh``, if the spec's ``find_max`` requests it.
     follow_script
         The text of ``follow.sh``, if the spec's ``policy`` requests it and there is a scheduler.
-    goal, tune_script
-        Of ``jobkit tune``: what it is to find, and the text of ``tune.sh``.
     needs
         By index the points that need more than the others, as ``key=value``: they are a round of their own.
     """
@@ -71,8 +69,6 @@ class Prepared:
     lengths: Lengths | None = None
     find_script: str | None = None
     follow_script: str | None = None
-    goal: TuneGoal | None = None
-    tune_script: str | None = None
     needs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -82,13 +78,24 @@ class Prepared:
         return group_points(self.spec, self.site, points or self.points)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedSearch(Prepared):
+    """A search for the fastest setting that could be submitted now; it has only its first point so far.
+
+    Attributes
+    ----------
+    goal
+        What it is to find.
+    tune_script
+        The text of ``tune.sh``.
+    """
+
+    goal: TuneGoal
+    tune_script: str
+
+
 def prepare(
-    path: Path | str,
-    options: Options | None = None,
-    *,
-    build: bool = False,
-    tune: bool = False,
-    say: Say = lambda _: None,
+    path: Path | str, options: Options | None = None, *, build: bool = False, say: Say = lambda _: None
 ) -> Prepared:
     """Return the run that a spec describes.
 
@@ -101,8 +108,6 @@ def prepare(
     build
         Whether a missing stand-in model is built and a missing text fetched now; not for
         ``--dry-run``, which writes nothing.
-    tune
-        Whether the run searches for the fastest setting; then it has only the first point so far.
     say
         Prints what takes time.
 
@@ -111,18 +116,39 @@ def prepare(
     JobkitError
         With every error of the spec at once; a missing text, model, site or template is one.
     """
-    path, options = Path(path), options or Options()
-    named = resolve.resolve(
-        path,
-        options,
-        fetch=build,
-        build=build,
-        say=say,
-        check=resolve.refuse_unusable_gpu if build else partial(resolve.warn, say),
-    )
-    if tune:
-        named.spec.refuse_command("jobkit tune")
-    spec, lengths, goal = _tuned(named, say) if tune else (*_sized(named, say, build=build), None)
+    options = options or Options()
+    named = _resolved(path, options, say, build=build)
+    spec, lengths = _sized(named, say, build=build)
+    return _run(named, options, spec, lengths, say)
+
+
+def prepare_search(
+    path: Path | str, options: Options, *, build: bool = False, say: Say = lambda _: None
+) -> PreparedSearch:
+    """Return the search for the fastest setting of a spec; parameters and errors as for `prepare`."""
+    named = _resolved(path, options, say, build=build)
+    named.spec.refuse_command("jobkit tune")
+    spec, lengths, goal = _tuned(named, say)
+    run = _run(named, options, spec, lengths, say, goal)
+    script = render_tune(run.spec, run.site, run.points[0], run.run_dir, goal)
+    same = {field.name: getattr(run, field.name) for field in fields(run)}
+    return PreparedSearch(**same, goal=goal, tune_script=script)
+
+
+def _resolved(path: Path | str, options: Options, say: Say, *, build: bool) -> ResolvedSpec:
+    check = resolve.refuse_unusable_gpu if build else partial(resolve.warn, say)
+    return resolve.resolve(Path(path), options, fetch=build, build=build, say=say, check=check)
+
+
+def _run(
+    named: ResolvedSpec,
+    options: Options,
+    spec: SweepSpec,
+    lengths: Lengths | None,
+    say: Say,
+    goal: TuneGoal | None = None,
+) -> Prepared:
+    """Return a run whose spec is decided; with the goal of a search it has only the first point of that."""
     run_dir = options.runs_folder(named.site) / run_id(spec.name)
     inputs = Inputs(
         run_id=run_dir.name,
@@ -143,7 +169,6 @@ def prepare(
         message = f"pack: {spec.pack:,} points of {each} each need a job of more than ten years"
         raise JobkitError(message, hint="lower pack or resources.walltime")
     refuse_too_many_threads(spec, points)
-    script = render(spec, named.site, points[0], run_dir)
     wanted = spec.find_max is not None and spec.find_max.verify
     followed = spec.policy.follow_up and not runs_here(spec.scheduler)
     return Prepared(
@@ -153,12 +178,10 @@ def prepare(
         inputs=inputs,
         points=points,
         run_dir=run_dir,
-        script=script,
+        script=render(spec, named.site, points[0], run_dir),
         lengths=lengths,
         find_script=render_find(spec, named.site, points[0], run_dir) if wanted else None,
         follow_script=render_follow(spec, named.site, points[0], run_dir) if followed else None,
-        goal=goal,
-        tune_script=render_tune(spec, named.site, points[0], run_dir, goal) if goal else None,
     )
 
 

@@ -13,7 +13,7 @@ from jobkit.core import files
 from jobkit.core.errors import JobkitError
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.knobs import CPU, Value
-from jobkit.core.layout import PROVENANCE_FILE, is_corpus_folder
+from jobkit.core.layout import PROVENANCE_FILE, is_corpus_folder, is_unplanned
 from jobkit.core.measurements import Attribution
 from jobkit.core.paths import ledger_path
 from jobkit.core.records import Outcome, Point, Record
@@ -116,7 +116,7 @@ def finish(run_dir: Path) -> str:
     OSError
         If it cannot be written.
     """
-    if not is_corpus_folder(run_dir):
+    if not is_corpus_folder(run_dir) or is_unplanned(run_dir):
         return ""
     winners = settle(run_dir)
     results = list(each_point(run_dir, [], void=True))

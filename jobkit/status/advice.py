@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from jobkit.core.terminal import shell_quote
 from jobkit.core.units import format_count, format_list, format_moment
-from jobkit.outcome.journal import PURPOSES
+from jobkit.outcome.journal import PURPOSES, Role
 from jobkit.outcome.remedies import Kind, Step, remedy
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import Queued, Remedy, State
@@ -57,13 +58,24 @@ def _notices(run: RunStanding) -> Iterator[str]:
         at = format_moment(str(run.unanswered.get("at", "an unknown time")))
         yield f"a submission at {at} got no answer: its job may be in the queue"
     if run.left is not None:
-        left = run.left.get("points")
-        what = f" {format_count(len(left), 'point')}" if isinstance(left, list) and left else ""
-        why = " ".join(str(run.left.get("why", "")).split())
-        yield f"the job that follows the sweep could not submit{what} again: {why}"
+        yield from _left(run, run.left)
     for points, *_ in _blocked(run, run.points):
         names = format_list([point.point.point_id for point in points], MOST_NAMES)
         yield f"waiting for a person: {names} ({points[0].why or points[0].state})"
+
+
+def _left(run: RunStanding, left: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a job of the run could not do."""
+    why = str(left.get("why", ""))
+    if not run.points:
+        yield from f"the corpus could not be planned: {why}".splitlines()
+        return
+    points, why = left.get("points"), " ".join(why.split())
+    what = f" {format_count(len(points), 'point')}" if isinstance(points, list) and points else ""
+    if left.get("role") == Role.PLAN:
+        yield f"the job that planned the corpus could not submit{what}: {why}"
+    else:
+        yield f"the job that follows the sweep could not submit{what} again: {why}"
 
 
 def _blocked(run: RunStanding, points: Sequence[PointStanding]) -> Iterator[_Blocked]:
@@ -128,6 +140,8 @@ def _fixes(failed: Sequence[PointStanding], typed: str) -> Iterator[Step]:
 
 def _resumes(run: RunStanding) -> str:
     """Return what `jobkit resume` does; empty if it would do nothing."""
+    if run.planner or not run.points:
+        return "" if run.planner else "submits the job that plans the corpus again"
     failed, cancelled, missing = (
         run.counts[word] for word in (Standing.FAILED, standing.CANCELLED, Standing.MISSING)
     )
@@ -169,6 +183,8 @@ def job_line(run: RunStanding, job: JobStanding) -> str:
     """
     sent = job.submission
     name = f"job {sent.job}, which {PURPOSES[sent.role]},"
+    if sent.role is Role.PLAN and run.points and job.state != Standing.STUCK:
+        return ""
     if job.state == standing.ENDED:
         last = [other for other in run.jobs if other.submission.role is sent.role][-1]
         return f"{name} has ended ({job.why})" if job is last else ""
@@ -184,6 +200,8 @@ def job_line(run: RunStanding, job: JobStanding) -> str:
 
 
 def _waiting(run: RunStanding, job: JobStanding) -> str:
+    if job.submission.role is Role.PLAN:
+        return f"waits: {job.why}" if job.why else "waits"
     if any(point.state in {HELD, Standing.STUCK} for point in run.points):
         return "begins when the points have ended, so a person must release them first"
     if _idle(run, job):

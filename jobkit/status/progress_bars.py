@@ -128,6 +128,15 @@ class ProgressBars:
         return f", about {format_about(left_s)} to go" if left_s is not None and self._left else ""
 
 
+def until_planned(run_dir: Path) -> None:
+    """Return when no job plans the corpus of a run any more, or is to submit its shards."""
+    for pause_s in pauses(FIRST_POLL_S, SLOWEST_POLL_S):
+        (run,) = read_standings([run_dir])
+        if run.planner is None:
+            break
+        time.sleep(pause_s)
+
+
 def until_done(
     run_dir: Path, points: Sequence[Point], policy: Policy, before: RunStanding | None = None
 ) -> None:

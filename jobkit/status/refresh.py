@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import POINTS_FILE
+from jobkit.core.layout import POINTS_FILE, is_unplanned, run_id_of
 from jobkit.core.records import Outcome
 from jobkit.core.units import format_count, format_moment
 from jobkit.outcome.accounting import RETURNING, Accounts, join_answers
@@ -57,7 +57,8 @@ class OpenRun:
     @property
     def name(self) -> str:
         """The run id, which is the name of its jobs."""
-        return next(iter(self.results.values())).point.run_id
+        points = [result.point for result in self.results.values()]
+        return run_id_of(self.folder, points) or self.folder.name
 
     def find_jobs(self, scheduler: str) -> tuple[JobId, ...]:
         """Return the jobs of a scheduler that have open tasks."""
@@ -75,7 +76,7 @@ def open_run(folder: Path) -> OpenRun:
         If it is no run folder.
     """
     read = read_run(folder)
-    if not read.points:
+    if not read.points and not is_unplanned(folder):
         raise JobkitError(f"{folder}: not a run folder", hint="jobkit status lists the runs")
     results = {result.point.index: result for result in read.points}
     run = OpenRun(folder, results, read.accounts, list(read.notes))

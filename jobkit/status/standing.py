@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.core.errors import ExitCode
+from jobkit.core.layout import run_id_of
 from jobkit.core.records import Outcome
 from jobkit.core.units import format_count, moment
 from jobkit.outcome.journal import SEARCHES, Role, Submission, Task
@@ -252,7 +253,7 @@ class RunStanding:
     @property
     def name(self) -> str:
         """The run id."""
-        return self.points[0].point.run_id
+        return run_id_of(self.folder, [point.point for point in self.points[:1]]) or self.folder.name
 
     @property
     def schedulers(self) -> list[str]:
@@ -267,6 +268,8 @@ class RunStanding:
     @property
     def exit_code(self) -> ExitCode:
         """The exit code of `jobkit status`."""
+        if not self.points:
+            return ExitCode.TO_COME if self.planner else ExitCode.FAILED
         standings = {point.standing for point in self.points}
         return exit_code(
             failed=bool(standings & {Standing.FAILED, Standing.STUCK}), to_come=bool(standings & TO_COME)
@@ -274,9 +277,9 @@ class RunStanding:
 
     @cached_property
     def jobs(self) -> list[JobStanding]:
-        """The jobs that find the largest batch, and those that run points again as the policy says."""
+        """The jobs that are no arrays of points: they plan, search, or run points again."""
         jobs = []
-        for submission, queued in (*followers(self, *SEARCHES), *followers(self, Role.FOLLOW)):
+        for submission, queued in (*followers(self, Role.PLAN, *SEARCHES), *followers(self, Role.FOLLOW)):
             if queued is not None:
                 state = _JOB_STATES.get(queued.state, str(Standing.UNSETTLED))
                 why = explain_wait(submission.scheduler, queued, self.now)
@@ -285,6 +288,12 @@ class RunStanding:
                 state = ENDED if why else str(Standing.UNSETTLED)
             jobs.append(JobStanding(submission=submission, state=state, why=why, queued=queued))
         return jobs
+
+    @property
+    def planner(self) -> JobStanding | None:
+        """The job that plans the corpus, or submits its shards; ``None`` if none does or is to do it."""
+        jobs = [job for job in self.jobs if job.submission.role is Role.PLAN]
+        return jobs[-1] if jobs and jobs[-1].state != ENDED else None
 
     @cached_property
     def to_go_s(self) -> float | None:
@@ -349,6 +358,8 @@ def find_point(points: Sequence[PointStanding], word: str) -> PointStanding:
 
 def count_by_state(run: RunStanding) -> str:
     """Return how many points stand where: ``40 points: 36 done, 3 failed (2 bug, 1 lost), 1 cancelled``."""
+    if not run.points:
+        return "the corpus is not planned yet"
     words = [str(standing) for standing in Standing]
     words.insert(words.index(Standing.FAILED) + 1, CANCELLED)
     parts = [

@@ -55,7 +55,7 @@ def render(run: RunStanding, folder: str, *, width: int, most: int) -> str:
     """
     advised = advice(run, folder)
     lines = [headline(run), *_about(run)]
-    lines += ["", *table(_rows(run, most), _gpu(run), width)]
+    lines += ["", *table(_rows(run, most), _gpu(run), width)] if run.points else []
     lines += _notes(run, advised)
     lines += steps(advised.steps, width)
     return "".join(f"{line}\n" for line in lines)

@@ -172,6 +172,8 @@ def is_over(run: RunStanding, policy: Policy) -> bool:
     """Return whether nothing of a run is to come unless a person acts."""
     if any(point.standing in MOVING for point in run.points):
         return False
+    if _is_pending(run, Role.PLAN):
+        return False
     if _is_pending(run, *SEARCHES) and not finished(run.folder):
         return False
     again = due(run, policy) or tunes(run.folder)

@@ -185,7 +185,8 @@ def _refuse_parts_of_jobs(
 
 def _followers(run: RunStanding) -> Iterator[Part]:
     """Yield the jobs that follow and have not ended."""
-    jobs = [*standing.followers(run, Role.FOLLOW), *standing.followers(run, *SEARCHES)[-1:]]
+    jobs = standing.followers(run, Role.FOLLOW)
+    jobs += [*standing.followers(run, Role.PLAN)[-1:], *standing.followers(run, *SEARCHES)[-1:]]
     for job, queued in jobs:
         ended = standing.first_task(job) in run.ended
         if queued is not None or not (ended or (job.role in SEARCHES and finished(run.folder))):

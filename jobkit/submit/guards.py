@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular, read_text
-from jobkit.core.layout import POINTS_FILE, SPEC_FILE, read_points
+from jobkit.core.layout import POINTS_FILE, SPEC_FILE, is_unplanned, read_points
 from jobkit.core.records import Point
 from jobkit.core.terminal import relative_path, shell_path
 from jobkit.core.units import format_count
@@ -21,6 +21,7 @@ from jobkit.status.reader import read_standings
 from jobkit.status.standing import CANCELLED, RunStanding, Standing, why_failed
 from jobkit.status.which_run import start_time
 from jobkit.submit.launch import say
+from jobkit.submit.rounds import PLAN_SCRIPT
 
 
 def refuse_duplicate_sweep(prepared: Prepared, *, dry_run: bool = False) -> None:
@@ -122,7 +123,7 @@ def refuse_moved_run(run_dir: Path) -> None:
     JobkitError
         If it is a copy, or was moved: its points would run elsewhere, or not at all.
     """
-    script = run_dir / script_name(1)
+    script = run_dir / (PLAN_SCRIPT if is_unplanned(run_dir) else script_name(1))
     try:
         text = read_text(script)
     except OSError as error:

@@ -11,7 +11,7 @@ from typing import Any
 
 from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError
-from jobkit.core.layout import DRIVER_LOCK, JOURNAL_FILE, read_points
+from jobkit.core.layout import DRIVER_LOCK, JOURNAL_FILE, read_points, run_id_of
 from jobkit.core.terminal import Say, shell_path
 from jobkit.outcome import journal
 from jobkit.outcome.driver_lock import Life, elsewhere, is_held, last_driver, life
@@ -182,8 +182,7 @@ def _by_name(scheduler: Scheduler, run_dir: Path, since: datetime | None = None)
     since
         Jobs that have ended count too, if they were submitted later than that; ``None`` for none.
     """
-    points, _ = read_points(run_dir)
-    name = points[0].run_id if points else run_dir.name
+    name = run_id_of(run_dir, read_points(run_dir)[0]) or run_dir.name
     begin = (since or datetime.now(UTC)).astimezone()
     queue, accounting = scheduler.search_argvs(name, begin.strftime("%Y-%m-%dT%H:%M:%S"))
     if not queue:

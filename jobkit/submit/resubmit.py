@@ -18,7 +18,7 @@ from jobkit.core.units import format_count
 from jobkit.outcome import journal
 from jobkit.outcome.accounting import GONE_AFTER
 from jobkit.outcome.driver_lock import elsewhere
-from jobkit.outcome.journal import Role, read_journal
+from jobkit.outcome.journal import PURPOSES, Role, read_journal
 from jobkit.outcome.trials import tunes
 from jobkit.planning.job_script import render
 from jobkit.planning.points import group_points
@@ -184,15 +184,18 @@ def undecided(run: RunStanding) -> list[str]:
         "cancelled, and not over yet": ending,
     }
     lines = [f"{format_count(number, 'point')} {words}" for words, number in numbers.items() if number]
-    queued = [queued for _, queued in followers(run, Role.TUNE)[-1:]]
-    if tunes(run.folder) and queued == [None] and not has_ended(run):
-        lines.append("the job of the search left the queue without a trace")
+    role = Role.TUNE if tunes(run.folder) else None if run.points else Role.PLAN
+    for job, queued in followers(run, role)[-1:] if role else ():
+        if first_task(job) in run.ending:
+            lines.append(f"the job that {PURPOSES[job.role]} was cancelled, and is not over yet")
+        elif queued is None and not has_ended(run, job.role):
+            lines.append(f"the job that {PURPOSES[job.role]} left the queue without a trace")
     return lines
 
 
-def has_ended(run: RunStanding) -> bool:
-    """Return whether the last job of a search for the fastest setting is known to have ended."""
-    return all(first_task(submission) in run.ended for submission, _ in followers(run, Role.TUNE)[-1:])
+def has_ended(run: RunStanding, role: Role = Role.TUNE) -> bool:
+    """Return whether the last job of a role, of a search for the fastest setting, is known to have ended."""
+    return all(first_task(submission) in run.ended for submission, _ in followers(run, role)[-1:])
 
 
 def resume(run_dir: Path, spec: SweepSpec, run: RunStanding, again: Sequence[Group], say: Say) -> Resumed:

@@ -23,6 +23,8 @@ TUNE_SCRIPT = "tune.sh"
 """The job that searches for the fastest setting."""
 FOLLOW_SCRIPT = "follow.sh"
 """The job that follows a sweep and runs points again as the policy says."""
+PLAN_SCRIPT = "plan.sh"
+"""The job that reads and plans a corpus, and submits its shards."""
 
 
 def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:
@@ -228,6 +230,11 @@ def tune_job(index: int) -> PlannedJob:
 def follow_job(round_: int) -> PlannedJob:
     """Return the job that runs points again as the policy says, once a round has ended."""
     return PlannedJob(script=FOLLOW_SCRIPT, array=ONE_TASK, role=Role.FOLLOW, round=round_)
+
+
+def plan_job() -> PlannedJob:
+    """Return the job that reads and plans a corpus, and submits its shards."""
+    return PlannedJob(script=PLAN_SCRIPT, array=ONE_TASK, role=Role.PLAN)
 
 
 def submit_jobs(

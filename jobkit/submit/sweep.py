@@ -14,7 +14,7 @@ from jobkit.core.paths import ledger_path
 from jobkit.core.records import FileRef
 from jobkit.core.terminal import Say
 from jobkit.outcome.trials import SearchGoal
-from jobkit.planning.prepare import Prepared
+from jobkit.planning.prepare import Prepared, PreparedSearch
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import Array
 from jobkit.spec.fields import DEVICE
@@ -79,7 +79,7 @@ def write_files(prepared: Prepared, run_dir: Path) -> None:
     rounds.write_round(run_dir, first_round(prepared))
     if prepared.find_script is not None:
         write_search(search_goal(prepared.spec), run_dir, prepared.find_script)
-    if prepared.goal is not None and prepared.tune_script is not None:
+    if isinstance(prepared, PreparedSearch):
         files.write_atomically(run_dir / layout.TUNE_GOAL_FILE, json_codec.to_json(prepared.goal) + "\n")
         files.write_atomically(run_dir / rounds.TUNE_SCRIPT, prepared.tune_script)
     if prepared.follow_script is not None:

@@ -18,7 +18,7 @@ from jobkit.outcome.journal import PURPOSES, Role
 from jobkit.outcome.results import read_run
 from jobkit.planning.job_script import tune_resources
 from jobkit.planning.points import request
-from jobkit.planning.prepare import Prepared
+from jobkit.planning.prepare import PreparedSearch
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import ONE_TASK, JobId
 from jobkit.spec.sweep_spec import SweepSpec
@@ -51,27 +51,19 @@ def headline(goal: TuneGoal, spec: SweepSpec) -> str:
     return f"{most}\n{text}"
 
 
-def _search_of(prepared: Prepared) -> tuple[TuneGoal, str]:
-    """Return the goal and the script of a run that was prepared for a search."""
-    if prepared.goal is None or prepared.tune_script is None:
-        raise AssertionError
-    return prepared.goal, prepared.tune_script
-
-
-def preview(prepared: Prepared) -> str:
+def preview(prepared: PreparedSearch) -> str:
     """Return the script of the search, and as comments what it takes and the submit commands."""
     scheduler, spec = by_name(prepared.spec.scheduler), prepared.spec
-    goal, script = _search_of(prepared)
     jobs = _jobs(1, follow=prepared.follow_script is not None)
     submits = [
         scheduler.submit_argv(str(prepared.run_dir / job.script), job.array, job.waits_for([JobId("JOB1")]))
         for job in jobs
     ]
     lines = [
-        script.rstrip("\n"),
+        prepared.tune_script.rstrip("\n"),
         "",
         "# Dry run: nothing was submitted.",
-        *(f"# {line}" for line in headline(goal, spec).splitlines()),
+        *(f"# {line}" for line in headline(prepared.goal, spec).splitlines()),
         f"# scheduler {spec.scheduler} ({prepared.why}), site {prepared.site.name}",
     ]
     if not runs_here(spec.scheduler):
@@ -87,10 +79,10 @@ def _jobs(index: int, *, follow: bool) -> list[PlannedJob]:
     return [rounds.tune_job(index), *([rounds.follow_job(1)] if follow else [])]
 
 
-def tune_here(prepared: Prepared, check: Check) -> None:
+def tune_here(prepared: PreparedSearch, check: Check) -> None:
     """Search on this machine, with a line for each point."""
-    run_dir, (goal, _) = prepared.run_dir, _search_of(prepared)
-    say(f"{headline(goal, prepared.spec)}\nrun folder: {relative_path(run_dir)}")
+    run_dir = prepared.run_dir
+    say(f"{headline(prepared.goal, prepared.spec)}\nrun folder: {relative_path(run_dir)}")
     write_run(prepared, check)
     _search(run_dir)
 
@@ -121,13 +113,13 @@ def _ending(run_dir: Path, point: Point) -> str:
     return f"{point.index:>4}  {point.phase:<6}  {format_setting(point.params)}: {end}"
 
 
-def tune_on_cluster(prepared: Prepared, check: Check, *, wait: bool) -> int | None:
+def tune_on_cluster(prepared: PreparedSearch, check: Check, *, wait: bool) -> int | None:
     """Submit the search and the job that follows it.
 
     Return an exit code; with ``wait`` ``None``, once the search has ended.
     """
     run_dir, spec = prepared.run_dir, prepared.spec
-    say(headline(_search_of(prepared)[0], spec))
+    say(headline(prepared.goal, spec))
     write_run(prepared, check)
     try:
         _check(prepared)
@@ -141,7 +133,7 @@ def tune_on_cluster(prepared: Prepared, check: Check, *, wait: bool) -> int | No
     return 0
 
 
-def _check(prepared: Prepared) -> None:
+def _check(prepared: PreparedSearch) -> None:
     """Ask the scheduler whether it would accept the job.
 
     Raises
@@ -150,7 +142,7 @@ def _check(prepared: Prepared) -> None:
         Exit code 3.
     """
     spec = prepared.spec
-    resources = tune_resources(spec, prepared.points[0], _search_of(prepared)[0])
+    resources = tune_resources(spec, prepared.points[0], prepared.goal)
     asked = request(prepared.run_dir.name, spec, prepared.site, resources)
     script = str(prepared.run_dir / rounds.TUNE_SCRIPT)
     for line in scheduler_calls.check_submission(by_name(spec.scheduler), asked, script, ONE_TASK):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.job_files import Exit
+from jobkit.core.layout import ORDER_FILE, POINTS_FILE
 from jobkit.core.records import Job, Point
 from jobkit.outcome.journal import Task
 from jobkit.outcome.logs import Log, find_log, point_named
@@ -32,6 +33,13 @@ def run(tmp_path: Path) -> Path:
     folder = write_points(tmp_path / "run", POINTS)
     write_submitted(folder, "slurm", "77", first=1, last=3)
     return folder
+
+
+def test_a_corpus_that_is_not_planned_yet_has_no_point(tmp_path: Path) -> None:
+    for file, text in ((POINTS_FILE, ""), (ORDER_FILE, '{"run_id": "demo-1"}')):
+        (tmp_path / file).write_text(text, encoding="utf-8")
+    with pytest.raises(JobkitError, match="not planned yet"):
+        find_log(tmp_path, "1")
 
 
 def name(log: Log) -> str | None:

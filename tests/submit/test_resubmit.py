@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.job_files import Exit
+from jobkit.core.layout import TUNE_GOAL_FILE
 from jobkit.core.records import Outcome
-from jobkit.outcome.journal import note, read_journal
+from jobkit.outcome.journal import Role, Task, note, read_journal
+from jobkit.schedulers.types import State
 from jobkit.status.standing import Standing
+from jobkit.submit.resubmit import undecided
 from jobkit.submit.resume import run_again
 from tests.support.builders import write_begin, write_exit
+from tests.support.statuses import a_point, a_run, with_job
 from tests.support.swept import BUG, LATE, OK, OOM, Clock, Sweep
 from tests.support.swept import clock as clock  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.swept import sweep as sweep  # noqa: PLC0414 - the same
@@ -24,6 +30,20 @@ def refused(sweep: Sweep, *only: str, overrides: tuple[str, ...] = ()) -> Jobkit
         run_again(sweep.run, only, overrides)
     assert sweep.calls() == []
     return caught.value
+
+
+def test_the_job_of_a_search_is_undecided_while_it_ends_and_when_it_left_no_trace(tmp_path: Path) -> None:
+    (tmp_path / TUNE_GOAL_FILE).touch()
+    run = replace(a_run([a_point(1, Standing.FAILED, Outcome.LOST)]), folder=tmp_path)
+    task = Task("slurm", "79", 1)
+    ending = replace(with_job(run, Role.TUNE, State.ENDING), ending=frozenset({task}))
+    lost, known = with_job(run, Role.TUNE), replace(with_job(run, Role.TUNE), ended=frozenset({task}))
+    lines = [undecided(one) for one in (ending, lost, known, with_job(run, Role.TUNE, State.RUNNING))]
+    assert [len(line) for line in lines] == [1, 1, 0, 0]
+    assert ("was cancelled, and is not over yet" in lines[0][0], "without a trace" in lines[1][0]) == (
+        True,
+        True,
+    )
 
 
 def test_only_what_failed_or_is_missing_is_submitted_by_what_it_gets(

@@ -51,7 +51,8 @@ def merge(run: Path, form: str, output: Path | None) -> int:
       2  nothing to merge, or something does not match
       5  some shards are still to come
     """
-    from jobkit.core.layout import is_corpus_folder
+    from jobkit.core.errors import ExitCode
+    from jobkit.core.layout import is_corpus_folder, is_unplanned
     from jobkit.corpus.merge import merge as join
     from jobkit.outcome.shards import void_shards
     from jobkit.report.provenance import finish
@@ -65,6 +66,9 @@ def merge(run: Path, form: str, output: Path | None) -> int:
     folder = run_named(run)
     if not is_corpus_folder(folder):
         raise JobkitError(f"{folder}: not the folder of jobkit apply", hint="jobkit collect prints a sweep")
+    if is_unplanned(folder):
+        hint = f"jobkit status {terminal.shell_path(folder)} shows the job that plans it"
+        raise JobkitError(f"{folder}: the corpus is not planned yet", hint=hint, exit_code=ExitCode.TO_COME)
     void = void_shards(folder.absolute())
     merged = join(folder.absolute(), output or folder / f"merged.{form}", form, void=void)
     terminal.say(

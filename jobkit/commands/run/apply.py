@@ -25,6 +25,9 @@ from jobkit.commands import shared
 @shared.format_option
 @shared.scheduler_option
 @shared.site_option
+@click.option(
+    "--plan-as-job", is_flag=True, help="Read and plan the corpus in a job, which submits the shards."
+)
 @click.option("--dry-run", is_flag=True, help="Print the job script and the submit commands; submit nothing.")
 @click.option("--wait", is_flag=True, help="Wait until every shard has ended.")
 def apply(
@@ -41,6 +44,7 @@ def apply(
     fmt: str,
     scheduler: str | None,
     site: str | None,
+    plan_as_job: bool,
     dry_run: bool,
     wait: bool,
 ) -> int:
@@ -56,6 +60,7 @@ def apply(
       jobkit apply runs/stanza-20260102-101530-3f9a --corpus letters.txt --out tagged
       jobkit apply runs/stanza-20260102-101530-3f9a --corpus a.txt b.txt.gz more/ --out tagged --dry-run
       jobkit apply first.yaml --corpus docs.jsonl --text-field body --id-field doi --out tagged
+      jobkit apply first.yaml --corpus corpus/ --out tagged --plan-as-job
       jobkit status tagged
       jobkit merge tagged
 
@@ -67,11 +72,11 @@ def apply(
       0  submitted; or every shard is done
       2  the corpus, the setting or the folder is no good: nothing was submitted
       3  the scheduler refused, or does not answer
-      4  some shards failed
+      4  some shards failed; or the job could not plan the corpus
       5  submitted, but the journal could not be written; or some shards are still to come
     """
     from jobkit.planning.resolve import Options
-    from jobkit.submit.apply import start
+    from jobkit.submit.apply import plan_job, start
     from jobkit.submit.apply.shards import MINUTES, Wishes
 
     run, corpus = shared.run_and_corpus(run, corpus)
@@ -91,5 +96,6 @@ def apply(
         skip_bad=skip_bad,
         fmt=fmt,
     )
-    code = start.apply(request, dry_run=dry_run, wait=wait)
+    begin = plan_job.apply if plan_as_job else start.apply
+    code = begin(request, dry_run=dry_run, wait=wait)
     return start.report_end(out) if code is None else code

@@ -74,14 +74,19 @@ def resume(
       5  submitted, but the journal could not be written: free space, then run the same command again
     If the points run here, or with --wait, the exit status is that of `jobkit collect`.
     """
-    from jobkit.core.layout import is_corpus_folder
+    from jobkit.core.layout import is_corpus_folder, is_unplanned
     from jobkit.status.which_run import refuse_runs, run_named
     from jobkit.submit.resume import run_again, run_follow_up
 
     run = run_named(run)
     refuse_runs(points)
     if follow_up:
-        return run_follow_up(run.absolute())
+        from jobkit.submit.apply import plan_job
+
+        return (plan_job.run if plan_job.is_open(run) else run_follow_up)(run.absolute())
+    if is_unplanned(run):
+        more = (*points, *only, *overrides, machine_gone, replan, shard_minutes, shards, max_parallel)
+        return _plan(run, changed=any(more), wait=wait)
     again = (*only, *points)
     if replan:
         code = _replan(run, again, overrides, shard_minutes, shards, max_parallel, wait=wait)
@@ -96,6 +101,19 @@ def resume(
     from jobkit.commands.results.collect import print_table
 
     return print_table(run) if code is None else code
+
+
+def _plan(run: Path, *, changed: bool, wait: bool) -> int:
+    """Submit the job again that plans a corpus."""
+    from jobkit.submit.apply import plan_job
+    from jobkit.submit.apply.start import report_end
+
+    if changed:
+        raise click.UsageError(
+            f"{run}: the corpus is not planned yet: to change the order, type its `jobkit apply` again"
+        )
+    code = plan_job.go_on(run.absolute(), wait=wait)
+    return report_end(run) if code is None else code
 
 
 def _replan(

@@ -52,13 +52,13 @@ def tune(
 
         refuse_corpus(spec, "tune")
         return _print(spec, as_json=as_json)
-    from jobkit.planning.prepare import Options, prepare
+    from jobkit.planning.prepare import Options, prepare_search
     from jobkit.schedulers.registry import runs_here
     from jobkit.submit import guards
     from jobkit.submit import tune as search
 
     options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
-    prepared = prepare(spec, options, build=not dry_run, tune=True, say=shared.note)
+    prepared = prepare_search(spec, options, build=not dry_run, say=shared.note)
 
     def check() -> None:
         if not new:

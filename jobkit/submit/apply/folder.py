@@ -9,7 +9,15 @@ from pathlib import Path
 from jobkit.core import files
 from jobkit.core.errors import JobkitError, file_error
 from jobkit.core.files import folder_lock
-from jobkit.core.layout import is_corpus_folder, read_points
+from jobkit.core.layout import (
+    ACCOUNTING_FILE,
+    JOURNAL_FILE,
+    LOGS_FOLDER,
+    POINTS_FILE,
+    is_corpus_folder,
+    is_unplanned,
+    read_points,
+)
 from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_setting
@@ -17,6 +25,7 @@ from jobkit.corpus.plan import WINNERS_FOLDER, Corpus, Shard, Source, read_corpu
 from jobkit.outcome import journal
 from jobkit.planning.prepare import Prepared
 from jobkit.report.provenance import Promise, write_promise
+from jobkit.status.reader import read_standings
 from jobkit.submit import sweep
 
 MOST_NAMED = 5
@@ -24,6 +33,8 @@ MOST_NAMED = 5
 
 def write_folder(prepared: Prepared, corpus: Corpus, shards: Sequence[Shard], promise: Promise) -> None:
     """Write the run folder under another name, and rename it once it is whole.
+
+    A folder that is there and not planned yet gets what it lacks, the points last.
 
     Raises
     ------
@@ -36,19 +47,51 @@ def write_folder(prepared: Prepared, corpus: Corpus, shards: Sequence[Shard], pr
         run_dir.parent.mkdir(parents=True, exist_ok=True)
         with folder_lock(run_dir.parent):
             refuse_other_folder(run_dir)
-            if is_corpus_folder(run_dir):
+            filled = is_unplanned(run_dir)
+            if is_corpus_folder(run_dir) and not filled:
                 raise JobkitError(f"{run_dir}: another command has just made it", hint="type the same again")
             shutil.rmtree(part, ignore_errors=True)  # of a command that was killed
             sweep.write_files(prepared, part)
             (part / WINNERS_FOLDER).mkdir()
-            for index, words in prepared.needs.items():
-                journal.note(part, "needs", points=[index], given=list(words))
             write_promise(part, promise)
             write_plan(part, corpus, shards)
-            part.replace(run_dir)
-            files.sync_folder(run_dir.parent)
+            if filled:
+                _move_into(part, run_dir)
+            for index, words in prepared.needs.items():
+                journal.note(run_dir if filled else part, "needs", points=[index], given=list(words))
+            (part / POINTS_FILE).replace(run_dir / POINTS_FILE) if filled else part.replace(run_dir)
+            files.sync_folder(run_dir if filled else run_dir.parent)
+            shutil.rmtree(part, ignore_errors=True)
     except OSError as error:
         raise file_error(error, run_dir, hint="choose another place with --out") from error
+
+
+def _move_into(part: Path, run_dir: Path) -> None:
+    """Move what a folder lacks that is not planned yet, all but the points, with which the plan holds."""
+    for entry in part.iterdir():
+        target = run_dir / entry.name
+        if entry.name == POINTS_FILE or entry.name in {JOURNAL_FILE, ACCOUNTING_FILE, LOGS_FOLDER}:
+            continue
+        if target.is_dir():  # of a command that was killed here
+            shutil.rmtree(target)
+        entry.replace(target)
+
+
+def refuse_planning_job(run_dir: Path) -> None:
+    """Refuse to plan a corpus here that a job plans.
+
+    Raises
+    ------
+    JobkitError
+        If such a job waits or runs.
+    """
+    (run,) = read_standings([run_dir])
+    if run.planner:
+        typed = shell_path(run_dir)
+        raise JobkitError(
+            f"{run_dir}: job {run.planner.submission.job} reads and plans this corpus",
+            hint=f"jobkit status {typed} shows it; to plan the corpus here: jobkit cancel {typed} first",
+        )
 
 
 def refuse_other_folder(run_dir: Path) -> None:

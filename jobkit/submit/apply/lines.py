@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from jobkit.core.knobs import CPU
-from jobkit.core.units import MIB, format_about, format_count, format_energy, format_size, format_walltime
+from jobkit.core.units import (
+    GIB,
+    MIB,
+    format_about,
+    format_count,
+    format_energy,
+    format_size,
+    format_walltime,
+)
 from jobkit.corpus.plan import Corpus
 from jobkit.fit.speed import Duration
 from jobkit.schedulers.registry import runs_here
@@ -68,11 +76,18 @@ def corpus_words(corpus: Corpus, read_s: float | None = None) -> str:
     size = sum(source.size_bytes for source in corpus.sources)
     words = [
         format_count(len(corpus.sources), "file"),
-        f"{size / MIB:,.1f} MiB" if size >= MIB else f"{size:,} bytes",
+        format_bytes(size),
         format_count(corpus.paragraphs, "paragraph"),
     ]
     words += [f"{format_count(len(corpus.skipped), 'place')} left out"] if corpus.skipped else []
     return ", ".join(words) + ("" if read_s is None else f" (read in {read_s:,.1f} s)")
+
+
+def format_bytes(size: int) -> str:
+    """Return the size of files: ``1.4 GiB``, ``88.1 MiB``; small ones in bytes."""
+    if size >= GIB:
+        return f"{size / GIB:,.1f} GiB"
+    return f"{size / MIB:,.1f} MiB" if size >= MIB else f"{size:,} bytes"
 
 
 def _shards(prospect: Prospect) -> str:

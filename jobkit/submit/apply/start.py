@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import SPEC_FILE, is_corpus_folder
+from jobkit.core.layout import SPEC_FILE, is_corpus_folder, is_unplanned, run_id_of
 from jobkit.core.paths import ledger_path
 from jobkit.core.records import Point
 from jobkit.core.terminal import relative_path, shell_path
@@ -65,6 +65,8 @@ class Request:
         Whether what cannot be read is left out.
     fmt
         The format in which the results are wanted.
+    processes
+        How many read the corpus; ``None`` for one for each core.
     """
 
     word: Path
@@ -76,6 +78,7 @@ class Request:
     id_field: str = "id"
     skip_bad: bool = False
     fmt: str = "jsonl"
+    processes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,11 +104,13 @@ def apply(request: Request, *, dry_run: bool = False, wait: bool = False) -> int
         scheduler refuses.
     """
     folder.refuse_other_folder(request.out)
+    if unplanned := is_unplanned(request.out):
+        folder.refuse_planning_job(request.out)
     setting = find_setting(request.word, request.options, build=not dry_run, say=say)
-    check_format(request.fmt, _columns(setting.point))
+    check_format(request.fmt, columns(setting.point))
     corpus, pieces, read_s = read(request)
-    if is_corpus_folder(request.out):
-        return _go_on(request, setting, corpus, dry_run=dry_run, wait=wait)
+    if is_corpus_folder(request.out) and not unplanned:
+        return go_on(request, setting, corpus, dry_run=dry_run, wait=wait)
     planned = prepare(request, setting, corpus, pieces, read_s)
     if dry_run:
         print_preview(planned)
@@ -113,7 +118,8 @@ def apply(request: Request, *, dry_run: bool = False, wait: bool = False) -> int
     return _start(planned, wait=wait)
 
 
-def _columns(point: Point) -> tuple[str, ...]:
+def columns(point: Point) -> tuple[str, ...]:
+    """Return the columns of the rows that a shard yields."""
     staged = str(Path(point.files[0].path).parent) if point.files else None
     return traits(point.workload, point.workload_folder, staged).columns
 
@@ -132,6 +138,7 @@ def read(request: Request) -> tuple[Corpus, Sequence[Piece], float]:
         text_field=request.text_field,
         id_field=request.id_field,
         skip_bad=request.skip_bad,
+        processes=request.processes,
     )
     return found.corpus, found.pieces, time.monotonic() - begin
 
@@ -146,7 +153,8 @@ def prepare(
     spec = setting.spec.model_copy(update={"resources": plan.resources})
     spec = spec.model_copy(update={"pack": min(spec.pack, len(plan.shards))})
     setting = replace(setting, spec=spec)
-    points = points_of(plan.shards, setting.point, request.out, run_id(spec.name), corpus)
+    name = run_id_of(request.out) or run_id(spec.name)
+    points = points_of(plan.shards, setting.point, request.out, name, corpus)
     refuse_too_many_threads(spec, points[:1])
     warn_again(say, spec, points[:1])
     followed = spec.policy.follow_up and not runs_here(spec.scheduler)
@@ -197,9 +205,10 @@ def _start(planned: Planned, *, wait: bool) -> int | None:
     """Write the run folder, and run the shards here or submit them."""
     prepared = planned.prepared
     say(planned.lines)
-    prospect = planned.prospect
-    promise = promise_of(prospect.setting)
-    write = partial(folder.write_folder, prepared, prospect.corpus, prospect.plan.shards, promise)
+    if is_unplanned(prepared.run_dir):
+        write_planned(planned)
+        return resume.run_again(prepared.run_dir, (), (), wait=wait)
+    write = partial(write_planned, planned)
     if runs_here(prepared.spec.scheduler):
         write()
         say(f"run folder: {relative_path(prepared.run_dir)}")
@@ -217,8 +226,15 @@ def _start(planned: Planned, *, wait: bool) -> int | None:
         return resume.run_again(prepared.run_dir, (), (), wait=wait)
     if wait:
         return launch.wait_for_points(prepared.run_dir, prepared.points, prepared.spec.policy)
-    _advise(prepared.run_dir)
+    advise(prepared.run_dir)
     return 0
+
+
+def write_planned(planned: Planned) -> None:
+    """Write the run folder of a corpus, as `jobkit.submit.apply.folder.write_folder` does."""
+    prospect = planned.prospect
+    promise = promise_of(prospect.setting)
+    folder.write_folder(planned.prepared, prospect.corpus, prospect.plan.shards, promise)
 
 
 def promise_of(setting: Setting) -> Promise:
@@ -241,7 +257,8 @@ def _here(prepared: Prepared) -> None:
         local.drive(run_dir, progress.tick, job_id)
 
 
-def _advise(run_dir: Path) -> None:
+def advise(run_dir: Path) -> None:
+    """Print where a corpus goes, and what to type next."""
     run = shell_path(run_dir)
     say(f"  run folder   {relative_path(run_dir)}")
     say(f"  progress     jobkit status {run}")
@@ -249,7 +266,7 @@ def _advise(run_dir: Path) -> None:
     say(f"  cancel       jobkit cancel {run}")
 
 
-def _go_on(request: Request, setting: Setting, corpus: Corpus, *, dry_run: bool, wait: bool) -> int | None:
+def go_on(request: Request, setting: Setting, corpus: Corpus, *, dry_run: bool, wait: bool) -> int | None:
     """Go on with a folder that is of this corpus and this setting; refuse any other."""
     folder.refuse_differences(request.out, corpus, setting.point)
     say(f"{relative_path(request.out)}: is planned already: going on with it")

@@ -1,0 +1,414 @@
+"""Plan a corpus in a job: submit it, go on with it, and what it does on the node.
+
+Until the job has planned, the run folder has an order (``apply.json``), a journal, and no points.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from jobkit.core import files, terminal
+from jobkit.core.errors import ExitCode, JobkitError, file_error
+from jobkit.core.files import folder_lock, read_text
+from jobkit.core.json_codec import from_json, to_json
+from jobkit.core.layout import (
+    ACCOUNTING_FILE,
+    JOURNAL_FILE,
+    LOGS_FOLDER,
+    ORDER_FILE,
+    POINTS_FILE,
+    SPEC_FILE,
+    is_corpus_folder,
+    is_unplanned,
+    read_points,
+    run_id_of,
+)
+from jobkit.core.terminal import shell_path
+from jobkit.core.units import GIB, MIB, format_count, format_size, format_walltime
+from jobkit.corpus.formats import check_format
+from jobkit.corpus.plan import Corpus, Source, read_corpus
+from jobkit.corpus.sources import Found, find_sources
+from jobkit.outcome import journal
+from jobkit.outcome.journal import PURPOSES, Role, read_journal
+from jobkit.planning.job_script import little, render_plan
+from jobkit.planning.points import request as request_of
+from jobkit.planning.prepare import run_id
+from jobkit.planning.resolve import Options
+from jobkit.schedulers.registry import by_name, runs_here
+from jobkit.schedulers.types import ONE_TASK
+from jobkit.spec.sweep_spec import Resources
+from jobkit.status.standing import first_task
+from jobkit.submit import launch, resume, rounds, scheduler_calls
+from jobkit.submit.apply import folder, start
+from jobkit.submit.apply.lines import LABEL, format_bytes
+from jobkit.submit.apply.setting import Setting, find_setting
+from jobkit.submit.apply.shards import Wishes
+from jobkit.submit.guards import refuse_moved_run
+from jobkit.submit.launch import say
+from jobkit.submit.recover import STILL_AT_IT
+from jobkit.submit.resubmit import read_settled, run_lock
+
+LEAST_S, MINUTE_S = 600, 60
+BYTES_PER_S = 20 * MIB
+"""Of files: slower than one core reads JSONL (docs/benchmarks.md), for a file server that others use."""
+LEAST_BYTES = 2 * GIB
+CORPUS_SHARE = 64
+"""Planning holds 2.5 MiB for each GiB of text (docs/benchmarks.md), of archives some times that."""
+POLL_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What a job is to plan: ``apply.json``.
+
+    Attributes
+    ----------
+    run_id
+        Of the run, and the name of its jobs.
+    folder
+        In which the command was typed: its paths begin there.
+    word, paths, overrides, text_field, id_field, skip_bad, fmt
+        As in `jobkit.submit.apply.start.Request`.
+    scheduler, site
+        Decided: a node may lack the commands by which ``auto`` finds them.
+    minutes, number
+        As in `jobkit.submit.apply.shards.Wishes`.
+    cpus
+        How many processes may read the corpus.
+    """
+
+    run_id: str
+    folder: str
+    word: str
+    paths: tuple[str, ...]
+    overrides: tuple[str, ...]
+    scheduler: str
+    site: str
+    minutes: float
+    number: int | None
+    text_field: str
+    id_field: str
+    skip_bad: bool
+    fmt: str
+    cpus: int
+
+    def request(self, run_dir: Path) -> start.Request:
+        """Return what was asked of `jobkit apply`; its paths hold in `folder`."""
+        return start.Request(
+            word=Path(self.word),
+            paths=self.paths,
+            out=run_dir,
+            options=Options(overrides=self.overrides, scheduler=self.scheduler, site=self.site),
+            wishes=Wishes(minutes=self.minutes, number=self.number),
+            text_field=self.text_field,
+            id_field=self.id_field,
+            skip_bad=self.skip_bad,
+            fmt=self.fmt,
+            processes=self.cpus,
+        )
+
+
+def read_order(run_dir: Path) -> Order:
+    """Return what is to be planned.
+
+    Raises
+    ------
+    JobkitError
+        If the file cannot be read.
+    """
+    path = run_dir / ORDER_FILE
+    try:
+        return from_json(Order, read_text(path), where=str(path))
+    except OSError as error:
+        raise file_error(error, path) from error
+
+
+def _order(request: start.Request, setting: Setting) -> Order:
+    return Order(
+        run_id=run_id_of(request.out) or run_id(setting.spec.name),
+        folder=str(Path.cwd()),
+        word=str(request.word),
+        paths=request.paths,
+        overrides=request.options.overrides,
+        scheduler=setting.spec.scheduler,
+        site=setting.spec.site,
+        minutes=request.wishes.minutes,
+        number=request.wishes.number,
+        text_field=request.text_field,
+        id_field=request.id_field,
+        skip_bad=request.skip_bad,
+        fmt=request.fmt,
+        cpus=setting.spec.resources.of(setting.point).cpus,
+    )
+
+
+def apply(request: start.Request, *, dry_run: bool = False, wait: bool = False) -> int | None:
+    """Submit the job that plans a corpus, or go on; return as `jobkit.submit.apply.start.apply`.
+
+    The corpus is not read here: of a folder that is planned already, files are compared by name and size.
+
+    Raises
+    ------
+    JobkitError
+        If the setting, a path or the folder is no good, or there is no scheduler; exit code 3 if it refuses.
+    """
+    folder.refuse_other_folder(request.out)
+    setting = find_setting(request.word, request.options, build=not dry_run, say=say)
+    check_format(request.fmt, start.columns(setting.point))
+    found = find_sources(request.paths)
+    if is_corpus_folder(request.out) and not is_unplanned(request.out):
+        corpus = _as_planned(read_corpus(request.out), found)
+        return start.go_on(request, setting, corpus, dry_run=dry_run, wait=wait)
+    if runs_here(setting.spec.scheduler):
+        raise JobkitError(
+            "--plan-as-job: there is no scheduler here to submit the job to",
+            hint="leave it out: then jobkit reads and plans the corpus now",
+        )
+    return _submit(request, setting, found, dry_run=dry_run, wait=wait)
+
+
+def _as_planned(before: Corpus, found: Sequence[Found]) -> Corpus:
+    """Return a corpus as it was planned, with the names and sizes of its files now."""
+    digests = {source.path: source.sha256 for source in before.sources}
+    sources = tuple(
+        Source(
+            path=one.path,
+            name=one.name,
+            kind=one.kind,
+            compression=one.compression,
+            size_bytes=one.size_bytes,
+            mtime_ns=one.mtime_ns,
+            sha256=digests.get(one.path, ""),
+        )
+        for one in found
+    )
+    left_out = {bad.source for bad in before.skipped if not bad.line}
+    return replace(before, sources=tuple(source for source in sources if source.name not in left_out))
+
+
+def _submit(
+    request: start.Request, setting: Setting, found: Sequence[Found], *, dry_run: bool, wait: bool
+) -> int | None:
+    order, run_dir, spec = _order(request, setting), request.out, setting.spec
+    resources = _resources(setting, found, _unfinished(run_dir))
+    point = replace(setting.point, run_id=order.run_id)
+    script = render_plan(spec, setting.site, point, run_dir, resources)
+    for line in _lines(setting, found, resources):
+        say(line)
+    if dry_run:
+        _print_preview(setting, run_dir, script)
+        return 0
+    _check(order, setting, resources, script)
+    texts = {SPEC_FILE: spec.as_yaml(), ORDER_FILE: to_json(order) + "\n", rounds.PLAN_SCRIPT: script}
+    if not is_unplanned(run_dir):
+        _make_folder(run_dir, texts)
+    with run_lock(run_dir, say):
+        if _is_under_way(run_dir, order):
+            return ExitCode.TO_COME
+        for name, text in texts.items():
+            files.write_atomically(run_dir / name, text)
+        taken = rounds.submit_jobs(by_name(spec.scheduler), run_dir, [rounds.plan_job()])
+    say(f"submitted: {spec.scheduler} job {taken.jobs[0].job} {PURPOSES[Role.PLAN]}, then submits the shards")
+    if wait:
+        return launch.wait_for_points(run_dir, (), spec.policy)
+    start.advise(run_dir)
+    return 0
+
+
+def _unfinished(run_dir: Path) -> int:
+    """Return how many jobs were to plan a corpus, and were not cancelled."""
+    if not is_unplanned(run_dir):
+        return 0
+    before = read_journal(run_dir)
+    jobs = [job for job in before.submissions if job.role is Role.PLAN]
+    return sum(first_task(job) not in before.cancelled for job in jobs)
+
+
+def _resources(setting: Setting, found: Sequence[Found], unfinished: int) -> Resources:
+    """Return what the job requests, with twice the walltime for each job that did not finish."""
+    size = sum(one.size_bytes for one in found)
+    return little(
+        setting.spec,
+        setting.site,
+        cpus=setting.spec.resources.of(setting.point).cpus,
+        memory=LEAST_BYTES + size // CORPUS_SHARE // GIB * GIB,
+        walltime=(LEAST_S + size // BYTES_PER_S // MINUTE_S * MINUTE_S) * 2**unfinished,
+    )
+
+
+def _lines(setting: Setting, found: Sequence[Found], resources: Resources) -> Iterator[str]:
+    """Yield what is known before the corpus is read."""
+    size = format_bytes(sum(one.size_bytes for one in found))
+    queue = resources.queue or setting.site.queue
+    rows = {
+        "corpus": f"{format_count(len(found), 'file')}, {size}: to be read and planned by a job",
+        "setting": f"{setting.words} ({setting.source})",
+        "request": f"for this job: {format_count(resources.cpus, 'CPU')}, {format_size(resources.memory)} of "
+        f"memory, walltime {format_walltime(resources.walltime)}{f', queue {queue}' if queue else ''}",
+    }
+    yield from (f"{label.ljust(LABEL)}{words}" for label, words in rows.items())
+
+
+def _print_preview(setting: Setting, run_dir: Path, script: str) -> None:
+    """Print the script of the job, and the command that would submit it."""
+    scheduler, job = by_name(setting.spec.scheduler), rounds.plan_job()
+    argv = scheduler.submit_argv(str(run_dir / job.script), job.array, ())
+    lines = [
+        script.rstrip("\n"),
+        "",
+        "# Dry run: nothing was written or submitted.",
+        f"# The script would be {run_dir / job.script}, submitted by:",
+        f"#   {shlex.join(argv)}",
+    ]
+    terminal.say("\n".join(lines))
+
+
+def _check(order: Order, setting: Setting, resources: Resources, script: str) -> None:
+    """Ask the scheduler whether it would accept the job, before anything is written.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3.
+    """
+    spec = setting.spec.model_copy(update={"pack": 1})
+    asked = request_of(order.run_id, spec, setting.site, resources)
+    with tempfile.TemporaryDirectory(prefix="jobkit-") as place:
+        path = Path(place) / rounds.PLAN_SCRIPT
+        path.write_text(script, encoding="utf-8")
+        scheduler = by_name(spec.scheduler)
+        for line in scheduler_calls.check_submission(scheduler, asked, str(path), ONE_TASK):
+            say(line)
+
+
+def _make_folder(run_dir: Path, texts: Mapping[str, str]) -> None:
+    """Write a run folder without points under another name, and rename it once it is whole.
+
+    Raises
+    ------
+    JobkitError
+        If it cannot be written, or is there already.
+    """
+    part = run_dir.with_name(f".{run_dir.name}.part")
+    try:
+        run_dir.parent.mkdir(parents=True, exist_ok=True)
+        with folder_lock(run_dir.parent):
+            folder.refuse_other_folder(run_dir)
+            if is_corpus_folder(run_dir):
+                raise JobkitError(f"{run_dir}: another command has just made it", hint="type the same again")
+            shutil.rmtree(part, ignore_errors=True)  # of a command that was killed
+            (part / LOGS_FOLDER).mkdir(parents=True)
+            for name in (POINTS_FILE, JOURNAL_FILE, ACCOUNTING_FILE):
+                (part / name).touch()
+            for name, text in texts.items():
+                files.write_atomically(part / name, text)
+            part.replace(run_dir)
+            files.sync_folder(run_dir.parent)
+    except OSError as error:
+        raise file_error(error, run_dir, hint="choose another place with --out") from error
+
+
+def _is_under_way(run_dir: Path, order: Order) -> bool:
+    """Return whether a job already plans, and print that.
+
+    Raises
+    ------
+    JobkitError
+        If it plans something else; exit code 3 if the scheduler does not answer.
+    """
+    run = read_settled(run_dir, by_name(order.scheduler), say)
+    if run.planner is None:
+        return False
+    job, typed = run.planner.submission.job, shell_path(run_dir)
+    if read_order(run_dir) != order:
+        raise JobkitError(
+            f"{run_dir}: job {job} plans another corpus there, or with other options",
+            hint=f"jobkit cancel {typed} ends it; then type this again",
+        )
+    say(f"job {job} reads and plans the corpus: jobkit status {typed} shows it")
+    return True
+
+
+def go_on(run_dir: Path, *, wait: bool = False) -> int | None:
+    """Submit the job that plans a corpus again, if none does; return as `apply`.
+
+    Raises
+    ------
+    JobkitError
+        As `apply`.
+    """
+    refuse_moved_run(run_dir)
+    order = read_order(run_dir)
+    with _in_folder(order):
+        return apply(order.request(run_dir), wait=wait)
+
+
+@contextlib.contextmanager
+def _in_folder(order: Order) -> Iterator[None]:
+    """Work in the folder in which an order was typed.
+
+    Raises
+    ------
+    JobkitError
+        If it is not there.
+    """
+    if not Path(order.folder).is_dir():
+        hint = "the paths of the corpus begin there; type `jobkit apply` again in another folder"
+        raise JobkitError(f"{order.folder}: no such folder", hint=hint)
+    with contextlib.chdir(order.folder):
+        yield
+
+
+def is_open(run_dir: Path) -> bool:
+    """Return whether a corpus that a job is to plan is not planned yet, or none of its shards submitted."""
+    return (run_dir / ORDER_FILE).is_file() and all(
+        job.role is not Role.POINTS for job in read_journal(run_dir).submissions
+    )
+
+
+def run(run_dir: Path) -> int:
+    """Plan a corpus in the job, unless it is planned, and submit its shards; return the exit code.
+
+    The journal records what could not be done: a person does it, on a submit host.
+    """
+    try:
+        if is_unplanned(run_dir):
+            _plan(run_dir)
+    except JobkitError as error:
+        journal.note(run_dir, "left", points=[], why=str(error), role=Role.PLAN)
+        say(str(error))
+        return error.exit_code
+    _await_answer(run_dir)
+    try:
+        return resume.run_again(run_dir, (), ()) or 0
+    except JobkitError as error:
+        points = [point.index for point in read_points(run_dir)[0]]
+        journal.note(run_dir, "left", points=points, why=error.message, role=Role.PLAN)
+        say(f"{error}\nit is left to a person: jobkit resume {shell_path(run_dir)}")
+        return 0
+
+
+def _plan(run_dir: Path) -> None:
+    """Read and plan a corpus, and write the plan into its folder."""
+    order = read_order(run_dir)
+    with _in_folder(order):
+        request = order.request(run_dir)
+        setting = find_setting(request.word, request.options, build=True, say=say)
+        planned = start.prepare(request, setting, *start.read(request))
+    say(planned.lines)
+    with run_lock(run_dir, say):
+        start.write_planned(planned)
+
+
+def _await_answer(run_dir: Path) -> None:
+    """Wait until the client has journalled this job, which may be a second after it began."""
+    deadline = time.monotonic() + STILL_AT_IT.total_seconds()
+    while read_journal(run_dir).unanswered is not None and time.monotonic() < deadline:
+        time.sleep(POLL_S)

@@ -1,0 +1,125 @@
+"""A corpus that a job reads and plans, on the real daemons."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.errors import ExitCode
+from jobkit.core.layout import is_unplanned
+from jobkit.outcome.journal import read_journal
+from tests.cluster.daemons import until
+from tests.cluster.holds import HOLD
+from tests.cluster.test_apply import Applied
+from tests.cluster.test_apply import applied as applied  # noqa: PLC0414 - a fixture is found by its name here
+from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
+
+JOB = ("--plan-as-job",)
+
+
+def roles(applied: Applied) -> list[str]:
+    return [str(job.role) for job in read_journal(applied.out).submissions]
+
+
+def status(applied: Applied) -> tuple[int, str]:
+    done = applied.lab.jobkit("status", applied.out)
+    return done.returncode, done.stdout
+
+
+def test_a_job_plans_the_corpus_and_submits_the_shards(applied: Applied) -> None:
+    applied.takes(0)
+    preview = applied.apply(*JOB, "--dry-run")
+    assert preview.returncode == 0, preview.stderr
+    assert "1 file, " in preview.stderr
+    assert not applied.out.exists()
+    done = applied.apply(*JOB, "--wait")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 of 4 shards" in done.stdout
+    assert roles(applied) == ["plan", "points", "follow"]
+    assert applied.merged() == applied.rows
+    again = applied.apply(*JOB)
+    assert (again.returncode, "nothing to run again" in again.stderr) == (0, True), again.stderr
+    (applied.lab.home / "letters.txt").write_text("changed", encoding="utf-8")
+    refused = applied.apply(*JOB)
+    assert (refused.returncode, "letters.txt: has changed" in refused.stderr) == (2, True), refused.stderr
+
+
+def test_what_cannot_be_read_is_reported_and_resume_plans_again(applied: Applied) -> None:
+    applied.takes(0)
+    letters = applied.lab.home / "letters.txt"
+    good = letters.read_bytes()
+    letters.write_bytes(good + b"\ncaf\xe9\n")
+    failed = applied.apply(*JOB, "--wait")
+    assert failed.returncode == ExitCode.FAILED, failed.stdout + failed.stderr
+    assert "the corpus could not be planned: " in failed.stdout
+    assert "letters.txt" in failed.stdout
+    assert f"jobkit resume {applied.out.name}" in failed.stdout.replace("\\ ", " ")
+    assert applied.lab.jobkit("merge", applied.out).returncode == ExitCode.TO_COME
+    letters.write_bytes(good)
+    done = applied.lab.jobkit("resume", applied.out, "--wait")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert roles(applied) == ["plan", "plan", "points", "follow"]
+    assert applied.merged() == applied.rows
+
+
+def test_a_job_that_waits_is_shown_and_cancelled_and_resume_submits_another(applied: Applied) -> None:
+    applied.takes(0)
+    held = Held(applied)
+    assert applied.apply(*JOB).returncode == 0
+    code, said = status(applied)
+    assert (code, "the corpus is not planned yet" in said) == (ExitCode.TO_COME, True), said
+    assert "which reads and plans the corpus, waits: " in said
+    twice = applied.apply(*JOB)
+    assert (twice.returncode, "reads and plans the corpus" in twice.stderr) == (ExitCode.TO_COME, True)
+    here = applied.apply()
+    assert (here.returncode, "jobkit cancel" in here.stderr) == (2, True), here.stderr
+    cancelled = applied.lab.jobkit("cancel", applied.out)
+    assert cancelled.returncode == 0, cancelled.stderr
+    assert "which reads and plans the corpus" in cancelled.stderr
+    until(lambda: status(applied)[0] == ExitCode.FAILED, "a job that has ended", 90)
+    held.release()
+    done = applied.lab.jobkit("resume", applied.out, "--wait")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert applied.merged() == applied.rows
+
+
+class Held:
+    """Jobs without a GPU wait until a test releases them, by a line of the site file."""
+
+    def __init__(self, applied: Applied) -> None:
+        self.site: Path = applied.lab.home / "lab.yaml"
+        self.before = self.site.read_text(encoding="utf-8")
+        option = HOLD[applied.lab.scheduler]
+        self.site.write_text(f"{self.before}options: ['{option}']\n", encoding="utf-8")
+
+    def release(self) -> None:
+        """Let later jobs begin at once."""
+        self.site.write_text(self.before, encoding="utf-8")
+
+
+@pytest.mark.fault
+def test_nodes_that_may_not_submit_leave_the_shards_to_a_person(applied: Applied) -> None:
+    """FAULT: nodes may not submit, so the job that planned a corpus cannot submit its shards.
+
+    HOW: fake: a submit command on the node that refuses; the rest is real, Slurm and Grid Engine.
+    REPORTED: the journal's `left` and `jobkit status`; `jobkit resume` submits the shards.
+    LOST: nothing: the plan is home.
+    """
+    lab = applied.lab
+    applied.takes(0)
+    command = {"slurm": "sbatch", "sge": "qsub"}[lab.scheduler]
+    program = lab.home / "node" / command
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho 'this host is no submit host' >&2\nexit 1\n")
+    program.chmod(0o755)
+    site = lab.home / "lab.yaml"
+    site.write_text(site.read_text() + f"setup: ['export PATH=\"{program.parent}:$PATH\"']\n")
+    done = applied.apply(*JOB, "--wait")
+    assert done.returncode == ExitCode.TO_COME, done.stdout + done.stderr
+    assert not is_unplanned(applied.out)
+    assert "the job that planned the corpus could not submit 4 points" in done.stdout
+    assert "this host is no submit host" in done.stdout
+    resumed = lab.jobkit("resume", applied.out, "--wait")
+    assert resumed.returncode == 0, resumed.stdout + resumed.stderr
+    assert applied.merged() == applied.rows
