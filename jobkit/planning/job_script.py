@@ -78,6 +78,7 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
     binds = _binds(point)
     _check_paths(str(run_dir), text.path if text else "", model.path if model else "")
     if spec.environment.container:
+        _check_image(spec.environment.container)
         _check_binds(str(run_dir), *binds)
     packed = spec.resources.model_copy(update={"walltime": spec.resources.walltime * spec.pack})
     warning_s = min(site.warning_s, spec.resources.walltime // 4)
@@ -319,6 +320,14 @@ def _check_paths(*paths: str) -> None:
                 f"{path!r}: a path with a control character cannot stand in a job script",
                 hint="rename the folder",
             )
+
+
+def _check_image(image: str) -> None:
+    if "://" not in image and not os.path.isabs(image):  # noqa: PTH117 - as for a folder of the spec
+        raise JobkitError(
+            f"environment.container: {image!r}: here it must be an absolute path or a URI",
+            hint=f'--set environment.container="$PWD/{image}"',
+        )
 
 
 def _check_binds(*paths: str) -> None:

@@ -202,6 +202,7 @@ def test_an_image_that_is_not_there(here: Path, monkeypatch: pytest.MonkeyPatch)
 
     assert found["environment"].status is Status.MISSING
     assert f"there is no image {here}/other.sif" in found["environment"].said
+    assert "jobkit" not in found, "nothing runs outside of the image"
 
 
 def test_scratch_that_cannot_be_made(here: Path) -> None:

@@ -175,7 +175,7 @@ free=$(df --output=avail -B1 "$work" | tail -n 1)
 
 # The environment. The hooks of conda and modules read unset variables, so `set -u` is off meanwhile.
 stage=environment
-container=() why=''
+container=(false) why=''
 enter_container() {                                   # "${container[@]}" runs a command in the container
     local engine path
     engine=$(type -P apptainer || type -P singularity) ||

@@ -40,7 +40,7 @@ forwarding() {                                        # runs a command in the ba
     return "$status"
 }
 
-container=() why=''
+container=(false) why=''
 enter_container() {                                   # "${container[@]}" runs a command in the container
     local engine path
     engine=$(type -P apptainer || type -P singularity) ||
