@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import CUDA
 from jobkit.core.records import FOLDER, ModelRef, Point
 from jobkit.core.units import format_walltime
 from jobkit.fit.tune_steps import TuneGoal
@@ -31,6 +32,8 @@ ROWS_FACTOR = 2
 SCRATCH_MARGIN_BYTES = 64 * 2**20
 """The space required on scratch beyond the inputs: results are a few MiB."""
 
+IMAGE_VARIABLE = "SINGULARITY_CONTAINER"
+"""Set inside a container, by Singularity and by Apptainer (apptainer.org/docs/user, appendix)."""
 FETCH_BODY = "fetch.sh.j2"
 FIND_BODY = "find.sh.j2"
 FIND_VALUES = {"body": FIND_BODY, "module": "jobkit.fit.search", "limit_s": 0}
@@ -74,7 +77,11 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
         If a path cannot stand in a script, or the site lacks what is requested.
     """
     text, model = (point.text, point.model) if point else (None, None)
+    binds = _binds(point)
     _check_paths(str(run_dir), text.path if text else "", model.path if model else "")
+    if spec.environment.container:
+        _check_image(spec.environment.container)
+        _check_binds(str(run_dir), *binds)
     packed = spec.resources.model_copy(update={"walltime": spec.resources.walltime * spec.pack})
     warning_s = min(site.warning_s, spec.resources.walltime // 4)
     grace_s = max(1, site.kill_wait_s * 2 // 3)
@@ -99,7 +106,11 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
         "model_parts": _model_parts(model) if model else (),
         "activation": activation(spec, site),
         "variables": variables(spec, site, point),
-        "python": "python" if spec.environment.conda or spec.environment.venv else sys.executable,
+        "python": spec.environment.python or sys.executable,
+        "run_python": '"${container[@]}" "$python"' if spec.environment.container else '"$python"',
+        "container": spec.environment.container,
+        "gpus": spec.resources.gpus if point is None or point.device == CUDA else 0,
+        "binds": binds,
         "sync_interval_s": site.sync_interval_s,
         "grace_s": grace_s,
         "warning_grace_s": max(1, warning_s * 2 // 3) if warning_s else grace_s,
@@ -111,6 +122,14 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
         "script": "job.sh",
         "round": 1,
     }
+
+
+def _binds(point: Point | None) -> list[str]:
+    """Return what a container must see in addition to the run folder and scratch."""
+    if point is None:
+        return []
+    paths = (point.workload_folder, point.text.path, point.model.path if point.model else None)
+    return [path for path in paths if path]
 
 
 def _model_parts(model: ModelRef) -> tuple[str, ...]:
@@ -312,7 +331,9 @@ def variables(spec: SweepSpec, site: Site, point: Point | None) -> dict[str, str
         chosen = dict.fromkeys(ALLOCATOR_VARIABLES, point.allocator)
     if point and point.device == "cuda":
         chosen[GPU_COUNT_VARIABLE] = str(spec.resources.gpus)
-    if point and (recorded := by_name(site.scheduler).RECORDED_VARIABLES):
+    recorded = by_name(site.scheduler).RECORDED_VARIABLES
+    recorded += (IMAGE_VARIABLE,) if spec.environment.container else ()
+    if point and recorded:
         chosen[MORE_VARIABLES] = " ".join(recorded)
     if point and point.command:
         chosen[GRACE_VARIABLE] = str(max(1, site.kill_wait_s * 2 // 3))
@@ -334,4 +355,21 @@ def _check_paths(*paths: str) -> None:
             raise JobkitError(
                 f"{path!r}: a path with a control character cannot stand in a job script",
                 hint="rename the folder",
+            )
+
+
+def _check_image(image: str) -> None:
+    if "://" not in image and not os.path.isabs(image):  # noqa: PTH117 - as for a folder of the spec
+        raise JobkitError(
+            f"environment.container: {image!r}: here it must be an absolute path or a URI",
+            hint=f'--set environment.container="$PWD/{image}"',
+        )
+
+
+def _check_binds(*paths: str) -> None:
+    for path in paths:
+        if {",", ":"} & set(path):
+            raise JobkitError(
+                f"{path}: a path with a comma or a colon cannot be bound into a container",
+                hint="rename the folder; for the run folder, choose another place with --runs-dir",
             )

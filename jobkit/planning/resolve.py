@@ -145,6 +145,7 @@ def resolve(
         "pack": 1 if runs_here(name) else spec.pack if "pack" in spec.model_fields_set else site.pack,
         "site": lookup.site_name,
         "template": lookup.template,
+        "environment": spec.environment.of_folder(path.parent),
         "precision": offered_precision(spec, workload.knobs),
     }
     spec = spec.model_copy(update=decided)
@@ -374,9 +375,7 @@ def refuse_missing_framework(spec: SweepSpec, site: Site) -> None:
 def _another_python(spec: SweepSpec, site: Site) -> bool:
     """Return whether the points may run another Python than this one."""
     environment = spec.environment
-    return bool(
-        environment.conda or environment.venv or environment.modules or environment.setup or site.setup
-    )
+    return bool(environment.python or environment.modules or environment.setup or site.setup)
 
 
 def _wrong_torch(spec: SweepSpec, site: Site) -> str:

@@ -136,7 +136,7 @@ def environment(facts: Facts, wanted: NodeRequest) -> Finding:
         message = f"it could not be activated: {facts.message('activation') or f'status {status}'}"
         return missing(name, message, "change `environment` in the spec, or `setup` in the site file")
     if not facts.said.get("python"):
-        hint = "put it where the nodes see it, or name another: environment.venv, environment.conda"
+        hint = "put it where the nodes see it, or name another: environment.venv, .conda or .container"
         return missing(name, f"there is no {wanted.python} here", hint)
     version = facts.python.get("python")
     return fine(name, f"Python {version or ''} at {facts.said['python']}".replace("  ", " "))

@@ -25,7 +25,7 @@ from jobkit.setup.findings import Finding, Status, fine, missing, warning
 from jobkit.spec.axes import settings
 from jobkit.spec.fields import Auto
 from jobkit.spec.repeats import most
-from jobkit.spec.sweep_spec import SweepSpec
+from jobkit.spec.sweep_spec import Environment, SweepSpec
 from jobkit.submit.scheduler_calls import submission_environment
 
 BODY = "doctor.sh.j2"
@@ -138,6 +138,7 @@ def script_for(case: Case, run_dir: Path, spec: SweepSpec, *, bare: bool = False
         "programs": PROGRAMS,
         "limit_s": STEP_LIMIT_S,
         "seen": seen_from(case),
+        "binds": [*seen_from(case), case.workload_folder],
         "examine": [
             *("--device", case.device, "--workload", case.importable),
             *("--folder", case.workload_folder),
@@ -198,7 +199,6 @@ def facts_in(folder: Path) -> Facts:
 
 def wanted(case: Case, *, on_node: bool) -> NodeRequest:
     """Return what a point of the case needs on a machine."""
-    environment = case.spec.environment
     input_files = [file for path in inputs_of(case) for file in (path, *path.rglob("*")) if file.is_file()]
     return NodeRequest(
         device=case.device,
@@ -206,12 +206,17 @@ def wanted(case: Case, *, on_node: bool) -> NodeRequest:
         gpus=case.spec.resources.gpus,
         scratch_bytes=SCRATCH_MARGIN_BYTES + sum(file.stat().st_size for file in input_files),
         seen=seen_from(case),
-        python="python" if environment.conda or environment.venv else "jobkit's own Python",
+        python=_python(case.spec.environment),
         on_node=on_node,
         jobkit=metadata.version("jobkit"),
         given=case.given,
         rsync=not case.local,
     )
+
+
+def _python(environment: Environment) -> str:
+    name = environment.python or "jobkit's own Python"
+    return f"{name} in {environment.container}" if environment.container else name
 
 
 def seen_from(case: Case) -> tuple[str, ...]:

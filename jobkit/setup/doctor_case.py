@@ -128,7 +128,7 @@ def _spec(path: Path, options: Options, opening: list[Finding]) -> SweepSpec | N
         opening.append(missing("spec", error.message, error.hint))
         return None
     opening.append(fine("spec", str(path)))
-    return spec
+    return spec.model_copy(update={"environment": spec.environment.of_folder(path.parent)})
 
 
 def _site(name: str, scheduler: str, opening: list[Finding]) -> tuple[Site, Path]:

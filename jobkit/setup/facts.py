@@ -40,7 +40,8 @@ class Facts:
     @property
     def pip(self) -> str:
         """The command that installs a package for the Python of the job."""
-        return f"{shell_quote(self.said.get('python', 'python'))} -m pip install"
+        where = "when you build the image: " if self.said.get("container") else ""
+        return f"{where}{shell_quote(self.said.get('python', 'python'))} -m pip install"
 
     def message(self, step: str) -> str:
         """Return the last output of a step."""

@@ -76,11 +76,13 @@ def check_workload(document: Document) -> None:
 
 
 def check_environment(document: Document) -> None:
-    """Add a fault where both ``conda`` and ``venv`` are given."""
+    """Add a fault for each of ``venv`` and ``container`` that is given after another Python."""
     environment = document.data.get("environment")
-    if isinstance(environment, dict) and environment.get("conda") and environment.get("venv"):
-        what = "environment.venv: given as well as conda; keep one of the two"
-        document.faults.append(document.fault(("environment", "venv"), what, on_key=True))
+    given = environment if isinstance(environment, dict) else {}
+    first, *others = [key for key in ("conda", "venv", "container") if given.get(key)] or [""]
+    for key in others:
+        what = f"environment.{key}: given as well as {first}; keep one of the two"
+        document.faults.append(document.fault(("environment", key), what, on_key=True))
 
 
 def check_options(document: Document) -> None:

@@ -178,5 +178,8 @@ Node = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.*?\[\],-]*$")]
 Address = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.%+-]*(@[A-Za-z0-9][A-Za-z0-9.-]*)?$")]
 """A mail address, or the name of a user on the cluster."""
 
+Image = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f-][^\x00-\x1f\x7f]*$")]
+"""A container's image: a path or a URI, which no program takes for an option."""
+
 Line = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]+$")]
 """A header line, whole: no line end or other control character."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
@@ -122,6 +123,9 @@ class Environment(_Part):
     conda, venv
         Activated after the modules: an environment's name or folder; at most one of the two.
         With neither, the job runs the Python that ran ``jobkit sweep``.
+    container
+        The image whose ``python3`` runs the worker, by ``apptainer exec`` or ``singularity exec``: a
+        path, relative to the spec's folder, or a URI; in place of ``conda`` and ``venv``.
     setup
         Shell lines run last; a line that fails ends the try with outcome ``environment``.
     variables
@@ -131,8 +135,23 @@ class Environment(_Part):
     modules: list[str] = []
     conda: str | None = None
     venv: str | None = None
+    container: fields.Image | None = None
     setup: list[str] = []
     variables: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = {}
+
+    @property
+    def python(self) -> str | None:
+        """What the job calls Python; ``None`` for the one that ran ``jobkit sweep``."""
+        if self.container:
+            return "python3"
+        return "python" if self.conda or self.venv else None
+
+    def of_folder(self, folder: Path) -> Environment:
+        """Return it with the image as seen from anywhere, for a spec in this folder."""
+        if self.container is None or "://" in self.container:
+            return self
+        image = os.path.abspath(folder / os.path.expanduser(self.container))  # noqa: PTH100, PTH111 - links as they are
+        return self.model_copy(update={"container": image})
 
 
 class Axes(BaseModel):

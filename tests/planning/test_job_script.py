@@ -220,6 +220,35 @@ def test_a_path_that_a_header_cannot_carry_is_refused(scheduler: str, folder: st
         script(scheduler, f"{scheduler}-default", f"/home/me/{folder}")
 
 
+@pytest.mark.parametrize(
+    ("image", "run_dir", "words"),
+    [
+        ("tools.sif", "/home/me/runs/r1", "'tools.sif': here it must be an absolute path or a URI"),
+        ("/images/tools.sif", "/home/me/a,b/r1", "a,b/r1: a path with a comma or a colon"),
+        ("docker://ada/tools:1", "/home/me/a:b/r1", "a:b/r1: a path with a comma or a colon"),
+    ],
+)
+def test_what_a_container_cannot_be_given_is_refused(image: str, run_dir: str, words: str) -> None:
+    with pytest.raises(JobkitError, match=re.escape(words)):
+        script("local", "local-default", run_dir, environment={"container": image})
+
+
+@pytest.mark.parametrize("image", ["/my images/it's.sif", "/$(touch x)/`id`.sif", 'docker://a"b'])
+def test_no_image_reaches_the_shell(image: str, tmp_path: Path) -> None:
+    body = script("local", "local-default", environment={"container": image})
+    enter = body[body.index("container=(false)") : body.index("activate() {")]
+    shown = 'type() { echo show; }; enter_container; printf "%s\\n" "$why" "${container[@]}"'
+    done = subprocess.run(
+        ["bash", "-c", f"run=/\n{enter}\n{shown}"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    said = done.stdout.splitlines()
+    if "://" in image:
+        assert said == ["", "show", "exec", "--nv", "--bind", "/", image, *said[7:]]
+    else:
+        assert said[0].startswith(f"there is no image {image} on ")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_only_repeats_that_end_by_themselves_ask_the_gate_in_any_case() -> None:
     fixed, auto = (script("slurm", "slurm-default", repeats=repeats) for repeats in (3, "auto"))
     changed = set(auto.splitlines()) - set(fixed.splitlines())

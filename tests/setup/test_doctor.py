@@ -14,6 +14,7 @@ from jobkit.setup.ask_site import ask_site
 from jobkit.setup.doctor_case import Case, open_case
 from jobkit.setup.findings import Finding, Status
 from tests.fakes.cluster import FakeCluster
+from tests.whole.test_environments import FAKES
 
 COUNT = "name: mine\nworkload: count\ntext: a.txt\nrepeats: 1\n"
 RESOURCES = 'resources: {gpus: 1, cpus: 1, memory: 200MiB, walltime: "00:02:00"}\n'
@@ -165,6 +166,43 @@ def test_a_venv_that_is_not_there() -> None:
 
     assert found["environment"].status is Status.MISSING
     assert "/no/such/venv/bin/activate" in found["environment"].said
+
+
+def node_with_image(folder: Path, monkeypatch: pytest.MonkeyPatch, options: str = "") -> None:
+    """Make an image next to the spec, and a stand-in for apptainer; with the options its Python starts."""
+    (folder / "tools.sif").write_text("SIF", encoding="utf-8")
+    (folder / "bin").mkdir()
+    python = folder / "bin" / "python3"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {options} "$@"\n', encoding="utf-8")
+    python.chmod(0o755)
+    (folder / "bin" / "apptainer").symlink_to(FAKES / "apptainer")
+    monkeypatch.setenv("PATH", f"{folder}/bin:/usr/bin:/bin")
+    monkeypatch.setenv("FAKE_IMAGE_PATH", f"{folder}/bin:/usr/bin:/bin")
+
+
+def test_the_probes_run_in_a_container(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node_with_image(here, monkeypatch)
+    found = by_names(doctor.python_here(case_of("local", "environment: {container: tools.sif}\n")))
+
+    assert {found[name].status for name in ("environment", "jobkit")} == {Status.OK}
+    assert found["environment"].said.endswith(f" at {here}/bin/python3")
+
+
+def test_a_container_without_jobkit(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node_with_image(here, monkeypatch, "-IS")
+    found = by_names(doctor.python_here(case_of("local", "environment: {container: tools.sif}\n")))
+
+    assert found["jobkit"].status is Status.MISSING
+    assert found["jobkit"].hint.startswith("when you build the image: ")
+
+
+def test_an_image_that_is_not_there(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node_with_image(here, monkeypatch)
+    found = by_names(doctor.python_here(case_of("local", "environment: {container: other.sif}\n")))
+
+    assert found["environment"].status is Status.MISSING
+    assert f"there is no image {here}/other.sif" in found["environment"].said
+    assert "jobkit" not in found, "nothing runs outside of the image"
 
 
 def test_scratch_that_cannot_be_made(here: Path) -> None:

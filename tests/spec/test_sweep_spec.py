@@ -21,7 +21,7 @@ resources:
   memory: 8
   walltime: 10
   gpu: 1
-environment: {conda: a, venv: b}
+environment: {conda: a, venv: b, container: c}
 policy: {gpu_oom: again}
 schedular: slurm
 """
@@ -47,6 +47,7 @@ def test_all_faults_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
         '9:13: resources.walltime: 10: a duration is text, for instance "00:10:00" or 90m',
         "10:3: resources.gpu: no such key; did you mean 'gpus'?",
         "11:25: environment.venv: given as well as conda; keep one of the two",
+        "11:34: environment.container: given as well as conda; keep one of the two",
         "12:19: policy.gpu_oom: 'again': should be 'prune' or 'keep'",
         "13:1: schedular: no such key; did you mean 'scheduler'?",
     ]

@@ -146,7 +146,7 @@ TEXTS = "name workload text scheduler site template device order model.name mode
 RESOURCES = "queue gpu_type account qos constraint mail memory walltime exclude"
 FIELDS = (
     *TEXTS.split(),
-    *(f"environment.{name}" for name in ("conda", "venv", "modules", "setup")),
+    *(f"environment.{name}" for name in ("conda", "venv", "container", "modules", "setup")),
     *(f"resources.{name}" for name in RESOURCES.split()),
     *("policy.gpu_oom", "find_max.memory", HOSTILE),
 )

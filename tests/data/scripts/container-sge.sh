@@ -1,0 +1,269 @@
+#!/bin/bash
+#$ -S /bin/bash
+#$ -cwd
+#$ -N stanza-20260101-120000-beef
+#$ -o /home/ada/runs/stanza-20260101-120000-beef/logs
+#$ -j y
+#$ -r n
+#$ -notify
+#$ -l s_rt=00:09:00
+#$ -l ngpus=1
+#$ -pe smp 2
+#$ -l h_vmem=4G
+#$ -l h_rt=00:10:00
+#
+# Runs one point of the sweep stanza: copies the inputs to this node's scratch, runs, copies the results home.
+#   under the scheduler    task k runs point k (--offset N: point k + N; --list FILE: the points on line k of FILE)
+#   by hand                bash job.sh 3        runs point 3 on this machine
+set -euo pipefail
+
+run=/home/ada/runs/stanza-20260101-120000-beef
+python=python3
+scheduler=sge job=${JOB_ID:-} task=${SGE_TASK_ID:-} restart=${RESTARTED:-0}
+round=1 limit=''
+case ${1:-} in
+    --offset) point=$((task + $2)) ;;
+    --list) point=$(sed -n "$((task + $3))p" "$run/$2") ;;
+    --point) point=$2 limit=${3:-} ;;
+    "") point=$task ;;
+    *) point=$1 scheduler=hand job=$$ task='' ;;
+esac
+
+[[ -f $run/points.jsonl ]] || { echo "job.sh: the run folder is no longer at $run: move it back" >&2; exit 2; }
+[[ $point =~ ^[1-9][0-9]*$ ]] || { echo "job.sh: no point '$point'; type: bash job.sh K" >&2; exit 2; }
+point_id=$(sed -n "${point}s/.*\"point_id\": \"\([^\"]*\)\".*/\1/p" "$run/points.jsonl" || true)
+[[ $point_id ]] || { echo "job.sh: no point '$point' in $run/points.jsonl; type: bash job.sh K" >&2; exit 2; }
+
+# A point that is done never runs again, even if the scheduler starts its task again.
+if ((${restart:-0})) && grep -qs '"outcome": "ok"' "$run/results/$point_id"/try-*/record.json; then exit 0; fi
+
+# Makes a new folder for this try, so that nothing is overwritten. If home has no room for the try's own
+# files, its results could not be copied home either, so the try does not begin.
+# The log may be on the same full disk: a failed echo must not become the exit status.
+no_home() { echo "job.sh: stage_out: $1, so nothing was run" >&2 || true; exit 73; }  # EX_CANTCREAT
+try=1
+mkdir -p "$run/results/$point_id" || no_home "cannot write in $run/results"
+until mkdir "$run/results/$point_id/try-$try" 2>/dev/null; do
+    [[ -d $run/results/$point_id/try-$try ]] || no_home "cannot write in $run/results"
+    try=$((try + 1))
+done
+home=$run/results/$point_id/try-$try
+{
+    printf '%s\n' "scheduler=$scheduler" "job=$job" "task=$task" "restart=$restart" "round=$round" \
+        "host=$HOSTNAME" "pid=$$" "at=$(date -u +%FT%TZ)" >"$home/begin" &&
+        printf '%1024s\n' '' >"$home/exit.part"           # reserves space for the exit file
+} || { rm -rf "$home"; no_home "no room in $run/results"; }
+
+# Whatever happens next: copy the results home, keep the exit status, then remove scratch.
+stage=scratch outcome='' because='' message='' signal='' work='' own='' shared='' inputs='' worker='' ender='' sync='' watch=''
+alone() { own=$scratch shared=''; echo "job.sh: this task makes its own copy of the inputs: $1" >&2 || true; }
+fail() { outcome=$1 message=$2; echo "job.sh: $1: $2" >&2 || true; exit 1; }
+copy() { rsync -a "$@"; }
+# Background commands do not hold the locks (8<&- 9<&-), because they may outlive this script for a moment.
+# Only the worker holds the lock of its folder (9): while it runs, no other task removes that folder.
+bring_home() { [[ ! -d $work/out ]] || copy --exclude='*.part' "$work/out/" "$home/" 8<&- 9<&-; }
+end_worker() {                                        # asks the worker to end, and kills it if it does not
+    local half
+    kill -TERM "$worker" 2>/dev/null || return 0
+    for ((half = 0; half < 2 * $1; half++)); do
+        kill -0 "$worker" 2>/dev/null || return 0
+        sleep 0.5
+    done
+    kill -KILL "$worker" 2>/dev/null || true
+}
+lock() { flock -w "$1" 8 & wait $!; }                 # in the background, so that a trap can run meanwhile
+clean_scratch() {                                     # removes folders of ended tasks, then unused inputs
+    local folder tasks
+    for folder in "$own"/*/lock; do
+        if [[ -e $folder ]] && flock -n "$folder" true; then rm -rf "${folder%/lock}"; fi
+    done
+    for folder in "$own"/*.inputs; do
+        tasks=("${folder%inputs}"*/lock)
+        [[ -e ${tasks[0]} ]] || rm -rf "$folder"
+    done
+}
+leave_scratch() {
+    rm -rf "$work"
+    exec 9>&-
+    if [[ $shared ]] && lock 3; then clean_scratch; flock -u 8; fi  # the last task of a run removes its inputs
+}
+finish() {
+    local status=$? kept='' text child
+    trap - EXIT
+    trap '' TERM INT USR1 USR2
+    if [[ $worker ]]; then end_worker 20; fi
+    for child in $worker $ender $sync $watch; do
+        if kill "$child"; then wait "$child" || true; fi
+    done 2>/dev/null
+    if [[ $work ]]; then
+        if bring_home || bring_home; then
+            leave_scratch || true
+        else
+            kept=$work outcome=stage_out message="results could not be copied to $home"
+            rm -rf "$work/lock" "$work/inputs"        # a folder without a lock is never removed
+            echo "job.sh: stage_out: $message; they are kept in $HOSTNAME:$work" >&2 || true
+            ((status)) || status=73
+        fi
+    fi
+    if ((status == 0)); then                          # a try succeeds only if the worker ran
+        if [[ $stage == run ]]; then stage='done'; elif [[ $outcome != pruned ]]; then status=1; fi
+    fi
+    text=$(printf '%s\n' "status=$status" "stage=$stage" "outcome=$outcome" "signal=$signal" \
+        "message=$message" "because=$because" "scratch=$kept" "host=$HOSTNAME")
+    printf '%s\n' "$text" 1<>"$home/exit.part" &&          # in place: a full home has this reserved space
+        truncate -s "$(wc -c <<<"$text")" "$home/exit.part" && mv "$home/exit.part" "$home/exit" || true
+    case $outcome in
+        pruned | stopped) ;;                          # tasks that begin later look for all other outcomes
+        *) grep -qs '"outcome": "ok"' "$home/record.json" ||
+            { mkdir -p "$run/flags" && touch "$run/flags/$point-$try"; } ;;
+    esac || true
+    case $status in 99 | 100) status=98 ;; esac       # Grid Engine would reschedule the task or hold it in error
+    exit "$status"
+}
+trap finish EXIT
+orphaned() {                                          # the script was killed outright, so the worker must end
+    signal=KILL message='the job script was killed'
+    printf '%-15s\n' "$signal" 1<>"$work/signal" || true
+    end_worker 20                          # its GPU may now belong to another job
+    worker='' sync=''
+    (exit 137) || finish
+}
+on_signal() {
+    signal=${signal:-$1}
+    [[ $worker ]] || exit 143
+    printf '%-15s\n' "$signal" 1<>"$work/signal" || true    # in place: scratch may be full
+    kill -TERM "$worker" 2>/dev/null || true          # the worker writes its results so far, then ends
+    [[ $ender ]] || {                                 # in case it does not: copies home what there is
+        (trap '' USR1 USR2; trap exit TERM; bring_home || true
+        if [[ $signal == USR1 ]]; then end_worker 40; else end_worker 20; fi) 8<&- 9<&- &
+        ender=$!
+    }
+}
+trap 'on_signal USR1' USR1                            # the walltime is near
+trap 'on_signal USR2' USR2                            # Grid Engine is about to kill the job
+trap 'on_signal TERM' TERM                            # cancelled, or preempted
+trap 'on_signal INT' INT
+
+# Makes a folder for this task on this node's scratch, in a folder that only this user can enter. The tasks
+# of a run share their inputs there. Each task locks its folder while it runs.
+scratch="${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"
+mkdir -p "$scratch" || fail scratch_full "cannot make a folder in $scratch"
+owner=$(stat -Lc %u "$scratch")
+((owner == 0 || owner == EUID)) ||
+    fail scratch_full "$scratch belongs to user $owner, who can change the files in it: name another in the site file"
+own=$scratch/jobkit-$EUID-$HOSTNAME
+mkdir -m 700 "$own" 2>/dev/null || true
+if [[ $(stat -c '%u %A' "$own") != "$EUID "drwx--[-S]--- ]]; then
+    alone "$own is not a folder that only user $EUID can enter"
+elif ! { exec 8>>"$own/lock" && lock 300 && ! flock -n "$own/lock" true; }; then  # two tasks must not hold one lock
+    alone "no file in $own can be locked"
+else
+    shared=yes
+    clean_scratch || true
+fi
+{ work=$(mktemp -d "$own/stanza-20260101-120000-beef.$job.${task:-$point}.XXXXXX") && mkdir "$work/out" &&
+    printf '%15s\n' '' >"$work/signal" && exec 9>"$work/lock"; } ||
+    fail scratch_full "cannot make a folder in $own"
+inputs=$work/inputs
+if [[ $shared ]]; then
+    flock -n 9
+    flock -u 8
+    inputs=$own/stanza-20260101-120000-beef.inputs
+fi
+free=$(df --output=avail -B1 "$work" | tail -n 1)
+((free > 82273864)) || fail scratch_full "$scratch has $free bytes free and 82273864 are needed"
+
+# The environment. The hooks of conda and modules read unset variables, so `set -u` is off meanwhile.
+stage=environment
+container=(false) why=''
+enter_container() {                                   # "${container[@]}" runs a command in the container
+    local engine path
+    engine=$(type -P apptainer || type -P singularity) ||
+        { why="neither apptainer nor singularity is on PATH on $HOSTNAME"; echo "$why" >&2; return 1; }
+    container=("$engine" exec --nv)
+    for path in "$run" "${own:-}" '/data/a text.txt' /cache/models/en; do
+        [[ ! -e $path ]] || container+=(--bind "$path")
+    done
+    container+=(docker://ghcr.io/ada/jobkit:1 sh -c 'trap "" USR1 USR2; exec "$@"' sh)  # Go's runtime takes signals that were ignored
+    unset JOBKIT_PARENT                               # a parent of several tries would lose its image with the first
+}
+activate() {
+    set +u
+    : || return
+    set -u
+    enter_container
+}
+activate || fail environment "${why:-the environment could not be activated; the log has the reason}"
+export PYTORCH_ALLOC_CONF=expandable_segments:True
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+export JOBKIT_GPUS=1
+export JOBKIT_RECORD='QUEUE NSLOTS SINGULARITY_CONTAINER'
+"${container[@]}" "$python" -c 'import jobkit.run.work' || fail environment "$python in the container cannot import jobkit on $HOSTNAME"
+
+# The results of other points may make this one unnecessary: then it ends here, before it copies anything.
+stage=gate
+if [[ $scheduler != hand && -d $run/flags ]]; then
+    answer=$("${container[@]}" "$python" -m jobkit.run.gate "$run" "$point" "$round" --prune --stop-after 2) ||
+        fail environment "$python in the container cannot run jobkit.run.gate on $HOSTNAME"
+    if [[ $answer ]]; then
+        read -r outcome because message <<<"$answer"
+        echo "job.sh: $outcome: $message" >&2 || true
+        exit 0
+    fi
+fi
+
+# Copies the inputs: the first task of the run on this node does it for all, under the lock. The worker
+# compares them with the plan.
+stage=stage_in
+fetch() {                                             # WHAT FROM... TO
+    local error what=$1
+    shift
+    error=$(LC_ALL=C copy "$@" 2>&1) && return
+    echo "$error" >&2 || true
+    case $error in
+        *'No space left'* | *'quota exceeded'*) fail scratch_full "$what does not fit into $inputs" ;;
+        *) fail stage_in "$what could not be copied to $inputs" ;;
+    esac
+}
+if [[ $shared ]] && ! lock 300; then
+    alone "another task has held the lock for five minutes"
+    inputs=$work/inputs
+fi
+if [[ ! -e $inputs/complete ]]; then
+    mkdir -p "$inputs/model" || fail scratch_full "cannot make a folder in $own"
+    fetch "the text" '/data/a text.txt' "$inputs/text"
+    fetch "the model" /cache/models/en/en /cache/models/en/resources.json "$inputs/model/"
+    touch "$inputs/complete"
+fi
+if [[ $shared ]]; then flock -u 8; fi
+
+# Runs the worker in the background, so that traps run at once; copies results home every 30 s.
+stage=run
+(trap '' USR1 USR2; exec "${container[@]}" "$python" -m jobkit.run --points "$run/points.jsonl" --point "$point" --try "$try" \
+    --inputs "$inputs" --out "$work/out" --signal-file "$work/signal" \
+    --scheduler "$scheduler" --job "$job" --task "$task" --restart "$restart") 8<&- &
+worker=$!
+if [[ $limit ]]; then                                 # the walltime of this point in a task of several
+    (trap '' USR1 USR2; trap 'kill $! 2>/dev/null; exit' TERM
+    sleep $((limit > SECONDS + 60 ? limit - SECONDS - 60 : 1)) & wait $!; kill -USR1 $$
+    sleep 60 & wait $!; kill -KILL "$worker") 8<&- 9<&- &
+    watch=$!
+fi
+(
+    trap '' USR1 USR2
+    trap 'kill $! 2>/dev/null; exit' TERM
+    own() { ! read -r _ _ _ parent _ <"/proc/$BASHPID/stat" || [[ $parent == "$$" ]]; }
+    while sleep 30 8<&- 9<&- & wait $!; own; do bring_home || true; done
+    orphaned
+) &
+sync=$!
+status=0
+wait "$worker" || status=$?
+while kill -0 "$worker" 2>/dev/null; do               # a trap interrupted the wait
+    status=0
+    wait "$worker" || status=$?
+done
+if ((status)) && [[ ! -e $work/out/record.json ]]; then  # is scratch full?
+    { printf '%65536s' '' >"$work/room"; } 2>/dev/null || fail scratch_full "$work is full"
+fi
+(exit "$status")                                      # the worker's status is also the script's
