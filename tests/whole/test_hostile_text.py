@@ -82,6 +82,8 @@ WORDS: dict[str, list[list[str]]] = {
     "throttle": [["runs/run", "2"], ["runs/run", HOSTILE]],
     "collect": [["runs/run"], *(["runs/run", "--format", name] for name in ("csv", "md", "json")), [HOSTILE]],
     "recommend": [["runs/run"], ["runs/run", "--json"], [HOSTILE]],
+    "report": [["runs/run"], ["runs/run", "--output", f"{HOSTILE}/x"], [HOSTILE]],
+    "compare": [["runs/run", "runs/run"], [HOSTILE, HOSTILE]],
     "apply": [
         ["runs/run", "--corpus", HOSTILE, "--out", "tagged"],
         ["runs/run", "--corpus", "spec.yaml", "--out", HOSTILE, "--dry-run"],
