@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import pairwise
+from operator import itemgetter
 
 from jobkit.core.terminal import display_width, printable
 
@@ -21,12 +22,15 @@ MOST_TICKS = 6
 STEP_PX = 6
 MARK_PX = 6
 """Half the width that a mark keeps free of labels."""
-PLACES = (
-    *((9, 4, "start"), (9, -8, "start"), (9, 17, "start"), (-9, 4, "end"), (-9, -8, "end"), (-9, 17, "end")),
-    *((0, -11, "middle"), (0, 21, "middle"), (12, -24, "start"), (-12, -24, "end"), (12, 33, "start")),
-    *((-12, 33, "end"), (12, -40, "start"), (-12, -40, "end"), (12, 50, "start"), (-12, 50, "end")),
+NEAR = (
+    *((12, 4, "start"), (12, -8, "start"), (12, 17, "start")),
+    *((-12, 4, "end"), (-12, -8, "end"), (-12, 17, "end"), (0, -12, "middle"), (0, 22, "middle")),
 )
-"""If a label may stand: the shift from its mark, and which end of the text is there; the best first."""
+FAR = (
+    *((12, -24, "start"), (-12, -24, "end"), (12, 33, "start"), (-12, 33, "end"), (50, 62, "end")),
+    *((12, -40, "start"), (-12, -40, "end"), (12, 50, "start"), (-12, 50, "end")),
+)
+"""Places for a label: the shift from its mark, and which end of the text is there; the best first."""
 SHAPES = {
     "dot": "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z",
     "ring": "M-8,0a8,8 0 1,0 16,0a8,8 0 1,0 -16,0z",
@@ -96,7 +100,8 @@ class Drawing:
     top: float
     _parts: list[str] = field(default_factory=list)
     _taken: list[Box] = field(default_factory=list)
-    _labels: list[tuple[Spot, str, str]] = field(default_factory=list)
+    _lines: list[Box] = field(default_factory=list)
+    _labels: list[tuple[bool, Spot, str, str]] = field(default_factory=list)
 
     def x(self, value: float) -> float:
         """Return where a value stands across."""
@@ -109,7 +114,7 @@ class Drawing:
     def line(self, spots: Sequence[Spot], *, css: str, dash: str = "none", width: float = 1.5) -> None:
         """Draw a line through spots."""
         path = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in spots)
-        self._taken += _along([(self.x(x), self.y(y)) for x, y in spots])
+        self._lines += _along([(self.x(x), self.y(y)) for x, y in spots])
         self._parts.append(
             element(
                 "polyline", points=path, fill="none", stroke_dasharray=dash, stroke_width=width, **_ink(css)
@@ -127,8 +132,13 @@ class Drawing:
         """Draw an interval as a vertical bar."""
         self.line([(at, max(0.0, low)), (at, high)], css="", width=1.2)
 
-    def mark(self, spot: Spot, shape: str, *, css: str = "", title: str = "", label: str = "") -> None:
-        """Draw a mark; ``title`` is shown while the pointer is over it, ``label`` is next to it."""
+    def mark(
+        self, spot: Spot, shape: str, *, css: str = "", title: str = "", label: str = "", first: bool = False
+    ) -> None:
+        """Draw a mark; ``title`` is shown while the pointer is over it, ``label`` is next to it.
+
+        ``first`` labels get their places before all others.
+        """
         x, y = self.x(spot[0]), self.y(spot[1])
         fill = "none" if shape in HOLLOW else _ink(css)["stroke"]
         move = f"translate({x:.1f} {y:.1f})"
@@ -137,11 +147,11 @@ class Drawing:
         self._parts.append(path.replace("</path>", f"{inside}</path>"))
         self._taken.append((x - MARK_PX, y - MARK_PX, x + MARK_PX, y + MARK_PX))
         if label:
-            self._labels.append(((x, y), label, css))
+            self._labels.append((not first, (x, y), label, css))
 
     def label(self, spot: Spot, text: str, *, css: str = "") -> None:
         """Name what is at a spot."""
-        self._labels.append(((self.x(spot[0]), self.y(spot[1])), text, css))
+        self._labels.append((True, (self.x(spot[0]), self.y(spot[1])), text, css))
 
     def svg(self, title: str, across_ticks: Iterable[float] | None = None) -> str:
         """Return the picture; labels that find no room are left out, because the table has their data.
@@ -154,13 +164,14 @@ class Drawing:
             Where to put numbers on the axis across; by default round numbers.
         """
         axes = [*self._across(across_ticks), *self._up()]
-        placed = [text for label in self._labels if (text := self._place(*label))]
+        labels = sorted(self._labels, key=itemgetter(0))
+        placed = [self._place(spot, words, css, first=not later) for later, spot, words, css in labels]
         head = (
             f'<svg role="img" aria-label="{escape(printable(title))}" viewBox="0 0 {WIDTH} {HEIGHT}" '
             f'width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" font-size="{FONT_PX}" '
             'fill="currentColor">'
         )
-        return "\n".join([head, *axes, *self._parts, *placed, "</svg>"])
+        return "\n".join([head, *axes, *self._parts, *filter(None, placed), "</svg>"])
 
     def _across(self, at: Iterable[float] | None) -> Iterable[str]:
         bottom, last = HEIGHT - BOTTOM, -math.inf
@@ -182,13 +193,17 @@ class Drawing:
             yield _text((LEFT - 7.0, y + 4), number(value), "end", "")
         yield _text((4.0, 12.0), self.up, "start", "")
 
-    def _place(self, where: Spot, text: str, css: str) -> str:
-        """Return a label at the first place that is free; empty if none is."""
-        for right, down, anchor in PLACES:
+    def _place(self, where: Spot, text: str, css: str, *, first: bool) -> str:
+        """Return a label at the first place that is free; empty if there is none.
+
+        A label that is not one of the first has to be near its mark; the others may also be on a line.
+        """
+        everything = (*self._taken, *self._lines)
+        choices = [(place, everything) for place in (*NEAR, *FAR)] + [(place, self._taken) for place in NEAR]
+        for (right, down, anchor), taken in choices if first else choices[: len(NEAR)]:
             spot = (where[0] + right, where[1] + down)
             box = _box(spot, text, anchor)
-            inside = box[0] > LEFT + 2 and box[2] < WIDTH and box[1] > TOP - 4 and box[3] < HEIGHT - BOTTOM
-            if inside and not any(_overlap(box, other) for other in self._taken):
+            if _inside(box) and not any(_overlap(box, other) for other in taken):
                 self._taken.append(box)
                 return _text(spot, text, anchor, css)
         return ""
@@ -227,6 +242,10 @@ def _along(spots: Sequence[Spot]) -> list[Box]:
         points = ((x0 + (x1 - x0) * i / steps, y0 + (y1 - y0) * i / steps) for i in range(steps + 1))
         boxes += [(x - 1, y - 1, x + 1, y + 1) for x, y in points]
     return boxes
+
+
+def _inside(box: Box) -> bool:
+    return box[0] > LEFT + 2 and box[2] < WIDTH and box[1] > TOP - 4 and box[3] < HEIGHT - BOTTOM
 
 
 def _overlap(one: Box, other: Box) -> bool:

@@ -126,7 +126,9 @@ def page(runs: Sequence[Path]) -> str:
     """
     collected = [_collected(run) for run in runs]
     sides = comparison.sides(collected)
-    compared = [_block(block) for block in comparison.blocks(sides)] if len(sides) > 1 else []
+    compared = (
+        [_block(block) for block in comparison.blocks(sides)] if len(runs) > 1 and len(sides) > 1 else []
+    )
     of_runs = [of_run(run, found) for run, found in zip(runs, collected, strict=True)]
     style, script = _text("page.css"), _text("page.js")
     return _environment().get_template("page.html.j2").render(
@@ -206,9 +208,16 @@ def passages(lines: Iterable[str]) -> list[Passage]:
         code, text = isinstance(line, NoWrap), line.strip()
         if code and found and found[-1].code:
             found[-1] = Passage(lines=(*found[-1].lines, text), code=True)
+        elif found and not code and not found[-1].code and _goes_on(found[-1].lines[-1], text):
+            found[-1] = Passage(lines=(*found[-1].lines, text))
         else:
             found.append(Passage(lines=(text,), code=code))
     return found
+
+
+def _goes_on(before: str, text: str) -> bool:
+    """Return whether a line is the rest of the sentence before it."""
+    return text[0].islower() and not before.endswith((".", ":", ";"))
 
 
 def _answer(run: Path) -> list[Part]:

@@ -156,7 +156,7 @@ def _draw_marks(drawing: Drawing, marks: Marks, names: Mapping[float, str]) -> N
         label = own
         if first:
             label = f"{marks.name}{f', {own}' if own and marks.kind == memory_data.MEASURED else ''}"
-        drawing.mark((load, size), shape, css=css, title=title, label=label)
+        drawing.mark((load, size), shape, css=css, title=title, label=label, first=first)
 
 
 def _memory_rows(marks: Marks, names: Mapping[float, str]) -> Iterator[Sequence[str]]:
@@ -193,7 +193,9 @@ def speed_finding(panel: SpeedPanel) -> str:
     knob = panel.knob.replace("_", " ")
     sizes = {size for line in panel.series for size in line.sizes}
     if len(sizes) == 1:
-        return f"Speed: {mean:,.4g} paragraphs/s at {knob} {size:,}"
+        best = max(panel.series, key=lambda line: max(line.items_per_s)).name
+        which = f"{best}, {knob} {size:,}" if best else f"{knob} {size:,}"
+        return f"Speed: {mean:,.4g} paragraphs/s at {which}"
     if size == max(sizes):
         return f"Speed: no knee up to {knob} {size:,}, the largest measured and the fastest"
     return f"Speed: the knee is at {knob} {size:,}, {NEAR}"
@@ -218,7 +220,8 @@ def _draw_speed(panel: SpeedPanel) -> Drawing:
             (size, mean),
             "ring",
             css="blue",
-            label=f"knee: {size:,}, {mean:,.4g}/s" if size < max(s for s, _ in ends) else "",
+            label=f"knee: {size:,}, {mean:,.4g}/s" if size < drawing.right else "",
+            first=True,
         )
     for line, shape in zip(panel.series, cycle(SHAPES), strict=False):
         _draw_series(drawing, line, shape)
