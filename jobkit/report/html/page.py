@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
@@ -233,7 +233,8 @@ def _answer(run: Path) -> list[Part]:
 
 def _piece(part: recommendation.Part) -> Part:
     title, *rest = part.lines
-    return Part(title=title.strip(), before=passages(rest), columns=part.columns, after=passages(part.after))
+    columns = [replace(column, head=column.head or "note") for column in part.columns if any(column.cells)]
+    return Part(title=title.strip(), before=passages(rest), columns=columns, after=passages(part.after))
 
 
 def _block(block: comparison.Block) -> Part:

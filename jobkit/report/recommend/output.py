@@ -244,7 +244,7 @@ def _gpus(advice: types.Recommendation) -> Part:
     if not advice.cards:
         return Part(())
     title = f"On other GPUs (does {advice.batch.recommended.setting} fit; the largest batch)"
-    heads = ["GPU", "usable GiB", "fits", "largest safe", "by the line", "note"]
+    heads = ["GPU", "usable GiB", "fits", "largest safe", "by the line", ""]
     columns = zip(*map(_gpu_cells, advice.cards), strict=True)
     cells = (Column(head, cells, left=head == heads[0]) for head, cells in zip(heads, columns, strict=True))
     return Part((title,), tuple(cells), tuple(_about_gpus(advice)))
