@@ -19,8 +19,9 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PIP_INSTALL) -e '.[dev]'
 	@touch $@
 
-demo: setup           ## the main job, small, on this machine: prints the scaling table
+demo: setup           ## the main job, small, on this machine: prints the scaling table, and writes report.html
 	$(BIN)/jobkit sweep sweeps/demo.yaml --new
+	$(BIN)/jobkit report
 
 check: lint           ## while you work, within a minute: lint, and the tests that start no process
 	$(BIN)/python -m pytest tests -n 2 --dist loadgroup --quick $(SLOW:%=--ignore %)

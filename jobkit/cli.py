@@ -40,6 +40,8 @@ GROUPS = {
     "results": {
         "collect": "Print the scaling table of runs: speed and memory by batch size.",
         "recommend": "Recommend batch size, GPU, time and scheduler request.",
+        "report": "Write the results of runs as one HTML file.",
+        "compare": "Print runs side by side, with the intervals of the differences.",
         "merge": "Join the results of a corpus in one file, each row once.",
     },
     "models": {

@@ -48,6 +48,12 @@ class Loaded:
         """One row a point, in bytes and seconds: the columns of ``jobkit collect --format csv``."""
         return self.tables.points
 
+    def _repr_html_(self) -> str:
+        """Return the tables and pictures of ``jobkit report``, which a notebook shows."""
+        from jobkit.report.html.page import fragment
+
+        return fragment(self.folder, self.tables)
+
 
 def load(run: Path | str) -> Loaded:
     """Return what a run has brought home so far.

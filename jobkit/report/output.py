@@ -34,7 +34,8 @@ BOLD, DIM = 1, 2
 class Section:
     """A titled piece of the report: lines before a table, the table, lines after it.
 
-    ``base`` is the setting that speed-ups are over.
+    ``base`` is the setting that speed-ups are over; ``group`` is a row of ``Collected.groups``, if the
+    table is of a group.
     """
 
     title: str
@@ -42,6 +43,7 @@ class Section:
     columns: tuple[SizeColumn, ...] = ()
     after: tuple[str, ...] = ()
     base: str = ""
+    group: int | None = None
 
 
 def render(
@@ -73,8 +75,8 @@ def render(
     per_group = estimates(collected, gpu_memory_bytes)
     if fmt == "json":
         return _json(collected, per_group)
-    sections = _sections(collected, per_group, asked=gpu_memory_bytes is not None)
-    return _markdown(sections) if fmt == "md" else _terminal(sections, width, color=color)
+    found = sections(collected, per_group, asked=gpu_memory_bytes is not None)
+    return _markdown(found) if fmt == "md" else _terminal(found, width, color=color)
 
 
 def _csv(collected: Collected) -> str:
@@ -109,7 +111,18 @@ def _json(collected: Collected, per_group: Iterable[GroupEstimate]) -> str:
     return as_json(report, indent=2) + "\n"
 
 
-def _sections(collected: Collected, per_group: Sequence[GroupEstimate], *, asked: bool) -> Iterator[Section]:
+def sections(
+    collected: Collected, per_group: Sequence[GroupEstimate], *, asked: bool = False
+) -> Iterator[Section]:
+    """Yield a section for each group, then the points without figures, then the notes.
+
+    Parameters
+    ----------
+    collected, per_group
+        What was read, and its estimates.
+    asked
+        Whether the user named a GPU to estimate for.
+    """
     for number, group in enumerate(collected.by_group):
         sizes = [size for size in collected.by_size if size.first.group == number]
         title, *details = heading(group, sizes)
@@ -119,7 +132,7 @@ def _sections(collected: Collected, per_group: Sequence[GroupEstimate], *, asked
         if asked and not own:
             after.append("No estimate of the largest batch: these points ran on a CPU.")
         columns = size_columns(sizes, collected.knobs, collected.own)
-        yield Section(title, tuple(details), tuple(columns), tuple(after), base_of(sizes))
+        yield Section(title, tuple(details), tuple(columns), tuple(after), base_of(sizes), number)
     if missing := missing_lines(collected):
         yield Section(count_lines(collected), after=missing)
     if collected.notes:
@@ -129,8 +142,11 @@ def _sections(collected: Collected, per_group: Sequence[GroupEstimate], *, asked
         yield Section("Notes", after=(*notes, *rest))
 
 
-def _legends(columns: Sequence[SizeColumn], base: str, safe: Callable[[str], str] = str) -> list[str]:
-    """Return the lines that explain the columns; names and values in them are made safe."""
+def legends(columns: Sequence[SizeColumn], base: str, safe: Callable[[str], str] = str) -> list[str]:
+    """Return what the columns mean, a line for each family; ``base`` is as in `Section`.
+
+    Names and values in them are made safe.
+    """
     own = ", ".join(column.name.removeprefix(OWN) for column in columns if column.family == "own")
     families = {column.family for column in columns}
     cells = [cell for column in columns for cell in column.cells]
@@ -143,20 +159,20 @@ def _legends(columns: Sequence[SizeColumn], base: str, safe: Callable[[str], str
     return [text.format(base=safe(base), own=safe(own)) for name, text in LEGENDS.items() if name in families]
 
 
-def _terminal(sections: Iterable[Section], width: int, *, color: bool) -> str:
+def _terminal(found: Iterable[Section], width: int, *, color: bool) -> str:
     def styled(lines: Iterable[str], code: int) -> list[str]:
         return [f"\x1b[{code}m{line}\x1b[0m" if color else line for line in wrap_lines(lines, width)]
 
     parts: list[list[str]] = []
-    for section in sections:
+    for section in found:
         head = styled([section.title], BOLD) + wrap_lines(section.before, width)
         after = wrap_lines(section.after, width)
         if not section.columns:
             parts.append(head + after)
             continue
         shown = fit_columns(section.columns, width, without_repetition)
-        legends = [*_legends(shown, section.base), *_left_out(section.columns, shown)]
-        parts += [head, [*table(shown)], styled(legends, DIM), after]
+        lines = [*legends(shown, section.base), *_left_out(section.columns, shown)]
+        parts += [head, [*table(shown)], styled(lines, DIM), after]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
@@ -167,14 +183,14 @@ def _left_out(columns: Sequence[SizeColumn], shown: Sequence[SizeColumn]) -> Ite
         yield f"no room for: {', '.join(missing)}; a wider terminal, or --format md, has them"
 
 
-def _markdown(sections: Iterable[Section]) -> str:
+def _markdown(found: Iterable[Section]) -> str:
     parts: list[str] = []
-    for section in sections:
+    for section in found:
         parts += [f"## {for_markdown(section.title)}", ""]
         parts += [f"{for_markdown(line)}  " for line in section.before]
         if columns := without_repetition(section.columns):
-            legends = [f"- {line}" for line in _legends(columns, section.base, for_markdown)]
-            parts += ["", *_markdown_table(columns), "", *legends, ""]
+            lines = [f"- {line}" for line in legends(columns, section.base, for_markdown)]
+            parts += ["", *_markdown_table(columns), "", *lines, ""]
         parts += [*map(_bullet, section.after), ""]
     return "\n".join(parts)
 

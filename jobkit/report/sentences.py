@@ -12,7 +12,7 @@ from jobkit.core.terminal import NoWrap, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, format_memory, format_setting
 from jobkit.fit.batch_line import BatchLine, Estimate
 from jobkit.fit.largest_batch import Prediction
-from jobkit.outcome.remedies import remedy
+from jobkit.outcome.remedies import Step, remedy
 from jobkit.outcome.trials import answers
 from jobkit.report.estimates import GroupEstimate
 from jobkit.report.rows import LOG, Row
@@ -179,18 +179,7 @@ def count_lines(collected: Collected) -> str:
 
 def missing_lines(collected: Collected) -> tuple[str, ...]:
     """Return a line for each point that is not in a table: what is known, and what to type."""
-    # Failed points first: those to come need only time. Notes name the trials that were conclusive, and
-    # count the repeats that were not needed.
-    points = sorted(
-        (
-            row
-            for row in collected.rows
-            if row.size is None
-            and not row.unneeded
-            and not (row.trial and row.outcome and answers(row.outcome, trial=True))
-        ),
-        key=lambda row: row.outcome is None,
-    )
+    points = without_figures(collected)
     lines = [line for row in points[:MOST_POINTS] for line in _missing(row)]
     if len(points) > MOST_POINTS:
         lines.append(f"... and {len(points) - MOST_POINTS} more (--format csv has them all)")
@@ -201,12 +190,36 @@ def missing_lines(collected: Collected) -> tuple[str, ...]:
     return tuple(lines)
 
 
+def without_figures(collected: Collected) -> list[Row]:
+    """Return the points that are not in a table: first those that failed, which need more than time.
+
+    Trials that were conclusive are not among them, because notes name these; nor are repeats that
+    were not needed.
+    """
+    return sorted(
+        (
+            row
+            for row in collected.rows
+            if row.size is None
+            and not row.unneeded
+            and not (row.trial and row.outcome and answers(row.outcome, trial=True))
+        ),
+        key=lambda row: row.outcome is None,
+    )
+
+
 def _missing(row: Row) -> list[str]:
     name = f"{row.point} ({format_setting(row.params)}, repeat {row.repeat})"
     if row.outcome is None:
         return [f"{name}: to come: {row.evidence}"]
     lines = [f"{name}: {row.outcome}{' (provisional)' if row.provisional else ''}: {row.evidence}"]
-    if not answers(row.outcome, trial=row.trial):
-        steps = remedy(row.outcome, row.evidence, run=shell_quote(row.folder), point=row.index)
+    if steps := steps_of(row):
         lines.append(NoWrap("  " + "; ".join(f"{step.does}: {step.command}" for step in steps)))
     return lines
+
+
+def steps_of(row: Row) -> tuple[Step, ...]:
+    """Return what to do about a point that failed; nothing for any other point."""
+    if row.outcome is None or answers(row.outcome, trial=row.trial):
+        return ()
+    return remedy(row.outcome, row.evidence, run=shell_quote(row.folder), point=row.index)

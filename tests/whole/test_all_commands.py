@@ -48,6 +48,8 @@ CASES = {
     "throttle": [["throttle", RUN, "2"]],
     "collect": [["collect", RUN]],
     "recommend": [["recommend", RUN, "--corpus", "text.txt"]],
+    "report": [["report", RUN]],
+    "compare": [["compare", RUN, RUN]],
     "merge": [["merge", RUN]],
     "apply": [
         ["apply", RUN, "--corpus", "text.txt", "--out", "tagged", "--dry-run"],

@@ -93,6 +93,8 @@ WORDS: dict[str, list[list[str]]] = {
         ["runs/run", "--set", f"constraints={json.dumps({HOSTILE: {'min': 2}})}"],
         [HOSTILE],
     ],
+    "report": [["runs/run"], ["runs/run", "--output", f"{HOSTILE}/x"], [HOSTILE]],
+    "compare": [["runs/run", "runs/run"], [HOSTILE, HOSTILE]],
     "apply": [
         ["runs/run", "--corpus", HOSTILE, "--out", "tagged"],
         ["runs/run", "--corpus", "spec.yaml", "--out", HOSTILE, "--dry-run"],

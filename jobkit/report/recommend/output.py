@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from jobkit.core import terminal
 from jobkit.core.knobs import BATCH_SIZE
@@ -48,8 +48,32 @@ def as_json(advice: types.Recommendation) -> str:
 
 def as_text(advice: types.Recommendation, width: int | None = None) -> str:
     """Return it for a person, in GiB, ending with a newline; wrapped if a width is given."""
-    parts = [part(advice) for part in (_heading, _batch, _gpus, _time, _energy)]
-    return wrap_sections([*parts, *_requests(advice), _cost(advice)], width)
+    return wrap_sections((_flat(part) for part in parts(advice)), width)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of the answer: lines, a table if there is one, and lines after it."""
+
+    lines: tuple[str, ...]
+    columns: tuple[Column, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+def parts(advice: types.Recommendation) -> list[Part]:
+    """Return the answer in pieces: the first names what was measured, the second the batch size."""
+    first, later = (
+        [Part(tuple(lines(advice))) for lines in group] for group in ((_heading, _batch), (_time, _energy))
+    )
+    requests = [Part(tuple(lines)) for lines in _requests(advice)]
+    found = [*first, _gpus(advice), *later, *requests, Part(tuple(_cost(advice)))]
+    return [part for part in found if part.lines]
+
+
+def _flat(part: Part) -> Iterator[str]:
+    yield from part.lines
+    if part.columns:
+        yield from ("", *table(part.columns), "", *part.after)
 
 
 def _heading(advice: types.Recommendation) -> Iterator[str]:
@@ -237,15 +261,17 @@ def _room(advice: types.Recommendation) -> str:
     return f"It takes {expected} by the line, at most {bound} (95 %), of {there}{kept}.{context}"
 
 
-def _gpus(advice: types.Recommendation) -> Iterator[str]:
+def _gpus(advice: types.Recommendation) -> Part:
     if not advice.cards:
-        return
-    yield f"On other GPUs (does {advice.batch.recommended.setting} fit; the largest batch)"
-    yield ""
+        return Part(())
+    title = f"On other GPUs (does {advice.batch.recommended.setting} fit; the largest batch)"
     heads = ["GPU", "usable GiB", "fits", "largest safe", "by the line", ""]
     columns = zip(*map(_gpu_cells, advice.cards), strict=True)
-    yield from table([Column(h, cells, left=h == heads[0]) for h, cells in zip(heads, columns, strict=True)])
-    yield ""
+    cells = (Column(head, cells, left=head == heads[0]) for head, cells in zip(heads, columns, strict=True))
+    return Part((title,), tuple(cells), tuple(_about_gpus(advice)))
+
+
+def _about_gpus(advice: types.Recommendation) -> Iterator[str]:
     yield "  A GPU has less usable memory than its name says; jobkit help recommend names the sources."
     context = format_bytes_gib(advice.measured.overhead_bytes or 0)
     workers = advice.measured.workers

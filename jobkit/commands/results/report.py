@@ -1,0 +1,48 @@
+"""``jobkit report``: write the results of runs as one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from jobkit.commands.results.compare import runs_named
+from jobkit.core import terminal
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import write_atomically
+
+
+@click.command()
+@click.argument("runs", nargs=-1, type=click.Path(path_type=Path), metavar="[RUN]...")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    default=Path("report.html"),
+    show_default=True,
+    help="Write to FILE, all of it or nothing.",
+)
+def report(runs: tuple[Path, ...], output: Path) -> int:
+    """Write the results of each RUN, by default of the latest, as one HTML file.
+
+    The file opens anywhere, without network: it has the recommendation with the lines to copy, the
+    scaling table, pictures of memory, speed and energy with their data, what went wrong and what to type,
+    and the versions, spec and script that the figures are from. It needs no style and no script to be
+    read. With several runs it begins with a comparison of each with the first, as `jobkit compare` prints
+    it. jobkit only reads the run folders and asks no scheduler.
+
+    \b
+      jobkit report
+      jobkit report runs/stanza-20260102-101530-3f9a --output stanza.html
+      jobkit report runs/a100-20260102-101530-3f9a runs/v100-20260103-091200-77b2
+    """
+    from jobkit.report.html.page import page
+
+    text = page(runs_named(runs))
+    try:
+        write_atomically(output, text)
+    except OSError as error:
+        hint = "name a file in a folder that exists"
+        raise JobkitError(f"--output {output}: {error.strerror}", hint=hint) from error
+    terminal.say(f"report: {terminal.shell_path(output)} ({len(text.encode()) / 1000:.0f} kB)")
+    return 0

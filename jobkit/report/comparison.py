@@ -1,0 +1,291 @@
+"""Runs side by side: what they differ in, and the ratio of the means of the settings that they share. Pure.
+
+A difference is called one only if the 95 % interval of the ratio (`jobkit.fit.speed.ratio_of`) excludes 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from string import ascii_uppercase
+
+from jobkit.core.records import Outcome
+from jobkit.core.terminal import Column, table, wrap_sections
+from jobkit.core.units import GIB, format_bytes_gib, format_list, format_setting
+from jobkit.fit.speed import Ratio, ratio_of
+from jobkit.report.rows import SETTING, Row
+from jobkit.report.sentences import heading
+from jobkit.report.sizes import Size
+from jobkit.report.tables import Collected
+
+MOST_NAMED = 8
+SHOWN_CHARACTERS = 12
+"""Of a fingerprint."""
+WORK = ("text_sha256", "model_fingerprint", "workload")
+"""Two sides that differ in one of these do not do the same work."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What is compared: its name in `Size.mean`, a title, the unit, and the words for more and less."""
+
+    name: str
+    title: str
+    scale: float
+    more: str
+    less: str
+
+
+SPEED = Measure("items_per_s", "Speed, paragraphs/s", 1.0, "faster", "slower")
+GPU = Measure("gpu_peak_bytes", "GPU memory, total, GiB", GIB, "more", "less")
+RAM = Measure("ram_peak_bytes", "RAM, GiB", GIB, "more", "less")
+ENERGY = Measure("energy_per_1000_j", "Energy of the GPU, J per 1,000 paragraphs", 1.0, "more", "less")
+MEASURES = (SPEED, GPU, RAM, ENERGY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """A group of points of one run: all that share GPU, model, text, versions and settings.
+
+    Attributes
+    ----------
+    letter, run, title
+        Its short name, the run folder, and what was run, in words.
+    first
+        The first point of the group.
+    sizes
+        By setting, in words.
+    values
+        By setting and measure: the repeats that succeeded.
+    """
+
+    letter: str
+    run: str
+    title: str
+    first: Row
+    sizes: Mapping[str, Size]
+    values: Mapping[tuple[str, str], Sequence[float]]
+
+    @property
+    def fastest(self) -> tuple[str, Size] | None:
+        """The setting of the highest mean speed; ``None`` if no speed is known."""
+        known = [
+            (size.mean["items_per_s"] or 0.0, words)
+            for words, size in self.sizes.items()
+            if size.mean["items_per_s"]
+        ]
+        return (words := max(known, key=itemgetter(0))[1], self.sizes[words]) if known else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A setting of both sides: the means of a measure, and the other over the first."""
+
+    setting: str
+    first: float
+    other: float
+    ratio: Ratio
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One side next to the first.
+
+    Attributes
+    ----------
+    first, other
+        The sides.
+    differ
+        The columns in which they differ, with the two values in words.
+    lines
+        By measure, the settings that both have.
+    """
+
+    first: Side
+    other: Side
+    differ: Sequence[tuple[str, str, str]]
+    lines: Mapping[Measure, Sequence[Line]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A piece of the comparison: a title, lines, and a table if there is one."""
+
+    title: str
+    lines: tuple[str, ...] = ()
+    columns: tuple[Column, ...] = ()
+
+
+def sides(runs: Sequence[Collected]) -> list[Side]:
+    """Return the sides of runs that were each collected alone, in order: a side for each of their tables."""
+    groups = [(run, group) for run in runs for group in range(len(run.by_group))]
+    letters = [*ascii_uppercase, *(f"{one}{two}" for one in ascii_uppercase for two in ascii_uppercase)]
+    return [_side(run, group, letter) for (run, group), letter in zip(groups, letters, strict=False)]
+
+
+def _side(run: Collected, group: int, letter: str) -> Side:
+    found = [size for size in run.by_size if size.first.group == group]
+    rows = [
+        row for row in run.rows if row.group == group and row.outcome is Outcome.OK and row.size is not None
+    ]
+    values: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        for measure in MEASURES:
+            if (value := getattr(row, measure.name)) is not None and value > 0:
+                values.setdefault((format_setting(row.params), measure.name), []).append(value)
+    first = run.by_group[group]
+    return Side(
+        letter=letter,
+        run=first.folder,
+        title=heading(first, found)[0],
+        first=first,
+        sizes={format_setting(size.params): size for size in found},
+        values=values,
+    )
+
+
+def compare(first: Side, other: Side) -> Comparison:
+    """Return one side next to another."""
+    lines = {}
+    for measure in MEASURES:
+        both = [
+            words
+            for words in first.sizes
+            if {(words, measure.name)} <= first.values.keys() & other.values.keys()
+        ]
+        found = [
+            _line(words, first.values[words, measure.name], other.values[words, measure.name])
+            for words in both
+        ]
+        if found:
+            lines[measure] = found
+    values = [(name, *(_words(name, side.first) for side in (first, other))) for name in SETTING]
+    return Comparison(
+        first=first, other=other, lines=lines, differ=[(name, a, b) for name, a, b in values if a != b]
+    )
+
+
+def _line(setting: str, first: Sequence[float], other: Sequence[float]) -> Line:
+    means = [sum(values) / len(values) for values in (first, other)]
+    return Line(setting=setting, first=means[0], other=means[1], ratio=ratio_of(other, first))
+
+
+def _words(name: str, row: Row) -> str:
+    """Return the value of a column of the first point of a side."""
+    value = dict(zip(SETTING, row.fixed, strict=True))[name]
+    if value is None:
+        return ""
+    if name in {"text_sha256", "model_fingerprint"}:
+        return str(value)[:SHOWN_CHARACTERS]
+    return format_bytes_gib(value) if isinstance(value, int) and name.endswith("_bytes") else str(value)
+
+
+def verdict(ratio: Ratio, measure: Measure) -> str:
+    """Return whether two means differ, in words."""
+    if ratio.differs is None:
+        return "one repeat: cannot show a difference"
+    if not ratio.differs:
+        return "no difference is shown"
+    return measure.more if ratio.mean > 1 else measure.less
+
+
+def blocks(found: Sequence[Side]) -> list[Block]:
+    """Return the comparison of each side with the first, in pieces."""
+    names = Block(title="Runs", columns=_names(found))
+    return [names, *(block for other in found[1:] for block in _pair(compare(found[0], other)))]
+
+
+def as_text(found: Sequence[Side], width: int | None = None) -> str:
+    """Return the comparison for a terminal, ending with a newline; wrapped if a width is given."""
+    return wrap_sections((_flat(block) for block in blocks(found)), width)
+
+
+def _flat(block: Block) -> Iterator[str]:
+    yield block.title
+    yield from block.lines
+    if block.columns:
+        yield from ("", *table(block.columns))
+
+
+def _names(found: Sequence[Side]) -> tuple[Column, ...]:
+    fastest = [side.fastest for side in found]
+    return (
+        Column("side", [side.letter for side in found], left=True),
+        Column("run", [side.run for side in found], left=True),
+        Column("what was run", [side.title for side in found], left=True),
+        Column("fastest", [best[0] if best else "" for best in fastest], left=True),
+        Column("paragraphs/s", [_number(best[1].mean["items_per_s"] if best else None) for best in fastest]),
+    )
+
+
+def _pair(pair: Comparison) -> Iterator[Block]:
+    first, other = pair.first.letter, pair.other.letter
+    yield Block(title=f"{other} next to {first}", lines=tuple(_about(pair)), columns=_differing(pair))
+    for measure, lines in pair.lines.items():
+        cells: list[tuple[str, Callable[[Line], str]]] = [
+            ("setting", lambda line: line.setting),
+            (first, lambda line, by=measure.scale: _number(line.first / by)),  # type: ignore[misc]
+            (other, lambda line, by=measure.scale: _number(line.other / by)),  # type: ignore[misc]
+            (f"{other} over {first}", lambda line: f"{line.ratio.mean:.2f}"),
+            ("95 % interval", lambda line: _ends(line.ratio)),
+            (f"{other} is", lambda line, of=measure: verdict(line.ratio, of)),  # type: ignore[misc]
+        ]
+        columns = (
+            Column(head, [cell(line) for line in lines], left=head in {"setting", f"{other} is"})
+            for head, cell in cells
+        )
+        yield Block(title=f"{measure.title}: {other} next to {first}", columns=tuple(columns))
+
+
+def _differing(pair: Comparison) -> tuple[Column, ...]:
+    if not pair.differ:
+        return ()
+    names, first, other = zip(*pair.differ, strict=True)
+    heads = ("they differ in", pair.first.letter, pair.other.letter)
+    return tuple(
+        Column(head, cells, left=True) for head, cells in zip(heads, (names, first, other), strict=True)
+    )
+
+
+def _about(pair: Comparison) -> Iterator[str]:
+    """Yield what to know before the tables are read."""
+    first, other = pair.first, pair.other
+    if not pair.differ:
+        yield "They share GPU or machine, text, model, versions and settings."
+    if unlike := [
+        name.removesuffix("_sha256").removesuffix("_fingerprint") for name, *_ in pair.differ if name in WORK
+    ]:
+        yield f"Beware: the work is not the same ({', '.join(unlike)}), so a ratio also shows that."
+    if line := _fastest(first, other):
+        yield line
+    for side, against in ((first, other), (other, first)):
+        only = [words for words in side.sizes if words not in against.sizes]
+        if only:
+            yield f"Only in {side.letter}: {format_list(only, MOST_NAMED)}."
+    if not pair.lines:
+        yield "No setting succeeded in both, so there is no table."
+
+
+def _fastest(first: Side, other: Side) -> str:
+    """Return how the fastest settings of two sides compare."""
+    if first.fastest is None or other.fastest is None:
+        return ""
+    (one, _), (two, _) = first.fastest, other.fastest
+    ratio = ratio_of(other.values[two, SPEED.name], first.values[one, SPEED.name])
+    times = f"{ratio.mean:.2f} times as fast"
+    words = f"The fastest of {other.letter} ({two}) is {times} as that of {first.letter} ({one})"
+    if ratio.differs is None:
+        return f"{words}; single repeats cannot show whether that is more than scatter."
+    result = "" if ratio.differs else ": no difference is shown"
+    return f"{words} ({ratio.low:.2f} to {ratio.high:.2f} with 95 % confidence){result}."
+
+
+def _ends(ratio: Ratio) -> str:
+    return "" if ratio.low is None else f"{ratio.low:.2f}-{ratio.high:.2f}"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"  # noqa: PLR2004 - three figures

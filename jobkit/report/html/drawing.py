@@ -1,0 +1,252 @@
+"""A small SVG writer: two linear axes, marks, lines, and labels that do not cover one another. Pure.
+
+All looks are presentation attributes, so that a picture reads the same without a style sheet; text and
+black marks take the colour of the page (``currentColor``), for light and dark. Lengths are in pixels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from itertools import pairwise
+from operator import itemgetter
+
+from jobkit.core.terminal import display_width, printable
+
+WIDTH, HEIGHT = 640, 340
+LEFT, RIGHT, TOP, BOTTOM = 62, 18, 20, 48
+FONT_PX, CHARACTER_PX = 12, 6.6
+MOST_TICKS = 6
+STEP_PX = 6
+MARK_PX = 6
+"""Half the width that a mark keeps free of labels."""
+NEAR = (
+    *((12, 4, "start"), (12, -8, "start"), (12, 17, "start")),
+    *((-12, 4, "end"), (-12, -8, "end"), (-12, 17, "end"), (0, -12, "middle"), (0, 22, "middle")),
+)
+FAR = (
+    *((12, -24, "start"), (-12, -24, "end"), (12, 33, "start"), (-12, 33, "end"), (50, 62, "end")),
+    *((12, -40, "start"), (-12, -40, "end"), (12, 50, "start"), (-12, 50, "end")),
+)
+"""Places for a label: the shift from its mark, and which end of the text is there; the best first."""
+SHAPES = {
+    "dot": "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z",
+    "ring": "M-8,0a8,8 0 1,0 16,0a8,8 0 1,0 -16,0z",
+    "diamond": "M0,-7L7,0L0,7L-7,0z",
+    "square": "M-5,-5H5V5H-5z",
+    "cross": "M-5,-5L5,5M-5,5L5,-5",
+}
+HOLLOW = ("ring", "diamond", "cross")
+
+Spot = tuple[float, float]
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom."""
+
+
+def element(name: str, text: str | None = None, /, **attributes: object) -> str:
+    """Return an element as text, escaped; ``_`` in the name of an attribute stands for ``-``.
+
+    Parameters
+    ----------
+    name
+        Of the element.
+    text
+        Its content; ``None`` if it has none.
+    """
+    words = "".join(
+        f' {key.replace("_", "-")}="{escape(printable(_short(value)))}"' for key, value in attributes.items()
+    )
+    return f"<{name}{words}/>" if text is None else f"<{name}{words}>{escape(printable(text))}</{name}>"
+
+
+def _short(value: object) -> str:
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
+
+
+def number(value: float) -> str:
+    """Return a number for an axis: ``0.5``, ``300``, ``47k``, ``2.5M``."""
+    for scale, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= scale:
+            return f"{value / min(scale, 10 ** (3 * int(math.log10(scale) // 3))):g}{letter}"
+    return f"{value:g}"
+
+
+def ticks(top: float) -> list[float]:
+    """Return round numbers from 0 to a maximum, a few."""
+    if top <= 0:
+        return [0.0]
+    step = 10 ** math.floor(math.log10(top / MOST_TICKS))
+    step *= next(times for times in (1, 2, 2.5, 5, 10) if top / (step * times) <= MOST_TICKS)
+    return [step * index for index in range(math.floor(top / step + 1e-9) + 1)]
+
+
+@dataclass(slots=True, kw_only=True)
+class Drawing:
+    """A picture with axes from 0.
+
+    Attributes
+    ----------
+    across, up
+        The names of the axes.
+    right, top
+        The largest value on each.
+    """
+
+    across: str
+    up: str
+    right: float
+    top: float
+    _parts: list[str] = field(default_factory=list)
+    _taken: list[Box] = field(default_factory=list)
+    _lines: list[Box] = field(default_factory=list)
+    _labels: list[tuple[bool, Spot, str, str]] = field(default_factory=list)
+
+    def x(self, value: float) -> float:
+        """Return where a value stands across."""
+        return LEFT + (WIDTH - LEFT - RIGHT) * value / (1.06 * self.right or 1.0)
+
+    def y(self, value: float) -> float:
+        """Return where a value stands up."""
+        return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * value / (1.1 * self.top or 1.0)
+
+    def line(self, spots: Sequence[Spot], *, css: str, dash: str = "none", width: float = 1.5) -> None:
+        """Draw a line through spots."""
+        path = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in spots)
+        self._lines += _along([(self.x(x), self.y(y)) for x, y in spots])
+        self._parts.append(
+            element(
+                "polyline", points=path, fill="none", stroke_dasharray=dash, stroke_width=width, **_ink(css)
+            )
+        )
+
+    def level(self, value: float, text: str, *, css: str) -> None:
+        """Draw a line over the whole width at a height, with its name above it at the left."""
+        self.line([(0, value), (1.06 * self.right, value)], css=css, dash="2 4")
+        where = (LEFT + 8.0, self.y(value) - 5)
+        self._parts.append(_text(where, text, "start", css))
+        self._taken.append(_box(where, text, "start"))
+
+    def bar(self, at: float, low: float, high: float) -> None:
+        """Draw an interval as a vertical bar."""
+        self.line([(at, max(0.0, low)), (at, high)], css="", width=1.2)
+
+    def mark(
+        self, spot: Spot, shape: str, *, css: str = "", title: str = "", label: str = "", first: bool = False
+    ) -> None:
+        """Draw a mark; ``title`` is shown while the pointer is over it, ``label`` is next to it.
+
+        ``first`` labels get their places before all others.
+        """
+        x, y = self.x(spot[0]), self.y(spot[1])
+        fill = "none" if shape in HOLLOW else _ink(css)["stroke"]
+        move = f"translate({x:.1f} {y:.1f})"
+        path = element("path", "", d=SHAPES[shape], fill=fill, stroke_width=1.8, transform=move, **_ink(css))
+        inside = element("title", title) if title else ""
+        self._parts.append(path.replace("</path>", f"{inside}</path>"))
+        self._taken.append((x - MARK_PX, y - MARK_PX, x + MARK_PX, y + MARK_PX))
+        if label:
+            self._labels.append((not first, (x, y), label, css))
+
+    def label(self, spot: Spot, text: str, *, css: str = "") -> None:
+        """Name what is at a spot."""
+        self._labels.append((True, (self.x(spot[0]), self.y(spot[1])), text, css))
+
+    def svg(self, title: str, across_ticks: Iterable[float] | None = None) -> str:
+        """Return the picture; labels that find no room are left out, because the table has their data.
+
+        Parameters
+        ----------
+        title
+            What a screen reader says of it.
+        across_ticks
+            Where to put numbers on the axis across; by default round numbers.
+        """
+        axes = [*self._across(across_ticks), *self._up()]
+        labels = sorted(self._labels, key=itemgetter(0))
+        placed = [self._place(spot, words, css, first=not later) for later, spot, words, css in labels]
+        head = (
+            f'<svg role="img" aria-label="{escape(printable(title))}" viewBox="0 0 {WIDTH} {HEIGHT}" '
+            f'width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" font-size="{FONT_PX}" '
+            'fill="currentColor">'
+        )
+        return "\n".join([head, *axes, *self._parts, *filter(None, placed), "</svg>"])
+
+    def _across(self, at: Iterable[float] | None) -> Iterable[str]:
+        bottom, last = HEIGHT - BOTTOM, -math.inf
+        yield _rule((LEFT, bottom), (WIDTH - RIGHT, bottom))
+        for value in ticks(1.06 * self.right) if at is None else at:
+            text, x = number(value), self.x(value)
+            half = CHARACTER_PX * len(text) / 2
+            if x - half > last:
+                yield _rule((x, bottom), (x, bottom + 4))
+                yield _text((x, bottom + 17.0), text, "middle", "")
+                last = x + half + 4
+        yield _text(((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10.0), self.across, "middle", "")
+
+    def _up(self) -> Iterable[str]:
+        yield _rule((LEFT, TOP), (LEFT, HEIGHT - BOTTOM))
+        for value in ticks(1.1 * self.top):
+            y = self.y(value)
+            yield _rule((LEFT - 4, y), (LEFT, y))
+            yield _text((LEFT - 7.0, y + 4), number(value), "end", "")
+        yield _text((4.0, 12.0), self.up, "start", "")
+
+    def _place(self, where: Spot, text: str, css: str, *, first: bool) -> str:
+        """Return a label at the first place that is free; empty if there is none.
+
+        A label that is not one of the first has to be near its mark; the others may also be on a line.
+        """
+        everything = (*self._taken, *self._lines)
+        choices = [(place, everything) for place in (*NEAR, *FAR)] + [(place, self._taken) for place in NEAR]
+        for (right, down, anchor), taken in choices if first else choices[: len(NEAR)]:
+            spot = (where[0] + right, where[1] + down)
+            box = _box(spot, text, anchor)
+            if _inside(box) and not any(_overlap(box, other) for other in taken):
+                self._taken.append(box)
+                return _text(spot, text, anchor, css)
+        return ""
+
+
+COLOURS = {"": "currentColor", "limit": "#b3261e", "blue": "#1f5fbf", "orange": "#b54708", "grey": "#6b7280"}
+"""The strokes by the class that a style sheet may colour for a dark page."""
+
+
+def _ink(css: str) -> dict[str, str]:
+    return {"stroke": COLOURS[css]} | ({"class": css} if css else {})
+
+
+def _rule(start: Spot, end: Spot) -> str:
+    return element(
+        "line", x1=start[0], y1=start[1], x2=end[0], y2=end[1], stroke="currentColor", stroke_opacity=0.5
+    )
+
+
+def _text(where: Spot, text: str, anchor: str, css: str) -> str:
+    colour = {"fill": COLOURS[css], "class": f"t-{css}"} if css else {}
+    return element("text", text, x=where[0], y=where[1], text_anchor=anchor, **colour)
+
+
+def _box(where: Spot, text: str, anchor: str) -> Box:
+    width = CHARACTER_PX * display_width(text)
+    left = where[0] - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
+    return left, where[1] - FONT_PX, left + width, where[1] + 3
+
+
+def _along(spots: Sequence[Spot]) -> list[Box]:
+    """Return small boxes along a line, so that no label covers it."""
+    boxes = []
+    for (x0, y0), (x1, y1) in pairwise(spots):
+        steps = max(1, round(math.hypot(x1 - x0, y1 - y0) / STEP_PX))
+        points = ((x0 + (x1 - x0) * i / steps, y0 + (y1 - y0) * i / steps) for i in range(steps + 1))
+        boxes += [(x - 1, y - 1, x + 1, y + 1) for x, y in points]
+    return boxes
+
+
+def _inside(box: Box) -> bool:
+    return box[0] > LEFT + 2 and box[2] < WIDTH and box[1] > TOP - 4 and box[3] < HEIGHT - BOTTOM
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]

@@ -1,0 +1,278 @@
+"""The pictures of a group: does my batch fit, where is the knee, and what does it cost in energy. Pure.
+
+The data are those of ``jobkit collect --plot``. Each picture has a title that says its finding, labels in
+place of a legend, and a table of what it shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+
+from jobkit.core.units import GIB, format_bytes_gib
+from jobkit.fit.speed import SPEED_TOLERANCE
+from jobkit.report.html.drawing import Drawing, Spot
+from jobkit.report.plot import memory_data
+from jobkit.report.plot.data import EnergyPanel, GroupPlot, SpeedPanel, SpeedSeries
+from jobkit.report.plot.memory_data import Marks, MemoryPanel
+from jobkit.report.rows import Row
+
+LOOKS = {
+    memory_data.MEASURED: ("dot", ""),
+    memory_data.PREDICTED: ("diamond", "blue"),
+    memory_data.VERIFIED: ("square", "orange"),
+    memory_data.EXCEEDED: ("cross", "limit"),
+}
+"""The shape and the colour of the kinds of marks; torch's allocated peak is not drawn."""
+SHAPES = ("dot", "square", "diamond", "cross")
+NEAR = f"within {100 * SPEED_TOLERANCE:.0f} % of the fastest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """A picture and its data.
+
+    Attributes
+    ----------
+    title
+        The finding.
+    svg
+        The picture, as markup that is safe to insert; empty if there is nothing to draw.
+    caption
+        What it shows, in sentences.
+    heads, rows
+        The data as a table.
+    """
+
+    title: str
+    svg: str
+    caption: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+def pictures(group: GroupPlot, rows: Sequence[Row]) -> list[Picture]:
+    """Return the pictures of a group.
+
+    Parameters
+    ----------
+    group
+        Its panels.
+    rows
+        The points of the group, for the batch sizes of the loads.
+    """
+    knob = group.speed.knob
+    sizes = {row.load_max: row.numbers[knob] for row in rows if row.load_max and knob in row.numbers}
+    found = [memory_picture(group.memory, {load: f"{_words(knob)} {size:,}" for load, size in sizes.items()})]
+    found += [speed_picture(group.speed)] if group.speed.knee else []
+    return [*found, energy_picture(group.energy)] if group.energy else found
+
+
+def _words(knob: str) -> str:
+    return memory_data.WORDS.get(knob, knob.replace("_", " "))
+
+
+def memory_picture(panel: MemoryPanel, names: Mapping[float, str]) -> Picture:
+    """Return memory against load: limit, measured, predicted and verified, each with its name.
+
+    Parameters
+    ----------
+    panel
+        What to draw.
+    names
+        What the load of a point is called: ``batch 50``.
+    """
+    title = memory_finding(panel)
+    notes = ". ".join(note[:1].upper() + note[1:] for note in panel.notes)
+    caption = (
+        f"{panel.up[:1].upper()}{panel.up[1:]} against {panel.across}. {notes}{'.' if notes else ''}".strip()
+    )
+    rows = [list(row) for marks in panel.marks for row in _memory_rows(marks, names)]
+    rows += [["limit", "", f"{panel.limit.size_bytes / GIB:.3f}", panel.limit.name]] if panel.limit else []
+    heads = ("what", "load", "GiB", "setting")
+    svg = _draw_memory(panel, names).svg(title) if panel.spots() else ""
+    return Picture(title=title, svg=svg, caption=caption, heads=heads, rows=rows)
+
+
+def memory_finding(panel: MemoryPanel) -> str:
+    """Return what the panel shows, as a title."""
+    marks = {mark.kind: mark for mark in panel.marks}
+    room = f" in {format_bytes_gib(panel.limit.size_bytes, 1)}" if panel.limit else ""
+    verified, predicted = marks.get(memory_data.VERIFIED), marks.get(memory_data.PREDICTED)
+    if verified and ", " in verified.name:
+        return f"Memory: {verified.name.partition(', ')[2]} fits{room}, predicted and verified"
+    if predicted and ", " in predicted.name:
+        return f"Memory: {predicted.name.partition(', ')[2]} fits{room}, by the prediction"
+    if exceeded := marks.get(memory_data.EXCEEDED):
+        return f"Memory: {exceeded.name}"
+    measured = panel.spots(memory_data.MEASURED)
+    if not measured:
+        return "Memory: not measured"
+    return f"Memory: {panel.up} of at most {format_bytes_gib(max(size for _, size in measured))}"
+
+
+def _draw_memory(panel: MemoryPanel, names: Mapping[float, str]) -> Drawing:
+    right = max([load for load, _ in panel.spots()] + [panel.reach or 0.0])
+    top = max([size for _, size in panel.spots()] + [panel.limit.size_bytes if panel.limit else 0.0]) / GIB
+    drawing = Drawing(across=panel.across, up=f"{panel.up}, GiB", right=right, top=top)
+    for curve, dash in ((panel.line, "none"), (panel.bound, "5 3")):
+        if curve:
+            drawing.line(
+                [(load, curve.at(load) / GIB) for load in _within(panel, right, top)], css="grey", dash=dash
+            )
+    if panel.limit:
+        drawing.level(panel.limit.size_bytes / GIB, panel.limit.name, css="limit")
+    for marks in sorted(panel.marks, key=lambda mark: mark.kind == memory_data.MEASURED):
+        if marks.kind in LOOKS:
+            _draw_marks(drawing, marks, names)
+    if panel.line:
+        middle = 0.62 * right
+        drawing.label((middle, panel.line.at(middle) / GIB), panel.line.name, css="grey")
+    return drawing
+
+
+def _within(panel: MemoryPanel, right: float, top: float) -> list[float]:
+    """Return loads from 0 to the right at which line and bound are within the picture."""
+    loads = [1.06 * right * step / 60 for step in range(61)]
+    return [
+        load
+        for load in loads
+        if all(0 <= curve.at(load) / GIB <= 1.1 * top for curve in (panel.line, panel.bound) if curve)
+    ]
+
+
+def _draw_marks(drawing: Drawing, marks: Marks, names: Mapping[float, str]) -> None:
+    shape, css = LOOKS[marks.kind]
+    spots = {
+        (round(drawing.x(load)), round(drawing.y(size / GIB))): (load, size / GIB)
+        for load, size in marks.spots
+    }
+    last = max(spots.values())
+    for load, size in sorted(spots.values(), reverse=True):
+        own = names.get(load, "")
+        title = f"{marks.name}: {', '.join(filter(None, (own, f'load {load:,.0f}', f'{size:.2f} GiB')))}"
+        first = (load, size) == last
+        label = own
+        if first:
+            label = f"{marks.name}{f', {own}' if own and marks.kind == memory_data.MEASURED else ''}"
+        drawing.mark((load, size), shape, css=css, title=title, label=label, first=first)
+
+
+def _memory_rows(marks: Marks, names: Mapping[float, str]) -> Iterator[Sequence[str]]:
+    """Yield a row for each load, with the largest value there."""
+    largest: dict[float, float] = {}
+    for load, size in marks.spots:
+        largest[load] = max(size, largest.get(load, 0.0))
+    what = marks.name.partition(", ")[0]
+    for load, size in sorted(largest.items()):
+        yield what, f"{load:,.0f}", f"{size / GIB:.3f}", names.get(load, marks.name.partition(", ")[2])
+
+
+def speed_picture(panel: SpeedPanel) -> Picture:
+    """Return speed against the first knob, with the intervals of the means and the knee."""
+    title = speed_finding(panel)
+    knob = panel.knob.replace("_", " ")
+    single = all(most == 1 for line in panel.series for most in line.repeats)
+    bars = "Each setting ran once: there is no interval." if single else "Bars: 95 % interval of the mean."
+    caption = f"Speed against {knob}. {bars} The knee is the smallest {knob} {NEAR}."
+    rows = [list(row) for line in panel.series for row in _speed_rows(line)]
+    heads = ["setting", knob, "paragraphs/s", "± (95 %)", "repeats"]
+    if not any(line.name for line in panel.series):
+        heads, rows = heads[1:], [row[1:] for row in rows]
+    sizes = sorted({size for line in panel.series for size in line.sizes})
+    svg = _draw_speed(panel).svg(title, sizes)
+    return Picture(title=title, svg=svg, caption=caption, heads=heads, rows=rows)
+
+
+def speed_finding(panel: SpeedPanel) -> str:
+    """Return what the panel shows, as a title."""
+    if panel.knee is None:
+        return "Speed: not recorded"
+    size, mean = panel.knee
+    knob = panel.knob.replace("_", " ")
+    sizes = {size for line in panel.series for size in line.sizes}
+    if len(sizes) == 1:
+        best = max(panel.series, key=lambda line: max(line.items_per_s)).name
+        which = f"{best}, {knob} {size:,}" if best else f"{knob} {size:,}"
+        return f"Speed: {mean:,.4g} paragraphs/s at {which}"
+    if size == max(sizes):
+        return f"Speed: no knee up to {knob} {size:,}, the largest measured and the fastest"
+    return f"Speed: the knee is at {knob} {size:,}, {NEAR}"
+
+
+def _draw_speed(panel: SpeedPanel) -> Drawing:
+    ends = [
+        (size, mean + (half or 0.0))
+        for line in panel.series
+        for size, mean, half in zip(line.sizes, line.items_per_s, line.half_widths, strict=True)
+    ]
+    drawing = Drawing(
+        across=panel.knob.replace("_", " "),
+        up="paragraphs/s",
+        right=float(max(size for size, _ in ends)),
+        top=min(max(top for _, top in ends), 2 * panel.fastest_items_per_s),
+    )
+    drawing.level((1 - SPEED_TOLERANCE) * panel.fastest_items_per_s, NEAR, css="grey")
+    if panel.knee:
+        size, mean = panel.knee
+        drawing.mark(
+            (size, mean),
+            "ring",
+            css="blue",
+            label=f"knee: {size:,}, {mean:,.4g}/s" if size < drawing.right else "",
+            first=True,
+        )
+    for line, shape in zip(panel.series, cycle(SHAPES), strict=False):
+        _draw_series(drawing, line, shape)
+    return drawing
+
+
+def _draw_series(drawing: Drawing, line: SpeedSeries, shape: str) -> None:
+    spots: list[Spot] = [*zip(map(float, line.sizes), line.items_per_s, strict=True)]
+    drawing.line(spots, css="grey", width=1.2)
+    for spot, half, repeats in zip(spots, line.half_widths, line.repeats, strict=True):
+        if half is not None:
+            drawing.bar(spot[0], spot[1] - half, min(spot[1] + half, 1.1 * drawing.top))
+        spread = f" ± {half:,.3g}" if half is not None else ""
+        title = f"{spot[0]:,.0f}: {spot[1]:,.4g}{spread} paragraphs/s, n={repeats}"
+        drawing.mark(spot, shape, title=f"{line.name}, {title}" if line.name else title)
+    if line.name:
+        drawing.label(spots[-1], line.name)
+
+
+def _speed_rows(line: SpeedSeries) -> Iterator[Sequence[str]]:
+    for size, mean, half, repeats in zip(
+        line.sizes, line.items_per_s, line.half_widths, line.repeats, strict=True
+    ):
+        yield line.name, f"{size:,}", f"{mean:,.4g}", "" if half is None else f"{half:,.3g}", f"{repeats}"
+
+
+def energy_picture(panel: EnergyPanel) -> Picture:
+    """Return energy against speed, and which settings no other beats in both."""
+    best = [spot for spot in panel.spots if spot.front]
+    net = "net energy" if panel.net else "energy"
+    cheapest = min(panel.spots, key=lambda spot: spot.joules)
+    title = f"Energy: least at {cheapest.setting}, {cheapest.joules:,.4g} J per 1,000 paragraphs"
+    drawing = Drawing(
+        across="paragraphs/s",
+        up=f"{net}, J per 1,000 paragraphs",
+        right=max(spot.items_per_s for spot in panel.spots),
+        top=max(spot.joules for spot in panel.spots),
+    )
+    drawing.line([(spot.items_per_s, spot.joules) for spot in best], css="grey")
+    for spot in panel.spots:
+        words = f"{spot.setting}: {spot.items_per_s:,.4g} paragraphs/s, {spot.joules:,.4g} J"
+        drawing.mark(
+            (spot.items_per_s, spot.joules),
+            "dot" if spot.front else "diamond",
+            title=words,
+            label=spot.setting,
+        )
+    caption = "Filled marks, joined by a line: no other setting is both faster and takes less energy."
+    rows = [
+        [spot.setting, f"{spot.items_per_s:,.4g}", f"{spot.joules:,.4g}", "yes" if spot.front else "no"]
+        for spot in panel.spots
+    ]
+    heads = ("setting", "paragraphs/s", "J per 1,000 paragraphs", "no other beats it")
+    return Picture(title=title, svg=drawing.svg(title), caption=caption, heads=heads, rows=rows)

@@ -1,0 +1,134 @@
+"""The page in a real headless browser: Debian's chromium. Skipped if there is none on PATH."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from jobkit.report.html.page import page
+from tests.report.html.test_page import CPU_RUN, GPU_RUN, HOSTILE, Parsed, measured
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or ""
+DEADLINE_S = 60
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("browser"),
+    pytest.mark.skipif(not BROWSER, reason="no chromium on PATH: apt install chromium"),
+]
+PNG_SIZE = slice(16, 24)
+"""Where width and height stand in a PNG: https://www.w3.org/TR/png-3/#11IHDR"""
+RUN_AXE = """
+axe.run(document).then(function (found) {
+  const out = document.createElement("pre");
+  out.id = "found";
+  out.textContent = JSON.stringify(found.violations.map(function (one) {
+    return [one.id, one.nodes.map(function (node) { return node.html.slice(0, 120); })];
+  }));
+  document.body.append(out);
+});
+"""
+SORT = """
+const head = Array.from(document.querySelectorAll("th button")).find(b => b.textContent.startsWith("speed"));
+head.click(); head.click();
+document.title = head.closest("table").tBodies[0].rows[0].cells[0].textContent;
+"""
+BLOCKED = "Blocked script execution in 'about:srcdoc'"
+"""What chromium says of a sandbox without scripts."""
+ASK_WIDTH = "document.title = document.documentElement.scrollWidth + ' of ' + window.innerWidth;"
+
+
+def browse(tmp_path: Path, text: str, *options: str) -> str:
+    """Open a page and return what the browser prints; it gets no network."""
+    file = tmp_path / "page.html"
+    file.write_text(text, encoding="utf-8")
+    fixed = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile")
+    offline = ("--proxy-server=127.0.0.1:9", "--enable-logging=stderr", "--virtual-time-budget=8000")
+    argv = [BROWSER, *fixed, *offline, *options, file.as_uri()]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
+    lines = [line for line in done.stderr.split("\n") if "CONSOLE" in line and BLOCKED not in line]
+    assert not lines
+    return done.stdout
+
+
+def drawn(tmp_path: Path, text: str, *options: str) -> bytes:
+    """Return a screenshot."""
+    shot = tmp_path / "shot.png"
+    browse(tmp_path, text, f"--screenshot={shot}", "--hide-scrollbars", *options)
+    return shot.read_bytes()
+
+
+def framed(tmp_path: Path, text: str, allowed: str) -> bytes:
+    """Return a screenshot of a page in a sandbox, as mail clients and CI servers show it."""
+    inside = html.escape(text)
+    frame = f'<iframe sandbox="{allowed}" width="1200" height="2900" srcdoc="{inside}"></iframe>'
+    return drawn(tmp_path, f"<!DOCTYPE html>{frame}", "--window-size=1280,3000")
+
+
+def with_script(text: str, script: str) -> str:
+    """Return a page without its policy, which forbids other scripts, and with a script more."""
+    free = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
+    return free.replace("</body>", f"<script>{script}</script></body>")
+
+
+def title(dom: str) -> str:
+    (found,) = re.findall(r"<title>(.*?)</title>", dom, flags=re.DOTALL)[:1]
+    return html.unescape(found)
+
+
+def test_the_policy_lets_the_pages_own_style_and_script_run(tmp_path: Path) -> None:
+    dom = Parsed(browse(tmp_path, page([GPU_RUN]), "--dump-dom"))
+    assert len(dom.all("button")) > 5
+
+
+def test_a_click_on_a_head_sorts_the_table(tmp_path: Path) -> None:
+    assert title(browse(tmp_path, with_script(page([GPU_RUN]), SORT), "--dump-dom")) == "300"
+
+
+def test_without_javascript_only_the_buttons_are_missing(tmp_path: Path) -> None:
+    text = page([GPU_RUN])
+    no_script = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
+    off = framed(tmp_path, text, "")
+    assert off == framed(tmp_path, no_script, "allow-scripts")
+    assert off != framed(tmp_path, text, "allow-scripts")
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_no_name_runs_as_a_script(tmp_path: Path, hostile: str) -> None:
+    run = measured(tmp_path, name=hostile.replace("/", "|"), text=hostile, gpu=hostile)
+    watch = "document.title = 'watched'; window.alert = function () { document.title = 'owned'; };"
+    text = with_script(page([run]), "").replace("<head>", f"<head><script>{watch}</script>")
+    dom = browse(tmp_path, text, "--dump-dom")
+    assert "owned" not in dom.partition("<body>")[0].replace(watch, "")
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, 1), (500, 1), (1280, 0)])
+def test_it_is_drawn_wide_narrow_and_dark(tmp_path: Path, width: int, scheme: int) -> None:
+    """0 is dark: PreferredColorScheme of Blink."""
+    text = page([GPU_RUN, CPU_RUN])
+    options = (f"--window-size={width},900", f"--blink-settings=preferredColorScheme={scheme}")
+    assert int.from_bytes(drawn(tmp_path, text, *options)[PNG_SIZE][:4], "big") == width
+    needs, _, has = title(browse(tmp_path, with_script(text, ASK_WIDTH), "--dump-dom", *options)).partition(
+        " of "
+    )
+    assert int(needs) <= int(has), "the page is wider than the window"
+    paper = "getComputedStyle(document.body).backgroundColor"
+    colour = title(browse(tmp_path, with_script(text, f"document.title = {paper};"), "--dump-dom", *options))
+    assert colour == ("rgb(20, 23, 27)" if scheme == 0 else "rgb(255, 255, 255)")
+
+
+@pytest.mark.parametrize("scheme", [0, 1])
+def test_axe_finds_nothing(tmp_path: Path, scheme: int) -> None:
+    axe = pytest.importorskip("axe_core_python", reason="axe-core-python is not installed")
+    engine = resources.files(axe).joinpath("axe.min.js").read_text(encoding="utf-8")
+    run = measured(tmp_path)
+    text = with_script(page([GPU_RUN, CPU_RUN, run]).replace("<details>", "<details open>"), engine + RUN_AXE)
+    dom = browse(tmp_path, text, "--dump-dom", f"--blink-settings=preferredColorScheme={scheme}")
+    (found,) = re.findall(r'<pre id="found">(.*?)</pre>', dom, flags=re.DOTALL)
+    assert json.loads(html.unescape(found)) == []

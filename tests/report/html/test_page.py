@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import jobkit
+from jobkit.core.layout import JOB_SCRIPT, SPEC_FILE
+from jobkit.core.measurements import Gpu
+from jobkit.core.records import Outcome
+from jobkit.core.terminal import printable
+from jobkit.core.units import GIB
+from jobkit.report.html.page import MOST_CHARACTERS, page
+from tests.support.builders import TEXT, grid, record, write_points, write_record
+from tests.support.commands import jobkit as typed
+
+ROOT = Path(__file__).parents[3]
+GPU_RUN = ROOT / "docs" / "benchmarks" / "gpu" / "stanza-20261121-034558-42cc"
+CPU_RUN = ROOT / "docs" / "benchmarks" / "demo" / "demo-20261121-075048-7847"
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "javascript:alert(1)",
+    '"\' onmouseover="alert(1)',
+    "\x1b[31mred\x07",
+    "=HYPERLINK(1)",
+    "</pre></code></style><img src=x onerror=alert(1)>",
+    "{{ 7 * 7 }}",
+)
+VOID = {"meta", "br", "link", "img", "input"}
+BYTES = 150_000
+
+
+class Parsed(HTMLParser):
+    """The elements of a page, each with its attributes; and whether every one is closed in order."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.words = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+        self.open += [] if tag in VOID else [tag]
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] not in (["style"], ["script"]):
+            self.words += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.found if name == tag]
+
+
+def measured(folder: Path, *, name: str = "run", text: str = "sample", gpu: str = "a card") -> Path:
+    """Write a run of 30 points on a GPU, all of which succeeded but the last, which ran out of RAM."""
+    run = folder / name
+    sizes = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
+    points = [replace(point, text=replace(TEXT, name=text)) for point in grid(sizes, 3)]
+    write_points(run, points)
+    card = Gpu(name=gpu, uuid="GPU-2", total_bytes=16 * GIB, driver="1", cuda="12")
+    for point in points:
+        made = replace(record(point, work_s=8.0 + 0.1 * point.repeat), gpu=card)
+        peak = made.memory.activations_bytes
+        peaks = replace(made.memory, allocated_peak_bytes=peak, reserved_peak_bytes=peak)
+        made = replace(made, memory=peaks)
+        failed = replace(made, outcome=Outcome.RAM_OOM, message=text)
+        write_record(run, failed if point is points[-1] else made)
+    return run
+
+
+def test_a_page_needs_nothing_else_and_is_small_for_30_points(tmp_path: Path) -> None:
+    text = page([measured(tmp_path)])
+    parsed = Parsed(text)
+    assert parsed.open == []
+    assert len(text.encode()) <= BYTES
+    addresses = [
+        value
+        for _, attributes in parsed.found
+        for name, value in attributes.items()
+        if name in {"href", "src", "srcset", "action", "data", "poster", "xlink:href", "background"}
+    ]
+    assert addresses
+    assert all(value and value.startswith("#") for value in addresses)
+    assert "url(" not in text
+    assert "@import" not in text
+    assert {tag for tag, _ in parsed.found}.isdisjoint({"img", "iframe", "object", "embed", "link", "base"})
+
+
+def test_every_link_within_the_page_leads_somewhere() -> None:
+    parsed = Parsed(page([GPU_RUN, CPU_RUN]))
+    ids = [attributes["id"] for _, attributes in parsed.found if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert {str(link["href"])[1:] for link in parsed.all("a")} <= set(ids)
+    labelled = {one["aria-labelledby"] for _, one in parsed.found if "aria-labelledby" in one}
+    assert labelled <= set(ids)
+
+
+def test_a_page_reads_without_style_and_script() -> None:
+    text = re.sub(r"<(style|script)>.*?</\1>", "", page([GPU_RUN]), flags=re.DOTALL)
+    parsed = Parsed(text)
+    for needed in (
+        "Take batch_size 300",
+        "#SBATCH --time=",
+        "nothing larger was measured",
+        "326 ± 7",
+        "NVIDIA H200",
+        "580.159.04",
+    ):
+        assert needed in parsed.words
+    assert (GPU_RUN / SPEC_FILE).read_text(encoding="utf-8").strip() in parsed.words
+    assert (GPU_RUN / JOB_SCRIPT).read_text(encoding="utf-8").strip() in parsed.words
+    assert not any("style" in attributes for _, attributes in parsed.found)
+    assert len(parsed.all("svg")) == len(parsed.all("figcaption"))
+    assert all(picture["role"] == "img" and picture["aria-label"] for picture in parsed.all("svg"))
+    assert len(parsed.all("caption")) == len(parsed.all("table"))
+    assert len(parsed.all("html")) == len([one for one in parsed.all("html") if one["lang"] == "en"]) == 1
+    assert [len(parsed.all(name)) for name in ("main", "nav", "header", "footer", "h1")] == [1] * 5
+
+
+def test_what_went_wrong_has_its_reason_and_a_command(tmp_path: Path) -> None:
+    words = Parsed(page([measured(tmp_path)])).words
+    assert "What went wrong" in words
+    assert "jobkit resume" in words
+    assert "resources.memory=SIZE" in words
+
+
+@pytest.mark.parametrize("hostile", HOSTILE)
+def test_no_name_of_a_run_becomes_markup(tmp_path: Path, hostile: str) -> None:
+    name = hostile.replace("/", "|")
+    run = measured(tmp_path, name=name, text=hostile, gpu=hostile)
+    (run / SPEC_FILE).write_text(f"name: {hostile}\n", encoding="utf-8")
+    (run / JOB_SCRIPT).write_text(f"# {hostile}\n", encoding="utf-8")
+    harmless = measured(tmp_path, name="harmless", text="harmless", gpu="harmless")
+    for name in (SPEC_FILE, JOB_SCRIPT):
+        (harmless / name).write_text("harmless\n", encoding="utf-8")
+    text, other = page([run]), page([harmless])
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    found, expected = Parsed(text), Parsed(other)
+    assert [tag for tag, _ in found.found] == [tag for tag, _ in expected.found]
+    assert [set(one) for _, one in found.found] == [set(one) for _, one in expected.found]
+    assert found.words.count(printable(hostile)) > 5
+
+
+def test_the_fragment_of_a_notebook_holds_no_hostile_markup_and_no_script(tmp_path: Path) -> None:
+    run = measured(tmp_path, text=HOSTILE[0])
+    fragment = jobkit.load(run)._repr_html_()
+    parsed = Parsed(fragment)
+    assert parsed.open == []
+    assert not parsed.all("script")
+    assert len(parsed.all("svg")) == 2
+    assert HOSTILE[0] in parsed.words
+
+
+def test_the_scripts_are_those_of_the_policy_and_small() -> None:
+    text = page([GPU_RUN])
+    (script,) = re.findall(r"<script>(.*?)</script>", text, flags=re.DOTALL)
+    assert len(script) <= 10_000
+    policy = next(one["content"] or "" for one in Parsed(text).all("meta") if "http-equiv" in one)
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+
+
+def test_a_long_script_is_cut(tmp_path: Path) -> None:
+    run = measured(tmp_path)
+    (run / JOB_SCRIPT).write_text("x" * 10 * MOST_CHARACTERS, encoding="utf-8")
+    assert len(page([run]).encode()) <= BYTES
+
+
+def test_runs_stand_side_by_side() -> None:
+    words = Parsed(page([GPU_RUN, CPU_RUN])).words
+    assert "Side by side" in words
+    assert "the work is not the same (text, model)" in words
+    assert "Side by side" not in Parsed(page([GPU_RUN])).words
+
+
+def test_the_command_writes_all_or_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "it.html"
+    done = typed("report", GPU_RUN, "--output", out, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "it.html" in done.stdout
+    assert out.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    gone = typed("report", GPU_RUN, "--output", tmp_path / "no" / "it.html", cwd=tmp_path)
+    assert gone.returncode == 2
+    assert "--output" in gone.stderr
