@@ -129,7 +129,7 @@ def user() -> str:
 
 
 def free_ports() -> tuple[int, ...]:
-    """Return ports in a row that nobody listens on now, at random: two clusters hardly choose the same."""
+    """Return ports in a row that are free now, at random: two clusters hardly choose the same."""
     while True:
         first = random.randrange(FIRST_PORT, LAST_PORT, PORTS)  # noqa: S311 - no secret
         ports = tuple(range(first, first + PORTS))

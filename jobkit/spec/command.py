@@ -85,7 +85,7 @@ def _core_schema(_source: Any, handler: Any) -> core_schema.CoreSchema:  # noqa:
 
 
 NAMES = ({"enum": list(SHIPPED)}, {"type": "string", "pattern": ".:."})
-"""What an editor is told of a name."""
+"""What an editor shows of a name."""
 NameOrCommand = Annotated[
     str | CommandSpec,
     GetPydanticSchema(_core_schema, lambda schema, handler: {"anyOf": [*NAMES, handler(schema)]}),

@@ -171,7 +171,7 @@ class GrowingFile:
 
     def _read(self, handle: int, deadline_s: float) -> bool:
         size = os.fstat(handle).st_size
-        if size < self._place:  # it was written anew
+        if size < self._place:  # the file was cut, or replaced
             self._place, self._rest, self._cut = 0, b"", False
         end = size if self._end is None else min(size, self._end)
         while self._place < end:
