@@ -39,8 +39,9 @@ def dir_option(function: F) -> F:
 def practice() -> None:
     """Run a real Slurm or Grid Engine on this one machine, and break it on purpose.
 
-    The scheduler comes from the packages of Debian or Ubuntu, and runs as you, without root. It listens on
-    this machine only, has fake GPUs and keeps an accounting. All its files are in one folder.
+    The scheduler comes from the packages of Debian or Ubuntu, and runs as you, without root. It has fake
+    GPUs and keeps an accounting. All its files are in one folder. Slurm can be reached from this machine
+    only; Grid Engine listens on every network, but accepts no other host.
 
     \b
       jobkit practice up slurm            start it; returns when a job can start
