@@ -145,6 +145,7 @@ def _cluster(name: str) -> Iterator[None]:
         with _held(gate):
             with _turn(name):  # a daemon may be dead on purpose
                 if not cluster.running(PLACE, name):
+                    cluster.remove(PLACE, name)  # queues and jobs that a killed session left
                     mark.touch()
                 _practice("up", name, "--install")
             fcntl.flock(users, fcntl.LOCK_SH)

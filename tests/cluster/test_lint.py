@@ -12,7 +12,7 @@ import pytest
 
 from jobkit.schedulers.lint import lint
 from jobkit.schedulers.slurm.lint import ONE_DASH
-from tests.cluster.daemons import SgeDaemons
+from tests.cluster.daemons import SgeDaemons, wait_for
 
 Wait = Callable[[Callable[[], bool], float], None]
 Answer = subprocess.CompletedProcess[str]
@@ -270,9 +270,11 @@ class TestGridEngine:
 def deleted() -> Iterator[list[str]]:
     """Give a list for the ids of jobs, and delete those that are left at the end."""
     jobs: list[str] = []
-    yield jobs
-    for job in jobs:
-        ask("qdel", job)
+    try:
+        yield jobs
+    finally:
+        for job in jobs:
+            ask("qdel", job)
 
 
 def states(jobs: list[str]) -> list[str]:
@@ -282,7 +284,7 @@ def states(jobs: list[str]) -> list[str]:
 
 @contextmanager
 def posix_queue(folder: Path) -> Iterator[str]:
-    """Have a queue whose jobs are run by its own shell, as the default is; nobody else may be there."""
+    """Have a queue whose jobs are run by its own shell, as the default is; no other test may run."""
     text = ask("qconf", "-sq", "serial.q").stdout
     for key, value in (("qname", "posix.q"), ("shell_start_mode", "posix_compliant"), ("shell", "/bin/sh")):
         text = re.sub(rf"^{key} .*$", f"{key} {value}", text, flags=re.MULTILINE)
@@ -291,4 +293,4 @@ def posix_queue(folder: Path) -> Iterator[str]:
     try:
         yield "posix.q"
     finally:
-        ask("qconf", "-dq", "posix.q")
+        wait_for(lambda: ask("qconf", "-dq", "posix.q").returncode == 0, ENDED_S)
