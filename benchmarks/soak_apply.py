@@ -27,7 +27,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from benchmarks.soak import JOBKIT, SITE, break_node, killed, processes
+from jobkit.core.layout import read_points
 from jobkit.corpus.paragraphs import split_paragraphs
+from jobkit.outcome.journal import read_journal
 from jobkit.planning.sample import sample_text
 
 PARAGRAPHS_OF_A_SHARD = 8
@@ -243,18 +245,12 @@ def soak(report: Report, home: Path, *, nodes: bool) -> None:
 
 def _planned(out: Path) -> int:
     """Return how many shards there are, without those that were replaced."""
-    lines = (out / "points.jsonl").read_text(encoding="utf-8").splitlines()
-    return len(lines) - len(_superseded(out))
-
-
-def _superseded(out: Path) -> set[int]:
-    events = map(json.loads, (out / "journal.jsonl").read_text(encoding="utf-8").splitlines())
-    return {index for event in events if event["event"] == "superseded" for index in event["points"]}
+    return len(read_points(out)[0]) - len(read_journal(out).replaced)
 
 
 def finish(report: Report, out: Path) -> None:
     """Count shards, tries and outcomes."""
-    report.planned, report.superseded = _planned(out), len(_superseded(out))
+    report.planned, report.superseded = _planned(out), len(read_journal(out).replaced)
     exits = list(out.glob("results/*/try-*"))
     report.tries = len(exits)
     records = [folder / "record.json" for folder in exits if (folder / "record.json").is_file()]
