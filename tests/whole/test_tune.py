@@ -67,7 +67,7 @@ def test_a_search_that_is_killed_goes_on_where_it_stood(home: Path) -> None:
     argv = [str(JOBKIT), "tune", "tune.yaml"]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(argv, cwd=home, stdout=quiet, stderr=quiet, start_new_session=True) as process:
-        wait_until(lambda: (home / "runs").is_dir() and len(read_points(run_of(home))[0]) > 1)
+        wait_until(lambda: any(len(read_points(run)[0]) > 1 for run in (home / "runs").glob("*")))
         os.killpg(process.pid, signal.SIGKILL)
     run = run_of(home)
     shown = jobkit("tune", run, cwd=home)
