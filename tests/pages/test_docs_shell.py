@@ -47,7 +47,7 @@ SWEEP = ["--set", "workload=count", "--set", "repeats=1", "--set", "sweep.batch_
 SCHEDULERS = {"sbatch", "qsub"}
 LEFT_OUT = ("JOBKIT", "XDG", "SLURM", "SGE", "COV")
 """How names of environment variables begin that no page's command gets."""
-BLOCK_TIMEOUT_S = 60
+BLOCK_TIMEOUT_S = 120
 
 
 @dataclass(frozen=True)

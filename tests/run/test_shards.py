@@ -271,10 +271,7 @@ def apart(folder: Path, index: int, out: Path) -> Record:
     return json_codec.from_json(Record, (out / RECORD_FILE).read_text(), where="record")
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_the_tagger_finds_in_a_shard_what_it_finds_in_a_text(
-    tmp_path: Path, tiny_model: ModelRef, workers: int
-) -> None:
+def test_the_tagger_finds_in_a_shard_what_it_finds_in_a_text(tmp_path: Path, tiny_model: ModelRef) -> None:
     """With the same calls: a text of one window."""
     text = sample_text(60)
     (tmp_path / "text").write_text(text, encoding="utf-8")
@@ -284,7 +281,7 @@ def test_the_tagger_finds_in_a_shard_what_it_finds_in_a_text(
         workload="stanza-ner",
         model=tiny_model,
         params={"batch_size": 20},
-        workers=workers,
+        workers=2,
         sort_window=None,
         fork=True,
     )
