@@ -20,6 +20,8 @@ Answer = subprocess.CompletedProcess[str]
 BASH = "#!/bin/bash\n"
 SGE = "#!/bin/bash\n#$ -S /bin/bash\n#$ -cwd\n"
 ENDED_S = 60
+LOGIN_S = 180
+"""A login shell reads the user's profile: ``pyenv init`` in it waits a minute for a lock that a kill left."""
 
 
 def ask(*argv: str | Path) -> Answer:
@@ -261,7 +263,7 @@ class TestGridEngine:
                 text = f'{BASH}#$ -cwd -o {name} -j y -q {queue}\n{shell}echo "bash $BASH_VERSION"\n'
                 assert rules(text) == ([] if shell else ["shell"])
                 jobs.append(submit(("qsub", "-terse"), text).stdout.strip())
-            wait_until(lambda: states(jobs) == [], ENDED_S)
+            wait_until(lambda: states(jobs) == [], LOGIN_S)
         assert (here / "queue").read_text() == "bash \n"
         assert re.match(r"bash \d", (here / "named").read_text())
 
