@@ -52,7 +52,8 @@ PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %
 	outcome/tries outcome/verdict planning/batch_sizes planning/points planning/preflight_output \
 	planning/sample planning/standin/labels report/columns report/energy report/old_logs report/own_figures report/recommend/energy \
 	report/recommend/objective report/recommend/output report/recommend/precision \
-	report/recommend/recommend report/recommend/request report/recommend/types report/rows \
+	report/recommend/fix report/recommend/recommend report/recommend/request report/recommend/types \
+	report/recommend/waste report/recommend/waste_output report/rows \
 	report/sentences report/sizes run/measure/memory run/measure/tally run/measure/torch_trace schedulers/lint setup/check_node \
 	setup/check_site \
 	setup/facts setup/findings setup/init_choice setup/init_files spec/axes spec/checks spec/fields \
