@@ -343,6 +343,7 @@ def test_no_gpu_no_card(tmp_path: Path) -> None:
     (folder / "sweep.yaml").write_text(SPEC.replace("gpus: 1", "gpus: 0") + "scheduler: slurm\n")
     judged = found(folder)
     assert judged["idle GPU"].wasted is judged["too large a card"].wasted is False
+    assert "idle GPU is no waste: no point requested a GPU." in printed(folder)
 
 
 def test_text_and_json_say_the_same() -> None:
