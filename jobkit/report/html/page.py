@@ -28,9 +28,12 @@ from jobkit.report.html.pictures import Picture, pictures
 from jobkit.report.output import Section, job_columns, legends, sections
 from jobkit.report.plot.data import group_plots
 from jobkit.report.recommend import output as recommendation
+from jobkit.report.recommend import waste_output
 from jobkit.report.recommend.recommend import recommend
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import RecommendOptions
+from jobkit.report.recommend.use import read_use
+from jobkit.report.recommend.waste import wastes
 from jobkit.report.rows import Row
 from jobkit.report.sentences import MOST_POINTS, count_lines, steps_of, without_figures
 from jobkit.report.tables import Collected, collect
@@ -95,7 +98,7 @@ class OfRun:
     jobs
         Reports of DCGM next to the figures of their points.
     answer
-        The recommendation in pieces; the first is the batch size.
+        The recommendation in pieces; the first is the batch size, the last what was requested and not used.
     missing
         The points without figures, if there are any.
     notes
@@ -180,7 +183,7 @@ def of_run(run: Path, collected: Collected) -> OfRun:
         folder=str(run),
         tables=list(_tables(collected)),
         jobs=[_job(job) for job in collected.jobs],
-        answer=_answer(run),
+        answer=[*_answer(run), *_waste(run)],
         missing=_missing(collected),
         notes=[note.removeprefix(f"{run}: ") for note in collected.notes],
         facts=_facts(collected),
@@ -241,6 +244,17 @@ def _answer(run: Path) -> list[Part]:
     except JobkitError as error:
         return [Part(title=f"No recommendation: {error.message}", after=passages([error.hint or ""]))]
     return [_piece(part) for part in recommendation.parts(advice)[1:]]
+
+
+def _waste(run: Path) -> list[Part]:
+    """Return the seven wastes; nothing if the run folder does not have what they are judged by."""
+    try:
+        found = wastes(read_use(run))
+    except JobkitError:
+        return []
+    lines = [line for waste in found if waste.wasted for line in waste_output.explained(waste)]
+    after = passages([*waste_output.summary(found), *lines])
+    return [Part(title="Requested and not used", columns=waste_output.columns(found), after=after)]
 
 
 def _piece(part: recommendation.Part) -> Part:

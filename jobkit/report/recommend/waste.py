@@ -123,7 +123,7 @@ def _more_workers(run: RunUse, uses: Sequence[PointUse], share: float) -> Fix:
     keys: dict[str, str | int] = {"workers": workers, "mps": "auto"}
     if memory > asked:
         keys["resources.memory"] = format_size(memory)
-    return fix_of(run, one, f"{workers} workers share the GPU", keys, cpus=cpus, memory=memory)
+    return fix_of(run, one, f"let {workers} workers share the GPU", keys, cpus=cpus, memory=memory)
 
 
 def unused_memory(run: RunUse) -> Waste:
@@ -209,7 +209,11 @@ def large_card(run: RunUse) -> Waste:
     if not peaks or not capacity:
         return named(requested=requested, why="no record has the peak of the GPU's memory")
     smaller = smallest_card(max(peaks), capacity)
-    does = f"a GPU of {format_memory(smaller.usable_bytes)}, by your cluster's name" if smaller else ""
+    does = (
+        f"request a GPU with {format_memory(smaller.usable_bytes)}, by your cluster's name for it"
+        if smaller
+        else ""
+    )
     fix = (
         fix_of(run, used, does, {"resources.gpu_type": smaller.name}, gpu_type=smaller.name)
         if smaller
@@ -303,7 +307,7 @@ def _larger(run: RunUse, uses: Sequence[PointUse]) -> Fix:
     pack = min(len(uses), math.ceil(AIM_S / median(seconds)))
     walltime = _walltime(max(seconds), PACKED_STEP_S)
     keys: dict[str, str | int] = {"pack": pack, "resources.walltime": format_walltime(walltime)}
-    return fix_of(run, uses, f"{pack} points share a job", keys, walltime=walltime, pack=pack)
+    return fix_of(run, uses, f"let {pack} points share a job", keys, walltime=walltime, pack=pack)
 
 
 def login_node(run: RunUse) -> Waste:

@@ -32,8 +32,8 @@ def as_json(run: RunUse, found: Sequence[Waste]) -> str:
 def as_text(run: RunUse, found: Sequence[Waste], width: int | None = None) -> str:
     """Return the wastes for a terminal, ending with a newline; wrapped if a width is given."""
     wasted = [waste for waste in found if waste.wasted]
-    sections = [_heading(run), table(_columns(found)), _summary(found)]
-    sections += [tuple(_of(waste)) for waste in wasted]
+    sections = [_heading(run), table(columns(found)), summary(found)]
+    sections += [tuple(explained(waste)) for waste in wasted]
     if any(waste.fix and waste.fix.lines for waste in wasted) and not run.own:
         sections.append(("The header lines are for a plain site; your cluster may spell them otherwise.",))
     sections.append(run.notes)
@@ -48,9 +48,10 @@ def _heading(run: RunUse) -> Iterator[str]:
         yield "No scheduler reserved anything for it: the lines are for a job with the same request."
 
 
-def _columns(found: Sequence[Waste]) -> tuple[Column, ...]:
+def columns(found: Sequence[Waste]) -> tuple[Column, ...]:
+    """Return the seven as columns."""
     return (
-        Column("", [waste.name for waste in found], left=True),
+        Column("kind", [waste.name for waste in found], left=True),
         Column("requested", [waste.requested for waste in found], left=True),
         Column("used", [waste.used for waste in found], left=True),
         Column("points", [str(waste.points or "") for waste in found]),
@@ -58,27 +59,28 @@ def _columns(found: Sequence[Waste]) -> tuple[Column, ...]:
     )
 
 
-def _summary(found: Sequence[Waste]) -> Iterator[str]:
+def summary(found: Sequence[Waste]) -> Iterator[str]:
     """Yield how many of the seven are waste, and why the others are not, where that needs a reason."""
     verdicts = [waste.wasted for waste in found]
-    unknown = f", {verdicts.count(None)} not measured" if None in verdicts else ""
-    yield f"{verdicts.count(True)} of 7 are waste, {verdicts.count(False)} are not{unknown}."
+    unknown = f", and {verdicts.count(None)} not measured" if None in verdicts else ""
+    yield f"Of the seven, {verdicts.count(True)} are waste, {verdicts.count(False)} are not{unknown}."
     for waste in found:
         if waste.wasted is None:
-            yield f"  {waste.name} was not measured: {waste.why}."
+            yield f"  Not measured: {waste.name}, because {waste.why}."
         elif waste.why:
-            yield f"  {waste.name} is no waste: {waste.why}."
+            yield f"  No waste: {waste.name}, because {waste.why}."
     if True in verdicts:
         yield "Each fix below leaves the rest as it was. Change the key in your spec, or add --set KEY=VALUE."
 
 
-def _of(waste: Waste) -> Iterator[str]:
-    yield f"{waste.name}: waste if {waste.limit}"
+def explained(waste: Waste) -> Iterator[str]:
+    """Yield when it is waste, and what fixes it."""
+    yield f"{waste.name}: waste if {waste.limit}."
     yield from _fix(waste.fix) if waste.fix else ()
 
 
 def _fix(fix: Fix) -> Iterator[str]:
-    yield f"  fix: {fix.does}"
+    yield f"  Fix: {fix.does}."
     if fix.command:
         yield NoWrap(f"  command  {fix.command}")
     if fix.keys:
@@ -86,7 +88,7 @@ def _fix(fix: Fix) -> Iterator[str]:
         yield NoWrap(f"  spec     {words}")
     for lines in fix.lines:
         if lines.reason:
-            yield f"  {lines.scheduler:7}  no line: {lines.reason}"
+            yield f"  {lines.scheduler:7}  no line: {lines.reason}."
         yield from (NoWrap(f"  {lines.scheduler:7}  {line}") for line in lines.lines)
     for lines in fix.leave_out:
         yield from (NoWrap(f"  {lines.scheduler:7}  leave out: {line}") for line in lines.lines)

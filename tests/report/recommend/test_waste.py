@@ -117,7 +117,7 @@ def test_a_run_that_used_what_it_requested_wastes_nothing(tmp_path: Path) -> Non
     assert {waste.wasted for waste in judged.values()} == {False}
     assert {waste.points for waste in judged.values()} == {2}
     assert judged["work on the login node"].used == "in jobs, on node1"
-    assert "0 of 7 are waste" in printed(folder)
+    assert "Of the seven, 0 are waste, 7 are not." in printed(folder)
 
 
 def test_the_run_of_the_readme_left_its_gpu_idle() -> None:
@@ -343,7 +343,7 @@ def test_no_gpu_no_card(tmp_path: Path) -> None:
     (folder / "sweep.yaml").write_text(SPEC.replace("gpus: 1", "gpus: 0") + "scheduler: slurm\n")
     judged = found(folder)
     assert judged["idle GPU"].wasted is judged["too large a card"].wasted is False
-    assert "idle GPU is no waste: no point requested a GPU." in printed(folder)
+    assert "No waste: idle GPU, because no point requested a GPU." in printed(folder)
 
 
 def test_text_and_json_say_the_same() -> None:
@@ -359,4 +359,4 @@ def test_text_and_json_say_the_same() -> None:
             assert all(f"--set {key}={value}" in text for key, value in waste.fix.keys.items())
             assert all(line in text for lines in waste.fix.lines for line in lines.lines)
         if waste.wasted is None:
-            assert f"{waste.name} was not measured: {waste.why[:20]}" in text
+            assert f"Not measured: {waste.name}, because {waste.why[:20]}" in text
