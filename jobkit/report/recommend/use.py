@@ -115,7 +115,7 @@ def read_use(folder: Path) -> RunUse:
     """
     if not is_run_folder(folder):
         raise JobkitError(f"{folder}: not a run folder", hint="jobkit status, alone, lists the runs")
-    spec = load_spec(folder / SPEC_FILE)
+    spec = _spec(folder)
     site, notes = site_of(spec)
     run = read_run(folder)
     meant = [point for point in run.points if point.point.swept or point.point.shard]
@@ -136,6 +136,15 @@ def read_use(folder: Path) -> RunUse:
         own=site is not None,
         notes=(*run.notes, *notes),
     )
+
+
+def _spec(folder: Path) -> SweepSpec:
+    try:
+        return load_spec(folder / SPEC_FILE)
+    except JobkitError as error:
+        first, *_ = error.message.splitlines()
+        hint = f"a run folder has its spec as {SPEC_FILE}: copy it back, or fix it"
+        raise JobkitError(f"it is not known what the run requested: {first}", hint=hint) from error
 
 
 def _uses(folder: Path, run: Run, meant: Sequence[PointResult]) -> Iterator[PointUse]:

@@ -319,6 +319,9 @@ def test_a_run_that_has_not_begun_has_used_nothing(tmp_path: Path) -> None:
         read_use(folder)
     with pytest.raises(JobkitError, match="not a run folder"):
         read_use(tmp_path)
+    (folder / "sweep.yaml").write_text("name: [")
+    with pytest.raises(JobkitError, match="not known what the run requested"):
+        read_use(folder)
 
 
 def test_a_try_without_a_record_has_the_times_of_the_accounting(tmp_path: Path) -> None:
