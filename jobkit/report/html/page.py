@@ -254,7 +254,13 @@ def _waste(run: Path) -> list[Part]:
         return []
     lines = [line for waste in found if waste.wasted for line in waste_output.explained(waste)]
     after = passages([*waste_output.summary(found), *lines])
-    return [Part(title="Requested and not used", columns=waste_output.columns(found), after=after)]
+    return [
+        Part(
+            title=f"Requested and not used by {run.resolve().name}",
+            columns=waste_output.columns(found),
+            after=after,
+        )
+    ]
 
 
 def _piece(part: recommendation.Part) -> Part:
