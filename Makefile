@@ -50,9 +50,10 @@ PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %
 	fit/largest_batch fit/speed fit/stats fit/tune_steps \
 	outcome/accounting outcome/log_outcome outcome/logs outcome/overlaps outcome/remedies outcome/timing outcome/trials \
 	outcome/tries outcome/verdict planning/batch_sizes planning/points planning/preflight_output \
-	planning/sample planning/standin/labels report/columns report/energy report/old_logs report/own_figures report/recommend/energy \
+	planning/sample planning/standin/labels report/columns report/energy report/dcgm_figures report/logs/dcgm report/logs/tagger report/own_figures report/recommend/energy \
 	report/recommend/objective report/recommend/output report/recommend/precision \
-	report/recommend/recommend report/recommend/request report/recommend/types report/rows \
+	report/recommend/fix report/recommend/recommend report/recommend/request report/recommend/types \
+	report/recommend/waste report/recommend/waste_output report/rows \
 	report/sentences report/sizes run/measure/memory run/measure/tally run/measure/torch_trace schedulers/lint setup/check_node \
 	setup/check_site \
 	setup/facts setup/findings setup/init_choice setup/init_files spec/axes spec/checks spec/fields \

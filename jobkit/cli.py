@@ -42,6 +42,7 @@ GROUPS = {
         "recommend": "Recommend batch size, GPU, time and scheduler request.",
         "report": "Write the results of runs as one HTML file.",
         "compare": "Print runs side by side, with the intervals of the differences.",
+        "waste": "Name what a run requested and did not use, with the lines that fix it.",
         "merge": "Join the results of a corpus in one file, each row once.",
     },
     "models": {

@@ -388,6 +388,9 @@ class Record:
         By name the figures that the workload itself reports.
     metrics_bad_lines
         Lines of the file of these figures that could not be read.
+    cpu_s
+        CPU seconds from ``started_at`` to ``ended_at``, of all its processes that have ended and of its own;
+        ``None`` in records of earlier versions.
     started_at, ended_at
         UTC, ISO 8601.
     """
@@ -425,6 +428,7 @@ class Record:
     environment: Mapping[str, str] = field(default_factory=dict)
     metrics: dict[str, Metric] = field(default_factory=dict)
     metrics_bad_lines: int = 0
+    cpu_s: float | None = None
 
     @property
     def precision(self) -> str | None:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from jobkit.core.terminal import as_json, fit_columns, for_csv, for_markdown, table, wrap_lines
+from jobkit.report import dcgm_figures
 from jobkit.report.columns import LEGENDS, MARKS, SizeColumn, size_columns, without_repetition
+from jobkit.report.dcgm_figures import JobFigures
 from jobkit.report.estimates import GroupEstimate, estimates
 from jobkit.report.own_figures import OWN
 from jobkit.report.sentences import (
@@ -26,6 +28,8 @@ FORMATS = ("table", "csv", "json", "md")
 MOST_NOTES = 20
 EXACT = 2**53
 """Below it, a float holds every whole number."""
+DCGM = "dcgm"
+"""The family of the columns of a report of DCGM."""
 BOLD, DIM = 1, 2
 """Styles of a terminal."""
 
@@ -104,6 +108,7 @@ def _json(collected: Collected, per_group: Iterable[GroupEstimate]) -> str:
         "metrics": [asdict(one) for one in collected.own],
         "groups": [*collected.group_records()],
         "estimates": [asdict(estimate) for estimate in per_group],
+        "dcgm": [asdict(job) for job in collected.jobs],
         "notes": collected.notes,
         "failed": collected.failed,
         "to_come": collected.to_come,
@@ -135,11 +140,27 @@ def sections(
         yield Section(title, tuple(details), tuple(columns), tuple(after), base_of(sizes), number)
     if missing := missing_lines(collected):
         yield Section(count_lines(collected), after=missing)
+    for job in collected.jobs:
+        lines = tuple(dcgm_figures.lines(job))
+        yield Section(dcgm_figures.title(job), columns=job_columns(job), after=lines)
     if collected.notes:
         more = len(collected.notes) - MOST_NOTES
         rest = (f"... and {more} more (--json has them all)",) if more > 0 else ()
         notes = tuple(f"- {note}" for note in collected.notes[:MOST_NOTES])
         yield Section("Notes", after=(*notes, *rest))
+
+
+def job_columns(job: JobFigures) -> tuple[SizeColumn, ...]:
+    """Return a report of DCGM next to the figures of its points, as columns."""
+    cells = {
+        "figure": [figure.name for figure in job.figures],
+        "DCGM": [dcgm_figures.shown(figure.dcgm, figure.unit) for figure in job.figures],
+        job.whose: [dcgm_figures.shown(figure.own, figure.unit) for figure in job.figures],
+    }
+    return tuple(
+        SizeColumn(name=head, head=head, cells=tuple(column), family=DCGM, left=head == "figure")
+        for head, column in cells.items()
+    )
 
 
 def legends(columns: Sequence[SizeColumn], base: str, safe: Callable[[str], str] = str) -> list[str]:

@@ -14,7 +14,7 @@ from jobkit.core.units import GIB
 from jobkit.fit.energy import attributed, joules
 from jobkit.fit.objective import rate
 from jobkit.outcome.results import PointResult
-from jobkit.report.old_logs import LogRun
+from jobkit.report.logs.tagger import LogRun
 
 LOG = "tagger log"
 """The workload of a row that comes from an old log."""

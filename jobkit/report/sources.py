@@ -9,17 +9,19 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
 from jobkit.core.knobs import FP32, OFF, PRECISION
-from jobkit.core.layout import SEARCH_GOAL_FILE, is_corpus_folder, is_run_folder
+from jobkit.core.layout import LOGS_FOLDER, SEARCH_GOAL_FILE, is_corpus_folder, is_run_folder
 from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path
-from jobkit.core.units import format_count, format_f1
+from jobkit.core.units import format_count, format_f1, format_list
 from jobkit.outcome.accounting import Accounts, read_accounts
 from jobkit.outcome.agreement import NOT_COMPARED, Agreement, agreements, sweeps_precision
 from jobkit.outcome.driver_lock import is_held, last_driver
 from jobkit.outcome.journal import SEARCHES
 from jobkit.outcome.results import PointResult, each_point, runs_below
 from jobkit.outcome.trials import Trial, describe_trials, settled_trials, trials
-from jobkit.report.old_logs import is_gpu_report, parse_log
+from jobkit.report.dcgm_figures import JobFigures, belongs, points_of, side_by_side
+from jobkit.report.logs.dcgm import SUFFIX, is_gpu_report, parse_report
+from jobkit.report.logs.tagger import parse_log
 from jobkit.report.rows import Row, row_of_point, rows_of_log
 
 MOST_NAMED = 5
@@ -32,27 +34,31 @@ LOG_LIMIT_BYTES = 16 * 2**20
 class Sources:
     """What was read: rows, notes on what was skipped, and by run folder the trials with their outcomes.
 
-    ``profiled`` is the number of points that are profiled, so that they are no rows.
+    ``profiled`` is the number of points that are profiled, so that they are no rows; ``jobs`` are the
+    reports of DCGM next to the figures of the points.
     """
 
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     trials: dict[str, list[Trial]] = field(default_factory=dict)
     profiled: int = 0
+    jobs: list[JobFigures] = field(default_factory=list)
 
 
-def read_sources(paths: Sequence[Path]) -> Sources:
+def read_sources(paths: Sequence[Path], dcgm: Sequence[Path] = ()) -> Sources:
     """Read all runs and logs under the paths.
 
     Parameters
     ----------
     paths
         Run folders, folders of run folders, and logs, in any mixture.
+    dcgm
+        Reports of DCGM on jobs of the one run, besides those in its ``logs/``.
 
     Raises
     ------
     JobkitError
-        If a path does not exist.
+        If a path does not exist, or a report is none.
     """
     sources = Sources()
     read: dict[str, Path] = {}
@@ -65,7 +71,37 @@ def read_sources(paths: Sequence[Path]) -> Sources:
         sources.notes += source.notes
         sources.trials |= source.trials
         sources.profiled += source.profiled
+        sources.jobs += source.jobs
+    sources.jobs += [_job(path, sources.rows) for path in dcgm]
     return sources
+
+
+def _job(path: Path, rows: Sequence[Row]) -> JobFigures:
+    """Return a report of DCGM next to the points that it is of.
+
+    Raises
+    ------
+    JobkitError
+        If the file is no such report.
+    """
+    try:
+        text = read_text(path) if path.stat().st_size <= LOG_LIMIT_BYTES else ""
+    except OSError as error:
+        raise JobkitError(f"{path}: cannot be read: {error.strerror}") from error
+    if not is_gpu_report(text):
+        hint = "it is what `dcgmi stats --verbose --job ID` prints"
+        raise JobkitError(f"{path}: not a DCGM report of a job", hint=hint)
+    points, found = points_of(path.name, rows)
+    return side_by_side(str(path), parse_report(text), points, found)
+
+
+def _jobs(paths: Iterable[Path], rows: Sequence[Row], notes: list[str]) -> Iterator[JobFigures]:
+    """Yield the reports of DCGM that can be read; add why others cannot to the notes."""
+    for path in sorted(paths):
+        try:
+            yield _job(path, rows)
+        except JobkitError as error:
+            notes.append(f"{error.message}: skipped")
 
 
 def _entries(paths: Iterable[Path]) -> list[Path]:
@@ -118,7 +154,8 @@ def _read_run(path: Path) -> Sources:
         shown = f"jobkit profile {shell_path(path)} POINT prints it"
         notes.append(f"{path}: profiled, and in no table: {_some(profiled)}; {shown}")
     notes += [f"{path}: {line}" for line in tried]
-    return Sources(rows, notes, {str(path): settled}, len(profiled))
+    jobs = list(_jobs((path / LOGS_FOLDER).glob(f"*{SUFFIX}"), rows, notes))
+    return Sources(rows, notes, {str(path): settled}, len(profiled), jobs)
 
 
 def _not_profiled(results: Iterable[PointResult], profiled: list[str]) -> Iterator[PointResult]:
@@ -210,7 +247,17 @@ def _read_log(path: Path) -> Sources:
     runs, cut = parse_log(text)
     notes = [f"{path}: {cut} of its runs cut short: left out"] if cut else []
     if not runs and is_gpu_report(text):
-        notes.append(f"{path}: a DCGM report of a whole job, which names no batch size: skipped")
+        notes.append(f"{path}: a DCGM report of a whole job: {_where(path)}")
     elif not runs and not cut:
         notes.append(f"{path}: neither a run folder nor a log that jobkit knows: skipped")
-    return Sources(rows_of_log(str(path), runs), notes)
+    rows = rows_of_log(str(path), runs)
+    reports = (other for other in path.parent.glob(f"*{SUFFIX}") if runs and belongs(other.name, path.name))
+    return Sources(rows, notes, jobs=list(_jobs(reports, rows, notes)))
+
+
+def _where(report: Path) -> str:
+    """Return where a report of DCGM is shown."""
+    logs = [path for path in report.parent.iterdir() if path != report and belongs(report.name, path.name)]
+    if not logs:
+        return "it names no batch size, and no log of its name is next to it: skipped"
+    return f"it is shown next to {format_list([path.name for path in sorted(logs)], MOST_NAMED)}"

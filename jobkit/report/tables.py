@@ -21,6 +21,7 @@ from jobkit.outcome.overlaps import Span, overlap_words, overlaps, span
 from jobkit.outcome.results import exit_code
 from jobkit.outcome.trials import Trial, answers
 from jobkit.report import energy, own_figures
+from jobkit.report.dcgm_figures import JobFigures
 from jobkit.report.own_figures import OwnFigure, name_metrics
 from jobkit.report.rows import AGREEMENT, FIXED, LOG, MEASURES, SETTING, Row, add_energy
 from jobkit.report.sizes import INTERVALS, OF_A_SIZE, Size, sizes
@@ -65,6 +66,8 @@ class Collected:
         By run folder the predictions that were tried, with their outcomes.
     profiled
         How many points are profiled: they are no rows.
+    jobs
+        Reports of DCGM on whole jobs, next to the figures of their points.
     """
 
     rows: Sequence[Row]
@@ -75,6 +78,7 @@ class Collected:
     own: tuple[OwnFigure, ...] = ()
     trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
     profiled: int = 0
+    jobs: tuple[JobFigures, ...] = ()
     _lengths: dict[str, Lengths | None] = field(default_factory=dict)
 
     @property
@@ -208,21 +212,23 @@ def _frame(records: Iterable[object], columns: Sequence[str]) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(numbers, "float64"))
 
 
-def collect(paths: Sequence[Path]) -> Collected:
+def collect(paths: Sequence[Path], dcgm: Sequence[Path] = ()) -> Collected:
     """Read runs and logs into tables.
 
     Parameters
     ----------
     paths
         Run folders, folders of run folders (``runs/``), and logs of the systems before jobkit.
+    dcgm
+        Reports of DCGM on jobs of the one run.
 
     Raises
     ------
     JobkitError
-        If a path does not exist. A path that cannot be read is a note instead.
+        If a path does not exist, or a report is none. Another path that cannot be read is a note.
     """
     with no_search_for_cycles():
-        sources = read_sources(paths)
+        sources = read_sources(paths, dcgm)
         rows = sources.rows
         knobs = _name_knobs(rows)
         by_group = _number(rows)
@@ -237,6 +243,7 @@ def collect(paths: Sequence[Path]) -> Collected:
         own=own,
         trials=sources.trials,
         profiled=sources.profiled,
+        jobs=tuple(sources.jobs),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -95,6 +96,12 @@ def age_s() -> float | None:
     if ticks is None:
         return None
     return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+
+
+def cpu_s() -> float:
+    """Return the CPU seconds of this process, and of its children that have ended (getrusage(2))."""
+    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def close_files(*kept: int) -> None:

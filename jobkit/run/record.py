@@ -156,6 +156,8 @@ class Try:
         What the workload reports itself, and the file in which it does.
     wall_s
         How long the command of the point has run.
+    cpu_before_s
+        The CPU time of this process before the try.
     """
 
     task: Task
@@ -181,6 +183,7 @@ class Try:
     figures: OwnFigures = field(default_factory=OwnFigures)
     figures_file: GrowingFile | None = None
     wall_s: float | None = None
+    cpu_before_s: float = field(default_factory=process.cpu_s)
 
     def ask_sampler(self, word: str) -> Peaks | None:
         """Return the sampler's answer; ``None`` if there is no sampler, or it has died."""
@@ -236,6 +239,7 @@ def record_of(state: Try, error: BaseException | None) -> Record:
         environment=process.variables(),
         metrics=dict(state.figures.metrics),
         metrics_bad_lines=state.figures.bad_lines,
+        cpu_s=process.cpu_s() - state.cpu_before_s,
     )
 
 

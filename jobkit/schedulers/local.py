@@ -30,6 +30,7 @@ CLUSTER_VARIABLES = LEAKING_VARIABLES = LOG_FAULT = defaults.NEVER
 BUSY_PATTERN = UNCONFIRMED_PATTERN = defaults.NEVER
 JOB_ID_PATTERNS: tuple[str, ...] = (r"(?P<id>\d+)",)
 OVER_PATTERN = re.compile("No such process")
+JOB_VARIABLE = ""
 RECORDED_VARIABLES: tuple[str, ...] = ()
 LOG_OUTCOMES = defaults.NO_OUTCOMES
 limit_argv = throttle_argv = checks = resource_names = accounting_argv = defaults.no_command

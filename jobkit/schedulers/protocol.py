@@ -44,6 +44,8 @@ class Scheduler(Protocol):
     """Matches the beginning of variables that choose which cluster its commands ask."""
     LEAKING_VARIABLES: re.Pattern[str]
     """Matches the beginning of variables that would change a submission: its commands do not get them."""
+    JOB_VARIABLE: str
+    """The variable that each of its jobs has, and no login shell; empty if there is none."""
     RECORDED_VARIABLES: tuple[str, ...]
     """The variables of a job that the record of a try keeps."""
     BUSY_PATTERN: re.Pattern[str]

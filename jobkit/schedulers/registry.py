@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from collections.abc import Mapping
@@ -65,13 +66,26 @@ def by_name(name: str) -> Scheduler:
     raise JobkitError(f"scheduler: there is none called {name!r}{suggest(name, list(SCHEDULERS))}")
 
 
+def unused_schedulers() -> tuple[str, ...]:
+    """Return the schedulers whose commands are on PATH here, if this process is in no job of theirs.
+
+    With one of them this machine is a login node, or can submit like one.
+    """
+    here = filter(_is_here, SCHEDULERS.values())
+    return tuple(found.NAME for found in here if found.JOB_VARIABLE not in os.environ)
+
+
+def _is_here(scheduler: Scheduler) -> bool:
+    return bool(scheduler.PROGRAMS) and all(shutil.which(program) for program in scheduler.PROGRAMS)
+
+
 def choose_scheduler(name: str) -> tuple[str, str]:
     """Return the scheduler to use, and the reason in a few words."""
     if name != "auto":
         return name, "as requested"
     looked_for: list[str] = []
     for scheduler in SCHEDULERS.values():
-        if scheduler.PROGRAMS and all(shutil.which(program) for program in scheduler.PROGRAMS):
+        if _is_here(scheduler):
             return scheduler.NAME, f"{scheduler.PROGRAMS[0]} is on PATH"
         looked_for += [" with ".join(scheduler.PROGRAMS)] if scheduler.PROGRAMS else []
     return LAST_RESORT, f"neither {' nor '.join(looked_for)} is on PATH"

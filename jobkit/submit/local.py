@@ -40,6 +40,7 @@ from jobkit.outcome.driver_lock import driving
 from jobkit.planning.job_script import script_name
 from jobkit.run import parent
 from jobkit.schedulers.local import NAME, log_name
+from jobkit.schedulers.registry import unused_schedulers
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 
@@ -154,6 +155,7 @@ def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalR
     span: dict[str, Any] = {"first": left[0].index, "last": left[-1].index, "offset": 0, "throttle": 1}
     span |= {"round": leg.round} | ({} if leg.points is None else {"only": list(leg.points)})
     span |= ({"given": leg.given} if leg.given else {}) | {"job_id": job_id, "cluster": platform.node()}
+    span["beside"] = unused_schedulers()
     argv = [sys.executable, "-m", "jobkit.submit.resume", str(run_dir)]
     journal.note(run_dir, "submitting", scheduler=NAME, argv=argv, **span)
     journal.note(run_dir, "submitted", scheduler=NAME, **span)
@@ -183,7 +185,8 @@ def search(
     """
     run_point = _runner(run_dir, load_spec(run_dir / SPEC_FILE), 1, tick, job_id)
     while point := choose(run_dir):
-        span = {"first": point.index, "last": point.index, "offset": 0, "throttle": 1}
+        span: dict[str, Any] = {"first": point.index, "last": point.index, "offset": 0, "throttle": 1}
+        span["beside"] = unused_schedulers()
         journal.note(run_dir, "submitted", scheduler=NAME, job_id=job_id, cluster=platform.node(), **span)
         run_point(point)
 

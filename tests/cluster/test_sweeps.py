@@ -175,6 +175,11 @@ def test_a_sweep_goes_out_and_its_records_come_home(lab: Lab) -> None:
     assert accounting[-1]["kind"] == "accounting"
     logs = [path for path in (lab.run_dir() / "logs").iterdir() if lab.job() in path.name]
     assert len(logs) == 6
+    wastes = {waste["name"]: waste for waste in json.loads(lab.jobkit("waste", "--json").stdout)["wastes"]}
+    assert all(waste["wasted"] is not None for waste in wastes.values()), wastes
+    assert not wastes["work on the login node"]["wasted"]
+    [lines] = wastes["tiny jobs"]["fix"]["lines"]
+    assert [line.split()[0] for line in lines["lines"]] == [by_name(lab.scheduler).DIRECTIVE]
 
 
 def test_it_returns_at_once_and_tells_what_to_type_next(lab: Lab, wait_until: Wait) -> None:

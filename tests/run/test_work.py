@@ -13,7 +13,7 @@ import pytest
 from jobkit.core import files, json_codec
 from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
 from jobkit.core.records import Batch, Job, Outcome, Point, Record
-from jobkit.run import steps, work
+from jobkit.run import process, steps, work
 from jobkit.run.failure import CAUGHT_SIGNALS, Signals
 from jobkit.run.measure.device import Device
 from jobkit.run.measure.need import SEARCHED, STEP_BYTES
@@ -90,6 +90,13 @@ def test_a_cap_of_the_point_holds_for_the_batches_and_after(tmp_path: Path, card
     assert found.retries == 1
     assert found.needs[0].reserved_bytes <= cap + 1024
     assert cap <= card.cap_bytes <= cap + 1024
+
+
+def test_the_cpu_time_of_the_try_alone_is_recorded(tmp_path: Path) -> None:
+    before_s = process.cpu_s()
+    found = tried(tmp_path, replace(PLAIN, workload="count"))
+    assert found.cpu_s is not None
+    assert 0 < found.cpu_s <= process.cpu_s() - before_s
 
 
 def test_on_a_cpu_no_need_is_measured(tmp_path: Path) -> None:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.schedulers.registry import SCHEDULERS, by_name, own_option
+from jobkit.schedulers.registry import SCHEDULERS, by_name, own_option, unused_schedulers
 
 
 def test_every_scheduler_is_registered_under_its_own_name() -> None:
@@ -14,6 +16,17 @@ def test_every_scheduler_is_registered_under_its_own_name() -> None:
 def test_an_unknown_scheduler_gets_the_nearest_name() -> None:
     with pytest.raises(JobkitError, match=r"none called 'slrum'; did you mean 'slurm'\?"):
         by_name("slrum")
+
+
+def test_a_scheduler_is_unused_outside_of_its_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    assert unused_schedulers() == ()
+    for name in ("sbatch", "qsub"):  # without qconf it may be the qsub of PBS
+        (tmp_path / name).touch(0o755)
+    assert unused_schedulers() == ("slurm",)
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    assert unused_schedulers() == ()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 
 from jobkit.cli import COMMANDS, app
 from jobkit.core.errors import JobkitError
+from jobkit.outcome.journal import read_journal
 from jobkit.outcome.trials import trials
 from jobkit.report.output import render
 from jobkit.report.plot.data import group_plots
@@ -20,6 +21,7 @@ from jobkit.report.recommend.recommend import recommend
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import RecommendOptions
 from jobkit.report.tables import collect
+from jobkit.schedulers.registry import unused_schedulers
 from tests.whole.test_job_script import WORKLOADS
 
 pytestmark = pytest.mark.xdist_group("all-commands")
@@ -50,6 +52,7 @@ CASES = {
     "recommend": [["recommend", RUN, "--corpus", "text.txt"]],
     "report": [["report", RUN]],
     "compare": [["compare", RUN, RUN]],
+    "waste": [["waste", RUN]],
     "merge": [["merge", RUN]],
     "apply": [
         ["apply", RUN, "--corpus", "text.txt", "--out", "tagged", "--dry-run"],
@@ -127,6 +130,10 @@ def test_a_command_changes_no_figure(name: str, run: Path, before: dict[str, obj
         with contextlib.suppress(JobkitError):  # a refusal, as of throttle on this machine
             jobkit(*(word.replace(RUN, str(run)) for word in words))
         assert figures(run) == before, words
+
+
+def test_a_run_on_this_machine_records_which_schedulers_it_left_out(run: Path) -> None:
+    assert {sent.beside for sent in read_journal(run).submissions} == {unused_schedulers()}
 
 
 def test_a_trial_really_ran_once(run: Path, folder: Path, before: dict[str, object]) -> None:

@@ -95,6 +95,7 @@ WORDS: dict[str, list[list[str]]] = {
     ],
     "report": [["runs/run"], ["runs/run", "--output", f"{HOSTILE}/x"], [HOSTILE]],
     "compare": [["runs/run", "runs/run"], [HOSTILE, HOSTILE]],
+    "waste": [["runs/run"], ["runs/run", "--json"], [HOSTILE]],
     "apply": [
         ["runs/run", "--corpus", HOSTILE, "--out", "tagged"],
         ["runs/run", "--corpus", "spec.yaml", "--out", HOSTILE, "--dry-run"],

@@ -22,7 +22,14 @@ from jobkit.core.files import write_atomically
     show_default=True,
     help="Write to FILE, all of it or nothing.",
 )
-def report(runs: tuple[Path, ...], output: Path) -> int:
+@click.option(
+    "--dcgm",
+    type=click.Path(exists=True, path_type=Path, dir_okay=False),
+    multiple=True,
+    metavar="FILE",
+    help="A report of DCGM on a job of the one RUN, to show next to its figures; may be repeated.",
+)
+def report(runs: tuple[Path, ...], output: Path, dcgm: tuple[Path, ...]) -> int:
     """Write the results of each RUN, by default of the latest, as one HTML file.
 
     The file opens anywhere, without network: it has the recommendation with the lines to copy, the
@@ -34,11 +41,16 @@ def report(runs: tuple[Path, ...], output: Path) -> int:
     \b
       jobkit report
       jobkit report runs/stanza-20260102-101530-3f9a --output stanza.html
+      jobkit report runs/stanza-20260102-101530-3f9a --dcgm job-2650.gpu-report
       jobkit report runs/a100-20260102-101530-3f9a runs/v100-20260103-091200-77b2
     """
     from jobkit.report.html.page import page
 
-    text = page(runs_named(runs))
+    named = runs_named(runs)
+    if dcgm and len(named) > 1:
+        hint = "name one RUN, or put each report into the logs/ folder of its run, as NAME.gpu-report"
+        raise JobkitError(f"--dcgm {dcgm[0]}: {len(named)} runs are named", hint=hint)
+    text = page(named, dcgm)
     try:
         write_atomically(output, text)
     except OSError as error:

@@ -20,16 +20,20 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.layout import JOB_SCRIPT, SPEC_FILE, is_run_folder
 from jobkit.core.terminal import Column, NoWrap, for_terminal
 from jobkit.core.units import format_setting
-from jobkit.report import comparison
+from jobkit.report import comparison, dcgm_figures
 from jobkit.report.columns import without_repetition
+from jobkit.report.dcgm_figures import JobFigures
 from jobkit.report.estimates import estimates
 from jobkit.report.html.pictures import Picture, pictures
-from jobkit.report.output import Section, legends, sections
+from jobkit.report.output import Section, job_columns, legends, sections
 from jobkit.report.plot.data import group_plots
 from jobkit.report.recommend import output as recommendation
+from jobkit.report.recommend import waste_output
 from jobkit.report.recommend.recommend import recommend
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import RecommendOptions
+from jobkit.report.recommend.use import read_use
+from jobkit.report.recommend.waste import wastes
 from jobkit.report.rows import Row
 from jobkit.report.sentences import MOST_POINTS, count_lines, steps_of, without_figures
 from jobkit.report.tables import Collected, collect
@@ -91,8 +95,10 @@ class OfRun:
         Of the run.
     tables
         One for each group.
+    jobs
+        Reports of DCGM next to the figures of their points.
     answer
-        The recommendation in pieces; the first is the batch size.
+        The recommendation in pieces; the first is the batch size, the last what was requested and not used.
     missing
         The points without figures, if there are any.
     notes
@@ -104,6 +110,7 @@ class OfRun:
     name: str
     folder: str
     tables: Sequence[Table]
+    jobs: Sequence[Part]
     answer: Sequence[Part]
     missing: Part | None
     notes: Sequence[str]
@@ -111,20 +118,22 @@ class OfRun:
     files: Sequence[tuple[str, str]]
 
 
-def page(runs: Sequence[Path]) -> str:
+def page(runs: Sequence[Path], dcgm: Sequence[Path] = ()) -> str:
     """Return the report of runs as HTML.
 
     Parameters
     ----------
     runs
         Run folders, or old logs; the first is what the others are compared with.
+    dcgm
+        Reports of DCGM on jobs of the first run.
 
     Raises
     ------
     JobkitError
-        If a path does not exist, or one holds no point.
+        If a path does not exist, one holds no point, or a report of DCGM is none.
     """
-    collected = [_collected(run) for run in runs]
+    collected = [_collected(run, dcgm if run is runs[0] else ()) for run in runs]
     sides = comparison.sides(collected)
     compared = (
         [_block(block) for block in comparison.blocks(sides)] if len(runs) > 1 and len(sides) > 1 else []
@@ -151,8 +160,8 @@ def fragment(run: Path, collected: Collected) -> str:
     )
 
 
-def _collected(run: Path) -> Collected:
-    collected = collect([run])
+def _collected(run: Path, dcgm: Sequence[Path]) -> Collected:
+    collected = collect([run], dcgm)
     if not collected.rows:
         notes = "".join(f"\n  {note}" for note in collected.notes)
         raise JobkitError(f"{run}: nothing to report{notes}", hint="jobkit status shows what there is")
@@ -173,7 +182,8 @@ def of_run(run: Path, collected: Collected) -> OfRun:
         name=run.resolve().name,
         folder=str(run),
         tables=list(_tables(collected)),
-        answer=_answer(run),
+        jobs=[_job(job) for job in collected.jobs],
+        answer=[*_answer(run), *_waste(run)],
         missing=_missing(collected),
         notes=[note.removeprefix(f"{run}: ") for note in collected.notes],
         facts=_facts(collected),
@@ -187,6 +197,11 @@ def _tables(collected: Collected) -> Iterator[Table]:
         if section.group is not None:
             rows = [row for row in collected.rows if row.group == section.group]
             yield _table(section, pictures(plots[section.group], rows))
+
+
+def _job(job: JobFigures) -> Part:
+    lines = passages(dcgm_figures.lines(job))
+    return Part(title=dcgm_figures.title(job), columns=job_columns(job), after=lines)
 
 
 def _table(section: Section, drawn: Sequence[Picture]) -> Table:
@@ -229,6 +244,23 @@ def _answer(run: Path) -> list[Part]:
     except JobkitError as error:
         return [Part(title=f"No recommendation: {error.message}", after=passages([error.hint or ""]))]
     return [_piece(part) for part in recommendation.parts(advice)[1:]]
+
+
+def _waste(run: Path) -> list[Part]:
+    """Return the seven wastes; nothing if the run folder does not have what they are judged by."""
+    try:
+        found = wastes(read_use(run))
+    except JobkitError:
+        return []
+    lines = [line for waste in found if waste.wasted for line in waste_output.explained(waste)]
+    after = passages([*waste_output.summary(found), *lines])
+    return [
+        Part(
+            title=f"Requested and not used by {run.resolve().name}",
+            columns=waste_output.columns(found),
+            after=after,
+        )
+    ]
 
 
 def _piece(part: recommendation.Part) -> Part:

@@ -53,7 +53,7 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
         )
     run = read_run(folder)
     spec, notes = _spec(folder, overrides)
-    site, more = _site(spec)
+    site, more = site_of(spec)
     sweep = [point for point in run.points if point.point.swept]
     records = [point.record for point in sweep if point.record]
     tried = settled_trials(
@@ -106,8 +106,8 @@ def _objective(spec: SweepSpec) -> Objective:
     return Objective.of(spec.objective.metric, spec.objective.chosen_direction, spec.constraints.bounds)
 
 
-def _site(spec: SweepSpec | None) -> tuple[Site | None, list[str]]:
-    """Return the site of a run; ``None`` if it ran without a scheduler."""
+def site_of(spec: SweepSpec | None) -> tuple[Site | None, list[str]]:
+    """Return the site of a run, and why it is not its own; ``None`` if it ran without a scheduler."""
     if spec is None or spec.scheduler == "auto" or runs_here(spec.scheduler):
         return None, []
     try:

@@ -51,6 +51,7 @@ ENVIRONMENT: Mapping[str, str] = {"SGE_SINGLE_LINE": "1"}
 """qconf then prints a long value on one line, without backslashes (qconf(1))."""
 CLUSTER_VARIABLES = re.compile(r"SGE_")
 LEAKING_VARIABLES = defaults.NEVER
+JOB_VARIABLE = "JOB_ID"
 RECORDED_VARIABLES: tuple[str, ...] = ("QUEUE", "NSLOTS")
 BUSY_PATTERN = re.compile(
     r"Connection refused|got send error|gdi request rejected|denied: .* currently overloaded"

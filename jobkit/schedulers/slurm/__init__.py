@@ -52,6 +52,7 @@ ENVIRONMENT: Mapping[str, str] = {"SLURM_BITSTR_LEN": "0"}
 CLUSTER_VARIABLES = re.compile(r"SLURM_")
 LEAKING_VARIABLES = re.compile(r"SBATCH_|SLURM_(?!(CONF|CLUSTERS|JWT)$)")
 """``SBATCH_*`` are options (sbatch(1), input environment variables), ``SLURM_*`` a surrounding job's."""
+JOB_VARIABLE = "SLURM_JOB_ID"
 RECORDED_VARIABLES: tuple[str, ...] = ("SLURM_JOB_PARTITION", "SLURM_JOB_NODELIST", "SLURM_CPUS_PER_TASK")
 BUSY_PATTERN = re.compile(r"Rate limit exceeded|Resource temporarily unavailable")
 """slurm.conf(5), ``rl_enable`` (since 23.02)."""

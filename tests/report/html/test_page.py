@@ -194,3 +194,10 @@ def test_the_command_writes_all_or_nothing(tmp_path: Path) -> None:
     gone = typed("report", GPU_RUN, "--output", tmp_path / "no" / "it.html", cwd=tmp_path)
     assert gone.returncode == 2
     assert "--output" in gone.stderr
+
+
+def test_what_was_not_used_is_under_the_recommendation() -> None:
+    run = Path(__file__).parents[3] / "docs/benchmarks/gpu/stanza-20261121-034558-42cc"
+    text = page([run])
+    assert "Requested and not used" in text
+    assert "#SBATCH --mem=2G" in text

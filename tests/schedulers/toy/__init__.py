@@ -20,6 +20,7 @@ FORBIDDEN_PATH_CHARS = "%"
 ENVIRONMENT: Mapping[str, str] = {}
 CLUSTER_VARIABLES = re.compile("TOYQ")
 LEAKING_VARIABLES = re.compile("TOY_")
+JOB_VARIABLE = "TOY_JOB"
 RECORDED_VARIABLES: tuple[str, ...] = ("TOY_QUEUE",)
 BUSY_PATTERN = UNCONFIRMED_PATTERN = OVER_PATTERN = defaults.NEVER
 JOB_ID_PATTERNS: tuple[str, ...] = (r"toy job (?P<id>\d+)",)

@@ -32,7 +32,6 @@ MEMORY_LINES = {
 """The words before the figure, colon or none as the logs have it, and the field it goes to."""
 
 _MEMORY = [(re.compile(rf"{re.escape(words)}{_NUMBER}GB\s*$"), name) for words, name in MEMORY_LINES.items()]
-_GPU_REPORT = re.compile(r"^\| GPU ID: \d+|Max GPU Memory Used \(bytes\)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +70,6 @@ class LogRun:
     def batch_mean_s(self) -> float:
         """The mean seconds of a call, partial ones counted."""
         return self.total_s / math.ceil(self.items / self.batch_size)
-
-
-def is_gpu_report(text: str) -> bool:
-    """Return whether a text is a DCGM job report, which belongs to a job and names no batch size."""
-    return bool(_GPU_REPORT.search(text))
 
 
 def parse_log(text: str) -> tuple[tuple[LogRun, ...], int]:

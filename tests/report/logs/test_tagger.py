@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.units import GIB
-from jobkit.report.old_logs import LogRun, is_gpu_report, parse_log
+from jobkit.report.logs.tagger import LogRun, parse_log
 
-DATA = Path(__file__).parents[1] / "data" / "predecessors"
+DATA = Path(__file__).parents[2] / "data" / "predecessors"
 GPU_LOG = (DATA / "gpu-stanza-tagging.o2650").read_text()
 CPU_LOG = (DATA / "cpu-stanza-tagging.o6794329").read_text()
 
@@ -57,13 +57,6 @@ def test_a_run_cut_short_is_counted_and_left_out() -> None:
     lines = GPU_LOG.splitlines()
     runs, cut = parse_log("\n".join(lines[:-1]))
     assert ([r.batch_size for r in runs], cut) == ([50], 1)
-
-
-def test_the_gpu_report_is_known_as_such() -> None:
-    text = (DATA / "gpu-stanza-tagging.gpu-report").read_text()
-    assert is_gpu_report(text)
-    assert parse_log(text) == ((), 0)
-    assert not is_gpu_report(GPU_LOG)
 
 
 @given(st.integers(0, len(GPU_LOG)))

@@ -1,0 +1,50 @@
+"""``jobkit waste``: name what a run requested and did not use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from jobkit.commands.shared import json_option
+from jobkit.core import terminal
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path), required=False)
+@json_option
+def waste(run: Path | None, as_json: bool) -> int:
+    """Print what one RUN, by default the latest, requested and did not use, with the lines that fix it.
+
+    jobkit judges seven wastes: idle GPU, memory, cores, too large a card, walltime, tiny jobs, and work on
+    the login node. For each it prints what was requested, what was used, by how many points, and whether
+    it is waste by a stated limit; for a waste the key of the spec and the #SBATCH or #$ line that fix it.
+    What was not measured is called so, with the reason. It reads the run folder, asks no scheduler and
+    changes nothing.
+
+    \b
+      jobkit waste
+      jobkit waste runs/stanza-20260102-101530-3f9a
+      jobkit waste runs/stanza-20260102-101530-3f9a --json
+
+    jobkit help waste explains each.
+
+    \b
+    Exit status:
+      0  the run was read, whatever is waste
+      2  there is nothing to read
+    """
+    from jobkit.report.recommend import waste_output
+    from jobkit.report.recommend.use import read_use
+    from jobkit.report.recommend.waste import wastes
+    from jobkit.status.which_run import run_or_latest
+
+    use = read_use(run_or_latest(run))
+    found = wastes(use)
+    text = (
+        waste_output.as_json(use, found)
+        if as_json
+        else waste_output.as_text(use, found, terminal.terminal_width())
+    )
+    terminal.say(text, nl=False)
+    return 0

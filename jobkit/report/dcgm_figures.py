@@ -1,0 +1,279 @@
+"""DCGM's figures of a job next to those of the points that it ran, and why they differ. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import fsum
+from pathlib import PurePath
+
+from jobkit.core.units import format_count, format_energy, format_memory
+from jobkit.outcome.timing import worker_s
+from jobkit.report.logs.dcgm import SUFFIX, GpuReport
+from jobkit.report.rows import LOG, Row
+
+LOG_NAME = "log"
+EVEN = 0.05
+"""Figures that differ by less are not called different."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure of both.
+
+    Attributes
+    ----------
+    name
+        In words.
+    dcgm, own
+        The values; ``None`` if not known.
+    unit
+        ``s``, ``%``, ``J``, ``W``, ``bytes``, or empty for a count.
+    why
+        What each counts, if they differ; else empty.
+    """
+
+    name: str
+    dcgm: float | None
+    own: float | None
+    unit: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFigures:
+    """A report of DCGM next to the figures of points.
+
+    Attributes
+    ----------
+    file
+        Of the report.
+    source
+        The run folder, or the log, that the other figures are from.
+    whose
+        ``jobkit`` or ``log``.
+    points
+        How many points they are of.
+    figures
+        Those that DCGM has.
+    remarks
+        What to know of the report, in sentences without a full stop.
+    """
+
+    file: str
+    source: str
+    whose: str
+    points: int
+    figures: tuple[Figure, ...]
+    remarks: tuple[str, ...]
+
+
+def belongs(report: str, log: str) -> bool:
+    """Return whether a report is of the job that wrote a log: the same name, and no other number.
+
+    Parameters
+    ----------
+    report, log
+        Names of files: ``tag.gpu-report`` or ``tag.2650.gpu-report``, and ``tag.o2650``.
+    """
+    name, _, rest = PurePath(report).name.removesuffix(SUFFIX).partition(".")
+    same, _, job = PurePath(log).name.partition(".")
+    numbers = re.findall(r"\d+", rest)
+    return name == same and set(numbers) <= set(re.findall(r"\d+", job))
+
+
+def points_of(report: str, rows: Sequence[Row]) -> tuple[list[Row], str]:
+    """Return the points that a report is of, and how they were found, if a reader must know.
+
+    Of a run they are found by the numbers in its name; without that of a job, it is taken to be of all
+    points. Of a log they are all.
+    """
+    if all(row.workload == LOG for row in rows):
+        return list(rows), ""
+    numbers = set(re.findall(r"\d+", PurePath(report).name.removesuffix(SUFFIX)))
+    recorded = [row for row in rows if row.record]
+    of_job = [row for row in recorded if row.record and row.record.job.job_id in numbers]
+    if not of_job:
+        return recorded, "its name has no job of the run: it is taken to be of all points"
+    of_task = [row for row in of_job if row.record and row.record.job.task_id in numbers]
+    return of_task or of_job, ""
+
+
+def side_by_side(file: str, reports: Sequence[GpuReport], rows: Sequence[Row], found: str = "") -> JobFigures:
+    """Return the figures of a report next to those of its points.
+
+    Parameters
+    ----------
+    file
+        The report.
+    reports
+        Of each GPU.
+    rows
+        The points, all of a run or all of a log.
+    found
+        How the points were found, if a reader must know.
+    """
+    log = all(row.workload == LOG for row in rows)
+    own = f"the {LOG_NAME}" if log else "jobkit"
+    figures = (
+        _time(reports, rows, own, log=log),
+        _busy(reports, rows),
+        _energy(reports, rows),
+        _power(reports, rows),
+        _memory(reports, rows, own, log=log),
+        _processes(reports, rows, log=log),
+    )
+    source = rows[0].folder if rows else ""
+    return JobFigures(
+        file=file,
+        source=source,
+        whose=LOG_NAME if log else "jobkit",
+        points=len(rows),
+        figures=tuple(figure for figure in figures if figure.dcgm is not None),
+        remarks=(*([found] if found else []), *_remarks(reports)),
+    )
+
+
+def _remarks(reports: Sequence[GpuReport]) -> Iterator[str]:
+    if any(report.one_sample for report in reports):
+        yield (
+            "DCGM's average, maximum and minimum are the same, so it took one sample: its interval is too "
+            "long for this job"
+        )
+
+
+def _time(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, log: bool) -> Figure:
+    seconds = [row.work_s if log else worker_s(row.record) if row.record else None for row in rows]
+    counted = "the loops over the text" if log else "each point from its first step to its record"
+    why = (
+        "DCGM counts from the start of the job to its end, with staging, imports and loading; "
+        f"{own} counts {counted}"
+    )
+    return _figure("time", _most([report.seconds for report in reports]), _sum(seconds), "s", why)
+
+
+def _busy(reports: Sequence[GpuReport], rows: Sequence[Row]) -> Figure:
+    why = (
+        "both are the share of time in which any kernel ran; DCGM's is the mean over the whole job, in which "
+        "the GPU also waits for loading, and jobkit's over the batches alone"
+    )
+    pairs = [
+        (row.record.sampler.utilisation_mean_percent, row.work_s)
+        for row in rows
+        if row.record and row.record.sampler
+    ]
+    means = [report.sm_percent.mean if report.sm_percent else None for report in reports]
+    return _figure("GPU busy", _mean(means), _weighted(pairs), "%", why)
+
+
+def _energy(reports: Sequence[GpuReport], rows: Sequence[Row]) -> Figure:
+    why = (
+        "DCGM counts all that the GPU used between its first sample in the job and its last, idle time and "
+        "other processes included; jobkit counts from the first batch of each point to its last"
+    )
+    dcgm = _sum([report.energy_j for report in reports])
+    if dcgm == 0:
+        why = "DCGM takes the difference of the GPU's counter between two samples: 0 J is no measurement"
+    own = _sum([row.record.energy.joules if row.record and row.record.energy else None for row in rows])
+    return _figure("energy", dcgm, own, "J", why) if dcgm else Figure("energy", dcgm, own, "J", why)
+
+
+def _power(reports: Sequence[GpuReport], rows: Sequence[Row]) -> Figure:
+    why = (
+        "DCGM's is the mean over the whole job, in which the GPU also waits; jobkit's is over the batches "
+        "alone"
+    )
+    pairs = [
+        (row.record.energy.power_mean_w, row.record.energy.span_s)
+        for row in rows
+        if row.record and row.record.energy
+    ]
+    means = [report.power_w.mean if report.power_w else None for report in reports]
+    return _figure("mean power", _sum(means), _weighted(pairs), "W", why)
+
+
+def _memory(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, log: bool) -> Figure:
+    dcgm = _most([report.memory_peak_bytes for report in reports])
+    mine = _most([row.gpu_peak_bytes for row in rows])
+    return _figure("GPU memory, peak", dcgm, mine, "bytes", _why_memory(reports, rows, own, log=log))
+
+
+def _why_memory(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, log: bool) -> str:
+    """Return what the two peaks count."""
+    dcgm = _most([report.memory_peak_bytes for report in reports]) or 0
+    mine = _most([row.gpu_peak_bytes for row in rows]) or 0
+    seen = _sum([report.processes for report in reports])
+    whose = f"the {seen:.0f} process{'' if seen == 1 else 'es'} that it saw" if seen else "those it saw"
+    counts = f"DCGM has the largest peak of one process, by the driver's own count, among {whose}"
+    if log:
+        counts += "; the log has the memory of the whole GPU, sampled at every 50th paragraph"
+    elif any((row.workers or 1) > 1 for row in rows):
+        counts += "; jobkit has the sum over the workers of a point"
+    else:
+        counts += "; jobkit has the process's memory, sampled a hundred times a second"
+    if dcgm < mine and not any((row.workers or 1) > 1 for row in rows):
+        more = f"{own[0].upper()}{own[1:]} has more"
+        return f"{counts}. {more}: DCGM did not see every process, or several used the GPU at once"
+    if dcgm > mine:
+        return f"{counts}. DCGM has more: samples miss a short peak, or another process used it"
+    return counts
+
+
+def _processes(reports: Sequence[GpuReport], rows: Sequence[Row], *, log: bool) -> Figure:
+    why = (
+        "DCGM lists the processes that were on the GPU when it took a sample; jobkit counts one for each "
+        "worker of each point"
+    )
+    own = None if log else _sum([(row.workers or 1) * (row.gpus or 1) for row in rows])
+    return _figure("processes", _sum([report.processes for report in reports]), own, "", why)
+
+
+def _figure(name: str, dcgm: float | None, own: float | None, unit: str, why: str) -> Figure:
+    """Return a figure; without the reason if the values are alike, or one is not known."""
+    known = dcgm is not None and own is not None
+    differ = known and abs((dcgm or 0) - (own or 0)) > EVEN * max(dcgm or 0, own or 0)
+    return Figure(name, dcgm, own, unit, why if differ else "")
+
+
+def shown(value: float | None, unit: str) -> str:
+    """Return a value of a figure in words; empty if it is not known."""
+    if value is None:
+        return ""
+    if unit == "bytes":
+        return format_memory(value)
+    if unit == "J":
+        return format_energy(value)
+    return f"{value:,.1f} {unit}" if unit else f"{value:,.0f}"
+
+
+def title(job: JobFigures) -> str:
+    """Return the title of a table of figures."""
+    source, file = PurePath(job.source).name, PurePath(job.file).name
+    return f"DCGM's report {file} next to {format_count(job.points, 'point')} of {source}"
+
+
+def lines(job: JobFigures) -> Iterator[str]:
+    """Yield what each figure counts, where the two differ, and what to know of the report."""
+    yield from (f"{figure.name}: {figure.why}." for figure in job.figures if figure.why)
+    yield from (f"{remark[0].upper()}{remark[1:]}." for remark in job.remarks)
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fsum(known) if known and len(known) == len(values) else None
+
+
+def _most(values: Sequence[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    total = _sum(values)
+    return None if total is None else total / len(values)
+
+
+def _weighted(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
+    known = [(value, weight) for value, weight in pairs if value is not None and weight]
+    weight = fsum(part for _, part in known)
+    return fsum(value * part for value, part in known) / weight if weight else None

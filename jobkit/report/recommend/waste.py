@@ -1,0 +1,370 @@
+"""The seven wastes that computing centres complain of, by what the points of a run used. Pure.
+
+A waste is named by a stated limit; what was not measured is not judged.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import fsum
+from statistics import median
+
+from jobkit.core.knobs import CPU
+from jobkit.core.records import Outcome
+from jobkit.core.units import GIB, format_count, format_list, format_memory, format_size, format_walltime
+from jobkit.fit.gpus import GpuKind, common_gpus, usable_bytes
+from jobkit.outcome.timing import worker_s
+from jobkit.report.recommend.fix import Fix, fix_of, header, largest
+from jobkit.report.recommend.request import (
+    MEMORY_FACTOR,
+    WALLTIME_FACTOR,
+    WALLTIME_STEP_S,
+)
+from jobkit.report.recommend.use import PointUse, RunUse
+from jobkit.schedulers.registry import by_name
+
+LIMIT = 0.5
+"""A request of which less is used is waste."""
+CARD_FACTOR = 1.1
+"""What a GPU must hold, for each byte of the measured peak."""
+TINY_S, AIM_S = 300, 600
+"""A job shorter than the first is tiny; packed jobs are to last about as long as the second."""
+PACKED_STEP_S = 60
+LOGIN_S = 60
+"""So much work on a login node does no harm."""
+MOST_WORKERS = 16
+SHARD_MINUTES = 30
+"""The default of ``jobkit apply --shard-minutes``."""
+HALF = f"less than {100 * LIMIT:.0f} %"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waste:
+    """One of the seven.
+
+    Attributes
+    ----------
+    name
+        In a few words.
+    requested, used
+        In words; ``used`` is empty if it was not measured.
+    points
+        On how many points it is based.
+    share
+        Used of what was requested; ``None`` if it is no share, or not known.
+    limit
+        When it is waste.
+    wasted
+        ``None`` if it was not measured.
+    why
+        Why it was not measured, or is no waste whatever the share; else empty.
+    fix
+        Only of waste.
+    """
+
+    name: str
+    requested: str
+    used: str = ""
+    points: int = 0
+    share: float | None = None
+    limit: str
+    wasted: bool | None = None
+    why: str = ""
+    fix: Fix | None = None
+
+
+def wastes(run: RunUse) -> tuple[Waste, ...]:
+    """Return the seven wastes of a run, in the order of docs/waste.md."""
+    seven = (idle_gpu, unused_memory, idle_cores, large_card, unused_walltime, tiny_jobs, login_node)
+    return tuple(waste(run) for waste in seven)
+
+
+def idle_gpu(run: RunUse) -> Waste:
+    """Judge how busy the GPUs were over the work."""
+    asking = [use for use in run.points if use.asked.gpus]
+    named = _named("idle GPU", f"{HALF} busy")
+    if not asking:
+        return named(requested="no GPU", wasted=False, why="no point requested a GPU")
+    requested = _range([use.asked.gpus for use in asking], lambda n: format_count(n, "GPU"))
+    if all(use.point.device == CPU for use in asking):
+        none = fix_of(run, asking, "request no GPU", {"resources.gpus": 0}, gpus=0, gpu_type=None)
+        used = "none: the points ran on the CPU"
+        return named(requested=requested, used=used, points=len(asking), share=0.0, wasted=True, fix=none)
+    busy = [(use, *found) for use in asking if (found := _busy(use))]
+    if not busy:
+        return named(requested=requested, why="no record has samples of the GPU's utilisation")
+    share = fsum(percent * work_s for _, percent, work_s in busy) / fsum(s for *_, s in busy) / 100
+    used = f"busy {_percent(share)} of the work"
+    fix = _more_workers(run, [use for use, *_ in busy], share) if share < LIMIT else None
+    return named(requested=requested, used=used, points=len(busy), share=share, wasted=share < LIMIT, fix=fix)
+
+
+def _busy(use: PointUse) -> tuple[float, float] | None:
+    """Return the mean utilisation of the GPU in percent, and over how many seconds of work."""
+    record = use.record
+    percent = record.sampler.utilisation_mean_percent if record and record.sampler else None
+    return (percent, use.row.work_s) if percent is not None and use.row.work_s else None
+
+
+def _more_workers(run: RunUse, uses: Sequence[PointUse], share: float) -> Fix:
+    """Return how several workers share the GPU: as many as the idle time and the memory have room for."""
+    one = [use for use in uses if use.point.workers == 1]
+    capacity, peak = _capacity(uses), max((use.row.gpu_peak_bytes or 0 for use in one), default=0)
+    room = int(capacity / (CARD_FACTOR * peak)) if capacity and peak else 1
+    workers = min(MOST_WORKERS, room, int(1 / max(share, 1 / MOST_WORKERS)))
+    if workers == 1 or len(one) < len(uses):
+        return Fix(does="find the setting that keeps it busy", command="jobkit tune SPEC")
+    cpus = workers * max(use.asked.cpus for use in one)
+    ram = max((use.ram_bytes or 0 for use in one), default=0)
+    asked = max(use.asked.memory for use in one)
+    memory = max(asked, _gib(MEMORY_FACTOR * workers * ram))
+    keys: dict[str, str | int] = {"workers": workers, "mps": "auto"}
+    if memory > asked:
+        keys["resources.memory"] = format_size(memory)
+    return fix_of(run, one, f"let {workers} workers share the GPU", keys, cpus=cpus, memory=memory)
+
+
+def unused_memory(run: RunUse) -> Waste:
+    """Judge the memory of the host by the point that came closest to its request."""
+    named = _named("memory", f"{HALF} used by the point that used most")
+    requested = _range([use.asked.memory for use in run.points], format_memory)
+    known = [(use, use.ram_bytes) for use in run.points if use.ram_bytes]
+    if not known:
+        why = "neither a record nor the accounting has a peak of the memory"
+        return named(requested=requested, why=why)
+    use, used = max(known, key=lambda pair: pair[1] / pair[0].asked.memory)
+    share = used / use.asked.memory
+    words = f"{format_memory(used)} at most"
+    if any(use.row.outcome is Outcome.RAM_OOM for use in run.points):
+        why = "a point ran out of it"
+        return named(requested=requested, used=words, points=len(known), share=share, wasted=False, why=why)
+    enough = _gib(MEMORY_FACTOR * max(size for _, size in known))
+    wasted = share < LIMIT and enough < use.asked.memory
+    keys = {"resources.memory": format_size(enough)}
+    fix = fix_of(run, run.points, "request what was used, and a fifth more", keys, memory=enough)
+    return named(
+        requested=requested,
+        used=words,
+        points=len(known),
+        share=share,
+        wasted=wasted,
+        fix=fix if wasted else None,
+    )
+
+
+def idle_cores(run: RunUse) -> Waste:
+    """Judge the CPUs by the CPU time of the tries."""
+    named = _named("cores", f"{HALF} busy, and fewer suffice")
+    requested = _range([use.asked.cpus for use in run.points], lambda n: format_count(n, "CPU"))
+    known = [(use, *found) for use in run.points if (found := _cpu(use))]
+    if not known:
+        return named(requested=requested, why="no record has the CPU time (a run of an earlier jobkit)")
+    share = fsum(cpu_s for _, cpu_s, _ in known) / fsum(s * use.asked.cpus for use, _, s in known)
+    cores = fsum(cpu_s for _, cpu_s, _ in known) / fsum(s for *_, s in known)
+    each = max(math.ceil(cpu_s / seconds / _processes(use)) for use, cpu_s, seconds in known)
+    fewer = max(each * _processes(use) for use, *_ in known)
+    wasted = share < LIMIT and fewer < max(use.asked.cpus for use, *_ in known)
+    keys: dict[str, str | int] = {"resources.cpus": each}
+    if run.threads is not None and run.threads > each:
+        keys["threads"] = each
+    fix = fix_of(run, run.points, "request the CPUs that were busy", keys, cpus=fewer)
+    return named(
+        requested=requested,
+        used=f"{cores:.1f} busy on average",
+        points=len(known),
+        share=share,
+        wasted=wasted,
+        fix=fix if wasted else None,
+    )
+
+
+def _cpu(use: PointUse) -> tuple[float, float] | None:
+    """Return the CPU seconds of a try, and how long it ran."""
+    seconds = worker_s(use.record) if use.record else None
+    return (use.record.cpu_s, seconds) if use.record and use.record.cpu_s is not None and seconds else None
+
+
+def _processes(use: PointUse) -> int:
+    return use.point.workers * use.point.gpus
+
+
+def large_card(run: RunUse) -> Waste:
+    """Judge the GPU's memory: whether a much smaller GPU would hold the peak."""
+    named = _named("too large a card", f"a GPU with {HALF} of its memory holds the peak and 10 % more")
+    used = [use for use in run.points if use.asked.gpus and use.row.gpu]
+    if not used:
+        asking = any(use.asked.gpus for use in run.points)
+        if not asking:
+            return named(requested="no GPU", wasted=False, why="no point requested a GPU")
+        return named(requested="a GPU", why="no record names the GPU")
+    capacity = _capacity(used)
+    cards = format_list(list(dict.fromkeys(str(use.row.gpu) for use in used)), 3)
+    requested = f"{cards}, {format_memory(capacity)}" if capacity else cards
+    if any(use.row.outcome is Outcome.GPU_OOM for use in used):
+        why = "a point ran out of the memory of the GPU"
+        return named(requested=requested, used="all of it", points=len(used), wasted=False, why=why)
+    peaks = [use.row.gpu_peak_bytes / use.point.gpus for use in used if use.row.gpu_peak_bytes]
+    if not peaks or not capacity:
+        return named(requested=requested, why="no record has the peak of the GPU's memory")
+    smaller = smallest_card(max(peaks), capacity)
+    does = (
+        f"request a GPU with {format_memory(smaller.usable_bytes)}, by your cluster's name for it"
+        if smaller
+        else ""
+    )
+    fix = (
+        fix_of(run, used, does, {"resources.gpu_type": smaller.name}, gpu_type=smaller.name)
+        if smaller
+        else None
+    )
+    return named(
+        requested=requested,
+        used=f"{format_memory(max(peaks))} at most",
+        points=len(peaks),
+        share=max(peaks) / capacity,
+        wasted=smaller is not None,
+        fix=fix,
+    )
+
+
+def _capacity(uses: Sequence[PointUse]) -> int | None:
+    """Return what the smallest GPU of the points has for a program."""
+    known = [(use.row.gpu, use.row.gpu_capacity_bytes) for use in uses]
+    return min((usable_bytes(name, total) for name, total in known if total), default=None)
+
+
+def smallest_card(peak: float, capacity: int) -> GpuKind | None:
+    """Return the smallest common GPU that holds a peak, if it is much smaller than this capacity."""
+    fitting = (kind for kind in common_gpus() if kind.usable_bytes >= CARD_FACTOR * peak)
+    return next((kind for kind in fitting if kind.usable_bytes < LIMIT * capacity), None)
+
+
+def unused_walltime(run: RunUse) -> Waste:
+    """Judge the walltime by the point that came closest to it."""
+    named = _named("walltime", f"{HALF} used by the point that took longest")
+    requested = f"{_range([use.asked.walltime for use in run.points], format_walltime)} a point"
+    known = [(use, use.seconds) for use in run.points if use.seconds and not use.point.phase]
+    if not known:
+        return named(requested=requested, why=_no_times(run))
+    use, seconds = max(known, key=lambda pair: pair[1] / pair[0].asked.walltime)
+    share, words = seconds / use.asked.walltime, f"{_clock(seconds)} at most"
+    if any(use.row.outcome is Outcome.TIMEOUT for use in run.points):
+        why = "a point ran out of it"
+        return named(requested=requested, used=words, points=len(known), share=share, wasted=False, why=why)
+    enough = _walltime(max(s for _, s in known), WALLTIME_STEP_S)
+    wasted = share < LIMIT and enough < use.asked.walltime
+    keys = {"resources.walltime": format_walltime(enough)}
+    fix = fix_of(run, run.points, "request what was used, and a quarter more", keys, walltime=enough)
+    return named(
+        requested=requested,
+        used=words,
+        points=len(known),
+        share=share,
+        wasted=wasted,
+        fix=fix if wasted else None,
+    )
+
+
+def _no_times(run: RunUse) -> str:
+    if any(use.point.phase for use in run.points):
+        return "a search runs all its points in one job"
+    return "no try has left its times"
+
+
+def tiny_jobs(run: RunUse) -> Waste:
+    """Judge whether the jobs are short and spend their time on starting."""
+    limit = (
+        f"several jobs, half of them shorter than {TINY_S // 60} minutes, and {HALF} of their time is work"
+    )
+    named = _named("tiny jobs", limit)
+    known = [use for use in run.points if use.seconds and use.row.work_s and not use.point.phase]
+    if not known:
+        return named(requested=format_count(len(run.points), "point"), why=_no_times(run))
+    jobs: dict[object, float] = {}
+    for use in known:
+        key = use.point.index if run.here else use.task
+        jobs[key] = jobs.get(key, 0.0) + (use.seconds or 0.0)
+    share = fsum(use.row.work_s or 0.0 for use in known) / fsum(use.seconds or 0.0 for use in known)
+    wasted = len(jobs) > 1 and median(jobs.values()) < TINY_S and share < LIMIT
+    return named(
+        requested=format_count(len(jobs), "job") if not run.here else f"{len(jobs)} points, no job",
+        used=f"{_clock(median(jobs.values()))} each (median), {_percent(share)} of it work",
+        points=len(known),
+        share=share,
+        wasted=wasted,
+        fix=_larger(run, known) if wasted else None,
+    )
+
+
+def _larger(run: RunUse, uses: Sequence[PointUse]) -> Fix:
+    """Return how jobs become fewer and longer."""
+    if any(use.point.shard for use in uses):
+        command = f"jobkit apply RUN --corpus PATH --out FOLDER --shard-minutes {SHARD_MINUTES}"
+        return Fix(does="fewer, larger shards", command=command)
+    seconds = [use.seconds or 0.0 for use in uses]
+    pack = min(len(uses), math.ceil(AIM_S / median(seconds)))
+    walltime = _walltime(max(seconds), PACKED_STEP_S)
+    keys: dict[str, str | int] = {"pack": pack, "resources.walltime": format_walltime(walltime)}
+    return fix_of(run, uses, f"let {pack} points share a job", keys, walltime=walltime, pack=pack)
+
+
+def login_node(run: RunUse) -> Waste:
+    """Judge whether the points ran on a machine that submits jobs, in no job."""
+    named = _named("work on the login node", f"more than {LOGIN_S} s, outside of a job")
+    if not run.here:
+        nodes = list(dict.fromkeys(use.row.host for use in run.points if use.row.host))
+        used = f"in jobs, on {format_list(nodes, 3)}" if nodes else "in jobs"
+        return named(requested="a job", used=used, points=len(run.points), wasted=False)
+    known = [use for use in run.points if use.beside is not None]
+    if not known:
+        why = "the run does not record whether a scheduler was there (a run of an earlier jobkit)"
+        return named(requested="no job", why=why)
+    beside = dict.fromkeys(name for use in known for name in use.beside or ())
+    seconds = fsum(use.seconds or 0.0 for use in known if use.beside)
+    if not beside:
+        why = "no scheduler was there, or the points ran inside a job"
+        return named(requested="no job", used="none", points=len(known), wasted=False, why=why)
+    used = f"{_clock(seconds)}, with {' and '.join(by_name(name).TITLE for name in beside)} there"
+    wasted = seconds > LOGIN_S
+    name = next(iter(beside))
+    sites = [site for site in run.sites if site.scheduler == name]
+    asked = largest(run.points)
+    fix = Fix(
+        does="submit it as a job",
+        keys={"scheduler": name},
+        lines=tuple(header(asked, site, own=run.own) for site in sites),
+    )
+    return named(requested="no job", used=used, points=len(known), wasted=wasted, fix=fix if wasted else None)
+
+
+# -- words
+
+
+def _named(name: str, limit: str) -> Callable[..., Waste]:
+    def waste(**fields: object) -> Waste:
+        return Waste(name=name, limit=limit, **fields)  # type: ignore[arg-type]  # as Waste has them
+
+    return waste
+
+
+def _range(values: Sequence[int], words: Callable[[int], str]) -> str:
+    low, high = min(values), max(values)
+    return words(low) if low == high else f"{words(low)} to {words(high)}"
+
+
+def _gib(size_bytes: float) -> int:
+    return max(1, math.ceil(size_bytes / GIB)) * GIB
+
+
+def _walltime(seconds: float, step_s: int) -> int:
+    return math.ceil(WALLTIME_FACTOR * seconds / step_s) * step_s
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _clock(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 120 else format_walltime(seconds)  # noqa: PLR2004 - two minutes

@@ -1,0 +1,94 @@
+"""The seven wastes as text, or as JSON. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+
+from jobkit.core import terminal
+from jobkit.core.terminal import Column, NoWrap, table, wrap_sections
+from jobkit.core.units import format_count
+from jobkit.report.recommend.fix import Fix
+from jobkit.report.recommend.use import RunUse
+from jobkit.report.recommend.waste import Waste
+from jobkit.schedulers.registry import by_name
+
+VERDICTS = {True: "WASTE", False: "no", None: "not measured"}
+
+
+def as_json(run: RunUse, found: Sequence[Waste]) -> str:
+    """Return the wastes as JSON."""
+    data = {
+        "run": run.run,
+        "scheduler": run.scheduler,
+        "points": len(run.points),
+        "to_come": run.to_come,
+        "wastes": [asdict(waste) for waste in found],
+        "notes": run.notes,
+    }
+    return terminal.as_json(data, indent=2) + "\n"
+
+
+def as_text(run: RunUse, found: Sequence[Waste], width: int | None = None) -> str:
+    """Return the wastes for a terminal, ending with a newline; wrapped if a width is given."""
+    wasted = [waste for waste in found if waste.wasted]
+    sections = [_heading(run), table(columns(found)), summary(found)]
+    sections += [tuple(explained(waste)) for waste in wasted]
+    if any(waste.fix and waste.fix.lines for waste in wasted) and not run.own:
+        sections.append(("The header lines are for a plain site; your cluster may spell them otherwise.",))
+    sections.append(run.notes)
+    return wrap_sections(sections, width)
+
+
+def _heading(run: RunUse) -> Iterator[str]:
+    where = "on this machine, without a scheduler" if run.here else f"on {by_name(run.scheduler).TITLE}"
+    to_come = f", {format_count(run.to_come, 'point')} to come" if run.to_come else ""
+    yield f"{run.run}: {format_count(len(run.points), 'point')} {where}{to_come}"
+    if run.here:
+        yield "No scheduler reserved anything for it: the lines are for a job with the same request."
+
+
+def columns(found: Sequence[Waste]) -> tuple[Column, ...]:
+    """Return the seven as columns."""
+    return (
+        Column("kind", [waste.name for waste in found], left=True),
+        Column("requested", [waste.requested for waste in found], left=True),
+        Column("used", [waste.used for waste in found], left=True),
+        Column("points", [str(waste.points or "") for waste in found]),
+        Column("waste", [VERDICTS[waste.wasted] for waste in found], left=True),
+    )
+
+
+def summary(found: Sequence[Waste]) -> Iterator[str]:
+    """Yield how many of the seven are waste, and why the others are not, where that needs a reason."""
+    verdicts = [waste.wasted for waste in found]
+    unknown = f", and {verdicts.count(None)} not measured" if None in verdicts else ""
+    yield f"Of the seven, {verdicts.count(True)} are waste, {verdicts.count(False)} are not{unknown}."
+    for waste in found:
+        if waste.wasted is None:
+            yield f"  Not measured: {waste.name}, because {waste.why}."
+        elif waste.why:
+            yield f"  No waste: {waste.name}, because {waste.why}."
+    if True in verdicts:
+        yield "Each fix below leaves the rest as it was. Change the key in your spec, or add --set KEY=VALUE."
+
+
+def explained(waste: Waste) -> Iterator[str]:
+    """Yield when it is waste, and what fixes it."""
+    yield f"{waste.name}: waste if {waste.limit}."
+    yield from _fix(waste.fix) if waste.fix else ()
+
+
+def _fix(fix: Fix) -> Iterator[str]:
+    yield f"  Fix: {fix.does}."
+    if fix.command:
+        yield NoWrap(f"  command  {fix.command}")
+    if fix.keys:
+        words = " ".join(f"--set {key}={value}" for key, value in fix.keys.items())
+        yield NoWrap(f"  spec     {words}")
+    for lines in fix.lines:
+        if lines.reason:
+            yield f"  {lines.scheduler:7}  no line: {lines.reason}."
+        yield from (NoWrap(f"  {lines.scheduler:7}  {line}") for line in lines.lines)
+    for lines in fix.leave_out:
+        yield from (NoWrap(f"  {lines.scheduler:7}  leave out: {line}") for line in lines.lines)

@@ -1,0 +1,200 @@
+"""DCGM's report of a job, and its figures next to those of the points."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.measurements import Energy, Sampler
+from jobkit.core.records import Record
+from jobkit.core.units import GIB
+from jobkit.report.dcgm_figures import JobFigures, belongs, lines, shown
+from jobkit.report.html.page import page
+from jobkit.report.logs.dcgm import GpuReport, Spread, is_gpu_report, parse_report
+from jobkit.report.output import render
+from jobkit.report.tables import collect
+from tests.support.builders import grid, record, write_records
+
+DATA = Path(__file__).parents[2] / "data" / "predecessors"
+REPORT = (DATA / "gpu-stanza-tagging.gpu-report").read_text()
+LOG = DATA / "gpu-stanza-tagging.o2650"
+SHAPE = {"energy": r"(Energy Consumed \(Joules\)\s*\| )\S+", "memory": r"(Memory Used \(bytes\)\s*\| )\d+"}
+
+
+def test_the_report_of_the_predecessors() -> None:
+    assert is_gpu_report(REPORT)
+    assert not is_gpu_report(LOG.read_text())
+    [found] = parse_report(REPORT)
+    assert found == GpuReport(
+        gpu=1,
+        seconds=31.56,
+        processes=1,
+        energy_j=0,
+        power_w=Spread(56.378, 56.378, 56.378),
+        memory_peak_bytes=2_205_155_328,
+        sm_percent=Spread(39, 39, 39),
+    )
+    assert found.one_sample
+
+
+def test_two_gpus_are_two_reports() -> None:
+    second = REPORT.replace("GPU ID: 1", "GPU ID: 3").replace("31.56", "N/A")
+    first, other = parse_report(f"Successfully retrieved statistics for job: 7.\n{REPORT}{second}")
+    assert (first.gpu, other.gpu, other.seconds) == (1, 3, None)
+
+
+@given(st.lists(st.sampled_from(REPORT.splitlines(keepends=True)), max_size=60))
+def test_lines_may_be_missing_and_in_any_order(found: list[str]) -> None:
+    for report in parse_report("".join(found)):
+        assert report.seconds in {None, 31.56}
+        assert report.memory_peak_bytes in {None, 2_205_155_328}
+
+
+@given(st.text(alphabet="|GPU ID: 0123456789.\nAvgMaxMin,-", max_size=200))
+def test_any_text_is_read(text: str) -> None:
+    assert len(parse_report(text)) == len(re.findall(r"(?m)^\|\s*GPU ID:\s*\d+\s*\|\s*$", text))
+
+
+@pytest.mark.parametrize(
+    ("report", "log", "same"),
+    [
+        ("tag.gpu-report", "tag.o2650", True),
+        ("tag.2650.gpu-report", "tag.o2650", True),
+        ("tag.2651.gpu-report", "tag.o2650", False),
+        ("other.gpu-report", "tag.o2650", False),
+    ],
+)
+def test_a_report_belongs_to_the_log_of_its_job(report: str, log: str, *, same: bool) -> None:
+    assert belongs(report, log) is same
+
+
+def test_the_predecessors_report_stands_next_to_their_log() -> None:
+    [job] = collect([LOG]).jobs
+    assert (job.whose, job.points) == ("log", 2)
+    figures = {figure.name: figure for figure in job.figures}
+    assert figures["time"].dcgm == 31.56
+    assert figures["time"].own == pytest.approx(8.6445 + 5.9519)
+    assert "the loops over the text" in figures["time"].why
+    assert "the 1 process that it saw" in figures["GPU memory, peak"].why
+    assert "no measurement" in figures["energy"].why
+    assert any("one sample" in line for line in lines(job))
+    assert {"GPU busy", "mean power", "processes"} <= figures.keys()
+
+
+def measured(number: int = 2, *, workers: int = 1) -> list[Record]:
+    """Return records of GPUs that were busy 80 % of 8 s, with 200 W."""
+    plain = [record(point) for point in grid(range(10, 10 * number + 1, 10))]
+    return [
+        replace(
+            one,
+            point=replace(one.point, workers=workers),
+            sampler=Sampler(utilisation_mean_percent=80),
+            energy=Energy(span_s=8, counter_j=1600, power_j=1600),
+        )
+        for one in plain
+    ]
+
+
+def report(*, energy: float = 3200, memory: int = 2 * GIB, one_sample: bool = False) -> str:
+    """Return a report of a job of 150 s."""
+    text = re.sub(SHAPE["energy"], rf"\g<1>{energy}", REPORT)
+    text = re.sub(SHAPE["memory"], rf"\g<1>{memory}", text)
+    return text if one_sample else text.replace("Max: 56.378", "Max: 210.1")
+
+
+def job_of(
+    tmp_path: Path, records: Sequence[Record], text: str, name: str = "job-77.gpu-report"
+) -> JobFigures:
+    """Return the figures of a run with a report in its logs."""
+    run = write_records(tmp_path / "run", records)
+    (run / "logs").mkdir()
+    (run / "logs" / name).write_text(text)
+    [job] = collect([run]).jobs
+    return job
+
+
+def test_of_a_run_each_difference_is_explained(tmp_path: Path) -> None:
+    job = job_of(tmp_path, measured(), report(energy=5000, memory=3 * GIB))
+    figures = {figure.name: figure for figure in job.figures}
+    assert {name: figure.own for name, figure in figures.items()} == {
+        "time": 120,
+        "GPU busy": 80,
+        "energy": 3200,
+        "mean power": 200,
+        "GPU memory, peak": pytest.approx(1.2 * GIB),
+        "processes": 2,
+    }
+    assert all(figure.why for figure in figures.values())
+    assert "DCGM has more" in figures["GPU memory, peak"].why
+    assert job.remarks == ()
+    assert shown(figures["energy"].dcgm, "J") == "5,000 J"
+
+
+def test_what_agrees_needs_no_words(tmp_path: Path) -> None:
+    job = job_of(tmp_path, measured(), report(memory=int(1.2 * GIB)))
+    assert {figure.name for figure in job.figures if not figure.why} == {"energy", "GPU memory, peak"}
+
+
+def test_several_workers_have_a_sum(tmp_path: Path) -> None:
+    job = job_of(tmp_path, measured(workers=4), report(memory=GIB // 2))
+    [memory] = [figure for figure in job.figures if figure.unit == "bytes"]
+    assert memory.why.endswith("the sum over the workers of a point")
+
+
+def test_the_numbers_in_its_name_say_of_which_points_it_is(tmp_path: Path) -> None:
+    assert job_of(tmp_path / "task", measured(), report(), "x.77.2.gpu-report").points == 1
+    assert job_of(tmp_path / "job", measured(), report(), "x.77.gpu-report").points == 2
+    nameless = job_of(tmp_path / "none", measured(), report(), "x.gpu-report")
+    assert nameless.points == 2
+    assert "taken to be of all points" in "".join(lines(nameless))
+
+
+def test_it_is_in_every_format(tmp_path: Path) -> None:
+    run = write_records(tmp_path / "run", measured())
+    (tmp_path / "elsewhere.gpu-report").write_text(report(energy=0))
+    collected = collect([run], [tmp_path / "elsewhere.gpu-report"])
+    for text in (
+        render(collected),
+        render(collected, "md"),
+        page([run], [tmp_path / "elsewhere.gpu-report"]),
+    ):
+        assert "GPU memory, peak" in text
+        assert "no measurement" in text
+    [job] = json.loads(render(collected, "json"))["dcgm"]
+    assert job["figures"][0]["name"] == "time"
+
+
+def test_a_file_that_is_no_report_is_a_fault_or_a_note(tmp_path: Path) -> None:
+    run = write_records(tmp_path / "run", measured())
+    (run / "logs").mkdir()
+    (run / "logs" / "a.gpu-report").write_text("nothing to see")
+    (run / "logs" / "b.gpu-report").mkdir()
+    found = collect([run])
+    assert not found.jobs
+    assert sum("skipped" in note for note in found.notes) == 2
+    with pytest.raises(JobkitError, match="not a DCGM report of a job"):
+        collect([run], [run / "logs" / "a.gpu-report"])
+
+
+def test_a_report_alone_names_no_batch_size(tmp_path: Path) -> None:
+    (tmp_path / "tag.gpu-report").write_text(REPORT)
+    [note] = collect([tmp_path]).notes
+    assert "no log of its name is next to it" in note
+
+
+def test_a_figure_that_one_side_lacks_is_blank(tmp_path: Path) -> None:
+    plain = [replace(one, sampler=None, energy=None, gpu=None) for one in measured()]
+    job = job_of(tmp_path, plain, REPORT.replace("| 1       ", "| N/A     "))
+    figures = {figure.name: figure for figure in job.figures}
+    assert (figures["GPU busy"].own, figures["mean power"].own) == (None, None)
+    assert "processes" not in figures
+    assert "those it saw" in figures["GPU memory, peak"].why
+    assert shown(None, "W") == ""
