@@ -1,5 +1,5 @@
 # ruff: noqa: T201 - it prints what it found
-"""The largest batch on a real GPU: jobkit's prediction beside what searching for it finds.
+"""The largest batch on a real GPU: jobkit's prediction next to what searching for it finds.
 
 ``PYTORCH_ALLOC_CONF=expandable_segments:True python -m benchmarks.edge --text sample:9999 --out FILE``
 

@@ -1,4 +1,4 @@
-"""Reading back: ``jobkit collect`` of ever more records, and 1,000 points beside submitit and signac-flow."""
+"""Reading back: ``jobkit collect`` of many records, and 1,000 points next to submitit and signac-flow."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class Row:
     shown
         The figure for a reader, with its unit.
     target
-        What it is held against, empty for a figure that only stands beside others.
+        What it is held against, empty for a figure that only stands next to others.
     met
         ``None`` where there is no target.
     raw

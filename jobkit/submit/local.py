@@ -155,7 +155,7 @@ def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalR
     span: dict[str, Any] = {"first": left[0].index, "last": left[-1].index, "offset": 0, "throttle": 1}
     span |= {"round": leg.round} | ({} if leg.points is None else {"only": list(leg.points)})
     span |= ({"given": leg.given} if leg.given else {}) | {"job_id": job_id, "cluster": platform.node()}
-    span["beside"] = unused_schedulers()
+    span["on_path"] = unused_schedulers()
     argv = [sys.executable, "-m", "jobkit.submit.resume", str(run_dir)]
     journal.note(run_dir, "submitting", scheduler=NAME, argv=argv, **span)
     journal.note(run_dir, "submitted", scheduler=NAME, **span)
@@ -186,7 +186,7 @@ def search(
     run_point = _runner(run_dir, load_spec(run_dir / SPEC_FILE), 1, tick, job_id)
     while point := choose(run_dir):
         span: dict[str, Any] = {"first": point.index, "last": point.index, "offset": 0, "throttle": 1}
-        span["beside"] = unused_schedulers()
+        span["on_path"] = unused_schedulers()
         journal.note(run_dir, "submitted", scheduler=NAME, job_id=job_id, cluster=platform.node(), **span)
         run_point(point)
 

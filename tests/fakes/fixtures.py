@@ -1,4 +1,4 @@
-"""The fixtures ``fake_slurm`` and ``fake_sge``: see the README beside this file."""
+"""The fixtures ``fake_slurm`` and ``fake_sge``: see the README next to this file."""
 
 from __future__ import annotations
 

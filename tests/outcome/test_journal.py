@@ -76,9 +76,9 @@ def test_all_that_a_journal_tells_of_a_submission(tmp_path: Path) -> None:
     span = {"first": 1, "last": 2, "offset": 0, "list": "tasks-2.txt", "round": 2, "role": "points"}
     write_event(tmp_path, "submitted", scheduler="slurm", job_id=8, cluster="lab", **span)
     write_event(tmp_path, "submitted", scheduler="local", job_id="9", first=1, last=6, only=[1, 6], round=3)
-    write_event(tmp_path, "submitted", scheduler="local", job_id="10", first=7, last=7, beside=["slurm"])
+    write_event(tmp_path, "submitted", scheduler="local", job_id="10", first=7, last=7, on_path=["slurm"])
     listed, driven, on_login_node = read_journal(tmp_path).submissions
-    assert (listed.beside, on_login_node.beside) == (None, ("slurm",))
+    assert (listed.on_path, on_login_node.on_path) == (None, ("slurm",))
     assert (listed.job, listed.at, points_by_task(listed)) == (JobId("8", "lab"), AT, {1: (4, 5), 2: (9,)})
     assert points_by_task(driven) == {1: (1,), 6: (6,)}
     assert read_journal(tmp_path).rounds == 3

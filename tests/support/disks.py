@@ -20,7 +20,7 @@ BLOCK_BYTES = 4096
 
 @contextlib.contextmanager
 def disk(place: Path, mib: int, kind: str = "tmpfs") -> Iterator[Path]:
-    """Mount a file system of so many MiB at a folder, ``tmpfs`` or ``ext4`` in a file beside it."""
+    """Mount a file system of so many MiB at a folder, ``tmpfs`` or ``ext4`` in a file next to it."""
     place.mkdir(parents=True, exist_ok=True)
     if kind == "tmpfs":
         _mount("-t", "tmpfs", "-o", f"size={mib}m", "tmpfs", str(place))

@@ -133,7 +133,7 @@ def test_a_command_changes_no_figure(name: str, run: Path, before: dict[str, obj
 
 
 def test_a_run_on_this_machine_records_which_schedulers_it_left_out(run: Path) -> None:
-    assert {sent.beside for sent in read_journal(run).submissions} == {unused_schedulers()}
+    assert {sent.on_path for sent in read_journal(run).submissions} == {unused_schedulers()}
 
 
 def test_a_trial_really_ran_once(run: Path, folder: Path, before: dict[str, object]) -> None:

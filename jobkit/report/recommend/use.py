@@ -42,7 +42,7 @@ class PointUse:
         The most memory of the host, by the record or the accounting, whichever has more.
     task
         The job that ran it; ``None`` if that is not known.
-    beside
+    on_path
         As in `jobkit.outcome.journal.Submission`.
     """
 
@@ -52,7 +52,7 @@ class PointUse:
     seconds: float | None
     ram_bytes: int | None
     task: Task | None
-    beside: tuple[str, ...] | None = None
+    on_path: tuple[str, ...] | None = None
 
     @property
     def point(self) -> Point:
@@ -175,7 +175,7 @@ def _uses(folder: Path, run: Run, meant: Sequence[PointResult]) -> Iterator[Poin
             seconds=task_s(tried, shared=tried.task in run.accounts.packed),
             ram_bytes=_ram(tried),
             task=tried.task,
-            beside=sent[tried.task].beside if tried.task in sent else None,
+            on_path=sent[tried.task].on_path if tried.task in sent else None,
         )
 
 

@@ -317,18 +317,18 @@ def login_node(run: RunUse) -> Waste:
         nodes = list(dict.fromkeys(use.row.host for use in run.points if use.row.host))
         used = f"in jobs, on {format_list(nodes, 3)}" if nodes else "in jobs"
         return named(requested="a job", used=used, points=len(run.points), wasted=False)
-    known = [use for use in run.points if use.beside is not None]
+    known = [use for use in run.points if use.on_path is not None]
     if not known:
         why = "the run does not record whether a scheduler was there (a run of an earlier jobkit)"
         return named(requested="no job", why=why)
-    beside = dict.fromkeys(name for use in known for name in use.beside or ())
-    seconds = fsum(use.seconds or 0.0 for use in known if use.beside)
-    if not beside:
+    on_path = dict.fromkeys(name for use in known for name in use.on_path or ())
+    seconds = fsum(use.seconds or 0.0 for use in known if use.on_path)
+    if not on_path:
         why = "no scheduler was there, or the points ran inside a job"
         return named(requested="no job", used="none", points=len(known), wasted=False, why=why)
-    used = f"{_clock(seconds)}, with {' and '.join(by_name(name).TITLE for name in beside)} there"
+    used = f"{_clock(seconds)}, with {' and '.join(by_name(name).TITLE for name in on_path)} there"
     wasted = seconds > LOGIN_S
-    name = next(iter(beside))
+    name = next(iter(on_path))
     sites = [site for site in run.sites if site.scheduler == name]
     asked = largest(run.points)
     fix = Fix(

@@ -291,24 +291,24 @@ def test_tiny_shards_become_larger_shards(tmp_path: Path) -> None:
     assert "  command  jobkit apply" in printed(folder)
 
 
-def local(tmp_path: Path, seconds: float, beside: Sequence[str] | None = None) -> dict[str, Waste]:
+def local(tmp_path: Path, seconds: float, on_path: Sequence[str] | None = None) -> dict[str, Waste]:
     """Return the wastes of a run on this machine."""
     records = [used(one, seconds=seconds, work_s=seconds * 0.9) for one in points()]
     records = [replace(one, job=replace(one.job, scheduler="local")) for one in records]
     folder = run(tmp_path, records, "scheduler: local\n")
     (folder / "journal.jsonl").unlink()
-    recorded = {} if beside is None else {"beside": beside}
+    recorded = {} if on_path is None else {"on_path": on_path}
     write_event(folder, "submitted", scheduler="local", job_id="77", cluster="", first=1, last=2, **recorded)
     return found(folder)
 
 
 def test_work_on_a_login_node(tmp_path: Path) -> None:
-    login = local(tmp_path, 600, beside=["slurm"])["work on the login node"]
+    login = local(tmp_path, 600, on_path=["slurm"])["work on the login node"]
     assert login.used == "00:20:00, with Slurm there"
     assert fix_of(login).keys == {"scheduler": "slurm"}
     assert "#SBATCH --time=01:00:00" in header(login)
-    assert local(tmp_path / "short", 20, beside=["sge"])["work on the login node"].wasted is False
-    assert local(tmp_path / "none", 600, beside=[])["work on the login node"].wasted is False
+    assert local(tmp_path / "short", 20, on_path=["sge"])["work on the login node"].wasted is False
+    assert local(tmp_path / "none", 600, on_path=[])["work on the login node"].wasted is False
     assert local(tmp_path / "old", 600)["work on the login node"].wasted is None
 
 
