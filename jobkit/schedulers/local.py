@@ -32,7 +32,9 @@ JOB_ID_PATTERNS: tuple[str, ...] = (r"(?P<id>\d+)",)
 OVER_PATTERN = re.compile("No such process")
 RECORDED_VARIABLES: tuple[str, ...] = ()
 LOG_OUTCOMES = defaults.NO_OUTCOMES
-limit_argv = throttle_argv = checks = resource_names = accounting_argv = defaults.no_command
+interactive_argv = limit_argv = throttle_argv = checks = resource_names = accounting_argv = (
+    defaults.no_command
+)
 parse_limit = task_limit_error = lint = remedy = defaults.nothing
 header_path = defaults.quoted_path
 slots = defaults.one_slot
