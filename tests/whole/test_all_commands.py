@@ -49,7 +49,7 @@ CASES = {
     "collect": [["collect", RUN]],
     "recommend": [["recommend", RUN, "--corpus", "text.txt"]],
     "report": [["report", RUN]],
-    "compare": [["compare", RUN, RUN]],
+    "compare": [["compare", RUN, RUN], ["compare", RUN, RUN, "--json"]],
     "merge": [["merge", RUN]],
     "apply": [
         ["apply", RUN, "--corpus", "text.txt", "--out", "tagged", "--dry-run"],

@@ -94,7 +94,7 @@ WORDS: dict[str, list[list[str]]] = {
         [HOSTILE],
     ],
     "report": [["runs/run"], ["runs/run", "--output", f"{HOSTILE}/x"], [HOSTILE]],
-    "compare": [["runs/run", "runs/run"], [HOSTILE, HOSTILE]],
+    "compare": [["runs/run", "runs/run"], ["runs/run", "runs/run", "--json"], [HOSTILE, HOSTILE]],
     "apply": [
         ["runs/run", "--corpus", HOSTILE, "--out", "tagged"],
         ["runs/run", "--corpus", "spec.yaml", "--out", HOSTILE, "--dry-run"],
