@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,7 @@ def printed(text: str) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith("#")]
 
 
-def records(run: Path) -> list[dict[str, object]]:
+def records(run: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in sorted(run.glob("results/*/try-*/record.json"))]
 
 
