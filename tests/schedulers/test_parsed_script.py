@@ -83,7 +83,9 @@ def test_a_signal_by_any_name(word: str) -> None:
 
 
 def test_directives_are_the_options_of_the_header() -> None:
-    text = "#!/bin/bash\n#T -l 'a=!(b|c)' -j y -p -100\n# -x\n#T --mail=END --to a@b # why\nrun\n#T --late"
+    text = (
+        "#!/bin/bash\n#T -l 'a=!(b|c)' -j y -p -100\n# -x\n#T --mail=END --to a@b # why\n#T\nrun\n#T --late"
+    )
     assert list(directives(read_script(text), "#T")) == [
         ("-l", "a=!(b|c)"),
         ("-j", "y"),
