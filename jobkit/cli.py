@@ -34,6 +34,7 @@ GROUPS = {
         "cancel": "Cancel the queued and running jobs of a run.",
         "throttle": "Change how many points of a run may run at the same time.",
         "verify": "Run the largest batch that a run predicts, and compare.",
+        "shell": "Print or start a shell on a node, to run a point by hand.",
         "profile": "Run a point once more with a profiler, and print where its time goes.",
         "emit": "Report figures of a running program to jobkit, from a shell.",
     },

@@ -125,6 +125,10 @@ def read_batches(folder: Path | str) -> tuple[list[Batch], tuple[str, ...]]:
     )
 
 
+SHELL_FOLDER = "shell"
+"""Of a folder of runs: holds the runs of `jobkit shell`, which no table includes."""
+
+
 def read_points(run: Path) -> tuple[list[Point], tuple[str, ...]]:
     """Return the points of a run, and notes on the lines that cannot be read."""
     return read_tolerantly(run / POINTS_FILE, _point, growing=False)

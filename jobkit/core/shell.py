@@ -170,6 +170,27 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     process.poll()
 
 
+def attach(argv: Sequence[str], env: Mapping[str, str]) -> int:
+    """Run a command at the terminal of this process and return its exit status, negative for a signal.
+
+    Ctrl-C reaches the command too, which decides what becomes of it.
+
+    Raises
+    ------
+    JobkitError
+        If it cannot be started.
+    """
+    try:
+        process = subprocess.Popen(tuple(argv), env=dict(env))  # noqa: S603 - an argv list, no shell
+    except OSError as error:
+        raise JobkitError(
+            f"{argv[0]}: {error.strerror}", hint=f"is this a submit host? type -a {argv[0]}"
+        ) from error
+    while True:
+        with contextlib.suppress(KeyboardInterrupt):
+            return process.wait()
+
+
 def check(done: Completed, what: str, *, hint: str = "") -> Completed:
     """Return ``done`` if the command succeeded.
 

@@ -11,6 +11,7 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import (
     POINTS_FILE,
     RESULTS_FOLDER,
+    SHELL_FOLDER,
     is_unplanned,
     point_folder,
     read_batches,
@@ -199,7 +200,7 @@ def exit_code(*, failed: bool, to_come: bool) -> ExitCode:
 
 
 def runs_below(path: Path) -> Iterator[Path]:
-    """Yield the entries of a folder in the order of their names.
+    """Yield the entries of a folder in the order of their names, except the runs of ``jobkit shell``.
 
     Raises
     ------
@@ -207,6 +208,6 @@ def runs_below(path: Path) -> Iterator[Path]:
         If the folder cannot be read.
     """
     try:
-        yield from sorted(path.iterdir())
+        yield from (entry for entry in sorted(path.iterdir()) if entry.name != SHELL_FOLDER)
     except OSError as error:
         raise JobkitError(f"{path}: cannot be read: {error.strerror}") from error

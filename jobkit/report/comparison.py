@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from string import ascii_uppercase
+from typing import Any
 
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import Column, table, wrap_sections
@@ -199,6 +200,51 @@ def blocks(found: Sequence[Side]) -> list[Block]:
 def as_text(found: Sequence[Side], width: int | None = None) -> str:
     """Return the comparison for a terminal, ending with a newline; wrapped if a width is given."""
     return wrap_sections((_flat(block) for block in blocks(found)), width)
+
+
+def as_data(found: Sequence[Side]) -> dict[str, Any]:
+    """Return the comparison for a program: measures by their names in the tables, in bytes and joules."""
+    pairs = [compare(found[0], other) for other in found[1:]]
+    return {"runs": [_side_data(side) for side in found], "comparisons": [_pair_data(pair) for pair in pairs]}
+
+
+def _side_data(side: Side) -> dict[str, Any]:
+    setting, size = side.fastest or (None, None)
+    return {
+        "side": side.letter,
+        "run": side.run,
+        "title": side.title,
+        "fastest": setting,
+        "items_per_s": size.mean["items_per_s"] if size else None,
+    }
+
+
+def _pair_data(pair: Comparison) -> dict[str, Any]:
+    first, other = pair.first, pair.other
+    return {
+        "first": first.letter,
+        "other": other.letter,
+        "differ": {name: {first.letter: one, other.letter: two} for name, one, two in pair.differ},
+        "notes": list(_about(pair)),
+        "measures": {
+            measure.name: [_line_data(line, measure) for line in lines]
+            for measure, lines in pair.lines.items()
+        },
+    }
+
+
+def _line_data(line: Line, measure: Measure) -> dict[str, Any]:
+    ratio = line.ratio
+    return {
+        "setting": line.setting,
+        "first": line.first,
+        "other": line.other,
+        "ratio": ratio.mean,
+        "ratio_low": ratio.low,
+        "ratio_high": ratio.high,
+        "differs": ratio.differs,
+        "verdict": verdict(ratio, measure),
+    }
 
 
 def _flat(block: Block) -> Iterator[str]:

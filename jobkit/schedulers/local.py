@@ -33,7 +33,9 @@ OVER_PATTERN = re.compile("No such process")
 JOB_VARIABLE = ""
 RECORDED_VARIABLES: tuple[str, ...] = ()
 LOG_OUTCOMES = defaults.NO_OUTCOMES
-limit_argv = throttle_argv = checks = resource_names = accounting_argv = defaults.no_command
+interactive_argv = limit_argv = throttle_argv = checks = resource_names = accounting_argv = (
+    defaults.no_command
+)
 parse_limit = task_limit_error = lint = remedy = defaults.nothing
 header_path = defaults.quoted_path
 slots = defaults.one_slot

@@ -190,6 +190,20 @@ def missing_folder(rules: Mapping[str, Rule], script: Script, line: Line, folder
         yield finding(rules, line, "folder", folder=folder, quoted=quoted)
 
 
+def directives(script: Script, mark: str) -> Iterator[tuple[str, ...]]:
+    """Yield the options of a script's header, each as its words; a number is no option: ``-p -100``."""
+    for line in script.lines:
+        if line.header and line.text.startswith(mark):
+            option: tuple[str, ...] = ()
+            for word in words(line, mark):
+                if option and re.match(r"-\D", word):
+                    yield option
+                    option = ()
+                option += (word,)
+            if option:
+                yield option
+
+
 _TRAP = re.compile(
     r"\s*trap\s+(?:--\s+)?(?P<action>'[^']*'|\"[^\"]*\"|[\w:]+)\s+(?P<names>[A-Z0-9 ]+?)\s*(?:[#;&|].*)?$"
 )

@@ -27,7 +27,7 @@ class Scheduler(Protocol):
     PROGRAMS: tuple[str, ...]
     """The commands that must be on PATH for ``scheduler: auto`` to choose it; none for the last resort."""
     COMMANDS: tuple[str, ...]
-    """All commands that jobkit calls."""
+    """All commands that a run needs."""
     RUNS_HERE: bool
     """Whether jobkit's own driver runs the points on this machine, so that no queue holds them."""
     EXPORTS_ENVIRONMENT: bool
@@ -65,6 +65,12 @@ class Scheduler(Protocol):
         """Return the command that submits ``script`` as one array job.
 
         It starts once the jobs ``after`` have ended, with whatever outcome.
+        """
+
+    def interactive_argv(self, options: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+        """Return the command that starts bash on a node, at a terminal; empty if none is needed.
+
+        ``options`` are the directives of a job script, without those that jobkit writes itself.
         """
 
     def limit_argv(self) -> tuple[str, ...]:

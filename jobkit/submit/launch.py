@@ -1,22 +1,27 @@
-"""What `jobkit sweep` does once a run is prepared: preview, run here, detach, or submit."""
+"""What happens to a prepared run: preview, run here, detach, submit, or a shell on a node."""
 
 from __future__ import annotations
 
 import shlex
+import shutil
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobkit.core import shell, terminal
 from jobkit.core.errors import WOULD_REFUSE, ExitCode, JobkitError
 from jobkit.core.layout import is_unplanned, read_points
-from jobkit.core.terminal import Say, relative_path, shell_path
+from jobkit.core.terminal import Say, relative_path, shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
 from jobkit.outcome.journal import PURPOSES, Role
 from jobkit.outcome.trials import MOST_TRIALS
+from jobkit.planning.job_script import render, script_name
+from jobkit.planning.points import request
 from jobkit.planning.prepare import Prepared
 from jobkit.run.command import words
+from jobkit.schedulers.parsed_script import directives, read_script
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import ONE_TASK, Array, JobId
 from jobkit.spec.repeats import most
@@ -26,6 +31,7 @@ from jobkit.submit import local, rounds, scheduler_calls, sweep
 if TYPE_CHECKING:
     from jobkit.core.records import Point
     from jobkit.spec.policy import Policy
+    from jobkit.spec.site import Site
     from jobkit.status.standing import RunStanding
 
 
@@ -239,3 +245,76 @@ def _done(prepared: Prepared, what: str) -> None:
     say(f"  results      jobkit collect {run}")
     say(f"  logs         {run_dir}/logs/")
     say(f"  cancel       jobkit cancel {run}")
+
+
+# -- a shell on a node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A shell on a node with what a point requests, and what to type in it.
+
+    Attributes
+    ----------
+    argv
+        The command that starts it; empty if no allocation is needed.
+    command
+        Runs the point, in that shell.
+    refused
+        Why the scheduler would refuse it, or why that is unknown here.
+    """
+
+    argv: tuple[str, ...]
+    command: str
+    refused: JobkitError | None = None
+
+    def go(self) -> int:
+        """Start the shell at this terminal; return its exit status.
+
+        Raises
+        ------
+        JobkitError
+            If the scheduler would refuse it (exit code 3), or its command is not on this machine.
+        """
+        if self.refused:
+            raise self.refused
+        return shell.attach(self.argv, scheduler_calls.submission_environment())
+
+
+def session(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> Session:
+    """Return the shell in which a person can run one point of a run folder that is written.
+
+    Its options are the directives of the point's own job script, except those about a batch job.
+    """
+    spec = spec.model_copy(update={"pack": 1})
+    scheduler = by_name(site.scheduler)
+    command = f"bash {shell_quote(run_dir / script_name(1))} {point.index}"
+    text = render(spec, site, point, run_dir)
+    options = [
+        option
+        for option in directives(read_script(text), scheduler.DIRECTIVE)
+        if scheduler.DIRECTIVE and option[0].partition("=")[0] not in scheduler.RESERVED_OPTIONS
+    ]
+    argv = scheduler.interactive_argv(options)
+    refused = _refusal(argv[0], spec, site, point, text) if argv else None
+    return Session(argv=argv, command=command, refused=refused)
+
+
+def _refusal(program: str, spec: SweepSpec, site: Site, point: Point, text: str) -> JobkitError | None:
+    """Return why the scheduler would refuse the job of a point; ``None`` if it would not."""
+    if shutil.which(program) is None:
+        return JobkitError(
+            f"there is no {program} on this machine",
+            hint="type the same command on a submit host of the cluster",
+            exit_code=ExitCode.REFUSED,
+        )
+    asked = request(point.run_id, spec, site, spec.resources.of(point))
+    with tempfile.TemporaryDirectory(prefix="jobkit-") as folder:
+        script = Path(folder) / "job.sh"
+        script.write_text(text, encoding="utf-8")
+        try:
+            scheduler_calls.check_submission(by_name(site.scheduler), asked, str(script), ONE_TASK)
+        except JobkitError as error:
+            error.message = error.message.replace(WOULD_REFUSE, "would refuse this shell")
+            return error
+    return None

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core import shell
+from jobkit.core.errors import JobkitError
 
 
 def test_what_a_command_says_is_returned_with_its_status() -> None:
@@ -107,3 +108,10 @@ def test_the_environment_is_whole() -> None:
     argv = [sys.executable, "-c", "import os; print(os.environ.get('HOME'), os.environ['ONLY'])"]
 
     assert shell.run(argv, env={"ONLY": "this"}).stdout == "None this\n"
+
+
+def test_a_command_at_the_terminal_gives_its_status_or_why_it_did_not_start() -> None:
+    assert shell.attach(["sh", "-c", "exit $N"], {"PATH": os.environ["PATH"], "N": "7"}) == 7
+    with pytest.raises(JobkitError, match="no-such-program: No such file") as caught:
+        shell.attach(["no-such-program"], {})
+    assert "submit host" in caught.value.hint

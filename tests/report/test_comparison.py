@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -101,3 +102,22 @@ def test_the_command_takes_two_runs(tmp_path: Path) -> None:
     alone = jobkit("compare", one, cwd=tmp_path)
     assert alone.returncode == 2
     assert "name two runs" in alone.stderr
+
+
+def test_a_program_gets_what_a_person_reads(tmp_path: Path) -> None:
+    first, other = side(tmp_path / "a", SPEEDS), side(tmp_path / "b", [s / 2 for s in SPEEDS], gpu="another")
+    done = jobkit("compare", first, other, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [run["side"] for run in found["runs"]] == ["A", "B"]
+    (pair,) = found["comparisons"]
+    assert {"A": CARD.name, "B": "another"} in pair["differ"].values()
+    lines = {line["setting"]: line for line in pair["measures"]["items_per_s"]}
+    assert lines.keys() == {"batch_size 10", "batch_size 20"}
+    line = lines["batch_size 10"]
+    assert line["ratio"] == pytest.approx(line["other"] / line["first"]) == pytest.approx(2)
+    assert line["ratio_low"] < 2 < line["ratio_high"]
+    assert (line["differs"], line["verdict"]) == (True, "faster")
+    alone = side(tmp_path / "c", [8.0])
+    (pair,) = json.loads(jobkit("compare", alone, first, "--json").stdout)["comparisons"]
+    assert pair["measures"]["items_per_s"][0]["differs"] is None

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from jobkit.schedulers.parsed_script import (
     Effect,
     Rule,
+    directives,
     missing_folder,
     read_script,
     signal_name,
@@ -79,6 +80,19 @@ def test_the_first_trap_of_a_signal_counts() -> None:
 @pytest.mark.parametrize("word", ["USR1", "SIGUSR1", "usr1", "10", " 10 "])
 def test_a_signal_by_any_name(word: str) -> None:
     assert signal_name(word) == "USR1"
+
+
+def test_directives_are_the_options_of_the_header() -> None:
+    text = (
+        "#!/bin/bash\n#T -l 'a=!(b|c)' -j y -p -100\n# -x\n#T --mail=END --to a@b # why\n#T\nrun\n#T --late"
+    )
+    assert list(directives(read_script(text), "#T")) == [
+        ("-l", "a=!(b|c)"),
+        ("-j", "y"),
+        ("-p", "-100"),
+        ("--mail=END",),
+        ("--to", "a@b"),
+    ]
 
 
 def test_words_of_a_directive() -> None:

@@ -51,7 +51,7 @@ CASES = {
     "collect": [["collect", RUN]],
     "recommend": [["recommend", RUN, "--corpus", "text.txt"]],
     "report": [["report", RUN]],
-    "compare": [["compare", RUN, RUN]],
+    "compare": [["compare", RUN, RUN], ["compare", RUN, RUN, "--json"]],
     "waste": [["waste", RUN]],
     "merge": [["merge", RUN]],
     "apply": [
@@ -59,6 +59,7 @@ CASES = {
         ["apply", RUN, "--corpus", "text.txt", "--out", "tagged", "--shards", "2"],
     ],
     "verify": [["verify", RUN, "--gpu-memory", "150MiB"], ["verify", RUN, "--gpu-memory", "150MiB"]],
+    "shell": [["shell", "spec.yaml"], ["shell", RUN, "--point", "1"]],
     "profile": [["profile", RUN, "1"], ["profile", RUN, "1"], ["profile", RUN]],
     "emit": [["emit", "items=32", "seconds=0.41"]],
     "models": [["models", "list"]],

@@ -94,7 +94,7 @@ WORDS: dict[str, list[list[str]]] = {
         [HOSTILE],
     ],
     "report": [["runs/run"], ["runs/run", "--output", f"{HOSTILE}/x"], [HOSTILE]],
-    "compare": [["runs/run", "runs/run"], [HOSTILE, HOSTILE]],
+    "compare": [["runs/run", "runs/run"], ["runs/run", "runs/run", "--json"], [HOSTILE, HOSTILE]],
     "waste": [["runs/run"], ["runs/run", "--json"], [HOSTILE]],
     "apply": [
         ["runs/run", "--corpus", HOSTILE, "--out", "tagged"],
@@ -104,6 +104,7 @@ WORDS: dict[str, list[list[str]]] = {
     ],
     "merge": [["runs/run"], ["runs/run", "--output", HOSTILE], [HOSTILE]],
     "verify": [["runs/run"], ["runs/run", "--gpu-memory", HOSTILE]],
+    "shell": [["spec.yaml"], ["runs/run", "--point", HOSTILE], ["spec.yaml", "--set", HOSTILE], [HOSTILE]],
     "tune": [["runs/run"], ["runs/run", "--json"], ["spec.yaml", "--set", f"tune.budget={HOSTILE}"]],
     "profile": [["runs/run"], ["runs/run", "1"], ["runs/run", HOSTILE]],
     "emit": [[HOSTILE], ["metric=f1", f"value={HOSTILE}"], [f"metric={HOSTILE}", "value=1"]],

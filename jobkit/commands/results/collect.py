@@ -41,6 +41,13 @@ STDOUT = Path("-")
     metavar="FILE.{png,svg,pdf}",
     help="Also draw memory, speed and energy to this file, with line, bound and knee. Needs jobkit[plot].",
 )
+@click.option(
+    "--plot-size",
+    type=click.Choice(["screen", "paper"]),
+    default="screen",
+    show_default=True,
+    help="The size of the picture: of a screen, or of a column of a paper.",
+)
 def collect(
     paths: tuple[Path, ...],
     fmt: str,
@@ -48,6 +55,7 @@ def collect(
     gpu_memory: str | None,
     as_json: bool,
     plot: Path | None,
+    plot_size: str,
 ) -> int:
     """Read the results of runs and print how speed and memory scale with the batch size.
 
@@ -103,7 +111,7 @@ def collect(
         notes = "".join(f"\n  {note}" for note in collected.notes)
         raise JobkitError(f"nothing to collect{notes}", hint=how_to_begin())
     if plot is not None:
-        figure.plot(collected, plot, gpu_memory_bytes=gpu_memory_bytes)
+        figure.plot(collected, plot, gpu_memory_bytes=gpu_memory_bytes, size=plot_size)
     color = output is None and sys.stdout.isatty()
     report = render(
         collected, fmt, width=terminal.page_width(), gpu_memory_bytes=gpu_memory_bytes, color=color

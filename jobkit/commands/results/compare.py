@@ -7,13 +7,15 @@ from pathlib import Path
 
 import click
 
+from jobkit.commands.shared import json_option
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 
 
 @click.command()
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN RUN...")
-def compare(runs: tuple[Path, ...]) -> int:
+@json_option
+def compare(runs: tuple[Path, ...], as_json: bool) -> int:
     """Print each RUN next to the first: what they differ in, and the settings that they share.
 
     For speed, memory and energy jobkit prints the means, the ratio of the means and its 95 % interval. It
@@ -21,6 +23,7 @@ def compare(runs: tuple[Path, ...]) -> int:
 
     \b
       jobkit compare runs/a100-20260102-101530-3f9a runs/v100-20260103-091200-77b2
+      jobkit compare runs/a100-20260102-101530-3f9a runs/v100-20260103-091200-77b2 --json
     """
     from jobkit.report import comparison
     from jobkit.report.tables import collect
@@ -30,6 +33,9 @@ def compare(runs: tuple[Path, ...]) -> int:
         raise JobkitError(
             f"nothing to compare: {len(sides)} of these runs has a table", hint="name two runs with figures"
         )
+    if as_json:
+        terminal.say(terminal.as_json(comparison.as_data(sides), indent=1))
+        return 0
     terminal.say(comparison.as_text(sides, terminal.terminal_width()), nl=False)
     return 0
 

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
-from jobkit.core.units import GIB, format_bytes_gib
+from jobkit.core.units import GIB
 from jobkit.fit.speed import SPEED_TOLERANCE
 from jobkit.report.html.drawing import Drawing, Spot
 from jobkit.report.plot import memory_data
 from jobkit.report.plot.data import EnergyPanel, GroupPlot, SpeedPanel, SpeedSeries
+from jobkit.report.plot.findings import NEAR, energy_finding, memory_finding, speed_finding
 from jobkit.report.plot.memory_data import Marks, MemoryPanel
 from jobkit.report.rows import Row
 
@@ -26,7 +27,6 @@ LOOKS = {
 }
 """The shape and the colour of the kinds of marks; torch's allocated peak is not drawn."""
 SHAPES = ("dot", "square", "diamond", "cross")
-NEAR = f"within {100 * SPEED_TOLERANCE:.0f} % of the fastest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,23 +93,6 @@ def memory_picture(panel: MemoryPanel, names: Mapping[float, str]) -> Picture:
     heads = ("what", "load", "GiB", "setting")
     svg = _draw_memory(panel, names).svg(title) if panel.spots() else ""
     return Picture(title=title, svg=svg, caption=caption, heads=heads, rows=rows)
-
-
-def memory_finding(panel: MemoryPanel) -> str:
-    """Return what the panel shows, as a title."""
-    marks = {mark.kind: mark for mark in panel.marks}
-    room = f" in {format_bytes_gib(panel.limit.size_bytes, 1)}" if panel.limit else ""
-    verified, predicted = marks.get(memory_data.VERIFIED), marks.get(memory_data.PREDICTED)
-    if verified and ", " in verified.name:
-        return f"Memory: {verified.name.partition(', ')[2]} fits{room}, predicted and verified"
-    if predicted and ", " in predicted.name:
-        return f"Memory: {predicted.name.partition(', ')[2]} fits{room}, by the prediction"
-    if exceeded := marks.get(memory_data.EXCEEDED):
-        return f"Memory: {exceeded.name}"
-    measured = panel.spots(memory_data.MEASURED)
-    if not measured:
-        return "Memory: not measured"
-    return f"Memory: {panel.up} of at most {format_bytes_gib(max(size for _, size in measured))}"
 
 
 def _draw_memory(panel: MemoryPanel, names: Mapping[float, str]) -> Drawing:
@@ -185,22 +168,6 @@ def speed_picture(panel: SpeedPanel) -> Picture:
     return Picture(title=title, svg=svg, caption=caption, heads=heads, rows=rows)
 
 
-def speed_finding(panel: SpeedPanel) -> str:
-    """Return what the panel shows, as a title."""
-    if panel.knee is None:
-        return "Speed: not recorded"
-    size, mean = panel.knee
-    knob = panel.knob.replace("_", " ")
-    sizes = {size for line in panel.series for size in line.sizes}
-    if len(sizes) == 1:
-        best = max(panel.series, key=lambda line: max(line.items_per_s)).name
-        which = f"{best}, {knob} {size:,}" if best else f"{knob} {size:,}"
-        return f"Speed: {mean:,.4g} paragraphs/s at {which}"
-    if size == max(sizes):
-        return f"Speed: no knee up to {knob} {size:,}, the largest measured and the fastest"
-    return f"Speed: the knee is at {knob} {size:,}, {NEAR}"
-
-
 def _draw_speed(panel: SpeedPanel) -> Drawing:
     ends = [
         (size, mean + (half or 0.0))
@@ -252,8 +219,7 @@ def energy_picture(panel: EnergyPanel) -> Picture:
     """Return energy against speed, and which settings no other beats in both."""
     best = [spot for spot in panel.spots if spot.front]
     net = "net energy" if panel.net else "energy"
-    cheapest = min(panel.spots, key=lambda spot: spot.joules)
-    title = f"Energy: least at {cheapest.setting}, {cheapest.joules:,.4g} J per 1,000 paragraphs"
+    title = energy_finding(panel)
     drawing = Drawing(
         across="paragraphs/s",
         up=f"{net}, J per 1,000 paragraphs",

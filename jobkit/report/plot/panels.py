@@ -1,13 +1,12 @@
 """Draws the panels of a group: memory against load, speed against batch size, energy against speed.
 
 Markers and line styles carry the meaning, so that a grey print shows the same; colour only helps.
-Every artist is labelled with what the legend calls it. matplotlib is the caller's: an ``Axes`` comes in.
+A panel has names next to its marks in place of a legend. matplotlib is the caller's: an ``Axes`` comes in.
 """
 
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Sequence
 from itertools import cycle, pairwise
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,9 @@ from jobkit.core.units import GIB, format_list
 from jobkit.fit.speed import SPEED_TOLERANCE
 from jobkit.report.plot import memory_data
 from jobkit.report.plot.data import EnergyPanel, SpeedPanel, SpeedSeries
-from jobkit.report.plot.memory_data import Curve, MemoryPanel
+from jobkit.report.plot.findings import NEAR
+from jobkit.report.plot.labels import DOWN, UP, WAYS, Label
+from jobkit.report.plot.memory_data import Curve, Marks, MemoryPanel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,20 +25,19 @@ if TYPE_CHECKING:
 
 SMALL = 7.0
 """Points: no text is smaller."""
-FAR = 5.0
-"""If an axis reaches this many times beyond the measurements, both are logarithmic."""
+FAR = 6.0
+"""If the limit or the prediction is this many times beyond the measurements, it is left out and named."""
 MANY_TIMES = 20.0
 """Batch sizes that span more than this are drawn logarithmic."""
 STEPS = 200
 MOST_TICKS = 6
-BELOW_PT = 28
-"""From the axis down to the legend: room for the numbers and the name of the axis."""
-LEGEND_CHARACTERS, NOTE_CHARACTERS = 25, 55
-"""After which the text of a legend goes on in the next line."""
+MOST_SERIES = 5
+"""With a name at the end of each."""
+AHEAD = (memory_data.PREDICTED,)
+"""The kinds of marks that are not measured."""
 BLUE, ORANGE, GREY, BLACK = "#1f4e9c", "#c2410c", "0.6", "0"
 
 MARKS: dict[str, dict[str, Any]] = {
-    memory_data.ALLOCATED: {"marker": "s", "markersize": 4.5, "markerfacecolor": "none", "color": "0.45"},
     memory_data.MEASURED: {"marker": "o", "markersize": 4, "color": BLACK},
     memory_data.PREDICTED: {"marker": "D", "markersize": 8.5, "markerfacecolor": "none", "color": BLUE},
     memory_data.VERIFIED: {"marker": "*", "markersize": 6.5, "color": ORANGE},
@@ -51,51 +51,88 @@ MOST_NAMES = 4
 SERIES = ("o-", "s--", "^-.", "D:", "v-", "P--")
 
 
-def draw_memory(axes: Axes, panel: MemoryPanel, letter: str) -> None:
-    """Draw memory in GiB against load, or in an old log against batch size."""
-    axes.set_title(f"({letter})", loc="left")
+def draw_memory(axes: Axes, panel: MemoryPanel) -> list[Label]:
+    """Draw memory in GiB against load, or in an old log against batch size; return the names to write."""
     axes.set_ylabel(f"{panel.up} (GiB)")
     axes.set_xlabel(panel.across)
-    _scale_memory(axes, panel)
+    beyond = _scale_memory(axes, panel)
     if panel.line:
         _curves(axes, panel)
-    if panel.limit:
-        axes.axhline(
-            panel.limit.size_bytes / GIB, color=BLACK, linestyle=":", linewidth=1.5, label=panel.limit.name
-        )
-    for marks in panel.marks:
+    labels = _limit(axes, panel, beyond)
+    shown = [marks for marks in panel.marks if marks.kind in MARKS and not (beyond and marks.kind in AHEAD)]
+    for marks in shown:
         loads, sizes = [load for load, _ in marks.spots], [size / GIB for _, size in marks.spots]
         axes.plot(loads, sizes, linestyle="none", label=marks.name, zorder=3, **MARKS[marks.kind])
-    _legend(axes, panel.notes)
+    labels += _names(shown)
+    return [*labels, *_names_of_curves(axes, panel)]
 
 
-def _scale_memory(axes: Axes, panel: MemoryPanel) -> None:
-    """Set both axes to hold everything, the limit too, from 0 or logarithmic."""
-    measured = panel.spots(memory_data.MEASURED) or panel.spots()
+def _names(shown: Sequence[Marks]) -> list[Label]:
+    """Return the name of each kind of marks, next to the largest; the measured last, for they have room."""
+    alone = [marks.kind for marks in shown].count(memory_data.MEASURED) == 1
+    tested = [marks for marks in shown if marks.kind in {memory_data.PREDICTED, memory_data.VERIFIED}]
+    top = max((max(marks.spots)[1] for marks in tested), default=0.0)
+    labels = []
+    for marks in sorted(shown, key=lambda marks: marks.kind == memory_data.MEASURED):
+        load, size = max(marks.spots)
+        words = f"measured: {marks.name}" if alone and marks.kind == memory_data.MEASURED else marks.name
+        ways = (UP if size == top else DOWN) if len(tested) > 1 and marks in tested else WAYS
+        labels.append(Label(words, (load, size / GIB), MARKS[marks.kind]["color"], ways))
+    return labels
+
+
+def _limit(axes: Axes, panel: MemoryPanel, beyond: Sequence[str]) -> list[Label]:
+    """Draw the limit; if it is beyond the axes, write its name, and that of the prediction, into a corner."""
+    if beyond:
+        words = "\n".join(["\N{UPWARDS ARROW} beyond the axes:", *beyond])
+        axes.text(0.02, 0.98, words, transform=axes.transAxes, va="top").set_in_layout(False)
+        return []
+    if panel.limit is None:
+        return []
+    height = panel.limit.size_bytes / GIB
+    axes.axhline(height, color=BLACK, linestyle=":", linewidth=1.5, label=panel.limit.name)
+    left, right = axes.get_xlim()
+    name = panel.limit.name if panel.limit.name.startswith("limit") else f"limit: {panel.limit.name}"
+    return [Label(name, (left + 0.02 * (right - left), height), BLACK, ((1, -1), (1, 1)))]
+
+
+def _names_of_curves(axes: Axes, panel: MemoryPanel) -> list[Label]:
+    left, right = axes.get_xlim()
+    shares = ((panel.line, 0.62, "0.4"), (panel.bound, 0.4, BLACK))
+    spots = [(curve, left + share * (right - left), color) for curve, share, color in shares if curve]
+    return [
+        Label(curve.name, (load, curve.at(load) / GIB), color)
+        for curve, load, color in spots
+        if curve.at(load) / GIB < axes.get_ylim()[1]
+    ]
+
+
+def _scale_memory(axes: Axes, panel: MemoryPanel) -> list[str]:
+    """Set both axes from 0 to hold everything; return what is so far off that it is left out."""
+    kinds = [kind for kind in MARKS if kind not in AHEAD]
+    measured = panel.spots(*kinds) or panel.spots(memory_data.ALLOCATED)
     if not measured:
         axes.set(xticks=[], yticks=[])
-        return
-    right = max([load for load, _ in panel.spots()] + [panel.reach or 0.0])
-    top = max([size for _, size in panel.spots()] + [panel.limit.size_bytes if panel.limit else 0.0]) / GIB
-    far = (
-        right > FAR * max(load for load, _ in measured) or top > FAR * max(size for _, size in measured) / GIB
-    )
-    if far:
-        least = min(load for load, _ in panel.spots()), min(size for _, size in panel.spots()) / GIB
-        axes.set(xscale="log", yscale="log")
-        axes.set(xlim=(0.7 * least[0], 1.4 * right), ylim=(0.7 * least[1], 1.4 * top))
-    else:
-        axes.set(xlim=(0, 1.06 * right), ylim=(0, 1.08 * top))
-    _ticks(axes.xaxis, logarithmic=far, many=panel.across.startswith("load"))
-    _ticks(axes.yaxis, logarithmic=far)
+        return []
+    right, top = (max(values) for values in zip(*measured, strict=True))
+    ahead = [marks for marks in panel.marks if marks.kind in AHEAD]
+    loads = [load for marks in ahead for load, _ in marks.spots] + [panel.reach or 0.0]
+    heights = [size for marks in ahead for _, size in marks.spots]
+    heights.append(panel.limit.size_bytes if panel.limit else 0.0)
+    far = max(loads) > FAR * right or max(heights) > FAR * top
+    limit = [f"limit: {panel.limit.name.removeprefix('limit ')}"] if panel.limit else []
+    beyond = [*limit, *(marks.name for marks in ahead)] if far else []
+    if not far:
+        right, top = max(right, *loads), max(top, *heights)
+    axes.set(xlim=(0, 1.1 * right), ylim=(0, (1.3 if far else 1.12) * top / GIB))
+    _ticks(axes.xaxis, logarithmic=False)
+    _ticks(axes.yaxis, logarithmic=False)
+    return beyond
 
 
 def _curves(axes: Axes, panel: MemoryPanel) -> None:
     left, right = axes.get_xlim()
-    if axes.get_xscale() == "log":
-        loads = [left * (right / left) ** (step / STEPS) for step in range(STEPS + 1)]
-    else:
-        loads = [left + (right - left) * step / STEPS for step in range(STEPS + 1)]
+    loads = [left + (right - left) * step / STEPS for step in range(STEPS + 1)]
     _curve(axes, panel.line, loads, color=GREY, linewidth=2.2, linestyle="-")
     _curve(axes, panel.bound, loads, color=BLACK, linewidth=0.9, linestyle=(0, (4, 2)))
 
@@ -105,14 +142,12 @@ def _curve(axes: Axes, curve: Curve | None, loads: Sequence[float], **style: Any
         axes.plot(loads, [curve.at(load) / GIB for load in loads], label=curve.name, **style)
 
 
-def _ticks(axis: Axis, *, logarithmic: bool, many: bool = False) -> None:
+def _ticks(axis: Axis, *, logarithmic: bool) -> None:
     """Set few ticks with plain words: 200k and not 2 x 10^5."""
     from matplotlib import ticker
 
     if logarithmic:
-        axis.set_major_locator(
-            ticker.LogLocator(subs=(1.0,) if many else (1.0, 2.0, 5.0), numticks=MOST_TICKS + 2)
-        )
+        axis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0), numticks=MOST_TICKS + 2))
         axis.set_minor_locator(ticker.LogLocator(subs=range(2, 10), numticks=100))
     else:
         axis.set_major_locator(ticker.MaxNLocator(MOST_TICKS, steps=[1, 2, 2.5, 5, 10]))
@@ -128,34 +163,48 @@ def short(value: float) -> str:
     return f"{value:g}"
 
 
-def draw_speed(axes: Axes, panel: SpeedPanel, letter: str) -> None:
-    """Draw paragraphs a second against the batch size, mean and sd, and mark the knee."""
-    axes.set_title(f"({letter})", loc="left")
+def draw_speed(axes: Axes, panel: SpeedPanel) -> list[Label]:
+    """Draw paragraphs a second against the batch size, with intervals; mark the knee; return the names."""
     axes.set_xlabel(panel.knob.replace("_", " "))
     axes.set_ylabel("paragraphs per second")
     if panel.knee is None:
         axes.set(xticks=[], yticks=[])
-        _legend(axes, ("no speed was recorded",))
-        return
+        return []
     for style, series in zip(cycle(SERIES), panel.series, strict=False):
         _series(axes, series, style)
+    sizes = sorted({size for line in panel.series for size in line.sizes})
+    labels = _knee(axes, panel, *panel.knee) if len(sizes) > 1 else []
+    _scale_sizes(axes, sizes)
+    axes.margins(y=0.12)
+    bars = sorted({repeats for series in panel.series for repeats in series.repeats})
+    axes.set_xlabel(f"{axes.get_xlabel()} ({repeats_in_words(bars)})")
+    return labels + _names_of_series(axes, panel)
+
+
+def _knee(axes: Axes, panel: SpeedPanel, size: int, mean: float) -> list[Label]:
+    """Draw the knee, and the speed that is near the fastest."""
     near = (1 - SPEED_TOLERANCE) * panel.fastest_items_per_s
-    axes.axhline(
-        near,
-        color=GREY,
-        linestyle=":",
-        linewidth=1.2,
-        label=f"within {SPEED_TOLERANCE:.0%} of the fastest".replace("%", " %"),
-    )
-    size, mean = panel.knee
-    axes.plot([size], [mean], label=f"knee: {size:,}", **KNEE)
-    _scale_sizes(axes, sorted({size for line in panel.series for size in line.sizes}))
-    _legend(axes)
+    axes.axhline(near, color=GREY, linestyle=":", linewidth=1.2, label=NEAR)
+    first, last = (end(size for line in panel.series for size in line.sizes) for end in (min, max))
+    name = f"knee: {size:,}" if size < last else f"fastest: {size:,}"
+    axes.plot([size], [mean], label=name, **KNEE)
+    return [Label(name, (size, mean), BLUE), Label(NEAR, (first, near), "0.4")]
 
 
-def draw_energy(axes: Axes, panel: EnergyPanel, letter: str) -> None:
-    """Draw joules for 1,000 paragraphs against paragraphs a second, and join the settings that none beats."""
-    axes.set_title(f"({letter})", loc="left")
+def _names_of_series(axes: Axes, panel: SpeedPanel) -> list[Label]:
+    """Return the names next to the ends of a few series; of many draw a legend."""
+    if len(panel.series) > MOST_SERIES:
+        axes.legend(loc="lower right", ncols=2)
+        return []
+    return [
+        Label(series.name, (series.sizes[-1], series.items_per_s[-1]))
+        for series in panel.series
+        if series.name
+    ]
+
+
+def draw_energy(axes: Axes, panel: EnergyPanel) -> list[Label]:
+    """Draw joules for 1,000 paragraphs against paragraphs a second; join and name the settings none beats."""
     axes.set_xlabel("paragraphs per second")
     axes.set_ylabel(f"{'net ' if panel.net else ''}J per 1,000 paragraphs")
     best, others = ([spot for spot in panel.spots if spot.front is front] for front in (True, False))
@@ -165,10 +214,10 @@ def draw_energy(axes: Axes, panel: EnergyPanel, letter: str) -> None:
         if spots:
             axes.plot(speeds, joules, label=label, **style)
     right, top = max(spot.items_per_s for spot in panel.spots), max(spot.joules for spot in panel.spots)
-    axes.set(xlim=(0, 1.08 * right), ylim=(0, 1.08 * top))
+    axes.set(xlim=(0, 1.08 * right), ylim=(0, 1.15 * top))
     _ticks(axes.xaxis, logarithmic=False)
     _ticks(axes.yaxis, logarithmic=False)
-    _legend(axes)
+    return [Label(spot.setting, (spot.items_per_s, spot.joules)) for spot in (*best, *others)]
 
 
 def _series(axes: Axes, series: SpeedSeries, style: str) -> None:
@@ -210,24 +259,3 @@ def _apart(sizes: Sequence[int]) -> bool:
     """Return whether labels at these sizes would not run into one another."""
     room = (sizes[-1] - sizes[0]) / (2 * MOST_TICKS)
     return all(after - before >= room for before, after in pairwise(sizes))
-
-
-def _legend(axes: Axes, notes: Sequence[str] = ()) -> None:
-    """Put the legend below the axes, so that it hides nothing, in two columns, with the notes above it."""
-    from matplotlib.transforms import ScaledTranslation
-
-    handles, labels = axes.get_legend_handles_labels()
-    first = [isinstance(handle, tuple) for handle in handles]  # error bars, which matplotlib puts last
-    order = sorted(range(len(handles)), key=lambda number: not first[number])
-    below = ScaledTranslation(0, -BELOW_PT / 72, axes.figure.dpi_scale_trans)
-    axes.legend(
-        [handles[number] for number in order],
-        [textwrap.fill(labels[number], LEGEND_CHARACTERS) for number in order],
-        title="\n".join(line for note in notes for line in textwrap.wrap(note, NOTE_CHARACTERS)) or None,
-        title_fontproperties={"size": SMALL, "style": "italic"},
-        alignment="left",
-        loc="upper center",
-        bbox_to_anchor=(0.46, 0.0),
-        bbox_transform=axes.transAxes + below,
-        ncols=2,
-    )

@@ -12,6 +12,7 @@ from jobkit.schedulers.sge.checks import slots as slots
 from jobkit.schedulers.sge.jobs import cancel_argv as cancel_argv
 from jobkit.schedulers.sge.jobs import diagnostic_argvs as diagnostic_argvs
 from jobkit.schedulers.sge.jobs import header_path as header_path
+from jobkit.schedulers.sge.jobs import interactive_argv as interactive_argv
 from jobkit.schedulers.sge.jobs import limit_argv as limit_argv
 from jobkit.schedulers.sge.jobs import log_name as log_name
 from jobkit.schedulers.sge.jobs import parse_limit as parse_limit

@@ -43,6 +43,28 @@ def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple
     return ("qsub", "-terse", *waits, *submit_words(script, array))
 
 
+BATCH_ONLY = frozenset(("-a", "-b", "-c", "-i", "-shell", "-sync"))
+"""The options of qsub that qrsh does not have or that are about scripts: qsub(1)."""
+
+
+def interactive_argv(options: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the command that starts bash on a node, at a terminal: qrsh(1).
+
+    With a command qrsh makes no terminal unless ``-pty y`` says so, and without ``-now n`` it gives up
+    if no node is free. ``s_rt`` is left out: its signal would end the shell.
+    """
+    kept = [_without_warning(option) for option in options if option[0] not in BATCH_ONLY]
+    return ("qrsh", "-pty", "y", "-now", "n", "-cwd", *(word for option in kept for word in option), "bash")
+
+
+def _without_warning(option: tuple[str, ...]) -> tuple[str, ...]:
+    """Return an option without the soft limit of the walltime; nothing if that is all of it."""
+    if option[0] != "-l":
+        return option
+    left = ",".join(word for word in ",".join(option[1:]).split(",") if not word.startswith("s_rt="))
+    return ("-l", left) if left else ()
+
+
 def limit_argv() -> tuple[str, ...]:
     """Return the command that prints the array limit."""
     return ("qconf", "-sconf")

@@ -11,6 +11,7 @@ from jobkit.schedulers.slurm.checks import checks as checks
 from jobkit.schedulers.slurm.jobs import cancel_argv as cancel_argv
 from jobkit.schedulers.slurm.jobs import diagnostic_argvs as diagnostic_argvs
 from jobkit.schedulers.slurm.jobs import header_path as header_path
+from jobkit.schedulers.slurm.jobs import interactive_argv as interactive_argv
 from jobkit.schedulers.slurm.jobs import limit_argv as limit_argv
 from jobkit.schedulers.slurm.jobs import log_name as log_name
 from jobkit.schedulers.slurm.jobs import parse_limit as parse_limit

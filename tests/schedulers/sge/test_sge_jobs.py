@@ -140,3 +140,16 @@ def test_jobs_are_found_by_their_name() -> None:
     assert accounting == captured("sge/qacct-eqw").argv
     assert "jobkit-since" in {one.name for one in sge.parse_queue(captured("sge/qstat-eqw")) or ()}
     assert {one.name for one in sge.parse_accounting(captured("sge/qacct-eqw")) or ()} == {"jobkit-since"}
+
+
+def test_a_shell_has_a_terminal_waits_for_a_node_and_gets_no_warning() -> None:
+    options = [
+        ("-q", "gpu.q"),
+        ("-l", "s_rt=60"),
+        ("-l", "s_rt=60,h_rt=90"),
+        ("-c", "n"),
+        ("-pe", "smp", "2"),
+    ]
+    head = ("qrsh", "-pty", "y", "-now", "n", "-cwd")
+    shell = (*head, "-q", "gpu.q", "-l", "h_rt=90", "-pe", "smp", "2", "bash")
+    assert sge.interactive_argv(options) == shell

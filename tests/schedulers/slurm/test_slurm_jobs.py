@@ -23,6 +23,12 @@ def test_submit_argv() -> None:
     assert slurm.log_name("demo-1", "12", 3) == "12_3.out"
 
 
+def test_a_shell_has_the_options_that_srun_has() -> None:
+    options = [("--gres=gpu:1",), ("-p", "gpu"), ("--no-requeue",), ("--export-file=3",), ("--mem=2G",)]
+    shell = ("srun", "--pty", "--gres=gpu:1", "-p", "gpu", "--mem=2G", "bash")
+    assert slurm.interactive_argv(options) == shell
+
+
 def test_the_array_limit_is_on_the_index() -> None:
     assert slurm.limit_argv() == captured("slurm/config").argv
     assert slurm.parse_limit(captured("slurm/config").stdout) == 10_000

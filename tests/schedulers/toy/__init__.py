@@ -26,7 +26,7 @@ BUSY_PATTERN = UNCONFIRMED_PATTERN = OVER_PATTERN = defaults.NEVER
 JOB_ID_PATTERNS: tuple[str, ...] = (r"toy job (?P<id>\d+)",)
 LOG_OUTCOMES: LogOutcomes = ((re.compile("toyq: out of time"), Outcome.TIMEOUT),)
 LOG_FAULT = re.compile("toyq: ")
-limit_argv = throttle_argv = checks = resource_names = defaults.no_command
+interactive_argv = limit_argv = throttle_argv = checks = resource_names = defaults.no_command
 parse_limit = task_limit_error = remedy = defaults.nothing
 slots = defaults.one_slot
 header_path = defaults.quoted_path

@@ -1,0 +1,57 @@
+"""What a panel shows, as the sentence that is its title: in the pictures and in the HTML report. Pure."""
+
+from __future__ import annotations
+
+from jobkit.core.units import format_bytes_gib
+from jobkit.fit.speed import SPEED_TOLERANCE
+from jobkit.report.plot import memory_data
+from jobkit.report.plot.data import EnergyPanel, SpeedPanel
+from jobkit.report.plot.memory_data import MemoryPanel
+
+NEAR = f"within {100 * SPEED_TOLERANCE:.0f} % of the fastest"
+
+
+def memory_finding(panel: MemoryPanel) -> str:
+    """Return what a panel of memory shows."""
+    marks = {mark.kind: mark for mark in panel.marks}
+    room = f" in {format_bytes_gib(panel.limit.size_bytes, 1)}" if panel.limit else ""
+    verified, predicted = marks.get(memory_data.VERIFIED), marks.get(memory_data.PREDICTED)
+    if verified and ", " in verified.name:
+        return f"Memory: {verified.name.partition(', ')[2]} fits{room}, predicted and verified"
+    if predicted and ", " in predicted.name:
+        return f"Memory: {predicted.name.partition(', ')[2]} fits{room}, by the prediction"
+    if exceeded := marks.get(memory_data.EXCEEDED):
+        return f"Memory: {exceeded.name}"
+    measured = panel.spots(memory_data.MEASURED)
+    if not measured:
+        return "Memory: not measured"
+    return f"Memory: {panel.up} of at most {format_bytes_gib(max(size for _, size in measured))}"
+
+
+def speed_finding(panel: SpeedPanel) -> str:
+    """Return what a panel of speed shows."""
+    if panel.knee is None:
+        return "Speed: not recorded"
+    size, mean = panel.knee
+    knob = panel.knob.replace("_", " ")
+    sizes = {size for line in panel.series for size in line.sizes}
+    if len(sizes) == 1:
+        best = max(panel.series, key=lambda line: max(line.items_per_s)).name
+        which = f"{best}, {knob} {size:,}" if best else f"{knob} {size:,}"
+        return f"Speed: {mean:,.4g} paragraphs/s at {which}"
+    if size == max(sizes):
+        return f"Speed: no knee up to {knob} {size:,}, the largest measured and the fastest"
+    return f"Speed: the knee is at {knob} {size:,}, {_gain(panel, mean) or NEAR}"
+
+
+def _gain(panel: SpeedPanel, mean: float) -> str:
+    """Return how many times as fast as the smallest size the knee is; empty if that is unknown."""
+    if len(panel.series) > 1 or (slowest := panel.series[0].items_per_s[0]) == mean:
+        return ""
+    return f"{mean / slowest:.2g} times as fast as {panel.series[0].sizes[0]:,}"
+
+
+def energy_finding(panel: EnergyPanel) -> str:
+    """Return what a panel of energy shows."""
+    cheapest = min(panel.spots, key=lambda spot: spot.joules)
+    return f"Energy: least at {cheapest.setting}, {cheapest.joules:,.4g} J per 1,000 paragraphs"

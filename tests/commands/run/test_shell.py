@@ -1,0 +1,123 @@
+"""`jobkit shell` without a cluster; with one: tests/cluster/test_shell.py."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import commands
+
+SPEC = """\
+name: t
+workload: count
+text: text.txt
+sweep: {batch_size: [1, 2], threads: [1, 2]}
+repeats: 1
+resources: {gpus: 0, memory: 100MiB, walltime: "00:01:00"}
+"""
+SITE = """\
+name: lab
+scheduler: %s
+queue: main
+requests: {%s}
+scratch: $TMPDIR
+"""
+REQUESTS = {
+    "slurm": 'queue: "-p {queue}", cpus: "--cpus-per-task={cpus}", memory: "--mem={memory}", '
+    'walltime: "--time={walltime}", exclude: "--exclude={exclude}"',
+    "sge": 'queue: "-q {queue}", cpus: "-pe smp {cpus}", memory: "-l h_vmem={memory}", '
+    'walltime: "-l h_rt={walltime}", exclude: "-l h=!({exclude_bars})"',
+}
+SRUN = "srun --pty -p main --cpus-per-task=2 --mem=100M --time=00:01:00 --exclude=n1,n2 bash"
+QRSH = "qrsh -pty y -now n -cwd -q main -pe smp 2 -l h_vmem=100M -l h_rt=00:01:00 -l 'h=!(n1|n2)' bash"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a user's folder with a blank in its path, on a machine without a scheduler."""
+    folder = tmp_path / "my home"
+    folder.mkdir()
+    (folder / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
+    (folder / "spec.yaml").write_text(SPEC, encoding="utf-8")
+    for name, requests in REQUESTS.items():
+        (folder / f"{name}.yaml").write_text(SITE % (name, requests), encoding="utf-8")
+    monkeypatch.setenv("PATH", "/bin")
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    return folder
+
+
+def printed(text: str) -> list[str]:
+    """Return the commands of an answer."""
+    return [line for line in text.splitlines() if not line.startswith("#")]
+
+
+def records(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted(run.glob("results/*/try-*/record.json"))]
+
+
+@pytest.mark.parametrize(("scheduler", "line"), [("slurm", SRUN), ("sge", QRSH)])
+def test_the_line_has_the_request_of_the_point(scheduler: str, line: str, here: Path) -> None:
+    words = ("--scheduler", scheduler, "--site", f"{scheduler}.yaml", "--set", "resources.exclude=[n1, n2]")
+    done = commands.jobkit("shell", "spec.yaml", "--point", "2", *words, cwd=here)
+    assert done.returncode == 0, done.stderr
+    (run,) = (here / "runs" / "shell").iterdir()
+    assert printed(done.stdout) == [line, f"bash {shlex.quote(f'{run}/job.sh')} 2"]
+    assert f"there is no {line.split(maxsplit=1)[0]} on this machine" in done.stderr
+    assert not (run / "journal.jsonl").read_text(), "nothing was submitted"
+
+
+def test_a_point_of_a_spec_runs_and_no_sweep_or_table_knows_of_it(here: Path) -> None:
+    for _ in range(2):
+        done = commands.jobkit("shell", "spec.yaml", "--scheduler", "local", cwd=here)
+        assert done.returncode == 0, done.stderr
+        (command,) = printed(done.stdout)
+        subprocess.run(["bash", "-c", command], check=True, capture_output=True)
+    (run,) = (here / "runs" / "shell").iterdir()
+    tries = [(record["job"]["scheduler"], record["outcome"]) for record in records(run)]
+    assert tries == [("hand", "ok")] * 2
+    assert commands.jobkit("sweep", "spec.yaml", "--scheduler", "local", cwd=here).returncode == 0
+    table = commands.jobkit("collect", "runs", "--json", cwd=here)
+    assert len(json.loads(table.stdout)["points"]) == 4
+    assert not json.loads(table.stdout)["notes"]
+
+
+def test_a_point_of_a_run_is_run_again(here: Path) -> None:
+    assert commands.jobkit("sweep", "spec.yaml", "--scheduler", "local", cwd=here).returncode == 0
+    (run,) = (here / "runs").iterdir()
+    done = commands.jobkit("shell", run.name, "--point", "batch_size-2-threads-1-r1", cwd=here)
+    assert done.returncode == 0, done.stderr
+    assert printed(done.stdout) == [f"bash {shlex.quote(f'{run}/job.sh')} 3"]
+    assert list((here / "runs").iterdir()) == [run], "a run needs no other folder"
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["spec.yaml", "--point", "9"], "1 to 4"),
+        (["spec.yaml", "--go"], "terminal"),
+        (["nowhere.yaml"], "nowhere.yaml"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_and_writes_nothing(words: list[str], named: str, here: Path) -> None:
+    done = commands.jobkit("shell", *words, cwd=here)
+    assert done.returncode == 2
+    assert named in done.stderr
+    assert "hint: " in done.stderr
+    assert not (here / "runs").exists()
+
+
+@pytest.mark.parametrize("words", [["--set", "repeats=2"], ["--site", "slurm.yaml"]])
+def test_of_a_run_only_its_resources_change(words: list[str], here: Path) -> None:
+    shown = commands.jobkit("shell", "spec.yaml", "--scheduler", "slurm", "--site", "slurm.yaml", cwd=here)
+    assert shown.returncode == 0, shown.stderr
+    (run,) = (here / "runs" / "shell").iterdir()
+    refused = commands.jobkit("shell", run, *words, cwd=here)
+    assert refused.returncode == 2
+    assert words[-1] in refused.stderr or words[0] in refused.stderr
+    changed = commands.jobkit("shell", run, "--set", "resources.walltime=1h", cwd=here)
+    assert "--time=01:00:00" in changed.stdout
