@@ -38,6 +38,7 @@ html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
 highlight_language = "text"
+smartquotes = False  # "--set" in a sentence stays as it is typed
 
 ROW = re.compile(r"^\| \[([^\]]+)\]\(([\w./-]+)\.md\)", re.MULTILINE)
 
