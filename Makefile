@@ -79,7 +79,7 @@ endif
 
 docs: setup           ## the pages of docs/ as a site in build/site; without network, and no warning is allowed
 	$(PIP_INSTALL) -e '.[docs]'
-	$(BIN)/sphinx-build -q -n -W --keep-going -b html -c docs . build/site
+	$(BIN)/sphinx-build -q -E -a -n -W --keep-going -b html -c docs . build/site
 	@echo "build/site/index.html"
 
 test-faults: setup    ## every row of docs/reliability.md (JOBKIT_CLUSTER=1 for those on real schedulers)

@@ -48,8 +48,8 @@ def table_of_contents(app: Sphinx, docname: str, source: list[str]) -> None:
     here = Path(docname)
     if here.name != "README":
         return
-    for section in re.split(r"^## ", source[0], flags=re.MULTILINE)[1:]:
-        caption, *_ = section.splitlines()
+    for section in re.split(r"^## ", source[0], flags=re.MULTILINE):
+        caption = section.partition("\n")[0].lstrip("# ")
         pages = [(name, _docname(app, here, page)) for name, page in ROW.findall(section)]
         if pages:
             entries = "\n".join(f"{name} </{page}>" for name, page in pages)
