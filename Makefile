@@ -78,8 +78,10 @@ else
 	@echo "skipped: they need real Slurm and Grid Engine, which JOBKIT_CLUSTER=1 installs"
 endif
 
-docs: setup           ## links, commands and keys in the documentation; its shell blocks are run
-	$(BIN)/python -m pytest tests/pages/test_docs.py tests/pages/test_docs_shell.py -q
+docs: setup           ## the pages of docs/ as a site in build/site; without network, and no warning is allowed
+	$(PIP_INSTALL) -e '.[docs]'
+	$(BIN)/sphinx-build -q -E -a -n -W --keep-going -b html -c docs . build/site
+	@echo "build/site/index.html"
 
 test-faults: setup    ## every row of docs/reliability.md (JOBKIT_CLUSTER=1 for those on real schedulers)
 	$(BIN)/python -m pytest tests -m fault -n 2 --dist loadgroup -rs

@@ -12,8 +12,8 @@ from jobkit.commands.prepare import init
 from jobkit.commands.results import collect
 from jobkit.commands.run import resume, verify
 from jobkit.core.errors import JobkitError
-from tests.pages.test_docs import commands
 from tests.support.builders import grid, write_points
+from tests.support.command_reference import commands
 
 READING = ("status", "collect", "recommend", "preflight", "doctor", "lint", "models list", "models path")
 OF_ITS_OWN = {

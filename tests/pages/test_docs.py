@@ -29,6 +29,8 @@ from jobkit.run.workloads.base import SHIPPED, Workload, knobs
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.spec.site import Site, load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
+from tests.support import command_reference
+from tests.support.command_reference import commands
 
 ROOT = Path(__file__).parents[2]
 MOST_MODULES = 15
@@ -305,14 +307,9 @@ def test_every_column_of_csv_is_told() -> None:
     assert sorted(told) == sorted({*rows.FIXED, "speedup", "group", "size"})
 
 
-def commands() -> Iterator[tuple[str, click.Command]]:
-    context = click.Context(cli.app)
-    for name in cli.COMMANDS:
-        command = cli.app.get_command(context, name)
-        assert command is not None
-        yield f"jobkit {name}", command
-        if isinstance(command, click.Group):
-            yield from ((f"jobkit {name} {sub}", one) for sub, one in command.commands.items())
+def test_usage_and_options_of_every_command_are_those_of_the_code() -> None:
+    text = page("commands.md")
+    assert command_reference.page(text) == text, "python -m tests.support.command_reference"
 
 
 @pytest.mark.parametrize(("name", "command"), list(commands()), ids=[name for name, _ in commands()])

@@ -66,7 +66,7 @@ def matrix() -> str:
     """Return the tables, a heading a module."""
     parts = []
     for title, found in faults():
-        parts += [f"\n### {title}\n", "| fault | how | what jobkit reports | lost |", "|---|---|---|---|"]
+        parts += [f"\n## {title}\n", "| fault | how | what jobkit reports | lost |", "|---|---|---|---|"]
         parts += [f"| {one.fault} | {one.how} | {one.reported} | {one.lost} |" for one in found]
         parts.append(f"\n`{found[0].module}`")
     return "\n".join(parts) + "\n\n"

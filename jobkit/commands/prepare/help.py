@@ -50,13 +50,15 @@ def _pages() -> dict[str, Path]:
 
 
 def _index() -> str:
-    """Return the list of pages with the purpose of each, in the order of the index."""
+    """Return the list of pages with the purpose of each, in the order of the index and under its headings."""
     text = _pages()[INDEX].read_text(encoding="utf-8")
-    rows = re.findall(r"^\| \[[^]]*\]\(([\w-]+)\.md\) \| (.+) \|$", text, re.MULTILINE)
-    width = max(len(name) for name, _ in rows)
-    lines = [f"  {name:<{width}}  {purpose}" for name, purpose in rows]
-    end = ["", "jobkit help TOPIC shows a page; jobkit help COMMAND shows the help of a command"]
-    return "\n".join(["Topics", *lines, *end]) + "\n"
+    rows = re.findall(r"^## (.+)$|^\| \[[^]]*\]\(([\w-]+)\.md\) \| (.+) \|$", text, re.MULTILINE)
+    width = max(len(name) for _, name, _ in rows)
+    lines = [
+        f"\n{heading}" if heading else f"  {name:<{width}}  {purpose}" for heading, name, purpose in rows
+    ]
+    end = "\njobkit help TOPIC shows a page; jobkit help COMMAND shows the help of a command"
+    return "\n".join([*lines, end]).lstrip("\n") + "\n"
 
 
 def _command_help(ctx: click.Context, words: tuple[str, ...]) -> str:

@@ -1,0 +1,103 @@
+"""The pages as a site: each has one place in docs/README.md, no build warns, and nothing is loaded."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tests.pages.test_docs import DOCS, ROOT
+
+GROUPS = ["Tutorial", "How-to", "Reference", "Explanation"]
+ROW = re.compile(r"^\| \[([^\]]+)\]\(([\w./-]+\.md)\)", re.MULTILINE)
+ANOTHER_ADDRESS = re.compile(r"^(https?:)?//")
+LOADED_BY_CSS = re.compile(r"""url\(\s*['"]?(?:https?:)?//|@import""")
+
+
+def listed() -> list[tuple[str, Path]]:
+    """Return the name and the page of each row of the tables of docs/README.md and of the README.md below."""
+    return [
+        (name, (path.parent / page).resolve())
+        for path in DOCS.rglob("README.md")
+        for name, page in ROW.findall(path.read_text(encoding="utf-8"))
+    ]
+
+
+def test_the_groups_of_the_index_are_the_four() -> None:
+    text = (DOCS / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == GROUPS
+
+
+def test_every_page_has_one_place() -> None:
+    places = Counter(page for _, page in listed())
+    pages = {*DOCS.rglob("*.md"), ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"} - {DOCS / "README.md"}
+    wrong = [os.path.relpath(page, DOCS) for page in sorted(pages) if places[page] != 1]
+    rows = [f"| [{Path(page).stem}]({page}) | for whom |" for page in wrong]
+    assert not wrong, "docs/README.md needs one row, in one of its four tables:\n" + "\n".join(rows)
+
+
+def test_a_row_names_its_page_in_words() -> None:
+    """The sidebar shows the name."""
+    assert [name for name, _ in listed() if name.endswith(".md")] == []
+
+
+class Loads(HTMLParser):
+    """Collects the addresses that a browser loads by itself to show a page; a link is not one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag != "a":
+            self.addresses += [
+                value for name, value in attrs if name in {"src", "href", "srcset", "data"} and value
+            ]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("site")
+    sphinx = [sys.executable, "-m", "sphinx", "-q", "-n", "-W", "--keep-going", "-b", "html", "-c", "docs"]
+    done = subprocess.run([*sphinx, ".", out], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def test_the_first_page_leads_to_every_page(site: Path) -> None:
+    assert 'url=docs/README.html"' in (site / "index.html").read_text(encoding="utf-8")
+    first = (site / "docs" / "README.html").read_text(encoding="utf-8")
+    sidebar, _, _ = first.partition('<div class="main">')
+    assert re.findall(r'class="caption-text">([^<]+)', sidebar) == GROUPS
+    for name, _ in listed():
+        assert f">{name}</a>" in sidebar, name
+
+
+def test_no_page_loads_anything_from_another_address(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > len(listed())
+    for page in pages:
+        loads = Loads()
+        loads.feed(page.read_text(encoding="utf-8"))
+        assert loads.addresses or page.name == "index.html", page
+        assert [one for one in loads.addresses if ANOTHER_ADDRESS.match(one)] == [], page
+    for style in site.rglob("*.css"):
+        assert not LOADED_BY_CSS.search(style.read_text(encoding="utf-8")), style
+
+
+def test_a_link_to_a_folder_is_text_and_one_to_a_file_downloads_it(site: Path) -> None:
+    text = (site / "docs" / "adding-a-scheduler.html").read_text(encoding="utf-8")
+    assert re.search(
+        r'<a class="reference download internal"[^>]*href="\.\./_downloads/\w+/protocol\.py"', text
+    )
+    text = (site / "docs" / "benchmarks-tune.html").read_text(encoding="utf-8")
+    assert (
+        '(<code class="docutils literal notranslate"><span class="pre">docs/benchmarks/tune</span></code>)'
+        in text
+    )
