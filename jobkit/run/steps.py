@@ -187,7 +187,9 @@ def preload(point: Point, inputs: Path | None = None) -> str:
     if not point.fork:
         return "the spec has fork: false"
     if point.command:
-        return ""  # the worker has all that it needs
+        import jobkit.run.command.program  # noqa: F401 - so that no child imports it again
+
+        return ""
     try:
         staged = check_files(point, inputs) if inputs else None
         workload = own.checked_class(point.workload, point.workload_folder, staged)

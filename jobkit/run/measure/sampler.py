@@ -12,18 +12,22 @@ import argparse
 import contextlib
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, NoReturn
 
 from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import Energy
 from jobkit.run.measure.energy import Meter, Owners, in_initial_namespace
 from jobkit.run.measure.nvml import GpuHandle, nvml, open_gpu
+from jobkit.run.process import Forked, close_files
 
 PERIOD_S = 0.01
 """Target time between two memory samples."""
@@ -266,20 +270,30 @@ def _answer(word: str, follower: Follower) -> None:
 
 
 class Sampling:
-    """The parent's end of a sampler process."""
+    """The parent's end of a sampler process, with its standard input and output."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
+    def __init__(
+        self, process: subprocess.Popen[str] | Forked, requests: IO[str] | None, answers: IO[str] | None
+    ) -> None:
+        self._process, self._requests, self._answers = process, requests, answers
 
     def ask(self, word: str) -> Peaks | None:
         """Send ``peaks``, ``mark`` or ``stop``; return the peaks, or ``None`` if the sampler has died."""
-        if not self._process.stdin or not self._process.stdout:
+        if not self._requests or not self._answers:
             return None
         with contextlib.suppress(OSError, ValueError, JobkitError):
-            self._process.stdin.write(word + "\n")
-            self._process.stdin.flush()
-            return json_codec.from_json(Peaks, self._process.stdout.readline(), where="the sampler")
+            self._requests.write(word + "\n")
+            self._requests.flush()
+            return json_codec.from_json(Peaks, self._answers.readline(), where="the sampler")
         return None
+
+    def close(self) -> None:
+        """End the sampler, and wait for it."""
+        for stream in (self._requests, self._answers):
+            with contextlib.suppress(OSError):  # closing flushes, and the sampler may have died
+                if stream:
+                    stream.close()
+        self._process.wait()
 
 
 @contextlib.contextmanager
@@ -308,14 +322,43 @@ def sampling(
     ]
     # Our own module, an argv list:
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    sampler = Sampling(process, process.stdin, process.stdout)
     try:
-        yield Sampling(process)
+        yield sampler
     finally:
-        for stream in (process.stdin, process.stdout):
-            with contextlib.suppress(OSError):  # closing flushes, and the sampler may have died
-                if stream:
-                    stream.close()
-        process.wait()
+        sampler.close()
+
+
+@contextlib.contextmanager
+def forked_sampling(parent: int) -> Iterator[Sampling]:
+    """Sample the children of a process from a fork of this one, which has nothing to import.
+
+    Only for a process that has no threads and no GPU open: neither survives a fork.
+    """
+    (theirs, requests), (answers, their_answers) = os.pipe(), os.pipe()
+    if (pid := os.fork()) == 0:
+        _be_sampler(parent, theirs, their_answers)
+    os.close(theirs)
+    os.close(their_answers)
+    sampler = Sampling(Forked(pid), os.fdopen(requests, "w"), os.fdopen(answers))
+    try:
+        yield sampler
+    finally:
+        sampler.close()
+
+
+def _be_sampler(parent: int, requests: int, answers: int) -> NoReturn:
+    """Be a sampler that was forked: close what it shares with the other process."""
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        close_files(requests, answers)
+        sys.stdin, sys.stdout = os.fdopen(requests), os.fdopen(answers, "w")
+        sample_until_closed(parent, (), (), below=True)
+    except BaseException:  # noqa: BLE001 - as the interpreter does at its end
+        traceback.print_exc()
+    finally:
+        os._exit(0)
 
 
 def main() -> None:
