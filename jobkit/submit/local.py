@@ -246,7 +246,12 @@ class _Job:
     submitted: Any
     points: TextIO
     ends: BinaryIO
-    pid_file: Path
+    run_dir: Path
+
+    @property
+    def pid_file(self) -> Path:
+        """The file with the process id of the running point."""
+        return self.run_dir / PID_FILE
 
     def alive(self) -> bool:
         """Return whether the job can run another point."""
@@ -276,11 +281,14 @@ class _Job:
 
     def _stop(self) -> None:
         """Ask the running point to end, and wait until it has brought its results home."""
-        with contextlib.suppress(OSError, ValueError):
-            os.kill(int(self.pid_file.read_text(encoding="ascii")), signal.SIGTERM)
-        deadline = time.monotonic() + END_GRACE_S
-        while not self._ended(POLL_S) and self.alive() and time.monotonic() < deadline:
-            pass
+        pid, deadline = 0, time.monotonic() + END_GRACE_S
+        while time.monotonic() < deadline and (_runs_for(pid, self.run_dir) if pid else self.alive()):
+            if not pid:
+                with contextlib.suppress(OSError, ValueError):  # it may be about to write the file
+                    pid = int(self.pid_file.read_text(encoding="ascii"))
+                    os.kill(pid, signal.SIGTERM)
+            if self._ended(POLL_S):
+                return
 
 
 @contextlib.contextmanager
@@ -292,14 +300,11 @@ def _job(run_dir: Path, command: Sequence[str], job_id: str) -> Iterator[_Job]:
             stack.callback(os.close, ours)
         ends = stack.enter_context(os.fdopen(ends_read, "rb", buffering=0))
         points = stack.enter_context(os.fdopen(to_write, "w", encoding="ascii"))
-        pid_file, pipes = (
-            run_dir / PID_FILE,
-            [f"/proc/{os.getpid()}/fd/{end}" for end in (to_read, ends_write)],
-        )
-        words = ["jobkit-points", *pipes, str(pid_file), str(run_dir / "logs"), *command]
+        pipes = [f"/proc/{os.getpid()}/fd/{end}" for end in (to_read, ends_write)]
+        words = ["jobkit-points", *pipes, str(run_dir / PID_FILE), str(run_dir / "logs"), *command]
         submitted = _submit(run_dir, ["bash", "-c", _RUN_POINTS, *words], job_id)
         try:
-            yield _Job(submitted, points, ends, pid_file)
+            yield _Job(submitted, points, ends, run_dir)
         finally:
             points.close()
             deadline = time.monotonic() + LAST_S

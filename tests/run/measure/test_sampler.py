@@ -15,7 +15,9 @@ import pytest
 from jobkit.core.measurements import Attribution, Energy
 from jobkit.run.measure import sampler
 from jobkit.run.measure.nvml import GpuHandle
-from jobkit.run.measure.sampler import Follower, Peaks, sampling
+from jobkit.run.measure.sampler import Follower, Peaks, forked_sampling, sampling
+from jobkit.run.process import started_at
+from tests.cluster.daemons import until
 
 MIB = 2**20
 
@@ -224,3 +226,30 @@ def _spike(size: int, seconds: float) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             block[0] = 1
+
+
+def test_a_forked_sampler_follows_the_children_of_a_process() -> None:
+    code = (
+        f"import mmap, sys; block = mmap.mmap(-1, {64 * MIB}); block[:] = bytes(len(block)); sys.stdin.read()"
+    )
+    with forked_sampling(os.getpid()) as following:
+        assert following.ask("mark") is not None
+        with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE):
+            deadline = time.monotonic() + 30
+            while time.monotonic() < deadline:
+                peaks = following.ask("peaks")
+                assert peaks is not None
+                if (peaks.rss_bytes or 0) >= 64 * MIB:
+                    break
+        assert 64 * MIB <= (peaks.rss_bytes or 0) < 128 * MIB
+
+
+def test_a_forked_sampler_ends_with_its_parent() -> None:
+    code = (
+        "import os\n"
+        "from jobkit.run.measure.sampler import forked_sampling\n"
+        "with forked_sampling(os.getpid()) as s:\n"
+        "    s.ask('mark'); print(s._process.pid, flush=True); os._exit(9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    until(lambda: started_at(int(done.stdout)) is None, "the end of the sampler", 10)
