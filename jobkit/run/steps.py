@@ -187,9 +187,7 @@ def preload(point: Point, inputs: Path | None = None) -> str:
     if not point.fork:
         return "the spec has fork: false"
     if point.command:
-        import jobkit.run.command.program  # noqa: F401 - so that no child imports it again
-
-        return ""
+        return ""  # the worker has all that it needs
     try:
         staged = check_files(point, inputs) if inputs else None
         workload = own.checked_class(point.workload, point.workload_folder, staged)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -40,7 +41,7 @@ def test_it_follows_this_process_and_answers() -> None:
 def test_a_dead_sampler_answers_none() -> None:
     with sampling([]) as following:
         process = following._process
-        process.kill()
+        os.kill(process.pid, signal.SIGKILL)
         process.wait()
         assert following.ask("peaks") is None
 
@@ -235,13 +236,14 @@ def test_a_forked_sampler_follows_the_children_of_a_process() -> None:
     with forked_sampling(os.getpid()) as following:
         assert following.ask("mark") is not None
         with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE):
-            deadline = time.monotonic() + 30
-            while time.monotonic() < deadline:
-                peaks = following.ask("peaks")
-                assert peaks is not None
-                if (peaks.rss_bytes or 0) >= 64 * MIB:
-                    break
-        assert 64 * MIB <= (peaks.rss_bytes or 0) < 128 * MIB
+            until(lambda: _peak(following) >= 64 * MIB, "the memory of the child", 30)
+        assert _peak(following) < 128 * MIB
+
+
+def _peak(following: sampler.Sampling) -> int:
+    peaks = following.ask("peaks")
+    assert peaks is not None
+    return peaks.rss_bytes or 0
 
 
 def test_a_forked_sampler_ends_with_its_parent() -> None:
