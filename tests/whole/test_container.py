@@ -75,9 +75,9 @@ def test_a_signal_to_the_job_reaches_the_worker(tmp_path: Path, sent: signal.Sig
     """USR1 goes to the whole process group, as from a scheduler: in the container it must not kill Python."""
     node = Node(tmp_path)
     run = Run(tmp_path, workload="odd:Slow", environment={"container": str(node.image)})
-    answers = tmp_path / "answers"
-    process = run.start(1, ODD_TOLD=str(answers), **node.env)
-    wait_until(answers.exists)
+    begun = tmp_path / "begun"
+    process = run.start(1, ODD_TOLD=str(begun), **node.env)
+    wait_until(begun.exists)
     os.killpg(process.pid, sent) if sent == signal.SIGUSR1 else process.send_signal(sent)
     said, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 143, said
