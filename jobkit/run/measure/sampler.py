@@ -39,6 +39,8 @@ LIST_SHARE = 0.05
 """The largest share of the time in which the processes of a command are listed."""
 SHARED_SHARE = 0.01
 """The largest share of the time in which shared memory is read."""
+LEAST_SAMPLES = 3
+"""Of the memory of a command: fewer say nothing about its peak."""
 STATM_BYTES = 256
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -95,6 +97,9 @@ class Follower:
     ) -> None:
         self._pid, self._below = pid, below
         self._list_s = 0.0
+        self._rss_peak: int | None = None
+        self._rss_samples = 0
+        self._stack = stack_start(pid) if below else None
         self._gpus = gpus
         self._others = others
         self._tree = [] if below else [pid]
@@ -134,7 +139,10 @@ class Follower:
             peaks.samples += 1
             peaks.period_s = (time.monotonic() - self._began_s) / peaks.samples
         rss = self._rss_bytes()
-        peaks.rss_bytes = _max(peaks.rss_bytes, rss - self._shared_bytes if rss else None)
+        self._rss_peak = _max(self._rss_peak, rss - self._shared_bytes if rss else None)
+        self._rss_samples += rss > PAGE_BYTES * len(self._tree)  # exec(2) begins with a page
+        if not self._below or self._rss_samples >= LEAST_SAMPLES:
+            peaks.rss_bytes = _max(peaks.rss_bytes, self._rss_peak)
         if self._gpus:
             used, queries = zip(*(gpu.used_bytes() for gpu in self._gpus), strict=True)
             peaks.memory_query = queries[0]
@@ -189,7 +197,9 @@ class Follower:
 
     def _list_tree(self) -> None:
         left_out = {os.getpid(), self._pid} if self._below else {os.getpid()}
-        self._tree = [pid for pid in process_tree(self._pid) if pid not in left_out]
+        tree = [pid for pid in process_tree(self._pid) if pid not in left_out]
+        # A child that has not started its program yet is a copy of its parent, which does not count.
+        self._tree = [pid for pid in tree if not self._stack or stack_start(pid) != self._stack]
         self._own.update(self._tree)
 
 
@@ -217,6 +227,18 @@ def pss_bytes(pid: int) -> int | None:
     except OSError:
         return None
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), None)
+
+
+def stack_start(pid: int) -> int | None:
+    """Return the address of a process's stack, which a fork shares and exec changes (proc(5), stat).
+
+    ``None`` if it has exited, or is not to be known.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        return int(stat.rpartition(")")[2].split()[25]) or None
+    except (OSError, IndexError, ValueError):
+        return None
 
 
 def process_tree(pid: int) -> list[int]:

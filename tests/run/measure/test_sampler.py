@@ -16,7 +16,7 @@ import pytest
 from jobkit.core.measurements import Attribution, Energy
 from jobkit.run.measure import sampler
 from jobkit.run.measure.nvml import GpuHandle
-from jobkit.run.measure.sampler import Follower, Peaks, forked_sampling, sampling
+from jobkit.run.measure.sampler import LEAST_SAMPLES, Follower, Peaks, forked_sampling, sampling
 from jobkit.run.process import started_at
 from tests.cluster.daemons import until
 
@@ -255,3 +255,32 @@ def test_a_forked_sampler_ends_with_its_parent() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     until(lambda: started_at(int(done.stdout)) is None, "the end of the sampler", 10)
+
+
+def test_a_child_that_has_not_started_its_program_is_not_the_command() -> None:
+    if (pid := os.fork()) == 0:
+        signal.pause()
+        os._exit(0)
+    try:
+        with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as command:
+            followed = Follower(os.getpid(), [], sees_all=True, below=True)
+            followed.sample_utilisation()
+            assert command.pid in followed._tree
+            assert pid not in followed._tree
+            command.communicate(b"")
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def test_too_few_samples_of_a_command_are_no_peak() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as command:
+        followed = Follower(os.getpid(), [], sees_all=True, below=True)
+        followed.sample_utilisation()
+        peaks = []
+        for _ in range(LEAST_SAMPLES):
+            followed.sample_memory()
+            peaks.append(followed.peaks.rss_bytes)
+        command.communicate(b"")
+    assert peaks[:-1] == [None] * (LEAST_SAMPLES - 1)
+    assert peaks[-1]
