@@ -39,8 +39,9 @@ LIST_SHARE = 0.05
 """The largest share of the time in which the processes of a command are listed."""
 SHARED_SHARE = 0.01
 """The largest share of the time in which shared memory is read."""
-LEAST_SAMPLES = 3
-"""Of the memory of a command: fewer say nothing about its peak."""
+LEAST_SAMPLES, EARLY_SAMPLES = 3, 10
+"""Of the memory of a command: fewer say nothing about its peak; the first ones come faster."""
+EARLY_PERIOD_S = 0.002
 STATM_BYTES = 256
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -112,6 +113,11 @@ class Follower:
         self._began_s: float | None = None  # during the work
         self._owners = Owners(gpus, sees_all=sees_all)
         self._meter: Meter | None = None
+
+    @property
+    def early(self) -> bool:
+        """Whether a command has just begun: it may end before many samples are taken."""
+        return self._below and self._rss_samples < EARLY_SAMPLES
 
     def mark(self) -> None:
         """Begin the averages and the energy of the work; keep the peaks."""
@@ -270,7 +276,7 @@ def sample_until_closed(
                 power_due = now + POWER_PERIOD_S
             follower.list_children()
             follower.sample_memory()
-            due = max(due + PERIOD_S, time.monotonic())
+            due = max(due + (EARLY_PERIOD_S if follower.early else PERIOD_S), time.monotonic())
             while select.select([sys.stdin], [], [], max(0.0, due - time.monotonic()))[0]:
                 word = sys.stdin.readline().strip()
                 if not word:
