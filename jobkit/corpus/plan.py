@@ -88,6 +88,12 @@ class Corpus:
     paragraphs: int
     characters: int
 
+    def folders(self) -> list[str]:
+        """Return the folders that hold all sources, also those to which links lead; none is in another."""
+        held = {str(Path(source.path).parent) for source in self.sources}
+        held |= {str(Path(source.path).resolve().parent) for source in self.sources}
+        return sorted(one for one in held if not any(str(up) in held for up in Path(one).parents))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:

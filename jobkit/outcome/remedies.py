@@ -86,6 +86,12 @@ NO_GPU = {
     NO_GPU_ASSIGNED: (LOOK, Step(RESUME, "once `requests.gpus` in the site file asks for one")),
 }
 """The remedies of `Outcome.NO_GPU` by what its message holds."""
+IN_CONTAINER, NO_IMAGE, NO_ENGINE = (
+    "in the container",
+    "there is no image",
+    "neither apptainer nor singularity",
+)
+"""In the message of `Outcome.ENVIRONMENT` if the point has a container: the job script writes it."""
 KEPT = "kept in "
 """In the message of `Outcome.STAGE_OUT` if the node's scratch still holds the results."""
 BY_MESSAGE = {
@@ -95,6 +101,28 @@ BY_MESSAGE = {
             "copy out/ from the folder that keeps them into the folder of the try, before the node cleans it",
             Kind.LOOK,
         ),
+    ),
+    (Outcome.ENVIRONMENT, IN_CONTAINER): (
+        LOG,
+        LOOK,
+        Step(
+            f"{RESUME} --set environment.container=IMAGE", "in another image, by its absolute path", Kind.FIX
+        ),
+        Step(RESUME, "or once this image has what it lacks"),
+    ),
+    (Outcome.ENVIRONMENT, NO_IMAGE): (
+        LOOK,
+        Step(f"{RESUME} --set environment.container=IMAGE", "in an image that the nodes see", Kind.FIX),
+        Step(RESUME, "or once this one is there"),
+    ),
+    (Outcome.ENVIRONMENT, NO_ENGINE): (
+        LOOK,
+        Step(
+            f"{RESUME} --set 'environment.modules=[apptainer]'",
+            "with the module that has apptainer",
+            Kind.FIX,
+        ),
+        Step(f"{RESUME} --set resources.queue=NAME", "or on nodes that have it", Kind.FIX),
     ),
     (Outcome.ENVIRONMENT, NO_MPS): (
         Step(

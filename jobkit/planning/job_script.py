@@ -13,6 +13,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import CUDA
 from jobkit.core.records import FOLDER, ModelRef, Point
 from jobkit.core.units import format_walltime
+from jobkit.corpus.plan import Corpus
 from jobkit.fit.tune_steps import TuneGoal
 from jobkit.planning.points import ALLOCATOR_VARIABLES
 from jobkit.planning.templates import fill
@@ -139,7 +140,15 @@ def _model_parts(model: ModelRef) -> tuple[str, ...]:
     return f"{model.path}/{model.name}", f"{model.path}/{RESOURCES_FILE}"
 
 
-def render(spec: SweepSpec, site: Site, point: Point, run_dir: Path, *, round_: int = 1) -> str:
+def render(
+    spec: SweepSpec,
+    site: Site,
+    point: Point,
+    run_dir: Path,
+    *,
+    round_: int = 1,
+    corpus: Corpus | None = None,
+) -> str:
     """Return the job script of a run.
 
     Parameters
@@ -148,6 +157,8 @@ def render(spec: SweepSpec, site: Site, point: Point, run_dir: Path, *, round_: 
         As for `job_values`.
     round_
         Which submission of the run it is for: 1 is the sweep, later ones are `jobkit resume`.
+    corpus
+        Of which the point is a shard: a container must see its files.
 
     Raises
     ------
@@ -157,6 +168,10 @@ def render(spec: SweepSpec, site: Site, point: Point, run_dir: Path, *, round_: 
     """
     spec = _requesting(spec, point)
     values = job_values(spec, site, run_dir, point)
+    if corpus and spec.environment.container:
+        folders = corpus.folders()
+        _check_binds(*folders)
+        values["binds"] += folders
     return _filled(spec, site, values | {"script": script_name(round_), "round": round_})
 
 

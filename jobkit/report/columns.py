@@ -34,6 +34,7 @@ LEGENDS = {
     "own": "{own}: as the workload reports it; jobkit does not measure it",
     "padded tokens": "load: tokens of the largest batch once padded; memory follows it",
     "tokens": "load: tokens of the largest batch, which is not padded; memory follows it",
+    "own load": "load: of the largest batch, as the program reports it; else its items",
     "agreement": "entities differ: in one of this setting and fp32, not in both; F1: how far the two agree",
 }
 """A line for each family of columns, shown with its columns or `MARKS`; ``single`` for one point."""
@@ -154,7 +155,12 @@ def without_repetition(columns: Sequence[SizeColumn]) -> list[SizeColumn]:
 
 def _in_unit(measure: Measure, sizes: Sequence[Size]) -> Measure:
     """Return the measure of the load with what the load of the workload counts."""
-    unit = load_unit(sizes[0].first.workload) if measure.name == "load_max" and sizes else CHARACTERS
+    if measure.name != "load_max" or not sizes:
+        return measure
+    first = sizes[0].first
+    if first.result and first.result.point.command:
+        return replace(measure, head="load\n", family="own load")
+    unit = load_unit(first.workload)
     return measure if unit == CHARACTERS else replace(measure, head="load\ntokens", family=unit)
 
 

@@ -12,6 +12,8 @@ import argparse
 import importlib
 import json
 import os
+import re
+import shutil
 import sys
 import time
 from dataclasses import asdict
@@ -26,6 +28,8 @@ from jobkit.run.measure import nvml
 from jobkit.run.measure.device import open_device
 from jobkit.run.workloads.own import checked_class
 
+MOST_SHEBANG_BYTES = 256
+"""As much of the first line as Linux reads (execve(2))."""
 NEEDS_TORCH = frozenset({"stanza-ner"})
 """The shipped workloads that import torch on every device."""
 
@@ -36,13 +40,16 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
     parser.add_argument("--workload", required=True)
     parser.add_argument("--folder", help="folder with a workload of the user's own")
+    parser.add_argument("--program", help="a program that a command starts")
     parser.add_argument("file", type=Path)
     arguments = parser.parse_args()
-    report = examine(arguments.device, arguments.workload, arguments.folder)
+    report = examine(arguments.device, arguments.workload, arguments.folder, arguments.program)
     write_atomically(arguments.file, json.dumps(report) + "\n")
 
 
-def examine(device: str, workload: str, folder: str | None = None) -> dict[str, Any]:
+def examine(
+    device: str, workload: str, folder: str | None = None, program: str | None = None
+) -> dict[str, Any]:
     """Return what this Python has for a workload on a device.
 
     Parameters
@@ -53,6 +60,8 @@ def examine(device: str, workload: str, folder: str | None = None) -> dict[str, 
         Its name, as in a spec.
     folder
         The folder with a workload of the user's own.
+    program
+        What a command starts: a name that is looked up on ``PATH``, or a path.
     """
     needs_torch = device == "cuda" or workload in NEEDS_TORCH
     gpus = nvml.list_gpus()  # before this process opens a GPU and is counted on it
@@ -67,7 +76,39 @@ def examine(device: str, workload: str, folder: str | None = None) -> dict[str, 
         "nvml": _has_nvml(),
         "gpus": [asdict(gpu) for gpu in gpus],
         "cpus": len(os.sched_getaffinity(0)),
+        "program": find_program(program) if program else None,
     }
+
+
+def find_program(name: str) -> dict[str, str | None]:
+    """Return where a program is, and the interpreter that it names, if it is a script."""
+    path = shutil.which(name)
+    needs = interpreter(Path(path)) if path else ""
+    return {
+        "name": name,
+        "path": path,
+        "is_file": "yes" if Path(name).is_file() else None,
+        "interpreter": needs,
+        "interpreter_path": shutil.which(needs) if needs else None,
+    }
+
+
+def interpreter(script: Path) -> str:
+    """Return the program that a script names after ``#!``, or after env(1); empty if it names none.
+
+    A carriage return at the end of the line belongs to the name, as for the kernel (execve(2)).
+    """
+    try:
+        with script.open("rb") as stream:
+            line, _, _ = stream.read(MOST_SHEBANG_BYTES).partition(b"\n")
+    except OSError:  # one may execute a program that one cannot read
+        return ""
+    if not line.startswith(b"#!"):
+        return ""
+    words = [word for word in re.split("[ \t]+", os.fsdecode(line[2:])) if word]
+    if words and Path(words[0]).name == "env":
+        words = [word for word in words[1:] if not word.startswith("-") and "=" not in word] or words[:1]
+    return words[0] if words else ""
 
 
 def _has_nvml() -> bool:

@@ -340,6 +340,8 @@ def main() -> int:
     from jobkit.run.measure import energy
 
     task = work.task_of(sys.argv[3:])
+    if task.point.command:
+        import jobkit.run.command.program  # noqa: F401 - so that no child imports it again
     read_idle = energy.idle_readings if task.point.device == "cuda" else dict
     idle, refusal, opening = read_idle(), steps.preload(task.point, task.inputs), read_idle()
     parent = Parent(listener, owner, environment, refusal, process.age_s() or 0.0)

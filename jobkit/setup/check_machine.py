@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
@@ -11,12 +12,15 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.filesystems import filesystem_type, likely_shared
 from jobkit.core.paths import CACHE_VARIABLE, cache_dir
+from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_bytes_gib
 from jobkit.planning.texts import find_text
+from jobkit.run.command.words import SHELL, placeholders
+from jobkit.run.examine import interpreter
 from jobkit.run.workloads.base import missing_framework
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.setup.doctor_case import model_place
-from jobkit.setup.findings import Finding, fine, missing, warning
+from jobkit.setup.findings import Finding, fine, missing, unknown, warning
 from jobkit.spec.sweep_spec import SweepSpec
 
 LITTLE_BYTES = 2**30
@@ -88,6 +92,28 @@ def text(spec: SweepSpec, base: Path) -> Finding:
     except JobkitError as error:
         return missing("text", error.message, error.hint)
     return fine("text", f"{spec.text} ({text_file.size_bytes:,} bytes)")
+
+
+def program(word: str, staged: Path | None) -> Finding | None:
+    """Return whether the program of a command can be started, if it travels with the run.
+
+    Parameters
+    ----------
+    word
+        The first word of the command.
+    staged
+        The file, if it travels with the run.
+    """
+    if placeholders(word):
+        return unknown("program", f"{word}: a knob decides it, so it is not looked for")
+    if word == SHELL[0]:
+        return fine("program", f"{word} reads the command; the programs that it names are not looked for")
+    if staged is None:
+        return None  # `jobkit.setup.check_node.program` looks for it
+    if not os.access(staged, os.X_OK):
+        return missing("program", f"{staged} is not executable", f"chmod +x {shell_path(staged)}")
+    needs = interpreter(staged)
+    return fine("program", f"{word}: travels with the run{f', and needs {needs!a}' if needs else ''}")
 
 
 def model(spec: SweepSpec, base: Path, *, needed: bool) -> Finding:

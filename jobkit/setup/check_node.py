@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from jobkit.core.terminal import shell_quote
 from jobkit.core.torch_build import cuda_install_command
 from jobkit.core.units import format_bytes_gib
 from jobkit.setup.facts import PROGRAMS, Facts
@@ -37,6 +38,8 @@ class NodeRequest:
         Whether the user's spec asks for all this.
     rsync
         Whether the job script needs it: on this machine cp replaces it.
+    container
+        The image in which the worker runs; empty for none.
     """
 
     device: str
@@ -49,6 +52,7 @@ class NodeRequest:
     jobkit: str
     given: bool = True
     rsync: bool = True
+    container: str = ""
 
 
 Probe = Callable[[Facts, NodeRequest], Finding | None]
@@ -173,6 +177,37 @@ def _workload(facts: Facts, wanted: NodeRequest) -> Finding:
     return fine("jobkit", f"jobkit {version}{stanza}; it can run {wanted.workload}")
 
 
+def program(facts: Facts, wanted: NodeRequest) -> Finding | None:
+    """Return whether the program of a command, or the interpreter of one that is staged, can be started."""
+    found = facts.python.get("program")
+    if found is None:
+        return None
+    name, needs = found["name"], found.get("interpreter")
+    where = f"in {wanted.container}" if wanted.container else "here"
+    if found.get("path") and (not needs or found.get("interpreter_path")):
+        return fine("program", f"{name} is {found['path']}")
+    if needs and found.get("path"):
+        message = f"{found['path']} needs {needs!a}, which is not {where}"
+        return _absent(wanted, message, needs)
+    if found.get("is_file"):
+        return _absent(
+            wanted, f"{name} is not executable {where}", name, hint=f"chmod +x {shell_quote(name)}"
+        )
+    lack = f"there is no {name!a}" if "/" in name else f"{name} is not on PATH"
+    return _absent(wanted, f"{lack} {where}", name)
+
+
+def _absent(wanted: NodeRequest, message: str, name: str, hint: str = "") -> Finding:
+    """Return that a program cannot be started; on a machine that runs no points this may be right."""
+    if name.endswith("\r"):
+        hint = "its lines end as on Windows: sed -i 's/\\r$//' FILE"
+    elif not hint and wanted.container:
+        hint = "add it when you build the image, or stage it (workload.files)"
+    elif not hint:
+        hint = "load its module (environment.modules), write its path, or stage it (workload.files)"
+    return (missing if wanted.on_node else warning)("program", message, hint)
+
+
 def torch(facts: Facts, wanted: NodeRequest) -> Finding | None:
     """Return whether torch can be imported, if the workload needs it."""
     torch = facts.python.get("torch")
@@ -249,4 +284,4 @@ def accounting_mode(facts: Facts, wanted: NodeRequest) -> Finding | None:
     return fine("GPU accounting", message)
 
 
-PYTHON: tuple[Probe, ...] = (environment, packages, torch, cuda, nvml, accounting_mode)
+PYTHON: tuple[Probe, ...] = (environment, packages, program, torch, cuda, nvml, accounting_mode)

@@ -142,6 +142,7 @@ def script_for(case: Case, run_dir: Path, spec: SweepSpec, *, bare: bool = False
         "examine": [
             *("--device", case.device, "--workload", case.importable),
             *("--folder", case.workload_folder),
+            *(("--program", case.sought_program) if case.sought_program else ()),
         ],
     }
     render = render_bare if bare else render_errand
@@ -160,6 +161,8 @@ def inputs(case: Case, *, nodes_tell: bool = False) -> Iterator[Finding]:
     findings = [check_machine.run_folders(case.runs_dir, shared=shared), check_machine.cache(shared=shared)]
     if case.given:
         findings.append(check_machine.text(case.spec, case.base))
+    if case.program and (program := check_machine.program(case.program, case.staged_program)):
+        findings.append(program)
     if needs_model(case):
         findings.append(check_machine.model(case.spec, case.base, needed=case.given))
     yield from under(INPUTS, findings)
@@ -211,6 +214,7 @@ def wanted(case: Case, *, on_node: bool) -> NodeRequest:
         jobkit=metadata.version("jobkit"),
         given=case.given,
         rsync=not case.local,
+        container=case.spec.environment.container or "",
     )
 
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import cache_dir
@@ -15,6 +15,8 @@ from jobkit.planning.points import plan, request
 from jobkit.planning.resolve import Options, device
 from jobkit.planning.texts import find_text
 from jobkit.planning.workload_traits import traits
+from jobkit.run.command import words
+from jobkit.run.examine import interpreter
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
 from jobkit.schedulers.survey import Survey, asked_for
@@ -79,6 +81,29 @@ class Case:
     def importable(self) -> str:
         """The workload that a job must be able to import: for a command it is enough to run jobkit."""
         return "count" if self.spec.command else self.spec.workload_name
+
+    @property
+    def program(self) -> str:
+        """The first word of a command; a shell's if one reads the command; empty without a command."""
+        command = self.spec.command
+        if command is None:
+            return ""
+        return words.SHELL[0] if command.shell else next(iter(words.split(command.command)), "")
+
+    @property
+    def staged_program(self) -> Path | None:
+        """The program of a command, if it is a file that travels with the run."""
+        command, name = self.spec.command, PurePosixPath(self.program)
+        names = {PurePosixPath(file) for file in command.files} if command else set()
+        staged = not name.is_absolute() and not names.isdisjoint({name, *name.parents})
+        return self.base / name if staged and (self.base / name).is_file() else None
+
+    @property
+    def sought_program(self) -> str:
+        """What a node must have to start the command; empty if it is nothing, or depends on a knob."""
+        if words.placeholders(self.program):
+            return ""
+        return interpreter(self.staged_program) if self.staged_program else self.program
 
     def request(self) -> Request:
         """Return what the point that requests most asks of the scheduler.

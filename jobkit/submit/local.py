@@ -1,25 +1,27 @@
 """Run the points of a run folder here, one after the other, through submitit's local executor.
 
-submitit keeps the process group, the logs and the clean-up; the walltime and the devices are
-ours, for its own defaults are two minutes and no device at all (submitit 1.5, LocalExecutor).
+submitit starts one job for all points of a driver: a shell that runs the script of each point that it reads
+from the driver, so that a point does not pay for submitit's three starts of Python. The walltime and the
+devices are ours, because submitit's defaults are two minutes and no device (submitit 1.5, LocalExecutor).
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import platform
+import select
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, BinaryIO, TextIO
 
 from jobkit.core import files, terminal
 from jobkit.core.layout import (
@@ -48,9 +50,23 @@ POLL_S = 0.1
 END_GRACE_S = 30.0
 """How long a stopped point may take to bring its results home."""
 
-_NAME_AND_EXEC = 'echo $$ >"$1"; exec >>"$2" 2>&1; shift 2; exec "$@"'
-"""submitit's cancel leaves the command alive, so the command reports its process id first; and its log
-is named by submitit's process, which no one knows later, so the command has one of its own."""
+LAST_POLL_S, LAST_S = 0.01, 5.0
+"""How often to look whether submitit has ended when there are no more points, and for how long at most."""
+
+_RUN_POINTS = """\
+exec 3<"$1" 4>"$2" || exit
+pid_file=$3 logs=$4
+shift 4
+trap : TERM HUP
+while read -r -u 3 task owner log; do
+    (echo "$BASHPID" >"$pid_file"; export JOBKIT_TASK=$task JOBKIT_PARENT=${owner#-}; exec "$@") \\
+        </dev/null >>"$logs/$log" 2>&1 3<&- 4>&-
+    echo "$?" >&4
+done
+"""
+"""The job: the arguments are two pipes of the driver, the file for the process id of the running point, the
+folder of the logs, and the command. It ends when the driver closes its pipe or is killed. A signal to all
+processes of a terminal ends only the point, because the driver waits until its results are home."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +167,6 @@ def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalR
     leg = leg or LocalRound()
     points, _ = read_points(run_dir)
     left = [point for point in points if leg.points is None or point.index in leg.points]
-    run_point = _runner(run_dir, leg.spec or load_spec(run_dir / SPEC_FILE), leg.round, tick, job_id)
     span: dict[str, Any] = {"first": left[0].index, "last": left[-1].index, "offset": 0, "throttle": 1}
     span |= {"round": leg.round} | ({} if leg.points is None else {"only": list(leg.points)})
     span |= ({"given": leg.given} if leg.given else {}) | {"job_id": job_id, "cluster": platform.node()}
@@ -159,10 +174,12 @@ def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalR
     argv = [sys.executable, "-m", "jobkit.submit.resume", str(run_dir)]
     journal.note(run_dir, "submitting", scheduler=NAME, argv=argv, **span)
     journal.note(run_dir, "submitted", scheduler=NAME, **span)
+    spec = leg.spec or load_spec(run_dir / SPEC_FILE)
     try:
-        while left:
-            run_point(left[0])
-            left.pop(0)
+        with _runner(run_dir, spec, leg.round, tick, job_id) as run_point:
+            while left:
+                run_point(left[0])
+                left.pop(0)
     except KeyboardInterrupt:
         for point in left:
             _account(run_dir, point, job_id, "interrupted", 0.0, Outcome.CANCELLED)
@@ -183,61 +200,129 @@ def search(
     choose
         Returns the next point of a run: `jobkit.fit.search.next_trial`, or `jobkit.fit.tune.next_point`.
     """
-    run_point = _runner(run_dir, load_spec(run_dir / SPEC_FILE), 1, tick, job_id)
-    while point := choose(run_dir):
-        span: dict[str, Any] = {"first": point.index, "last": point.index, "offset": 0, "throttle": 1}
-        span["on_path"] = unused_schedulers()
-        journal.note(run_dir, "submitted", scheduler=NAME, job_id=job_id, cluster=platform.node(), **span)
-        run_point(point)
+    with _runner(run_dir, load_spec(run_dir / SPEC_FILE), 1, tick, job_id) as run_point:
+        while point := choose(run_dir):
+            span: dict[str, Any] = {"first": point.index, "last": point.index, "offset": 0, "throttle": 1}
+            span["on_path"] = unused_schedulers()
+            journal.note(run_dir, "submitted", scheduler=NAME, job_id=job_id, cluster=platform.node(), **span)
+            run_point(point)
 
 
+@contextlib.contextmanager
 def _runner(
     run_dir: Path, spec: SweepSpec, round_: int, tick: Callable[[Point], None], job_id: str
-) -> Callable[[Point], None]:
-    """Return the function that runs one point to its end, and accounts for it.
+) -> Iterator[Callable[[Point], None]]:
+    """Yield the function that runs one point to its end, and accounts for it.
 
     timeout(1) warns the point with USR1 before the walltime ends, and kills it later.
     """
     walltime_s = spec.resources.walltime
     warning_s = max(1, min(load_site(spec.site, NAME).warning_s, walltime_s // 4))
     timeout = ["timeout", "--signal=USR1", f"--kill-after={warning_s}", str(walltime_s - warning_s)]
-    script = ["bash", str(run_dir / script_name(round_)), "--offset", "0"]
+    command = [*timeout, "bash", str(run_dir / script_name(round_)), "--offset", "0"]
+    with ExitStack() as stack:
+        jobs: list[_Job] = []  # one, unless somebody kills it
 
-    def run_point(point: Point) -> None:
-        log = run_dir / "logs" / log_name(point.run_id, job_id, point.index)
-        named = ["jobkit-point", str(run_dir / PID_FILE), str(log)]
-        start = time.monotonic()
-        job = _start(run_dir, ["bash", "-c", _NAME_AND_EXEC, *named, *timeout, *script], job_id, point)
-        _wait(run_dir / PID_FILE, job, functools.partial(tick, point))
-        state = "lost" if job.state == "NO PROCESS AND NO RESULT" else job.state.lower()
-        _account(run_dir, point, job_id, f"process {state}", time.monotonic() - start)
+        def run_point(point: Point) -> None:
+            if not (jobs and jobs[-1].alive()):
+                jobs.append(stack.enter_context(_job(run_dir, command, job_id)))
+            start = time.monotonic()
+            owner = job_id if point.fork else ""
+            state = jobs[-1].run(point, owner, log_name(point.run_id, job_id, point.index), tick)
+            _account(run_dir, point, job_id, f"process {state}", time.monotonic() - start)
 
-    return run_point
-
-
-def _wait(pid_file: Path, job: Any, tick: Callable[[], None]) -> None:  # noqa: ANN401 - submitit is untyped
-    """Wait until the process of a point has ended; end it on an interruption."""
-    try:
-        while not job.done():
-            tick()
-            time.sleep(POLL_S)
-    except KeyboardInterrupt:
-        _stop(pid_file, job)
-        raise
-    finally:
-        pid_file.unlink(missing_ok=True)
-        for path in (job.paths.submitted_pickle, job.paths.result_pickle):
-            path.unlink(missing_ok=True)
+        yield run_point
 
 
-def _start(run_dir: Path, command: list[str], job_id: str, point: Point) -> Any:  # noqa: ANN401 - submitit is untyped
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """The driver's side of submitit's job, which runs points in turn.
+
+    Attributes
+    ----------
+    submitted
+        As submitit has it, which is untyped.
+    points, ends
+        Pipes: the point that is to run next, and the exit status of each that has ended.
+    """
+
+    submitted: Any
+    points: TextIO
+    ends: BinaryIO
+    run_dir: Path
+
+    @property
+    def pid_file(self) -> Path:
+        """The file with the process id of the running point."""
+        return self.run_dir / PID_FILE
+
+    def alive(self) -> bool:
+        """Return whether the job can run another point."""
+        return not self.submitted.done()
+
+    def run(self, point: Point, owner: str, log: str, tick: Callable[[Point], None]) -> str:
+        """Run a point to its end and return how that was; end the point on an interruption."""
+        self.points.write(f"{point.index} {owner or '-'} {log}\n")
+        self.points.flush()
+        try:
+            while not self._ended(POLL_S):
+                if not self.alive() and not self._ended(0):
+                    state = str(self.submitted.state).lower()
+                    return "lost" if state == "finished" else state
+                tick(point)
+        except KeyboardInterrupt:
+            self._stop()
+            raise
+        finally:
+            self.pid_file.unlink(missing_ok=True)
+        return "finished"
+
+    def _ended(self, timeout_s: float) -> bool:
+        """Return whether the running point ends within some seconds."""
+        ready, _, _ = select.select([self.ends], [], [], timeout_s)
+        return bool(ready and self.ends.readline())
+
+    def _stop(self) -> None:
+        """Ask the running point to end, and wait until it has brought its results home."""
+        pid, deadline = 0, time.monotonic() + END_GRACE_S
+        while time.monotonic() < deadline and (_runs_for(pid, self.run_dir) if pid else self.alive()):
+            if not pid:
+                with contextlib.suppress(OSError, ValueError):  # it may be about to write the file
+                    pid = int(self.pid_file.read_text(encoding="ascii"))
+                    os.kill(pid, signal.SIGTERM)
+            if self._ended(POLL_S):
+                return
+
+
+@contextlib.contextmanager
+def _job(run_dir: Path, command: Sequence[str], job_id: str) -> Iterator[_Job]:
+    """Submit the job that runs points with this command; at the end close its pipe and wait for it."""
+    with ExitStack() as stack:
+        (to_read, to_write), (ends_read, ends_write) = os.pipe(), os.pipe()
+        for ours in (to_read, ends_write):
+            stack.callback(os.close, ours)
+        ends = stack.enter_context(os.fdopen(ends_read, "rb", buffering=0))
+        points = stack.enter_context(os.fdopen(to_write, "w", encoding="ascii"))
+        pipes = [f"/proc/{os.getpid()}/fd/{end}" for end in (to_read, ends_write)]
+        words = ["jobkit-points", *pipes, str(run_dir / PID_FILE), str(run_dir / "logs"), *command]
+        submitted = _submit(run_dir, ["bash", "-c", _RUN_POINTS, *words], job_id)
+        try:
+            yield _Job(submitted, points, ends, run_dir)
+        finally:
+            points.close()
+            deadline = time.monotonic() + LAST_S
+            while not submitted.done() and time.monotonic() < deadline:
+                time.sleep(LAST_POLL_S)
+            for path in (submitted.paths.submitted_pickle, submitted.paths.result_pickle):
+                path.unlink(missing_ok=True)
+
+
+def _submit(run_dir: Path, command: list[str], job_id: str) -> Any:  # noqa: ANN401 - submitit is untyped
     import submitit
 
     executor = submitit.LocalExecutor(folder=run_dir / "logs")
     executor.update_parameters(timeout_min=60 * 24 * 365, stderr_to_stdout=True)
-    env = {**os.environ, "JOBKIT_JOB": job_id, "JOBKIT_TASK": str(point.index)}
-    if point.fork:
-        env[parent.VARIABLE] = job_id
+    env = {**os.environ, "JOBKIT_JOB": job_id}
     # Ctrl-C reaches the whole process group of a terminal: the job must not die of it before
     # `_stop` has made it bring its results home. An ignored signal stays ignored in children.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -245,15 +330,6 @@ def _start(run_dir: Path, command: list[str], job_id: str, point: Point) -> Any:
         return executor.submit(submitit.helpers.CommandFunction(command, env=env))
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _stop(pid_file: Path, job: Any) -> None:  # noqa: ANN401 - submitit is untyped
-    """Ask the running point to end, and wait until it has brought its results home."""
-    with contextlib.suppress(OSError, ValueError):
-        os.kill(int(pid_file.read_text(encoding="ascii")), signal.SIGTERM)
-    deadline = time.monotonic() + END_GRACE_S
-    while not job.done() and time.monotonic() < deadline:
-        time.sleep(POLL_S)
 
 
 def _account(

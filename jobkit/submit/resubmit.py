@@ -12,9 +12,10 @@ from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.files import exclusive_lock
-from jobkit.core.layout import RUN_LOCK, SPEC_FILE
+from jobkit.core.layout import RUN_LOCK, SPEC_FILE, is_corpus_folder
 from jobkit.core.terminal import Say
 from jobkit.core.units import format_count
+from jobkit.corpus.plan import read_corpus
 from jobkit.outcome import journal
 from jobkit.outcome.accounting import GONE_AFTER
 from jobkit.outcome.driver_lock import elsewhere
@@ -260,9 +261,10 @@ def make_round(run_dir: Path, run: RunStanding, group: Group) -> Round:
     number = max(1, read_journal(run_dir).rounds) + 1  # job.sh is never written again
     site = load_site(spec.site, spec.scheduler)
     points = [one.point for one in run.points if one.point.index in group.points]
+    corpus = read_corpus(run_dir) if spec.environment.container and is_corpus_folder(run_dir) else None
     return Round(
         number=number,
-        script=render(spec, site, points[0], run_dir, round_=number),
+        script=render(spec, site, points[0], run_dir, round_=number, corpus=corpus),
         groups=group_points(spec, site, points),
         pack=spec.pack,
         max_parallel=spec.max_parallel,

@@ -34,9 +34,9 @@ def reporting(unit: str = "1", **values: float) -> Record:
 
 
 def without_items() -> Record:
-    measured = record(point())
-    assert measured.summary
-    return replace(measured, summary=replace(measured.summary, items=0, items_per_s=0.0))
+    one_try = record(point())
+    assert one_try.summary
+    return replace(one_try, summary=replace(one_try.summary, items=0, items_per_s=0.0))
 
 
 def test_every_figure_of_a_spec_can_be_read() -> None:
@@ -45,19 +45,19 @@ def test_every_figure_of_a_spec_can_be_read() -> None:
 
 def test_figures_have_the_names_of_the_spec() -> None:
     energy = Energy(span_s=8.0, counter_j=881.0, attribution=Attribution.OWN)
-    measured = replace(record(point()), energy=energy, memory=Memory(device_peak_bytes=3 * GIB))
-    assert measured.summary
-    found = {name: figure(measured, name) for name in FIGURES}
+    one_try = replace(record(point()), energy=energy, memory=Memory(device_peak_bytes=3 * GIB))
+    assert one_try.summary
+    found = {name: figure(one_try, name) for name in FIGURES}
     assert found == {
-        "items_per_s": measured.summary.items_per_s,
+        "items_per_s": one_try.summary.items_per_s,
         "work_s": 8.0,
-        "batch_p95": measured.summary.batch_p95_s,
+        "batch_p95": one_try.summary.batch_p95_s,
         "joules_per_1000": pytest.approx(1000),
         "gpu_memory": 3 * GIB,
     }
-    assert figure(measured, "f1") is None
+    assert figure(one_try, "f1") is None
     assert figure(reporting(f1=0.9), "f1") == 0.9
-    assert figure(replace(measured, summary=None), "work_s") is None
+    assert figure(replace(one_try, summary=None), "work_s") is None
     assert figure(without_items(), "items_per_s") is None
     assert figure(without_items(), "joules_per_1000") is None
 

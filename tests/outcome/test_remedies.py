@@ -231,6 +231,21 @@ def test_why_there_is_no_gpu_decides(message: str, commands: list[str]) -> None:
     assert [step.command for step in found] == commands
 
 
+@pytest.mark.parametrize(
+    ("message", "command"),
+    [
+        ("python3 in the container cannot import jobkit on n1", "environment.container=IMAGE"),
+        ("there is no image /x.sif on n1", "environment.container=IMAGE"),
+        ("neither apptainer nor singularity is on PATH on n1", "environment.modules"),
+    ],
+)
+def test_what_a_container_lacks_is_not_another_venv(message: str, command: str) -> None:
+    steps = remedy(Outcome.ENVIRONMENT, message, run="RUN", point=1)
+    typed = " ".join(step.command for step in steps)
+    assert command in typed
+    assert "environment.venv" not in typed
+
+
 def test_a_node_without_mps_is_no_reason_for_another_environment() -> None:
     (step,) = remedy(Outcome.ENVIRONMENT, f"{failure.NO_MPS} no", run="R", point=3)
     assert step.command == "jobkit resume R --set resources.queue=NAME"

@@ -94,11 +94,11 @@ def test_each_name_and_unit_has_a_column_of_a_safe_name_that_no_other_has(
 def test_a_figure_of_any_size_is_shown_with_four_digits(
     tmp_path: Path, values: tuple[float, float], shown: list[str]
 ) -> None:
-    measured = [
+    tries = [
         reporting(record(p), {"f1": values[p.numbers["batch_size"] == 100]})
         for p in grid([50, 100], repeats=2)
     ]
-    assert cells(collect([write_records(tmp_path, measured)]))["f1"] == shown
+    assert cells(collect([write_records(tmp_path, tries)]))["f1"] == shown
 
 
 @given(st.lists(st.floats(-1e100, 1e100), min_size=1, max_size=3))
@@ -106,8 +106,8 @@ def test_every_figure_can_be_read_back_from_its_cell(
     tmp_path_factory: pytest.TempPathFactory, values: list[float]
 ) -> None:
     folder = tmp_path_factory.mktemp("run")
-    measured = [reporting(record(p), {"f1": v}) for p, v in zip(grid(range(1, 4)), values, strict=False)]
-    shown = [float(cell.replace(",", "")) for cell in cells(collect([write_records(folder, measured)]))["f1"]]
+    tries = [reporting(record(p), {"f1": v}) for p, v in zip(grid(range(1, 4)), values, strict=False)]
+    shown = [float(cell.replace(",", "")) for cell in cells(collect([write_records(folder, tries)]))["f1"]]
     for cell, value in zip(shown, values, strict=True):
         least = min((abs(v) for v in values if v), default=1.0)
         assert math.isclose(cell, value, rel_tol=1e-3, abs_tol=least / 1000)
@@ -154,8 +154,8 @@ def test_a_name_that_another_column_has_gets_a_prefix_and_changes_no_measure(tmp
 
 def test_several_units_of_a_name_are_several_columns_and_a_note(tmp_path: Path) -> None:
     one, other = grid([50], repeats=2)
-    measured = [reporting(record(one), {"t": 1.0}, "s"), reporting(record(other), {"t": 900.0}, "ms")]
-    collected = collect([write_records(tmp_path, measured)])
+    tries = [reporting(record(one), {"t": 1.0}, "s"), reporting(record(other), {"t": 900.0}, "ms")]
+    collected = collect([write_records(tmp_path, tries)])
     assert (cells(collected)["t s"], cells(collected)["t ms"]) == (["1 (n=1)"], ["900 (n=1)"])
     assert any(
         "t has several units, each with a column of its own: ms, s" in note for note in collected.notes
@@ -177,8 +177,8 @@ def without_items(of: Record) -> Record:
 
 
 def test_without_items_the_speed_is_blank_and_the_time_of_the_work_is_shown(tmp_path: Path) -> None:
-    measured = [without_items(record(p, work_s=3.0)) for p in grid([50, 100], repeats=2)]
-    collected = collect([write_records(tmp_path, measured)])
+    tries = [without_items(record(p, work_s=3.0)) for p in grid([50, 100], repeats=2)]
+    collected = collect([write_records(tmp_path, tries)])
     shown = cells(collected)
     assert shown["total s"] == ["3.00 ± 0.00"] * 2
     assert not {"speed paragr./s", "speed-up x", "energy J/1,000"} & shown.keys()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.run.examine import examine
+from jobkit.run.examine import examine, find_program, interpreter
 from jobkit.run.measure import nvml
 
 
@@ -55,3 +55,33 @@ def test_a_workload_that_cannot_be_imported_is_an_error(tmp_path: Path) -> None:
     report = examine("cpu", "no_such_package:Workload", str(tmp_path))
     assert "'no_such_package' is neither installed nor in" in report["workload_error"]
     assert report["workload_hint"]
+
+
+@pytest.mark.parametrize(
+    ("line", "needs"),
+    [
+        (b"#!/bin/sh\n", "/bin/sh"),
+        (b"#! /usr/bin/env -S FOO=1 lua -i\n", "lua"),
+        (b"#!/bin/sh\r\n", "/bin/sh\r"),
+        (b"#!\n", ""),
+        (b"\x7fELF", ""),
+        (b"", ""),
+    ],
+)
+def test_the_interpreter_that_a_script_names(line: bytes, needs: str, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_bytes(line)
+    assert interpreter(script) == needs
+
+
+def test_a_program_is_looked_for_on_path_with_its_interpreter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "tag"
+    script.write_text("#!/usr/bin/env no-such-interpreter\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert (find_program("tag")["path"], find_program(str(script))["is_file"]) == (None, "yes")
+    script.chmod(0o755)
+    found = examine("cpu", "count", program="tag")["program"]
+    assert found["path"] == str(script)
+    assert (found["interpreter"], found["interpreter_path"]) == ("no-such-interpreter", None)

@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from jobkit.setup.check_node import MACHINE, PYTHON, NodeRequest, check_node, cores, inputs, programs, scratch
+from jobkit.setup.check_node import (
+    MACHINE,
+    PYTHON,
+    NodeRequest,
+    check_node,
+    cores,
+    inputs,
+    program,
+    programs,
+    scratch,
+)
 from jobkit.setup.facts import PROGRAMS, Facts
 from jobkit.setup.findings import Finding, Status
 
@@ -303,3 +313,44 @@ def test_the_drivers_own_accounting(mode: bool | None, words: str) -> None:  # n
 
     assert found.status is Status.OK
     assert words in found.said
+
+
+def found_program(**found: str | None) -> Finding | None:
+    known = {"name": "tag", "path": None, "is_file": None, "interpreter": "", "interpreter_path": None}
+    return program(facts(program=known | found), WANTED)
+
+
+@pytest.mark.parametrize(
+    ("found", "status", "said", "hint"),
+    [
+        ({"path": "/usr/bin/tag"}, Status.OK, "tag is /usr/bin/tag", ""),
+        ({}, Status.MISSING, "tag is not on PATH here", "environment.modules"),
+        ({"name": "/opt/tag"}, Status.MISSING, "there is no '/opt/tag' here", "workload.files"),
+        ({"name": "/opt/tag", "is_file": "yes"}, Status.MISSING, "not executable", "chmod +x /opt/tag"),
+        (
+            {"path": "/b/tag", "interpreter": "lua"},
+            Status.MISSING,
+            "/b/tag needs 'lua'",
+            "environment.modules",
+        ),
+        ({"path": "/b/tag", "interpreter": "/bin/sh\r"}, Status.MISSING, r"'/bin/sh\r'", "sed -i"),
+        ({"path": "/b/tag", "interpreter": "lua", "interpreter_path": "/b/lua"}, Status.OK, "/b/tag", ""),
+    ],
+)
+def test_the_program_of_a_command(found: dict[str, str], status: Status, said: str, hint: str) -> None:
+    finding = found_program(**found)
+    assert finding is not None
+    assert finding.status is status
+    assert said in finding.said
+    assert hint in finding.hint
+
+
+def test_a_program_may_be_absent_where_no_point_runs_and_in_an_image_it_is_added_there() -> None:
+    absent = facts(program={"name": "tag", "path": None})
+    here, boxed = replace(WANTED, on_node=False), replace(WANTED, container="/my.sif")
+    found = [program(absent, wanted) for wanted in (here, boxed)]
+    assert [one.status for one in found if one] == [Status.WARNING, Status.MISSING]
+    assert found[1] is not None
+    assert "not on PATH in /my.sif" in found[1].said
+    assert "build the image" in found[1].hint
+    assert program(facts(), WANTED) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -248,3 +249,21 @@ def test_nothing_of_a_look_is_left_behind(here: Path, monkeypatch: pytest.Monkey
 
     assert list(temporary.iterdir()) == []
     assert not (here / "runs").exists()
+
+
+def test_the_program_of_a_command_is_looked_for(here: Path) -> None:
+    def said(command: str) -> list[str]:
+        workload = f"workload: {{command: '{command} {{batch_size}}', files: [tag]}}"
+        text = COUNT.replace("workload: count", workload)
+        Path("tag.yaml").write_text(f"{text}{RESOURCES}sweep: {{batch_size: [1]}}\n", encoding="utf-8")
+        case = open_case(Path("tag.yaml"), Options(scheduler="local"))
+        found = (*case.opening, *doctor.inputs(case), *doctor.python_here(case))
+        return [one.said for one in found if one.name == "program"]
+
+    script = here / "tag"
+    script.write_text("#!/usr/bin/env no-such-interpreter\n")
+    assert said("./tag")[0] == "tag is not executable"
+    script.chmod(0o755)
+    assert said("./tag")[1] == "no-such-interpreter is not on PATH here"
+    assert said("cat") == [f"cat is {shutil.which('cat')}"]
+    assert "a knob decides it" in said("{batch_size}")[0]

@@ -92,10 +92,10 @@ def test_an_interrupted_local_run_keeps_what_it_has_and_ends_its_job(
     ) as process:
         try:
             wait_until(told.exists)
-            if sent is signal.SIGINT:
-                os.killpg(process.pid, sent)  # as a terminal does: to all of its group
-            else:
+            if sent is signal.SIGTERM:
                 process.send_signal(sent)
+            else:
+                os.killpg(process.pid, sent)  # as a terminal does: to all of its group
             _, said = process.communicate(timeout=60)
         finally:
             process.kill()  # does nothing to one that has ended

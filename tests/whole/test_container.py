@@ -75,9 +75,9 @@ def test_a_signal_to_the_job_reaches_the_worker(tmp_path: Path, sent: signal.Sig
     """USR1 goes to the whole process group, as from a scheduler: in the container it must not kill Python."""
     node = Node(tmp_path)
     run = Run(tmp_path, workload="odd:Slow", environment={"container": str(node.image)})
-    answers = tmp_path / "answers"
-    process = run.start(1, ODD_TOLD=str(answers), **node.env)
-    wait_until(answers.exists)
+    begun = tmp_path / "begun"
+    process = run.start(1, ODD_TOLD=str(begun), **node.env)
+    wait_until(begun.exists)
     os.killpg(process.pid, sent) if sent == signal.SIGUSR1 else process.send_signal(sent)
     said, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 143, said
@@ -170,3 +170,19 @@ def test_a_sweep_whose_image_is_next_to_the_spec(tmp_path: Path) -> None:
     workers = [call for call in node.calls() if "jobkit.run" in call]
     assert len(workers) == 2
     assert not [call for call in node.calls() if "jobkit.run.parent" in call]
+
+
+def test_a_shard_sees_the_folder_of_its_corpus(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "corpus.txt").write_text("One two.\n\nThree.\n", encoding="utf-8")
+    env = {**os.environ, **node.env, "JOBKIT_CACHE": str(tmp_path / "cache"), "JOBKIT_CONFIG": str(tmp_path)}
+    spec = {"name": "far", "workload": "count", "text": "sample:5", "sweep": {"batch_size": [4]}}
+    spec["environment"] = {"container": str(node.image)}
+    (tmp_path / "spec.yaml").write_text(json.dumps(spec), encoding="utf-8")
+    words = ["--corpus", "far", "--scheduler", "local", "--shards", "1", "--out", "out"]
+    argv = [str(JOBKIT), "apply", "spec.yaml", *words]
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    worker = next(call for call in node.calls() if "jobkit.run" in call)
+    assert str(tmp_path / "far") in node.binds(worker)

@@ -170,6 +170,17 @@ def test_a_venv_is_activated(tmp_path: Path) -> None:
     assert (tmp_path / "told").read_text(encoding="utf-8") == f"{python}\n\n"
 
 
+def test_a_worker_that_cannot_import_a_package_is_a_fault_of_the_environment(tmp_path: Path) -> None:
+    made_venv(tmp_path / "half", with_jobkit=True)
+    site_packages = next((tmp_path / "half").glob("lib/python*/site-packages"))
+    (site_packages / "half.pth").write_text("import sys; sys.modules['argparse'] = None\n", encoding="utf-8")
+    run = Run(tmp_path, environment={"venv": str(tmp_path / "half")})
+    status, said = run.run(1, PATH="/usr/bin:/bin")
+    assert (status, run.exit().outcome) == (1, Outcome.ENVIRONMENT), said
+    assert "argparse" in said
+    assert "python cannot import jobkit on" in run.exit().message
+
+
 def test_a_venv_without_jobkit_is_told_at_once(tmp_path: Path) -> None:
     made_venv(tmp_path / "bare", with_jobkit=False)
     run = Run(tmp_path, environment={"venv": str(tmp_path / "bare")})

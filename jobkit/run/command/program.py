@@ -26,7 +26,7 @@ from jobkit.run.command.words import COUNTS, MODEL, OUTPUT, POINT, SCRATCH, TEXT
 from jobkit.run.failure import Stopped, TryFailed, outcome_of_output
 from jobkit.run.measure import memory, nvml
 from jobkit.run.measure.figures import GrowingFile, OwnBatch, OwnFigures, Part
-from jobkit.run.measure.sampler import sampling
+from jobkit.run.measure.sampler import forked_sampling, sampling
 from jobkit.run.measure.tally import Totals
 from jobkit.run.record import Task, Try
 
@@ -78,7 +78,8 @@ def run_command(state: Try, command: Command, stack: ExitStack) -> None:
     patterns = {name: re.compile(pattern) for name, pattern in command.metrics.items()}
     state.figures.keep, state.figures.flush, state.figures.patterns = batches.keep, batches.flush, patterns
     output = GrowingFile(log, _echo(state.figures))
-    state.sampler = stack.enter_context(sampling(uuids, parent=keeper.pid))
+    following = sampling(uuids, parent=keeper.pid) if uuids else forked_sampling(keeper.pid)
+    state.sampler = stack.enter_context(following)
     state.ask_sampler("mark")
     oom_kills = process.oom_kills()
     ended = _follow(state, keeper, output)

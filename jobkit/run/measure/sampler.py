@@ -12,18 +12,22 @@ import argparse
 import contextlib
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, NoReturn
 
 from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import Energy
 from jobkit.run.measure.energy import Meter, Owners, in_initial_namespace
 from jobkit.run.measure.nvml import GpuHandle, nvml, open_gpu
+from jobkit.run.process import Forked, close_files
 
 PERIOD_S = 0.01
 """Target time between two memory samples."""
@@ -35,6 +39,9 @@ LIST_SHARE = 0.05
 """The largest share of the time in which the processes of a command are listed."""
 SHARED_SHARE = 0.01
 """The largest share of the time in which shared memory is read."""
+LEAST_SAMPLES, EARLY_SAMPLES = 3, 10
+"""Of the memory of a command: fewer say nothing about its peak; the first ones come faster."""
+EARLY_PERIOD_S = 0.002
 STATM_BYTES = 256
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -91,6 +98,9 @@ class Follower:
     ) -> None:
         self._pid, self._below = pid, below
         self._list_s = 0.0
+        self._rss_peak: int | None = None
+        self._rss_samples = 0
+        self._stack = stack_start(pid) if below else None
         self._gpus = gpus
         self._others = others
         self._tree = [] if below else [pid]
@@ -103,6 +113,11 @@ class Follower:
         self._began_s: float | None = None  # during the work
         self._owners = Owners(gpus, sees_all=sees_all)
         self._meter: Meter | None = None
+
+    @property
+    def early(self) -> bool:
+        """Whether a command has just begun: it may end before many samples are taken."""
+        return self._below and self._rss_samples < EARLY_SAMPLES
 
     def mark(self) -> None:
         """Begin the averages and the energy of the work; keep the peaks."""
@@ -130,7 +145,10 @@ class Follower:
             peaks.samples += 1
             peaks.period_s = (time.monotonic() - self._began_s) / peaks.samples
         rss = self._rss_bytes()
-        peaks.rss_bytes = _max(peaks.rss_bytes, rss - self._shared_bytes if rss else None)
+        self._rss_peak = _max(self._rss_peak, rss - self._shared_bytes if rss else None)
+        self._rss_samples += rss > PAGE_BYTES * len(self._tree)  # exec(2) begins with a page
+        if not self._below or self._rss_samples >= LEAST_SAMPLES:
+            peaks.rss_bytes = _max(peaks.rss_bytes, self._rss_peak)
         if self._gpus:
             used, queries = zip(*(gpu.used_bytes() for gpu in self._gpus), strict=True)
             peaks.memory_query = queries[0]
@@ -185,7 +203,9 @@ class Follower:
 
     def _list_tree(self) -> None:
         left_out = {os.getpid(), self._pid} if self._below else {os.getpid()}
-        self._tree = [pid for pid in process_tree(self._pid) if pid not in left_out]
+        tree = [pid for pid in process_tree(self._pid) if pid not in left_out]
+        # A child that has not started its program yet is a copy of its parent, which does not count.
+        self._tree = [pid for pid in tree if not self._stack or stack_start(pid) != self._stack]
         self._own.update(self._tree)
 
 
@@ -213,6 +233,18 @@ def pss_bytes(pid: int) -> int | None:
     except OSError:
         return None
     return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), None)
+
+
+def stack_start(pid: int) -> int | None:
+    """Return the address of a process's stack, which a fork shares and exec changes (proc(5), stat).
+
+    ``None`` if it has exited, or is not to be known.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        return int(stat.rpartition(")")[2].split()[25]) or None
+    except (OSError, IndexError, ValueError):
+        return None
 
 
 def process_tree(pid: int) -> list[int]:
@@ -244,7 +276,7 @@ def sample_until_closed(
                 power_due = now + POWER_PERIOD_S
             follower.list_children()
             follower.sample_memory()
-            due = max(due + PERIOD_S, time.monotonic())
+            due = max(due + (EARLY_PERIOD_S if follower.early else PERIOD_S), time.monotonic())
             while select.select([sys.stdin], [], [], max(0.0, due - time.monotonic()))[0]:
                 word = sys.stdin.readline().strip()
                 if not word:
@@ -266,20 +298,30 @@ def _answer(word: str, follower: Follower) -> None:
 
 
 class Sampling:
-    """The parent's end of a sampler process."""
+    """The parent's end of a sampler process, with its standard input and output."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
+    def __init__(
+        self, process: subprocess.Popen[str] | Forked, requests: IO[str] | None, answers: IO[str] | None
+    ) -> None:
+        self._process, self._requests, self._answers = process, requests, answers
 
     def ask(self, word: str) -> Peaks | None:
         """Send ``peaks``, ``mark`` or ``stop``; return the peaks, or ``None`` if the sampler has died."""
-        if not self._process.stdin or not self._process.stdout:
+        if not self._requests or not self._answers:
             return None
         with contextlib.suppress(OSError, ValueError, JobkitError):
-            self._process.stdin.write(word + "\n")
-            self._process.stdin.flush()
-            return json_codec.from_json(Peaks, self._process.stdout.readline(), where="the sampler")
+            self._requests.write(word + "\n")
+            self._requests.flush()
+            return json_codec.from_json(Peaks, self._answers.readline(), where="the sampler")
         return None
+
+    def close(self) -> None:
+        """End the sampler, and wait for it."""
+        for stream in (self._requests, self._answers):
+            with contextlib.suppress(OSError):  # closing flushes, and the sampler may have died
+                if stream:
+                    stream.close()
+        self._process.wait()
 
 
 @contextlib.contextmanager
@@ -308,14 +350,43 @@ def sampling(
     ]
     # Our own module, an argv list:
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # noqa: S603
+    sampler = Sampling(process, process.stdin, process.stdout)
     try:
-        yield Sampling(process)
+        yield sampler
     finally:
-        for stream in (process.stdin, process.stdout):
-            with contextlib.suppress(OSError):  # closing flushes, and the sampler may have died
-                if stream:
-                    stream.close()
-        process.wait()
+        sampler.close()
+
+
+@contextlib.contextmanager
+def forked_sampling(parent: int) -> Iterator[Sampling]:
+    """Sample the children of a process from a fork of this one, which has nothing to import.
+
+    Only for a process that has no threads and no GPU open: neither survives a fork.
+    """
+    (theirs, requests), (answers, their_answers) = os.pipe(), os.pipe()
+    if (pid := os.fork()) == 0:
+        _be_sampler(parent, theirs, their_answers)
+    os.close(theirs)
+    os.close(their_answers)
+    sampler = Sampling(Forked(pid), os.fdopen(requests, "w"), os.fdopen(answers))
+    try:
+        yield sampler
+    finally:
+        sampler.close()
+
+
+def _be_sampler(parent: int, requests: int, answers: int) -> NoReturn:
+    """Be a sampler that was forked: close what it shares with the other process."""
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        close_files(requests, answers)
+        sys.stdin, sys.stdout = os.fdopen(requests), os.fdopen(answers, "w")
+        sample_until_closed(parent, (), (), below=True)
+    except BaseException:  # noqa: BLE001 - as the interpreter does at its end
+        traceback.print_exc()
+    finally:
+        os._exit(0)
 
 
 def main() -> None:

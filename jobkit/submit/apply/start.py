@@ -165,7 +165,7 @@ def prepare(
         inputs=replace(setting.inputs, run_id=points[0].run_id, text=points[0].text),
         points=points,
         run_dir=request.out,
-        script=render(spec, setting.site, points[0], request.out),
+        script=render(spec, setting.site, points[0], request.out, corpus=corpus),
         follow_script=render_follow(spec, setting.site, points[0], request.out) if followed else None,
         needs={} if runs_here(spec.scheduler) else plan.needs,
     )

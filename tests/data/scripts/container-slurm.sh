@@ -199,7 +199,8 @@ export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export JOBKIT_GPUS=1
 export JOBKIT_RECORD='SLURM_JOB_PARTITION SLURM_JOB_NODELIST SLURM_CPUS_PER_TASK SINGULARITY_CONTAINER'
 export NOTE='it'"'"'s quoted'
-"${container[@]}" "$python" -c 'import jobkit.run.work' || fail environment "$python in the container cannot import jobkit on $HOSTNAME"
+cannot_import="$python in the container cannot import jobkit on $HOSTNAME"
+"${container[@]}" "$python" -c 'import jobkit.run' || fail environment "$cannot_import"
 
 # The results of other points may make this one unnecessary: then it ends here, before it copies anything.
 stage=gate
@@ -264,7 +265,11 @@ while kill -0 "$worker" 2>/dev/null; do               # a trap interrupted the w
     status=0
     wait "$worker" || status=$?
 done
-if ((status)) && [[ ! -e $work/out/record.json ]]; then  # is scratch full?
+if ((status)) && [[ ! -e $work/out/record.json ]]; then  # is scratch full, or a package missing?
     { printf '%65536s' '' >"$work/room"; } 2>/dev/null || fail scratch_full "$work is full"
+    if [[ ! $signal ]] && ! "${container[@]}" "$python" -c 'import jobkit.run.work'; then
+        stage=environment
+        fail environment "$cannot_import"
+    fi
 fi
 (exit "$status")                                      # the worker's status is also the script's

@@ -219,7 +219,8 @@ export PYTORCH_ALLOC_CONF=expandable_segments:True
 export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export JOBKIT_GPUS=1
 export JOBKIT_RECORD='SLURM_JOB_PARTITION SLURM_JOB_NODELIST SLURM_CPUS_PER_TASK'
-"$python" -c 'import jobkit.run.work' || fail environment "$python cannot import jobkit on $HOSTNAME"
+cannot_import="$python cannot import jobkit on $HOSTNAME"
+"$python" -c 'import jobkit.run' || fail environment "$cannot_import"
 
 # The results of other points may make this one unnecessary: then it ends here, before it copies anything.
 stage=gate
@@ -284,7 +285,11 @@ while kill -0 "$worker" 2>/dev/null; do               # a trap interrupted the w
     status=0
     wait "$worker" || status=$?
 done
-if ((status)) && [[ ! -e $work/out/record.json ]]; then  # is scratch full?
+if ((status)) && [[ ! -e $work/out/record.json ]]; then  # is scratch full, or a package missing?
     { printf '%65536s' '' >"$work/room"; } 2>/dev/null || fail scratch_full "$work is full"
+    if [[ ! $signal ]] && ! "$python" -c 'import jobkit.run.work'; then
+        stage=environment
+        fail environment "$cannot_import"
+    fi
 fi
 (exit "$status")                                      # the worker's status is also the script's

@@ -27,28 +27,26 @@ Values = Mapping[int, Sequence[float]]
 def reporting(values: Values, unit: str = "1") -> list[Record]:
     """Return the records of a sweep whose repeats report these values of f1, by batch size."""
     found = []
-    for measured in records(tuple(values)):
-        own = values[measured.point.numbers["batch_size"]]
-        metrics = {"f1": Metric(value=own[measured.point.repeat - 1], unit=unit)} if own else {}
-        found.append(replace(measured, metrics=metrics))
+    for one in records(tuple(values)):
+        own = values[one.point.numbers["batch_size"]]
+        metrics = {"f1": Metric(value=own[one.point.repeat - 1], unit=unit)} if own else {}
+        found.append(replace(one, metrics=metrics))
     return found
 
 
-def without_items(measured: Record) -> Record:
-    assert measured.summary
-    return replace(
-        measured, summary=replace(measured.summary, items=0, items_total=0, items_per_s=0.0, characters=0)
-    )
+def without_items(one: Record) -> Record:
+    assert one.summary
+    return replace(one, summary=replace(one.summary, items=0, items_total=0, items_per_s=0.0, characters=0))
 
 
 def advice(
-    measured: Sequence[Record], objective: Objective = HIGHEST, corpus: Corpus | None = None
+    tries: Sequence[Record], objective: Objective = HIGHEST, corpus: Corpus | None = None
 ) -> Recommendation:
-    return recommend(replace(material(measured), objective=objective), RecommendOptions(corpus=corpus))
+    return recommend(replace(material(tries), objective=objective), RecommendOptions(corpus=corpus))
 
 
-def text(measured: Sequence[Record], objective: Objective = HIGHEST, corpus: Corpus | None = None) -> str:
-    return as_text(advice(measured, objective, corpus))
+def text(tries: Sequence[Record], objective: Objective = HIGHEST, corpus: Corpus | None = None) -> str:
+    return as_text(advice(tries, objective, corpus))
 
 
 APART: Values = {40: (0.90, 0.91, 0.92), 85: (0.80, 0.81, 0.82), 130: (0.70, 0.71, 0.72)}
@@ -76,8 +74,8 @@ def test_a_difference_within_the_scatter_is_none_and_a_faster_setting_is_named()
 
 
 def test_single_repeats_show_no_difference() -> None:
-    measured = [one for one in reporting(APART) if one.point.repeat == 1]
-    assert "0.1 lower; single repeats cannot show whether" in text(measured)
+    tries = [one for one in reporting(APART) if one.point.repeat == 1]
+    assert "0.1 lower; single repeats cannot show whether" in text(tries)
 
 
 def test_of_equal_means_the_speed_decides() -> None:
@@ -91,26 +89,26 @@ def test_of_equal_means_the_speed_decides() -> None:
     st.sampled_from(["max", "min"]),
 )
 def test_no_setting_that_is_allowed_has_a_better_mean(values: list[list[float]], direction: str) -> None:
-    measured = []
+    tries = []
     for size, own in zip(SIZES, values, strict=False):
         for one in records((size,), max(1, len(own))):
             metrics = {"f1": Metric(value=own[one.point.repeat - 1])} if own else {}
-            measured.append(replace(one, metrics=metrics))
-    settings, objective = settings_of(measured), Objective(metric="f1", direction=direction)
+            tries.append(replace(one, metrics=metrics))
+    settings, objective = settings_of(tries), Objective(metric="f1", direction=direction)
     if not any(values):
         with pytest.raises(JobkitError, match="no point reports the metric 'f1'"):
-            judge("run", settings, measured, objective)
+            judge("run", settings, tries, objective)
         return
-    judged = judge("run", settings, measured, objective)
+    judged = judge("run", settings, tries, objective)
     allowed = judged.allowed(settings)
     assert len(allowed) == sum(map(bool, values))
     assert judged.rank(judged.best(allowed)) == max(map(judged.rank, allowed))
 
 
 def test_points_without_the_metric_are_left_out_and_counted() -> None:
-    measured = reporting({**APART, 175: ()})
-    assert "f1 is missing in 3 of 12 points: left out of its means." in text(measured)
-    assert advice(measured).batch.recommended.params == {"batch_size": 40}
+    tries = reporting({**APART, 175: ()})
+    assert "f1 is missing in 3 of 12 points: left out of its means." in text(tries)
+    assert advice(tries).batch.recommended.params == {"batch_size": 40}
 
 
 @pytest.mark.parametrize(
@@ -134,9 +132,9 @@ def test_without_any_figure_the_page_is_named() -> None:
 
 
 def test_several_units_are_an_error() -> None:
-    measured = [*reporting({40: (1, 1, 1)}, "s"), *reporting({85: (900, 900, 900)}, "ms")]
+    tries = [*reporting({40: (1, 1, 1)}, "s"), *reporting({85: (900, 900, 900)}, "ms")]
     with pytest.raises(JobkitError, match="f1 has several units, which cannot be compared: ms, s"):
-        advice(measured)
+        advice(tries)
 
 
 def test_a_setting_that_breaks_a_constraint_is_named_and_not_taken() -> None:
@@ -147,35 +145,35 @@ def test_a_setting_that_breaks_a_constraint_is_named_and_not_taken() -> None:
 
 
 def test_if_all_settings_break_a_constraint_that_is_an_error() -> None:
-    measured, objective = reporting(APART), Objective(bounds={"f1": Bound(min=0.95)})
+    tries, objective = reporting(APART), Objective(bounds={"f1": Bound(min=0.95)})
     with pytest.raises(JobkitError, match="no setting keeps the constraints") as caught:
-        advice(measured, objective)
+        advice(tries, objective)
     assert "batch_size 40: f1 0.91 is under 0.95" in caught.value.message
-    settings = settings_of(measured)
+    settings = settings_of(tries)
     with pytest.raises(JobkitError, match="and 1 more"):
-        refuse_none("run", judge("run", settings, measured, objective), settings * 3)
+        refuse_none("run", judge("run", settings, tries, objective), settings * 3)
 
 
 def test_without_items_there_is_no_speed_and_the_time_is_that_of_one_run() -> None:
-    measured = [without_items(one) for one in reporting(APART)]
-    said = text(measured, corpus=Corpus(name="letters", paragraphs=10**6))
+    tries = [without_items(one) for one in reporting(APART)]
+    said = text(tries, corpus=Corpus(name="letters", paragraphs=10**6))
     assert "Its speed: not known, for the workload reports no items; 4.277 ± 0.15 s (n=3) for a run." in said
     assert "fastest" not in said.lower()
     assert "Time for one run over sample, with batch_size 40" in said
     assert "the time is that of one run and not of your corpus" in said
-    assert '"items_per_s": null' in as_json(advice(measured))
+    assert '"items_per_s": null' in as_json(advice(tries))
     with pytest.raises(JobkitError, match="the workload reports no items") as caught:
-        advice(measured, Objective())
+        advice(tries, Objective())
     assert "objective.metric=work_s" in caught.value.hint
-    by_time = text(measured, Objective(metric="work_s", direction="min"))
+    by_time = text(tries, Objective(metric="work_s", direction="min"))
     assert "Take batch_size 130: work_s 3.102 ± 0.081 s (n=3), the lowest mean." in by_time
 
 
 def test_a_setting_that_is_better_but_not_safe_is_not_taken() -> None:
-    measured = reporting({size: (size / 1000,) * 3 for size in SIZES})
-    gpu = measured[0].gpu
+    tries = reporting({size: (size / 1000,) * 3 for size in SIZES})
+    gpu = tries[0].gpu
     assert gpu
-    small = [replace(one, gpu=replace(gpu, total_bytes=2**31)) for one in measured]
+    small = [replace(one, gpu=replace(gpu, total_bytes=2**31)) for one in tries]
     found = advice(small)
     assert found.batch.recommended.size < max(SIZES)
     assert "the highest mean that is safe." in as_text(found)

@@ -159,6 +159,25 @@ def test_many_lines_cost_bounded_time(path: Path) -> None:
     assert seen.metrics == {"f1": Metric(value=0.9)}  # written last, as it often is
 
 
+def test_many_lines_cost_little_memory(path: Path) -> None:
+    with path.open("w") as stream:
+        for _ in range(60):
+            stream.write(f"{GOOD}\n" * 1000)
+    number = 0
+
+    def keep(_: OwnBatch) -> None:
+        nonlocal number
+        number += 1
+
+    seen = OwnFigures(keep=keep)
+    tracemalloc.start()
+    finish(GrowingFile(path, seen.take_line), seen, [60.0])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert number == 60_000
+    assert peak < 2 * 2**20 < path.stat().st_size
+
+
 def test_a_record_has_room_for_the_metrics(path: Path) -> None:
     path.write_text("".join(f'{{"metric": "m{n}", "value": {n}}}\n' for n in range(1000)))
     read = Reading(path).finish()

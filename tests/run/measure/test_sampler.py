@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -15,7 +16,9 @@ import pytest
 from jobkit.core.measurements import Attribution, Energy
 from jobkit.run.measure import sampler
 from jobkit.run.measure.nvml import GpuHandle
-from jobkit.run.measure.sampler import Follower, Peaks, sampling
+from jobkit.run.measure.sampler import LEAST_SAMPLES, Follower, Peaks, forked_sampling, sampling
+from jobkit.run.process import started_at
+from tests.cluster.daemons import until
 
 MIB = 2**20
 
@@ -38,7 +41,7 @@ def test_it_follows_this_process_and_answers() -> None:
 def test_a_dead_sampler_answers_none() -> None:
     with sampling([]) as following:
         process = following._process
-        process.kill()
+        os.kill(process.pid, signal.SIGKILL)
         process.wait()
         assert following.ask("peaks") is None
 
@@ -224,3 +227,60 @@ def _spike(size: int, seconds: float) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             block[0] = 1
+
+
+def test_a_forked_sampler_follows_the_children_of_a_process() -> None:
+    code = (
+        f"import mmap, sys; block = mmap.mmap(-1, {64 * MIB}); block[:] = bytes(len(block)); sys.stdin.read()"
+    )
+    with forked_sampling(os.getpid()) as following:
+        assert following.ask("mark") is not None
+        with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE):
+            until(lambda: _peak(following) >= 64 * MIB, "the memory of the child", 30)
+        assert _peak(following) < 128 * MIB
+
+
+def _peak(following: sampler.Sampling) -> int:
+    peaks = following.ask("peaks")
+    assert peaks is not None
+    return peaks.rss_bytes or 0
+
+
+def test_a_forked_sampler_ends_with_its_parent() -> None:
+    code = (
+        "import os\n"
+        "from jobkit.run.measure.sampler import forked_sampling\n"
+        "with forked_sampling(os.getpid()) as s:\n"
+        "    s.ask('mark'); print(s._process.pid, flush=True); os._exit(9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    until(lambda: started_at(int(done.stdout)) is None, "the end of the sampler", 10)
+
+
+def test_a_child_that_has_not_started_its_program_is_not_the_command() -> None:
+    if (pid := os.fork()) == 0:
+        signal.pause()
+        os._exit(0)
+    try:
+        with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as command:
+            followed = Follower(os.getpid(), [], sees_all=True, below=True)
+            followed.sample_utilisation()
+            assert command.pid in followed._tree
+            assert pid not in followed._tree
+            command.communicate(b"")
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def test_too_few_samples_of_a_command_are_no_peak() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as command:
+        followed = Follower(os.getpid(), [], sees_all=True, below=True)
+        followed.sample_utilisation()
+        peaks = []
+        for _ in range(LEAST_SAMPLES):
+            followed.sample_memory()
+            peaks.append(followed.peaks.rss_bytes)
+        command.communicate(b"")
+    assert peaks[:-1] == [None] * (LEAST_SAMPLES - 1)
+    assert peaks[-1]
