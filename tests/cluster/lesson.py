@@ -37,6 +37,8 @@ COMMAND_TIMEOUT_S = 120
 LOOK_TIMEOUT_S = 30
 LOOK_AGAIN_S = 0.3
 
+STATE = ".local/state/jobkit/practice"
+"""Where a practice cluster is, from the home."""
 HOME = "/home/ada"
 """The learner's home on the pages."""
 VARIES = tuple(
@@ -117,7 +119,6 @@ class Learner:
         return outer | {
             "HOME": str(self.folder),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "JOBKIT_PRACTICE": str(self.folder / "p"),
         }
 
     def types(self, block: Block) -> tuple[int, str]:
@@ -126,7 +127,7 @@ class Learner:
         before = f"source {shlex.quote(str(state))}\n" if state.exists() else 'cd "$HOME"\n'
         after = f'{{ export -p; printf "cd %q\\n" "$PWD"; }} >{shlex.quote(str(state))}; exit $status'
         done = subprocess.run(
-            ("bash", "-c", "\n".join([before, *block.commands, "status=$?", after])),
+            ("bash", "-c", "\n".join(["set -o allexport", before, *block.commands, "status=$?", after])),
             cwd=self.folder,
             env=self.env,
             stdin=subprocess.DEVNULL,
@@ -163,7 +164,7 @@ def learner(scheduler: str) -> Iterator[Learner]:
         try:
             yield Learner(Path(folder), scheduler)
         finally:
-            cluster.down(Path(folder) / "p")
+            cluster.down(Path(folder) / STATE)
 
 
 def rewrite(scheduler: str) -> None:
