@@ -46,19 +46,20 @@ VARIES = tuple(
     for pattern, put in (
         (r"\blesson-\d{8}-\d{6}-[0-9a-f]{4}\b", "RUN"),
         (r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\b|\b\d\d/\d\d/\d{4} \d\d:\d\d:\d\d\b", "DATE"),
-        (r"\b[A-Z][a-z]{2} [A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d \d{4}\b", "DATE"),
-        (r"^Slurm expects the first to start at DATE\n", ""),  # it answers so only if it is not busy
-        (r"^\d\d:\d\d:\d\d$", "CLOCK"),
+        (r"^Slurm expects the first to start at DATE\n", ""),  # not if Slurm is busy
         (r"(?<![:\d])\d+:\d\d(?![:\d])", "ELAPSED"),
-        (r"\b([Jj]ob|JOB|StepId=|hello-|logs/|jobnumber +)( ?)\d+", r"\1\2ID"),
-        (r"^( +)\d+ ", r"\1ID "),
-        (r"^\d+(\.batch)?( +(?:hello|batch) )", r"ID\1\2"),
-        (r"\b(MaxRSS |\()\d+( bytes| > )", r"\1BYTES\2"),
-        (r"\d+\.\d+\.\d+\S*", "VERSION"),
-        (r"(?<![\d.])\d+\.\d+", "NUMBER"),
-        (r"\b\d+( s\b| %)", r"INTEGER\1"),
+        (r"^  \d\d:\d\d:\d\d(?=, .* once)|(?<=GiB and )\d\d:\d\d:\d\d", "CLOCK"),
+        (r"^(  #SBATCH --time=|  #\$ -l h_rt=)\d\d:\d\d:\d\d", r"\1CLOCK"),
+        (r"\b([Jj]ob |JOB |StepId=|hello-|logs/|RUN\.o|jobnumber +)\d+", r"\1ID"),
+        (r"^ +\d+(?= +(?:cpu|0\.\d+) )", "ID"),
+        (r"^\d+(?= +hello )", "ID"),
+        (r"(?<=MaxRSS )\d+|\(\d+(?= > )", "BYTES"),
+        (r"\b\d+\.\d+\.\d+\b", "VERSION"),
+        (r"[+-]?(?<![\d.])(?:\d+\.\d+|\d{1,3}(?:,\d{3})+)|\b\d+(?= s\b| %| paragraphs/s)", "NUMBER"),
+        (r"^( +\d+ +)\d+(?= +NUMBER)", r"\1NUMBER"),  # a speed of three digits
+        (r"^- \d of \d points ran", "- POINTS ran"),
         (r", about .* to go.*", ""),
-        (r"(Largest safe: batch_size |without the safety bound: )[\d,]+", r"\1INTEGER"),
+        (r"(?<=Largest safe: batch_size )\d+|(?<=without the safety bound: )\d+", "NUMBER"),
         (r"─+", "─"),
         (r"[ \t]+", " "),
         (r" $", ""),
@@ -153,7 +154,7 @@ class Learner:
         """Return an output with the names of the pages in place of this machine's."""
         text = text.replace(str(self.folder), HOME).replace(str(Path(sys.executable).parent), f"{HOME}/env/bin")
         text = re.sub(rf"\b{re.escape(socket.gethostname())}\b", "node", text)
-        return re.sub(rf"\b{re.escape(getpass.getuser())}\b( *)", lambda user: f"{'ada':<{len(user[0])}}", text)
+        return re.sub(rf"\b{re.escape(getpass.getuser())}\b( {{2,}})?", lambda user: f"{'ada':<{len(user[0])}}", text)
 
 
 @contextmanager
