@@ -31,7 +31,7 @@ from tests.pages.test_docs_shell import LEFT_OUT, Block, shell_blocks
 PAGES = sorted((DOCS / "lesson").glob("*.md"), key=lambda path: (path.name != "README.md", path.name))
 TABS = {"slurm": "Slurm", "sge": "Grid Engine"}
 TAB = re.compile(r"^:::\{tab-item\} (.+)\n((?:(?!:::).*\n)*):::$", re.MULTILINE)
-LOOKS = ("squeue", "sacct", "qstat", "qacct", "cat ", "jobkit status", "jobkit logs")
+LOOKS = ("squeue", "sacct", "qstat", "qacct", "head ", "jobkit status", "jobkit logs")
 """How commands begin that change nothing, so that a learner may repeat them."""
 COMMAND_TIMEOUT_S = 120
 LOOK_TIMEOUT_S = 30
@@ -57,7 +57,6 @@ VARIES = tuple(
         (r"\b\d+\.\d+\.\d+\b", "VERSION"),
         (r"[+-]?(?<![\d.])(?:\d+\.\d+|\d{1,3}(?:,\d{3})+)|\b\d+(?= s\b| %| paragraphs/s)", "NUMBER"),
         (r"^( +\d+ +)\d+(?= +NUMBER)", r"\1NUMBER"),  # a speed of three digits
-        (r"^- \d of \d points ran", "- POINTS ran"),
         (r", about .* to go.*", ""),
         (r"(?<=Largest safe: batch_size )\d+|(?<=without the safety bound: )\d+", "NUMBER"),
         (r"─+", "─"),
@@ -94,14 +93,15 @@ def normal(text: str, *, tabbed: bool) -> str:
         text = pattern.sub(put, text)
     for words, put in () if tabbed else ELSEWHERE:
         text = re.sub(words, put, text)
-    return text.strip()
+    return text.strip("\n")
 
 
 def agree(shown: str, output: str, *, tabbed: bool) -> bool:
-    """Return whether an output is what a page shows, but for what varies and the lines for which ... stands."""
+    """Return whether an output is what a page shows, but for what varies; ... is any lines."""
     parts = re.split(r"^\.\.\.\n", shown, flags=re.MULTILINE)
     pattern = r"(?:.*\n)*?".join(
-        "".join(re.escape(line) + r"\n" for line in normal(part, tabbed=tabbed).splitlines()) for part in parts
+        "".join(re.escape(line) + r"\n" for line in normal(part, tabbed=tabbed).splitlines())
+        for part in parts
     )
     return re.fullmatch(pattern, normal(output, tabbed=tabbed) + "\n") is not None
 
@@ -119,11 +119,12 @@ class Learner:
         outer = {name: value for name, value in os.environ.items() if not name.startswith(LEFT_OUT)}
         return outer | {
             "HOME": str(self.folder),
+            "COLUMNS": "120",  # of the pages
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         }
 
     def types(self, block: Block) -> tuple[int, str]:
-        """Run a block where the one before ended, with its variables; return the status and what it printed."""
+        """Run a block where the one before ended, with its variables; return status and output."""
         state = self.folder / ".state"
         before = f"source {shlex.quote(str(state))}\n" if state.exists() else 'cd "$HOME"\n'
         after = f'{{ export -p; printf "cd %q\\n" "$PWD"; }} >{shlex.quote(str(state))}; exit $status'
@@ -152,9 +153,10 @@ class Learner:
 
     def as_on_a_page(self, text: str) -> str:
         """Return an output with the names of the pages in place of this machine's."""
-        text = text.replace(str(self.folder), HOME).replace(str(Path(sys.executable).parent), f"{HOME}/env/bin")
+        programs, user = str(Path(sys.executable).parent), re.escape(getpass.getuser())
+        text = text.replace(str(self.folder), HOME).replace(programs, f"{HOME}/env/bin")
         text = re.sub(rf"\b{re.escape(socket.gethostname())}\b", "node", text)
-        return re.sub(rf"\b{re.escape(getpass.getuser())}\b( {{2,}})?", lambda user: f"{'ada':<{len(user[0])}}", text)
+        return re.sub(rf"\b{user}\b( {{2,}})?", lambda name: f"{'ada':<{len(name[0])}}", text)
 
 
 @contextmanager
@@ -172,18 +174,17 @@ def rewrite(scheduler: str) -> None:
     """Run the lesson on a scheduler, and correct what the pages show."""
     with learner(scheduler) as ada:
         for path in PAGES:
-            text = path.read_text(encoding="utf-8")
+            text, begun = path.read_text(encoding="utf-8"), time.monotonic()
             lines, tabbed = text.splitlines(keepends=True), tabbed_lines(text)
-            begun = time.monotonic()
             for block in shell_blocks(for_scheduler(text, scheduler)):
                 seen, output = ada.sees(block, tabbed=block.line in tabbed)
-                if not seen and block.shown is not None:
+                if seen:
+                    continue
+                sys.stdout.write(f"{path.name}:{block.line}: {block.commands[0]}\n{output}")
+                if block.shown is not None:  # the numbers of later lines stay
                     end = block.line + block.shown.count("\n")
-                    lines[block.line : end] = [output, *[""] * (end - block.line - 1)] if end > block.line else []
-                    if end == block.line:
-                        lines[block.line - 1] += output
-                if not seen:
-                    sys.stdout.write(f"{path.name}:{block.line}: {block.commands[0]}\n{output}")
+                    lines[block.line - 1] += output
+                    lines[block.line : end] = [""] * (end - block.line)
             sys.stdout.write(f"{path.name} on {scheduler}: {time.monotonic() - begun:.0f} s\n")
             path.write_text("".join(lines), encoding="utf-8")
 
