@@ -45,7 +45,9 @@ def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:
         return ""
     env = scheduler_calls.submission_environment()
     done = shell.run(argv, env=env) if once else run_while_busy(argv, scheduler.BUSY_PATTERN, env)
-    return shell.check(done, "the scheduler does not answer", hint="is this a submit host?").stdout
+    practice = 'a practice cluster needs eval "$(jobkit practice env)"'
+    hint = f"is this a submit host of {scheduler.NAME}? {practice} in every shell"
+    return shell.check(done, "the scheduler does not answer", hint=hint).stdout
 
 
 def cut_into_arrays(

@@ -35,7 +35,10 @@ from tests.support.command_reference import commands
 ROOT = Path(__file__).parents[2]
 MOST_MODULES = 15
 DOCS = ROOT / "docs"
-PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md"), ROOT / "tests" / "data" / "README.md"])
+LESSON = DOCS / "lesson"
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *DOCS.glob("*.md"), *LESSON.glob("*.md"), ROOT / "tests" / "data" / "README.md"]
+)
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 MINIMAL = "name: minimal\n"
 FENCE = re.compile(r"^```(.*)\n((?:(?!```).*\n)*)```$", re.MULTILINE)
@@ -384,7 +387,7 @@ def typed() -> list[tuple[str, str]]:
         text = path.read_text(encoding="utf-8")
         for block in (*blocks(text, "sh"), *blocks(text, "bash"), *blocks(text, "console")):
             lines = block.replace("\\\n", " ").splitlines()
-            found += [(path.name, line) for line in lines if re.match(r"(\$ )?(\S*/)?jobkit ", line)]
+            found += [(path.name, line) for line in lines if re.match(r"(\$ )?(\S*/)?jobkit (?!\d)", line)]
     return found
 
 

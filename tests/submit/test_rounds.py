@@ -184,7 +184,9 @@ def test_the_limits_are_asked_for_or_there_are_none(queue: Programs, monkeypatch
     assert ask_limits(local) == ""
     with pytest.raises(JobkitError, match="the scheduler does not answer") as caught:
         ask_limits(sge)
-    assert (caught.value.exit_code, caught.value.hint) == (3, "is this a submit host?")
+    assert caught.value.exit_code == 3
+    assert caught.value.hint is not None
+    assert "submit host of sge" in caught.value.hint
 
 
 def test_a_controller_that_is_busy_is_asked_again_but_not_for_a_preview(
