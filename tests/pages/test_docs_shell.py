@@ -128,9 +128,10 @@ class World:
         }
 
     def fill(self) -> None:
-        """Lay out what the README has before it: a checkout, a site of one's own, a run."""
+        """Lay out what the pages need: a checkout, a site of one's own, old logs, a run."""
         shutil.copytree(ROOT / "sweeps", self.folder / "sweeps")
         shutil.copytree(DOCS, self.folder / "docs")
+        shutil.copytree(ROOT / "tests" / "data" / "predecessors", self.folder, dirs_exist_ok=True)
         sites = self.folder / "home" / ".config" / "jobkit" / "sites"
         sites.mkdir(parents=True)
         (mine,) = blocks(page("templates-and-sites.md"), "yaml site")
