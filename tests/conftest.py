@@ -57,10 +57,16 @@ class Watch:
         if event == "import" and arguments[0] in HEAVY:
             reason = f"imports {arguments[0]}"
         if reason:
-            sys.settrace(None)
+            trace_nothing()
             if self.quick:
                 self.reason = reason
                 raise pytest.skip.Exception(reason)
+
+
+def trace_nothing() -> None:
+    """End coverage's tracing, of new threads too: two that begin at once can fail (CPython 3.11)."""
+    sys.settrace(None)
+    threading.settrace(None)
 
 
 WATCH = Watch()
@@ -76,9 +82,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 SLOW_FOLDERS = {"whole", "fakes", "cluster"}
-UNTRACED_FOLDERS = SLOW_FOLDERS | {"commands", "pages", "plot"}
-"""Whose tests alone cover nothing of what coverage measures (PURE in the Makefile); what draws takes twice
-as long when it is traced, for matplotlib is traced too."""
+UNTRACED_FOLDERS = SLOW_FOLDERS | {"commands", "html", "pages", "plot", "practice", "workloads"}
+"""Whose tests alone cover nothing of what coverage measures (PURE in the Makefile). What draws or tags takes
+twice as long when it is traced, because matplotlib and torch are traced too."""
 SLOW_FIXTURES = {"fake_slurm", "fake_sge", "tiny_model"}
 
 
@@ -125,14 +131,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     pytest-cov's own mark ``no_cover`` has no effect under pytest-xdist (7.1): its workers measure
     twice, and the mark ends one of the two. Coverage's tracer can be set again.
     """
-    tracer = sys.gettrace()
+    tracer, of_threads = sys.gettrace(), threading.gettrace()
     if item.get_closest_marker("untraced") or UNTRACED_FOLDERS.intersection(folders(item)):
-        sys.settrace(None)
+        trace_nothing()
     WATCH.active, WATCH.reason = True, ""
     try:
         return (yield)
     finally:
         WATCH.active = False
+        threading.settrace(of_threads)
         sys.settrace(tracer)
 
 

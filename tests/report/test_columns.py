@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobkit.core.measurements import Memory
-from jobkit.core.records import Outcome
+from jobkit.core.records import Command, Outcome
 from jobkit.core.units import GIB
 from jobkit.report.columns import LEGENDS, MEASURES, SizeColumn, size_columns, without_repetition
 from jobkit.report.output import render
@@ -93,3 +93,12 @@ def test_a_load_of_tokens_says_so(tmp_path: Path) -> None:
         assert column.head == f"load\n{unit}"
         families.add(column.family)
     assert families == {"load", "padded tokens", "tokens"} <= set(LEGENDS)
+
+
+def test_a_load_that_a_command_reports_is_its_own(tmp_path: Path) -> None:
+    command = Command(template="tag {batch_size} {text}")
+    records = [record(replace(p, command=command)) for p in grid([50, 100])]
+    found = collect([write_records(tmp_path / "run", records)])
+    (column,) = (c for c in size_columns(found.by_size, ["batch_size"]) if c.name == "load_max")
+    assert (column.head, column.family) == ("load\n", "own load")
+    assert column.family in LEGENDS

@@ -142,11 +142,24 @@ def test_a_submission_without_an_answer_is_found_by_resume() -> None:
         ({"points": [2], "why": "busy"}, "could not submit 1 point again: busy"),
         ({"points": [], "why": "down"}, "could not submit again: down"),
         ({"points": "?"}, "could not submit again: "),
+        (
+            {"role": "plan", "points": [1, 2], "why": "no submit host"},
+            "the job that planned the corpus could not submit 2 points: no submit host",
+        ),
     ],
 )
 def test_what_the_job_that_follows_could_not_submit_is_reported(left: dict[str, object], words: str) -> None:
     (notice,) = advice(a_run([DONE], left=left), "runs/demo").notices
     assert notice.endswith(words)
+
+
+def test_a_corpus_that_could_not_be_planned_is_planned_again_by_resume() -> None:
+    run = a_run([], left={"role": "plan", "why": "a.txt:3: not UTF-8\nb.gz: broken"})
+    found = advice(run, "runs/demo")
+    assert found.notices == ("the corpus could not be planned: a.txt:3: not UTF-8", "b.gz: broken")
+    assert [(step.command, step.does) for step in found.steps] == [
+        (RESUME, "submits the job that plans the corpus again")
+    ]
 
 
 def test_nobody_is_told_to_change_the_run_of_another_user() -> None:
@@ -180,6 +193,14 @@ def test_how_a_job_that_waits_for_the_points_stands(
 ) -> None:
     run = with_job(a_run([DONE]), role, state, reason)
     assert job_line(run, run.jobs[0]).endswith(words)
+
+
+def test_a_job_that_plans_a_corpus_has_a_line_until_there_are_points() -> None:
+    run = with_job(a_run([]), Role.PLAN, State.PENDING, "Resources")
+    assert "plans the corpus, waits: Resources" in job_line(run, run.jobs[0])
+    assert RESUME not in commands(run)
+    run = with_job(a_run([DONE]), Role.PLAN, end="sacct: COMPLETED, ExitCode 0:0")
+    assert job_line(run, run.jobs[0]) == ""
 
 
 def test_of_jobs_that_have_ended_the_last_has_a_line() -> None:
