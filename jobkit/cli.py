@@ -16,9 +16,9 @@ from jobkit.core.terminal import say
 GROUPS = {
     "prepare": {
         "init": "Write a site file and a first spec for this cluster.",
-        "doctor": "Check this machine, and a node, for all that a sweep needs.",
-        "workload": "Check that a workload can be measured, and what it lacks.",
-        "preflight": "Compute what each batch size pads to, without a GPU.",
+        "doctor": "Check this machine, and a node, for everything that a sweep needs.",
+        "workload": "Check whether jobkit can measure a workload, and what is missing.",
+        "preflight": "Compute the padding of each batch size, without a GPU.",
         "lint": "List what a scheduler would silently ignore in a job script.",
         "practice": "Run a real Slurm or Grid Engine on this one machine, and break it on purpose.",
         "schema": "Print the JSON schema of specs, with which an editor checks them.",
@@ -26,16 +26,16 @@ GROUPS = {
     },
     "run": {
         "sweep": "Run a tagger once per batch size, on a cluster or here.",
-        "tune": "Find the fastest setting by running few, and compare it with the plain loop.",
+        "tune": "Find the fastest setting by measuring a few, and compare it with the plain loop.",
         "apply": "Work through a whole corpus with a measured setting, each paragraph once.",
         "status": "Show the state of every point, and what to type next.",
         "logs": "Print the log of a point, or follow it.",
-        "resume": "Submit the points of a run again that failed or are missing.",
+        "resume": "Rerun the points of a run that failed or are missing.",
         "cancel": "Cancel the queued and running jobs of a run.",
         "throttle": "Change how many points of a run may run at the same time.",
         "verify": "Run the largest batch that a run predicts, and compare.",
         "shell": "Print or start a shell on a node, to run a point by hand.",
-        "profile": "Run a point once more with a profiler, and print where its time goes.",
+        "profile": "Rerun a point with a profiler, and print where its time goes.",
         "emit": "Report figures of a running program to jobkit, from a shell.",
     },
     "results": {

@@ -122,7 +122,7 @@ format_option = click.option(
     type=click.Choice(["jsonl", "tsv", "conll", "parquet"]),
     default="jsonl",
     show_default=True,
-    help="The format of the results: what cannot be written is refused now.",
+    help="The format of the results; a format that cannot be written is refused now.",
 )
 wait_option = click.option(
     "--wait", is_flag=True, help="Wait until the last point has ended, then print the table."
@@ -138,11 +138,12 @@ def shard_options(command: F) -> F:
             metavar="N",
             help="How long a shard of the corpus may take. Default: 30.",
         ),
+        click.option("--shards", type=click.IntRange(min=1), metavar="N", help="Cut N shards."),
         click.option(
-            "--shards", type=click.IntRange(min=1), metavar="N", help="Cut N shards, whatever each takes."
-        ),
-        click.option(
-            "--max-parallel", type=click.IntRange(min=1), metavar="N", help="Most shards at a time."
+            "--max-parallel",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="The largest number of shards at a time.",
         ),
     )
     for add in reversed(added):

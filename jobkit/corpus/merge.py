@@ -135,7 +135,7 @@ def _check_inputs(sources: Sequence[Source]) -> None:
             "the corpus has changed since it was planned, so rows and offsets may not belong to it:"
             + "".join(f"\n  {reason}" for reason in reasons[:_NAMED])
             + more,
-            hint="give the files back as they were, or apply the changed corpus in a new folder",
+            hint="restore the files, or apply the changed corpus in a new folder",
         )
 
 
@@ -146,7 +146,7 @@ def _changed(source: Source) -> str:
         if size != source.size_bytes:
             return f"{source.path}: {size:,} bytes instead of {source.size_bytes:,}"
         if digest(Path(source.path))[1] != source.sha256:
-            return f"{source.path}: another content (SHA-256)"
+            return f"{source.path}: different content (SHA-256)"
     except OSError as error:
         return f"{source.path}: {error.strerror}"
     return ""

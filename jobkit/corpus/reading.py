@@ -17,7 +17,7 @@ from jobkit.corpus.documents import BadLineError, Fields, parse_line
 from jobkit.corpus.paragraphs import spans
 from jobkit.corpus.plan import Corpus, Piece, Source, read_corpus, read_planned
 
-_HINT = "give the input back as it was, or plan the changed corpus in a new folder: jobkit apply"
+_HINT = "restore the input, or plan the changed corpus in a new folder: jobkit apply"
 
 
 class Paragraph(NamedTuple):

@@ -173,7 +173,7 @@ def _doubts(
         notes.append("the lengths of the text are unknown: the load is taken to grow with the batch size")
     elif loads and loads.lengths.source != "tokenizer":
         notes.append(
-            "the load is the batch size, for the workload reports no lengths: it does not show long texts"
+            "the load is the batch size, because the workload reports no lengths: it does not show long texts"
             if loads.lengths.source == "none"
             else "the lengths are estimated from punctuation"
         )

@@ -66,7 +66,7 @@ REMEDIES: Mapping[Outcome, tuple[Step, ...]] = {
         Step(f"{RESUME} --set environment.venv=FOLDER", "in another environment", Kind.FIX),
         Step(RESUME, "or once this one is fixed"),
     ),
-    Outcome.MODEL_MISSING: (LOG, Step(RESUME, "once the model is whole")),
+    Outcome.MODEL_MISSING: (LOG, Step(RESUME, "once the model is complete")),
     Outcome.SCRATCH_FULL: (
         Step(RESUME, "once there is room on the node, or `scratch` in the site file names another place"),
     ),

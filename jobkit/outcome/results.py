@@ -157,7 +157,7 @@ def _listed(folder: str, notes: list[str]) -> set[str]:
     except FileNotFoundError:
         return set()
     except OSError as error:
-        notes.append(f"{folder}: cannot be read: {error.strerror}: what is home there is not known")
+        notes.append(f"{folder}: cannot be read: {error.strerror}: its results are unknown")
         return set()
 
 

@@ -128,7 +128,7 @@ def _with_log(verdict: Verdict, files: TryFiles, path: Path | None) -> Verdict:
     if reported:
         return replace(verdict, outcome=reported[0], evidence=f"{verdict.evidence}; log: {reported[1]}")
     if words := last_words(text):
-        return replace(verdict, evidence=f"{verdict.evidence}; last words of the log: {words}")
+        return replace(verdict, evidence=f"{verdict.evidence}; end of the log: {words}")
     return verdict
 
 

@@ -141,7 +141,7 @@ def decide_outcome(
 def _judge(tried: TryFiles | None, accounted: Accounted | None, known: Circumstances) -> Verdict:
     if tried is None:
         verdict = _by_accounting(
-            accounted, "left no try folder", "not started, or its folder is not home yet"
+            accounted, "left no try folder", "not started, or its folder is not copied home yet"
         )
         return _not_begun(verdict, accounted, known)
     if tried.record is not None:
@@ -149,7 +149,9 @@ def _judge(tried: TryFiles | None, accounted: Accounted | None, known: Circumsta
     if tried.exit is not None:
         verdict = _by_exit(tried.exit, accounted)
     else:
-        verdict = _by_accounting(accounted, "left no record", "no record yet: running, or not home yet")
+        verdict = _by_accounting(
+            accounted, "left no record", "no record yet: running, or not copied home yet"
+        )
         verdict = _without_end(_cancelled(verdict, known), known)
     if not tried.problem:
         return verdict
@@ -228,7 +230,7 @@ def _by_exit(exit_: Exit, accounted: Accounted | None) -> Verdict:
         unsure = accounted is None or not accounted.ended
         return Verdict(outcome=Outcome.LOST, evidence=evidence, provisional=unsure)
     outcome = Outcome.BUG if exit_.status else Outcome.LOST
-    return Verdict(outcome=outcome, evidence=f"{evidence}, but no record is home")
+    return Verdict(outcome=outcome, evidence=f"{evidence}, but no record was copied home")
 
 
 def _exit_words(exit_: Exit) -> str:

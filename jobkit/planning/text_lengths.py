@@ -251,9 +251,9 @@ def _paragraphs(number: str) -> int:
         If no corpus can have that many.
     """
     count = Decimal(number.replace(",", "").replace("_", ""))
-    why = "" if 1 <= count <= MOST_PARAGRAPHS else f"is not within 1 and {MOST_PARAGRAPHS:,} paragraphs"
+    why = "" if 1 <= count <= MOST_PARAGRAPHS else f"is not between 1 and {MOST_PARAGRAPHS:,} paragraphs"
     if not why and count % 1:
-        why = "is no whole number"
+        why = "is not a whole number"
     if why:
         raise JobkitError(f"--corpus {number} {why}", hint=f"for instance {NUMBERS}; or name a file")
     return int(count)

@@ -110,7 +110,7 @@ class Cluster:
             if stopped := self.stopped():
                 log = self.daemons[stopped[0]].log
                 raise JobkitError(
-                    f"{stopped[0]} has ended", hint=f"its last words are in {log}", exit_code=ExitCode.REFUSED
+                    f"{stopped[0]} has ended", hint=f"see the end of {log}", exit_code=ExitCode.REFUSED
                 )
             self.kind.heal(self.place)
             return self.kind.takes_jobs(self.place)

@@ -18,7 +18,7 @@ from jobkit.run.workloads.base import CHARACTERS, load_unit
 LEGENDS = {
     "size": "n: points that succeeded; figures are means over them",
     "interval": "±: half of the 95 % interval of the mean (Student's t)",
-    "single": "of one repeat there is no interval: it cannot show a difference",
+    "single": "one repeat has no interval and cannot show a difference",
     "part": "(n=1): the mean is over that many points, because the others lack this figure",
     "speed": "speed: of the work, no loading, no warm-up; speed-up: over {base}",
     "times": "95 % interval: of the speed-up; one that contains 1 shows no difference",

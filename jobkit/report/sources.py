@@ -202,7 +202,7 @@ def never_began(folder: Path, waiting: Sequence[Point]) -> dict[int, str]:
     accounts = read_accounts(folder) if waiting else None
     if accounts is None or not _search_over(folder, accounts):
         return {}
-    how = "what was to run it has ended; jobkit resume {} {} runs it"
+    how = "the job that should run it has ended; jobkit resume {} {} runs it"
     return {
         point.index: how.format(shell_path(folder), point.point_id)
         for point in waiting

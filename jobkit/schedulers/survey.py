@@ -152,14 +152,14 @@ class RequestedQueues:
         offered = dict(sorted(pair for queue in self.queues for pair in queue.gpus.items()))
         if not offered:
             return RequestFault(
-                f"{where} has no GPUs; asked for: {request.gpus}", "resources.gpus or the queue"
+                f"{where} has no GPUs; requested: {request.gpus}", "resources.gpus or the queue"
             )
         if request.gpu_type and request.gpu_type not in offered:
             return no_such(f"GPU type in {where}", request.gpu_type, offered, "resources.gpu_type")
         most = offered[request.gpu_type] if request.gpu_type else max(offered.values())
         if request.gpus > most:
             return RequestFault(
-                f"{where} has at most {format_count(most, 'GPU')} a node; asked for: {request.gpus}",
+                f"{where} has at most {format_count(most, 'GPU')} a node; requested: {request.gpus}",
                 "resources.gpus",
             )
         return None

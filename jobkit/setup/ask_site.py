@@ -28,5 +28,5 @@ def ask_site(scheduler: Scheduler) -> Survey:
             if hung is None:
                 answers[name] = shell.run(argv, env=environment, timeout_s=TIMEOUT_S)
             else:
-                answers[name] = Completed(argv, shell.NO_ANSWER, "", f"not asked, for {hung.said}")
+                answers[name] = Completed(argv, shell.NO_ANSWER, "", f"not asked: {hung.said}")
     return scheduler.parse_survey(answers)

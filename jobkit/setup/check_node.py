@@ -243,7 +243,7 @@ def cuda(facts: Facts, wanted: NodeRequest) -> Finding | None:
         message = f"{devices} x {torch.get('name')}, {memory}"
         if devices < wanted.gpus:
             return warning(
-                "CUDA", f"{message}; asked for: {wanted.gpus}", "change requests.gpus in the site file"
+                "CUDA", f"{message}; requested: {wanted.gpus}", "change requests.gpus in the site file"
             )
         return fine("CUDA", message)
     if not wanted.on_node:

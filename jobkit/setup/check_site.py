@@ -106,7 +106,7 @@ def gpus(survey: Survey, asking: SiteRequest) -> Finding | None:
     if survey.queues is None or queues.unknown:
         return None
     if not asking.request.gpus:
-        return fine("GPUs", "none is asked for")
+        return fine("GPUs", "none is requested")
     if survey.resources is not None:
         return _gpus_by_resource(survey, asking, queues)
     if fault := queues.gpu_fault(asking.request):
@@ -185,7 +185,7 @@ def walltime(survey: Survey, asking: SiteRequest) -> Finding | None:
         return None
     if fault := queues.walltime_fault(asking.request, survey.walltime_noun):
         return missing("walltime", fault.said, f"change {fault.key}")
-    return fine("walltime", f"{format_walltime(asking.request.walltime_s)} is asked for")
+    return fine("walltime", f"{format_walltime(asking.request.walltime_s)} is requested")
 
 
 def arrays(survey: Survey, asking: SiteRequest) -> Finding | None:

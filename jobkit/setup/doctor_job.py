@@ -112,11 +112,11 @@ def _not_begun(job: Errand, within_s: float) -> Finding:
 def _gone(job: Errand) -> Finding:
     """Return that the job has ended and left no answer at home, with what it left elsewhere."""
     log = next((line.strip() for line in reversed(job.log.splitlines()) if line.strip()), "")
-    message = f"job {job.job} left the queue, and no answer came home to {job.run_dir}"
+    message = f"job {job.job} left the queue, and it wrote no answer to {job.run_dir}"
     if log:
         return missing("job", f"{message}; its log ends: {log}", f"less {job.run_dir}/logs/*")
     hint = "can the nodes write there? Name a folder that they see: --runs-dir FOLDER"
-    return missing("job", f"{message}, nor a log", f"{hint}; {_person(job)}")
+    return missing("job", f"{message}, and no log", f"{hint}; {_person(job)}")
 
 
 def _person(job: Errand) -> str:

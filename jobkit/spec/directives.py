@@ -58,7 +58,7 @@ def _request(site: Site, name: str, words: Mapping[str, object]) -> str:
     spelling: str | None = getattr(site.requests, name)
     if spelling is None:
         raise JobkitError(
-            f"resources.{name} is asked for, but site {site.name!r} does not say how",
+            f"resources.{name} is set, but site {site.name!r} has no header line for it",
             hint=_INSTEAD.get(name)
             or f"put requests.{name} into the site file, or leave resources.{name} out",
         )

@@ -53,7 +53,7 @@ HARMLESS = frozenset({Kind.LOOK, Kind.LOG, Kind.WATCH})
 
 def _notices(run: RunStanding) -> Iterator[str]:
     for name in run.silent:
-        yield f"{name} does not answer: only what is home is known of its jobs"
+        yield f"{name} does not answer: the states of its jobs are from the run folder alone"
     if run.unanswered is not None:
         at = format_moment(str(run.unanswered.get("at", "an unknown time")))
         yield f"a submission at {at} got no answer: its job may be in the queue"

@@ -105,7 +105,7 @@ def _ran(tried: TryResult, elapsed_s: float | None) -> str:
 def _record(tried: TryResult) -> str:
     record = tried.files.record
     if record is None:
-        return tried.files.problem or ("none is home" if tried.files.number else "")
+        return tried.files.problem or ("not in the run folder" if tried.files.number else "")
     words = [str(record.outcome), record.message, f"signal {record.signal}" if record.signal else ""]
     words += [f"on {record.gpu.name}"] if record.gpu else []
     return "; ".join(filter(None, words))

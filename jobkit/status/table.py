@@ -151,7 +151,7 @@ def _row(run: RunStanding, point: PointStanding) -> Row:
 def _words(point: PointStanding) -> str:
     if point.standing is not Standing.RUNNING:
         return point.why.removeprefix("exit file: ")
-    far = far_words(point.progress) if point.progress else "no batch is home yet"
+    far = far_words(point.progress) if point.progress else "no batch is copied home yet"
     return f"{far}; {point.why}" if point.why else far
 
 

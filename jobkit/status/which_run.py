@@ -205,7 +205,7 @@ def _no_run(word: str) -> JobkitError:
     folders = {RUNS, usual()}
     known = [path.name for folder in folders if folder.is_dir() for path in folder.iterdir()]
     close = did_you_mean(Path(word).name, known)
-    hint = close or f"jobkit status, alone, lists the runs of {usual()}/"
+    hint = close or f"jobkit status without RUN lists the runs of {usual()}/"
     return JobkitError(f"{word}: not a run folder", hint=hint)
 
 

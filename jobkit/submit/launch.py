@@ -163,7 +163,7 @@ def request_line(prepared: Prepared) -> str:
     retries = ", retries not counted" if prepared.follow_script else ""
     most = f"at most {_hours(number * resources.walltime)} {unit[:-1].upper()}-hours{with_find}{retries}"
     return (
-        f"asking for {_each([group.resources for group in prepared.groups])} a point{_beside(spec)}: {most}"
+        f"requesting {_each([group.resources for group in prepared.groups])} a point{_beside(spec)}: {most}"
     )
 
 

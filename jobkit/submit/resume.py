@@ -138,7 +138,7 @@ def run_follow_up(run_dir: Path) -> int:
             done = resubmit.resume(run_dir, spec, run, again, say)
         except JobkitError as error:
             note_left(run_dir, error.message, again)
-            say(f"{error}\nit is left to a person: jobkit resume {shell_quote(run_dir)}")
+            say(f"{error}\na person must resume it: jobkit resume {shell_quote(run_dir)}")
             return 0
         if left := [group for group in again if group not in done.groups]:
             note_left(run_dir, "; ".join(done.left), left)

@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what needs a cluster, by its name, where none is asked for."""
+    """Skip what needs a cluster, by its name, where none is requested."""
     needs = [name for name in SCHEDULERS if item.get_closest_marker(name)]
     if needs and os.environ.get("JOBKIT_CLUSTER") != "1":
         pytest.skip(f"{item.name} needs real {' and '.join(needs)}: set JOBKIT_CLUSTER=1")

@@ -117,7 +117,7 @@ def test_grid_engine_gives_a_point_its_host(tmp_path: Path) -> None:
     alone = ("--set", "resources.exclusive=true")
     done = sweep(tmp_path, "sge", "serial.q", "node07", *alone)
     assert done.returncode == 2, done.stderr
-    assert "site 'sge-default' does not say how" in done.stderr
+    assert "site 'sge-default' has no header line for it" in done.stderr
     assert "max_parallel: 1" in done.stderr
     site = ("--site", init_sge(tmp_path), "--set", "resources.exclude=[]")
     with held(tmp_path, "sge", "qdel", "serial.q", "node07", *alone, *site) as job_id:

@@ -142,7 +142,7 @@ def test_changed_inputs_are_refused_all_at_once(run: Path, texts: Path) -> None:
     size = (texts / "b.txt.gz").stat().st_size
     error = refused(run, "the corpus has changed")
     assert [line.rsplit("/", 1)[1] for line in error.message.splitlines()[1:]] == [
-        "a.txt: another content (SHA-256)",
+        "a.txt: different content (SHA-256)",
         f"b.txt.gz: {size} bytes instead of {size - 1}",
         "c.jsonl: No such file or directory",
     ]

@@ -187,7 +187,7 @@ def test_a_point_that_was_never_submitted() -> None:
     one = not_started(point(), accounts(submitted=None))
     assert (one.verdict.outcome, one.verdict.evidence, one.task) == (None, "not submitted", None)
     waiting = not_started(point(), accounts()).verdict
-    assert waiting.evidence == "slurm job 77, task 1: not started, or its folder is not home yet"
+    assert waiting.evidence == "slurm job 77, task 1: not started, or its folder is not copied home yet"
     earlier = not_started(point(), accounts(Outcome.TIMEOUT, submitted=TWO), ONE)
     assert (earlier.verdict.outcome, earlier.task) == (Outcome.TIMEOUT, ONE)
 
@@ -218,7 +218,7 @@ def test_the_last_words_of_a_log_are_evidence(tmp_path: Path) -> None:
     log(tmp_path, "x" * 20_000 + "\nSegmentation fault\n\n")
     (bug,) = read(tmp_path, accounts())
     assert bug.verdict.outcome is Outcome.BUG
-    assert bug.verdict.evidence.endswith("; last words of the log: Segmentation fault")
+    assert bug.verdict.evidence.endswith("; end of the log: Segmentation fault")
     log(tmp_path, "\n")
     assert "log" not in read(tmp_path, accounts())[0].verdict.evidence
 

@@ -52,11 +52,11 @@ def test_a_number_is_written_as_people_write_it(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("0", "--corpus 0 is not within 1 and"),
-        ("-5", "--corpus -5 is not within 1 and 1,000,000,000,000 paragraphs"),
-        ("9" * 30, "is not within 1 and"),
-        ("1e300", "is not within 1 and"),
-        ("1.5", "--corpus 1.5 is no whole number"),
+        ("0", "--corpus 0 is not between 1 and"),
+        ("-5", "--corpus -5 is not between 1 and 1,000,000,000,000 paragraphs"),
+        ("9" * 30, "is not between 1 and"),
+        ("1e300", "is not between 1 and"),
+        ("1.5", "--corpus 1.5 is not a whole number"),
         ("1,2,3", "--corpus 1,2,3: text '1,2,3': there is no"),
         ("two", "--corpus two: text 'two': there is no"),
     ],

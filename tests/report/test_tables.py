@@ -336,9 +336,7 @@ def test_results_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (run / "results" / "p001").write_text("a file", encoding="utf-8")
     found = collect([run])
     assert found.to_come == 2
-    assert found.notes[0] == (
-        f"{run}/results/p001: cannot be read: Not a directory: what is home there is not known"
-    )
+    assert found.notes[0] == (f"{run}/results/p001: cannot be read: Not a directory: its results are unknown")
     (run / "results" / "p001").unlink()
     (run / "results").rmdir()
     assert not any("cannot be read" in note for note in collect([run]).notes)

@@ -87,7 +87,7 @@ def test_an_option_of_the_site_file_is_laid_at_its_door() -> None:
             "set -e\n#SBATCH --mem=8G\n",
             "#SBATCH --mem=8G: sbatch stops reading at the first command",
         ),
-        ("slurm", "#SBATCH --error=%j/x\n", "#SBATCH --error=%j/x: Slurm makes no folders"),
+        ("slurm", "#SBATCH --error=%j/x\n", "#SBATCH --error=%j/x: there is no folder"),
         ("sge", "# $ -cwd\n", "# $ -cwd: qsub takes it for a comment"),
         ("sge", "#$ -l ngpus=1\n", "#!/bin/bash: without -S"),
     ],
@@ -147,7 +147,7 @@ def test_the_example_of_a_rule_shows_it(heading: str, row: list[str]) -> None:
 
 
 def test_every_effect_is_told() -> None:
-    told = page("lint.md").partition("The first word")[2].partition("\n\nThe directives")[0]
+    told = page("lint.md").partition("The first word")[2].partition("\n\njobkit recognizes")[0]
     assert [coded(row[0])[0] for row in table(told)] == [str(effect) for effect in Effect]
 
 

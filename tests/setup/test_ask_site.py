@@ -74,7 +74,7 @@ def test_after_a_command_that_hangs_no_other_is_asked(
     assert time.monotonic() - began < 20
     assert told.queues is None
     assert told.silent["config"] == "scontrol: no answer within 0.5 s"
-    assert told.silent["nodes"].startswith("not asked, for scontrol: no answer")
+    assert told.silent["nodes"].startswith("not asked: scontrol: no answer")
     assert len((tmp_path / "calls").read_text(encoding="utf-8").splitlines()) == 3
 
 

@@ -290,7 +290,7 @@ def test_fewer_gpus_than_were_asked_for() -> None:
     found = probed(wanted=replace(PYTHON_REQUEST, gpus=2))["CUDA"]
 
     assert found.status is Status.WARNING
-    assert "asked for: 2" in found.said
+    assert "requested: 2" in found.said
 
 
 def test_no_driver_library() -> None:

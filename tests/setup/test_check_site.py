@@ -107,7 +107,7 @@ def test_a_cluster_without_queues() -> None:
     found = looked(replace(LAB, queues=()), asking())
 
     assert found["partition"].said == "the cluster has no partition"
-    assert found["GPUs"].said == "none is asked for"
+    assert found["GPUs"].said == "none is requested"
     assert found["partition"].status is Status.MISSING
 
 

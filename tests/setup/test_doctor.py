@@ -82,7 +82,7 @@ def test_the_file_that_names_the_queue_is_named(fake_slurm: FakeCluster, here: P
     found = asked(case_of("slurm", site=str(site)))
 
     assert "gqu" not in str(found.get("partition")), "the requests cannot even be spelt"
-    assert "resources.gpus is asked for, but site 'ours' does not say how" in found["job script"].said
+    assert "resources.gpus is set, but site 'ours' has no header line for it" in found["job script"].said
     assert found["job script"].hint.startswith("put requests.gpus into the site file")
     more = 'requests: {queue: "-p {queue}", gpus: "--gres=gpu:{gpus}", memory: "--mem={memory}", '
     text = f'name: ours\nscheduler: slurm\nqueue: gqu\n{more}walltime: "--time={{walltime}}"}}\n'

@@ -73,7 +73,7 @@ def test_a_node_to_itself() -> None:
     assert "--exclusive" in directives(asked, load_site("slurm-default", "slurm"))
     assert directives(asked, load_site("local-default", "local")) == []
     site = load_site("sge-default", "sge")
-    with pytest.raises(JobkitError, match="exclusive is asked for, but site 'sge-default' does") as caught:
+    with pytest.raises(JobkitError, match="exclusive is set, but site 'sge-default' has") as caught:
         directives(asked, site)
     assert "EXCL" in caught.value.hint
     assert "max_parallel: 1" in caught.value.hint
@@ -84,7 +84,7 @@ def test_a_node_to_itself() -> None:
 
 @pytest.mark.parametrize("key", ["constraint", "gpu_type"])
 def test_what_a_site_cannot_spell_is_an_error(key: str) -> None:
-    with pytest.raises(JobkitError, match=f"{key} is asked for, but site 'sge-default' does not say how"):
+    with pytest.raises(JobkitError, match=f"{key} is set, but site 'sge-default' has no header line for it"):
         directives(spec(resources={key: "a100"}).resources, load_site("sge-default", "sge"))
 
 

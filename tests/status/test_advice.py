@@ -177,7 +177,7 @@ def test_nobody_is_told_to_change_the_run_of_another_user() -> None:
             Role.FOLLOW,
             State.ERROR,
             "BadConstraints",
-            "is stuck: BadConstraints: no node has what it asks for",
+            "is stuck: BadConstraints: no node has what it requests",
         ),
         (Role.FOLLOW, State.PENDING, "Dependency", "begins when the points have ended"),
         (

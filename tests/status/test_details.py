@@ -77,7 +77,7 @@ def test_a_try_that_was_killed_shows_every_source() -> None:
         "try 2: stage_out",
         "  because     exit file: so it is",
         f"  ran         {ran}",
-        "  record      none is home",
+        "  record      not in the run folder",
         "  exit file   status 137 in step run; stage_out; results could not be copied; signal TERM",
         "  accounting  sacct: OUT_OF_MEMORY; exit status 137; at most 8.00 GiB resident",
         "  kept in     node1:/scratch/x on that node's scratch",

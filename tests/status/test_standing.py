@@ -142,7 +142,7 @@ def test_the_word_for_where_a_point_stands(point: PointStanding, word: str) -> N
         (stands(Standing.MISSING, task=None), "never submitted"),
         (stands(Standing.UNSETTLED), "left the queue: so it is"),
         (stands(Standing.UNSETTLED, silent=True), "slurm does not answer"),
-        (stands(Standing.WAITING, queued=waits(reason="Priority")), "Priority: other jobs are before it"),
+        (stands(Standing.WAITING, queued=waits(reason="Priority")), "Priority: other jobs are ahead of it"),
         (
             stands(Standing.WAITING, queued=waits(State.RUNNING)),
             "the job that it shares has begun, and its turn is to come",
@@ -173,7 +173,7 @@ SOON, LATER = NOW + timedelta(minutes=5), NOW + timedelta(days=40)
         (waits(start_at=local(LATER)), f"to begin about {LATER.astimezone():%Y-%m-%d %H:%M}"),
         (
             waits(reason="Priority", start_at=local(SOON)),
-            f"Priority: other jobs are before it; to begin about {SOON.astimezone():%H:%M}",
+            f"Priority: other jobs are ahead of it; to begin about {SOON.astimezone():%H:%M}",
         ),
         (waits(start_at="N/A"), ""),
         (waits(start_at=local(NOW - timedelta(hours=1))), ""),

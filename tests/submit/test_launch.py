@@ -45,7 +45,7 @@ GPU = ("resources.gpus=1", "resources.gpu_type=v100")
         ((), ("2 CPUs, 1GiB of memory and 00:10:00 a point, 4 at", "5.0 CPU-hours, retries not counted")),
         (GPU, ("1 v100 GPU, 2 CPUs, ", "at most 2.5 GPU-hours")),
         (("resources.gpus=2", "max_parallel=null"), ("2 GPUs, 4 CPUs, ", "00:10:00 a point: ", "5.0 GPU-")),
-        (("resources.exclusive=true", "resources.cpus=1"), ("asking for 1 CPU, ", "a node to itself")),
+        (("resources.exclusive=true", "resources.cpus=1"), ("requesting 1 CPU, ", "a node to itself")),
         ((*GPU, "pack=4", "max_parallel=2"), ("4 points a job, 2 jobs at a time", "2.5 GPU-hours")),
         ((*GPU, "find_max={}", "policy.follow_up=false"), ("2.7 GPU-hours, the largest batch included",)),
         (("repeats=1", "resources.cpus=1", "resources.walltime=6s"), ("at most 0.0083 CPU-hours",)),
@@ -89,7 +89,7 @@ def test_it_is_said_before_anything_is_submitted(
     assert "THE SUBMISSION" in refused.value.message
     lines = capfd.readouterr().err.splitlines()
     assert lines[0].startswith("15 points")
-    assert lines[1].startswith("asking for 2 CPUs")
+    assert lines[1].startswith("requesting 2 CPUs")
     assert lines[2] == "Slurm expects the first to start at 2026-01-02 03:04:05"
 
 

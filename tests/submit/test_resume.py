@@ -59,7 +59,7 @@ def test_what_the_node_may_not_submit_is_left_to_a_person(
     assert run_follow_up(sweep.run) == 0
     ((points, why),) = left(sweep)
     assert (points, "would refuse this sweep" in why) == ([2, 4], True)
-    assert f"it is left to a person: jobkit resume {sweep.run}" in capsys.readouterr().err
+    assert f"a person must resume it: jobkit resume {sweep.run}" in capsys.readouterr().err
     journal = read_journal(sweep.run)
     assert journal.left is not None
     sweep.refuse()

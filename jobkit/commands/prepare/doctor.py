@@ -1,4 +1,4 @@
-"""``jobkit doctor``: check all that a sweep needs on this machine and on a node."""
+"""``jobkit doctor``: check everything that a sweep needs on this machine and on a node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 COLOURS = {"ok": "green", "warning": "yellow", "missing": "red", "unknown": "cyan"}
 
 
-@click.command("doctor", short_help="Check this machine, and a node, for all that a sweep needs.")
+@click.command("doctor", short_help="Check this machine, and a node, for everything that a sweep needs.")
 @click.argument("spec", type=click.Path(dir_okay=False, path_type=Path), required=False)
 @shared.set_option
 @shared.scheduler_option
@@ -45,7 +45,7 @@ def doctor(
     within: str,
     as_json: bool,
 ) -> int:
-    """Check all that a sweep needs on this machine, and print how to fix what is missing.
+    """Check everything that a sweep needs on this machine, and print how to fix what is missing.
 
     jobkit checks the scheduler and its queues, the names in the site file, folders, model, Python,
     torch and GPU; with a SPEC, against what the spec requests. It changes nothing, and without --submit

@@ -40,7 +40,7 @@ def practice() -> None:
     """Run a real Slurm or Grid Engine on this one machine, and break it on purpose.
 
     The scheduler comes from the packages of Debian or Ubuntu, and runs as you, without root. It has fake
-    GPUs and keeps an accounting. All its files are in one folder. Slurm can be reached from this machine
+    GPUs and has accounting. All its files are in one folder. Slurm can be reached from this machine
     only; Grid Engine listens on every network, but accepts no other host.
 
     \b
@@ -48,7 +48,7 @@ def practice() -> None:
       eval "$(jobkit practice env)"       let this shell's commands find it
       jobkit practice shell sinfo         or: run one command, or a shell, with it
       jobkit practice break node          break something, then look at squeue and jobkit status
-      jobkit practice fix                 put it right again
+      jobkit practice fix                 repair it
       jobkit practice down                end it
     """
 

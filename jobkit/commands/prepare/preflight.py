@@ -11,7 +11,7 @@ from jobkit.core import terminal
 from jobkit.core.units import parse_size
 
 
-@click.command("preflight", short_help="Compute from the text what each batch size pads to, without a GPU.")
+@click.command("preflight", short_help="Compute the padding of each batch size from the text, without a GPU.")
 @click.argument("spec", type=click.Path(dir_okay=False, path_type=Path))
 @set_option
 @click.option("--fast", is_flag=True, help="Estimate lengths from punctuation, without model and torch.")

@@ -19,7 +19,7 @@ def workload() -> None:
 
 @workload.command("check", short_help="Try a workload, and report what works and what is missing.")
 @click.argument("word", metavar="WORKLOAD|SPEC")
-@click.option("--text", default="sample:100", show_default=True, help="A text, as in a spec: a short one.")
+@click.option("--text", default="sample:100", show_default=True, help="A short text, as in a spec.")
 @click.option(
     "--model",
     default="",

@@ -36,7 +36,7 @@ PERCENT = 100
     metavar="F1",
     default=1.0,
     show_default=True,
-    help="Also take a precision whose entities agree with those of fp32 at least so far.",
+    help="Also accept a precision whose F1 with the entities of fp32 is at least this.",
 )
 @set_option
 @json_option
@@ -114,5 +114,5 @@ def _share(text: str) -> float:
     except ValueError:
         share = -1.0
     if not 0 <= share < 1:
-        raise JobkitError(f"--margin {text!r}: no share of 0 to 1", hint="for instance 0.05 or 5%")
+        raise JobkitError(f"--margin {text!r}: not a share between 0 and 1", hint="for instance 0.05 or 5%")
     return share

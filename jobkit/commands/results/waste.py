@@ -16,10 +16,10 @@ from jobkit.core import terminal
 def waste(run: Path | None, as_json: bool) -> int:
     """Print what one RUN, by default the latest, requested and did not use, with the lines that fix it.
 
-    jobkit judges seven wastes: idle GPU, memory, cores, too large a card, walltime, tiny jobs, and work on
+    jobkit judges seven wastes: idle GPU, memory, cores, too large a GPU, walltime, tiny jobs, and work on
     the login node. For each it prints what was requested, what was used, by how many points, and whether
     it is waste by a stated limit; for a waste the key of the spec and the #SBATCH or #$ line that fix it.
-    What was not measured is called so, with the reason. It reads the run folder, asks no scheduler and
+    If something was not measured, it prints the reason. It reads the run folder, asks no scheduler and
     changes nothing.
 
     \b
@@ -31,7 +31,7 @@ def waste(run: Path | None, as_json: bool) -> int:
 
     \b
     Exit status:
-      0  the run was read, whatever is waste
+      0  the run was read, with or without waste
       2  there is nothing to read
     """
     from jobkit.report.recommend import waste_output

@@ -19,9 +19,7 @@ from jobkit.commands import shared
 @shared.set_option
 @shared.text_field_option
 @shared.id_field_option
-@click.option(
-    "--skip-bad", is_flag=True, help="Leave out what cannot be read, and list it in provenance.json."
-)
+@click.option("--skip-bad", is_flag=True, help="Skip what cannot be read, and list it in provenance.json.")
 @shared.format_option
 @shared.scheduler_option
 @shared.site_option
@@ -70,7 +68,7 @@ def apply(
     \b
     Exit status:
       0  submitted; or every shard is done
-      2  the corpus, the setting or the folder is no good: nothing was submitted
+      2  the corpus, the setting or the folder cannot be used: nothing was submitted
       3  the scheduler refused, or does not answer
       4  some shards failed; or the job could not plan the corpus
       5  submitted, but the journal could not be written; or some shards are still to come

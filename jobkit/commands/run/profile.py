@@ -10,7 +10,7 @@ from jobkit.commands.shared import changed_run, set_option
 from jobkit.core.layout import PROFILE_FILES
 
 
-@click.command(short_help="Run a point once more with a profiler, and print where its time goes.")
+@click.command(short_help="Rerun a point with a profiler, and print where its time goes.")
 @changed_run
 @click.argument("point", required=False)
 @click.option(

@@ -9,7 +9,7 @@ import click
 from jobkit.commands.shared import changed_run, set_option, shard_options, wait_option
 
 
-@click.command(short_help="Submit the points again that failed or are missing.")
+@click.command(short_help="Rerun the points of a run that failed or are missing.")
 @changed_run
 @click.argument("points", nargs=-1, metavar="[POINT]...")
 @click.option(
@@ -27,7 +27,7 @@ from jobkit.commands.shared import changed_run, set_option, shard_options, wait_
     default="",
     help="For a run without a scheduler: the machine or container NAME that ran it no longer exists.",
 )
-@click.option("--replan", is_flag=True, help="For a corpus: cut what is not done into new shards.")
+@click.option("--replan", is_flag=True, help="For a corpus: cut the unfinished part into new shards.")
 @shard_options
 @click.option("--follow-up", is_flag=True, help="Apply only the policy; for the job that follows a sweep.")
 @wait_option

@@ -24,7 +24,7 @@ OTHER_LINES = 16
 
 @click.command(short_help="Show the state of every point, why points wait, and what to type next.")
 @click.argument("words", nargs=-1, metavar="[RUN]... [POINT]...")
-@click.option("--watch", is_flag=True, help="Repeat until no point is still to come.")
+@click.option("--watch", is_flag=True, help="Repeat until every point has ended.")
 @click.option(
     "--all", "whole", is_flag=True, help="List all points of a long run, also those that need no attention."
 )

@@ -10,7 +10,7 @@ from jobkit.commands import shared
 from jobkit.core import terminal
 
 
-@click.command("tune", short_help="Find the fastest setting by running few.")
+@click.command("tune", short_help="Find the fastest setting by measuring a few.")
 @click.argument("spec", metavar="SPEC|RUN", type=click.Path(path_type=Path))
 @shared.set_option
 @shared.scheduler_option

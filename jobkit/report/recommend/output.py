@@ -35,7 +35,7 @@ BINDS = {
 }
 ADDRESS_SPACE = (
     "h_vmem counts address space on many sites, of which PyTorch maps far more than is resident (with CUDA",
-    "tens of GiB): if a job ends at once for lack of memory, ask for more than this.",
+    "tens of GiB): if a job ends at once for lack of memory, request more than this.",
 )
 
 
@@ -155,13 +155,13 @@ def _proof(advice: types.Recommendation) -> Iterator[str]:
         yield "  This run has measured it: no test is needed."
         return
     if any(len({setting.params.get(knob) for setting in advice.batch.settings}) > 1 for knob in other):
-        yield f"  jobkit verify cannot prove it: this sweep varies another knob than {largest.knob}."
+        yield f"  jobkit verify cannot test it: this sweep also varies a knob other than {largest.knob}."
     elif not _fits_text(advice, largest):
         text = format_count(of.paragraphs, "paragraph")
-        yield f"  jobkit verify cannot prove it on so short a text ({text})."
+        yield f"  jobkit verify cannot test it on so short a text ({text})."
     else:
         memory = _memory_option(advice, largest.capacity_bytes) if advice.margin else ""
-        yield NoWrap(f"  Prove it before you rely on it: jobkit verify {shell_quote(of.run)}{memory}")
+        yield NoWrap(f"  Test it before you rely on it: jobkit verify {shell_quote(of.run)}{memory}")
 
 
 def _fits_text(advice: types.Recommendation, largest: Prediction) -> bool:
@@ -196,7 +196,7 @@ def _smaller(advice: types.Recommendation) -> Iterator[str]:
 
 def _rate(speed: Speed) -> str:
     if speed.items_per_s is None:
-        return f"not known, for the workload reports no items; {mean_words(speed.works_s, 's')} for a run"
+        return f"not known, because the workload reports no items; {mean_words(speed.works_s, 's')} for a run"
     digits = 0 if speed.items_per_s >= 100 else 1 if speed.items_per_s >= 1 else 4  # noqa: PLR2004 - three digits
     half = half_width(speed.items_per_s_sd, speed.repeats)
     interval = "" if half is None else f" ± {half:,.{digits}f}"
@@ -219,7 +219,7 @@ def _difference(advice: types.Recommendation) -> str:
 
 
 def _largest(advice: types.Recommendation) -> Iterator[str]:
-    largest, where = advice.batch.largest, "the RAM asked for" if advice.measured.kind == RAM else "this GPU"
+    largest, where = advice.batch.largest, "the requested RAM" if advice.measured.kind == RAM else "this GPU"
     with_ = f" with {advice.batch.others}" if advice.batch.others else ""
     if largest.reason:
         yield f"  Largest safe batch{with_}: not known, because {largest.reason}."
@@ -302,7 +302,7 @@ def _time(advice: types.Recommendation) -> Iterator[str]:
     yield f"Time for {_corpus(advice.corpus)}, with {advice.batch.recommended.setting} on what was measured:"
     spent = f"{_clock(time.start_s)} of it once, to load the model and warm up"
     if time.low_s is None or time.high_s is None:
-        yield f"  {_clock(time.expected_s)}, {spent}; of one repeat there is no interval."
+        yield f"  {_clock(time.expected_s)}, {spent}; one repeat has no interval."
     else:
         between = f"{_clock(time.low_s)} to {_clock(time.high_s)} (t, n={time.repeats})"
         yield f"  {_clock(time.expected_s)}, {spent}; {_percent(2 * TWO_SIDED - 1)} of runs: {between}."
@@ -335,22 +335,22 @@ def _requests(advice: types.Recommendation) -> Iterator[Iterator[str]]:
 
 
 def _asked(request: types.Request, advice: types.Recommendation) -> Iterator[str]:
-    upper = "the upper end" if advice.time.high_s is not None else "the mean, having no upper end,"
+    upper = "the upper end" if advice.time.high_s is not None else "the mean (no upper end is known)"
     memory = format_bytes_gib(request.memory_bytes, 0)
-    yield f"Ask the scheduler for {memory} and {format_walltime(request.walltime_s)}:"
+    yield f"Request {memory} and {format_walltime(request.walltime_s)} from the scheduler:"
     if request.used_memory_bytes is not None:
         used = format_memory(request.used_memory_bytes)
         yield f"  RAM: {used} was used at most, x {MEMORY_FACTOR}, in whole GiB. {_wasted(request)}"
     asked = format_walltime(request.asked_walltime_s)
     longest = "unknown" if request.used_s is None else _clock(request.used_s)
     yield f"  walltime: {upper} of the time above x {WALLTIME_FACTOR}, in steps of 5 minutes."
-    yield f"    For one point the sweep asked for {asked}; the longest try took {longest}."
+    yield f"    For one point the sweep requested {asked}; the longest try took {longest}."
 
 
 def _wasted(request: types.Request) -> str:
     asked = format_memory(request.asked_memory_bytes)
     share = 1 - (request.used_memory_bytes or 0) / request.asked_memory_bytes
-    return f"The sweep asked for {asked}: {_percent(max(0.0, share))} of it was unused."
+    return f"The sweep requested {asked}: {_percent(max(0.0, share))} of it was unused."
 
 
 def _lines(lines: types.Lines) -> Iterator[str]:

@@ -107,8 +107,8 @@ def _of_corpus(material: RunData, corpus: Corpus | None, chosen: Speed, largest:
     if corpus.paragraphs > LONGER * done:
         measured = format_count(done, "paragraph")
         notes.append(
-            f"RAM was measured over {measured}, and what is found in {corpus.paragraphs:,} "
-            "is held there until the end: ask for more, or work through the corpus in parts"
+            f"RAM was measured over {measured}, and the results of {corpus.paragraphs:,} "
+            "are kept there until the end: request more, or work through the corpus in parts"
         )
     return notes
 

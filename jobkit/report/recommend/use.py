@@ -114,7 +114,7 @@ def read_use(folder: Path) -> RunUse:
         If it is no run folder, its spec cannot be read, or no point has begun.
     """
     if not is_run_folder(folder):
-        raise JobkitError(f"{folder}: not a run folder", hint="jobkit status, alone, lists the runs")
+        raise JobkitError(f"{folder}: not a run folder", hint="jobkit status without RUN lists the runs")
     spec = _spec(folder)
     site, notes = site_of(spec)
     run = read_run(folder)

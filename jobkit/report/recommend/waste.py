@@ -192,7 +192,7 @@ def _processes(use: PointUse) -> int:
 
 def large_card(run: RunUse) -> Waste:
     """Judge the GPU's memory: whether a much smaller GPU would hold the peak."""
-    named = _named("too large a card", f"a GPU with {HALF} of its memory holds the peak and 10 % more")
+    named = _named("too large a GPU", f"a GPU with {HALF} of its memory holds the peak and 10 % more")
     used = [use for use in run.points if use.asked.gpus and use.row.gpu]
     if not used:
         asking = any(use.asked.gpus for use in run.points)

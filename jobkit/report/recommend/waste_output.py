@@ -35,7 +35,7 @@ def as_text(run: RunUse, found: Sequence[Waste], width: int | None = None) -> st
     sections = [_heading(run), table(columns(found)), summary(found)]
     sections += [tuple(explained(waste)) for waste in wasted]
     if any(waste.fix and waste.fix.lines for waste in wasted) and not run.own:
-        sections.append(("The header lines are for a plain site; your cluster may spell them otherwise.",))
+        sections.append(("The header lines are for a plain site; your cluster may need others.",))
     sections.append(run.notes)
     return wrap_sections(sections, width)
 
@@ -63,14 +63,14 @@ def summary(found: Sequence[Waste]) -> Iterator[str]:
     """Yield how many of the seven are waste, and why the others are not, where that needs a reason."""
     verdicts = [waste.wasted for waste in found]
     unknown = f", and {verdicts.count(None)} not measured" if None in verdicts else ""
-    yield f"Of the seven, {verdicts.count(True)} are waste, {verdicts.count(False)} are not{unknown}."
+    yield f"Of the seven kinds, {verdicts.count(True)} are waste, {verdicts.count(False)} are not{unknown}."
     for waste in found:
         if waste.wasted is None:
             yield f"  Not measured: {waste.name}, because {waste.why}."
         elif waste.why:
             yield f"  No waste: {waste.name}, because {waste.why}."
     if True in verdicts:
-        yield "Each fix below leaves the rest as it was. Change the key in your spec, or add --set KEY=VALUE."
+        yield "Each fix below leaves the rest unchanged. Change the key in your spec, or add --set KEY=VALUE."
 
 
 def explained(waste: Waste) -> Iterator[str]:

@@ -28,29 +28,29 @@ RULES: Mapping[str, Rule] = {
     ),
     "soft-alone": Rule(
         Effect.IGNORED,
-        "-soft ends with its line: what other lines ask for is still a must "
-        "(measured; qsub(1) lets one expect a wish)",
-        "write it on the line of what is only a wish, #$ -soft -l NAME=VALUE",
+        "-soft ends with its line: the requests of other lines stay hard "
+        "(measured; qsub(1) suggests otherwise)",
+        "write it on the line of the soft request: #$ -soft -l NAME=VALUE",
     ),
     "signal": Rule(
         Effect.IGNORED,
         "this trap never runs: qdel and h_rt send KILL, and no {name} before it",
-        "trap USR2 and ask for it by #$ -notify; near the walltime USR1, by #$ -l s_rt=TIME below h_rt",
+        "trap USR2 and request it with #$ -notify; near the walltime USR1, with #$ -l s_rt=TIME below h_rt",
     ),
     "soft": Rule(
         Effect.CHANGED,
-        "after -soft {gpu} is only a wish: the job may start on a node without "
+        "after -soft {gpu} is a soft request: the job may start on a node without it "
         "(8.1.9 refuses it if it is a consumable)",
-        "write -hard before it, or ask for it on a line of its own",
+        "write -hard before it, or request it on a separate line",
     ),
     "here-document": Rule(
         Effect.CHANGED,
         "qsub reads here-documents too: it takes this for an option of this job",
-        "keep the line from beginning with #$: indent it and write <<- with tabs, or print it by printf",
+        "do not begin the line with #$: indent it and write <<- with tabs, or print it by printf",
     ),
     "shell": Rule(
         Effect.CHANGED,
-        "without -S the queue's shell runs the script, whatever its first line says, "
+        "without -S the queue's shell runs the script, and ignores its first line, "
         "unless the queue's shell_start_mode is unix_behavior (queue_conf(5))",
         "add #$ -S /bin/bash",
     ),
@@ -66,7 +66,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "variable": Rule(
         Effect.CHANGED,
-        "Grid Engine fills in no ${unknown}: it takes the $ and what follows as they stand",
+        "Grid Engine fills in no ${unknown}: it takes the $ and what follows literally",
         f"write it out, or take one of {', '.join('$' + name for name in FILLED_IN)}",
     ),
     "folder": Rule(
@@ -76,13 +76,13 @@ RULES: Mapping[str, Rule] = {
     ),
     "folder-number": Rule(
         Effect.LOST,
-        f"no folder is there with the job's number in its name, and none is made: {_WAITS}",
+        f"there is no folder with the job's number in its name, and Grid Engine makes none: {_WAITS}",
         "put the number into the name of a file, as in -{name} logs/$JOB_ID.$TASK_ID",
     ),
     "crlf": Rule(
         Effect.LOST,
-        f"it ends in CRLF, as on Windows: qsub takes it, no shell can run it, and {_WAITS}",
-        "take the carriage returns out by sed -i 's/\\r$//' SCRIPT",
+        f"it has Windows line ends (CRLF): qsub takes it, no shell can run it, and {_WAITS}",
+        "remove the carriage returns: sed -i 's/\\r$//' SCRIPT",
     ),
 }
 

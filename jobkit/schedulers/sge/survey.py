@@ -300,6 +300,4 @@ def _keeping(answers: Answers, limits: str) -> survey.AccountingStatus:
         return survey.AccountingStatus(works=True, said="on (qacct answers)")
     if "no jobs running since startup" in qacct.said:
         return survey.AccountingStatus(said="no job has ended here yet, so there is no accounting file")
-    return survey.AccountingStatus(
-        works=False, said=f"does not answer: {qacct.said.strip() or 'nothing was said'}"
-    )
+    return survey.AccountingStatus(works=False, said=f"does not answer: {qacct.said.strip() or 'no message'}")

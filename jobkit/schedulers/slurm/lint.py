@@ -13,7 +13,7 @@ from posixpath import dirname, join
 from jobkit.schedulers import parsed_script as scripts
 from jobkit.schedulers.parsed_script import Effect, Finding, Line, Option, Rule, Script
 
-_DIES = "the job dies at once, and there is no log that says so"
+_DIES = "the job dies at once, without a log"
 RULES: Mapping[str, Rule] = {
     "misspelt": Rule(
         Effect.IGNORED,
@@ -22,7 +22,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "late": Rule(
         Effect.IGNORED,
-        "sbatch stops reading at the first command, line {first}: nothing of this is asked for",
+        "sbatch stops reading at the first command, line {first}: this line requests nothing",
         "move it above line {first}, {command}",
     ),
     "signal": Rule(
@@ -37,7 +37,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "variable": Rule(
         Effect.CHANGED,
-        "sbatch fills in no variables: it takes the $ and what follows as they stand",
+        "sbatch fills in no variables: it takes the $ and what follows literally",
         "write it out, or give it on the command line; in a log's name take %j, %A, %a, %x or %u",
     ),
     "memory-unit": Rule(
@@ -57,7 +57,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "folder-number": Rule(
         Effect.LOST,
-        f"Slurm makes no folders, and none is there with the job's number in its name: {_DIES}",
+        f"there is no folder with the job's number in its name, and Slurm makes none: {_DIES}",
         "put the number into the name of a file, as in --{name}=logs/%A_%a.out",
     ),
     "folder-home": Rule(
@@ -67,18 +67,18 @@ RULES: Mapping[str, Rule] = {
     ),
     "interpreter": Rule(
         Effect.LOST,
-        "sbatch takes it, and the job dies at once: an interpreter is named by an absolute path",
-        "let the first line be #!/bin/bash",
+        "sbatch takes it, and the job dies at once: the interpreter needs an absolute path",
+        "make the first line #!/bin/bash",
     ),
     "no-interpreter": Rule(
         Effect.REFUSED,
         "sbatch refuses a script whose first line does not begin with #!",
-        "let the first line be #!/bin/bash",
+        "make the first line #!/bin/bash",
     ),
     "crlf": Rule(
         Effect.REFUSED,
-        "it ends in CRLF, as on Windows: sbatch refuses the script",
-        "take the carriage returns out by sed -i 's/\\r$//' SCRIPT",
+        "it has Windows line ends (CRLF): sbatch refuses the script",
+        "remove the carriage returns: sed -i 's/\\r$//' SCRIPT",
     ),
     "memory-twice": Rule(
         Effect.REFUSED,

@@ -13,7 +13,7 @@ from jobkit.schedulers.types import JobId, Queued, Remedy, State
 # The first key that a reason begins with counts: hundreds of limits share the beginning of their names.
 _WORDS: Mapping[str, str] = {
     "Resources": "what it needs is in use",
-    "Priority": "other jobs are before it",
+    "Priority": "other jobs are ahead of it",
     "JobArrayTaskLimit": "the limit of tasks at a time is reached",
     "DependencyNeverSatisfied": "its dependency can never be satisfied",
     "Dependency": "waits for another job to end",
@@ -22,7 +22,7 @@ _WORDS: Mapping[str, str] = {
     "JobHeldAdmin": "held by an administrator: ask them",
     "launch failed requeued held": "its launch failed, so Slurm holds it",
     "JobLaunchFailure": "its launch failed",
-    "BadConstraints": "no node has what it asks for",
+    "BadConstraints": "no node has what it requests",
     "InvalidAccount": "the account is not known",
     "InvalidQOS": "the QOS is not known",
     "PartitionTimeLimit": "the walltime is longer than the partition allows",
@@ -38,7 +38,7 @@ _WORDS: Mapping[str, str] = {
     "Licenses": "waits for a licence",
     "QOS": "a limit of the QOS is reached",
     "MaxCpuPerAccount": "a limit of the account is reached",
-    "MaxMemPerLimit": "asks for more memory than is allowed",
+    "MaxMemPerLimit": "requests more memory than is allowed",
     "Assoc": "a limit of the account is reached",
     "MaxJobs": "the limit of running jobs is reached",
     "Cleaning": "its last run is being cleaned up",

@@ -169,7 +169,7 @@ def _keeping(answers: Answers, config: Mapping[str, str]) -> AccountingStatus:
     if sacct is None:
         return AccountingStatus(said="not asked")
     if not sacct.ok:
-        last = (sacct.said or "nothing was said").splitlines()[-1]
+        last = (sacct.said or "no message").splitlines()[-1]
         return AccountingStatus(works=False, said=f"does not answer: {last}")
     return AccountingStatus(works=True, said="on (sacct answers)")
 

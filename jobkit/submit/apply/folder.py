@@ -49,7 +49,9 @@ def write_folder(prepared: Prepared, corpus: Corpus, shards: Sequence[Shard], pr
             refuse_other_folder(run_dir)
             filled = is_unplanned(run_dir)
             if is_corpus_folder(run_dir) and not filled:
-                raise JobkitError(f"{run_dir}: another command has just made it", hint="type the same again")
+                raise JobkitError(
+                    f"{run_dir}: another command has just made it", hint="type the same command again"
+                )
             shutil.rmtree(part, ignore_errors=True)  # of a command that was killed
             sweep.write_files(prepared, part)
             (part / WINNERS_FOLDER).mkdir()
@@ -111,7 +113,7 @@ def refuse_other_folder(run_dir: Path) -> None:
     if not empty:
         what = "a folder that jobkit apply did not make" if run_dir.is_dir() else "a file"
         raise JobkitError(
-            f"--out {run_dir}: is there already, {what}", hint="name a folder that is not there"
+            f"--out {run_dir}: is there already, {what}", hint="name a folder that does not exist"
         )
 
 

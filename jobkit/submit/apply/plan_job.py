@@ -302,7 +302,9 @@ def _make_folder(run_dir: Path, texts: Mapping[str, str]) -> None:
         with folder_lock(run_dir.parent):
             folder.refuse_other_folder(run_dir)
             if is_corpus_folder(run_dir):
-                raise JobkitError(f"{run_dir}: another command has just made it", hint="type the same again")
+                raise JobkitError(
+                    f"{run_dir}: another command has just made it", hint="type the same command again"
+                )
             shutil.rmtree(part, ignore_errors=True)  # of a command that was killed
             (part / LOGS_FOLDER).mkdir(parents=True)
             for name in (POINTS_FILE, JOURNAL_FILE, ACCOUNTING_FILE):
@@ -391,7 +393,7 @@ def run(run_dir: Path) -> int:
     except JobkitError as error:
         points = [point.index for point in read_points(run_dir)[0]]
         journal.note(run_dir, "left", points=points, why=error.message, role=Role.PLAN)
-        say(f"{error}\nit is left to a person: jobkit resume {shell_path(run_dir)}")
+        say(f"{error}\na person must resume it: jobkit resume {shell_path(run_dir)}")
         return 0
 
 

@@ -120,7 +120,7 @@ def find_setting(word: Path, options: Options, *, build: bool, say: Say) -> Sett
         return _of_run(run, options)
     if word.is_dir():
         raise JobkitError(
-            f"{word}: neither a run folder nor a spec", hint="jobkit status, alone, lists the runs"
+            f"{word}: neither a run folder nor a spec", hint="jobkit status without RUN lists the runs"
         )
     return _of_spec(word, options, build=build, say=say)
 

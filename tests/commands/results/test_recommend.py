@@ -93,7 +93,7 @@ def test_cards_by_name_or_by_size(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("margin", ["half", "1", "-0.1", "100%", "nan"])
 def test_a_margin_is_a_share(margin: str, tmp_path: Path) -> None:
-    with pytest.raises(JobkitError, match="no share"):
+    with pytest.raises(JobkitError, match="not a share"):
         run(tmp_path, "--margin", margin)
 
 

@@ -157,7 +157,9 @@ def test_if_all_settings_break_a_constraint_that_is_an_error() -> None:
 def test_without_items_there_is_no_speed_and_the_time_is_that_of_one_run() -> None:
     tries = [without_items(one) for one in reporting(APART)]
     said = text(tries, corpus=Corpus(name="letters", paragraphs=10**6))
-    assert "Its speed: not known, for the workload reports no items; 4.277 ± 0.15 s (n=3) for a run." in said
+    assert (
+        "Its speed: not known, because the workload reports no items; 4.277 ± 0.15 s (n=3) for a run." in said
+    )
     assert "fastest" not in said.lower()
     assert "Time for one run over sample, with batch_size 40" in said
     assert "the time is that of one run and not of your corpus" in said

@@ -170,7 +170,7 @@ def test_where_it_ran() -> None:
     said = text(material(on_cpu()), RecommendOptions())
     assert said.startswith("stanza-ner: sample, model en full (STAND-IN), on a CPU\n")
     assert "On other cards" not in said
-    assert "on the RAM asked for, which is the whole text" in said
+    assert "on the requested RAM, which is the whole text" in said
     assert "10.0 CPU-minutes (5 tries)" in said
 
 
@@ -193,8 +193,8 @@ def test_time_with_and_without_an_interval() -> None:
     assert re.search(r"  5\.5 s, 5\.5 s of it once, .*; 95 % of runs: 5\.5 s to 5\.5 s \(t, n=3\)\.", said)
     assert "Time for 881 paragraphs" in text(wishes=RecommendOptions(gpus=(), corpus=Corpus(paragraphs=881)))
     said = text(material(records(repeats=1)))
-    assert "of one repeat there is no interval." in said
-    assert "the mean, having no upper end, of the time above x 1.25" in said
+    assert "one repeat has no interval." in said
+    assert "the mean (no upper end is known) of the time above x 1.25" in said
     long = replace(found(), time=Duration(expected_s=7_200, low_s=119, high_s=9_000, start_s=5, repeats=3))
     assert (
         "  02:00:00, 5.0 s of it once, to load the model and warm up; 95 % of runs: 119.0 s to 02:30:00"
@@ -204,18 +204,18 @@ def test_time_with_and_without_an_interval() -> None:
 
 def test_the_request_beside_what_it_wasted() -> None:
     said = text()
-    assert "Ask the scheduler for 3 GiB and 00:05:00:" in said
+    assert "Request 3 GiB and 00:05:00 from the scheduler:" in said
     assert (
-        "2.00 GiB was used at most, x 1.2, in whole GiB. The sweep asked for 8.00 GiB: 75 % of it was unused."
+        "2.00 GiB was used at most, x 1.2, in whole GiB. The sweep requested 8.00 GiB: 75 % of it was unused."
         in said
     )
-    assert "For one point the sweep asked for 00:10:00; the longest try took 60.0 s." in said
+    assert "For one point the sweep requested 00:10:00; the longest try took 60.0 s." in said
     assert "slurm, site slurm-default (the run's own)" in said
     assert "sge, site sge-default (a plain one: queue, account and GPU type are yours to add)" in said
     assert said.count("h_vmem counts address space") == 1
-    assert "Ask the scheduler" not in text(replace(material(records()), resources=None))
+    assert "from the scheduler:" not in text(replace(material(records()), resources=None))
     bare = replace(material(records()), site=Site(name="bare", scheduler="slurm"))
-    assert "  no lines: resources.gpu_type is asked for, but site 'bare' does not say how" in text(bare)
+    assert "  no lines: resources.gpu_type is set, but site 'bare' has no header line for it" in text(bare)
     blind = [
         replace(record, memory=replace(record.memory, maxrss_bytes=None, rss_peak_bytes=None))
         for record in records()
@@ -227,7 +227,7 @@ def test_the_request_beside_what_it_wasted() -> None:
 
 
 def test_what_was_tried_is_quoted_or_how_to_try_it() -> None:
-    assert "  Prove it before you rely on it: jobkit verify runs/demo\n" in text()
+    assert "  Test it before you rely on it: jobkit verify runs/demo\n" in text()
     tried = replace(material(records()), trials=("batch_size 245 held",), ledger="14 predictions, 0 unsafe")
     said = text(tried)
     assert "  Tried: batch_size 245 held.\n" in said
@@ -253,14 +253,14 @@ def test_the_proof_is_of_what_was_asked() -> None:
 
 def test_what_verify_cannot_prove_is_not_sent_there() -> None:
     said = text(material(records(), lengths=None))
-    assert "jobkit verify cannot prove it on so short a text (881 paragraphs)." in said
+    assert "jobkit verify cannot test it on so short a text (881 paragraphs)." in said
     assert "Prove it" not in said
     several = []
     for one in records():
         params = {**one.point.params, "tokenizer_batch": one.point.repeat}
         several.append(replace(one, point=replace(one.point, params=params)))
     said = text(material(several))
-    assert "jobkit verify cannot prove it" in said
+    assert "jobkit verify cannot test it" in said
     safe = re.findall(r"(?:Largest safe: batch_size [\d,]+ with|With) (tokenizer_batch \d)", said)
     assert sorted(safe) == ["tokenizer_batch 1", "tokenizer_batch 2", "tokenizer_batch 3"]
     tiny = [replace(record, gpu=replace(GPU, total_bytes=2**28)) for record in records()]

@@ -294,7 +294,7 @@ def test_a_corpus_whose_items_are_longer() -> None:
 
 def test_a_corpus_that_is_held_in_memory() -> None:
     said = beware(material(records()), Corpus(paragraphs=11 * ITEMS))
-    assert "RAM was measured over 881 paragraphs, and what is found in 9,691 is held there" in said
+    assert "RAM was measured over 881 paragraphs, and the results of 9,691 are kept there" in said
 
 
 def test_the_memory_line_of_a_setting() -> None:

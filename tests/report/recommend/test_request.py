@@ -46,7 +46,7 @@ def test_elsewhere_names_of_a_site_are_left_out() -> None:
 def test_a_site_that_cannot_be_asked_says_why() -> None:
     found = lines(Resources(), Site(name="bare", scheduler="sge"), own=True)
     assert found == Lines(scheduler="sge", site="bare", own=True, reason=found.reason)
-    assert "site 'bare' does not say how" in found.reason
+    assert "site 'bare' has no header line for it" in found.reason
 
 
 def test_on_slurm_the_page_cache_counts() -> None:

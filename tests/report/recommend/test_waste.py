@@ -42,7 +42,7 @@ sweep: {batch_size: [50, 100]}
 resources: {gpus: 1, cpus: 4, memory: 8GiB, walltime: "01:00:00"}
 """
 NAMES = (
-    *("idle GPU", "memory", "cores", "too large a card", "walltime", "tiny jobs"),
+    *("idle GPU", "memory", "cores", "too large a GPU", "walltime", "tiny jobs"),
     "work on the login node",
 )
 BEGAN = datetime(2026, 1, 2, 10, 0, tzinfo=UTC)
@@ -117,7 +117,7 @@ def test_a_run_that_used_what_it_requested_wastes_nothing(tmp_path: Path) -> Non
     assert {waste.wasted for waste in judged.values()} == {False}
     assert {waste.points for waste in judged.values()} == {2}
     assert judged["work on the login node"].used == "in jobs, on node1"
-    assert "Of the seven, 0 are waste, 7 are not." in printed(folder)
+    assert "Of the seven kinds, 0 are waste, 7 are not." in printed(folder)
 
 
 def test_the_run_of_the_readme_left_its_gpu_idle() -> None:
@@ -128,7 +128,7 @@ def test_the_run_of_the_readme_left_its_gpu_idle() -> None:
     assert fix_of(idle).keys == {"workers": 3, "mps": "auto"}
     assert header(idle) == ["#SBATCH --cpus-per-task=6", "#$ -pe smp 6", "#$ -l h_vmem=1366M"]
     assert header(judged["memory"]) == ["#SBATCH --mem=2G", "#$ -l h_vmem=1G"]
-    assert header(judged["too large a card"]) == ["#SBATCH --gres=gpu:mig-2g.10gb:1"]
+    assert header(judged["too large a GPU"]) == ["#SBATCH --gres=gpu:mig-2g.10gb:1"]
     assert header(judged["walltime"]) == ["#SBATCH --time=00:05:00", "#$ -l h_rt=00:05:00"]
     assert fix_of(judged["tiny jobs"]).keys == {"pack": 15, "resources.walltime": "00:01:00"}
     assert [name for name, waste in judged.items() if waste.wasted is None] == [
@@ -196,7 +196,7 @@ def test_grid_engine_counts_memory_for_each_slot(tmp_path: Path) -> None:
     [
         ("memory", Outcome.RAM_OOM),
         ("walltime", Outcome.TIMEOUT),
-        ("too large a card", Outcome.GPU_OOM),
+        ("too large a GPU", Outcome.GPU_OOM),
     ],
 )
 def test_what_ran_out_is_no_waste(tmp_path: Path, name: str, outcome: Outcome) -> None:
@@ -245,10 +245,10 @@ def test_a_smaller_card_always_holds_the_peak(peak_mib: int) -> None:
 
 def test_a_card_that_is_not_known_is_not_judged(tmp_path: Path) -> None:
     nameless = [replace(used(one), gpu=None) for one in points()]
-    assert found(run(tmp_path, nameless))["too large a card"].why == "no record names the GPU"
+    assert found(run(tmp_path, nameless))["too large a GPU"].why == "no record names the GPU"
     peakless = [replace(used(one), memory=Memory()) for one in points()]
     judged = found(run(tmp_path / "b", peakless))
-    assert (judged["too large a card"].wasted, judged["memory"].wasted) == (None, None)
+    assert (judged["too large a GPU"].wasted, judged["memory"].wasted) == (None, None)
 
 
 def test_tiny_jobs_share_one(tmp_path: Path) -> None:
@@ -338,14 +338,14 @@ def test_a_try_without_a_record_has_the_times_of_the_accounting(tmp_path: Path) 
     judged = found(folder)
     assert judged["walltime"].used == "00:10:00 at most"
     unknown = {name for name, waste in judged.items() if waste.wasted is None}
-    assert unknown == {"idle GPU", "memory", "cores", "too large a card", "tiny jobs"}
+    assert unknown == {"idle GPU", "memory", "cores", "too large a GPU", "tiny jobs"}
 
 
 def test_no_gpu_no_card(tmp_path: Path) -> None:
     folder = run(tmp_path, [used(one) for one in points(device="cpu")])
     (folder / "sweep.yaml").write_text(SPEC.replace("gpus: 1", "gpus: 0") + "scheduler: slurm\n")
     judged = found(folder)
-    assert judged["idle GPU"].wasted is judged["too large a card"].wasted is False
+    assert judged["idle GPU"].wasted is judged["too large a GPU"].wasted is False
     assert "No waste: idle GPU, because no point requested a GPU." in printed(folder)
 
 

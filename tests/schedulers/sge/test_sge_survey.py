@@ -98,7 +98,7 @@ def test_a_site_with_queues_of_every_kind() -> None:
     ("answer", "works", "said"),
     [
         (Completed(("qacct",), 124, "", "qacct: no answer within 20 s"), False, "no answer within 20 s"),
-        (Completed(("qacct",), 1, "", ""), False, "nothing was said"),
+        (Completed(("qacct",), 1, "", ""), False, "no message"),
         (Completed(("qacct",), 0, "=====\n", ""), True, "on"),
     ],
 )

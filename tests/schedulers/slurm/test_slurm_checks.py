@@ -31,7 +31,7 @@ def refusals(request: Request, **others: Completed) -> list[str]:
             "partition 'cpu' has no node with 64 CPUs: 2 nodes have 8 CPUs, 7.81 GiB, 2 x v100",
         ),
         ({"memory_bytes": 64 * 2**30}, "no node with 64.00 GiB of memory: 2 nodes have 8 CPUs, 7.81 GiB"),
-        ({"queue": "gpu", "gpus": 5}, "partition 'gpu' has at most 2 GPUs a node; asked for: 5"),
+        ({"queue": "gpu", "gpus": 5}, "partition 'gpu' has at most 2 GPUs a node; requested: 5"),
         (
             {"gpus": 1, "gpu_type": "v10"},
             "no GPU type in partition 'cpu' 'v10' (it has: v100); did you mean 'v100'?",

@@ -18,7 +18,7 @@ def waits(reason: str, state: State = State.PENDING) -> Queued:
     ("reason", "words"),
     [
         ("Resources", "Resources: what it needs is in use"),
-        ("Priority", "Priority: other jobs are before it"),
+        ("Priority", "Priority: other jobs are ahead of it"),
         ("QOSMaxJobsPerUserLimit", "QOSMaxJobsPerUserLimit: a limit of the QOS is reached"),
         ("QOSGrpGRES", "QOSGrpGRES: a limit of the QOS is reached"),
         ("AssocGrpCPUMinutesLimit", "AssocGrpCPUMinutesLimit: a limit of the account is reached"),
