@@ -51,6 +51,7 @@ def open_figures(state: Try, stack: ExitStack) -> None:
     """Make the file to which the workload may append its own figures, and name it in a variable."""
     handle, name = tempfile.mkstemp(prefix="metrics-", suffix=".jsonl", dir=state.task.out.parent)
     os.close(handle)
+    stack.callback(Path(name).unlink, missing_ok=True)
     os.environ[figures.VARIABLE] = name
     stack.callback(os.environ.pop, figures.VARIABLE, None)
     state.figures_file = figures.GrowingFile(Path(name), state.figures.take_line)

@@ -66,6 +66,7 @@ def tried(folder: Path, of: Point) -> Record:
     text = (folder / RECORD_FILE).read_text()
     found = json_codec.from_json(Record, text, where="record")
     assert found.outcome is outcome
+    assert list(folder.parent.glob("metrics-*")) == [], "its temporary file"
     return found
 
 
