@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from jobkit.core.errors import DISK_FULL, ERRNO_HINTS, ExitCode, JobkitError, file_error
-from jobkit.core.terminal import say
+from jobkit.core.terminal import did_you_mean, say
 
 GROUPS = {
     "prepare": {
@@ -70,6 +70,15 @@ class Commands(click.Group):
         module = importlib.import_module(f"jobkit.commands.{COMMANDS[cmd_name]}.{cmd_name}")
         command: click.Command = getattr(module, cmd_name)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is named; for a misspelt one suggest the closest."""
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            close = did_you_mean(args[0], list(COMMANDS))
+            ctx.fail(f"No such command {args[0]!r}.{close and f' D{close[1:]}'}")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; a reader that closes the pipe, as ``head`` does, is not an error."""

@@ -13,6 +13,16 @@ from jobkit.core import terminal
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class FilledPath(click.Path):
+    """A path that is not empty, as the value of an unset variable of the shell is."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - click's own
+        """Return the path; refuse an empty word, which pathlib reads as the working directory."""
+        if value == "":
+            self.fail("it is empty; is a variable of your shell not set?", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class OldNames(click.Option):
     """An option that also accepts its earlier names; no help and no error shows them.
 
@@ -90,7 +100,7 @@ def _latest(ctx: click.Context) -> str:
     return f" A command that changes a run needs the run; for the latest: {words}"
 
 
-changed_run = click.argument("run", type=click.Path(file_okay=False, path_type=Path), cls=NamedRun)
+changed_run = click.argument("run", type=FilledPath(file_okay=False, path_type=Path), cls=NamedRun)
 """The argument RUN of a command that changes the run."""
 set_option = click.option(
     "--set",

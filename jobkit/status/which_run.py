@@ -161,6 +161,9 @@ def find_run(word: Path | str) -> Path | None:
 
 
 def _places(word: Path | str) -> Iterator[Path]:
+    if word == "":  # pathlib reads it as the working directory
+        hint = "is a variable of your shell not set? jobkit status, alone, lists the runs"
+        raise JobkitError("the name of a run or point is empty", hint=hint)
     yield Path(word)
     yield RUNS / word
     if folder := _site_folder():

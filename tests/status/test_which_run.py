@@ -172,6 +172,17 @@ def test_every_command_says_what_is_no_run(
     assert here.is_dir()
 
 
+@pytest.mark.parametrize("command", WORDS)
+def test_an_empty_name_of_a_run_is_not_the_working_directory(
+    here: Path, command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(a_run(str(here / "runs" / "demo")))
+    assert cli._exit_code([command, "", *WORDS[command]]) == 2
+    told = capsys.readouterr()
+    assert "is empty" in told.err
+    assert not told.out
+
+
 @pytest.mark.parametrize("words", [["cancel"], ["cancel", "--except"], ["logs"], ["throttle"]])
 @pytest.mark.parametrize("second", ["runs/b-20260102-101530-0000", "b-20260102-101530-0000"])
 def test_a_second_run_is_no_point(

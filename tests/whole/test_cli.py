@@ -131,10 +131,12 @@ def test_help_is_a_page_of_documentation(arguments: list[str], tmp_path: Path) -
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["sweeep"], "No such command"),
+        (["sweeep"], "No such command 'sweeep'. Did you mean 'sweep'?"),
+        (["xyzzy"], "No such command 'xyzzy'.\n"),
+        (["sweep", ""], "'SPEC': it is empty"),
         (["sweep"], "Missing argument 'SPEC'"),
         (["sweep", "gone.yaml"], "gone.yaml: No such file or directory"),
-        (["sweep", "spec.yaml", "--shceduler", "sge"], "No such option"),
+        (["sweep", "spec.yaml", "--shceduler", "sge"], "--scheduler"),
         (["collect", "nowhere"], "nowhere: no such file or folder"),
         (["cancel", "run", "1", "--except", "2"], "not both"),
     ],

@@ -21,7 +21,7 @@ COLOURS = {"ok": "green", "warning": "yellow", "missing": "red", "unknown": "cya
 
 
 @click.command("doctor", short_help="Check this machine, and a node, for everything that a sweep needs.")
-@click.argument("spec", type=click.Path(dir_okay=False, path_type=Path), required=False)
+@click.argument("spec", type=shared.FilledPath(dir_okay=False, path_type=Path), required=False)
 @shared.set_option
 @shared.scheduler_option
 @shared.site_option

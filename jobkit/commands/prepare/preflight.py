@@ -6,13 +6,13 @@ from pathlib import Path
 
 import click
 
-from jobkit.commands.shared import gpu_memory_option, json_option, note, set_option
+from jobkit.commands.shared import FilledPath, gpu_memory_option, json_option, note, set_option
 from jobkit.core import terminal
 from jobkit.core.units import parse_size
 
 
 @click.command("preflight", short_help="Compute the padding of each batch size from the text, without a GPU.")
-@click.argument("spec", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("spec", type=FilledPath(dir_okay=False, path_type=Path))
 @set_option
 @click.option("--fast", is_flag=True, help="Estimate lengths from punctuation, without model and torch.")
 @gpu_memory_option("The GPU memory that the chosen batch sizes must fit, such as 32GiB.")

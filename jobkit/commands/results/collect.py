@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from jobkit.commands.shared import gpu_memory_option, json_option
+from jobkit.commands.shared import FilledPath, gpu_memory_option, json_option
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
@@ -17,7 +17,7 @@ STDOUT = Path("-")
 
 
 @click.command()
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, type=FilledPath(path_type=Path))
 @click.option(
     "--format",
     "fmt",

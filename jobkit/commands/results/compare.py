@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from jobkit.commands.shared import json_option
+from jobkit.commands.shared import FilledPath, json_option
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN RUN...")
+@click.argument("runs", nargs=-1, required=True, type=FilledPath(path_type=Path), metavar="RUN RUN...")
 @json_option
 def compare(runs: tuple[Path, ...], as_json: bool) -> int:
     """Print each RUN next to the first: what they differ in, and the settings that they share.

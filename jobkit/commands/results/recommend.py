@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jobkit.commands.shared import corpus_option, gpu_memory_option, json_option, run_and_corpus, set_option
+from jobkit.commands.shared import (
+    FilledPath,
+    corpus_option,
+    gpu_memory_option,
+    json_option,
+    run_and_corpus,
+    set_option,
+)
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import parse_size
@@ -19,7 +26,7 @@ PERCENT = 100
 
 
 @click.command("recommend", short_help="Recommend batch size, GPU, time and scheduler request for a corpus.")
-@click.argument("run", type=click.Path(path_type=Path), required=False)
+@click.argument("run", type=FilledPath(path_type=Path), required=False)
 @gpu_memory_option("A GPU that jobkit does not know by name, by its memory, such as 48GiB.")
 @click.option("--gpu", metavar="NAME[,NAME...]", help="GPUs by name, such as v100-32,a100-40; or all.")
 @corpus_option("Your corpus: N paragraphs, or files and folders, up to the next option.")

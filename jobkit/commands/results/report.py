@@ -7,13 +7,14 @@ from pathlib import Path
 import click
 
 from jobkit.commands.results.compare import runs_named
+from jobkit.commands.shared import FilledPath
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
 
 
 @click.command()
-@click.argument("runs", nargs=-1, type=click.Path(path_type=Path), metavar="[RUN]...")
+@click.argument("runs", nargs=-1, type=FilledPath(path_type=Path), metavar="[RUN]...")
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from jobkit.commands.shared import json_option
+from jobkit.commands.shared import FilledPath, json_option
 from jobkit.core import terminal
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path), required=False)
+@click.argument("run", type=FilledPath(path_type=Path), required=False)
 @json_option
 def waste(run: Path | None, as_json: bool) -> int:
     """Print what one RUN, by default the latest, requested and did not use, with the lines that fix it.

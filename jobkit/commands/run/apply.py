@@ -10,7 +10,7 @@ from jobkit.commands import shared
 
 
 @click.command(short_help="Work through a whole corpus with a measured setting.")
-@click.argument("run", metavar="RUN|SPEC", type=click.Path(path_type=Path), required=False)
+@click.argument("run", metavar="RUN|SPEC", type=shared.FilledPath(path_type=Path), required=False)
 @shared.corpus_option("The corpus: files and folders, up to the next option; may be repeated.")
 @click.option(
     "--out", metavar="DIR", required=True, type=click.Path(path_type=Path), help="The run folder to make."

@@ -26,7 +26,7 @@ RESOURCES = "resources."
 
 
 @click.command(short_help="Print or start a shell on a node, to run a point by hand.")
-@click.argument("source", type=click.Path(path_type=Path), metavar="SPEC|RUN")
+@click.argument("source", type=shared.FilledPath(path_type=Path), metavar="SPEC|RUN")
 @click.option("--point", "word", metavar="K", help="The point, by number or id. Default: the first.")
 @click.option("--go", is_flag=True, help="Start the shell in this terminal.")
 @shared.set_option

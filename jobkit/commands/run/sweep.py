@@ -12,7 +12,7 @@ from jobkit.core import terminal
 
 
 @click.command("sweep", short_help="Run a tagger once per batch size.")
-@click.argument("spec", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("spec", type=shared.FilledPath(dir_okay=False, path_type=Path))
 @shared.set_option
 @click.option(
     "--setting",

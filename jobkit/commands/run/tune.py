@@ -11,7 +11,7 @@ from jobkit.core import terminal
 
 
 @click.command("tune", short_help="Find the fastest setting by measuring a few.")
-@click.argument("spec", metavar="SPEC|RUN", type=click.Path(path_type=Path))
+@click.argument("spec", metavar="SPEC|RUN", type=shared.FilledPath(path_type=Path))
 @shared.set_option
 @shared.scheduler_option
 @shared.site_option
