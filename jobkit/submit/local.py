@@ -285,12 +285,15 @@ class _Job:
     def _stop(self) -> None:
         """Ask the running point to end, and wait until it has brought its results home."""
         pid, deadline = 0, time.monotonic() + END_GRACE_S
-        while time.monotonic() < deadline and (_runs_for(pid, self.run_dir) if pid else self.alive()):
+        while time.monotonic() < deadline:
             if not pid:
                 with contextlib.suppress(OSError, ValueError):  # it may be about to write the file
                     pid = int(self.pid_file.read_text(encoding="ascii"))
                     os.kill(pid, signal.SIGTERM)
             if self._ended(POLL_S):
+                return
+            # A hangup ends submitit's processes, not the point.
+            if not (_runs_for(pid, self.run_dir) if pid else self.alive()):
                 return
 
 
