@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from pathlib import Path
 
 from benchmarks import page, raw
 
 
 def main() -> None:
     """Run the benchmarks named on the command line, or all, one after the other; then write the page."""
+    files = Path(__file__).parent.glob("*.py")
+    known = sorted(file.stem for file in files if "\ndef measure(" in file.read_text(encoding="utf-8"))
+    if unknown := set(sys.argv[1:]) - set(known):
+        sys.exit(f"no benchmark: {' '.join(sorted(unknown))}; there are: {' '.join(known)}")
     for name in sys.argv[1:] or page.NAMES:
         sys.stderr.write(f"{name} ...\n")
         module = import_module(f"benchmarks.{name}")

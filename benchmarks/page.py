@@ -10,8 +10,9 @@ from typing import Any
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 RAW = PAGE.with_suffix("")
 NAMES = ("commands", "planning", "submission", "reading", "overhead", "forked", "corpus", "apply")
-LONG = ("shards", "replan")
-"""These take minutes each, so `make bench` leaves them out: the page has the command of each."""
+LONG = ("harness", "shards", "replan")
+"""`make bench` leaves these out, because they take minutes or need a package of Debian: the page has the
+command of each."""
 
 HEAD = """# Benchmarks
 
@@ -30,7 +31,7 @@ WORDS = {
     "overhead": "A pair is a pass over the text that makes every call of the tagger twice: once with measuring and once without, first the one and first the other in turn. In a call without measuring, the sampler process is stopped and no line is written. The figure is the median of (time with / time without - 1) over all calls of all pairs. The interval is that of the median, by order statistics, because other work on the machine slows single calls by chance.",
     "corpus": "jobkit reads a corpus once before it submits: SHA-256 of every file and of every piece, UTF-8, paragraphs and their lengths. Speeds are MiB of text (as decompressed) for each second of CPU of the whole process, start and imports included; `sha256sum` is that of GNU coreutils on the same file. The text is jobkit's sample text, JSONL has 20 paragraphs a document.",
     "apply": "Eight files of 250 documents, the words of each paragraph counted, one shard or task a file, one process at a time, three runs in turn. A shard of jobkit is a job of its own: a job script, staging, a record, and the check that its rows are whole; datatrove forks its tasks from one process. datatrove gives a task the files whose number matches its rank and marks ranks as completed: with another number of tasks the marks mean other files, which are then left out. jobkit cuts what has no winner again (`jobkit resume DIR --replan`).",
-    "harness": "The same awk command with eight values of a parameter, once each; the programs take turns. hyperfine and pyperf start the command and keep its time. ReFrame and jobkit run a job script for each point; jobkit also copies the inputs, follows memory and leaves a record, so a point costs it most. `apt install hyperfine`; the others are in the extra `bench`.",
+    "harness": "The same awk command with eight values of a parameter, once each; the programs take turns. hyperfine and pyperf start the command and keep its time. ReFrame and jobkit run a job script for each point; jobkit also copies the inputs, follows memory and leaves a record, so a point costs more than with ReFrame. A negative figure is scatter. `apt install hyperfine`; the others are in the extra `bench`.",
     "forked": "A pair is the same try twice, once forked from a process that had imported the framework and once in a fresh process, in turn. Its time is that of the whole command `python -m jobkit.run`. A fork saves the start of Python and the import of jobkit, torch and Stanza; the first forked try waits for the parent to import them. Loading includes the CUDA context on a GPU.",
     "replan": "The tiny stand-in on the CPU. Once nothing disturbs the corpus; once it is stopped after its first shard and the rest is cut into shards of another size. Then sentences meet other sentences in their batches, and sums may round differently. A text on a GPU, of which each paragraph comes 600 times in other batches: [a corpus](benchmarks-tune.md#a-corpus-with-that-setting).",
     "shards": "One process, or two and their supervisor, go through one shard of generated text, `order: sorted` in windows of 10,000 paragraphs (of the tagger 1,000). The memory is the largest of all processes of the try together, its sampler included, in a quarter of the work; pages that processes share count once. The speed is that of a machine on which other work ran.",
