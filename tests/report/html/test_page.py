@@ -19,7 +19,7 @@ from tests.support.commands import jobkit as typed
 
 ROOT = Path(__file__).parents[3]
 GPU_RUN = ROOT / "docs" / "benchmarks" / "gpu" / "stanza-20261121-034558-42cc"
-CPU_RUN = ROOT / "docs" / "benchmarks" / "demo" / "demo-20261121-075048-7847"
+CPU_RUN = ROOT / "docs" / "benchmarks" / "demo" / "demo-20261123-022857-7888"
 HOSTILE = (
     "<script>alert(1)</script>",
     "javascript:alert(1)",
