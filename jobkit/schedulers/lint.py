@@ -13,12 +13,6 @@ PLACED = "late"
 """The rule about the place of a line, for which the template is responsible."""
 
 
-def _as_dict(finding: Finding) -> dict[str, object]:
-    """Return a finding for JSON, in which two fields keep the names that they had at first."""
-    names = {"message": "told", "hint": "mend"}
-    return {names.get(name, name): value for name, value in asdict(finding).items()}
-
-
 @dataclass(frozen=True, slots=True)
 class Linted:
     """The findings in a script.
@@ -42,7 +36,7 @@ class Linted:
 
     def as_json(self) -> dict[str, object]:
         """Return the findings for programs."""
-        findings = [{"scheduler": scheduler} | _as_dict(finding) for scheduler, finding in self.findings]
+        findings = [{"scheduler": scheduler} | asdict(finding) for scheduler, finding in self.findings]
         return {"script": self.name, "schedulers": list(self.found), "findings": findings}
 
     def lines(self) -> list[str]:

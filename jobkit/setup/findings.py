@@ -118,9 +118,6 @@ def as_json(findings: Sequence[Finding]) -> dict[str, object]:
     counted = Counter(finding.status for finding in findings)
     return {
         "schema": SCHEMA,
-        "findings": [
-            {"mend" if name == "hint" else name: value for name, value in asdict(finding).items()}
-            for finding in findings
-        ],
+        "findings": [asdict(finding) for finding in findings],
         "counts": {status.value: counted[status] for status in Status},
     }

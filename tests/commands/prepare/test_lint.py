@@ -64,7 +64,7 @@ def test_json_goes_to_stdout_alone(capsys: pytest.CaptureFixture[str]) -> None:
     (told,) = json.loads(out)["scripts"]
     assert (told["script"], told["schedulers"], err) == ("faulty.sh", ["slurm"], "")
     assert [one["rule"] for one in told["findings"]] == ["misspelt", "folder"]
-    assert set(told["findings"][0]) == {"scheduler", "line", "text", "rule", "effect", "told", "mend"}
+    assert set(told["findings"][0]) == {"scheduler", "line", "text", "rule", "effect", "message", "hint"}
 
 
 @pytest.mark.parametrize("name", ["nowhere.sh", ".", "program"])
