@@ -247,11 +247,11 @@ def _answer(run: Path) -> list[Part]:
 
 
 def _waste(run: Path) -> list[Part]:
-    """Return the seven wastes; nothing if the run folder does not have what they are judged by."""
+    """Return the seven wastes, or why they cannot be judged."""
     try:
         found = wastes(read_use(run))
-    except JobkitError:
-        return []
+    except JobkitError as error:
+        return [Part(title=f"Requested and not used: {error.message}", after=passages([error.hint or ""]))]
     lines = [line for waste in found if waste.wasted for line in waste_output.explained(waste)]
     after = passages([*waste_output.summary(found), *lines])
     return [
