@@ -1,4 +1,4 @@
-"""The kinds of value that specs and site files hold, each as an editor is told of it (JSON schema)."""
+"""The kinds of value that specs and site files hold, each with its JSON schema for editors."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Resources(_Part):
     qos
         Slurm's quality of service.
     mail
-        An address that is told when the job ends or fails.
+        An address that gets a mail when the job ends or fails.
     constraint
         Features that the nodes must have (Slurm): ``a100&infiniband``.
     exclude
@@ -490,7 +490,7 @@ def load_spec(
         ``key=value`` as given by ``--set``.
     semantics
         Further checks of the raw data; run whether or not the types are right, so that all
-        faults are told at once.
+        faults are reported at once.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The search for the fastest setting on the real daemons, with nobody logged in."""
+"""The search for the fastest setting on real schedulers, after the client has ended."""
 
 from __future__ import annotations
 
