@@ -207,10 +207,11 @@ def read_try(home: str, number: int, point: Point) -> TryFiles:
     """Return what one try folder holds; a file that cannot be read is a `problem`, never an error."""
     folder = f"{home}/{TRY_PREFIX}{number}"
     problems: list[str] = []
+    # First the file that is written last: a try may end meanwhile, and one with an exit file has its record.
+    exit_ = _read_file(f"{folder}/{EXIT_FILE}", read_exit, problems)
     record = _read_file(f"{folder}/{RECORD_FILE}", lambda path: _read_record(path, point), problems)
     if point.shard and record and record.outcome is Outcome.OK and not has_rows(home, folder):
         record = None  # the record came home before the rows, and these never did
-    exit_ = _read_file(f"{folder}/{EXIT_FILE}", read_exit, problems)
     return TryFiles(
         number=number,
         record=record,

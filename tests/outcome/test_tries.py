@@ -34,6 +34,7 @@ from tests.support.builders import (
     write_exit,
     write_record,
 )
+from tests.support.meanwhile import meanwhile
 
 ONE, TWO = Task("slurm", "77", 1), Task("slurm", "78", 1)
 LEFT = frozenset({None, Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.TIMEOUT})
@@ -239,6 +240,26 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     assert one.verdict.outcome is Outcome.LOST
     assert f"{folder / RECORD_FILE}: not JSON" in one.files.problem
     assert f"{folder / EXIT_FILE}" in one.files.problem
+
+
+@pytest.mark.parametrize("before", range(4))
+def test_a_try_that_ends_while_it_is_read_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    def end() -> None:  # as a job script: the record, and then how it ended
+        write_record(tmp_path, record(point()))
+        write_exit(tmp_path, point(), Exit(status=0, stage="done"))
+
+    write_begin(tmp_path, point())
+    meanwhile(monkeypatch, before, end)
+    assert outcomes(read(tmp_path, accounts())) in ([None], [Outcome.OK])
+    assert outcomes(read(tmp_path, accounts())) == [Outcome.OK]
+
+
+def test_a_try_that_ended_well_without_a_record_is_lost(tmp_path: Path) -> None:
+    write_begin(tmp_path, point())
+    write_exit(tmp_path, point(), Exit(status=0, stage="done"))
+    assert outcomes(read(tmp_path, accounts())) == [Outcome.LOST]
 
 
 @pytest.mark.parametrize("name", [RECORD_FILE, EXIT_FILE])
