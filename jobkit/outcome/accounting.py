@@ -129,19 +129,21 @@ class Accounts:
         return frozenset(self.gone) | {task for task in ended if self.runs[task][-1].outcome not in RETURNING}
 
 
-def read_accounts(run: Path, *, name: str | None = None) -> Accounts:
+def read_accounts(run: Path, *, journal: Journal | None = None, name: str | None = None) -> Accounts:
     """Read ``journal.jsonl`` and ``accounting.jsonl`` of a run folder.
 
     Parameters
     ----------
     run
         The run folder.
+    journal
+        Of the run, as read before; ``None`` to read it now.
     name
         The job name of the run: an account under another name is of another job, for schedulers
         give a number again in time (submitit#1660). Without it the number alone counts.
     """
     answers, notes = read_tolerantly(run / ACCOUNTING_FILE, parse_answer)
-    return join_answers(read_journal(run), answers, name=name, notes=notes)
+    return join_answers(journal or read_journal(run), answers, name=name, notes=notes)
 
 
 def join_answers(

@@ -73,10 +73,10 @@ def find_log(run: Path, word: str, number: int | None = None) -> Log:
     JobkitError
         If there is no such run, point or try.
     """
-    points, _ = read_points(run)
     if is_unplanned(run):
         hint = f"the logs of the job that plans it are in {run / LOGS_FOLDER}"
         raise JobkitError(f"{run}: the corpus is not planned yet, so there is no point", hint=hint)
+    points, _ = read_points(run)
     if not points:
         raise JobkitError(f"{run}: not a run folder", hint="jobkit status lists the runs")
     point = point_named(points, word)

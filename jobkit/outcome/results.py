@@ -21,6 +21,7 @@ from jobkit.core.layout import (
 )
 from jobkit.core.records import Batch, Outcome, Point, Record
 from jobkit.outcome.accounting import Accounts, read_accounts
+from jobkit.outcome.journal import read_journal
 from jobkit.outcome.tries import TryResult, counting, not_started, read_tries, with_winner
 from jobkit.outcome.verdict import TryFiles, Verdict
 
@@ -124,9 +125,13 @@ def each_point(folder: Path, notes: list[str], *, void: bool = False) -> Iterato
 
 
 def _read_plan(folder: Path, notes: list[str]) -> tuple[list[Point], Accounts]:
+    # First what is written last: whoever adds points meanwhile writes them, and then the journal.
+    unplanned, journal = is_unplanned(folder), read_journal(folder)
     points, unreadable = read_points(folder)
-    accounts = read_accounts(folder, name=run_id_of(folder, points))
+    accounts = read_accounts(folder, journal=journal, name=run_id_of(folder, points))
     notes += unreadable + accounts.notes
+    if not points and not unplanned:
+        notes.append(f"{folder}: {POINTS_FILE} holds no point")
     return points, accounts
 
 
@@ -138,14 +143,15 @@ def _live(points: Sequence[Point], accounts: Accounts) -> list[Point]:
 def _read_results(
     folder: Path, points: Sequence[Point], accounts: Accounts, notes: list[str], every: Sequence[Point]
 ) -> Iterator[PointResult]:
-    if is_unplanned(folder):
-        return
     if not points:
-        notes.append(f"{folder}: {POINTS_FILE} holds no point")
         return
     present = _listed(f"{folder}/{RESULTS_FOLDER}", notes)
-    foreign = sorted(present - {point.point_id for point in every})
-    notes += [f"{folder / RESULTS_FOLDER / name}: of no point of this run: skipped" for name in foreign]
+    foreign = present - {point.point_id for point in every}
+    if foreign:  # a search may have added their points meanwhile
+        foreign -= {point.point_id for point in read_points(folder)[0]}
+    notes += [
+        f"{folder / RESULTS_FOLDER / name}: of no point of this run: skipped" for name in sorted(foreign)
+    ]
     for point in points:
         yield read_result(folder, point, accounts, notes, begun=point.point_id in present)
 

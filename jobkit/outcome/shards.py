@@ -16,8 +16,8 @@ from jobkit.outcome.tries import has_rows
 
 def live_points(run_dir: Path) -> list[Point]:
     """Return the shards that count: none of which others do the work."""
+    journal = read_journal(run_dir)  # first, for a new plan is written before the journal names it
     points, _ = read_points(run_dir)
-    journal = read_journal(run_dir)
     return [point for point in points if not journal.is_void(point)]
 
 

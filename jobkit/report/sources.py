@@ -9,7 +9,14 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
 from jobkit.core.knobs import FP32, OFF, PRECISION
-from jobkit.core.layout import LOGS_FOLDER, SEARCH_GOAL_FILE, is_corpus_folder, is_run_folder
+from jobkit.core.layout import (
+    LOGS_FOLDER,
+    SEARCH_GOAL_FILE,
+    is_corpus_folder,
+    is_run_folder,
+    point_folder,
+    try_numbers,
+)
 from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_count, format_f1, format_list
@@ -207,6 +214,7 @@ def never_began(folder: Path, waiting: Sequence[Point]) -> dict[int, str]:
         point.index: how.format(shell_path(folder), point.point_id)
         for point in waiting
         if point.index not in accounts.submitted
+        and not try_numbers(point_folder(folder, point.point_id))  # it may have begun since it was read
     }
 
 

@@ -75,8 +75,9 @@ def open_run(folder: Path) -> OpenRun:
     JobkitError
         If it is no run folder.
     """
+    unplanned = is_unplanned(folder)  # before the points are read, for a job may write them meanwhile
     read = read_run(folder)
-    if not read.points and not is_unplanned(folder):
+    if not read.points and not unplanned:
         raise JobkitError(f"{folder}: not a run folder", hint="jobkit status lists the runs")
     results = {result.point.index: result for result in read.points}
     run = OpenRun(folder, results, read.accounts, list(read.notes))

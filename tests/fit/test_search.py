@@ -24,7 +24,7 @@ from jobkit.fit.observations import MemoryObservations, observe_memory
 from jobkit.outcome.journal import Role
 from jobkit.outcome.results import read_run
 from jobkit.outcome.trials import ALLOCATOR, PROCESS, SearchGoal, describe_trials, finished, trials
-from jobkit.report.sources import read_sources
+from jobkit.report.sources import never_began, read_sources
 from jobkit.run.measure import nvml
 from tests.support.builders import (
     GPU,
@@ -33,6 +33,7 @@ from tests.support.builders import (
     need,
     record,
     write_answer,
+    write_begin,
     write_exit,
     write_record,
     write_records,
@@ -539,6 +540,9 @@ def test_a_trial_that_was_killed_before_it_began_is_not_being_tried(tmp_path: Pa
     write_answer(run, "slurm", "accounting", row, argv=["sacct"])
     (note,) = (source for source in read_sources([run]).notes if "never began" in source)
     assert note.endswith(f"{run} {point.point_id} runs it")
+    assert never_began(run, [point])
+    write_begin(run, point)
+    assert not never_began(run, [point]), "it began after it was read"
     write_submitted(run, "slurm", "79", first=point.index, last=point.index, round=2)
     assert "is being tested" in str(read_sources([run]).notes), "resumed"
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from jobkit.core.files import append_line
 from jobkit.core.job_files import Exit
 from jobkit.core.layout import BAD_ROWS, point_folder, read_points
-from jobkit.core.records import Outcome
+from jobkit.core.records import Outcome, Point
 from jobkit.corpus.plan import ROWS_FILE
 from jobkit.outcome.results import read_run
 from jobkit.outcome.shards import live_points, settle, void_shards
 from tests.support.applied import measured_record, measured_run, request, write_corpus, write_planned
 from tests.support.builders import write_event, write_exit, write_record
 from tests.support.corpora import work
+from tests.support.meanwhile import meanwhile
 
 
 @pytest.fixture
@@ -66,6 +69,23 @@ def test_rows_that_do_not_match_run_again(run: Path) -> None:
     assert settle(run) == {}
     assert (folder / BAD_ROWS).is_file()
     assert outcomes(run)[0] is not Outcome.OK
+
+
+def plan_again(run: Path) -> None:
+    """Let shard 4 do the work of shard 1, as `jobkit resume --replan`: the points, and then the journal."""
+    first, *_ = (run / "points.jsonl").read_text().splitlines()
+    later = json.loads(first) | {"index": 4, "point_id": "shard-00004", "repeat": 2}
+    append_line(run / "points.jsonl", json.dumps(later))
+    write_event(run, "superseded", points=[1], by=[4], given=[])
+
+
+@pytest.mark.parametrize("before", range(4))
+@pytest.mark.parametrize("read", [live_points, lambda run: [one.point for one in read_run(run).points]])
+def test_a_reader_sees_the_plan_before_or_the_plan_after(
+    run: Path, monkeypatch: pytest.MonkeyPatch, before: int, read: Callable[[Path], list[Point]]
+) -> None:
+    meanwhile(monkeypatch, before, lambda: plan_again(run))
+    assert [point.index for point in read(run)] in ([1, 2, 3], [2, 3, 4])
 
 
 def test_a_shard_of_a_plan_that_never_came_into_force_counts_for_nothing(run: Path) -> None:

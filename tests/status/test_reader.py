@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.files import append_line
+from jobkit.core.json_codec import to_json
+from jobkit.core.layout import ORDER_FILE, POINTS_FILE
 from jobkit.core.records import Job, Outcome
 from jobkit.outcome.journal import Role
 from jobkit.schedulers.types import Queued, State
@@ -23,6 +26,7 @@ from tests.support.builders import (
     write_record,
     write_submitted,
 )
+from tests.support.meanwhile import meanwhile
 from tests.support.programs import FAILED, RUN_ID, Programs, seen, standings, sweep
 from tests.support.programs import programs as programs  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.programs import queue as queue  # noqa: PLC0414 - the same
@@ -42,6 +46,34 @@ def test_a_further_trial_of_the_largest_batch_is_of_the_job_that_made_it(
     last = seen(run).points[2]
     assert (last.standing, last.task and last.task.job_id) == (Standing.RUNNING, "78")
     assert queue.called("squeue")[0].split()[-1] == "78"
+
+
+@pytest.mark.parametrize("before", range(4))
+def test_a_corpus_that_is_planned_while_it_is_read_is_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    (tmp_path / POINTS_FILE).touch()
+    (tmp_path / ORDER_FILE).write_text(f'{{"run_id": "{RUN_ID}"}}', encoding="utf-8")
+    meanwhile(monkeypatch, before, lambda: write_points(tmp_path, grid([50])))
+    (run,) = read_standings([tmp_path], ask=False)
+    assert (len(run.points) <= 1, run.notes) == (True, ())
+
+
+@pytest.mark.parametrize("before", range(4))
+def test_a_point_that_a_search_adds_while_the_run_is_read_is_not_foreign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    points = grid([50, 900])
+    run = write_points(tmp_path / "run", points[:1])
+    write_record(run, record(points[0]))
+
+    def add() -> None:
+        append_line(run / POINTS_FILE, to_json(points[1]))
+        write_begin(run, points[1])
+
+    meanwhile(monkeypatch, before, add)
+    (found,) = read_standings([run], ask=False)
+    assert (found.points[0].outcome, found.notes) == (Outcome.OK, ())
 
 
 def test_what_is_refused_was_not_taken_back(tmp_path: Path, queue: Programs) -> None:
