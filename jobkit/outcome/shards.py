@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from jobkit.core.layout import BAD_ROWS, EXIT_FILE, point_folder, read_points, try_folder, try_numbers
 from jobkit.core.records import Point
 from jobkit.corpus.plan import Winner, read_plan
-from jobkit.corpus.winners import claim_all
+from jobkit.corpus.winners import claim, claim_all
 from jobkit.outcome.journal import read_journal
 from jobkit.outcome.tries import has_rows
 
@@ -41,16 +40,21 @@ def settle(run_dir: Path) -> dict[int, Winner]:
     """
     points = live_points(run_dir)
     winners = claim_all(run_dir, points)
-    _mark_bad(run_dir, (point for point in points if point.index not in winners))
+    for point in points:
+        if point.index not in winners and (winner := _claim_ended(run_dir, point)):
+            winners[point.index] = winner
     indices = {point.index for point in points}
     return {index: winner for index, winner in winners.items() if index in indices}
 
 
-def _mark_bad(run_dir: Path, points: Iterable[Point]) -> None:
-    for point in points:
-        home = point_folder(run_dir, point.point_id)
-        for number in try_numbers(home):
-            folder = Path(try_folder(run_dir, point.point_id, number))
-            if (folder / EXIT_FILE).is_file() and has_rows(home, str(folder)):
-                with suppress(OSError):  # of another user: then it stays as it is
-                    (folder / BAD_ROWS).touch()
+def _claim_ended(run_dir: Path, point: Point) -> Winner | None:
+    """Claim once more for tries that have ended, maybe only now: whole rows that do not match are marked."""
+    home = point_folder(run_dir, point.point_id)
+    for number in reversed(try_numbers(home)):
+        folder = Path(try_folder(run_dir, point.point_id, number))
+        if (folder / EXIT_FILE).is_file() and has_rows(home, str(folder)):
+            if winner := claim(run_dir, point, number):
+                return winner
+            with suppress(OSError):  # of another user: then it stays as it is
+                (folder / BAD_ROWS).touch()
+    return None

@@ -12,7 +12,9 @@ from jobkit.core.files import append_line
 from jobkit.core.job_files import Exit
 from jobkit.core.layout import BAD_ROWS, point_folder, read_points
 from jobkit.core.records import Outcome, Point
-from jobkit.corpus.plan import ROWS_FILE
+from jobkit.corpus.plan import ROWS_FILE, Winner
+from jobkit.corpus.winners import claim, claim_all
+from jobkit.outcome import shards
 from jobkit.outcome.results import read_run
 from jobkit.outcome.shards import live_points, settle, void_shards
 from tests.support.applied import measured_record, measured_run, request, write_corpus, write_planned
@@ -69,6 +71,24 @@ def test_rows_that_do_not_match_run_again(run: Path) -> None:
     assert settle(run) == {}
     assert (folder / BAD_ROWS).is_file()
     assert outcomes(run)[0] is not Outcome.OK
+
+
+@pytest.mark.parametrize("claimed", [False, True])
+def test_rows_that_come_home_while_winners_are_claimed_are_not_bad(
+    run: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    claimed: bool,  # noqa: FBT001 - pytest passes by name
+) -> None:
+    def claim_late(run_dir: Path, points: list[Point]) -> dict[int, Winner]:
+        winners = claim_all(run_dir, points)
+        end_well(run_dir, 1)
+        if claimed:  # by its own script
+            assert claim(run_dir, points[0], 1)
+        return winners
+
+    monkeypatch.setattr(shards, "claim_all", claim_late)
+    assert list(settle(run)) == [1]
+    assert not list(run.rglob(BAD_ROWS))
 
 
 def plan_again(run: Path) -> None:
