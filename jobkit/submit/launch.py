@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from jobkit.core import shell, terminal
 from jobkit.core.errors import WOULD_REFUSE, ExitCode, JobkitError
-from jobkit.core.layout import is_unplanned, read_points
+from jobkit.core.layout import read_points
 from jobkit.core.terminal import Say, relative_path, shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
 from jobkit.outcome.journal import PURPOSES, Role
@@ -225,7 +225,7 @@ def wait_for_points(
     from jobkit.status import progress_bars  # as above
 
     try:
-        if is_unplanned(run_dir):
+        if not points:  # of a corpus that a job plans, or has just planned
             progress_bars.until_planned(run_dir)
             points, _ = read_points(run_dir)
         progress_bars.until_done(run_dir, points, policy, before)

@@ -10,7 +10,9 @@ import pytest
 from jobkit.commands.run.sweep import sweep as sweep_command
 from jobkit.core.errors import JobkitError
 from jobkit.planning.prepare import Options, Prepared, prepare
+from jobkit.spec.policy import Policy
 from jobkit.submit import launch
+from tests.support.builders import grid, record, write_records, write_submitted
 from tests.support.programs import Programs
 from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
 
@@ -125,3 +127,13 @@ def test_what_to_type_next_is_named(cluster: Programs, capfd: pytest.CaptureFixt
     assert "submitted: slurm job 7; job 8 waits for it and runs points again as the policy says\n" in said
     for line in (f"progress     jobkit status {run}", f"cancel       jobkit cancel {run}"):
         assert f"  {line}\n" in said
+
+
+@pytest.mark.usefixtures("queue")
+def test_of_a_corpus_that_is_planned_already_every_shard_is_awaited(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write_records(home / "run", map(record, grid([1], 2)))
+    write_submitted(run, "slurm", "77", first=1, last=2)
+    launch.wait_for_points(run, (), Policy())
+    assert "2/2 points" in capsys.readouterr().err
