@@ -51,12 +51,20 @@ copy() {                                              # uses cp if this machine 
     if command -v rsync >/dev/null; then
         rsync -a "$@"
     else
-        local exclude=${1#--exclude=} part
-        [[ $1 != --exclude=* ]] || shift
-        cp -R --preserve=mode,timestamps "${@/%\//\/.}"
-        if [[ $exclude == '*.part' ]]; then
-            for part in "$1"*.part; do rm -f "$2${part##*/}"; done
-        fi
+        local exclude='' links='' status=0 part
+        while [[ $1 == --* ]]; do
+            case $1 in
+                --exclude=*) exclude=${1#--exclude=} ;;
+                --copy-links) links=-L ;;
+            esac
+            shift
+        done
+        cp -R $links --preserve=mode,timestamps "${@/%\//\/.}" || status=$?
+        case $exclude in
+            '*.part') for part in "$1"*.part; do rm -f "$2${part##*/}"; done ;;
+            '.*') find "$2" -mindepth 1 -name '.*' -prune -exec rm -rf {} + ;;
+        esac
+        return $status
     fi
 }
 # Background commands do not hold the locks (8<&- 9<&-), because they may outlive this script for a moment.
