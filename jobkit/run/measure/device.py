@@ -7,6 +7,7 @@ never falls back to the CPU in silence.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import os
 import sys
@@ -17,6 +18,9 @@ from typing import Any
 from jobkit.core.records import Outcome
 from jobkit.run.failure import OLD_DRIVER, TryFailed
 from jobkit.run.measure import nvml
+
+CUDA_SUCCESS = 0
+"""What a function of CUDA's driver returns if it did its work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +113,30 @@ def cuda_untouched() -> Iterator[None]:
 
 
 def touched_cuda() -> bool:
-    """Return whether this process has touched CUDA by torch, so that its children cannot use it.
+    """Return whether this process has touched CUDA, so that its children cannot use it.
 
-    torch knows this only in a child (``torch/cuda/__init__.py``, ``_lazy_init``), so one is asked.
+    torch knows this only in a child (``torch/cuda/__init__.py``, ``_lazy_init``), so one is asked. Other
+    libraries initialise the driver without torch, as cupy does while spaCy is imported.
     """
+    if _driver_is_initialised():
+        return True
     torch = sys.modules.get("torch")
     in_bad_fork = getattr(getattr(torch, "cuda", None), "_is_in_bad_fork", lambda: False)
     if (pid := os.fork()) == 0:
         os._exit(bool(in_bad_fork()))
     return os.waitpid(pid, 0)[1] != 0
+
+
+def _driver_is_initialised() -> bool:
+    """Return whether this process has called ``cuInit``: before it every function of the driver fails.
+
+    https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__INITIALIZE.html
+    """
+    try:
+        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    except OSError:  # no library has loaded it
+        return False
+    return bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) == CUDA_SUCCESS)
 
 
 def uses_torch() -> bool:
