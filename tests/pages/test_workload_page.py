@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import workloads_table
 from jobkit.core.errors import JobkitError
 from jobkit.planning.prepare import Options, prepare
 from jobkit.run.workloads.own import checked_class, open_workload
@@ -15,6 +16,10 @@ from jobkit.spec.schema import spec_schema
 from tests.pages.test_docs import DOCS
 
 PAGE = (DOCS / "adding-a-scheduler.md").read_text(encoding="utf-8").partition("### A knob of your own\n")[2]
+
+
+def test_the_table_of_memory_is_that_of_the_records() -> None:
+    assert workloads_table.table() in (DOCS / "workloads.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture

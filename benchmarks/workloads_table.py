@@ -1,0 +1,61 @@
+"""Print the table of docs/workloads.md that shows whether the load of a shipped workload explains its memory.
+
+``python -m benchmarks.workloads_table`` reads docs/benchmarks/workloads/: five batch sizes of each
+workload, and the largest batch that ``find_max`` then ran.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.gpu_page import GIB
+from benchmarks.tune_page import read
+from jobkit.core.records import Record
+from jobkit.setup.check_workload import line_of
+
+RUNS = Path(__file__).parents[1] / "docs" / "benchmarks" / "workloads"
+HEAD = """\
+| workload | architecture, device | tokens | R² | worst residual | limit: batch size | predicted | needed |
+|---|---|--:|--:|--:|--:|--:|--:|"""
+
+
+def rows() -> Iterator[str]:
+    """Yield the lines of the table, one for each run folder."""
+    for run in sorted(RUNS.glob("*-2*")):
+        records = [record for record in read(run) if record.summary]
+        sizes = [_load_and_bytes(record) for record in records if not record.point.trial]
+        loads, needed = zip(*sizes, strict=True)
+        r2, worst = line_of(loads, needed)
+        model, device = records[0].point.model, records[0].point.device
+        where = f"{model.architecture if model else ''}, {'H200' if device == 'cuda' else 'CPU'}"
+        yield (
+            f"| `{records[0].point.workload}` | {where} | {min(loads):,} to {max(loads):,} | {r2:.5f}"
+            f" | {worst / 2**20:.1f} MiB of {(max(needed) - min(needed)) / GIB:.2f} GiB | {_trial(run)} |"
+        )
+
+
+def _load_and_bytes(record: Record) -> tuple[int, int]:
+    """Return the largest load of a point and the memory that it needs: of a CPU, the resident memory."""
+    if record.needs:
+        return record.needs[0].load, record.needs[0].passed_bytes or 0
+    return (record.summary.load_max or 0) if record.summary else 0, record.memory.rss_peak_bytes or 0
+
+
+def _trial(run: Path) -> str:
+    """Return what the last trial of a run tested, and what it took."""
+    trials: Sequence[str] = (run / "trials.jsonl").read_text(encoding="utf-8").splitlines()
+    last = json.loads(trials[-1])
+    limit, expected, needed = (last[f"{name}_bytes"] / GIB for name in ("capacity", "expected", "measured"))
+    off = 100 * (needed / expected - 1)
+    return f"{limit:.0f} GiB: {last['batch_size']:,} | {expected:.2f} GiB | {needed:.2f} GiB ({off:+.1f} %)"
+
+
+def table() -> str:
+    """Return the table."""
+    return "\n".join([HEAD, *rows()])
+
+
+if __name__ == "__main__":
+    print(table())  # noqa: T201 - a script prints
