@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from jobkit.core.knobs import AUTO, EVERY, MPS, OFF, ON, ORDER, WORKERS, Value, numbers
 from jobkit.core.measurements import SPEED, WORK
 from jobkit.core.records import Outcome, Record
+from jobkit.core.student import deviation, half_width
 from jobkit.fit.objective import Objective, pace
 from jobkit.fit.observations import MemoryObservations, observe_memory
 
@@ -51,8 +53,10 @@ class TuneGoal:
     memory_every, search_every
         The part of the text that the points of these phases work on; that of the search with the most
         workers.
-    repeats
-        Of each finalist.
+    repeats, most_repeats
+        Of each finalist and the plain loop: those that run in any case, if the budget allows, and the most.
+    share
+        Half the 95 % interval of the mean speed of each, as a share of the mean, at which repeats end.
     gain
         The share by which twice as many workers must be faster, else the search ends.
     budget_s
@@ -76,6 +80,8 @@ class TuneGoal:
     memory_every: int = 1
     search_every: int = 1
     repeats: int = 3
+    most_repeats: int = 0
+    share: float = 0.0
     gain: float = 0.05
     budget_s: float
     memory_bytes: int | None = None
@@ -107,7 +113,7 @@ class TuneGoal:
     @property
     def most_points(self) -> int:
         """How many points there are at most, retries not counted."""
-        return self.most_settings - 1 + 3 * self.repeats
+        return self.most_settings - 1 + 3 * max(self.repeats, self.most_repeats)
 
 
 def part(params: Mapping[str, Value], every: int) -> dict[str, Value]:
@@ -400,17 +406,25 @@ class Search:
         return f"no point has the metric {metric!r}, by which objective chooses"
 
     def _prove(self, finalists: Sequence[Mapping[str, Value]]) -> Generator[Candidate, Measured, None]:
-        """Measure the plain loop and the finalists in turn, as often as the budget allows, at least once."""
+        """Measure the plain loop and the finalists in turn, at least once, then as the budget allows."""
         every = self._final_every(finalists)
         rows = [part(params, every) for params in (self.goal.loop, *finalists)]
-        for repeat in range(1, self.goal.repeats + 1):
+        for repeat in range(1, max(self.goal.repeats, self.goal.most_repeats) + 1):
             before = len(self.results)
             for params in rows:
                 yield from self._try(Candidate(params, FINAL, repeat))
+            if repeat >= self.goal.repeats and all(map(self._is_known, rows)):
+                return
             last_s = sum(result.held_s for _, result in self.results[before:])
             again = Candidate(rows[0], FINAL, repeat + 1)
             if self._late(again) if self.tried is not None else self._left_s() < last_s:
                 return
+
+    def _is_known(self, params: Mapping[str, Value]) -> bool:
+        """Return whether the interval of the mean speed of a finalist is short enough."""
+        speeds = [result.speed for one, result in self._good(FINAL) if one.params == params]
+        half = half_width(deviation(speeds), len(speeds))
+        return half is not None and half < self.goal.share * fmean(speeds)
 
     def _final_every(self, finalists: Sequence[Mapping[str, Value]]) -> int:
         """Return which part of the text the finalists work on: all of it, unless the budget is too short."""

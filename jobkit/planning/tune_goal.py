@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import (
@@ -27,6 +28,7 @@ from jobkit.fit.objective import Objective
 from jobkit.fit.tune_steps import TuneGoal
 from jobkit.planning.batch_sizes import MIN_LOAD
 from jobkit.schedulers.registry import runs_here
+from jobkit.spec.repeats import Repeats
 from jobkit.spec.sweep_spec import Axes, SweepSpec
 
 CLUSTER_WORKERS = 16
@@ -95,7 +97,7 @@ def tuned(spec: SweepSpec, knobs: Iterable[Knob], lengths: Lengths) -> tuple[Swe
         mps=on_gpu,
         memory_every=max(search_every, paragraphs // MEMORY_PARAGRAPHS),
         search_every=search_every,
-        repeats=spec.tune.repeats,
+        **_repeats(spec.tune.repeats),
         budget_s=spec.tune.budget,
         memory_bytes=spec.constraints.gpu_memory if on_gpu else spec.resources.memory,
         objective=Objective.of(
@@ -105,6 +107,13 @@ def tuned(spec: SweepSpec, knobs: Iterable[Knob], lengths: Lengths) -> tuple[Swe
     first = Axes.model_validate({name: [value] for name, value in goal.setting(goal.sizes[0], 1).items()})
     update = {"sweep": first, "repeats": 1, "work_unit": work_unit, "find_max": None, "pack": 1}
     return spec.model_copy(update=update), goal
+
+
+def _repeats(wanted: int | Repeats) -> Mapping[str, Any]:
+    """Return how often the finalists run, as keys of `TuneGoal`."""
+    if isinstance(wanted, Repeats):
+        return {"repeats": wanted.least, "most_repeats": wanted.most, "share": wanted.share}
+    return {"repeats": wanted}
 
 
 def _most_workers(spec: SweepSpec) -> tuple[int, str]:

@@ -45,15 +45,18 @@ def _most_repeats(repeats: object) -> int:
 
 
 def check_repeats(document: Document) -> None:
-    """Add a fault if fewer repeats are planned than must run."""
-    repeats = document.data.get("repeats")
-    if not isinstance(repeats, dict):
-        return
-    least, planned = repeats.get("least", DEFAULTS.least), _most_repeats(repeats)
-    if isinstance(least, int) and ENOUGH <= planned < least:
-        key = "most" if "most" in repeats else "least"
-        what = f"repeats.{key}: {planned} repeats at most, and repeats.least is {least}"
-        document.faults.append(document.fault(("repeats", key), what))
+    """Add a fault if fewer repeats are planned than must run, of a sweep or of the finalists of a search."""
+    tune = document.data.get("tune")
+    for place, holder in (((), document.data), (("tune",), tune if isinstance(tune, dict) else {})):
+        repeats = holder.get("repeats")
+        if not isinstance(repeats, dict):
+            continue
+        least, planned = repeats.get("least", DEFAULTS.least), _most_repeats(repeats)
+        if isinstance(least, int) and ENOUGH <= planned < least:
+            name = ".".join((*place, "repeats"))
+            key = "most" if "most" in repeats else "least"
+            what = f"{name}.{key}: {planned} repeats at most, and {name}.least is {least}"
+            document.faults.append(document.fault((*place, "repeats", key), what))
 
 
 def check_objective(document: Document) -> None:

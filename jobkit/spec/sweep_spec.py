@@ -209,13 +209,13 @@ class Tune(_Part):
     workers
         The most workers; ``null`` for as many as this machine has CPUs for, on a cluster for 16.
     repeats
-        How often the finalists and the plain loop run.
+        How often the finalists and the plain loop run: a number, or until their speeds are known.
     budget
         How long the search may hold the GPU, or the CPUs.
     """
 
     workers: fields.Positive | None = None
-    repeats: fields.Positive = 3
+    repeats: RepeatsOrNumber = 3
     budget: fields.Duration = 1800
 
 

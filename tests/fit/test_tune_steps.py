@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -184,6 +184,28 @@ def test_the_budget_ends_the_search_and_shortens_the_finals() -> None:
     assert answer.finalists
     assert sum(one.phase == FINAL for one in order) < 9
     assert order[-1].params[EVERY] > 1  # type: ignore[operator]
+
+
+def finals(order: Sequence[Candidate]) -> int:
+    """Return how often the plain loop ran."""
+    return sum(one.params == LOOP for one in order)
+
+
+@pytest.mark.parametrize(("noise", "repeats"), [(0.0, 3), (0.05, 4), (0.08, 6), (0.4, 8)])
+def test_the_finalists_run_until_their_speeds_are_known(noise: float, repeats: int) -> None:
+    goal, machine = replace(GOAL, most_repeats=8, share=0.1), Machine(noise=noise)
+    answer, order = searched(goal, machine)
+    assert finals(order) == repeats
+    assert len(order) <= goal.most_points
+    done = {one.key: machine.run(one) for one in order}
+    assert follow(Search(goal, tried=tuple(order)).steps(), _result_in(done)) == answer
+
+
+def test_the_budget_ends_the_repeats_whose_speeds_are_not_known() -> None:
+    goal = replace(GOAL, most_repeats=100, share=0.01, budget_s=900)
+    _, order = searched(goal, machine := Machine(noise=0.3))
+    assert 3 <= finals(order) < 100
+    assert sum(machine.run(one).held_s for one in order) <= goal.budget_s
 
 
 def test_settings_over_the_constraint_on_a_batch_are_not_finalists() -> None:

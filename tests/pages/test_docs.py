@@ -97,17 +97,12 @@ def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 def default(model: BaseModel, key: str) -> Any:
     """Return a default as YAML would have it; of a part that is left out, what it would be if given."""
-    dumped = {**model.model_dump(mode="json"), **_left_out(model, key)}
-    for part in key.split("."):
-        dumped = dumped[part]
-    return dumped
-
-
-def _left_out(model: BaseModel, key: str) -> dict[str, Any]:
     name, _, below = key.partition(".")
+    if not below:
+        return model.model_dump(mode="json")[name]
     annotation = type(model).model_fields[name].annotation
     kinds = [kind for kind in get_args(annotation) if isinstance(kind, type) and issubclass(kind, BaseModel)]
-    return {name: kinds[0].model_construct().model_dump(mode="json")} if below and kinds else {}
+    return default(kinds[0].model_construct() if kinds else getattr(model, name), below)
 
 
 def slugs(path: Path) -> set[str]:

@@ -61,3 +61,11 @@ def test_a_fault_names_the_key(tmp_path: Path, given: str, place: str, phrase: s
     with pytest.raises(JobkitError) as caught:
         loaded(tmp_path, given)
     assert any(f":{place}: " in line and phrase in line for line in caught.value.message.splitlines())
+
+
+def test_those_of_the_finalists_of_a_search_too(tmp_path: Path) -> None:
+    with pytest.raises(
+        JobkitError, match=r"tune\.repeats\.least: 10 repeats at most, and tune\.repeats\.least is 20"
+    ):
+        loaded(tmp_path, "2\ntune: {repeats: {least: 20}}")
+    assert loaded(tmp_path, "2\ntune: {repeats: auto}").tune.repeats == Repeats()

@@ -44,6 +44,8 @@ class Machine:
 
     Attributes
     ----------
+    noise
+        By which share of its speed every other repeat is faster or slower.
     cores
         Workers up to this number add as much as the first; those beyond nothing.
     shared
@@ -54,6 +56,7 @@ class Machine:
         Of a batch, above the context; and of the GPU.
     """
 
+    noise: float = 0.0
     cores: int = 64
     shared: float = 0.7
     best: int = 16_000
@@ -85,12 +88,13 @@ class Machine:
         assert isinstance(every, int)
         if workers * (GIB + load * self.bytes_per_load) > self.gpu_bytes:
             return Measured(Outcome.GPU_OOM, None, self.start_s)
-        work_s = ITEMS / every / self.speed(params)
+        speed = self.speed(params) * (1 + self.noise * (-1) ** candidate.repeat)
+        work_s = ITEMS / every / speed
         held = replace(point(params=dict(params)), workers=workers, order=str(params[ORDER]))
         told = replace(
             record(replace(held, params={"batch_size": 1})),
             point=held,
-            summary=replace(summary(50, work_s, load), items=ITEMS // every, items_per_s=self.speed(params)),
+            summary=replace(summary(50, work_s, load), items=ITEMS // every, items_per_s=speed),
             needs=(need(load, load * self.bytes_per_load + candidate.repeat * 2**12),),
             gpu=replace(GPU, total_bytes=self.gpu_bytes),
             memory=Memory(
