@@ -32,7 +32,7 @@ Cell = tuple[int, str, str, int]
 GRID = """\
 ## A grid of 44 settings
 
-Every number of workers, with and without MPS (one worker needs none), with three sizes in sorted order and one in \
+1, 2, 4, 8, 12 and 16 workers, with and without MPS (one worker needs none), with three sizes in sorted order and one in \
 text order, once each on {grid_paragraphs:,} paragraphs (the sample text four times). Each H200 is one of a machine with \
 two and has 16 of the 32 cores; on the other GPU and cores another measurement ran. Paragraphs a second, by \
 `padded_chars`:
@@ -50,7 +50,8 @@ add only {last_low:.0f} to {last_high:.0f} %.
 repeats of one setting differ. 15,000 is slower.
 
 The finals are the three best of the grid and the answer of [the second search](benchmarks-tune.md#three-searches), \
-{answer_size:,} padded characters; three repeats in turn, with 16 cores, other sweeps on the other GPU:
+{answer_size:,} padded characters; three repeats in turn on the second machine, with \
+16 cores, other sweeps on its other GPU:
 
 | workers | padded characters | paragraphs/s | mean | times the best | 95 % interval |
 |--:|--:|---|--:|--:|--:|
