@@ -1,13 +1,14 @@
 # ruff: noqa: E501 - the page's sentences
-"""Write docs/benchmarks-tune.md from the records of a search, a corpus and some sweeps on H200s.
+"""Write docs/benchmarks-tune.md from the records of three searches, a corpus and some sweeps on H200s.
 
-``python -m benchmarks.tune_page`` reads docs/benchmarks/tune/, apply/, energy/, precision/, gpus/ and caps/ and
-prints the page; the records are what the commands on the page brought home, entities and logs left out.
+``python -m benchmarks.tune_page`` reads docs/benchmarks/tune/, apply/, energy/, precision/ and caps/ and prints
+the page; the records are what the commands on the page brought home, entities and logs left out.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -17,7 +18,9 @@ import yaml
 
 from benchmarks.gpu_page import GIB
 from jobkit.core.json_codec import from_json
+from jobkit.core.knobs import EVERY, PADDED_CHARS, WORKERS, numbers
 from jobkit.core.records import Record
+from jobkit.core.student import deviation, half_width
 from jobkit.fit.tune import Tuning, read_tuning
 from jobkit.outcome.timing import worker_s
 from jobkit.report.output import render
@@ -26,9 +29,15 @@ from jobkit.report.tune import as_text
 
 ROOT = Path(__file__).parents[1]
 RUNS = ROOT / "docs" / "benchmarks"
-TUNE, ENERGY, PRECISION, GPUS = (
-    next((RUNS / name).glob(f"{name}-2*")) for name in ("tune", "energy", "precision", "gpus")
-)
+TUNE = RUNS / "tune" / "tune-20261122-213355-f020"
+"""The search that the page shows, and docs/tune.md too; the corpus has its setting."""
+MACHINES = {
+    "tune-20261122-180438-5f62": "one H200",
+    TUNE.name: "half of a machine with two, the other half busy",
+    "tune-20261123-042039-9490": "a machine with two, the other GPU idle",
+}
+"""Where each search ran."""
+ENERGY, PRECISION = (next((RUNS / name).glob(f"{name}-2*")) for name in ("energy", "precision"))
 CORPUS = RUNS / "apply" / "tagged"
 CAPPED = [(workers, mps) for workers in (4, 12) for mps in ("off", "on")]
 CAPS_GIB = (8, 16)
@@ -36,8 +45,8 @@ CAPS_GIB = (8, 16)
 CLOSE_GIB = 0.01
 """How far below its share the limit of an allocator may lie, which was rounded down to a MiB."""
 WIDTH = 118
-MOST_WORKERS, BOTH = 16, 2
-"""The most workers of the search; the GPUs of the last sweep."""
+MOST_WORKERS = 16
+"""The most workers of the search on the page."""
 LEAST_S = 60.0
 """The shortest work over which the two instruments of energy are compared."""
 KEYS = (
@@ -51,13 +60,12 @@ PAGE = """\
 
 NVIDIA H200s without other users, the full-size stand-in model, and the 881 paragraphs of the sample text, \
 several times over. The records are in [benchmarks/tune](benchmarks/tune), [apply](benchmarks/apply), \
-[energy](benchmarks/energy), [precision](benchmarks/precision), [gpus](benchmarks/gpus) and \
-[caps](benchmarks/caps), without entities and logs. `python -m benchmarks.tune_page` makes this page from them, \
+[energy](benchmarks/energy), [precision](benchmarks/precision) and [caps](benchmarks/caps), without entities and logs. `python -m benchmarks.tune_page` makes this page from them, \
 and a test checks that it agrees with them. The lengths of the repeated texts are those of the sample, repeated, \
 put into jobkit's cache before each command: this saves a minute of planning and changes no measurement.
 
-A GPU of a machine with two, here, has 16 of its 32 cores, and on the other GPU and the other cores another \
-measurement ran at the same time. It says so at each section.
+Unless a section says otherwise, a GPU of a machine with two has 16 of its 32 cores here, and on the other GPU \
+and the other cores another measurement ran at the same time.
 
 ## The fastest setting
 
@@ -75,14 +83,31 @@ jobkit tune sweeps/tune.yaml --set text=./sample10.txt --set tune.budget=10m --s
 - {settings} settings were measured, {others} of them besides the {memory} points of memory. From the first \
 to the last record the search held the GPU for {held:.1f} minutes, loading included. The budget of ten minutes \
 left the finalists one of every two paragraphs.
-- The target is ten times the plain loop at the lower end of the interval. **It is not met**: the mean is \
-{mean:.1f} times, the lower end {low:.1f}. The speeds of the winner are {winner}, those of the plain loop {loop}: \
-one process that is bound by one core varies by {loop_sd:.0f} % here.
-- An earlier search, on an H200 of a machine with one, three repeats on the whole text, found 120,000 padded \
-characters and 11.74 times (9.33 to 14.78).
+- The speeds of the winner are {winner}, those of the plain loop {loop}: one process that is bound by one core \
+varies by {loop_sd:.0f} % here.
 - In this search MPS makes 16 workers {mps:.1f} times as fast as without it. It saves no memory: the context \
 of a worker is {context_on:.3f} GiB with it and {context_off:.3f} GiB without.
 - With forked workers a point of 16 workers needs {start:.0f} s besides its work (mean of {sixteen} points).
+
+## Three searches
+
+This command ran on three machines, on the first and the third with three repeats in place of five.
+
+{searches}
+
+*Minutes* is the time from the first to the last record.
+
+- The target is ten times the plain loop at the lower end of the interval of a search. **No search meets it**: all \
+means are above ten, all lower ends below. The repeats of the plain loop differ by {loop_sds} % \
+(standard deviation), and with three to five of them the interval is wide.
+- Each search taken as one measurement, the mean of the three is {together:.1f} times ({together_low:.1f} to \
+{together_high:.1f}: Student's t over the logarithms of the three ratios). These are few, and not repeats of one measurement: \
+the searches differ in cores, repeats and the setting that they found.
+- Twice the cores help little: in the third search 32 workers are {doubled:.2f} times as fast as 16.
+- The size differs from search to search, but no search shows a difference between its two finalists.
+
+[A grid](benchmarks-workers.md#a-grid-of-44-settings) compares the answer of the second search with 44 settings, none \
+of them chosen by `jobkit tune`.
 
 ## A corpus with that setting
 
@@ -160,25 +185,6 @@ printed there ([collected.json](benchmarks/precision/collected.json)). In fp16 a
 three lines differ. 16 bits save {half_gib:.1f} GiB of activations at batch size 300. Two repeats show no difference \
 in speed. Other batch sizes, and several workers, were not measured.
 
-## Two GPUs
-
-One command on a machine with two H200s and 32 cores without other work, 28,192 paragraphs, 12 workers on each GPU:
-
-```yaml spec
-{gpus_spec}
-```
-
-```text
-{gpus}
-```
-
-The target is 1.9 times one GPU. **The mean misses it**: {gpus_ratio:.2f} times ({gpus_low:.2f} to {gpus_high:.2f}); repeat \
-by repeat {gpus_pairs}. The queue is not the reason: the workers had no work for {gpus_idle:.2f} s at the end on average. A \
-call takes {call_one:.3f} s with one GPU and {call_two:.3f} s with two: 24 processes on 32 cores of one host slow each other.
-
-With 16 workers on each GPU, and the points of one GPU limited to 16 of the 32 cores (`taskset`), as a scheduler \
-limits a job: {one_speeds} paragraphs a second on one GPU, {two_speeds} on two, {pinned:.2f} times.
-
 ## Profile
 
 `profile: torch` on a point of one worker and batch size 300. The GPU was busy for 9 % of the first second, nearly all \
@@ -187,9 +193,8 @@ of it in the tokenizer's LSTM; the rest is Python. This is why more workers help
 
 ## Not measured
 
-- A search whose interval lies above ten times the plain loop.
-- All 44 settings of a grid, against which to compare the answer of `tune`.
-- Unequal GPUs in one point, and workers on the CPU next to the GPU.
+- A single search whose interval lies above ten times the plain loop. More repeats than five were not tried.
+- Unequal GPUs in one point.
 """
 
 
@@ -210,6 +215,7 @@ def spec(run: Path) -> str:
     whole = yaml.safe_load((run / "sweep.yaml").read_text(encoding="utf-8"))
     kept = {"name": whole["name"]} | {key: whole[key] for key in KEYS if whole.get(key) is not None}
     kept["text"] = Path(kept["text"]).name
+    kept["model"] = {key: value for key, value in whole["model"].items() if value is not None}
     kept["sweep"] = {key: value for key, value in whole["sweep"].items() if value}
     kept["resources"] = {key: whole["resources"][key] for key in ("gpus", "cpus", "memory", "walltime")}
     return yaml.safe_dump(kept, sort_keys=False, default_flow_style=None, width=WIDTH).rstrip()
@@ -253,7 +259,7 @@ def _energy(records: Sequence[Record]) -> Iterator[str]:
 def _of_tune(tuning: Tuning, records: Sequence[Record]) -> dict[str, object]:
     """Return what the page says of the search."""
     gain, best = tuning.gain, tuning.winner
-    if gain is None or best is None or gain.low is None:
+    if gain is None or best is None:
         raise ValueError(TUNE)
     shared = _with_and_without_mps(records)
     loop = speeds(tuning.records_of(tuning.loop))
@@ -268,17 +274,55 @@ def _of_tune(tuning: Tuning, records: Sequence[Record]) -> dict[str, object]:
         "others": len(knobs) - len(tuning.goal.sizes),
         "memory": len(tuning.goal.sizes),
         "held": _minutes(spans),
-        "mean": gain.mean,
-        "low": gain.low,
         "loop_sd": 100 * stdev(loop) / fmean(loop),
-        "winner": _listed(speeds(tuning.records_of(best))),
-        "loop": _listed(loop),
+        "winner": listed(speeds(tuning.records_of(best))),
+        "loop": listed(loop),
         "mps": speeds([shared["on"]])[0] / speeds([shared["off"]])[0],
         "context_on": (shared["on"].memory.context_bytes or 0) / GIB,
         "context_off": (shared["off"].memory.context_bytes or 0) / GIB,
         "start": fmean(_span_s(record) - record.summary.work_s for record in sixteen if record.summary),
         "sixteen": len(sixteen),
     }
+
+
+def _of_searches(searches: Sequence[Tuning]) -> dict[str, object]:
+    """Return what the page says of all searches together."""
+    loops = [speeds(one.records_of(one.loop)) for one in searches]
+    logs = [math.log(one.gain.mean) for one in searches if one.gain]
+    mean, half = fmean(logs), half_width(deviation(logs), len(logs)) or 0.0
+    last = [
+        speed for workers in (MOST_WORKERS, 2 * MOST_WORKERS) for speed in _doubled(searches[-1], workers)
+    ]
+    return {
+        "searches": "\n".join(_searches(searches)),
+        "loop_sds": listed([100 * stdev(loop) / fmean(loop) for loop in loops]),
+        "together": math.exp(mean),
+        "together_low": math.exp(mean - half),
+        "together_high": math.exp(mean + half),
+        "doubled": last[1] / last[0],
+    }
+
+
+def _doubled(tuning: Tuning, workers: int) -> list[float]:
+    """Return the speed of the first point of a search with so many workers."""
+    return speeds([one for one in tuning.records("search") if one.point.workers == workers])[:1]
+
+
+def _searches(searches: Sequence[Tuning]) -> Iterator[str]:
+    yield "| search | cores | repeats, text | setting found | times | 95 % interval | J/1,000: loop, found | minutes |"
+    yield "|---|--:|---|---|--:|--:|--:|--:|"
+    for number, (tuning, machine) in enumerate(zip(searches, MACHINES.values(), strict=True), start=1):
+        best, gain = tuning.winner, tuning.gain
+        if best and gain:
+            found, every = numbers(best.params), numbers(best.params).get(EVERY, 1)
+            loop_j, best_j = (per_1000(tuning.records_of(one)) for one in (tuning.loop, best))
+            yield (
+                f"| {number}: {machine} | {tuning.goal.workers} |"
+                f" {best.repeats}, {f'one of {every} paragraphs' if every > 1 else 'whole'} |"
+                f" {found[WORKERS]} workers, {found[PADDED_CHARS]:,} padded characters |"
+                f" {gain.mean:.2f} | {gain.low:.2f} to {gain.high:.2f} | {loop_j:.0f}, {best_j:.0f} |"
+                f" {_minutes([result.record for _, result in tuning.results if result.record]):.1f} |"
+            )
 
 
 def _with_and_without_mps(records: Sequence[Record]) -> dict[str | None, Record]:
@@ -299,8 +343,9 @@ def _minutes(records: Sequence[Record]) -> float:
     return (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds() / 60
 
 
-def _listed(values: Sequence[float]) -> str:
-    *first, last = (f"{value:,.0f}" for value in values)
+def listed(values: Sequence[float], style: str = ",.0f") -> str:
+    """Return numbers in a sentence."""
+    *first, last = (f"{value:{style}}" for value in values)
     return f"{', '.join(first)} and {last}"
 
 
@@ -387,38 +432,6 @@ def _of_energy(records: Sequence[Record]) -> dict[str, object]:
     }
 
 
-def _of_gpus(records: Sequence[Record]) -> dict[str, object]:
-    one, two = ([record for record in records if record.point.gpus == gpus] for gpus in (1, BOTH))
-    [size] = [size for size in collect([GPUS]).sizes.to_dict("records") if size["gpus"] == BOTH]
-    pairs = [after / before for before, after in zip(speeds(one), speeds(two), strict=True)]
-    return {
-        "gpus_spec": spec(GPUS),
-        "gpus": table(GPUS),
-        "gpus_ratio": size["speedup"],
-        "gpus_low": size["speedup_low"],
-        "gpus_high": size["speedup_high"],
-        "gpus_pairs": ", ".join(f"{pair:.2f}" for pair in pairs),
-        "gpus_idle": fmean(share.idle_s for record in two for share in record.workers),
-        "call_one": _call_s(one),
-        "call_two": _call_s(two),
-        **_pinned(),
-    }
-
-
-def _call_s(records: Sequence[Record]) -> float:
-    return fmean(record.summary.batch_mean_s or 0 for record in records if record.summary)
-
-
-def _pinned() -> dict[str, object]:
-    """Return the speeds of the runs whose points have as many cores as workers."""
-    one, two = (
-        [speed for run in sorted((RUNS / "gpus").glob(f"{name}?-2*")) for speed in speeds(read(run))]
-        for name in ("one", "two")
-    )
-    ratio = fmean(two) / fmean(one)
-    return {"one_speeds": _listed(one), "two_speeds": _listed(two), "pinned": ratio}
-
-
 def _of_precision(records: Sequence[Record]) -> Mapping[str, object]:
     activations = {
         str(record.point.params["precision"]): record.memory.activations_bytes or 0 for record in records
@@ -454,7 +467,7 @@ def page() -> str:
         **_of_caps(),
         **_of_energy(read(ENERGY)),
         **_of_precision(read(PRECISION)),
-        **_of_gpus(read(GPUS)),
+        **_of_searches([tuning if run == TUNE.name else read_tuning(TUNE.parent / run) for run in MACHINES]),
     }
     return PAGE.format(answer=answer(), **found)
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks import tune_page
 from jobkit.fit.tune import read_tuning
+from jobkit.report.tune import as_text
 
 DOCS = tune_page.ROOT / "docs"
 
@@ -16,10 +19,15 @@ def test_the_example_is_the_answer_of_that_search() -> None:
     assert f"```text\n{tune_page.answer()}\n```" in (DOCS / "tune.md").read_text(encoding="utf-8")
 
 
-def test_the_search_kept_to_its_limits() -> None:
-    tuning = read_tuning(tune_page.TUNE)
+@pytest.mark.parametrize("run", tune_page.MACHINES)
+def test_a_search_kept_to_its_limits_and_is_above_ten_times_but_for_its_lower_end(run: str) -> None:
+    tuning = read_tuning(tune_page.TUNE.parent / run)
     assert len({str(one.params) for one, _ in tuning.results if one.phase == "search"}) <= 12
     assert tuning.held_s <= 600
+    assert tuning.gain
+    assert tuning.gain.low
+    assert tuning.gain.low < 10 < tuning.gain.mean
+    assert "no difference is shown" in as_text(tune_page.TUNE, tuning)
 
 
 def test_the_instruments_of_energy_agree_over_a_minute() -> None:

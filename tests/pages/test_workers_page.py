@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks import workers_page
+from statistics import fmean
+
+from benchmarks import grid, tune_page, workers_page
+from jobkit.fit.speed import ratio_of
 from jobkit.report.tables import collect
 
 
@@ -18,3 +21,26 @@ def test_sixteen_workers_with_mps_do_more_than_ten_times_the_work_of_one() -> No
     assert one.items_per_s
     assert best.items_per_s
     assert best.items_per_s > 10 * one.items_per_s
+
+
+def test_the_grid_has_every_setting_and_its_best_three_are_in_the_finals() -> None:
+    cells = grid.grid()
+    workers = {1: ("off",), **dict.fromkeys((2, 4, 8, 12, 16), ("off", "on"))}
+    assert set(cells) == {
+        (number, mps, *column) for number, ways in workers.items() for mps in ways for column in grid.COLUMNS
+    }
+    ranked = sorted(cells, key=lambda cell: -tune_page.speeds([cells[cell]])[0])
+    assert all(mps == "on" and order == "sorted" for _, mps, order, _ in ranked[:3])
+    assert set(grid.finals()) == {(cell[0], cell[3]) for cell in ranked[:3]} | {grid.answer()}
+
+
+def test_the_answer_of_tune_is_close_to_the_best_of_the_grid() -> None:
+    finals = grid.finals()
+    tuned = ratio_of(finals[grid.answer()], max(finals.values(), key=fmean))
+    assert tuned.mean >= 0.97 or not tuned.differs
+
+
+def test_the_paragraphs_of_the_cpu_are_about_as_long_as_those_of_the_grid() -> None:
+    records = tune_page.read(grid.CPU)[0], grid.grid()[16, "on", "sorted", 60_000]
+    here, there = (one.summary.characters / one.summary.items for one in records if one.summary)
+    assert abs(here / there - 1) < 0.05
