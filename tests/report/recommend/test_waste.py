@@ -137,8 +137,8 @@ def test_the_run_of_the_readme_left_its_gpu_idle() -> None:
     ]
 
 
-def test_a_search_runs_its_points_in_one_job() -> None:
-    [folder] = (BENCHMARKS / "tune").iterdir()
+@pytest.mark.parametrize("folder", sorted((BENCHMARKS / "tune").iterdir()), ids=lambda folder: folder.name)
+def test_a_search_runs_its_points_in_one_job(folder: Path) -> None:
     judged = found(folder)
     assert judged["walltime"].wasted is judged["tiny jobs"].wasted is None
     assert "in one job" in judged["tiny jobs"].why
