@@ -72,8 +72,8 @@ end_worker() {                                        # asks the worker to end, 
 lock() { flock -w "$1" 8 & wait $!; }                 # in the background, so that a trap can run meanwhile
 clean_scratch() {                                     # removes folders of ended tasks, then unused inputs
     local folder tasks
-    for folder in "$own"/*/lock; do
-        if [[ -e $folder ]] && flock -n "$folder" true; then rm -rf "${folder%/lock}"; fi
+    for folder in "$own"/*/lock; do                   # another task may remove one at the same moment
+        if [[ -e $folder ]] && flock -n "$folder" true 2>/dev/null; then rm -rf "${folder%/lock}"; fi
     done
     for folder in "$own"/*.inputs; do
         tasks=("${folder%inputs}"*/lock)
