@@ -31,6 +31,8 @@ PLUGINS = {"slurm": ("slurm-wlm-mysql-plugin", "*/slurm-wlm/accounting_storage_m
 FOLDERS = "/usr/sbin", "/sbin"
 """A user's PATH lacks them on Debian, and the daemons are there."""
 KEEP_STOPPED = "/usr/sbin/policy-rc.d"
+INSTALL_LOCK = "/run/lock/jobkit-apt.lock"
+"""Held while packages are installed: the first of two would remove the file above from under the second."""
 INSTALL_TIMEOUT_S = 900.0
 
 
@@ -77,10 +79,7 @@ def require(scheduler: str) -> None:
 
 
 def install(scheduler: str) -> None:
-    """Install the packages that are missing; as another user than root, through sudo.
-
-    The packages start no daemon of their own: a practice cluster needs none, and Grid Engine's would
-    make this machine a cluster.
+    """Install the packages that are missing.
 
     Raises
     ------
@@ -91,15 +90,32 @@ def install(scheduler: str) -> None:
         return
     if not shutil.which("apt-get"):
         require(scheduler)
-    quoted = shlex.join(lacking)
+    apt_install(lacking)
+
+
+def apt_install(packages: list[str]) -> None:
+    """Install packages with apt-get; as another user than root, through sudo.
+
+    The packages start no daemon of their own: a practice cluster needs none, and Grid Engine's would
+    make this machine a cluster. If another process installs packages, wait for it: apt-get itself waits
+    for the lock of dpkg only (``DPkg::Lock::Timeout``), not for that of its lists (seen in apt 2.6).
+
+    Raises
+    ------
+    JobkitError
+        If apt-get refuses.
+    """
     script = (
-        "set -e; export DEBIAN_FRONTEND=noninteractive\n"
+        "set -e; export DEBIAN_FRONTEND=noninteractive LC_ALL=C\n"
+        f"exec 9>{INSTALL_LOCK}; flock 9\n"
         f"if [ ! -e {KEEP_STOPPED} ]; then trap 'rm -f {KEEP_STOPPED}' EXIT\n"
         f"printf '#!/bin/sh\\nexit 101\\n' >{KEEP_STOPPED}; chmod 755 {KEEP_STOPPED}; fi\n"
         "command -v debconf-set-selections >/dev/null &&"
         " echo gridengine-common shared/gridengineconfig boolean false | debconf-set-selections\n"
-        f"apt-get update -qq; apt-get install -y -qq --no-install-recommends {quoted}"
+        'apt() { until said=$(apt-get "$@" 2>&1); do case $said in\n'
+        "*'Could not get lock'*) sleep 1 ;; *) echo \"$said\" >&2; exit 100 ;; esac; done; }\n"
+        f"apt update -qq; apt install -y -qq --no-install-recommends {shlex.join(packages)}"
     )
     root = () if os.geteuid() == 0 else ("sudo", "-n")
     done = run((*root, "sh", "-c", script), timeout_s=INSTALL_TIMEOUT_S)
-    check(done, "the packages cannot be installed", hint=f"as root: {apt_line(lacking)}")
+    check(done, "the packages cannot be installed", hint=f"as root: {apt_line(packages)}")

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 
 import pytest
 
 from jobkit.core.job_files import read_exit
 from jobkit.core.records import Outcome
+from jobkit.practice.packages import apt_install
 from tests.support.commands import jobkit
 from tests.whole.test_job_script import Run
 
@@ -39,12 +36,7 @@ def modules() -> None:
         return
     if os.environ.get("JOBKIT_CLUSTER") != "1":
         pytest.skip("environment-modules is not installed: set JOBKIT_CLUSTER=1")
-    with (Path(tempfile.gettempdir()) / "jobkit-apt.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not INIT.is_file():
-            install = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "environment-modules"]
-            subprocess.run(["apt-get", "update", "-qq"], check=True, stdout=sys.stderr)
-            subprocess.run(install, check=True, stdout=sys.stderr)
+    apt_install(["environment-modules"])
 
 
 def environment(tmp_path: Path, module: str) -> dict[str, object]:

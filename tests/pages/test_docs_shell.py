@@ -10,14 +10,12 @@ cluster -->``.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +24,7 @@ import pytest
 import yaml
 
 from jobkit.core.records import ModelRef
+from jobkit.practice.packages import apt_install
 from tests.pages.test_docs import DOCS, FENCE, ROOT, blocks, page
 
 pytestmark = pytest.mark.xdist_group("docs-shell")  # one worker, so that there is one world
@@ -213,10 +212,7 @@ def jq() -> None:
         return
     if os.environ.get("JOBKIT_CLUSTER") != "1":
         pytest.skip("jq is not installed: set JOBKIT_CLUSTER=1")
-    with (Path(tempfile.gettempdir()) / "jobkit-apt.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        subprocess.run(["apt-get", "update", "-qq"], check=True, stdout=sys.stderr)
-        subprocess.run(["apt-get", "install", "-y", "-qq", "jq"], check=True, stdout=sys.stderr)
+    apt_install(["jq"])
 
 
 RUNNABLE = {path: list(shell_blocks(path.read_text(encoding="utf-8"))) for path in PAGES}

@@ -54,18 +54,25 @@ def test_a_damaged_state_file_is_named(folder: Path) -> None:
 
 
 def test_packages_are_installed_and_start_no_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The programs of the system that would change it are fakes; the script that calls them is real."""
-    log, policy = tmp_path / "log", tmp_path / "policy-rc.d"
+    """The programs of the system that would change it are fakes; the script that calls them is real.
+
+    apt-get is in use by another process at first.
+    """
+    log, policy, busy = (tmp_path / name for name in ("log", "policy-rc.d", "busy"))
+    busy.touch()
     programs = {
         "sudo": 'shift; exec "$@"',
         "debconf-set-selections": f"sed 's/^/debconf /' >>{log}",
-        "apt-get": f'{policy} gridengine-master start; echo "$? apt-get $*" >>{log}',
+        "apt-get": f"""
+            [ -e {busy} ] && rm {busy} && echo "E: Could not get lock /var/lib/apt/lists/lock." && exit 100
+            {policy} gridengine-master start; echo "$? apt-get $*" >>{log}""",
     }
     for name, script in programs.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(packages, "KEEP_STOPPED", str(policy))
+    monkeypatch.setattr(packages, "INSTALL_LOCK", str(tmp_path / "lock"))
     monkeypatch.setattr(packages, "missing", lambda _: ["gridengine-master", "gridengine-exec"])
     packages.install("sge")
     debconf, update, install = log.read_text().splitlines()
