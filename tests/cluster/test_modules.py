@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
 from jobkit.core.job_files import read_exit
 from jobkit.core.records import Outcome
-from jobkit.practice.packages import apt_install
 from tests.support.commands import jobkit
+from tests.support.packages import need
 from tests.whole.test_job_script import Run
 
 INIT = Path("/etc/profile.d/modules.sh")
@@ -31,12 +30,8 @@ resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
 
 @pytest.fixture(scope="session")
 def modules() -> None:
-    """Have environment-modules on this machine; installed only where clusters may be (JOBKIT_CLUSTER=1)."""
-    if INIT.is_file():
-        return
-    if os.environ.get("JOBKIT_CLUSTER") != "1":
-        pytest.skip("environment-modules is not installed: set JOBKIT_CLUSTER=1")
-    apt_install(["environment-modules"])
+    """Have environment-modules on this machine."""
+    need(INIT, "environment-modules")
 
 
 def environment(tmp_path: Path, module: str) -> dict[str, object]:

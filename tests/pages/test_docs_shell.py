@@ -24,8 +24,8 @@ import pytest
 import yaml
 
 from jobkit.core.records import ModelRef
-from jobkit.practice.packages import apt_install
 from tests.pages.test_docs import DOCS, FENCE, ROOT, blocks, page
+from tests.support.packages import need
 
 pytestmark = pytest.mark.xdist_group("docs-shell")  # one worker, so that there is one world
 
@@ -40,6 +40,8 @@ ELSEWHERE = {"python-api.md"}
 """Pages that a test of their own runs whole, Python and shell in turn."""
 PAGES = [path for path in (ROOT / "README.md", *sorted(DOCS.glob("*.md"))) if path.name not in ELSEWHERE]
 
+JQ = Path("/usr/bin/jq")
+"""It may be installed only when a page needs it."""
 RUN = "stanza-20260102-101530-3f9a"
 """The run folder that docs/run-by-hand.md goes through."""
 SWEEP = ["--set", "workload=count", "--set", "repeats=1", "--set", "sweep.batch_size=[50, 100, 150]"]
@@ -162,7 +164,7 @@ class World:
         """Put on PATH all programs of the system but the schedulers."""
         programs = self.folder / "programs"
         programs.mkdir()
-        for program in Path("/usr/bin").iterdir():
+        for program in {*Path("/usr/bin").iterdir(), JQ}:
             if program.name not in SCHEDULERS:
                 (programs / program.name).symlink_to(program)
 
@@ -207,12 +209,8 @@ def world(tmp_path_factory: pytest.TempPathFactory, tiny_model: ModelRef) -> Wor
 
 @pytest.fixture(scope="module")
 def jq() -> None:
-    """Have jq on this machine; installed only where clusters may be (JOBKIT_CLUSTER=1)."""
-    if Path("/usr/bin/jq").exists():
-        return
-    if os.environ.get("JOBKIT_CLUSTER") != "1":
-        pytest.skip("jq is not installed: set JOBKIT_CLUSTER=1")
-    apt_install(["jq"])
+    """Have jq on this machine."""
+    need(JQ, "jq")
 
 
 RUNNABLE = {path: list(shell_blocks(path.read_text(encoding="utf-8"))) for path in PAGES}

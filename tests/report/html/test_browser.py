@@ -1,11 +1,10 @@
-"""The page in a real headless browser: Debian's chromium. Skipped if there is none on PATH."""
+"""The page in a real headless browser: Debian's chromium."""
 
 from __future__ import annotations
 
 import html
 import json
 import re
-import shutil
 import subprocess
 from importlib import resources
 from pathlib import Path
@@ -14,14 +13,11 @@ import pytest
 
 from jobkit.report.html.page import page
 from tests.report.html.test_page import CPU_RUN, GPU_RUN, HOSTILE, Parsed, measured
+from tests.support.packages import need
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or ""
+BROWSER = Path("/usr/bin/chromium")
 DEADLINE_S = 60
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.xdist_group("browser"),
-    pytest.mark.skipif(not BROWSER, reason="no chromium on PATH: apt install chromium"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser"), pytest.mark.usefixtures("browser")]
 PNG_SIZE = slice(16, 24)
 """Where width and height stand in a PNG: https://www.w3.org/TR/png-3/#11IHDR"""
 RUN_AXE = """
@@ -51,13 +47,19 @@ frame.addEventListener("load", function () {
 ASK_WIDTH = "document.title = document.documentElement.scrollWidth + ' of ' + window.innerWidth;"
 
 
+@pytest.fixture(scope="module")
+def browser() -> None:
+    """Have chromium on this machine."""
+    need(BROWSER, "chromium")
+
+
 def browse(tmp_path: Path, text: str, *options: str) -> str:
     """Open a page and return what the browser prints; it gets no network."""
     file = tmp_path / "page.html"
     file.write_text(text, encoding="utf-8")
     fixed = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile")
     offline = ("--proxy-server=127.0.0.1:9", "--enable-logging=stderr", "--virtual-time-budget=8000")
-    argv = [BROWSER, *fixed, *offline, *options, file.as_uri()]
+    argv = [str(BROWSER), *fixed, *offline, *options, file.as_uri()]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     lines = [line for line in done.stderr.split("\n") if "CONSOLE" in line and BLOCKED not in line]
     assert not lines
