@@ -136,7 +136,8 @@ class Gpu:
     driver, cuda
         Versions.
     foreign_processes
-        Number of other processes on the GPU when the try began; ``None`` if NVML does not report it.
+        Number of other processes on the GPU when the try began, of several GPUs the largest; ``None`` if
+        NVML does not report it.
     """
 
     name: str

@@ -244,9 +244,12 @@ def record_of(state: Try, error: BaseException | None) -> Record:
 
 
 def _smallest_gpu(workers: Iterable[Measured]) -> measurements.Gpu | None:
-    """Return the GPU with the least memory: a batch must fit each of them."""
-    gpus = (worker.gpu for worker in workers if worker.gpu)
-    return min(gpus, key=lambda gpu: gpu.total_bytes or math.inf, default=None)
+    """Return the GPU with the least memory, with the most foreign processes that any of them has."""
+    gpus = [worker.gpu for worker in workers if worker.gpu]
+    if not gpus:
+        return None
+    smallest = min(gpus, key=lambda gpu: gpu.total_bytes or math.inf)
+    return replace(smallest, foreign_processes=_largest(gpu.foreign_processes for gpu in gpus))
 
 
 T = TypeVar("T", int, float)

@@ -29,6 +29,16 @@ def test_of_several_gpus_the_record_names_the_first_with_the_least_memory() -> N
     assert found.gpu == gpus[2]
 
 
+def test_of_several_gpus_the_record_has_the_most_foreign_processes() -> None:
+    """A batch that found no room on a GPU that others use does not show that the GPU is too small."""
+    gpus = [
+        replace(GPU, uuid=f"GPU-{n}", foreign_processes=foreign) for n, foreign in enumerate((0, 2, None))
+    ]
+    task = Task(point=point(), try_number=1, inputs=Path(), out=Path(), job=Job(scheduler="hand"))
+    found = record_of(Try(task, "", workers=[Measured(gpu=gpu) for gpu in gpus]), None)
+    assert found.gpu == replace(gpus[0], foreign_processes=2)
+
+
 def test_workers_report_the_largest_number_and_each_word_once() -> None:
     effective: list[dict[str, int | str | None]] = [
         {"batch_size": 5, "precision": "tf32", "pinned": None},
