@@ -49,7 +49,7 @@ add only {last_low:.0f} to {last_high:.0f} %.
 - With MPS and at least {many} workers, 60,000 and 240,000 padded characters differ by {sizes:.0f} % at most. That is less than the \
 repeats of one setting differ. 15,000 is slower.
 
-The finals are the three best of the grid and the answer of [the second search](benchmarks-tune.md#three-searches), \
+The finals are the three best of the grid and the answer of [the second search](benchmarks-tune.md#five-searches), \
 {answer_size:,} padded characters; three repeats in turn on the second machine, with \
 16 cores, other sweeps on its other GPU:
 

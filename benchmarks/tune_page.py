@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - the page's sentences
-"""Write docs/benchmarks-tune.md from the records of three searches, a corpus and some sweeps on H200s.
+"""Write docs/benchmarks-tune.md from the records of five searches, a corpus and some sweeps on H200s.
 
 ``python -m benchmarks.tune_page`` reads docs/benchmarks/tune/, apply/, energy/, precision/ and caps/ and prints
 the page; the records are what the commands on the page brought home, entities and logs left out.
@@ -35,6 +35,8 @@ MACHINES = {
     "tune-20261122-180438-5f62": "one H200",
     TUNE.name: "half of a machine with two, the other half busy",
     "tune-20261123-042039-9490": "a machine with two, the other GPU idle",
+    "tune-20261123-074302-a544": "half of a machine with two, the other half idle",
+    "tune-20261123-075119-ff54": "the same, right after search 4",
 }
 """Where each search ran."""
 ENERGY, PRECISION = (next((RUNS / name).glob(f"{name}-2*")) for name in ("energy", "precision"))
@@ -47,6 +49,8 @@ CLOSE_GIB = 0.01
 WIDTH = 118
 MOST_WORKERS = 16
 """The most workers of the search on the page."""
+TARGET = 10
+"""How many times as fast as the plain loop the setting is to be, at the lower end of the interval."""
 LEAST_S = 60.0
 """The shortest work over which the two instruments of energy are compared."""
 KEYS = (
@@ -89,20 +93,22 @@ varies by {loop_sd:.0f} % here.
 of a worker is {context_on:.3f} GiB with it and {context_off:.3f} GiB without.
 - With forked workers a point of 16 workers needs {start:.0f} s besides its work (mean of {sixteen} points).
 
-## Three searches
+## Five searches
 
-This command ran on three machines, on the first and the third with three repeats in place of five.
+The same command on four machines, with three repeats in searches 1 and 3, six in search 4, and in searches 4 and 5 a budget of \
+570 s and 590 s.
 
 {searches}
 
 *Minutes* is the time from the first to the last record.
 
-- The target is ten times the plain loop at the lower end of the interval of a search. **No search meets it**: all \
-means are above ten, all lower ends below. The repeats of the plain loop differ by {loop_sds} % \
-(standard deviation), and with three to five of them the interval is wide.
-- Each search taken as one measurement, the mean of the three is {together:.1f} times ({together_low:.1f} to \
-{together_high:.1f}: Student's t over the logarithms of the three ratios). These are few, and not repeats of one measurement: \
-the searches differ in cores, repeats and the setting that they found.
+- The target is ten times the plain loop at the lower end of the interval of a search, and twelve are aimed at. **Search {best_number} \
+meets it: {best_mean:.2f} times ({best_low:.2f} to {best_high:.2f}).** The other four do not: their means are above ten, their lower \
+ends below. The repeats of the plain loop differ by {loop_sds} % (standard deviation), and with three to six of them \
+the interval is wide.
+- Each search taken as one measurement, the mean of the five is {together:.1f} times ({together_low:.1f} to \
+{together_high:.1f}: Student's t over the logarithms of the five ratios). They are not repeats of one measurement: \
+they differ in cores, repeats and the setting that they found.
 - Twice the cores help little: in the third search 32 workers are {doubled:.2f} times as fast as 16.
 - The size differs from search to search, but no search shows a difference between its two finalists.
 
@@ -193,8 +199,7 @@ of it in the tokenizer's LSTM; the rest is Python. This is why more workers help
 
 ## Not measured
 
-- A single search whose interval lies above ten times the plain loop. More repeats than five were not tried.
-- Unequal GPUs in one point.
+- Finalists on the whole text with more than three repeats: the budget of ten minutes does not hold them.
 """
 
 
@@ -290,11 +295,15 @@ def _of_searches(searches: Sequence[Tuning]) -> dict[str, object]:
     loops = [speeds(one.records_of(one.loop)) for one in searches]
     logs = [math.log(one.gain.mean) for one in searches if one.gain]
     mean, half = fmean(logs), half_width(deviation(logs), len(logs)) or 0.0
-    last = [
-        speed for workers in (MOST_WORKERS, 2 * MOST_WORKERS) for speed in _doubled(searches[-1], workers)
-    ]
+    last = [speed for workers in (MOST_WORKERS, 2 * MOST_WORKERS) for speed in _doubled(searches[2], workers)]
+    gains = [(one.gain, number) for number, one in enumerate(searches, start=1) if one.gain]
+    [(best, best_number)] = [(gain, number) for gain, number in gains if (gain.low or 0) >= TARGET]
     return {
         "searches": "\n".join(_searches(searches)),
+        "best_number": best_number,
+        "best_mean": best.mean,
+        "best_low": best.low,
+        "best_high": best.high,
         "loop_sds": listed([100 * stdev(loop) / fmean(loop) for loop in loops]),
         "together": math.exp(mean),
         "together_low": math.exp(mean - half),

@@ -1,7 +1,8 @@
-"""Print the table of docs/workloads.md that shows whether the load of a shipped workload explains its memory.
+"""Print the tables of docs/workloads.md that show whether the load of a shipped workload explains its memory.
 
 ``python -m benchmarks.workloads_table`` reads docs/benchmarks/workloads/: five batch sizes of each
-workload, and the largest batch that ``find_max`` then ran.
+workload, and the largest batch that ``find_max`` then ran. The second table is of spaCy on a GPU, of which
+the load does not explain all.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 
 from benchmarks.gpu_page import GIB
 from benchmarks.tune_page import read
+from jobkit.core.layout import read_batches
 from jobkit.core.records import Record
 from jobkit.setup.check_workload import line_of
 
@@ -19,6 +21,9 @@ RUNS = Path(__file__).parents[1] / "docs" / "benchmarks" / "workloads"
 HEAD = """\
 | workload | architecture, device | tokens | R² | worst residual | limit: batch size | predicted | needed |
 |---|---|--:|--:|--:|--:|--:|--:|"""
+FIRST_CALLS = """\
+| tokens of the first call | its peak | of each token | calls of the point | largest peak, times the first |
+|--:|--:|--:|--:|--:|"""
 
 
 def rows() -> Iterator[str]:
@@ -53,9 +58,22 @@ def _trial(run: Path) -> str:
 
 
 def table() -> str:
-    """Return the table."""
+    """Return the table of all workloads."""
     return "\n".join([HEAD, *rows()])
 
 
+def first_calls() -> str:
+    """Return the table of what spaCy's tensors take in the first call of a point, and later."""
+    (run,) = (run for run in RUNS.glob("spacy-ner-2*") if read(run)[0].point.device == "cuda")
+    lines = []
+    for home in run.glob("results/*/try-1"):
+        calls, _ = read_batches(home)
+        load, first = calls[0].load or 0, calls[0].allocated_peak_bytes or 0
+        most = max(call.allocated_peak_bytes or 0 for call in calls)
+        shown = f"{load:,} | {first / 2**20:,.0f} MiB | {first / load / 1024:.1f} KiB"
+        lines.append((load, f"| {shown} | {len(calls)} | {most / first:.2f} |"))
+    return "\n".join([FIRST_CALLS, *(line for _, line in sorted(lines))])
+
+
 if __name__ == "__main__":
-    print(table())  # noqa: T201 - a script prints
+    print(table(), first_calls(), sep="\n\n")  # noqa: T201 - a script prints

@@ -18,8 +18,10 @@ from tests.pages.test_docs import DOCS
 PAGE = (DOCS / "adding-a-scheduler.md").read_text(encoding="utf-8").partition("### A knob of your own\n")[2]
 
 
-def test_the_table_of_memory_is_that_of_the_records() -> None:
-    assert workloads_table.table() in (DOCS / "workloads.md").read_text(encoding="utf-8")
+def test_the_tables_of_memory_are_those_of_the_records() -> None:
+    page = (DOCS / "workloads.md").read_text(encoding="utf-8")
+    assert workloads_table.table() in page
+    assert workloads_table.first_calls() in page
 
 
 @pytest.fixture
