@@ -1,4 +1,4 @@
-"""Processes found by their environment: none may be left of a try that has ended."""
+"""Processes found by their environment or their command: none may be left of a try that has ended."""
 
 from __future__ import annotations
 
@@ -13,6 +13,17 @@ def with_variable(variable: str) -> list[int]:
     for path in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):  # it has ended, or is another user's
             if wanted in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+    return found
+
+
+def with_words(program: str, word: str) -> list[int]:
+    """Return the ids of the processes that run this program with an argument that ends so."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            words = path.read_bytes().decode(errors="replace").split("\0")
+            if words[0] == program and any(other.endswith(word) for other in words):
                 found.append(int(path.parent.name))
     return found
 

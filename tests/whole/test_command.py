@@ -18,6 +18,7 @@ from jobkit.outcome.results import read_run
 from jobkit.run.process import started_at
 from tests.cluster.daemons import until
 from tests.support.commands import JOBKIT, jobkit
+from tests.support.processes import parent_of, with_words
 
 SOURCE = r"""
 #include <stdio.h>
@@ -121,10 +122,8 @@ resources: {{gpus: 0, cpus: 1, memory: 500MiB, walltime: {walltime}}}
 """
 
 
-def shell(folder: Path, command: str, walltime: str = "2m") -> Record:
-    jobkit(
-        "sweep", "spec.yaml", cwd=lab(folder, SHELL.format(command=json.dumps(command), walltime=walltime))
-    )
+def shell(folder: Path, command: str) -> Record:
+    jobkit("sweep", "spec.yaml", cwd=lab(folder, SHELL.format(command=json.dumps(command), walltime="2m")))
     return record(folder)
 
 
@@ -140,11 +139,10 @@ def shell(folder: Path, command: str, walltime: str = "2m") -> Record:
         ),
         ("echo 'MemoryError: no'; exit 1", Outcome.RAM_OOM, "MemoryError"),
         ("false | true", Outcome.BUG, "exit status 1"),
-        ("sleep 60", Outcome.TIMEOUT, "SIGUSR1"),
     ],
 )
 def test_outcomes(tmp_path: Path, command: str, outcome: Outcome, message: str) -> None:
-    found = shell(tmp_path, command, "4s" if "sleep" in command else "2m")
+    found = shell(tmp_path, command)
     assert found.outcome is outcome
     assert message in found.message
 
@@ -197,7 +195,8 @@ def started(tmp_path: Path) -> Iterator[tuple[Path, subprocess.Popen[bytes], lis
     """Yield a sweep whose command runs, with the process ids of the command and its child."""
     pids = tmp_path / "pids"
     lab(tmp_path, SHELL.format(command=json.dumps(LONG), walltime="5m"))
-    argv = [str(JOBKIT), "sweep", "spec.yaml", "--set", f"environment.variables.PIDS={pids}"]
+    settings = f"environment.variables.PIDS={pids}", "policy.timeout.tries=0"
+    argv = [str(JOBKIT), "sweep", "spec.yaml", *(word for one in settings for word in ("--set", one))]
     with subprocess.Popen(argv, cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
         until(lambda: pids.is_file() and len(pids.read_text().split()) == 2, "the command", 60)
         yield tmp_path, process, [int(pid) for pid in pids.read_text().split()]
@@ -208,17 +207,22 @@ def _gone(pids: list[int]) -> bool:
     return all(started_at(pid) is None for pid in pids)
 
 
-@pytest.mark.parametrize("how", ["cancel", "kill the worker", "kill the command"])
+@pytest.mark.parametrize("how", ["cancel", "kill the worker", "kill the command", "end the walltime"])
 def test_a_kill_leaves_no_process(started: tuple[Path, subprocess.Popen[bytes], list[int]], how: str) -> None:
     folder, process, pids = started
+    worker = parent_of(parent_of(pids[1]))
     if how == "cancel":
         assert jobkit("cancel", run_of(folder)).returncode == 0
+    elif how == "end the walltime":
+        (timeout,) = with_words("timeout", f"{run_of(folder).name}/job.sh")
+        os.kill(timeout, signal.SIGUSR1)  # it does what it does at the time
     else:
-        keeper = int(Path(f"/proc/{pids[1]}/stat").read_text().rpartition(")")[2].split()[1])
-        worker = int(Path(f"/proc/{keeper}/stat").read_text().rpartition(")")[2].split()[1])
         os.kill(worker if how == "kill the worker" else pids[1], signal.SIGKILL)
     until(lambda: _gone(pids), "the end of the command's processes", 30)
     process.wait(60)
     if how == "kill the command":
         found = record(folder)
         assert (found.outcome, found.metrics_bad_lines) == (Outcome.LOST, 1)
+    if how == "end the walltime":
+        found = record(folder)
+        assert (found.outcome, "SIGUSR1" in found.message) == (Outcome.TIMEOUT, True)
