@@ -27,7 +27,7 @@ from jobkit.run.measure.device import Device, open_device, uses_torch
 from jobkit.run.paragraphs import Call
 from jobkit.run.steps import run_call
 from jobkit.run.workloads import own
-from jobkit.run.workloads.base import Result, columns_of
+from jobkit.run.workloads.base import SHIPPED, Result, columns_of
 
 SIZES = (1, 4, 16, 64)
 """The batch sizes that are tried, as far as the text has so many paragraphs; and the whole text."""
@@ -41,6 +41,7 @@ ALLOCATED, RESIDENT = "allocated", "resident"
 """The memory that is measured: of torch's tensors on the GPU, or of the process."""
 NAMESPACE, SOCKETS = "own network namespace", "Python's sockets are shut"
 """How the network was taken away."""
+NO_NETWORK = "it ran with no network, as a job on a node may: load everything from files"
 
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 """unshare(2)."""
@@ -271,7 +272,8 @@ class _Subject:
         if isinstance(error, JobkitError) and self.name in error.message:
             raise error
         message = f"workload {self.name!r} fails: {self._described(error)}"
-        hint = "it ran with no network, as a job on a node may: load everything from files"
+        offline = isinstance(error, OSError) or self.name in SHIPPED
+        hint = NO_NETWORK if offline else own.help_for(self.name)
         raise JobkitError(message, hint=hint) from error
 
 

@@ -91,7 +91,7 @@ def test_without_its_model_or_in_haste_they_are_estimated(
             r"could not be computed: .*own\.py:6: RuntimeError: no such thing",
         ),
         ("return [[1]]", r"own\.py:4\): lengths\(\) returned lengths of 1 paragraphs, not 40"),
-        ("return 7", r"own\.py:4\): lengths\(\) returned 7, where a list for each paragraph"),
+        ("return 7", r"own\.py:4\): lengths\(\) returned 7; expected: a list for each paragraph"),
         ("return [['1']] * 40", r"lengths\(\) returned \[\['1'\]"),
         ("import os; os.abort()", "its process was killed by signal 6"),
     ],

@@ -160,6 +160,10 @@ def wrong(paragraphs, ignored=3):
 
 def online(paragraphs):
     urllib.request.urlopen("http://127.0.0.1:9")
+
+
+def of_one(paragraph):
+    return paragraph.upper()
 """
 
 
@@ -187,6 +191,12 @@ def test_what_cannot_be_loaded_is_no_answer(tmp_path: Path) -> None:
     online = jobkit("workload", "check", spec, "--device", "cpu", cwd=tmp_path)
     assert online.returncode == 2
     assert "own.py:17: URLError" in online.stderr
+    assert "with no network" in online.stderr
+    of_one = jobkit("workload", "check", "./own.py:of_one", "--device", "cpu", cwd=tmp_path)
+    assert of_one.returncode == 2
+    assert "own.py:21: AttributeError" in of_one.stderr
+    assert "jobkit help workloads" in of_one.stderr
+    assert "network" not in of_one.stderr
     assert jobkit("workload", "check", "own.py:absent", cwd=tmp_path).returncode == 2
     assert command.commands.keys() == {"check"}
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, NoReturn, cast
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BATCH_SIZE, RUN_KNOBS, Knob, Value
 from jobkit.core.records import ModelRef
+from jobkit.core.units import format_count
 from jobkit.run.workloads.base import BY_LENGTHS, ENTITY_COLUMNS, Entity, Result, Workload
 from jobkit.run.workloads.count import DEFAULT_BATCH_SIZE
 from jobkit.run.workloads.source_file import UserFile, function_name, import_file
@@ -219,8 +220,8 @@ class FunctionWorkload:
         if not isinstance(found, list):
             self._refuse_answer(found)
         if len(found) != count:
-            what = f"returned {len(found)} results for {count} paragraphs, where one for each is expected"
-            _refuse(self.WORKLOAD, self.FUNCTION, what)
+            given = f"{format_count(len(found), 'result')} for {format_count(count, 'paragraph')}"
+            _refuse(self.WORKLOAD, self.FUNCTION, f"returned {given}; expected: one for each")
         rows = tuple((number, *self._values(row)) for number, one in enumerate(found) for row in _rows(one))
         if self.COLUMNS == ENTITY_COLUMNS:
             return Result(load=load, entities=tuple(map(Entity._make, rows)))
@@ -243,7 +244,7 @@ class FunctionWorkload:
 
     def _refuse_answer(self, answer: object) -> NoReturn:
         kind = type(answer).__name__
-        what = f"returned {_short(answer)} (a {kind}), where {RETURNS} is expected"
+        what = f"returned {_short(answer)} (a {kind}); expected: {RETURNS}"
         _refuse(self.WORKLOAD, self.FUNCTION, what)
 
     def load_of(self, paragraphs: Sequence[str]) -> int:

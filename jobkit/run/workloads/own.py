@@ -19,6 +19,7 @@ from jobkit.core.records import ModelRef
 from jobkit.core.terminal import Say
 from jobkit.corpus.rows import GIVEN
 from jobkit.run.failure import describe_error
+from jobkit.run.workloads import function
 from jobkit.run.workloads.base import (
     CHARACTERS,
     SHIPPED,
@@ -29,7 +30,6 @@ from jobkit.run.workloads.base import (
     columns_of,
     workload_class,
 )
-from jobkit.run.workloads.function import FunctionWorkload, class_in_file
 from jobkit.run.workloads.source_file import names_file, source_path
 
 METHODS = ("load", "items_per_call", "process", "effective", "versions")
@@ -128,7 +128,7 @@ def open_workload(name: str, folder: str | None, staged: str | None = None) -> W
         As `checked_class`.
     """
     workload = checked_class(name, folder, staged)()
-    trusted = name in SHIPPED or isinstance(workload, FunctionWorkload)
+    trusted = name in SHIPPED or isinstance(workload, function.FunctionWorkload)
     return workload if trusted else cast("Workload", CheckedWorkload(name, workload))
 
 
@@ -147,7 +147,8 @@ def checked_class(name: str, folder: str | None, staged: str | None = None) -> t
     JobkitError
         With all members that it lacks.
     """
-    workload = class_in_file(name, folder, staged) if names_file(name) else workload_class(name, folder)
+    in_file = names_file(name)
+    workload = function.class_in_file(name, folder, staged) if in_file else workload_class(name, folder)
     if not isinstance(workload, type):
         raise JobkitError(f"workload {name!r}: {workload!r} is not a class", hint=HINT)
     lacks = [f"no method {method}" for method in METHODS if not callable(getattr(workload, method, None))]
@@ -243,9 +244,14 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:60]} ..."  # noqa: PLR2004 - one line of a message
 
 
+def help_for(name: str) -> str:
+    """Return the place that says what a workload of this name may take and return."""
+    return function.HINT if names_file(name) else HINT
+
+
 def _wrong_answer(name: str, workload: type, method: str, what: str, expected: str) -> JobkitError:
     place = _location(getattr(workload, method, workload))
-    message = f"workload {name!r} ({place}): {method}() {what}, where {expected} is expected"
+    message = f"workload {name!r} ({place}): {method}() {what}; expected: {expected}"
     return JobkitError(message, hint=HINT)
 
 

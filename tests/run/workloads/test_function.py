@@ -51,10 +51,10 @@ def test_what_it_may_return(tmp_path: Path, answer: str, rows: Any, tokens: int 
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        ("'x'", r"returned 'x' \(a str\), where None, a whole number"),
+        ("'x'", r"returned 'x' \(a str\); expected: None, a whole number"),
         ("True", r"returned True"),
         ("-1", r"returned -1"),
-        ("[1]", r"returned 1 results for 2 paragraphs"),
+        ("[1]", r"returned 1 result for 2 paragraphs"),
         ("list('x' * 99)", r"returned 99 results"),
         ("['x' * 99, {'b'}][1:] * 2", r"the row \{'b'\}, and COLUMNS has a, b"),
         ("[{'a': 1, 'c': 2}, None]", r"a row with c, and COLUMNS has a, b"),

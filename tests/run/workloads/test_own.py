@@ -87,7 +87,7 @@ def test_a_wrong_answer_is_told_with_what_is_expected(
     workload = open_workload(own_workload(tmp_path, *body, name=module), str(tmp_path))
     name = method.partition("(")[0]
     arguments = [["a"]] if name == "process" else []
-    with pytest.raises(JobkitError, match=rf"{module}\.py:4\): {name}\(\) returned .*where {expected}"):
+    with pytest.raises(JobkitError, match=rf"{module}\.py:4\): {name}\(\) returned .*; expected: {expected}"):
         getattr(workload, name)(*arguments)
 
 
