@@ -7,23 +7,24 @@ They are made from the records in docs/benchmarks/grid/ and cpu/, entities and l
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
 
-from benchmarks.tune_page import RUNS, TUNE, listed, read, spec, speeds
+from benchmarks.tune_page import RUNS, SECOND, listed, read, spec, speeds
 from jobkit.core.knobs import ORDER, PADDED_CHARS, WORKERS, numbers
 from jobkit.core.layout import read_batches
 from jobkit.core.measurements import Summary
-from jobkit.core.records import Batch, Record
+from jobkit.core.records import Record
 from jobkit.core.student import deviation, half_width
 from jobkit.fit.speed import ratio_of
 from jobkit.fit.tune import read_tuning
 
-FINALS, CPU = (next(RUNS.glob(f"{name}-2*")) for name in ("grid/finals", "cpu/cpu"))
+FINALS, CPU, GPU = (next(RUNS.glob(f"{name}-2*")) for name in ("grid/finals", "cpu/cpu", "cpu/gpu"))
 COLUMNS = (("sorted", 15_000), ("sorted", 60_000), ("sorted", 240_000), ("text", 60_000))
 """The order and the padded characters of the grid."""
 MOST_WORKERS, MANY = 16, 8
 """The most workers of the grid, and those from which on the two larger sizes are compared."""
-SECOND = ("grid-off2-", "grid-off3-")
+LATER = ("grid-off2-", "grid-off3-")
 """The sweeps of the grid that ran on the second machine."""
 
 Cell = tuple[int, str, str, int]
@@ -49,7 +50,7 @@ add only {last_low:.0f} to {last_high:.0f} %.
 - With MPS and at least {many} workers, 60,000 and 240,000 padded characters differ by {sizes:.0f} % at most. That is less than the \
 repeats of one setting differ. 15,000 is slower.
 
-The finals are the three best of the grid and the answer of [the second search](benchmarks-tune.md#five-searches), \
+The finals are the three best of the grid and the answer of [the second search](benchmarks-tune.md#six-searches), \
 {answer_size:,} padded characters; three repeats in turn on the second machine, with \
 16 cores, other sweeps on its other GPU:
 
@@ -66,29 +67,23 @@ and 60,000 padded characters are practically one setting: the {answer_gap:.0f} %
 ON_THE_CPU = """\
 ## On the CPU
 
-Workers and threads on 16 cores of the grid's machine, once each, `device: cpu`; the grid without MPS ran on the other \
-16 cores and a GPU:
+Workers and threads on 16 cores (`device: cpu`), and at the same time workers on one H200 with 16 other cores of the machine. The \
+first {paragraphs} paragraphs of the sample text, calls of 7 paragraphs, each point once. The sweep on the GPU differs in `device: cuda`, \
+`mps: auto`, one GPU, and has no point with several threads:
 
 ```yaml spec
 {cpu_spec}
 ```
 
+| workers | threads of each | CPU: paragraphs/s | workers that have a call | GPU: paragraphs/s | GPU, times the CPU |
+|--:|--:|--:|--:|--:|--:|
 {cpu}
 
-*Busy* is the share of the time in which the workers had a call. *If all were busy* is computed, not measured: the \
-paragraphs over the seconds of all calls, times the workers. *GPU* is the row of the grid with the same number of \
-workers, 60,000 padded characters, sorted (with MPS, if there are several).
-
-- **16 workers are not measured at their best here.** One of the {cpu_calls} calls, with a sentence of {longest:,} characters, \
-takes {long_s:.1f} of the {whole_s:.1f} s, and the others have ended long before. 100 paragraphs are too few for 16 workers.
-- Of what ran, 4 workers with 4 threads each are the fastest, {cpu_best:.0f} paragraphs a second. One worker with \
-16 threads is slower than 4 workers with one.
-- One worker on the GPU is {gpu_one:.0f} times as fast as one on one core, 4 workers {gpu_four:.0f} times as fast as 4. The \
-fastest of the grid is {gpu_best:.0f} times as fast as the fastest measured here, and about {gpu_even:.0f} times as fast as 16 workers \
-would be if all were busy.
-- The texts differ, so these ratios are rough: 100 paragraphs here, {grid_paragraphs:,} there. A paragraph has about the same \
-length ({cpu_chars:.0f} and {grid_chars:.0f} characters), but a call has 5 paragraphs here and 68 there, and of the padded \
-characters {cpu_padding:.0f} % are text here and {grid_padding:.0f} % there. So part of the ratio is padding, not the device.
+- On the CPU 16 workers with one thread each are the fastest, {cpu_best:.0f} paragraphs a second: {over_threads:.1f} times one worker \
+with 16 threads. At the end some of them have no work: {calls} calls are few for 16 workers.
+- The fastest on the GPU is {gpu_best:.1f} times as fast as the fastest on the CPU. The GPU does better with longer calls: 16 workers \
+and calls of 68 paragraphs reach {grid_best:,.0f} in the grid above. Its work here takes {gpu_work:.1f} s.
+- The energy of the CPU is not measured, so the two are not compared by energy.
 """
 
 
@@ -99,7 +94,7 @@ def section() -> str:
 
 def cpu_section() -> str:
     """Return the part on the CPU."""
-    return ON_THE_CPU.format(**_of_cpu(read(CPU)))
+    return ON_THE_CPU.format(**_of_cpu(_by_size(CPU), _by_size(GPU)))
 
 
 def grid() -> dict[Cell, Record]:
@@ -150,7 +145,7 @@ def _grid(records: Mapping[Cell, Record]) -> Iterator[str]:
 
 def _speed(record: Record) -> str:
     """Return the speed of a setting of the grid, marked if it ran on the second machine."""
-    return f"{speeds([record])[0]:,.0f}{' *' if record.point.run_id.startswith(SECOND) else ''}"
+    return f"{speeds([record])[0]:,.0f}{' *' if record.point.run_id.startswith(LATER) else ''}"
 
 
 def finals() -> dict[tuple[int, int], list[float]]:
@@ -165,9 +160,9 @@ def finals() -> dict[tuple[int, int], list[float]]:
 
 def answer() -> tuple[int, int]:
     """Return the workers and padded characters that the second search found."""
-    best = read_tuning(TUNE).winner
+    best = read_tuning(SECOND).winner
     if best is None:
-        raise ValueError(TUNE)
+        raise ValueError(SECOND)
     found = numbers(best.params)
     return found[WORKERS], found[PADDED_CHARS]
 
@@ -194,32 +189,39 @@ def _finals(found: Mapping[tuple[int, int], Sequence[float]], best: Sequence[flo
         yield f"| {workers} | {size:,} | {listed(each)} | {fmean(each):,.0f} ± {half:,.0f} | {compared} |"
 
 
-def _of_cpu(records: Sequence[Record]) -> dict[str, object]:
+def _by_size(run: Path) -> dict[tuple[int, int], Record]:
+    """Return the records of a run by workers and threads."""
+    return {(record.point.workers, record.point.threads): record for record in read(run)}
+
+
+def _of_cpu(
+    cpu: Mapping[tuple[int, int], Record], gpu: Mapping[tuple[int, int], Record]
+) -> dict[str, object]:
     """Return what the page says of the CPU."""
-    by_size = {(record.point.workers, record.point.threads): record for record in records}
-    speed = {size: speeds([record])[0] for size, record in by_size.items()}
-    gpu = {size: speeds([_on_the_gpu(size)])[0] for size in (1, 4, MOST_WORKERS)}
-    many, cell = by_size[MOST_WORKERS, 1], _on_the_gpu(MOST_WORKERS)
-    calls = _calls(many)
-    here, there = _summary(many), _summary(cell)
+    speed = {size: speeds([record])[0] for size, record in cpu.items()}
+    best = max(speed, key=lambda size: speed[size])
     return {
+        "paragraphs": _summary(cpu[best]).items,
         "cpu_spec": spec(CPU),
-        "cpu": "\n".join(_cpu(by_size)),
-        "cpu_calls": len(calls),
-        "longest": max(call.longest_sentence_chars or 0 for call in calls),
-        "long_s": max(call.seconds for call in calls),
-        "whole_s": here.work_s,
-        "cpu_best": max(speed.values()),
-        "gpu_one": gpu[1] / speed[1, 1],
-        "gpu_four": gpu[4] / speed[4, 1],
-        "gpu_best": gpu[MOST_WORKERS] / max(speed.values()),
-        "gpu_even": gpu[MOST_WORKERS] / (speed[MOST_WORKERS, 1] / _busy(many)),
-        "grid_paragraphs": there.items,
-        "cpu_chars": here.characters / here.items,
-        "grid_chars": there.characters / there.items,
-        "cpu_padding": 100 * (here.padding_efficiency or 0),
-        "grid_padding": 100 * (there.padding_efficiency or 0),
+        "cpu": "\n".join(_cpu(cpu, gpu)),
+        "calls": _summary(cpu[best]).batches,
+        "cpu_best": speed[best],
+        "over_threads": speed[best] / speed[1, MOST_WORKERS],
+        "gpu_best": max(map(_items_per_s, gpu.values())) / speed[best],
+        "gpu_work": _summary(gpu[MOST_WORKERS, 1]).work_s,
+        "grid_best": _items_per_s(grid()[MOST_WORKERS, "on", *COLUMNS[1]]),
     }
+
+
+def _cpu(cpu: Mapping[tuple[int, int], Record], gpu: Mapping[tuple[int, int], Record]) -> Iterator[str]:
+    for (workers, threads), record in sorted(cpu.items()):
+        speed, other = _items_per_s(record), gpu.get((workers, threads))
+        compared = f"{_items_per_s(other):,.0f} | {_items_per_s(other) / speed:.1f}" if other else " | "
+        yield f"| {workers} | {threads} | {speed:.1f} | {100 * _busy(record):.0f} % | {compared} |"
+
+
+def _items_per_s(record: Record) -> float:
+    return _summary(record).items_per_s or 0.0
 
 
 def _summary(record: Record) -> Summary:
@@ -228,25 +230,8 @@ def _summary(record: Record) -> Summary:
     return record.summary
 
 
-def _on_the_gpu(workers: int) -> Record:
-    return grid()[workers, "on" if workers > 1 else "off", *COLUMNS[1]]
-
-
-def _calls(record: Record) -> list[Batch]:
-    batches, _ = read_batches(CPU / "results" / record.point.point_id / f"try-{record.try_number}")
-    return batches
-
-
 def _busy(record: Record) -> float:
     """Return the share of the time of the work in which the workers had a call."""
-    busy_s = sum(call.seconds for call in _calls(record))
+    folder = CPU / "results" / record.point.point_id / f"try-{record.try_number}"
+    busy_s = sum(call.seconds for call in read_batches(folder)[0])
     return busy_s / (record.point.workers * _summary(record).work_s)
-
-
-def _cpu(by_size: Mapping[tuple[int, int], Record]) -> Iterator[str]:
-    yield "| workers | threads of each | CPU: paragraphs/s | busy | if all were busy | GPU: paragraphs/s |"
-    yield "|--:|--:|--:|--:|--:|--:|"
-    for (workers, threads), record in sorted(by_size.items()):
-        [speed], busy = speeds([record]), _busy(record)
-        gpu = f"{speeds([_on_the_gpu(workers)])[0]:,.0f}" if threads == 1 else ""
-        yield f"| {workers} | {threads} | {speed:.1f} | {100 * busy:.0f} % | {speed / busy:.1f} | {gpu} |"

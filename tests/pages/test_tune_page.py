@@ -9,8 +9,8 @@ from jobkit.fit.tune import read_tuning
 from jobkit.report.tune import as_text
 
 DOCS = tune_page.ROOT / "docs"
-ABOVE_TEN = "tune-20261123-075119-ff54"
-"""The search whose interval lies above ten times the plain loop."""
+ABOVE_TEN = {"tune-20261123-075119-ff54", tune_page.TUNE.name}
+"""The searches whose interval lies above ten times the plain loop."""
 
 
 def test_the_page_is_made_from_the_records() -> None:
@@ -29,7 +29,7 @@ def test_a_search_kept_to_its_limits_and_its_mean_is_above_ten_times(run: str) -
     assert tuning.gain
     assert tuning.gain.low
     assert tuning.gain.mean > 10
-    assert (tuning.gain.low >= 10) == (run == ABOVE_TEN)
+    assert (tuning.gain.low >= 10) == (run in ABOVE_TEN)
     assert "no difference is shown" in as_text(tune_page.TUNE, tuning)
 
 
