@@ -86,7 +86,7 @@ class Lengths:
         try:
             data = json.loads(text)
             if data["schema"] != SCHEMA:
-                raise ValueError(f"schema {data['schema']!r}, not {SCHEMA}")  # noqa: TRY301 - told below
+                raise ValueError(f"schema {data['schema']!r}, not {SCHEMA}")  # noqa: TRY301 - reported below
             rows = tuple(tuple(_length(length) for length in row) for row in data["paragraphs"])
             unit, padded = str(data.get("unit", CHARACTERS)), data.get("padded") is not False
             return cls(paragraphs=rows, source=str(data["source"]), unit=unit, padded=padded)

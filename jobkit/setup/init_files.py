@@ -59,9 +59,9 @@ def line(text: str, comment: str = "") -> str:
     """Return a line of YAML with a comment, above it if the line would be too wide."""
     if not comment:
         return text
-    beside = f"{text:<{COMMENT_COLUMN}}# {plain(comment)}"
-    if len(beside) <= WIDTH:
-        return beside
+    one_line = f"{text:<{COMMENT_COLUMN}}# {plain(comment)}"
+    if len(one_line) <= WIDTH:
+        return one_line
     indent = text[: len(text) - len(text.lstrip())]
     return f"{indent}# {plain(comment)}\n{text}"
 

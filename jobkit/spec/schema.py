@@ -47,14 +47,14 @@ def _models(model: type[BaseModel]) -> list[type[BaseModel]]:
 
 def _describe(part: dict[str, Any], model: type[BaseModel]) -> None:
     """Put the words of the docstring into a part of the schema, and defaults as YAML has them."""
-    summary, told = docstring(model)
+    summary, described = docstring(model)
     defaults = model.model_construct().model_dump(mode="json", warnings=False)
     part["description"] = summary
     part.pop("title", None)
     for name, key in part["properties"].items():
         key.pop("title", None)
         key.pop("default", None)
-        key["description"] = told[name]
+        key["description"] = described[name]
         if "$ref" not in key and name in defaults:
             key["default"] = defaults[name]
 

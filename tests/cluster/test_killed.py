@@ -73,7 +73,8 @@ def test_kill_9_before_the_worker_starts(halted: Halted) -> None:
     """
     begins = halted.lab.home / "begins"
     setup = f"[[ $point == 2 ]] || {{ touch '{begins}'; sleep 100; }}"
-    run = halted.sweep("1, 2", "--set", f"environment.setup={json.dumps([setup])}")
+    same_node = ("--set", "resources.options={slurm: ['--nodelist=n1']}")
+    run = halted.sweep("1, 2", "--set", f"environment.setup={json.dumps([setup])}", *same_node)
     halted.wait_until(begins.exists, 60)
     halted.waits(2)
     os.killpg(os.getpgid(begun(run).pid or 0), signal.SIGKILL)

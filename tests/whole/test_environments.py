@@ -97,7 +97,7 @@ def test_shellcheck_has_nothing_to_say(name: str) -> None:
 
 
 def write_golden() -> None:
-    """Write all golden texts anew, from the templates as they are."""
+    """Write all golden texts again, from the templates as they are."""
     SCRIPTS.mkdir(exist_ok=True)
     for name in GOLDEN:
         (SCRIPTS / f"{name}.sh").write_text(golden_script(name), encoding="utf-8")

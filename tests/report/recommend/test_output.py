@@ -51,7 +51,7 @@ def shown() -> str:
 
 
 def write_page() -> None:
-    """Write the block of the page anew; run in an environment like the test's."""
+    """Write the block of the page again; run in an environment like the test's."""
     with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()) as out:
         os.environ |= {f"JOBKIT_{name}": f"{folder}/{name}" for name in ("CACHE", "CONFIG", "LEDGER")}
         os.chdir(ROOT)
