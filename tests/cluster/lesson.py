@@ -58,6 +58,7 @@ VARIES = tuple(
         (r"[+-]?(?<![\d.])(?:\d+\.\d+|\d{1,3}(?:,\d{3})+)|\b\d+(?= s\b| %| paragraphs/s)", "NUMBER"),
         (r"^( +\d+ +)\d+(?= +NUMBER)", r"\1NUMBER"),  # a speed of three digits
         (r", about .* to go.*", ""),
+        (r"^running points copy their results to the run folder\n", ""),  # not if none runs at that moment
         (r"(?<=points: )(?:\d+ \w+, )*\d+ waiting", "SOME waiting"),  # points end while a learner types
         (r"(?:\d+ done, )?\b\d+ cancelled|(?<=cancelled: )\d+(?= points)", "SOME cancelled"),
         (r"(?<=again: )\d+(?= points)", "SOME"),
