@@ -109,10 +109,9 @@ The same search on five machines. `tune.repeats` was 3 in searches 1 and 3, 5 in
 
 - The target is ten times the plain loop at the lower end of the interval of a search. **{met} meet it.** The other four do \
 not: their means are above ten, their lower ends below. Three repeats are few, and a fixed number of five or six left \
-the finalists one of two paragraphs in a budget of ten minutes. `auto` begins with three repeats of the whole text and adds more \
-while the budget lasts.
-- The repeats of the plain loop differ by {loop_sds} % (standard deviation): one process depends on the speed of one \
-core.
+the finalists one of two paragraphs in a budget of ten minutes. `auto` began with three repeats, for which the budget holds \
+the whole text, and added more while it lasted.
+- The repeats of the plain loop differ by {loop_sds} % (standard deviation).
 - Each search taken as one measurement, the mean of the six is {together:.1f} times ({together_low:.1f} to \
 {together_high:.1f}: Student's t over the logarithms of the six ratios). They are not repeats of one measurement: \
 they differ in cores, repeats and the setting that they found.

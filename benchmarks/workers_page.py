@@ -32,7 +32,8 @@ HALF_16, HALF_12 = "20261122", "20261123"
 """The days on which points of one GPU had half of the cores, with 16 and with 12 workers on each GPU."""
 WORK_UNIT, SIZE = 68, 120_000
 """The paragraphs of a call, and the padded characters, of the points of two GPUs without a change."""
-NUMBERS = {7: "seven"}
+CHANGED = 120_001
+"""The padded characters of points whose workers share out the cores, or of one GPU take half of them."""
 BOTH = 2
 """The GPUs of the larger points of the sweeps of GPUs."""
 
@@ -109,7 +110,9 @@ All commands, on six machines with two H200s, 32 cores and no other work (the fi
 {all_gpus}
 
 - The target is 1.9 times one GPU. **The last command, with the most repeats, reaches it by its mean: {last:.2f} times.** The others \
-are below it. The mean of the {commands} is {mean:.2f} times.
+are below it, and the mean of all is {mean:.2f} times.
+- That command also measured one GPU whose workers had 16 of the 32 cores: {half} paragraphs a second. Two GPUs are {over_half:.2f} times that, \
+so the {last:.2f} depends on what one GPU is compared with. The two ways of one GPU show no difference ({half_low:.2f} to {half_high:.2f}).
 - With two GPUs each call takes longer, and this is all of the difference. A likely reason, not measured: twice as many busy \
 cores share the memory and the clock of one host.
 
@@ -120,12 +123,13 @@ a difference that the interval shows, and nothing of it was kept:
 |---|---|---|--:|--:|
 {changes}
 
-The patches of the code are next to the records ([exp](benchmarks/gpus/exp.patch), [cores](benchmarks/gpus/cores.patch)); a point of \
-`work_unit` 65 to 67 or `padded_chars` 120,001 has the change.
+The last two commands ran commit 7d4ae30b with a patch ([exp](benchmarks/gpus/exp.patch), [cores](benchmarks/gpus/cores.patch)) that acts on \
+points of `work_unit` 65 to 67 or `padded_chars` 120,001 only. The time of the last one ended before its sixteenth point. Each sweep is the \
+`sweep.yaml` in its run folder.
 
-**Two points with one GPU each**, side by side, each with 16 cores (`taskset`, `CUDA_VISIBLE_DEVICES`), 12 workers: {apart} \
+**Two points with one GPU each**, side by side and started 2 s apart, each with 16 cores (`taskset`, `CUDA_VISIBLE_DEVICES`), 12 workers: {apart} \
 paragraphs a second, together {apart_sum:,.0f}. This is {apart_ratio:.2f} times one such point alone ({alone}). It ran once, 13 s of \
-work, on the machine of the fifth row. `jobkit apply` works so: each shard is a job with a GPU of its own.
+work, on the machine of the fifth row. With a setting of one GPU, the shards of `jobkit apply` run so: each is a job with a GPU of its own.
 
 ## Unequal GPUs
 
@@ -203,7 +207,7 @@ def _of_gpus() -> dict[str, object]:
         "gpus_idle": fmean(share.idle_s for record in two for share in record.workers),
         "all_gpus": "\n".join(_command(name, one, many) for name, (one, many) in commands.items()),
         "last": ratios[-1],
-        "commands": NUMBERS[len(ratios)],
+        **_with_half_of_the_cores(),
         "mean": geometric_mean(ratios),
         "changes": "\n".join(_changes()),
         "alone": listed(speeds(alone)),
@@ -232,16 +236,27 @@ def _command(name: str, one: Sequence[Record], two: Sequence[Record]) -> str:
     )
 
 
+def _with_half_of_the_cores() -> dict[str, object]:
+    """Return what the last command shows of one GPU whose workers had half of the cores."""
+    half = speeds(_of_size(CORES, 1, WORK_UNIT, CHANGED))
+    ratio = ratio_of(half, speeds(_of_size(CORES, 1, WORK_UNIT)))
+    return {
+        "half": listed(half),
+        "over_half": fmean(speeds(_of_size(CORES, BOTH, WORK_UNIT))) / fmean(half),
+        "half_low": ratio.low,
+        "half_high": ratio.high,
+    }
+
+
 def _changes() -> Iterator[str]:
     """Yield for each change of the code what it came to."""
-    plain = _of_size(EXPERIMENT, BOTH, WORK_UNIT)
-    for name, changed, without in (
-        ("the cores divided between the GPUs", _of_size(CORES, BOTH, WORK_UNIT, SIZE + 1), None),
+    plain, later = (_of_size(run, BOTH, WORK_UNIT) for run in (EXPERIMENT, CORES))
+    for name, changed, before in (
+        ("the cores divided between the GPUs", _of_size(CORES, BOTH, WORK_UNIT, CHANGED), later),
         ("the same", _of_size(EXPERIMENT, BOTH, 66), plain),
         ("a daemon of MPS for each GPU", _of_size(EXPERIMENT, BOTH, 67), plain),
         ("both", _of_size(EXPERIMENT, BOTH, 65), plain),
     ):
-        before = without or _of_size(CORES, BOTH, WORK_UNIT)
         ratio = ratio_of(speeds(changed), speeds(before))
         yield (
             f"| {name} | {listed(speeds(changed))} | {listed(speeds(before))} | {ratio.mean:.2f} |"

@@ -59,7 +59,7 @@ VARIES = tuple(
         (r"^( +\d+ +)\d+(?= +NUMBER)", r"\1NUMBER"),  # a speed of three digits
         (r", about .* to go.*", ""),
         (r"^running points copy their results to the run folder\n", ""),  # not if none runs at that moment
-        (r"(?<=in step run); signal USR2$", ""),  # if Grid Engine sees the memory of all processes first
+        (r"(?<=in step run); signal USR2$", ""),  # sent sometimes, before the program has ended
         (r"(?<=points: )(?:\d+ \w+, )*\d+ waiting", "SOME waiting"),  # points end while a learner types
         (r"(?:\d+ done, )?\b\d+ cancelled|(?<=cancelled: )\d+(?= points)", "SOME cancelled"),
         (r"(?<=again: )\d+(?= points)", "SOME"),
