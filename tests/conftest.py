@@ -124,15 +124,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(TESTS))))
 
 
+def is_untraced(item: pytest.Item) -> bool:
+    """Tell whether coverage looks away: what the test covers is not measured, or other tests cover it."""
+    property_test = item.get_closest_marker("hypothesis") and not item.get_closest_marker("traced")
+    left_out = UNTRACED_FOLDERS.intersection(folders(item))
+    return bool(property_test or item.get_closest_marker("untraced") or left_out)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Watch a test; have coverage look away from the start where nothing that it measures is tested.
+    """Watch a test; end coverage's tracing from the start if `is_untraced`.
 
     pytest-cov's own mark ``no_cover`` has no effect under pytest-xdist (7.1): its workers measure
     twice, and the mark ends one of the two. Coverage's tracer can be set again.
     """
     tracer, of_threads = sys.gettrace(), threading.gettrace()
-    if item.get_closest_marker("untraced") or UNTRACED_FOLDERS.intersection(folders(item)):
+    if is_untraced(item):
         trace_nothing()
     WATCH.active, WATCH.reason = True, ""
     try:

@@ -49,6 +49,7 @@ def plain_load(paragraphs: list[list[int]], cut: Cut, batch_size: int) -> int:
     return max((len(chunk) * max(chunk) for _, chunk in chunks(paragraphs, cut, batch_size)), default=0)
 
 
+@pytest.mark.traced
 @given(PARAGRAPHS, CUTS, st.integers(1, 80))
 def test_loads_are_those_of_plain_counting(rows: list[list[int]], cut: Cut, size: int) -> None:
     loads = Loads(lengths(rows), cut)
@@ -298,6 +299,7 @@ def test_points_on_a_part_of_the_text_have_the_loads_of_that_part() -> None:
     assert found.load(1) == 5
 
 
+@pytest.mark.traced
 @given(
     rows=st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=1), min_size=1), size=st.integers(1, 20)
 )

@@ -172,8 +172,16 @@ def begun(short: Path, monkeypatch: pytest.MonkeyPatch) -> Try:
 def test_a_daemon_that_does_not_answer_in_time_is_refused(
     begun: Try, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The time is over when it is asked for the first time, which here is after its first line in the log."""
     monkeypatch.setenv("FAKE_MPS", "silent")
-    monkeypatch.setattr(mps, "START_S", 0.5)
+    monkeypatch.setattr(mps, "START_S", 0.0)
+    ask, logged = mps._ask, mps._last_line
+
+    def ask_when_it_has_logged(folder: Path, command: str) -> str | None:
+        wait_until(lambda: bool(logged(folder)))
+        return ask(folder, command)
+
+    monkeypatch.setattr(mps, "_ask", ask_when_it_has_logged)
     with ExitStack() as stack, pytest.raises(TryFailed, match=r"does not answer: Starting control daemon"):
         mps.start_if_wanted(begun, stack, [])
 

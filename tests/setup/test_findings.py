@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -100,6 +101,7 @@ def test_no_word_of_a_finding_is_lost(one: Finding) -> None:
         assert word in printed
 
 
+@pytest.mark.traced
 @given(st.lists(FINDING))
 def test_the_json_holds_all_of_it(findings: list[Finding]) -> None:
     told = json.loads(json.dumps(as_json(findings)))

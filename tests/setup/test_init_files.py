@@ -20,6 +20,7 @@ from tests.support.surveys import captured, survey_of
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 
+@pytest.mark.traced
 @given(TEXT)
 def test_a_scalar_is_read_back_as_the_text_that_it_was(text: str) -> None:
     assert yaml.safe_load(f"key: {scalar(text)}\n") == {"key": text}

@@ -85,6 +85,7 @@ def test_what_is_done_or_in_the_queue_is_never_chosen(looks: list[PointStanding]
     assert indices(taken) == [look.point.index for look in looks if look.standing in wanted]
 
 
+@pytest.mark.traced
 @given(LOOKS, st.data())
 def test_a_point_by_name_is_taken_or_refused_but_never_run_twice(
     looks: list[PointStanding], data: st.DataObject

@@ -39,6 +39,7 @@ def test_a_task_has_an_account_for_each_time_it_ran_the_oldest_first(task: int) 
     assert [run.node for run in runs] == ["n2", ""]
 
 
+@pytest.mark.traced
 @given(st.lists(st.sampled_from(["PREEMPTED", "NODE_FAIL", "REQUEUED", "TIMEOUT", "RUNNING"]), max_size=5))
 def test_steps_belong_to_the_run_before_them(states: list[str]) -> None:
     rows = [

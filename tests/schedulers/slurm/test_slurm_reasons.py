@@ -53,6 +53,7 @@ def test_only_an_administrator_releases_what_one_holds() -> None:
     assert slurm.remedy(JOB, (1,), waits("JobHeldAdmin", State.HELD)) == Remedy()
 
 
+@pytest.mark.traced
 @given(st.text(), st.sampled_from([State.PENDING, State.RUNNING, State.ENDING, State.UNKNOWN]))
 def test_what_needs_nobody_has_no_remedy_and_any_reason_can_be_told(reason: str, state: State) -> None:
     one = waits(reason, state)
