@@ -30,6 +30,9 @@ PLUGINS = {"slurm": ("slurm-wlm-mysql-plugin", "*/slurm-wlm/accounting_storage_m
 """A package without a program, and the file below ``/usr/lib`` that it installs."""
 FOLDERS = "/usr/sbin", "/sbin"
 """A user's PATH lacks them on Debian, and the daemons are there."""
+GRID_ENGINE = "/usr/lib/gridengine"
+"""Its programs. What Debian has of the same names in /usr/bin are shell scripts that compile a file to learn
+the architecture, 40 ms a command, and then run these."""
 KEEP_STOPPED = "/usr/sbin/policy-rc.d"
 INSTALL_LOCK = "/run/lock/jobkit-apt.lock"
 """Held while packages are installed: the first of two would remove the file above from under the second."""
@@ -37,8 +40,8 @@ INSTALL_TIMEOUT_S = 900.0
 
 
 def search_path() -> str:
-    """Return ``PATH`` with the folders of the daemons."""
-    return os.pathsep.join(dict.fromkeys((*os.get_exec_path(), *FOLDERS)))
+    """Return ``PATH`` with the folders of the daemons, and Grid Engine's programs before its scripts."""
+    return os.pathsep.join(dict.fromkeys((GRID_ENGINE, *os.get_exec_path(), *FOLDERS)))
 
 
 def missing(scheduler: str) -> list[str]:

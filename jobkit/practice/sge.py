@@ -8,10 +8,10 @@ from pathlib import Path
 
 from jobkit.core.shell import check
 from jobkit.practice.daemons import Daemon, wait_for
-from jobkit.practice.packages import search_path
+from jobkit.practice.packages import GRID_ENGINE, search_path
 from jobkit.practice.place import Place, user
 
-PROGRAMS = Path("/usr/lib/gridengine")
+PROGRAMS = Path(GRID_ENGINE)
 SHARED = Path("/usr/share/gridengine")
 SLOTS, GPUS = 8, 2
 """Slots of each queue, and fake GPUs of the host: numbers of the configuration."""
@@ -32,7 +32,7 @@ ignore_fqdn             false
 spooling_method         classic
 spooling_lib            libspoolc
 spooling_params         {cell}/common;{spool}/qmaster
-binary_path             /usr/sbin
+binary_path             {root}/bin
 qmaster_spool_dir       {spool}/qmaster
 security_mode           none
 listener_threads        2
@@ -141,7 +141,7 @@ def _fill_spool(place: Place) -> None:
     """Do as the package's own init_cluster does; the bootstrap file, written last, says that it is done."""
     folder, spool = place.folder, place.folder / "spool"
     common = place.folder / "default" / "common"
-    text = BOOTSTRAP.format(user=user(), cell=folder / "default", spool=spool)
+    text = BOOTSTRAP.format(user=user(), root=folder, cell=folder / "default", spool=spool)
     defaults = (SHARED / "default-configuration").read_text(encoding="utf-8")
     settings = changed(defaults, {**SETTINGS, "execd_spool_dir": str(spool / "execd")})
     part, configuration = common / "bootstrap", folder / "run" / "configuration"

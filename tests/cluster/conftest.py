@@ -24,6 +24,7 @@ from typing import IO
 import pytest
 
 from jobkit.practice import cluster
+from jobkit.practice.packages import search_path
 from jobkit.practice.place import SCHEDULERS
 from tests.cluster.daemons import SgeDaemons, SlurmDaemons, until
 
@@ -72,7 +73,8 @@ def slurm() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def sge() -> Iterator[None]:
     """Have a Grid Engine running, and the variables by which it is found in the environment."""
-    with _cluster("sge"):
+    with _cluster("sge"), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", search_path())  # as in its jobs
         yield
 
 
