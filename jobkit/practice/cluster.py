@@ -16,7 +16,7 @@ from jobkit.practice import place as places
 from jobkit.practice.daemons import Daemon
 from jobkit.practice.place import SCHEDULERS, Place
 
-READY_WITHIN_S = 60.0
+READY_WITHIN_S = 120.0
 
 
 class Kind(Protocol):

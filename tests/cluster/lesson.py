@@ -33,8 +33,8 @@ TABS = {"slurm": "Slurm", "sge": "Grid Engine"}
 TAB = re.compile(r"^:::\{tab-item\} (.+)\n((?:(?!:::).*\n)*):::$", re.MULTILINE)
 LOOKS = ("squeue", "sacct", "qstat", "qacct", "head ", "jobkit status", "jobkit logs")
 """How commands begin that change nothing, so that a learner may repeat them."""
-COMMAND_TIMEOUT_S = 120
-LOOK_TIMEOUT_S = 30
+COMMAND_TIMEOUT_S = 300
+LOOK_TIMEOUT_S = 120
 LOOK_AGAIN_S = 0.3
 
 STATE = ".local/state/jobkit/practice"

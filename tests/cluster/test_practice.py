@@ -69,7 +69,7 @@ def waits_for(cluster: Cluster, job: str, state: str, reason: str = "") -> None:
         now = states(cluster).get(job, ("", ""))
         return now[0] == state and reason in now[1]
 
-    wait_for(reached, f"job {job} is {state} {reason}", 30)
+    wait_for(reached, f"job {job} is {state} {reason}", 120)
 
 
 def test_another_project_has_a_cluster_and_then_no_trace_of_it(tmp_path: Path) -> None:
@@ -137,10 +137,10 @@ def test_a_disk_fails_and_a_job_cannot_start_until_it_is_fixed(up: Cluster) -> N
     if slurm:
         waits_for(up, job, "PD", "launch failed")
     else:
-        wait_for(lambda: "E" in "".join(up.kind.states(up.place).values()), "a queue is in error", 30)
+        wait_for(lambda: "E" in "".join(up.kind.states(up.place).values()), "a queue is in error", 120)
         assert states(up)[job][0] == "qw"
     faults.fix(up)
-    wait_for(lambda: job not in states(up), "the job runs", 60)
+    wait_for(lambda: job not in states(up), "the job runs", 120)
 
 
 def test_the_accounting_is_away_and_jobs_go_on(up: Cluster) -> None:
@@ -149,7 +149,7 @@ def test_the_accounting_is_away_and_jobs_go_on(up: Cluster) -> None:
     faults.break_(up, "accounting")
     assert not up.place.ask(*ask).ok
     job = submit(up, "true")
-    wait_for(lambda: job not in states(up), "the job runs", 60)
+    wait_for(lambda: job not in states(up), "the job runs", 120)
     faults.fix(up)
     assert up.place.ask(*ask).ok
 

@@ -32,7 +32,7 @@ from jobkit.schedulers.types import Accounted, Array, JobId, Queued
 from tests.fakes.answers import MORE
 
 DATA = Path(__file__).parents[1] / "data"
-DEADLINE_S = 60.0
+DEADLINE_S = 240.0
 HEADERS = {
     "slurm": "#SBATCH --job-name={name} --mem=50M --cpus-per-task=1 --chdir={folder} --output=/dev/null",
     "sge": "#$ -N {name} -S /bin/bash -wd {folder} -o /dev/null -j y",

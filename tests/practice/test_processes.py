@@ -41,7 +41,7 @@ def test_a_daemon_that_ignores_the_signal_is_killed(folder: Path, monkeypatch: p
     monkeypatch.setattr("jobkit.practice.daemons.END_WITHIN_S", 0.2)
     one = daemon(folder, "trap '' TERM; echo ready; while :; do sleep 0.1; done")
     one.start()
-    wait_for(lambda: one.log.read_text() == "ready\n", "it ignores the signal", 10)
+    wait_for(lambda: one.log.read_text() == "ready\n", "it ignores the signal", 60)
     one.end()
     assert one.pid() is None
 
@@ -71,7 +71,7 @@ def test_a_foreign_process_in_the_pid_file_is_not_killed(folder: Path, field: in
 def test_what_a_daemon_leaves_behind_is_found_and_ended(folder: Path) -> None:
     one = daemon(folder, f"setsid sleep 60 & echo $! >{folder}/child; exec sleep 60")
     one.start()
-    wait_for(lambda: (folder / "child").is_file() and (folder / "child").read_text() != "", "the child", 10)
+    wait_for(lambda: (folder / "child").is_file() and (folder / "child").read_text() != "", "the child", 60)
     child = int((folder / "child").read_text())
     one.end(signal.SIGKILL)
     assert started(folder) == started(folder, "one") == {child}
@@ -84,14 +84,14 @@ def test_a_daemon_gets_no_variable_of_the_user(folder: Path, monkeypatch: pytest
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
     one = daemon(folder, "env; exec sleep 60")
     one.start()
-    wait_for(lambda: "PATH=" in one.log.read_text(), "its environment", 10)
+    wait_for(lambda: "PATH=" in one.log.read_text(), "its environment", 60)
     assert "PYTHONPATH" not in one.log.read_text()
 
 
 def test_a_command_that_is_missing_is_named(folder: Path) -> None:
     one = Daemon("one", ("no-such-daemon",), folder, {"PATH": os.environ["PATH"]})
     one.start()
-    wait_for(lambda: one.pid() is None, "it ends", 10)
+    wait_for(lambda: one.pid() is None, "it ends", 60)
     assert "no-such-daemon" in one.log.read_text()
     with pytest.raises(JobkitError, match="not within"):
         wait_for(lambda: False, "never", 0.1)

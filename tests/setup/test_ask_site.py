@@ -67,13 +67,13 @@ def test_after_a_command_that_hangs_no_other_is_asked(
         put(tmp_path, name, f'echo {name} "$@" >>{tmp_path}/calls')
     put(tmp_path, "scontrol", 'echo "$@" >>' + f'{tmp_path}/calls\n[ "$1" = ping ] || sleep 300')
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr("jobkit.setup.ask_site.TIMEOUT_S", 0.5)
+    monkeypatch.setattr("jobkit.setup.ask_site.TIMEOUT_S", 2.0)
     began = time.monotonic()
     told = ask_site(by_name("slurm"))
 
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
     assert told.queues is None
-    assert told.silent["config"] == "scontrol: no answer within 0.5 s"
+    assert told.silent["config"] == "scontrol: no answer within 2 s"
     assert told.silent["nodes"].startswith("not asked: scontrol: no answer")
     assert len((tmp_path / "calls").read_text(encoding="utf-8").splitlines()) == 3
 

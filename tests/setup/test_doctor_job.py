@@ -114,7 +114,7 @@ def test_ctrl_c_cancels_the_job(fake_slurm: FakeCluster) -> None:
     said: list[str] = []
 
     def interrupt() -> None:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while not any("pending" in line for line in said) and time.monotonic() < end:
             time.sleep(0.02)
         if said:

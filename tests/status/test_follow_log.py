@@ -183,9 +183,9 @@ def test_a_point_that_was_taken_back_before_it_began_is_told_once_and_in_local_t
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not condition():
-        assert time.monotonic() < deadline, "not within 20 s"
+        assert time.monotonic() < deadline, "not within 120 s"
         time.sleep(0.01)
 
 

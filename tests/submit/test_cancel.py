@@ -153,7 +153,7 @@ def test_who_submits_just_now_is_waited_for_and_cancelled_too(
     waiting = threading.Thread(target=cancel, args=(run, [], []), daemon=True)
     with exclusive_lock(run / RUN_LOCK, lambda: None):
         waiting.start()
-        assert said.get(timeout=30) == "another jobkit command is changing this run: waiting for it"
+        assert said.get(timeout=120) == "another jobkit command is changing this run: waiting for it"
         assert not queue.called(), "nothing is asked or cancelled meanwhile"
         write_submitted(run, "slurm", "80", first=1, last=1)
         queue.squeue(*ALL[:-1], "80_1 PENDING")

@@ -23,7 +23,7 @@ from tests.support.commands import jobkit
 
 pytestmark = pytest.mark.fault
 
-DEADLINE_S = 40
+DEADLINE_S = 120
 LOOK_S = 0.5
 """How long nothing happens until the scheduler is asked again: some states change by time alone."""
 SPEC = """\

@@ -13,7 +13,7 @@ from jobkit.core.knobs import Value
 from jobkit.run.workloads.base import Result
 from jobkit.run.workloads.count import Count
 
-DEADLINE_S = 30
+DEADLINE_S = 120
 MEET, WAIT, TERM = "Meet.", "Wait.", "Term."
 
 

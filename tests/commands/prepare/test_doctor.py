@@ -122,7 +122,7 @@ def test_commands_that_hang(
     out = capsys.readouterr().out
     assert "does not answer: scontrol: no answer within 0.5 s" in " ".join(out.split())
     assert "not submitted" in out
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
 
 
 def test_commands_that_are_not_what_they_are_called(here: Path) -> None:

@@ -113,7 +113,7 @@ def test_a_watch_that_is_interrupted_says_so(runs: Path) -> None:
     assert watching.stdout is not None
     assert any("1 waiting" in line for line in watching.stdout)
     watching.send_signal(2)
-    _, err = watching.communicate(timeout=30)
+    _, err = watching.communicate(timeout=120)
     assert watching.returncode == 130, err
     assert "Traceback" not in err
 
