@@ -61,7 +61,7 @@ VARIES = tuple(
         (r"^running points copy their results to the run folder\n", ""),  # not if none runs at that moment
         (r"(?<=in step run); signal USR2$", ""),  # sent sometimes, before the program has ended
         (r"(?<=points: )(?:\d+ \w+, )*\d+ waiting", "SOME waiting"),  # points end while a learner types
-        (r"(?:\d+ done, )?\b\d+ cancelled|(?<=cancelled: )\d+(?= points)", "SOME cancelled"),
+        (r"(?:\d+ done, )?\b\d+ cancelled(?:, \d+ done)?|(?<=cancelled: )\d+(?= points)", "SOME cancelled"),
         (r"(?<=again: )\d+(?= points)", "SOME"),
         (r"(?<=Largest safe: batch_size )\d+|(?<=without the safety bound: )\d+", "NUMBER"),
         (r"─+", "─"),
