@@ -182,8 +182,3 @@ def gpu_memory_option(meaning: str, old: tuple[str, ...] = ()) -> Callable[[F], 
         metavar="SIZE",
         help=meaning,
     )
-
-
-def note(line: str) -> None:
-    """Print a message or progress, on standard error."""
-    terminal.say(line, err=True)

@@ -223,6 +223,11 @@ def say(text: str, *, err: bool = False, nl: bool = True, colours: bool = False)
     stream.flush()
 
 
+def note(line: str) -> None:
+    """Print a message or progress, on standard error: standard output is for what was asked for."""
+    say(line, err=True)
+
+
 def wrap_sections(sections: Iterable[Iterable[str]], width: int | None = None) -> str:
     """Return sections of lines, an empty line between, as text that ends with a newline.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.layout import SPEC_FILE
-from jobkit.core.terminal import shell_path
+from jobkit.core.terminal import note, shell_path
 from jobkit.core.units import format_count, format_list
 from jobkit.outcome.driver_lock import last_driver
 from jobkit.outcome.journal import PURPOSES, SEARCHES, Role, Submission, Task, read_journal
@@ -19,7 +19,6 @@ from jobkit.spec.sweep_spec import load_spec
 from jobkit.status import standing
 from jobkit.status.reader import read_standings
 from jobkit.status.standing import LIVE, PointStanding, RunStanding, Standing
-from jobkit.submit.launch import say
 from jobkit.submit.recover import StrayJobs, reconcile_submission, stray_jobs
 from jobkit.submit.resubmit import refuse_silent, run_lock
 from jobkit.submit.scheduler_calls import cancel_tasks
@@ -55,18 +54,18 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
         _refuse_unknown(run)
         forgotten = _cancel_strays(run_dir) if whole else False
         points = points_to_cancel(run, named, kept)
-        say(f"{run.name}: {standing.count_by_state(run)}")
+        note(f"{run.name}: {standing.count_by_state(run)}")
         chosen = _indices(run, named)
         for point in run.points:
             if point.point.index in chosen and point.standing not in LIVE:
                 missing = point.standing is Standing.MISSING
                 why = "was never submitted" if missing else f"has ended ({point.outcome}): left alone"
-                say(f"{point.point.point_id} {why}")
+                note(f"{point.point.point_id} {why}")
         before = read_journal(run_dir).cancelled.keys()
         new = [point for point in points if point.task not in before]
         if already := [point.point.point_id for point in points if point.task in before]:
             are = "is" if len(already) == 1 else "are"
-            say(f"{format_list(already, MOST_NAMES)} {are} being cancelled already")
+            note(f"{format_list(already, MOST_NAMES)} {are} being cancelled already")
         # A task that the scheduler is not ending yet is cancelled again.
         ending = {task for task, queued in run.queued.items() if queued.state is State.ENDING}
         left = [point for point in points if point.task not in before & ending]
@@ -74,7 +73,7 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
             _cancel_parts(run_dir, parts, new, whole=whole)
         elif not already and not forgotten:
             what = "the points named" if named else "the other points" if kept else "it"
-            say(f"nothing to cancel: none of {what} is in the queue or running")
+            note(f"nothing to cancel: none of {what} is in the queue or running")
     return 0
 
 
@@ -88,13 +87,13 @@ def _settled(run_dir: Path, *, whole: bool) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if not all(map(runs_here, _schedulers(run_dir))):
             try:
-                stack.enter_context(run_lock(run_dir, say))
+                stack.enter_context(run_lock(run_dir, note))
             except JobkitError as error:
-                say(f"{error.message}: jobkit cancels the jobs anyway; do not resume this run yet")
+                note(f"{error.message}: jobkit cancels the jobs anyway; do not resume this run yet")
         try:
-            reconcile_submission(run_dir, say)
+            reconcile_submission(run_dir, note)
         except OSError as error:
-            say(f"{file_error(error).message}: jobkit cancels the jobs anyway")
+            note(f"{file_error(error).message}: jobkit cancels the jobs anyway")
         except StrayJobs:
             if not whole:  # else they are cancelled with the rest
                 raise
@@ -118,12 +117,12 @@ def _cancel_strays(run_dir: Path) -> bool:
         (by_name(name), job) for name in _schedulers(run_dir) for job in stray_jobs(run_dir, by_name(name))
     ]
     for scheduler, job in jobs:
-        say(f"{scheduler.NAME} job {job} belongs to this run, but its journal does not list it")
+        note(f"{scheduler.NAME} job {job} belongs to this run, but its journal does not list it")
         if refused := cancel_tasks(scheduler, run_dir, job, (), whole=True):
             message = f"{scheduler.NAME} did not cancel job {job}: {refused}"
             hint = "end it with the scheduler's own command"
             raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
-        say(f"cancelled: job {job}")
+        note(f"cancelled: job {job}")
     return bool(jobs)
 
 
@@ -235,13 +234,13 @@ def _cancel_parts(
             continue
         cancelled |= {Task(job.scheduler, job.job.id, task) for task in tasks}
         if job.role in PURPOSES:
-            say(f"cancelled: job {job.job}, which {PURPOSES[job.role]}")
+            note(f"cancelled: job {job.job}, which {PURPOSES[job.role]}")
     run, ended = shell_path(run_dir), [point for point in points if point.task in cancelled]
     if ended:
-        say(f"cancelled: {format_count(len(ended), 'point')}")
+        note(f"cancelled: {format_count(len(ended), 'point')}")
     if any(point.standing is Standing.RUNNING for point in ended):
-        say("running points copy their results to the run folder")
-    say(f"  progress     jobkit status {run}\n  run again    jobkit resume {run}")
+        note("running points copy their results to the run folder")
+    note(f"  progress     jobkit status {run}\n  run again    jobkit resume {run}")
     if refusals:
         hint = f"jobkit status {run} shows what still runs"
         raise JobkitError("\n".join(refusals), hint=hint, exit_code=ExitCode.REFUSED)

@@ -13,14 +13,13 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular, read_text
 from jobkit.core.layout import POINTS_FILE, SPEC_FILE, is_unplanned, read_points
 from jobkit.core.records import Point
-from jobkit.core.terminal import relative_path, shell_path
+from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.core.units import format_count
 from jobkit.planning.job_script import script_name
 from jobkit.planning.prepare import Prepared
 from jobkit.status.reader import read_standings
 from jobkit.status.standing import CANCELLED, RunStanding, Standing, why_failed
 from jobkit.status.which_run import start_time
-from jobkit.submit.launch import say
 from jobkit.submit.rounds import PLAN_SCRIPT
 
 
@@ -35,7 +34,7 @@ def refuse_duplicate_sweep(prepared: Prepared, *, dry_run: bool = False) -> None
     if folder := find_duplicate(prepared):
         (run,) = read_standings([folder], ask=False)
         if dry_run:
-            say(f"{_description(run)}; --new submits it again")
+            note(f"{_description(run)}; --new submits it again")
             return
         hint = f"{_next(run)}; --new starts another run"
         raise JobkitError(f"{_description(run)}; nothing was submitted", hint=hint)

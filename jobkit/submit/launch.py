@@ -6,14 +6,14 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobkit.core import shell, terminal
+from jobkit.core import shell
 from jobkit.core.errors import WOULD_REFUSE, ExitCode, JobkitError
-from jobkit.core.layout import read_points
-from jobkit.core.terminal import Say, relative_path, shell_path, shell_quote
+from jobkit.core.layout import SHELL_FOLDER, read_points
+from jobkit.core.terminal import Say, note, relative_path, shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
 from jobkit.outcome.journal import PURPOSES, Role
 from jobkit.outcome.trials import MOST_TRIALS
@@ -27,6 +27,7 @@ from jobkit.schedulers.types import ONE_TASK, Array, JobId
 from jobkit.spec.repeats import most
 from jobkit.spec.sweep_spec import Resources, SweepSpec
 from jobkit.submit import local, rounds, scheduler_calls, sweep
+from jobkit.submit.guards import find_duplicate
 
 if TYPE_CHECKING:
     from jobkit.core.records import Point
@@ -35,12 +36,7 @@ if TYPE_CHECKING:
     from jobkit.status.standing import RunStanding
 
 
-def say(text: str) -> None:
-    """Print a line for a person, on stderr: stdout is for what was asked for."""
-    terminal.say(text, err=True)
-
-
-def preview(prepared: Prepared, report: Say = say) -> str:
+def preview(prepared: Prepared, report: Say = note) -> str:
     """Return the script, and as comments what it would run and the commands that would submit it.
 
     Parameters
@@ -65,7 +61,7 @@ def preview(prepared: Prepared, report: Say = say) -> str:
     return "\n".join(lines)
 
 
-def submit_commands(prepared: Prepared, report: Say = say) -> list[tuple[str, ...]]:
+def submit_commands(prepared: Prepared, report: Say = note) -> list[tuple[str, ...]]:
     """Return the submit commands of a run, one an array, and those of the jobs that follow.
 
     If the controller does not answer, since the scheduler is not on this machine, one array is
@@ -126,7 +122,7 @@ def here(prepared: Prepared, check: sweep.Check) -> None:
     """Run all points on this machine, with progress."""
     from jobkit.status import progress_bars  # brings rich: a submission returns at once without it
 
-    say(f"{headline(prepared)}\n{request_line(prepared)}\nrun folder: {relative_path(prepared.run_dir)}")
+    note(f"{headline(prepared)}\n{request_line(prepared)}\nrun folder: {relative_path(prepared.run_dir)}")
     sweep.write_run(prepared, check)
     run_dir, points = prepared.run_dir, prepared.points
     with local.as_driver(run_dir) as job_id, progress_bars.ProgressBars(run_dir, points) as progress:
@@ -135,7 +131,7 @@ def here(prepared: Prepared, check: sweep.Check) -> None:
 
 def detached(prepared: Prepared, check: sweep.Check) -> int:
     """Start the local run in a separate process and return."""
-    say(f"{headline(prepared)}\n{request_line(prepared)}")
+    note(f"{headline(prepared)}\n{request_line(prepared)}")
     sweep.write_run(prepared, check)
     run_dir = prepared.run_dir
     argv = by_name(prepared.spec.scheduler).submit_argv(str(run_dir / "job.sh"), ONE_TASK)
@@ -198,17 +194,17 @@ def _hours(seconds: float) -> str:
 
 def on_cluster(prepared: Prepared, check: sweep.Check = lambda: None, *, wait: bool) -> int | None:
     """Submit and return an exit code; with ``wait``, ``None`` once the last point is home."""
-    say(f"{headline(prepared)}\n{request_line(prepared)}")
-    taken = sweep.submit(prepared, say, check)
+    note(f"{headline(prepared)}\n{request_line(prepared)}")
+    taken = sweep.submit(prepared, note, check)
     jobs = ", ".join(str(job.job) for job in taken.jobs if job.role is Role.POINTS)
     followers = (job for job in taken.jobs if job.role in PURPOSES)
     jobs += "".join(f"; job {job.job} waits for it and {PURPOSES[job.role]}" for job in followers)
     if taken.refused:
-        say(f"no job follows the sweep: {taken.refused}\nso retries wait for you to type jobkit resume")
+        note(f"no job follows the sweep: {taken.refused}\nso retries wait for you to type jobkit resume")
     if not wait:
         _done(prepared, f"submitted: {prepared.spec.scheduler} job {jobs}")
         return 0
-    say(f"submitted: {prepared.spec.scheduler} job {jobs}\nrun folder: {relative_path(prepared.run_dir)}")
+    note(f"submitted: {prepared.spec.scheduler} job {jobs}\nrun folder: {relative_path(prepared.run_dir)}")
     return wait_for_points(prepared.run_dir, prepared.points, prepared.spec.policy)
 
 
@@ -230,21 +226,21 @@ def wait_for_points(
             points, _ = read_points(run_dir)
         progress_bars.until_done(run_dir, points, policy, before)
     except KeyboardInterrupt:
-        say("no longer waiting; the job goes on")
+        note("no longer waiting; the job goes on")
         run = shell_path(run_dir)
-        say(f"  progress     jobkit status {run}\n  cancel       jobkit cancel {run}")
+        note(f"  progress     jobkit status {run}\n  cancel       jobkit cancel {run}")
         return ExitCode.INTERRUPTED
     return None
 
 
 def _done(prepared: Prepared, what: str) -> None:
     run_dir, run = relative_path(prepared.run_dir), shell_path(prepared.run_dir)
-    say(what)
-    say(f"  run folder   {run_dir}")
-    say(f"  progress     jobkit status {run}")
-    say(f"  results      jobkit collect {run}")
-    say(f"  logs         {run_dir}/logs/")
-    say(f"  cancel       jobkit cancel {run}")
+    note(what)
+    note(f"  run folder   {run_dir}")
+    note(f"  progress     jobkit status {run}")
+    note(f"  results      jobkit collect {run}")
+    note(f"  logs         {run_dir}/logs/")
+    note(f"  cancel       jobkit cancel {run}")
 
 
 # -- a shell on a node
@@ -318,3 +314,25 @@ def _refusal(program: str, spec: SweepSpec, site: Site, point: Point, text: str)
             error.message = error.message.replace(WOULD_REFUSE, "would refuse this shell")
             return error
     return None
+
+
+def write_shell_run(prepared: Prepared) -> Path:
+    """Write a run folder for shells only, or take the one that is there; submit nothing.
+
+    Returns
+    -------
+    Path
+        The folder, in ``shell/`` of the folder of runs: no other command takes it for a run.
+
+    Raises
+    ------
+    JobkitError
+        If it cannot be written.
+    """
+    run_dir = prepared.run_dir.parent / SHELL_FOLDER / prepared.run_dir.name
+    script = render(prepared.spec, prepared.site, prepared.points[0], run_dir)
+    prepared = replace(prepared, run_dir=run_dir, script=script, find_script=None, follow_script=None)
+    if earlier := find_duplicate(prepared):
+        return earlier
+    sweep.write_run(prepared)
+    return run_dir

@@ -21,7 +21,7 @@ from jobkit.core.layout import (
     names,
 )
 from jobkit.core.records import Outcome, Point
-from jobkit.core.terminal import relative_path, shell_path
+from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.fit.objective import pace
 from jobkit.outcome.journal import Role
 from jobkit.outcome.remedies import remedy
@@ -31,7 +31,6 @@ from jobkit.spec.site import load_site
 from jobkit.status.reader import read_standings
 from jobkit.status.standing import LIVE, PointStanding, RunStanding, find_point, first_task, followers
 from jobkit.submit.guards import refuse_moved_run
-from jobkit.submit.launch import say
 from jobkit.submit.resubmit import prepare_resume, run_lock
 from jobkit.submit.resume import run_again
 
@@ -77,14 +76,14 @@ def profile(
     if target and target.outcome is Outcome.OK:
         return _print(target)
     if target and target.standing in LIVE:
-        say(f"{target.point.point_id} is {target.standing}: jobkit status {shell_path(run_dir)} shows it")
+        note(f"{target.point.point_id} is {target.standing}: jobkit status {shell_path(run_dir)} shows it")
         return ExitCode.TO_COME
     index = target.point.index if target else _add(run, source, profiler, overrides)
     code = run_again(run_dir, [str(index)], overrides, wait=wait)
     if code is None:
         (run,) = read_standings([run_dir])
         return _print(find_point(run.points, str(index)))
-    say(f"  result       jobkit profile {shell_path(run_dir)} {index}")
+    note(f"  result       jobkit profile {shell_path(run_dir)} {index}")
     return code
 
 
@@ -143,7 +142,7 @@ def _add(run: RunStanding, source: PointStanding, profiler: str | None, override
     spec = prepare_resume(run.folder, overrides).model_copy(update={"profile": point.profile})
     spec.refuse_command("jobkit profile")
     refuse_missing_profiler(spec, load_site(spec.site, spec.scheduler))
-    with run_lock(run.folder, say), exclusive_lock(run.folder / SEARCH_LOCK, lambda: None):
+    with run_lock(run.folder, note), exclusive_lock(run.folder / SEARCH_LOCK, lambda: None):
         (now,) = read_standings([run.folder], ask=False)
         index = max(other.point.index for other in now.points) + 1
         taken = {other.point.point_id for other in now.points} | names(run.folder / RESULTS_FOLDER)
@@ -168,7 +167,7 @@ def _print(point: PointStanding) -> int:
         raise JobkitError(f"{folder / PROFILE_TEXT}: {error.strerror}", exit_code=ExitCode.FAILED) from error
     terminal.say(text, nl=False)
     path = folder / PROFILE_FILES[point.point.profile]
-    say(f"\n{relative_path(path)}\n  {_VIEWERS[point.point.profile].format(path=shell_path(path))}")
+    note(f"\n{relative_path(path)}\n  {_VIEWERS[point.point.profile].format(path=shell_path(path))}")
     return 0
 
 

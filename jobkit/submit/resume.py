@@ -14,7 +14,7 @@ from pathlib import Path
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import TUNE_GOAL_FILE, is_corpus_folder
 from jobkit.core.records import Point
-from jobkit.core.terminal import shell_path, shell_quote
+from jobkit.core.terminal import note, shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
 from jobkit.outcome.journal import PURPOSES, Role, read_journal
 from jobkit.outcome.shards import settle
@@ -27,7 +27,7 @@ from jobkit.status.retry import Group, Overrides, groups, select_points
 from jobkit.status.standing import ENDINGS, RunStanding, count_by_state, given_to
 from jobkit.submit import local, resubmit, tune
 from jobkit.submit.guards import refuse_moved_run
-from jobkit.submit.launch import say, wait_for_points
+from jobkit.submit.launch import wait_for_points
 from jobkit.submit.recover import declare_machine_gone
 from jobkit.submit.resubmit import note_left, prepare_resume, read_settled, run_lock, spec_of_run, undecided
 from jobkit.submit.rounds import write_round
@@ -67,29 +67,29 @@ def run_again(
     """
     refuse_moved_run(run_dir)
     spec = prepare_resume(run_dir, overrides)
-    with run_lock(run_dir, say):
+    with run_lock(run_dir, note):
         _make_up(run_dir, machine_gone)
-        run = read_settled(run_dir, by_name(spec.scheduler), say)
-        say(f"{run.name}: {count_by_state(run)}")
+        run = read_settled(run_dir, by_name(spec.scheduler), note)
+        note(f"{run.name}: {count_by_state(run)}")
         if (run_dir / TUNE_GOAL_FILE).is_file():
             return tune.go_on(run_dir, spec, run, wait=wait)
         again = _decide(run, spec, only, tuple(overrides))
         if not again:
-            say("nothing to run again")
+            note("nothing to run again")
             return _nothing(run, spec, wait=wait)
         points = _points(run, again)
-        warn_again(say, spec, points, "or name another Python: --set environment.venv=FOLDER")
+        warn_again(note, spec, points, "or name another Python: --set environment.venv=FOLDER")
         if runs_here(spec.scheduler):
             _here(run, again)
             return None
-        done = resubmit.resume(run_dir, spec, run, again, say)
+        done = resubmit.resume(run_dir, spec, run, again, note)
     for submission in done.taken:
         waits = "" if submission.role is Role.POINTS else f" waits for it and {PURPOSES[submission.role]}"
-        say(f"submitted: {spec.scheduler} job {submission.job}{waits}")
+        note(f"submitted: {spec.scheduler} job {submission.job}{waits}")
     for line in done.left:
-        say(line)
+        note(line)
     if len(done.groups) < len(again) or not wait:
-        say(f"  progress     jobkit status {shell_path(run_dir)}")
+        note(f"  progress     jobkit status {shell_path(run_dir)}")
         return ExitCode.REFUSED if len(done.groups) < len(again) else 0
     return wait_for_points(run_dir, points, spec.policy, run)
 
@@ -127,23 +127,23 @@ def run_follow_up(run_dir: Path) -> int:
                 break
             _here(run, again)
         return 0
-    with run_lock(run_dir, say):
+    with run_lock(run_dir, note):
         again = []
         try:
-            run = read_settled(run_dir, by_name(spec.scheduler), say, patience_s=JOB_PATIENCE_S)
-            say(f"{run.name}: {count_by_state(run)}")
+            run = read_settled(run_dir, by_name(spec.scheduler), note, patience_s=JOB_PATIENCE_S)
+            note(f"{run.name}: {count_by_state(run)}")
             if (run_dir / TUNE_GOAL_FILE).is_file():
                 return tune.go_on(run_dir, spec, run, by_itself=True) or 0
             again = _decide(run, spec, ("failed",), strictly=True)
-            done = resubmit.resume(run_dir, spec, run, again, say)
+            done = resubmit.resume(run_dir, spec, run, again, note)
         except JobkitError as error:
             note_left(run_dir, error.message, again)
-            say(f"{error}\na person must resume it: jobkit resume {shell_quote(run_dir)}")
+            note(f"{error}\na person must resume it: jobkit resume {shell_quote(run_dir)}")
             return 0
         if left := [group for group in again if group not in done.groups]:
             note_left(run_dir, "; ".join(done.left), left)
     for line in done.left:
-        say(line)
+        note(line)
     return 0
 
 
@@ -174,9 +174,9 @@ def _decide(
     needs = read_journal(run.folder).needs
     again = groups(points, spec_of, given_to(run), given, strictly=strictly, anywhere=anywhere, needs=needs)
     for group in again:
-        say(f"again: {describe_group(group, spec_of(()).resources)}")
+        note(f"again: {describe_group(group, spec_of(()).resources)}")
     for line in () if strictly else undecided(run):
-        say(f"{line}: not run again now; once that is over, type this again")
+        note(f"{line}: not run again now; once that is over, type this again")
     return again
 
 

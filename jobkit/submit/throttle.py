@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError
-from jobkit.core.terminal import shell_path
+from jobkit.core.terminal import note, shell_path
 from jobkit.outcome.journal import Role, Submission
 from jobkit.schedulers.registry import by_name
 from jobkit.status.reader import read_standings
 from jobkit.status.standing import RunStanding
 from jobkit.submit import scheduler_calls
-from jobkit.submit.launch import say
 from jobkit.submit.resubmit import refuse_silent, run_lock
 from jobkit.submit.rounds import share
 
@@ -32,7 +31,7 @@ def throttle(run_dir: Path, most: int) -> int:
         If nothing of the run is in the queue, or it runs here; exit code 3 if the scheduler
         does not answer, or refuses.
     """
-    with run_lock(run_dir, say):
+    with run_lock(run_dir, note):
         (standing,) = read_standings([run_dir])
         jobs = _live(standing)
         each = share(most, len(jobs)) or 0
@@ -47,7 +46,7 @@ def throttle(run_dir: Path, most: int) -> int:
     words = f"at most {most} at a time" if most else "any number at a time"
     if most and len(jobs) > 1:
         words = f"at most {each} at a time in each of {len(jobs)} array jobs, {each * len(jobs)} in all"
-    say(f"{run_dir.name}: {words}")
+    note(f"{run_dir.name}: {words}")
     return 0
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import SETTING_FILE
 from jobkit.core.records import Outcome, Point
-from jobkit.core.terminal import relative_path, shell_path
+from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.core.units import format_about, format_count, format_setting
 from jobkit.fit.objective import rate
 from jobkit.fit.tune import next_point, read_tuning
@@ -24,7 +24,7 @@ from jobkit.schedulers.types import ONE_TASK, JobId
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.status.standing import RunStanding, followers
 from jobkit.submit import local, rounds, scheduler_calls
-from jobkit.submit.launch import say, wait_for_points
+from jobkit.submit.launch import wait_for_points
 from jobkit.submit.resubmit import has_ended
 from jobkit.submit.scheduler_calls import PlannedJob
 from jobkit.submit.sweep import Check, write_run
@@ -82,7 +82,7 @@ def _jobs(index: int, *, follow: bool) -> list[PlannedJob]:
 def tune_here(prepared: PreparedSearch, check: Check) -> None:
     """Search on this machine, with a line for each point."""
     run_dir = prepared.run_dir
-    say(f"{headline(prepared.goal, prepared.spec)}\nrun folder: {relative_path(run_dir)}")
+    note(f"{headline(prepared.goal, prepared.spec)}\nrun folder: {relative_path(run_dir)}")
     write_run(prepared, check)
     _search(run_dir)
 
@@ -93,7 +93,7 @@ def _search(run_dir: Path) -> None:
 
     def choose(folder: Path) -> Point | None:
         for before in ran[-1:]:
-            say(_ending(folder, before))
+            note(_ending(folder, before))
         point = next_point(folder)
         ran.extend([point] if point else [])
         return point
@@ -119,7 +119,7 @@ def tune_on_cluster(prepared: PreparedSearch, check: Check, *, wait: bool) -> in
     Return an exit code; with ``wait`` ``None``, once the search has ended.
     """
     run_dir, spec = prepared.run_dir, prepared.spec
-    say(headline(prepared.goal, spec))
+    note(headline(prepared.goal, spec))
     write_run(prepared, check)
     try:
         _check(prepared)
@@ -146,24 +146,24 @@ def _check(prepared: PreparedSearch) -> None:
     asked = request(prepared.run_dir.name, spec, prepared.site, resources)
     script = str(prepared.run_dir / rounds.TUNE_SCRIPT)
     for line in scheduler_calls.check_submission(by_name(spec.scheduler), asked, script, ONE_TASK):
-        say(line)
+        note(line)
 
 
 def _submit(run_dir: Path, spec: SweepSpec, index: int, *, follow: bool) -> None:
     """Submit the jobs of a search, and print their ids."""
     taken = rounds.submit_jobs(by_name(spec.scheduler), run_dir, _jobs(index, follow=follow))
     for job in taken.jobs:
-        say(f"submitted: {spec.scheduler} job {job.job} {PURPOSES[job.role]}")
+        note(f"submitted: {spec.scheduler} job {job.job} {PURPOSES[job.role]}")
     if taken.refused:
-        say(f"no job follows the search: {taken.refused}\nso jobkit resume goes on with it if it is killed")
+        note(f"no job follows the search: {taken.refused}\nso jobkit resume goes on with it if it is killed")
 
 
 def _advise(run_dir: Path) -> None:
     run = shell_path(run_dir)
-    say(f"  run folder   {relative_path(run_dir)}")
-    say(f"  progress     jobkit status {run}")
-    say(f"  the answer   jobkit tune {run}")
-    say(f"  cancel       jobkit cancel {run}")
+    note(f"  run folder   {relative_path(run_dir)}")
+    note(f"  progress     jobkit status {run}")
+    note(f"  the answer   jobkit tune {run}")
+    note(f"  cancel       jobkit cancel {run}")
 
 
 def go_on(
@@ -179,7 +179,7 @@ def go_on(
         Whether to wait for its end.
     """
     if (run_dir / SETTING_FILE).is_file():
-        say(f"the search has ended: jobkit tune {shell_path(run_dir)} prints its answer")
+        note(f"the search has ended: jobkit tune {shell_path(run_dir)} prints its answer")
         return 0
     if runs_here(spec.scheduler):
         _search(run_dir)
@@ -187,10 +187,11 @@ def go_on(
     searches = followers(run, Role.TUNE)
     # The job that follows starts once the search has ended, often before the accounting knows that.
     if searches and (searches[-1][1] is not None or not (by_itself or has_ended(run))):
-        say(f"the search is under way: jobkit status {shell_path(run_dir)} shows its progress")
+        note(f"the search is under way: jobkit status {shell_path(run_dir)} shows its progress")
         return ExitCode.TO_COME
     if by_itself and len(searches) >= MOST_JOBS:
-        say(f"{format_count(len(searches), 'job')} of this search ended early: jobkit resume goes on with it")
+        searched = format_count(len(searches), "job")
+        note(f"{searched} of this search ended early: jobkit resume goes on with it")
         return 0
     tuning = read_tuning(run_dir)
     index = tuning.point(tuning.next).index if isinstance(tuning.next, Candidate) else 1

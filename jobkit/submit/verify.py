@@ -7,7 +7,7 @@ from pathlib import Path
 from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import POINTS_FILE, SPEC_FILE, read_points
-from jobkit.core.terminal import shell_path
+from jobkit.core.terminal import note, shell_path
 from jobkit.fit.search import foreseen, next_trial, under_way
 from jobkit.outcome.trials import describe_trials, trials
 from jobkit.planning.job_script import render_find
@@ -17,7 +17,6 @@ from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import FindMax, load_spec
 from jobkit.submit import local, sweep
 from jobkit.submit.guards import refuse_moved_run
-from jobkit.submit.launch import say
 from jobkit.submit.resubmit import run_lock
 from jobkit.submit.rounds import find_job, submit_jobs
 
@@ -39,7 +38,7 @@ def verify(run_dir: Path, *, memory: int | str | None) -> int:
         refuses (exit code 3).
     """
     refuse_moved_run(run_dir)
-    with run_lock(run_dir, say):
+    with run_lock(run_dir, note):
         return _verify(run_dir, memory)
 
 
@@ -71,17 +70,17 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
         for line in describe_trials([next_]):
             terminal.say(line)
         return ExitCode.FAILED
-    warn_again(say, spec, points)
+    warn_again(note, spec, points)
     sweep.write_search(goal, run_dir, render_find(spec, site, points[0], run_dir))
     if runs_here(spec.scheduler):
         return _here(run_dir, before)
     (submitted,) = submit_jobs(by_name(spec.scheduler), run_dir, [find_job(len(points))]).jobs
-    say(f"submitted: {spec.scheduler} job {submitted.job}\n  results   jobkit collect {shell_path(run_dir)}")
+    note(f"submitted: {spec.scheduler} job {submitted.job}\n  results   jobkit collect {shell_path(run_dir)}")
     return 0
 
 
 def _here(run_dir: Path, before: int) -> int:
-    say("predicting the largest batch and running it here")
+    note("predicting the largest batch and running it here")
     with local.as_driver(run_dir) as job_id:
         local.search(run_dir, lambda _: None, job_id, next_trial)
     tried = trials(run_dir)[before:]

@@ -9,11 +9,12 @@ from typing import TypeVar
 
 import click
 
-from jobkit.commands.shared import json_option, note, scheduler_option, site_option
+from jobkit.commands.shared import json_option, scheduler_option, site_option
 from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import FOLDER, ModelRef
+from jobkit.core.terminal import note
 from jobkit.core.units import MIB
 from jobkit.run.workloads.base import EXTRAS
 

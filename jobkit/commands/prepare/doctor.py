@@ -114,7 +114,7 @@ def _check(case: Case, within_s: int | None) -> Iterator[Finding]:
     yield from doctor.safely(doctor.INPUTS, "folders", folders)
     yield from doctor.safely(doctor.PYTHON_HERE, "files", doctor.python_here(case))
     if within_s is not None:
-        in_job = doctor_job.in_a_job(case, [*before, *asked], within_s, shared.note)
+        in_job = doctor_job.in_a_job(case, [*before, *asked], within_s, terminal.note)
         yield from doctor.safely(doctor_job.WHERE, "files", in_job)
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from jobkit.commands.shared import OldNames, note, scheduler_option
+from jobkit.commands.shared import OldNames, scheduler_option
 from jobkit.core import terminal
+from jobkit.core.terminal import note
 
 
 @click.command("init", short_help="Write a site file and a first spec.")

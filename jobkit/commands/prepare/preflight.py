@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from jobkit.commands.shared import FilledPath, gpu_memory_option, json_option, note, set_option
+from jobkit.commands.shared import FilledPath, gpu_memory_option, json_option, set_option
 from jobkit.core import terminal
+from jobkit.core.terminal import note
 from jobkit.core.units import parse_size
 
 

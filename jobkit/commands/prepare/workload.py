@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from jobkit.commands.shared import json_option, note
+from jobkit.commands.shared import json_option
 from jobkit.core import terminal
+from jobkit.core.terminal import note
 
 
 @click.group("workload")

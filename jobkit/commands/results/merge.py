@@ -6,9 +6,10 @@ from pathlib import Path
 
 import click
 
-from jobkit.commands.shared import changed_run, note
+from jobkit.commands.shared import changed_run
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
+from jobkit.core.terminal import note
 from jobkit.core.units import format_count
 
 FORMATS = ("jsonl", "tsv", "conll", "parquet")

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from jobkit.commands.shared import note
+from jobkit.core.terminal import note
 
 
 @click.command(short_help="Print the log of a point, or follow it.")

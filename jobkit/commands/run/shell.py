@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ import click
 from jobkit.commands import shared
 from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
-from jobkit.core.layout import SHELL_FOLDER, read_points
+from jobkit.core.layout import read_points
 
 if TYPE_CHECKING:
     from jobkit.core.records import Point
@@ -78,11 +77,11 @@ def shell(
     terminal.say(_as_text(session, point, number))
     if not go:
         if session.refused:
-            shared.note(str(session.refused))
+            terminal.note(str(session.refused))
         return 0
     status = session.go() if session.argv else 0
     if status:
-        shared.note(f"{session.argv[0]} ended with status {status}")
+        terminal.note(f"{session.argv[0]} ended with status {status}")
     return ExitCode.FAILED if status else ExitCode.DONE
 
 
@@ -109,22 +108,13 @@ def _of_run(run: Path, word: str | None, options: Options) -> tuple[Session, Poi
 
 def _of_spec(path: Path, word: str | None, options: Options) -> tuple[Session, Point, int]:
     """Write a run folder, or take the one that is there; return the same for a point of it."""
-    from jobkit.planning.job_script import render
     from jobkit.planning.prepare import prepare
-    from jobkit.submit import sweep
-    from jobkit.submit.guards import find_duplicate
-    from jobkit.submit.launch import session
+    from jobkit.submit.launch import session, write_shell_run
 
-    prepared = prepare(path, options, build=True, say=shared.note)
+    prepared = prepare(path, options, build=True, say=terminal.note)
     point = _chosen(prepared.points, word, path)
-    run_dir = prepared.run_dir.parent / SHELL_FOLDER / prepared.run_dir.name
-    script = render(prepared.spec, prepared.site, prepared.points[0], run_dir)
-    prepared = replace(prepared, run_dir=run_dir, script=script, find_script=None, follow_script=None)
-    if earlier := find_duplicate(prepared):
-        run_dir = earlier
-    else:
-        sweep.write_run(prepared)
-    shared.note(f"run folder: {terminal.relative_path(run_dir)}; nothing was submitted")
+    run_dir = write_shell_run(prepared)
+    terminal.note(f"run folder: {terminal.relative_path(run_dir)}; nothing was submitted")
     return session(prepared.spec, prepared.site, point, run_dir), point, len(prepared.points)
 
 

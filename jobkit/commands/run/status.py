@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jobkit.commands.shared import json_option, note
+from jobkit.commands.shared import json_option
 from jobkit.core import terminal
+from jobkit.core.terminal import note
 
 if TYPE_CHECKING:
     from jobkit.status.standing import RunStanding

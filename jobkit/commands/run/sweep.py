@@ -94,7 +94,7 @@ def sweep(
 def _say_and_keep(messages: list[str], message: str) -> None:
     """Print a message, and keep it."""
     messages.append(message)
-    shared.note(message)
+    terminal.note(message)
 
 
 def _repeat_refusals(messages: list[str]) -> None:
@@ -103,4 +103,4 @@ def _repeat_refusals(messages: list[str]) -> None:
 
     for message in messages:
         if WOULD_REFUSE in message:
-            shared.note(message)
+            terminal.note(message)

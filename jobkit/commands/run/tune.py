@@ -58,7 +58,7 @@ def tune(
     from jobkit.submit import tune as search
 
     options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
-    prepared = prepare_search(spec, options, build=not dry_run, say=shared.note)
+    prepared = prepare_search(spec, options, build=not dry_run, say=terminal.note)
 
     def check() -> None:
         if not new:

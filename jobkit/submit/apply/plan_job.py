@@ -30,7 +30,7 @@ from jobkit.core.layout import (
     read_points,
     run_id_of,
 )
-from jobkit.core.terminal import shell_path
+from jobkit.core.terminal import note, shell_path
 from jobkit.core.units import GIB, MIB, format_count, format_size, format_walltime
 from jobkit.corpus.formats import check_format
 from jobkit.corpus.plan import Corpus, Source, read_corpus
@@ -51,7 +51,6 @@ from jobkit.submit.apply.lines import LABEL, format_bytes
 from jobkit.submit.apply.setting import Setting, find_setting
 from jobkit.submit.apply.shards import Wishes
 from jobkit.submit.guards import refuse_moved_run
-from jobkit.submit.launch import say
 from jobkit.submit.recover import STILL_AT_IT
 from jobkit.submit.resubmit import read_settled, run_lock
 
@@ -160,7 +159,7 @@ def apply(request: start.Request, *, dry_run: bool = False, wait: bool = False) 
         If the setting, a path or the folder is no good, or there is no scheduler; exit code 3 if it refuses.
     """
     folder.refuse_other_folder(request.out)
-    setting = find_setting(request.word, request.options, build=not dry_run, say=say)
+    setting = find_setting(request.word, request.options, build=not dry_run, say=note)
     check_format(request.fmt, start.columns(setting.point))
     found = find_sources(request.paths)
     if is_corpus_folder(request.out) and not is_unplanned(request.out):
@@ -201,7 +200,7 @@ def _submit(
     point = replace(setting.point, run_id=order.run_id)
     script = render_plan(spec, setting.site, point, run_dir, resources)
     for line in _lines(setting, found, resources):
-        say(line)
+        note(line)
     if dry_run:
         _print_preview(setting, run_dir, script)
         return 0
@@ -209,13 +208,15 @@ def _submit(
     texts = {SPEC_FILE: spec.as_yaml(), ORDER_FILE: to_json(order) + "\n", rounds.PLAN_SCRIPT: script}
     if not is_unplanned(run_dir):
         _make_folder(run_dir, texts)
-    with run_lock(run_dir, say):
+    with run_lock(run_dir, note):
         if _is_under_way(run_dir, order):
             return ExitCode.TO_COME
         for name, text in texts.items():
             files.write_atomically(run_dir / name, text)
         taken = rounds.submit_jobs(by_name(spec.scheduler), run_dir, [rounds.plan_job()])
-    say(f"submitted: {spec.scheduler} job {taken.jobs[0].job} {PURPOSES[Role.PLAN]}, then submits the shards")
+    note(
+        f"submitted: {spec.scheduler} job {taken.jobs[0].job} {PURPOSES[Role.PLAN]}, then submits the shards"
+    )
     if wait:
         return launch.wait_for_points(run_dir, (), spec.policy)
     start.advise(run_dir)
@@ -285,7 +286,7 @@ def _check(order: Order, setting: Setting, resources: Resources, script: str) ->
         path.write_text(script, encoding="utf-8")
         scheduler = by_name(spec.scheduler)
         for line in scheduler_calls.check_submission(scheduler, asked, str(path), ONE_TASK):
-            say(line)
+            note(line)
 
 
 def _make_folder(run_dir: Path, texts: Mapping[str, str]) -> None:
@@ -325,7 +326,7 @@ def _is_under_way(run_dir: Path, order: Order) -> bool:
     JobkitError
         If it plans something else; exit code 3 if the scheduler does not answer.
     """
-    run = read_settled(run_dir, by_name(order.scheduler), say)
+    run = read_settled(run_dir, by_name(order.scheduler), note)
     if run.planner is None:
         return False
     job, typed = run.planner.submission.job, shell_path(run_dir)
@@ -334,7 +335,7 @@ def _is_under_way(run_dir: Path, order: Order) -> bool:
             f"{run_dir}: job {job} plans another corpus there, or with other options",
             hint=f"jobkit cancel {typed} ends it; then type this again",
         )
-    say(f"job {job} reads and plans the corpus: jobkit status {typed} shows it")
+    note(f"job {job} reads and plans the corpus: jobkit status {typed} shows it")
     return True
 
 
@@ -385,7 +386,7 @@ def run(run_dir: Path) -> int:
             _plan(run_dir)
     except JobkitError as error:
         journal.note(run_dir, "left", points=[], why=str(error), role=Role.PLAN)
-        say(str(error))
+        note(str(error))
         return error.exit_code
     _await_answer(run_dir)
     try:
@@ -393,7 +394,7 @@ def run(run_dir: Path) -> int:
     except JobkitError as error:
         points = [point.index for point in read_points(run_dir)[0]]
         journal.note(run_dir, "left", points=points, why=error.message, role=Role.PLAN)
-        say(f"{error}\na person must resume it: jobkit resume {shell_path(run_dir)}")
+        note(f"{error}\na person must resume it: jobkit resume {shell_path(run_dir)}")
         return 0
 
 
@@ -402,10 +403,10 @@ def _plan(run_dir: Path) -> None:
     order = read_order(run_dir)
     with _in_folder(order):
         request = order.request(run_dir)
-        setting = find_setting(request.word, request.options, build=True, say=say)
+        setting = find_setting(request.word, request.options, build=True, say=note)
         planned = start.prepare(request, setting, *start.read(request))
-    say(planned.lines)
-    with run_lock(run_dir, say):
+    note(planned.lines)
+    with run_lock(run_dir, note):
         start.write_planned(planned)
 
 

@@ -18,7 +18,7 @@ from jobkit.core.files import read_text
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE, is_corpus_folder
 from jobkit.core.records import Outcome, Point
-from jobkit.core.terminal import shell_path
+from jobkit.core.terminal import note, shell_path
 from jobkit.core.units import format_count, format_size, format_walltime, pauses
 from jobkit.corpus.plan import PLAN_FILE, Piece, Shard, read_corpus, read_plan
 from jobkit.corpus.winners import withdraw
@@ -40,7 +40,6 @@ from jobkit.submit.apply.lines import Prospect, plan_lines
 from jobkit.submit.apply.setting import Setting, refuse_keys
 from jobkit.submit.apply.shards import Plan, Wishes, plan_shards, points_of
 from jobkit.submit.guards import refuse_moved_run
-from jobkit.submit.launch import say
 from jobkit.submit.resubmit import refuse_silent, run_lock, spec_of_run
 from jobkit.submit.rounds import FOLLOW_SCRIPT
 
@@ -83,13 +82,13 @@ def replan(run_dir: Path, wishes: Wishes, overrides: Sequence[str], *, wait: boo
     given = _placed(tuple(overrides))
     spec_of_run(run_dir, given)  # a bad value is refused before anything is cancelled
     _end_open(run_dir)
-    with run_lock(run_dir, say):
+    with run_lock(run_dir, note):
         settle(run_dir)
         rest = _rest(run_dir)
         if rest.points:
             _plan_rest(run_dir, rest, wishes, given)
         else:
-            say(f"every shard is done: jobkit merge {shell_path(run_dir)} joins the results")
+            note(f"every shard is done: jobkit merge {shell_path(run_dir)} joins the results")
     return resume.run_again(run_dir, (), (), wait=wait)
 
 
@@ -136,7 +135,7 @@ def _end_open(run_dir: Path) -> None:
             hint = f"jobkit status {shell_path(run_dir)} shows them; nothing was planned again"
             raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
         if not announced:
-            say("waiting until what was cancelled has ended")
+            note("waiting until what was cancelled has ended")
             announced = True
         time.sleep(pause_s)
 
@@ -175,7 +174,7 @@ def _plan_rest(run_dir: Path, rest: _Rest, wishes: Wishes, given: tuple[str, ...
     for line in plan_lines(
         Prospect(corpus=left, setting=setting, plan=plan, read_s=None, now=datetime.now(UTC))
     ):
-        say(line)
+        note(line)
     words = merge_overrides(given, _request(plan, setting))
     _append(run_dir, plan.shards, points, first)
     _write_follow(run_dir, setting, points[0])

@@ -15,7 +15,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.layout import SPEC_FILE, is_corpus_folder, is_unplanned, run_id_of
 from jobkit.core.paths import ledger_path
 from jobkit.core.records import Point
-from jobkit.core.terminal import relative_path, shell_path
+from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.corpus.formats import check_format
 from jobkit.corpus.plan import Corpus, Piece
 from jobkit.corpus.scan import scan
@@ -37,7 +37,6 @@ from jobkit.submit.apply.heavy import find_heavy, refuse_too_large
 from jobkit.submit.apply.lines import Prospect, plan_lines
 from jobkit.submit.apply.setting import Setting, find_setting
 from jobkit.submit.apply.shards import Wishes, plan_shards, points_of
-from jobkit.submit.launch import say
 
 MOST_LISTED = 10
 """Shards that are listed one by one at the end."""
@@ -106,7 +105,7 @@ def apply(request: Request, *, dry_run: bool = False, wait: bool = False) -> int
     folder.refuse_other_folder(request.out)
     if unplanned := is_unplanned(request.out):
         folder.refuse_planning_job(request.out)
-    setting = find_setting(request.word, request.options, build=not dry_run, say=say)
+    setting = find_setting(request.word, request.options, build=not dry_run, say=note)
     check_format(request.fmt, columns(setting.point))
     corpus, pieces, read_s = read(request)
     if is_corpus_folder(request.out) and not unplanned:
@@ -156,7 +155,7 @@ def prepare(
     name = run_id_of(request.out) or run_id(spec.name)
     points = points_of(plan.shards, setting.point, request.out, name, corpus)
     refuse_too_many_threads(spec, points[:1])
-    warn_again(say, spec, points[:1])
+    warn_again(note, spec, points[:1])
     followed = spec.policy.follow_up and not runs_here(spec.scheduler)
     prepared = Prepared(
         spec=spec,
@@ -189,14 +188,14 @@ def _before(point: Point) -> str:
 def print_preview(planned: Planned) -> None:
     """Print the plan, and the script with the commands that would submit it."""
     prepared = planned.prepared
-    say(planned.lines)
+    note(planned.lines)
     lines = [
         prepared.script.rstrip("\n"),
         "",
         "# Dry run: nothing was written or submitted.",
         *(f"# {line}" for line in planned.lines.splitlines()),
         f"# The script would be {prepared.run_dir}/job.sh, submitted by:",
-        *(f"#   {shlex.join(argv)}" for argv in launch.submit_commands(prepared, say)),
+        *(f"#   {shlex.join(argv)}" for argv in launch.submit_commands(prepared, note)),
     ]
     terminal.say("\n".join(lines))
 
@@ -204,24 +203,24 @@ def print_preview(planned: Planned) -> None:
 def _start(planned: Planned, *, wait: bool) -> int | None:
     """Write the run folder, and run the shards here or submit them."""
     prepared = planned.prepared
-    say(planned.lines)
+    note(planned.lines)
     if is_unplanned(prepared.run_dir):
         write_planned(planned)
         return resume.run_again(prepared.run_dir, (), (), wait=wait)
     write = partial(write_planned, planned)
     if runs_here(prepared.spec.scheduler):
         write()
-        say(f"run folder: {relative_path(prepared.run_dir)}")
+        note(f"run folder: {relative_path(prepared.run_dir)}")
         _here(prepared)
         return resume.run_follow_up(prepared.run_dir) or None
-    taken = sweep.submit(prepared, say, write=write)
+    taken = sweep.submit(prepared, note, write=write)
     jobs = ", ".join(str(job.job) for job in taken.jobs if job.role is Role.POINTS)
     jobs += "".join(
         f"; job {job.job} waits for it and {PURPOSES[job.role]}" for job in taken.jobs if job.role in PURPOSES
     )
     if taken.refused:
-        say(f"no job follows the shards: {taken.refused}\nso retries wait for you to type jobkit resume")
-    say(f"submitted: {prepared.spec.scheduler} job {jobs}")
+        note(f"no job follows the shards: {taken.refused}\nso retries wait for you to type jobkit resume")
+    note(f"submitted: {prepared.spec.scheduler} job {jobs}")
     if prepared.needs:  # a round of its own for those that request more
         return resume.run_again(prepared.run_dir, (), (), wait=wait)
     if wait:
@@ -260,18 +259,18 @@ def _here(prepared: Prepared) -> None:
 def advise(run_dir: Path) -> None:
     """Print where a corpus goes, and what to type next."""
     run = shell_path(run_dir)
-    say(f"  run folder   {relative_path(run_dir)}")
-    say(f"  progress     jobkit status {run}")
-    say(f"  results      jobkit merge {run}   (when all shards are done)")
-    say(f"  cancel       jobkit cancel {run}")
+    note(f"  run folder   {relative_path(run_dir)}")
+    note(f"  progress     jobkit status {run}")
+    note(f"  results      jobkit merge {run}   (when all shards are done)")
+    note(f"  cancel       jobkit cancel {run}")
 
 
 def go_on(request: Request, setting: Setting, corpus: Corpus, *, dry_run: bool, wait: bool) -> int | None:
     """Go on with a folder that is of this corpus and this setting; refuse any other."""
     folder.refuse_differences(request.out, corpus, setting.point)
-    say(f"{relative_path(request.out)}: is planned already: going on with it")
+    note(f"{relative_path(request.out)}: is planned already: going on with it")
     if dry_run:
-        say("a dry run: nothing was submitted")
+        note("a dry run: nothing was submitted")
         return 0
     return resume.run_again(request.out, (), _changes(request), wait=wait)
 
