@@ -103,7 +103,7 @@ def slurm_alone(turn: None) -> Iterator[SlurmDaemons]:
     daemons.healed()
     # Killed while jobs ran, Slurm 22.05 once answered as if all were well, and started nothing more.
     if not daemons.starts_jobs():
-        daemons.begin_controller_anew()
+        daemons.restart_controller()
         assert daemons.starts_jobs()
 
 

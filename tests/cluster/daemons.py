@@ -71,7 +71,7 @@ class SlurmDaemons(Daemons):
             return False
         return True
 
-    def begin_controller_anew(self) -> None:
+    def restart_controller(self) -> None:
         """End the controller in good order, and return when the cluster is healed."""
         said("scontrol", "shutdown", "slurmctld")
         until(lambda: self.cluster.daemons["slurmctld"].pid() is None, "slurmctld does not end")

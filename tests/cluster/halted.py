@@ -38,7 +38,7 @@ SGE = pytest.mark.parametrize("scheduler", [pytest.param("sge", marks=pytest.mar
 
 
 class Halted:
-    """Sweeps whose points wait in the middle of their work, each until it is told to go on."""
+    """Sweeps whose points wait in the middle of their work, each until a file says that it goes on."""
 
     def __init__(self, lab: Lab, wait_until: Wait) -> None:
         self.lab, self.wait_until = lab, wait_until
@@ -59,7 +59,7 @@ class Halted:
         return run
 
     def waits(self, size: int) -> int:
-        """Return the worker's process id, once it waits, and forget that it has told."""
+        """Return the worker's process id, once it waits, and remove the file that says so."""
         told = self.lab.home / f"told-{size}"
         self.wait_until(told.exists, 60)
         pid = int(told.read_text())

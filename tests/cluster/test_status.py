@@ -122,7 +122,7 @@ def test_a_thousand_points_take_two_calls_and_less_than_a_second(
 
 
 @pytest.mark.fault
-def test_what_is_held_or_in_error_is_mended_by_what_is_advised(
+def test_what_is_held_or_in_error_is_fixed_by_what_is_advised(
     lab: Lab, held: Held, calls: Path, wait_until: Wait
 ) -> None:
     """FAULT: a task is held, or in error (Eqw), so it and the job that follows would wait forever.

@@ -54,7 +54,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         ("", ""),
     ],
 )
-def test_the_build_is_told_without_importing_it(version: str, told: str, install: Install) -> None:
+def test_the_build_is_reported_without_importing_it(version: str, told: str, install: Install) -> None:
     install(version)
     assert cpu_build_problem() == told
 
@@ -139,6 +139,6 @@ def test_a_gpu_run_that_goes_on_with_a_cpu_build_is_warned_of(
     assert "warning" not in capsys.readouterr().err
 
 
-def test_a_python_without_torch_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_python_without_torch_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobkit.core.torch_build.util.find_spec", lambda _: None)
     assert cpu_build_problem() == "which has no torch"

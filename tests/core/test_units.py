@@ -106,7 +106,7 @@ def test_a_duration_for_a_person(duration_s: float, clock: str, about: str) -> N
     assert (units.format_clock(duration_s), units.format_about(duration_s)) == (clock, about)
 
 
-def test_a_moment_is_told_in_local_time_to_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_moment_is_reported_in_local_time_to_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Europe/London")
     time.tzset()
     try:

@@ -77,7 +77,7 @@ class FakeCluster:
         with self._state() as (store, _):
             store.faults[name] = value
 
-    def mend(self, *names: str) -> None:
+    def fix(self, *names: str) -> None:
         """Switch faults off; without names, all."""
         with self._state() as (store, _):
             for name in names or tuple(store.faults):

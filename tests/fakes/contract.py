@@ -3,7 +3,7 @@
 ``observe`` submits, looks, cancels, waits and accounts by jobkit's own commands and parsers, and
 returns what it saw without what differs from run to run (ids, times, nodes). What the real daemons
 showed stands in tests/data/{slurm,sge}/contract.json; tests hold the fakes (tests/fakes) and the
-daemons themselves (tests/cluster) to it. To write it anew, with the daemons up:
+daemons themselves (tests/cluster) to it. To write it again, with the daemons up:
 
     python -m tests.fakes.contract slurm
 """
@@ -37,7 +37,7 @@ HEADERS = {
     "slurm": "#SBATCH --job-name={name} --mem=50M --cpus-per-task=1 --chdir={folder} --output=/dev/null",
     "sge": "#$ -N {name} -S /bin/bash -wd {folder} -o /dev/null -j y",
 }
-# Task K waits until it is told how to end.
+# Task K waits until a file says how it ends.
 BODY = """\
 k=${SLURM_ARRAY_TASK_ID:-$SGE_TASK_ID}
 until [[ -s end.$k ]]; do sleep 0.1; done

@@ -82,7 +82,7 @@ def test_far_beyond_the_evidence_is_doubted_at_the_batch_and_not_at_the_capacity
 
 
 @pytest.mark.fault
-def test_a_curve_is_told_with_the_batch_size_that_decides() -> None:
+def test_a_curve_is_reported_with_the_batch_size_that_decides() -> None:
     """FAULT: memory grows faster than a line.
 
     HOW: five exact points with a term in the square of the load.

@@ -280,14 +280,14 @@ def test_many_measurements_do_not_outvote_one_failure() -> None:
 # -- how far to trust it
 
 
-def test_the_largest_point_is_foretold_by_the_others() -> None:
+def test_the_largest_point_is_predicted_by_the_others() -> None:
     fit = fitted([*on_line(20_000, 40_000, 60_000), Observation(80_000, 1.25e9, "bent")])
     assert fit.leave_largest_out == pytest.approx(1e9 / 1.25e9 - 1)
     pair = [Observation(80_000, 1e9, "last"), Observation(90_000, 1.1e9, "last"), *on_line(1e4, 2e4, 3e4)]
     assert fitted(pair).leave_largest_out == pytest.approx(0, abs=1e-9)
 
 
-def test_too_few_loads_beside_the_largest_foretell_nothing() -> None:
+def test_too_few_loads_next_to_the_largest_predict_nothing() -> None:
     two = [replace(one, point=one.point + "'") for one in on_line(30_000, 40_000)]
     both = [Observation(load, 2e8 + 1e4 * load, "large") for load in (80_000, 90_000)]
     assert fitted([*on_line(30_000, 40_000), *two, *both]).leave_largest_out is None

@@ -62,7 +62,7 @@ def fit_of(evidence: MemoryObservations) -> Fit:
 # -- on a GPU
 
 
-def test_need_is_the_line_and_allocated_stands_beside_it() -> None:
+def test_need_is_the_line_and_allocated_stands_next_to_it() -> None:
     found = told(went_well())
     assert (found.kind, found.slack, found.points, found.remarks) == (observations.NEED, 1.0, 5, ())
     assert fit_of(found).at(10_000) == pytest.approx(line(10_000))
@@ -84,7 +84,7 @@ def test_what_was_not_measured_is_allocated_times_the_worst_slack() -> None:
     )
 
 
-def test_every_batch_counts_where_batches_are_told() -> None:
+def test_every_batch_counts_where_batches_are_reported() -> None:
     batches = {
         one.point.point_id: [
             Batch(
@@ -119,7 +119,7 @@ def test_the_context_and_what_the_card_held_are_kept_free() -> None:
     assert found.allocator_bytes(8 * GIB) == 8 * GIB - GIB // 2 - 100
 
 
-def test_a_context_that_nobody_knows_is_told() -> None:
+def test_a_context_that_nobody_knows_is_reported() -> None:
     blind = [replace(one, memory=replace(one.memory, context_bytes=None)) for one in went_well()]
     found = told(blind)
     assert found.overhead_bytes is None
@@ -228,7 +228,7 @@ def test_without_a_cap_it_had_the_card_less_the_context() -> None:
         CHANGES["allocator setting"](ran_out(900, load=4_000, cap_bytes=GIB)),
     ],
 )
-def test_one_of_which_too_little_is_known_is_told_and_not_counted(failed: Record) -> None:
+def test_one_of_which_too_little_is_known_is_reported_and_not_counted(failed: Record) -> None:
     found = told([*went_well(), failed])
     assert found.fit == told(went_well()).fit
     [remark] = found.remarks
@@ -240,13 +240,13 @@ def test_one_of_which_too_little_is_known_is_told_and_not_counted(failed: Record
 # -- what a reader must know
 
 
-def test_retries_of_the_allocator_are_told() -> None:
+def test_retries_of_the_allocator_are_reported() -> None:
     first, *others = went_well()
     found = told([replace(first, retries=2), *(replace(other, retries=0) for other in others)])
     assert found.remarks == ("1 of 5 points passed only after the allocator had emptied its cache",)
 
 
-def test_other_processes_on_the_card_are_told() -> None:
+def test_other_processes_on_the_card_are_reported() -> None:
     first, *others = went_well()
     crowded = replace(first, gpu=replace(GPU, foreign_processes=2))
     found = told([crowded, *others])

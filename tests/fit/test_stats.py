@@ -34,7 +34,7 @@ def test_the_bound_is_that_of_the_textbook() -> None:
     assert found.upper(8, 0.95) == pytest.approx(found.at(8) + 2.35336 * error, rel=1e-5)
 
 
-def test_what_a_point_shares_is_told_from_what_its_measurements_have_alone() -> None:
+def test_what_a_point_shares_is_distinguished_from_what_its_measurements_have_alone() -> None:
     apart = stats.regress(measured(11, 12, 23, 24, 15, 16, 27, 28, parts=2))
     assert apart.between > 10 * apart.within
     assert apart.free == 2

@@ -205,7 +205,7 @@ def test_words_that_name_no_task_are_passed_over(run: Path, words: tuple[str, ..
 
 
 @pytest.mark.parametrize("at", ["yesterday", "2026-01-02T13:00:00"])
-def test_a_time_that_cannot_be_told_makes_nothing_gone(run: Path, at: str) -> None:
+def test_a_time_that_cannot_be_known_makes_nothing_gone(run: Path, at: str) -> None:
     miss(run, after(0), "77.1")
     miss(run, at, "77.1")
     accounts = read_accounts(run)

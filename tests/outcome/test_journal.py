@@ -65,7 +65,7 @@ def test_a_run_without_a_journal_submitted_nothing(tmp_path: Path) -> None:
     assert (journal.submissions, journal.unanswered, journal.rounds, journal.notes) == ((), None, 0, ())
 
 
-def test_the_first_journals_told_neither_role_nor_round(tmp_path: Path) -> None:
+def test_the_first_journals_reported_neither_role_nor_round(tmp_path: Path) -> None:
     write_submitted(tmp_path, "slurm", "7", first=1, last=3)
     (one,) = read_journal(tmp_path).submissions
     assert (one.role, one.round, one.lines, one.only) == (Role.POINTS, 1, (), frozenset())

@@ -161,7 +161,7 @@ def test_a_task_in_error_is_taken_back_and_submitted_again(sge_lab: Lab) -> None
     assert sge_lab.sweep().returncode == 0
     sge_lab.cluster.in_error(sge_lab.job, 2)
     assert sge_lab.point(2).outcome is Outcome.QUEUE_ERROR
-    sge_lab.cluster.mend()
+    sge_lab.cluster.fix()
     typed(steps_of(sge_lab.point(2), sge_lab.run))
     sge_lab.until(lambda: sge_lab.outcomes() == [Outcome.OK] * 2)
     assert len(sge_lab.cluster.jobs()) == 2

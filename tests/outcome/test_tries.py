@@ -232,7 +232,7 @@ def test_where_the_log_is_not_known_it_tells_nothing(tmp_path: Path, scheduler: 
     assert outcomes(read(tmp_path, accounts(submitted=None))) == [Outcome.BUG]
 
 
-def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_reported(tmp_path: Path) -> None:
     folder = try_folder(tmp_path, point())
     (folder / RECORD_FILE).write_text('{"schema": 1', encoding="utf-8")
     (folder / EXIT_FILE).write_text("noise", encoding="utf-8")
@@ -263,19 +263,19 @@ def test_a_try_that_ended_well_without_a_record_is_lost(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [RECORD_FILE, EXIT_FILE])
-def test_a_folder_in_the_place_of_a_file_is_told(tmp_path: Path, name: str) -> None:
+def test_a_folder_in_the_place_of_a_file_is_reported(tmp_path: Path, name: str) -> None:
     (try_folder(tmp_path, point()) / name).mkdir()
     assert f"{name}: cannot be read: Is a directory" in read(tmp_path, accounts())[0].files.problem
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"point": 5}', '{"point": {"run_id": "other"}}'])
-def test_a_record_that_is_none_is_told(tmp_path: Path, text: str) -> None:
+def test_a_record_that_is_none_is_reported(tmp_path: Path, text: str) -> None:
     folder = try_folder(tmp_path, point())
     (folder / RECORD_FILE).write_text(text, encoding="utf-8")
     assert str(folder / RECORD_FILE) in read(tmp_path, accounts())[0].files.problem
 
 
-def test_the_record_of_another_point_is_told(tmp_path: Path) -> None:
+def test_the_record_of_another_point_is_reported(tmp_path: Path) -> None:
     write_record(tmp_path, record(point(2)))
     folder = tmp_path / "results"
     (folder / "p002").rename(folder / "p001")

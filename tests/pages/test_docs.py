@@ -163,7 +163,7 @@ def test_a_key_of_the_spec_has_its_default_and_an_example_that_loads(row: list[s
         assert yaml.safe_load(shown.strip("`")) == default(SweepSpec(name="minimal"), key.strip("`"))
 
 
-def test_the_knobs_of_every_workload_are_told() -> None:
+def test_the_knobs_of_every_workload_are_documented() -> None:
     text = section(page("spec.md"), "The sweep")
     known = {knob.name for workload in SHIPPED for knob in knobs(workload) or ()}
     assert {name for row in table(text) for name in coded(row[1])} == known
@@ -184,7 +184,7 @@ def test_every_spec_on_the_page_loads(text: str, tmp_path: Path) -> None:
     load_spec(path)
 
 
-def test_the_faults_on_the_page_are_those_that_are_told(
+def test_the_faults_on_the_page_are_those_that_are_documented(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -218,12 +218,12 @@ def test_every_site_on_the_page_loads(text: str, tmp_path: Path) -> None:
     load_site(str(path), yaml.safe_load(text)["scheduler"])
 
 
-def test_the_shipped_sites_are_told() -> None:
+def test_the_shipped_sites_are_documented() -> None:
     shipped = {path.stem for path in (ROOT / "templates" / "sites").glob("*.yaml")}
     assert set(named(section(page("templates-and-sites.md"), "The shipped sites"))) == shipped
 
 
-def test_the_values_that_a_template_may_use_are_told() -> None:
+def test_the_values_that_a_template_may_use_are_documented() -> None:
     told = named(section(page("templates-and-sites.md"), "The values that a template may use"))
     assert set(told) == set(_template_values())
 
@@ -236,7 +236,7 @@ def _template_values() -> dict[str, object]:
     return job_values(spec, load_site("slurm-default", "slurm"), Path("/runs/minimal-1"), point)
 
 
-def test_the_blocks_of_the_template_are_told() -> None:
+def test_the_blocks_of_the_template_are_documented() -> None:
     body = (ROOT / "templates" / "job.sh.j2").read_text(encoding="utf-8")
     told = named(section(page("templates-and-sites.md"), "Templates"))
     assert set(told) == set(re.findall(r"\{% block (\w+) %\}", body))
@@ -245,7 +245,7 @@ def test_the_blocks_of_the_template_are_told() -> None:
 OUTCOME_ROWS = table(section(page("structure.md"), "Outcomes"))
 
 
-def test_every_outcome_is_told() -> None:
+def test_every_outcome_is_documented() -> None:
     assert [coded(row[0])[0] for row in OUTCOME_ROWS] == [str(outcome) for outcome in Outcome]
 
 
@@ -257,7 +257,7 @@ def test_an_outcome_is_called_reserved_if_nothing_sets_it() -> None:
     assert {coded(row[0])[0] for row in OUTCOME_ROWS if row[1] == RESERVED} == unused
 
 
-def test_every_exit_code_is_told() -> None:
+def test_every_exit_code_is_documented() -> None:
     _, _, status = (cli.app.help or "").partition("Exit status\n")
     codes = {line.split()[0] for line in status.splitlines() if line.strip()}
     assert {row[0] for row in table(section(page("commands.md"), "Exit codes"))} == codes
@@ -283,24 +283,24 @@ def test_every_exit_code_is_told() -> None:
         ("Summary", (measurements.Summary,)),
     ],
 )
-def test_every_field_is_told(heading: str, kinds: tuple[type[records.Point], ...]) -> None:
+def test_every_field_is_documented(heading: str, kinds: tuple[type[records.Point], ...]) -> None:
     told = named(section(page("what-is-measured.md"), heading))
     assert set(told) == {field.name for kind in kinds for field in fields(kind)}
     assert len(told) == len(set(told))
 
 
-def test_the_lines_of_the_exit_file_are_told() -> None:
+def test_the_lines_of_the_exit_file_are_documented() -> None:
     told = named(section(page("run-by-hand.md"), "The exit file"))
     assert set(told) == {field.name for field in fields(Exit)}
 
 
-def test_every_column_of_the_table_is_told() -> None:
+def test_every_column_of_the_table_is_documented() -> None:
     told = named(section(page("what-is-measured.md"), "The table"))
     heads = {column.head.replace("\n", " ") for column in columns.MEASURES}
     assert set(told) == heads | {"batch_size", "n", "outcome", "no effect of", "front", "95 % interval"}
 
 
-def test_every_column_of_csv_is_told() -> None:
+def test_every_column_of_csv_is_documented() -> None:
     told = named(section(page("what-is-measured.md"), "Columns of csv and json"))
     assert sorted(told) == sorted({*rows.FIXED, "speedup", "group", "size"})
 
@@ -311,7 +311,7 @@ def test_usage_and_options_of_every_command_are_those_of_the_code() -> None:
 
 
 @pytest.mark.parametrize(("name", "command"), list(commands()), ids=[name for name, _ in commands()])
-def test_every_command_and_option_is_told(name: str, command: click.Command) -> None:
+def test_every_command_and_option_is_documented(name: str, command: click.Command) -> None:
     told = section(page("commands.md"), name)
     options = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
     written = set(re.findall(r"--[a-z][\w-]+", told))
@@ -319,7 +319,7 @@ def test_every_command_and_option_is_told(name: str, command: click.Command) -> 
     assert written <= options | {"--help"}
 
 
-def test_every_environment_variable_is_told() -> None:
+def test_every_environment_variable_is_documented() -> None:
     used = {
         name
         for path in (*_files("jobkit", "*.py"), *_files("templates", "*"), *_files("tests", "conftest.py"))
@@ -349,19 +349,19 @@ def test_no_folder_holds_more_than_15_modules() -> None:
         ("For development", PYPROJECT["project"]["optional-dependencies"]["dev"]),
     ],
 )
-def test_every_dependency_is_told(heading: str, wanted: list[str]) -> None:
+def test_every_dependency_is_documented(heading: str, wanted: list[str]) -> None:
     told = [row[0] for row in table(section(page("dependencies.md"), heading))]
     assert told == [re.split(r"[<>=!~\[ ]", requirement)[0] for requirement in wanted]
 
 
 @pytest.mark.parametrize(("heading", "protocol"), [("A scheduler", Scheduler), ("A workload", Workload)])
-def test_every_name_of_a_protocol_is_told(heading: str, protocol: type) -> None:
+def test_every_name_of_a_protocol_is_documented(heading: str, protocol: type) -> None:
     told = named(section(page("adding-a-scheduler.md"), heading))
     members = {name for name in vars(protocol) if not name.startswith("_")}
     assert set(told) == members | set(protocol.__annotations__)
 
 
-def test_the_modules_that_name_a_scheduler_are_told() -> None:
+def test_the_modules_that_name_a_scheduler_are_documented() -> None:
     text = section(page("adding-a-scheduler.md"), "A scheduler")
     for path in _files("jobkit", "*.py"):
         if '"sge"' in path.read_text(encoding="utf-8") and path.parent.name != "sge":

@@ -27,7 +27,7 @@ MIB = 1024**2
 
 
 def evidence_of(run: Path) -> MemoryObservations:
-    """Return what the points of the sweep told, without those that tried the prediction."""
+    """Return what the points of the sweep reported, without those that tried the prediction."""
     results = [point for point in read_run(run).points if not point.point.point_id.endswith("-verify")]
     evidence = observe_memory(
         [result.chosen.record for result in results if result.chosen and result.chosen.record]

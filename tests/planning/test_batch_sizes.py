@@ -154,7 +154,7 @@ def test_the_sizes_lie_above_the_floor_where_the_text_permits() -> None:
     assert len(sizes(loads, 30_000).batch_sizes) == 5
 
 
-def test_a_card_too_small_is_told() -> None:
+def test_a_card_too_small_is_reported() -> None:
     loads = Loads(lengths([[900]] * 50))
     assert sizes(loads, 800) == ((), "not even a batch size of 1, a load of 900, fits into 800")
     assert sizes(loads, 2_000).batch_sizes == (1, 2)

@@ -49,7 +49,7 @@ def test_a_result_comes_from_another_process_that_sees_no_card(
         ("sys.stderr.write('one\\nlast words'); os._exit(3)", "its process ended with 3: last words"),
     ],
 )
-def test_a_failure_is_told_in_words(
+def test_a_failure_is_reported_in_words(
     body: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = code(tmp_path, body.replace("\n", "\\n"), monkeypatch)

@@ -120,7 +120,7 @@ def test_a_template_in_the_config_folder_extends_the_shipped_one_of_its_name(
     assert both.endswith("true\n")
 
 
-def test_a_template_that_extends_itself_is_told_how_to_extend_the_shipped_one(
+def test_a_template_that_extends_itself_is_refused_with_how_to_extend_the_shipped_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own_template(tmp_path / "templates", '{% extends "slurm.sh.j2" %}', "slurm.sh.j2")

@@ -91,7 +91,7 @@ def test_the_loads_are_those_of_the_records_of_a_gpu(kept: Path, tiny_model: Mod
         assert loads.own(record["point"]["params"]["batch_size"]) == record["summary"]["load_max"]
 
 
-def test_other_knobs_have_their_loads_told(spec: Path) -> None:
+def test_other_knobs_have_their_loads_reported(spec: Path) -> None:
     sweep = "sweep={paragraphs_per_call: [10, 50], sentences_per_ner_batch: 20}"
     model = ("workload=stanza-ner", "model={size: full, fallback: stand-in}", "text=sample:60")
     found = preflight(spec, (sweep, *model), fast=True)

@@ -119,7 +119,7 @@ def test_other_knobs_have_a_list() -> None:
         (without_gpu(replace(FOUND, gpu_memory_named=True)), "--gpu-memory changes nothing"),
     ],
 )
-def test_what_is_not_known_of_the_card_is_told(found: Preflight, told: str) -> None:
+def test_what_is_not_known_of_the_card_is_reported(found: Preflight, told: str) -> None:
     page = as_text(found)
     assert told in page
     assert (told == "") == (page.splitlines()[-1].startswith("  or choose now"))

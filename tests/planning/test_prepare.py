@@ -76,7 +76,7 @@ def test_missing_things_are_faults_among_the_others(spec: Path) -> None:
     assert f"there is no template {spec.parent}/gone.j2" in lines[4]
 
 
-def test_a_template_stands_beside_the_spec_and_in_the_run_by_its_whole_path(
+def test_a_template_stands_next_to_the_spec_and_in_the_run_by_its_whole_path(
     spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mine.sh.j2").write_text("{% extends base %}{% block work %}true\n{% endblock %}")
@@ -183,7 +183,7 @@ def test_how_many_points_share_a_job_is_the_specs_word_else_the_sites(
         ("broken_:Own", r"cannot be imported: .*broken_\.py:2: ZeroDivisionError: division by zero"),
     ],
 )
-def test_a_workload_beside_the_spec_is_looked_at_before_anything_is_submitted(
+def test_a_workload_next_to_the_spec_is_looked_at_before_anything_is_submitted(
     name: str, told: str, spec: Path, tmp_path: Path
 ) -> None:
     """FAULT: the class of a user's own workload is missing, lacks a method, or fails on import.

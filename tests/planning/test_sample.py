@@ -81,7 +81,7 @@ def test_hard_cases_are_there(sample: Sample) -> None:
     assert max(len(line) for line in sample_text().splitlines()) <= text.COLUMNS
 
 
-def test_write_sample_writes_text_and_gold_and_mends_a_damaged_text(tmp_path: Path, sample: Sample) -> None:
+def test_write_sample_writes_text_and_gold_and_fixes_a_damaged_text(tmp_path: Path, sample: Sample) -> None:
     path = write_sample(tmp_path / "texts")
     assert path.name == f"sample-{SHA256[:12]}.txt"
     assert read_paragraphs(path) == list(sample.paragraphs)

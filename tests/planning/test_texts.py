@@ -163,6 +163,6 @@ def test_a_sample_of_no_such_length_says_which_there_are(folder: Path, cache: Pa
     assert find_text(f"./sample:{number}", base=folder, cache=cache).size_bytes == 4
 
 
-def test_the_longest_sample_has_the_number_of_paragraphs_that_is_told() -> None:
+def test_the_longest_sample_has_the_number_of_paragraphs_that_is_reported() -> None:
     assert texts.SAMPLE.fullmatch(f"sample:{texts.MOST_PARAGRAPHS}")
     assert not texts.SAMPLE.fullmatch(f"sample:{texts.MOST_PARAGRAPHS + 1}")

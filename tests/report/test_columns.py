@@ -33,7 +33,7 @@ def cells(columns: Sequence[SizeColumn]) -> dict[str, Sequence[str]]:
     return {column.name: column.cells for column in columns}
 
 
-def test_a_knob_without_effect_is_named_beside_its_size(tmp_path: Path) -> None:
+def test_a_knob_without_effect_is_named_next_to_its_size(tmp_path: Path) -> None:
     shown = cells(size_columns(sizes(tmp_path / "some", ("batch_size",)), ["batch_size"]))
     assert shown["inert"] == ("batch_size", "")
     assert "inert" not in cells(size_columns(sizes(tmp_path / "none"), ["batch_size"]))

@@ -67,7 +67,7 @@ def test_random_weights_are_named_in_place_of_the_model(tmp_path: Path) -> None:
     ]
 
 
-def test_versions_are_told_where_there_are_any(tmp_path: Path) -> None:
+def test_versions_are_reported_where_there_are_any(tmp_path: Path) -> None:
     told = record(point(device="cpu"))
     *_, last = title(collected(tmp_path / "told", [told]))
     assert last == "stanza 1.10.1, torch 2.5.0"

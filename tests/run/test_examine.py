@@ -37,7 +37,7 @@ def test_torch_is_looked_at_where_the_work_needs_it() -> None:
         assert "the point requests CUDA" in on_cuda["torch"]["why"]
 
 
-def test_torch_that_is_broken_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_that_is_broken_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)  # as Python has it where an import must fail
     told = examine("cuda", "count")["torch"]
 

@@ -67,7 +67,7 @@ def test_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> None:
     assert read_paragraphs(path) == ["A title\n", "  indented,\n  twice\n", "last"]
 
 
-def test_not_utf8_says_where_and_how_to_mend(tmp_path: Path) -> None:
+def test_not_utf8_says_where_and_how_to_fix(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     with pytest.raises(JobkitError, match="No such file"):
         read_paragraphs(path)

@@ -192,7 +192,7 @@ def test_a_row_that_does_not_fit_the_columns_is_a_bug_of_the_workload(tmp_path: 
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_corpus_that_has_changed_is_told_and_no_rows_are_left(tmp_path: Path, workers: int) -> None:
+def test_a_corpus_that_has_changed_is_reported_and_no_rows_are_left(tmp_path: Path, workers: int) -> None:
     [shard] = planned(tmp_path, replace(SETTING, workers=workers))
     path = tmp_path / "one.txt"
     path.write_text(path.read_text().replace("Paragraph 49", "Paragraph 94"))
@@ -205,7 +205,7 @@ def test_a_corpus_that_has_changed_is_told_and_no_rows_are_left(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("gone", ["one.txt", "run/plan.jsonl", "run/corpus.json"])
-def test_a_corpus_or_a_plan_that_is_gone_is_told_before_any_work(tmp_path: Path, gone: str) -> None:
+def test_a_corpus_or_a_plan_that_is_gone_is_reported_before_any_work(tmp_path: Path, gone: str) -> None:
     [shard] = planned(tmp_path)
     (tmp_path / gone).unlink()
     found = tried(tmp_path, shard)
@@ -214,7 +214,7 @@ def test_a_corpus_or_a_plan_that_is_gone_is_told_before_any_work(tmp_path: Path,
     assert found.load_s is None
 
 
-def test_a_shard_without_paragraphs_is_told(tmp_path: Path) -> None:
+def test_a_shard_without_paragraphs_is_reported(tmp_path: Path) -> None:
     [shard] = planned(tmp_path)
     plan = tmp_path / "run" / "plan.jsonl"
     data = json.loads(plan.read_text())

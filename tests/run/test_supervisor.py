@@ -170,7 +170,7 @@ def test_a_worker_that_fails_ends_the_try_with_its_outcome_and_the_batches_are_k
     assert len((tmp_path / ENTITIES_FILE).read_text().splitlines()) == 1 + found.summary.items
 
 
-def test_a_worker_that_the_kernel_killed_for_memory_is_told_from_one_that_somebody_killed(
+def test_a_worker_that_the_kernel_killed_for_memory_is_distinguished_from_one_that_somebody_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = chain([4], repeat(5))
@@ -214,7 +214,7 @@ def test_a_signal_ends_all_workers(tmp_path: Path) -> None:
     assert len(batches(tmp_path)) >= 4
 
 
-def test_a_workload_that_is_not_there_is_told_by_a_worker(tmp_path: Path) -> None:
+def test_a_workload_that_is_not_there_is_reported_by_a_worker(tmp_path: Path) -> None:
     found = tried(tmp_path, replace(PLAIN, workload="absent:Absent"))
     assert found.outcome is Outcome.ENVIRONMENT
     assert re.match("worker [01]: workload 'absent:Absent'", found.message)

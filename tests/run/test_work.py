@@ -107,7 +107,7 @@ def test_on_a_cpu_no_need_is_measured(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("card")
 @pytest.mark.parametrize(("workload", "load"), [("Held", None), ("Tells", LOAD)])
-def test_a_batch_that_runs_out_leaves_its_load_where_that_is_told(
+def test_a_batch_that_runs_out_leaves_its_load_where_that_is_reported(
     tmp_path: Path, workload: str, load: int | None
 ) -> None:
     small = replace(PLAIN, workload=f"tests.workloads.held:{workload}", cap_bytes=40 * BYTES_PER_LOAD)

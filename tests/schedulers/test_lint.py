@@ -102,7 +102,7 @@ def test_a_template_that_the_scheduler_would_not_heed_is_refused(
     assert raised.value.message.startswith(f"template {mine}: {said}")
 
 
-def test_all_of_it_is_told_at_once() -> None:
+def test_all_of_it_is_reported_at_once() -> None:
     with pytest.raises(JobkitError) as raised:
         refuse_script("#!/bin/sh\n#SBATCH -n 1\n# SBATCH -n 2\n#SBATCH --mem=1\n", "slurm", "template x", {})
     first, second = raised.value.message.splitlines()
@@ -115,7 +115,7 @@ def test_what_is_for_another_scheduler_is_left_alone() -> None:
     refuse_script("#!/bin/sh\n# SBATCH -n 1\n", "local", "template x", {})
 
 
-def test_the_refusal_on_the_page_is_the_one_that_is_told() -> None:
+def test_the_refusal_on_the_page_is_the_one_that_is_reported() -> None:
     site = load_site("slurm-default", "slurm")
     with pytest.raises(JobkitError) as raised:
         render(spec(resources={"options": OPTIONS}), site, point(), Path("/runs/r"))
@@ -127,7 +127,7 @@ ROWS = [(heading, row) for heading in RULES for row in table(section(page("lint.
 
 
 @pytest.mark.parametrize("heading", RULES)
-def test_every_rule_is_told(heading: str) -> None:
+def test_every_rule_is_reported(heading: str) -> None:
     assert [coded(row[0])[0] for of, row in ROWS if of == heading] == list(RULES[heading])
 
 
@@ -146,7 +146,7 @@ def test_the_example_of_a_rule_shows_it(heading: str, row: list[str]) -> None:
     assert rule in found
 
 
-def test_every_effect_is_told() -> None:
+def test_every_effect_is_reported() -> None:
     told = page("lint.md").partition("The first word")[2].partition("\n\njobkit recognizes")[0]
     assert [coded(row[0])[0] for row in table(told)] == [str(effect) for effect in Effect]
 

@@ -30,7 +30,7 @@ THREE
 """
 
 
-def test_here_documents_are_told_apart_from_shifts_and_here_strings() -> None:
+def test_here_documents_are_distinguished_from_shifts_and_here_strings() -> None:
     here = [line.number for line in read_script(HERE).lines if line.here]
     assert here == [4, 5, 6, 7, 10, 11]
 

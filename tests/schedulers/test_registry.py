@@ -47,7 +47,7 @@ def test_a_scheduler_is_unused_outside_of_its_jobs(tmp_path: Path, monkeypatch: 
         ("sge", "-e /dev/null", "-e"),
     ],
 )
-def test_what_jobkit_sets_itself_is_told(scheduler: str, line: str, option: str) -> None:
+def test_what_jobkit_sets_itself_is_reported(scheduler: str, line: str, option: str) -> None:
     assert f"jobkit sets {option} itself" in (own_option(scheduler, line) or "")
 
 

@@ -55,7 +55,7 @@ def test_a_controller_that_is_away_is_asked_once(
 def test_accounting_that_is_off_or_down(fake_slurm: FakeCluster) -> None:
     fake_slurm.fault("accounting_off")
     assert ask_site(by_name("slurm")).keeping.works is False
-    fake_slurm.mend()
+    fake_slurm.fix()
     fake_slurm.fault("accounting_down")
     assert ask_site(by_name("slurm")).keeping.works is False
 

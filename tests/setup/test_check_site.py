@@ -111,7 +111,7 @@ def test_a_cluster_without_queues() -> None:
     assert found["partition"].status is Status.MISSING
 
 
-def test_what_was_not_told_is_unknown() -> None:
+def test_what_was_not_reported_is_unknown() -> None:
     dumb = replace(LAB, queues=None, limits="", silent={"nodes": "slurm_load_partitions:\nerror"})
     found = looked(dumb, asking())
 

@@ -46,7 +46,7 @@ def test_a_cluster_that_would_take_the_job(scheduler: str, request: pytest.Fixtu
     assert {one.where for one in found.values()} == {{"slurm": "Slurm", "sge": "Grid Engine"}[scheduler]}
 
 
-def test_a_job_that_the_scheduler_refuses_is_told_once_in_its_words(fake_slurm: FakeCluster) -> None:
+def test_a_job_that_the_scheduler_refuses_is_reported_once_in_its_words(fake_slurm: FakeCluster) -> None:
     del fake_slurm
     found = asked(case_of("slurm", overrides=("resources.queue=gqu",)))
 
@@ -230,7 +230,7 @@ def test_a_step_that_hangs_is_ended(here: Path, monkeypatch: pytest.MonkeyPatch)
     assert "it took too long" in found["jobkit"].said
 
 
-def test_a_template_of_the_users_that_is_broken_is_told_of(here: Path) -> None:
+def test_a_template_of_the_users_that_is_broken_is_reported(here: Path) -> None:
     templates = here / "config" / "templates"
     templates.mkdir(parents=True)
     (templates / "doctor.sh.j2").write_text("{{ no_such_value }}", encoding="utf-8")

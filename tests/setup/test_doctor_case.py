@@ -61,7 +61,7 @@ def test_options_stand_above_the_spec(here: Path) -> None:
     assert open_case(None, Options(scheduler="sge", runs_dir=here)).runs_dir == here
 
 
-def test_a_spec_with_faults_is_told_of_and_a_small_one_takes_its_place(here: Path) -> None:
+def test_a_spec_with_faults_is_reported_and_a_small_one_takes_its_place(here: Path) -> None:
     case = opened(write(here / "spec.yaml", SPEC + "reources: {}\n"), scheduler="slurm")
 
     assert not case.given
@@ -79,7 +79,7 @@ def test_a_spec_with_faults_is_told_of_and_a_small_one_takes_its_place(here: Pat
         (None, "No such file"),
     ],
 )
-def test_a_site_file_with_faults_is_told_of_and_the_default_takes_its_place(
+def test_a_site_file_with_faults_is_reported_and_the_default_takes_its_place(
     here: Path, text: str | None, words: str
 ) -> None:
     path = here / "ours.yaml"

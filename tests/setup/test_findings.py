@@ -20,17 +20,17 @@ from jobkit.setup.findings import (
     warning,
 )
 
-MENDED = missing("partition", "the cluster has no partition 'gqu'", "change `queue` in site.yaml")
+MISSING = missing("partition", "the cluster has no partition 'gqu'", "change `queue` in site.yaml")
 
 
-def test_a_finding_says_how_it_stands_what_was_seen_and_what_mends_it() -> None:
-    assert lines(MENDED) == [
+def test_a_finding_says_how_it_stands_what_was_seen_and_what_fixes_it() -> None:
+    assert lines(MISSING) == [
         "  missing  partition      the cluster has no partition 'gqu'",
         "                          -> change `queue` in site.yaml",
     ]
 
 
-def test_what_is_well_has_nothing_to_mend() -> None:
+def test_what_is_well_has_nothing_to_fix() -> None:
     assert lines(fine("text", "sample")) == ["  ok       text           sample"]
 
 
@@ -67,17 +67,17 @@ def test_something_that_is_missing_ends_with_4_and_nothing_else_does() -> None:
     well = [fine("a", ""), warning("b", ""), unknown("c", "")]
 
     assert exit_code(well) == 0
-    assert exit_code([*well, MENDED]) == 4
+    assert exit_code([*well, MISSING]) == 4
 
 
 def test_a_line_counts_them() -> None:
-    assert summary([fine("a", ""), fine("b", ""), warning("c", ""), MENDED]) == "2 ok, 1 warning, 1 missing"
+    assert summary([fine("a", ""), fine("b", ""), warning("c", ""), MISSING]) == "2 ok, 1 warning, 1 missing"
     assert summary([warning("a", ""), warning("b", "")]) == "2 warnings"
     assert summary([]) == "nothing was checked"
 
 
 def test_the_last_line_says_what_is_next() -> None:
-    assert "top down" in advice([MENDED], ["a.yaml"], nodes=True)
+    assert "top down" in advice([MISSING], ["a.yaml"], nodes=True)
     told = advice([fine("a", "")], ["a.yaml"], nodes=True)
     assert told == "next: the same with --submit checks a node; then jobkit sweep a.yaml"
     assert advice([warning("a", "")], ["a.yaml"], nodes=False) == "next: jobkit sweep a.yaml"

@@ -162,7 +162,7 @@ def test_gpus_without_types(tmp_path: Path) -> None:
     assert (spec.resources.gpus, spec.resources.gpu_type) == (1, None)
 
 
-def test_a_scheduler_that_told_next_to_nothing(tmp_path: Path) -> None:
+def test_a_scheduler_that_reported_next_to_nothing(tmp_path: Path) -> None:
     nothing = replace(SURVEYS["sge-lab"], queues=None, resources=(), gpus=None, memory=(), one_node=())
     site, spec, text, _ = written(tmp_path, "sge", nothing)
 

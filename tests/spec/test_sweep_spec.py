@@ -187,7 +187,7 @@ def test_a_sweep_that_is_no_mapping_is_one_fault(tmp_path: Path, sweep: str) -> 
 
 
 @pytest.mark.parametrize("part", ["resources", "model", "environment", "find_max", "policy"])
-def test_a_part_that_is_no_mapping_is_told_in_the_users_words(tmp_path: Path, part: str) -> None:
+def test_a_part_that_is_no_mapping_is_reported_in_the_users_words(tmp_path: Path, part: str) -> None:
     (line,) = refused(tmp_path, f"name: x\n{part}: [1]\n")
     assert line == f"2:{len(part) + 3}: {part}: [1]: should be a mapping of keys to values"
 
@@ -247,7 +247,7 @@ def test_find_max_is_about_the_batch_size_alone(sweep: str, said: str, tmp_path:
     assert said in line
 
 
-def test_find_max_beside_a_knob_that_stays_the_same_is_fine(tmp_path: Path) -> None:
+def test_find_max_next_to_a_knob_that_stays_the_same_is_fine(tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
     text = "name: own\nsweep: {batch_size: [1, 2], tokenizer_batch: [3]}\nfind_max: {}\n"
     path.write_text(text, encoding="utf-8")

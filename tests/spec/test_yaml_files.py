@@ -35,7 +35,7 @@ def faults(tmp_path: Path, text: str, *overrides: str) -> list[str]:
     return [str(fault).removeprefix(f"{path}:") for fault in sorted(document.faults)]
 
 
-def test_every_fault_is_told_with_its_place(tmp_path: Path) -> None:
+def test_every_fault_is_reported_with_its_place(tmp_path: Path) -> None:
     text = "inner:\n  cpuz: 3\n  memory: 4\nvalues: [1, two]\nvalues: [1, two]\nnmae: x\n"
     assert faults(tmp_path, text) == [
         "1:1: name: missing",
@@ -141,7 +141,7 @@ def test_the_keys_of_a_part_are_known_wherever_it_stands(tmp_path: Path) -> None
     ]
 
 
-def test_what_is_no_mapping_is_told_in_the_users_words(tmp_path: Path) -> None:
+def test_what_is_no_mapping_is_reported_in_the_users_words(tmp_path: Path) -> None:
     assert faults(tmp_path, "name: x\ninner: 3\nothers: [4]\nspare: [5]\nnumbers: 6\n") == [
         "2:8: inner: 3: should be a mapping of keys to values",
         "3:10: others.0: 4: should be a mapping of keys to values",

@@ -162,7 +162,7 @@ def test_a_corpus_that_could_not_be_planned_is_planned_again_by_resume() -> None
     ]
 
 
-def test_nobody_is_told_to_change_the_run_of_another_user() -> None:
+def test_nobody_is_advised_to_change_the_run_of_another_user() -> None:
     run = a_run([DONE, failed(2, Outcome.TIMEOUT)], mine=False)
     assert commands(run) == ["jobkit status runs/demo 2", COLLECT]
     assert "only its owner" in advice(run, "runs/demo").notices[-1]

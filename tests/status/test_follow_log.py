@@ -53,7 +53,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Said(list[str]):
-    """What was told to a person."""
+    """What was printed for a person."""
 
     def __call__(self, line: str) -> None:
         self.append(line)
@@ -167,7 +167,9 @@ def test_what_a_person_ran_went_to_the_terminal(run: Path, how: Callable[..., No
     assert raised.value.hint == f"jobkit logs {run} 1 --try N prints another try"
 
 
-def test_a_point_that_was_taken_back_before_it_began_is_told_once_and_in_local_time(tmp_path: Path) -> None:
+def test_a_point_that_was_taken_back_before_it_began_is_reported_once_and_in_local_time(
+    tmp_path: Path,
+) -> None:
     folder = write_points(tmp_path / "my run", POINTS)
     write_submitted(folder, "slurm", "40", first=1, last=2)
     at = "2026-11-21T12:24:06.024+00:00"
@@ -224,7 +226,7 @@ def write_gone(run: Path) -> None:
         write_answer(run, "slurm", "gone", "77.1", argv=[], at=at)
 
 
-def test_a_log_that_is_begun_anew_is_read_from_the_start(tmp_path: Path) -> None:
+def test_a_log_that_is_begun_again_is_read_from_the_start(tmp_path: Path) -> None:
     path, out = tmp_path / "log", io.BytesIO()
     path.write_bytes(b"a long first run\n")
     place = follow_log._copy(path, 0, ErrorFilter(faults=False), out)

@@ -99,7 +99,7 @@ def test_between_two_points_on_this_machine_none_runs() -> None:
         [Pace(setting="a", standing="running", left_s=1.0), Pace(setting="a", standing="waiting")],
     ],
 )
-def test_where_something_is_not_known_no_end_is_told(points: list[Pace]) -> None:
+def test_where_something_is_not_known_no_end_is_reported(points: list[Pace]) -> None:
     assert to_go(points) is None
 
 

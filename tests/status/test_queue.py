@@ -75,7 +75,7 @@ def test_another_cluster_has_answers_of_its_own(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("age_s", [61, -3600])
-def test_an_answer_that_is_old_or_of_the_future_is_asked_for_anew(cache: Path, age_s: float) -> None:
+def test_an_answer_that_is_old_or_of_the_future_is_asked_for_again(cache: Path, age_s: float) -> None:
     ask = asker("first", "second")
     cached_answer(ARGV, ask, 60)
     (path,) = cache.glob("*.json")
@@ -87,7 +87,7 @@ def test_an_answer_that_is_old_or_of_the_future_is_asked_for_anew(cache: Path, a
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"status": 0}', '{"status": "x", "stdout": "", "stderr": ""}']
 )
-def test_a_spoilt_answer_is_asked_for_anew(cache: Path, text: str) -> None:
+def test_a_spoilt_answer_is_asked_for_again(cache: Path, text: str) -> None:
     ask = asker("first", "second")
     cached_answer(ARGV, ask, 60)
     (path,) = cache.glob("*.json")
@@ -131,7 +131,7 @@ Fake = Callable[..., None]
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
-    """Return a maker of programs on PATH that print and end as told, and note how they were called."""
+    """Return a maker of programs on PATH that print and end as given, and note how they were called."""
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
@@ -296,7 +296,7 @@ def test_an_answer_counts_though_it_cannot_be_kept(tmp_path: Path, fake: Fake) -
 
 
 @pytest.mark.parametrize(("zone", "local"), [("UTC", "10:15:00"), ("IST-5:30", "15:45:00")])
-def test_schedulers_are_told_local_time(monkeypatch: pytest.MonkeyPatch, zone: str, local: str) -> None:
+def test_schedulers_get_local_time(monkeypatch: pytest.MonkeyPatch, zone: str, local: str) -> None:
     monkeypatch.setenv("TZ", zone)
     time.tzset()
     try:

@@ -100,7 +100,7 @@ def test_a_trial_that_ran_out_of_memory_has_its_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("queue")
-def test_what_the_journal_leaves_to_a_person_is_told(tmp_path: Path) -> None:
+def test_what_the_journal_leaves_to_a_person_is_reported(tmp_path: Path) -> None:
     run = write_points(tmp_path / "run", grid([50]))
     write_submitted(run, "slurm", "77", first=1, last=1)
     write_event(run, "left", points=[1], why="no submit host")

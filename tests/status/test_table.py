@@ -189,7 +189,7 @@ def test_how_far_a_try_is_in_words(progress: Progress, words: str) -> None:
     assert far_words(progress, over=True) == words.partition(",")[0]
 
 
-def test_comments_stand_below_if_there_is_no_room_beside() -> None:
+def test_comments_stand_below_if_there_is_no_room_next_to_it() -> None:
     listed = [Step("jobkit resume runs/demo", "does it all again"), Step("true", "nothing")]
     assert steps(listed, 80)[2:] == [
         "  jobkit resume runs/demo  # does it all again",

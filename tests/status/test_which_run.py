@@ -65,7 +65,7 @@ def test_without_a_run_a_point_is_of_the_latest_run(here: Path) -> None:
             run_and_point(words)
 
 
-def test_points_of_several_runs_cannot_be_told_apart(here: Path) -> None:
+def test_points_of_several_runs_cannot_be_distinguished(here: Path) -> None:
     a_run("runs/demo-1")
     a_run("runs/demo-2")
     with pytest.raises(JobkitError, match="7: not a run folder") as caught:

@@ -93,7 +93,7 @@ def test_points_by_number_and_id_and_what_waits_for_the_others_stays(
     assert outcomes(run) == [Outcome.OK, None, cancelled, cancelled, None, cancelled]
 
 
-def test_a_point_that_has_ended_is_told_of_and_not_the_run(
+def test_a_point_that_has_ended_is_reported_and_not_the_run(
     run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     queue.squeue(*ALL)
@@ -161,7 +161,7 @@ def test_who_submits_just_now_is_waited_for_and_cancelled_too(
     assert {call.split()[1] for call in queue.called("scancel")} == {"77", "78", "80"}
 
 
-def test_a_refusal_is_told_after_the_others_were_cancelled(
+def test_a_refusal_is_reported_after_the_others_were_cancelled(
     run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     queue.squeue(*ALL)

@@ -109,7 +109,7 @@ def test_one_that_has_ended_since_is_found_in_the_accounting(run: Path, controll
     assert last(run)["job_id"] == "9"
 
 
-def test_numbers_are_told_apart_as_numbers(run: Path, controller: Controller) -> None:
+def test_numbers_are_distinguished_as_numbers(run: Path, controller: Controller) -> None:
     """An older job of this name may have been journalled in a line that was cut short."""
     controller.accounting("9", "10")
     adopted(run)
@@ -135,7 +135,7 @@ def test_what_the_journal_does_not_keep_is_not_adopted(
         adopted(run)
 
 
-def test_one_that_was_not_taken_is_told_refused(run: Path, controller: Controller) -> None:
+def test_one_that_was_not_taken_is_reported_as_refused(run: Path, controller: Controller) -> None:
     controller.queue("7")
     controller.accounting("7")
     assert adopted(run) == ["a submission was cut off before the scheduler took it"]

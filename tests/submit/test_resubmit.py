@@ -124,7 +124,7 @@ def test_a_check_that_refuses_leaves_nothing_behind(sweep: Sweep) -> None:
     assert run_again(sweep.run, (), ()) == 0
 
 
-def test_a_second_group_that_is_refused_is_told(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_group_that_is_refused_is_reported(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
     sweep.ended(OK, OOM, BUG, LATE, OK, OK)
     sweep.refuse("job-3.sh")
     assert run_again(sweep.run, (), ()) == 3
@@ -146,14 +146,16 @@ def test_after_a_lost_answer_no_other_group_is_submitted(sweep: Sweep) -> None:
         run_again(sweep.run, (), ())
 
 
-def test_a_job_that_follows_and_is_refused_is_told(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_that_follows_and_is_refused_is_reported(
+    sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
     sweep.ended(OK, OOM, OK, OK, OK, OK)
     sweep.refuse("follow.sh")
     assert run_again(sweep.run, (), ()) == 0
     assert "no job follows" in capsys.readouterr().err
 
 
-def test_a_folder_that_cannot_be_written_is_told(sweep: Sweep) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(sweep: Sweep) -> None:
     sweep.ended(OK, OOM, OK, OK, OK, OK)
     (sweep.run / ".lock").mkdir()
     error = refused(sweep)

@@ -162,7 +162,7 @@ def test_the_job_that_follows_adds_the_next_point() -> None:
 LIMITS = "MaxArraySize = 11\nMaxJobCount = 100\n"
 
 
-def test_within_the_limits_that_the_controller_told() -> None:
+def test_within_the_limits_that_the_controller_reported() -> None:
     def planned(points: int, limits: str) -> list[tuple[int, int]]:
         return [(a.last, a.offset) for a in plan_arrays(slurm, a_round(range(points)), limits)]
 

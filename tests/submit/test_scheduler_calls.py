@@ -65,7 +65,7 @@ def request_of(**fields: object) -> Request:
     return Request(**(plain | fields))  # type: ignore[arg-type]  # a test names the fields it changes
 
 
-def test_every_refusal_is_told_once(program: Program) -> None:
+def test_every_refusal_is_reported_once(program: Program) -> None:
     program("sinfo", "slurm/sinfo")
     program("sbatch", "slurm/test-only-memory")
     with pytest.raises(JobkitError, match="slurm would refuse this sweep; nothing was submitted") as caught:
@@ -169,7 +169,7 @@ def test_tasks_are_taken_back_by_one_command_and_named(
     )
 
 
-def test_a_change_that_is_refused_is_told_and_journalled(tmp_path: Path, program: Program) -> None:
+def test_a_change_that_is_refused_is_reported_and_journalled(tmp_path: Path, program: Program) -> None:
     program("qdel", "sge/qdel-denied")
     program("qalter", "sge/throttle-denied")
     told = [cancel_tasks(sge, tmp_path, SEVEN, [4, 5], whole=False), throttle(sge, tmp_path, SEVEN, 2)]

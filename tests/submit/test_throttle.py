@@ -61,7 +61,7 @@ def test_an_array_that_has_ended_is_left_alone(
     assert capsys.readouterr().err == "run: at most 3 at a time\n"
 
 
-def test_a_refusal_is_told(run: Path, programs: Programs) -> None:
+def test_a_refusal_is_reported(run: Path, programs: Programs) -> None:
     programs.add("scontrol", "echo '77_3-8: Invalid user id' >&2; exit 1")
     with pytest.raises(JobkitError, match="slurm did not change job 77: 77_3-8: Invalid user id") as caught:
         throttle(run, 3)

@@ -1,6 +1,6 @@
 """The job script of every kind of environment: its whole text, and a run of it by bash.
 
-The texts stand in tests/data/scripts. After a change to a template that is meant, write them anew
+The texts stand in tests/data/scripts. After a change to a template that is meant, write them again
 and read the difference: `python -m tests.whole.test_environments`.
 """
 
@@ -181,7 +181,7 @@ def test_a_worker_that_cannot_import_a_package_is_a_fault_of_the_environment(tmp
     assert "python cannot import jobkit on" in run.exit().message
 
 
-def test_a_venv_without_jobkit_is_told_at_once(tmp_path: Path) -> None:
+def test_a_venv_without_jobkit_is_reported_at_once(tmp_path: Path) -> None:
     made_venv(tmp_path / "bare", with_jobkit=False)
     run = Run(tmp_path, environment={"venv": str(tmp_path / "bare")})
     status, said = run.run(1, PATH="/usr/bin:/bin", PYTHONPATH="")

@@ -157,7 +157,7 @@ def test_a_second_try_never_overwrites_the_first(tmp_path: Path) -> None:
     assert (run.record(number=1).try_number, run.record(number=2).try_number) == (1, 2)
 
 
-def test_a_point_that_is_done_does_not_run_again_with_a_task_that_the_scheduler_begins_anew(
+def test_a_point_that_is_done_does_not_run_again_with_a_task_that_the_scheduler_begins_again(
     tmp_path: Path,
 ) -> None:
     site = {

@@ -253,7 +253,7 @@ def test_a_controller_that_is_away_while_the_sweep_runs(lab: Lab) -> None:
     with pytest.raises(JobkitError, match="does not answer") as caught:
         run_again(lab.run, [], [])
     assert caught.value.exit_code == 3
-    lab.cluster.mend()
+    lab.cluster.fix()
     assert lab.point(2).standing is Standing.RUNNING
 
 
@@ -284,7 +284,7 @@ def test_a_partition_that_is_full(lab: Lab) -> None:
     lab.cluster.fault("full")
     assert lab.sweep().returncode == 0
     assert [point.standing for point in lab.look().points] == [Standing.WAITING] * 2
-    lab.cluster.mend()
+    lab.cluster.fix()
     lab.until(lambda: lab.outcomes() == [OK] * 2)
 
 

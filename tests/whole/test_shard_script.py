@@ -92,7 +92,7 @@ def test_a_script_that_is_killed_before_the_claim_has_left_all_that_a_reader_cla
     assert run.tries() == ["try-1"]
 
 
-def test_a_claim_that_fails_is_told_and_does_not_fail_the_try(tmp_path: Path) -> None:
+def test_a_claim_that_fails_is_reported_and_does_not_fail_the_try(tmp_path: Path) -> None:
     run = Shards(tmp_path)
     (run.dir / "winners").write_text("no folder")
     status, said = run.run(1)

@@ -48,7 +48,7 @@ class Faulty(Count):
     calls = 0
 
     def process(self, paragraphs: Sequence[str]) -> Result:
-        """Count, or fail as told."""
+        """Count, or fail as the paragraph says."""
         self.calls += 1
         told = json.loads(Path(os.environ["ODD_FAULTS"]).read_text(encoding="utf-8"))
         word = told.get(str(self.items_per_call()), "")

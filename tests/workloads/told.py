@@ -37,7 +37,7 @@ class Told(Count):
         _leave("loaded")
 
     def process(self, paragraphs: Sequence[str]) -> Result:
-        """Do what is told, then count."""
+        """Do what a paragraph says, then count."""
         for paragraph in paragraphs:
             _WORDS.get(paragraph.strip(), lambda: None)()
         return super().process(paragraphs)

@@ -29,7 +29,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return run
 
 
-def test_a_merge_is_told_in_a_line(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_merge_is_reported_in_a_line(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     work(run, 2)
     assert call(run) == 0
     assert (

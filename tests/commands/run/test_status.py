@@ -52,7 +52,7 @@ def test_without_a_run_it_is_the_latest_and_a_list_of_the_others(
     assert capsys.readouterr().out.endswith(f"{runs / EARLIER}  2 points, all begun\n")
 
 
-def test_several_runs_are_told_in_a_line_each_first(
+def test_several_runs_are_reported_in_a_line_each_first(
     runs: Path, capsys: pytest.CaptureFixture[str], queue: Programs
 ) -> None:
     assert run(runs / EARLIER, runs / LATER) == 5
@@ -66,7 +66,7 @@ def test_several_runs_are_told_in_a_line_each_first(
     assert queue.asked == {"squeue": 1}
 
 
-def test_a_point_behind_a_run_is_told_whole(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_point_behind_a_run_is_reported_whole(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(runs / LATER, "p001", "2") == 5
     told = capsys.readouterr().out
     assert told.startswith(f"p001: point 1 of 2 of {LATER}\n")

@@ -1,4 +1,4 @@
-"""Where every fake command begins: it is counted, told of what is wrong, and answered."""
+"""Where every fake command begins: it is counted, given its faults, and answered."""
 
 from __future__ import annotations
 

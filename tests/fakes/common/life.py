@@ -1,4 +1,4 @@
-"""The life of a task, as both fakes know it: it waits, starts, is told to end, ends.
+"""The life of a task, as both fakes know it: it waits, starts, gets a signal to end, ends.
 
 What differs between the schedulers is in their ``rules`` module, which satisfies `Rules`.
 """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 PENDING, RUNNING, ENDING, ERROR, ENDED = "PENDING", "RUNNING", "ENDING", "ERROR", "ENDED"
-"""Where a task is. ``ENDING``: told to end, its processes are still there. ``ERROR``: Grid Engine's Eqw."""
+"""Where a task is. ``ENDING``: it has a signal to end, and still has processes. ``ERROR``: Eqw."""
 
 
 class Run:
@@ -112,7 +112,7 @@ class Job:
     Attributes
     ----------
     cluster
-        Empty for the one that commands ask where they are not told.
+        Empty for the one that commands ask if none is named.
     foreign
         Somebody else's, of which only the id and the name matter: it never runs a process.
     replaced

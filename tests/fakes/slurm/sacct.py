@@ -133,7 +133,7 @@ def _of(store: Store, row: Row) -> Iterator[Told]:
     if not fresh:
         if not runs:
             return
-        if task.over:  # it is still told as it was before
+        if task.over:  # it is still reported as it was before
             runs[-1] = Run(
                 **{
                     **vars(runs[-1]),

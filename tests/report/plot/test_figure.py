@@ -158,7 +158,7 @@ def test_memory_shows_what_was_measured_the_line_the_bound_and_the_card(tmp_path
     assert "the lengths of the text are unknown" in words(memory)
 
 
-def test_predictions_that_were_tried_stand_beside_what_came_of_them(tmp_path: Path) -> None:
+def test_predictions_that_were_tried_stand_next_to_what_came_of_them(tmp_path: Path) -> None:
     run = with_trials(a_run(tmp_path / "run"))
     memory, speed = panels(drawn(run))
     shown = lines(memory)
@@ -219,7 +219,7 @@ def test_one_repeat_has_no_error_bar(tmp_path: Path) -> None:
     assert "n = 1, no error bar" in words(speed)
 
 
-def test_repeats_that_are_not_all_home_are_told() -> None:
+def test_repeats_that_are_not_all_home_are_reported() -> None:
     assert repeats_in_words((3, 2)) == "mean ± 95 %, n = 2 to 3"
 
 
@@ -320,7 +320,7 @@ def test_where_the_card_is_unknown_there_is_no_limit(tmp_path: Path) -> None:
     assert set(lines(memory)) == {"need", "fitted line", "95 % bound, one-sided"}
 
 
-def test_a_card_smaller_than_a_batch_of_1_is_told(tmp_path: Path) -> None:
+def test_a_card_smaller_than_a_batch_of_1_is_reported(tmp_path: Path) -> None:
     memory, _ = panels(drawn(a_run(tmp_path / "run"), gpu_memory_bytes=CONTEXT + GIB // 8))
     assert "not even a batch of 1 fits" in words(memory)
 
@@ -413,7 +413,7 @@ def test_the_most_groups_fit_and_one_more_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "x.svg").exists()
 
 
-def test_nothing_to_draw_is_told(tmp_path: Path) -> None:
+def test_nothing_to_draw_is_reported(tmp_path: Path) -> None:
     run = write_points(tmp_path / "run", grid([50]))
     with pytest.raises(JobkitError, match="no point has figures yet"):
         plot(collect([run]), tmp_path / "x.svg")
@@ -541,7 +541,7 @@ def ask(*args: str | Path) -> int:
     return status
 
 
-def test_the_command_draws_beside_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_draws_next_to_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ask(OLD_LOG, "--plot", tmp_path / "x.svg", "--plot-size", "paper") == 0
     assert f'width="{72 * COLUMN_IN:g}pt"'.encode() in (tmp_path / "x.svg").read_bytes()
     assert "batch mean s" in capsys.readouterr().out
@@ -563,7 +563,7 @@ def test_a_file_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
         plot(collect([OLD_LOG]), tmp_path / "x.svg")
 
 
-def test_without_the_extra_the_command_to_type_is_told(
+def test_without_the_extra_the_command_to_type_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)

@@ -153,7 +153,7 @@ def test_how_far_off_the_line_would_have_been_where_that_is_known() -> None:
     assert "would have missed it" not in as_text(unknown)
 
 
-def test_what_cannot_be_told_says_why() -> None:
+def test_what_cannot_be_known_says_why() -> None:
     few = records(sizes=(40, 130, 220))
     said = text(material(few), RecommendOptions())
     assert "Largest safe batch: not known, because 3 distinct loads measured" in said
@@ -202,7 +202,7 @@ def test_time_with_and_without_an_interval() -> None:
     )
 
 
-def test_the_request_beside_what_it_wasted() -> None:
+def test_the_request_next_to_what_it_wasted() -> None:
     said = text()
     assert "Request 3 GiB and 00:05:00 from the scheduler:" in said
     assert (

@@ -56,7 +56,7 @@ def test_on_slurm_the_page_cache_counts() -> None:
     assert used_ram(replace(told, memory=Memory())) is None
 
 
-def test_a_request_stands_beside_what_was_asked_and_used() -> None:
+def test_a_request_stands_next_to_what_was_asked_and_used() -> None:
     told = records(repeats=1)
     found = request(material(told), told[0], TIME)
     assert found is not None

@@ -118,7 +118,7 @@ def test_lines_are_read_as_they_come_and_not_after_the_end(path: Path) -> None:
     assert read.figures.bad_lines == 0
 
 
-def test_a_file_that_is_written_anew_is_read_from_its_beginning(path: Path) -> None:
+def test_a_file_that_is_written_again_is_read_from_its_beginning(path: Path) -> None:
     read = Reading(path)
     path.write_text(f"{GOOD}\n{GOOD}\n")
     read.file.read(1)

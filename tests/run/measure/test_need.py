@@ -68,7 +68,7 @@ def test_the_edge_is_found_within_a_step_and_in_few_tries(low: int, width: int, 
     assert tried[:1] == ([high - finest] if width > finest else [])
 
 
-def test_a_batch_that_needs_all_it_reserved_is_told_in_one_try() -> None:
+def test_a_batch_that_needs_all_it_reserved_is_reported_in_one_try() -> None:
     found = bracket(lambda _: False, 100 * MIB, 200 * MIB)
     assert (found.passed_bytes, found.failed_bytes, found.tries) == (200 * MIB, 192 * MIB, 1)
 

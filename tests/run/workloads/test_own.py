@@ -10,7 +10,7 @@ from jobkit.run.workloads.own import METHODS, CheckedWorkload, checked_class, co
 from tests.support.builders import own_workload
 
 
-def test_a_class_is_told_all_that_it_lacks(tmp_path: Path) -> None:
+def test_a_class_is_refused_with_all_that_it_lacks(tmp_path: Path) -> None:
     (tmp_path / "bare.py").write_text("\nclass Toy:\n    KNOBS = 'batch_size'\n    def load(self): ...\n")
     with pytest.raises(JobkitError, match=rf"'bare:Toy' \({tmp_path}/bare.py:2\) has no method") as caught:
         checked_class("bare:Toy", str(tmp_path))
@@ -30,7 +30,7 @@ def test_a_class_is_told_all_that_it_lacks(tmp_path: Path) -> None:
         ("Toy = 7\n", "7 is not a class"),
     ],
 )
-def test_what_cannot_be_used_is_told_with_its_line(source: str, told: str, tmp_path: Path) -> None:
+def test_what_cannot_be_used_is_reported_with_its_line(source: str, told: str, tmp_path: Path) -> None:
     name = f"own_{abs(hash(source))}"
     (tmp_path / f"{name}.py").write_text(source)
     with pytest.raises(JobkitError, match=told) as caught:
@@ -79,7 +79,7 @@ def test_what_is_installed_comes_before_the_specs_folder(tmp_path: Path) -> None
         ("versions(self)", "{'toy': 2}", "a mapping of names to texts"),
     ],
 )
-def test_a_wrong_answer_is_told_with_what_is_expected(
+def test_a_wrong_answer_is_reported_with_what_is_expected(
     method: str, answer: str, expected: str, tmp_path: Path
 ) -> None:
     module = f"own_{abs(hash((method, answer)))}"

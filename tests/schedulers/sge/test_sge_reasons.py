@@ -19,11 +19,11 @@ def one(state: State, reason: str) -> Queued:
         (State.RUNNING, "", ""),
     ],
 )
-def test_flags_are_told_in_plain_words(state: State, reason: str, words: str) -> None:
+def test_flags_are_reported_in_plain_words(state: State, reason: str, words: str) -> None:
     assert sge.explain(one(state, reason)) == words
 
 
-def test_of_an_error_it_is_told_who_knows_more() -> None:
+def test_of_an_error_it_is_reported_who_knows_more() -> None:
     told = sge.explain(one(State.ERROR, "Eqw: in error: whatever"))
     assert told.startswith("Eqw: could not be started")
     assert "qstat -j 12 says why" in told

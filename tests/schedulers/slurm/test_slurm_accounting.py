@@ -56,13 +56,13 @@ def test_steps_belong_to_the_run_before_them(states: list[str]) -> None:
     assert [one.evidence.split()[1].rstrip(",") for one in told] == states
 
 
-def test_of_tasks_cancelled_beside_others_that_wait_the_accounting_says_nothing() -> None:
+def test_of_tasks_cancelled_next_to_others_that_wait_the_accounting_says_nothing() -> None:
     """They stay in the row of those that wait, or are in none: only the queue has let them go."""
     tasks = tasks_of(slurm.parse_accounting(captured("slurm/sacct-cancelled-part")))
     assert not any(task.ended for task in tasks.values())
 
 
-def test_what_is_told_in_two_parts_has_not_ended_after_the_first() -> None:
+def test_what_is_reported_in_two_parts_has_not_ended_after_the_first() -> None:
     """While slurmdbd was away a task exited with 7, one was killed for its memory, one was cancelled."""
     first = tasks_of(slurm.parse_accounting(captured("slurm/sacct-first-half")))
     assert len(first) == 5

@@ -51,7 +51,7 @@ def test_what_sinfo_cannot_answer_is_left_to_sbatch() -> None:
     assert refusals(replace(REQUEST, queue="gqu"), sinfo=Completed(("sinfo",), 1, "", "")) == []
 
 
-def test_when_the_first_would_start_is_told() -> None:
+def test_when_the_first_would_start_is_reported() -> None:
     tested = slurm.checks("job.sh", ARRAY, REQUEST)[1]
     assert re.fullmatch(
         r"Slurm expects the first to start at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d",

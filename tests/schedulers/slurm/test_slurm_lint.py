@@ -153,7 +153,7 @@ def misspelt(draw: st.DrawFn) -> str:
 
 
 @given(misspelt(), st.sampled_from(["--mem=1G", "-n 4", "--array=1-3%2"]), st.sampled_from(["", " ", "\t"]))
-def test_any_slip_is_found_and_the_mend_mends_it(word: str, option: str, gap: str) -> None:
+def test_any_slip_is_found_and_the_fix_fixes_it(word: str, option: str, gap: str) -> None:
     assume(gap or not word.startswith("SBATCH"))
     (one,) = found(f"{START}#{gap}{word} {option}\n")
     assert one.rule == "misspelt"

@@ -28,7 +28,7 @@ def waits(reason: str, state: State = State.PENDING) -> Queued:
         ("", ""),
     ],
 )
-def test_a_reason_is_told_in_its_own_word_and_in_plain_ones(reason: str, words: str) -> None:
+def test_a_reason_is_reported_in_its_own_word_and_in_plain_ones(reason: str, words: str) -> None:
     assert slurm.explain(waits(reason)) == words
 
 
@@ -55,7 +55,9 @@ def test_only_an_administrator_releases_what_one_holds() -> None:
 
 @pytest.mark.traced
 @given(st.text(), st.sampled_from([State.PENDING, State.RUNNING, State.ENDING, State.UNKNOWN]))
-def test_what_needs_nobody_has_no_remedy_and_any_reason_can_be_told(reason: str, state: State) -> None:
+def test_what_needs_nobody_has_no_remedy_and_any_reason_can_be_put_in_words(
+    reason: str, state: State
+) -> None:
     one = waits(reason, state)
     assert slurm.remedy(JOB, (1,), one) is None
     assert slurm.explain(one).startswith(reason)

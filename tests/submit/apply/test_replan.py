@@ -56,7 +56,7 @@ def once(out: Path) -> bool:
     return len(found) == 60 and set(found.values()) == {1}
 
 
-def test_the_rest_is_cut_anew_and_what_is_done_stays(out: Path) -> None:
+def test_the_rest_is_cut_again_and_what_is_done_stays(out: Path) -> None:
     before = [(out / name).read_text() for name in (PLAN_FILE, POINTS_FILE)]
     planned_again(out, 6, "resources.walltime=00:09:00", "max_parallel=3")
     assert [point.index for point in live_points(out)] == [2, *range(5, 11)]

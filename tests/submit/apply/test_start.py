@@ -125,7 +125,9 @@ def test_a_place_with_something_else_is_refused(asked: start.Request, home: Path
     write_planned(asked)
 
 
-def test_all_that_cannot_be_read_is_told_before_anything_is_written(asked: start.Request, home: Path) -> None:
+def test_all_that_cannot_be_read_is_reported_before_anything_is_written(
+    asked: start.Request, home: Path
+) -> None:
     (home / "bad.txt").write_bytes(b"caf\xe9\n")
     (home / "bad.jsonl").write_text('{"text": "Good."}\nno json\n', encoding="utf-8")
     bad = replace(asked, paths=("letters.txt", "bad.txt", "bad.jsonl"))
