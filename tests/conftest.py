@@ -23,6 +23,7 @@ from tests.fakes.fixtures import fake_sge, fake_slurm
 __all__ = ["fake_sge", "fake_slurm"]  # for all tests: see tests/fakes/README.md
 
 settings.register_profile("jobkit", deadline=None)  # a busy machine is no fault
+settings.register_profile("quick", parent=settings.get_profile("jobkit"), max_examples=25)
 settings.load_profile("jobkit")
 os.environ.setdefault(*SLEEP_WHILE_WAITING)  # it is read when torch is imported, by whichever test is first
 os.environ[LEDGER_VARIABLE] = os.devnull  # the user's own is left alone; tests of it name a file
@@ -78,7 +79,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    WATCH.quick = config.getoption("quick")
+    if config.getoption("quick"):
+        WATCH.quick = True
+        settings.load_profile("quick")
 
 
 SLOW_FOLDERS = {"whole", "fakes", "cluster"}
@@ -89,7 +92,7 @@ SLOW_FIXTURES = {"fake_slurm", "fake_sge", "tiny_model"}
 
 
 def is_slow(item: pytest.Item) -> bool:
-    """Tell whether a test is known to start processes or to load a model."""
+    """Tell whether a test is known to draw, to start processes or to load a model."""
     fixtures = getattr(item, "fixturenames", ())
     return bool(
         item.get_closest_marker("slow")

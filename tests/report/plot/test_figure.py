@@ -40,6 +40,8 @@ from tests.whole.test_imports import asked_for, imported
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[3]
 COMMITTED = ROOT / "docs" / "benchmarks" / "gpu"
 ONE = COMMITTED / "stanza-20261121-034558-42cc"
