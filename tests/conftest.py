@@ -129,9 +129,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def is_untraced(item: pytest.Item) -> bool:
     """Tell whether coverage looks away: what the test covers is not measured, or other tests cover it."""
-    property_test = item.get_closest_marker("hypothesis") and not item.get_closest_marker("traced")
-    left_out = UNTRACED_FOLDERS.intersection(folders(item))
-    return bool(property_test or item.get_closest_marker("untraced") or left_out)
+    marked = any(item.get_closest_marker(name) for name in ("untraced", "hypothesis"))
+    return marked or bool(UNTRACED_FOLDERS.intersection(folders(item)))
 
 
 @pytest.hookimpl(wrapper=True)

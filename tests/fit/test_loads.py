@@ -49,7 +49,6 @@ def plain_load(paragraphs: list[list[int]], cut: Cut, batch_size: int) -> int:
     return max((len(chunk) * max(chunk) for _, chunk in chunks(paragraphs, cut, batch_size)), default=0)
 
 
-@pytest.mark.traced
 @given(PARAGRAPHS, CUTS, st.integers(1, 80))
 def test_loads_are_those_of_plain_counting(rows: list[list[int]], cut: Cut, size: int) -> None:
     loads = Loads(lengths(rows), cut)
@@ -299,7 +298,16 @@ def test_points_on_a_part_of_the_text_have_the_loads_of_that_part() -> None:
     assert found.load(1) == 5
 
 
-@pytest.mark.traced
+def test_without_padding_a_batch_is_the_sum_of_its_lengths() -> None:
+    loads = Loads(replace(lengths([[3], [5], [1]]), padded=False))
+    assert [loads.load(size) for size in (1, 2, 3)] == [5, 8, 9]
+
+
+def test_a_fixed_call_bounds_the_load_of_every_batch_size() -> None:
+    loads = Loads(lengths([[3], [5], [1]]), Cut(paragraphs_per_call=2, sentences_per_ner_batch=None))
+    assert [loads.load(size) for size in (1, 2, 3)] == [5, 10, 10]
+
+
 @given(
     rows=st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=1), min_size=1), size=st.integers(1, 20)
 )

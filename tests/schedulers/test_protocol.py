@@ -54,7 +54,12 @@ def test_noise_before_and_after_does_not_hide_the_job_id(number: int, form: tupl
 
 
 @pytest.mark.parametrize("scheduler", CLUSTERS)
-@pytest.mark.traced
+def test_an_answer_of_noise_alone_is_quoted(scheduler: str) -> None:
+    with pytest.raises(JobkitError, match="printed no job id, but: quota exceeded"):
+        job_id(scheduler, "quota exceeded\n")
+
+
+@pytest.mark.parametrize("scheduler", CLUSTERS)
 @given(st.text().filter(lambda text: not any(line.strip()[:1].isdigit() for line in text.splitlines())))
 def test_no_job_id_is_an_error(scheduler: str, text: str) -> None:
     with pytest.raises(JobkitError, match="no job id") as raised:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -101,7 +100,12 @@ def test_no_word_of_a_finding_is_lost(one: Finding) -> None:
         assert word in printed
 
 
-@pytest.mark.traced
+def test_the_json_counts_each_status() -> None:
+    counts = as_json([fine("a", ""), fine("b", ""), MISSING])["counts"]
+    assert isinstance(counts, dict)
+    assert (counts[Status.OK], counts[Status.MISSING]) == (2, 1)
+
+
 @given(st.lists(FINDING))
 def test_the_json_holds_all_of_it(findings: list[Finding]) -> None:
     told = json.loads(json.dumps(as_json(findings)))

@@ -20,10 +20,13 @@ from tests.support.surveys import captured, survey_of
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 
 
-@pytest.mark.traced
 @given(TEXT)
 def test_a_scalar_is_read_back_as_the_text_that_it_was(text: str) -> None:
     assert yaml.safe_load(f"key: {scalar(text)}\n") == {"key": text}
+
+
+def test_quotes_and_what_cannot_be_printed_are_escaped() -> None:
+    assert scalar('a"b\\c\t') == r'"a\"b\\c\U00000009"'
 
 
 def test_words_that_yaml_takes_for_something_else_are_quoted() -> None:

@@ -85,7 +85,12 @@ def test_what_is_done_or_in_the_queue_is_never_chosen(looks: list[PointStanding]
     assert indices(taken) == [look.point.index for look in looks if look.standing in wanted]
 
 
-@pytest.mark.traced
+def test_a_point_that_runs_is_not_run_twice() -> None:
+    looks = looks_of(Standing.RUNNING)
+    with pytest.raises(JobkitError, match="it is not run twice at a time"):
+        select_points(looks, ["1"])
+
+
 @given(LOOKS, st.data())
 def test_a_point_by_name_is_taken_or_refused_but_never_run_twice(
     looks: list[PointStanding], data: st.DataObject

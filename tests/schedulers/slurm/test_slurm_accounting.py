@@ -39,7 +39,10 @@ def test_a_task_has_an_account_for_each_time_it_ran_the_oldest_first(task: int) 
     assert [run.node for run in runs] == ["n2", ""]
 
 
-@pytest.mark.traced
+def test_a_step_before_any_run_belongs_to_none() -> None:
+    assert sacct("9_4.batch|CANCELLED|0:15|12|77M||1|n1||batch") == ()
+
+
 @given(st.lists(st.sampled_from(["PREEMPTED", "NODE_FAIL", "REQUEUED", "TIMEOUT", "RUNNING"]), max_size=5))
 def test_steps_belong_to_the_run_before_them(states: list[str]) -> None:
     rows = [

@@ -53,7 +53,10 @@ def test_only_an_administrator_releases_what_one_holds() -> None:
     assert slurm.remedy(JOB, (1,), waits("JobHeldAdmin", State.HELD)) == Remedy()
 
 
-@pytest.mark.traced
+def test_what_waits_for_its_turn_has_no_remedy() -> None:
+    assert slurm.remedy(JOB, (1,), waits("Priority")) is None
+
+
 @given(st.text(), st.sampled_from([State.PENDING, State.RUNNING, State.ENDING, State.UNKNOWN]))
 def test_what_needs_nobody_has_no_remedy_and_any_reason_can_be_put_in_words(
     reason: str, state: State
