@@ -31,8 +31,10 @@ PLUGINS = {"slurm": ("slurm-wlm-mysql-plugin", "*/slurm-wlm/accounting_storage_m
 FOLDERS = "/usr/sbin", "/sbin"
 """A user's PATH lacks them on Debian, and the daemons are there."""
 GRID_ENGINE = "/usr/lib/gridengine"
-"""Its programs. What Debian has of the same names in /usr/bin are shell scripts that compile a file to learn
-the architecture, 40 ms a command, and then run these."""
+"""Its programs. Debian's commands of the same names in /usr/bin are shell scripts: each asks the C
+preprocessor for the architecture, which takes 40 ms (``time /usr/share/gridengine/util/arch``), and
+then runs the program.
+"""
 KEEP_STOPPED = "/usr/sbin/policy-rc.d"
 INSTALL_LOCK = "/run/lock/jobkit-apt.lock"
 """Held while packages are installed: the first of two would remove the file above from under the second."""

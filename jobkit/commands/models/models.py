@@ -14,7 +14,6 @@ from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import FOLDER, ModelRef
-from jobkit.core.terminal import note
 from jobkit.core.units import MIB
 from jobkit.run.workloads.base import EXTRAS
 
@@ -88,11 +87,11 @@ def fetch(name: str, resources_url: str | None, as_job: bool, scheduler: str | N
     if "/" in name:
         from jobkit.planning.models.folders import fetch_hub
 
-        model = fetch_hub(name, cache_dir(), endpoint=resources_url, say=note)
+        model = fetch_hub(name, cache_dir(), endpoint=resources_url, say=terminal.note)
     else:
         from jobkit.planning.models.stanza import fetch_model
 
-        model = fetch_model(name, cache_dir(), resources_url=resources_url, say=note)
+        model = fetch_model(name, cache_dir(), resources_url=resources_url, say=terminal.note)
     terminal.say(model.path)
     return 0
 
@@ -104,10 +103,12 @@ def _fetch_as_job(name: str, resources_url: str | None, scheduler: str, site: st
     words = [name, *(["--resources-url", resources_url] if resources_url else [])]
     errand = submit_fetch(name, words, scheduler=scheduler, site=site, runs_dir=Path(DEFAULT_RUNS_DIR))
     what = f"{errand.scheduler.NAME} job {errand.job}; run folder {errand.run_dir}"
-    note(f"submitted: {what}; waiting for it (Ctrl-C does not cancel it)")
+    terminal.note(f"submitted: {what}; waiting for it (Ctrl-C does not cancel it)")
     succeeded, log = wait_for_fetch(errand)
     terminal.say(log.rstrip())
-    note("fetched" if succeeded else f"the download failed; its log is above and in {errand.run_dir}/logs")
+    terminal.note(
+        "fetched" if succeeded else f"the download failed; its log is above and in {errand.run_dir}/logs"
+    )
     return ExitCode.DONE if succeeded else ExitCode.FAILED
 
 
@@ -124,7 +125,7 @@ def build(size: str, workload: str) -> int:
     from jobkit.planning.models import find
 
     model = find.stand_in(workload, size, cache_dir())
-    terminal.say(find.build(workload, model, cache_dir(), say=note).path)
+    terminal.say(find.build(workload, model, cache_dir(), say=terminal.note).path)
     return 0
 
 

@@ -9,7 +9,6 @@ import click
 
 from jobkit.commands.shared import OldNames, scheduler_option
 from jobkit.core import terminal
-from jobkit.core.terminal import note
 
 
 @click.command("init", short_help="Write a site file and a first spec.")
@@ -45,7 +44,7 @@ def init(folder: Path, scheduler: str | None, site: Path | None, only: str | Non
     """
     from jobkit.setup.init import begin, plan_for
 
-    written = begin(plan_for(folder, scheduler or "auto", site, only), note)
+    written = begin(plan_for(folder, scheduler or "auto", site, only), terminal.note)
     width = max(len(terminal.relative_path(file.path)) for file in written)
     for file in written:
         terminal.say(f"wrote {terminal.relative_path(file.path):<{width}}  {file.what}")

@@ -8,7 +8,6 @@ import click
 
 from jobkit.commands.shared import FilledPath, gpu_memory_option, json_option, set_option
 from jobkit.core import terminal
-from jobkit.core.terminal import note
 from jobkit.core.units import parse_size
 
 
@@ -41,7 +40,7 @@ def preflight(
     from jobkit.planning import preflight_output
     from jobkit.planning.preflight import preflight as compute
 
-    result = compute(spec, overrides, fast=fast, gpu_memory_bytes=gpu_memory_bytes, say=note)
+    result = compute(spec, overrides, fast=fast, gpu_memory_bytes=gpu_memory_bytes, say=terminal.note)
     text = preflight_output.as_json(result) if as_json else preflight_output.as_text(result, terminal_width())
     terminal.say(text, nl=False)
     return 0

@@ -6,7 +6,6 @@ import click
 
 from jobkit.commands.shared import json_option
 from jobkit.core import terminal
-from jobkit.core.terminal import note
 
 
 @click.group("workload")
@@ -52,9 +51,11 @@ def check(word: str, text: str, model: str, device: str, as_json: bool) -> int:
     """
     from jobkit.setup import check_workload
 
-    subject = check_workload.find_subject(word, text=text, model=model, device=device, say=note)
-    probe = check_workload.try_out(subject, note)
-    found = check_workload.answers(probe, subject, check_workload.predict(subject, probe.sizes, note))
+    subject = check_workload.find_subject(word, text=text, model=model, device=device, say=terminal.note)
+    probe = check_workload.try_out(subject, terminal.note)
+    found = check_workload.answers(
+        probe, subject, check_workload.predict(subject, probe.sizes, terminal.note)
+    )
     width = terminal.terminal_width() or terminal.page_width()
     printed = (
         check_workload.to_json(found, subject) if as_json else check_workload.as_text(found, subject, width)

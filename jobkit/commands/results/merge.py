@@ -9,7 +9,6 @@ import click
 from jobkit.commands.shared import changed_run
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
-from jobkit.core.terminal import note
 from jobkit.core.units import format_count
 
 FORMATS = ("jsonl", "tsv", "conll", "parquet")
@@ -77,5 +76,5 @@ def merge(run: Path, form: str, output: Path | None) -> int:
         f"and {format_count(merged.shards, 'shard')}: {terminal.relative_path(merged.output)}"
     )
     if closing := finish(folder.absolute()):
-        note(closing)
+        terminal.note(closing)
     return 0

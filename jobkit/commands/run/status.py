@@ -12,7 +12,6 @@ import click
 
 from jobkit.commands.shared import json_option
 from jobkit.core import terminal
-from jobkit.core.terminal import note
 
 if TYPE_CHECKING:
     from jobkit.status.standing import RunStanding
@@ -77,7 +76,9 @@ def status(words: tuple[str, ...], watch: bool, whole: bool, as_json: bool) -> i
         from jobkit.status.watch import Screen
         from jobkit.status.watch import watch as follow
 
-        standings = follow(folders, shown, Screen(_write, in_place=in_place, plain=as_json, note=note))
+        standings = follow(
+            folders, shown, Screen(_write, in_place=in_place, plain=as_json, note=terminal.note)
+        )
         closings = [_settled(folder) for folder in folders]
     else:
         standings = read_standings(folders)
@@ -100,9 +101,9 @@ def _settled(folder: Path) -> str:
     try:
         return finish(folder)
     except OSError as error:
-        note(f"jobkit: {file_error(error, folder).message}")
+        terminal.note(f"jobkit: {file_error(error, folder).message}")
     except JobkitError as error:
-        note(f"jobkit: {error}")
+        terminal.note(f"jobkit: {error}")
     return ""
 
 
