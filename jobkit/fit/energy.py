@@ -9,7 +9,6 @@ from statistics import fmean, stdev
 from jobkit.core.knobs import Value
 from jobkit.core.measurements import Attribution, Energy, Summary
 from jobkit.core.records import Record
-from jobkit.core.units import format_count
 
 COMPARED_S = 60.0
 """Over less time the steps of the counter and the lag of the power are too large a share."""
@@ -17,26 +16,13 @@ TOLERANCE = 0.05
 """Counter and sampled power that differ by more than this share disagree."""
 
 
-def attributed(energy: Energy, overlaps: int | None) -> tuple[Attribution, str]:
-    """Return whose energy it is, and why it is not only the point's.
+def joules(energy: Energy | None) -> tuple[float | None, float | None]:
+    """Return the energy of a point and its net energy, in joules; ``None`` if not attributable or unknown.
 
-    Parameters
-    ----------
-    energy
-        Of the point.
-    overlaps
-        How many other points ran at the same time on its GPU; ``None`` if that is not known.
+    Every figure of energy comes from here. A record of `jobkit.outcome.results.read_run` has in its
+    attribution whether other points ran on its GPU at the same time.
     """
-    if overlaps and energy.attribution is not Attribution.NOT_ATTRIBUTABLE:
-        points = format_count(overlaps, "other point")
-        return Attribution.NOT_ATTRIBUTABLE, f"{points} ran at the same time on the GPU"
-    return energy.attribution, energy.reason
-
-
-def joules(record: Record, overlaps: int | None) -> tuple[float | None, float | None]:
-    """Return the energy of a point and its net energy, in joules; ``None`` if not attributable or unknown."""
-    energy = record.energy
-    if energy is None or attributed(energy, overlaps)[0] is Attribution.NOT_ATTRIBUTABLE:
+    if energy is None or energy.attribution is Attribution.NOT_ATTRIBUTABLE:
         return None, None
     return energy.joules, energy.net_joules
 
@@ -76,18 +62,12 @@ class EnergyUse:
         return items * self.per_1000_j / 1000
 
 
-def uses(points: Iterable[tuple[Record, int | None]]) -> tuple[EnergyUse, ...]:
-    """Return the energy of each setting.
-
-    Parameters
-    ----------
-    points
-        The records of points that succeeded, each with the number of its overlaps.
-    """
+def uses(records: Iterable[Record]) -> tuple[EnergyUse, ...]:
+    """Return the energy of each setting, from the records of points that succeeded."""
     groups: dict[tuple[tuple[str, Value], ...], list[tuple[Energy, Summary]]] = {}
-    for record, overlaps in points:
+    for record in records:
         energy, summary = record.energy, record.summary
-        known = joules(record, overlaps)[0] is not None
+        known = joules(energy)[0] is not None
         if known and energy and summary and summary.items:
             groups.setdefault(tuple(sorted(record.point.params.items())), []).append((energy, summary))
     return tuple(_use(dict(params), repeats) for params, repeats in groups.items())

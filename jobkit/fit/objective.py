@@ -57,8 +57,25 @@ def _of_summary(read: Callable[[Summary], float | None]) -> Callable[[Record], f
 def energy_per_1000(record: Record | None) -> float | None:
     """Return the joules for 1,000 items of a point; ``None`` if they are not known, or not its own."""
     items = record.summary.items if record and record.summary else 0
-    energy_j = joules(record, 0)[0] if record else None
+    energy_j = joules(record.energy)[0] if record else None
     return 1000 * energy_j / items if energy_j is not None and items else None
+
+
+def gpu_memory(record: Record) -> tuple[int | None, str | None]:
+    """Return the peak of the GPU memory of all processes of a point, and the instrument that measured it.
+
+    Tables, constraints and comparisons all show this figure. Context and reserved memory are those of one
+    process, so they are the figure only of a point with one.
+    """
+    memory, alone = record.memory, record.point.workers * max(1, record.point.gpus) == 1
+    if memory.process_peak_bytes is not None:
+        return memory.process_peak_bytes, "NVML process"
+    if alone and memory.context_bytes is not None and memory.reserved_peak_bytes is not None:
+        return memory.context_bytes + memory.reserved_peak_bytes, "context + torch reserved"
+    unshared = record.gpu is not None and record.gpu.foreign_processes == 0
+    if unshared and memory.device_peak_bytes is not None and memory.device_idle_bytes is not None:
+        return memory.device_peak_bytes - memory.device_idle_bytes, "NVML device above idle"
+    return None, None
 
 
 def rate(record: Record | None) -> float | None:
@@ -78,9 +95,7 @@ FIGURES: Mapping[str, Figure] = {
     WORK: Figure(_of_summary(lambda summary: summary.work_s or None), "s", optional=False),
     BATCH_P95: Figure(_of_summary(lambda summary: summary.batch_p95_s), "s"),
     JOULES_PER_1000: Figure(energy_per_1000, "J"),
-    GPU_MEMORY: Figure(
-        lambda record: record.memory.process_peak_bytes or record.memory.device_peak_bytes, BYTES
-    ),
+    GPU_MEMORY: Figure(lambda record: gpu_memory(record)[0], BYTES),
 }
 """The figures that jobkit measures, by the names of the spec; any other name is a workload's own."""
 

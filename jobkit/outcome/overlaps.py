@@ -5,9 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from jobkit.core.measurements import Attribution, Energy
 from jobkit.core.records import Record
 from jobkit.core.units import format_count
 
@@ -64,6 +65,22 @@ def overlaps(spans: Sequence[Span]) -> list[int | None]:
         else None
         for span, known in zip(spans, times, strict=True)
     ]
+
+
+def attributed(energy: Energy, others: int | None) -> Energy:
+    """Return the energy of a point, not attributable if other points ran on its GPU at the same time.
+
+    Parameters
+    ----------
+    energy
+        As the point recorded it.
+    others
+        How many other points ran at the same time on its GPU; ``None`` if that is not known.
+    """
+    if not others or energy.attribution is Attribution.NOT_ATTRIBUTABLE:
+        return energy
+    reason = f"{format_count(others, 'other point')} ran at the same time on the GPU"
+    return replace(energy, attribution=Attribution.NOT_ATTRIBUTABLE, reason=reason)
 
 
 def overlap_words(spans: Sequence[Span], others: Sequence[float | None]) -> str:

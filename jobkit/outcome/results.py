@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError
@@ -22,6 +22,7 @@ from jobkit.core.layout import (
 from jobkit.core.records import Batch, Outcome, Point, Record
 from jobkit.outcome.accounting import Accounts, read_accounts
 from jobkit.outcome.journal import read_journal
+from jobkit.outcome.overlaps import attributed, overlaps, span_of
 from jobkit.outcome.tries import TryResult, counting, not_started, read_tries, with_winner
 from jobkit.outcome.verdict import TryFiles, Verdict
 
@@ -104,8 +105,28 @@ def read_run(folder: Path) -> Run:
     notes: list[str] = []
     every, accounts = _read_plan(folder, notes)
     points = _live(every, accounts)
-    results = tuple(_read_results(folder, points, accounts, notes, every))
-    return Run(folder, results, accounts, tuple(notes))
+    results = [*_read_results(folder, points, accounts, notes, every)]
+    return Run(folder, _with_own_energy(results), accounts, tuple(notes))
+
+
+def _with_own_energy(results: Sequence[PointResult]) -> tuple[PointResult, ...]:
+    """Return points whose energy is not attributable if others ran on the GPU at the same time."""
+    if not any(result.record and result.record.energy for result in results):
+        return tuple(results)
+    measured = [result.record for result in results if result.record]
+    others = iter(overlaps([span_of(record) for record in measured]))
+    return tuple(_attributed(result, next(others)) if result.record else result for result in results)
+
+
+def _attributed(result: PointResult, others: int | None) -> PointResult:
+    counts = result.counts
+    record = counts.files.record
+    if not others or record is None or record.energy is None:
+        return result
+    own = replace(record, energy=attributed(record.energy, others))
+    counted = replace(counts, files=replace(counts.files, record=own))
+    tries = (counted if tried is counts else tried for tried in result.all_tries)
+    return replace(result, all_tries=tuple(tries))
 
 
 def each_point(folder: Path, notes: list[str], *, void: bool = False) -> Iterator[PointResult]:

@@ -11,8 +11,9 @@ from jobkit.core.layout import repeat_id
 from jobkit.core.measurements import Memory
 from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import GIB
-from jobkit.fit.energy import attributed, joules
-from jobkit.fit.objective import rate
+from jobkit.fit.energy import joules
+from jobkit.fit.objective import gpu_memory, rate
+from jobkit.outcome.overlaps import attributed
 from jobkit.outcome.results import PointResult
 from jobkit.report.logs.tagger import LogRun
 
@@ -245,6 +246,7 @@ def _add_record(row: Row, record: Record) -> None:
     row.inert = ", ".join(record.inert)
     row.load_s = record.load_s
     _add_memory(row, record.memory)
+    row.gpu_peak_bytes, row.gpu_instrument = gpu_memory(record)
     if summary := record.summary:
         row.items, row.items_total = summary.items, summary.items_total
         row.items_per_s, row.work_s = rate(record), summary.work_s
@@ -257,11 +259,11 @@ def add_energy(row: Row) -> None:
     record = row.record
     if record is None or record.energy is None:
         return
-    energy = record.energy
+    energy = attributed(record.energy, row.overlaps)
     row.energy_counter_j, row.energy_power_j = energy.counter_j, energy.power_j
     row.energy_span_s, row.idle_w = energy.span_s, energy.idle_w
-    row.energy_attribution, row.energy_reason = attributed(energy, row.overlaps)
-    row.energy_j, row.net_energy_j = joules(record, row.overlaps)
+    row.energy_attribution, row.energy_reason = energy.attribution, energy.reason
+    row.energy_j, row.net_energy_j = joules(energy)
     if row.items:
         row.energy_per_1000_j = None if row.energy_j is None else 1000 * row.energy_j / row.items
         row.net_energy_per_1000_j = None if row.net_energy_j is None else 1000 * row.net_energy_j / row.items
@@ -271,21 +273,8 @@ def _add_memory(row: Row, memory: Memory) -> None:
     row.context_bytes, row.weights_bytes = memory.context_bytes, memory.weights_bytes
     row.model_bytes = _sum(memory.context_bytes, memory.weights_bytes)
     row.activations_bytes = memory.activations_bytes
-    row.gpu_peak_bytes, row.gpu_instrument = _gpu_peak(memory, row.foreign)
     row.ram_peak_bytes = memory.ram_peak_bytes
     row.disagreement = memory.disagreement
-
-
-def _gpu_peak(memory: Memory, foreign: int | None) -> tuple[int | None, str | None]:
-    """Return the peak of this process's memory on the GPU, and the instrument that measured it."""
-    if memory.process_peak_bytes is not None:
-        return memory.process_peak_bytes, "NVML process"
-    both = _sum(memory.context_bytes, memory.reserved_peak_bytes)
-    if both is not None:
-        return both, "context + torch reserved"
-    if foreign == 0 and memory.device_peak_bytes is not None and memory.device_idle_bytes is not None:
-        return memory.device_peak_bytes - memory.device_idle_bytes, "NVML device above idle"
-    return None, None
 
 
 def _sum(first: int | None, second: int | None) -> int | None:

@@ -9,6 +9,7 @@ from statistics import fmean
 
 from jobkit.core.knobs import EVERY, Value
 from jobkit.core.layout import SETTING_FILE
+from jobkit.core.measurements import GPU_MEMORY
 from jobkit.core.records import Outcome, Record
 from jobkit.core.terminal import Column, NoWrap, as_json, relative_path, shell_path, table, wrap_lines
 from jobkit.core.units import format_about, format_bytes_gib, format_count, format_setting
@@ -20,6 +21,7 @@ from jobkit.fit.objective import (
     rate,
     reported,
     units_of,
+    values_of,
 )
 from jobkit.fit.speed import Ratio, Speed, ratio
 from jobkit.fit.tune import Tuning, spec_lines
@@ -133,8 +135,8 @@ def _energy(records: Sequence[Record]) -> float | None:
 
 
 def _memory_cell(results: Sequence[PointResult]) -> str:
-    peaks = [record.memory.device_peak_bytes for record in _records(results)]
-    return format_bytes_gib(max(peak or 0 for peak in peaks)) if any(peaks) else ""
+    peaks = [*values_of(_records(results), GPU_MEMORY)]
+    return format_bytes_gib(fmean(peaks)) if peaks else ""
 
 
 def _remark(tuning: Tuning, results: Sequence[PointResult]) -> str:

@@ -7,40 +7,41 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.measurements import Attribution, Energy
-from jobkit.fit.energy import attributed, disagreement, front, joules, uses
+from jobkit.fit.energy import disagreement, front, joules, uses
+from jobkit.outcome.overlaps import attributed
 from tests.support.builders import ITEMS, grid, point, record
 
 ENERGY = Energy(span_s=100, counter_j=9_000, power_j=9_100, idle_w=70, attribution=Attribution.OWN)
 
 
 @pytest.mark.parametrize(
-    ("energy", "overlaps", "found"),
+    ("energy", "found"),
     [
-        (ENERGY, None, (9_000, 2_000)),
-        (ENERGY, 0, (9_000, 2_000)),
-        (ENERGY, 1, (None, None)),
-        (replace(ENERGY, attribution=Attribution.UNKNOWN), 0, (9_000, 2_000)),
-        (replace(ENERGY, attribution=Attribution.NOT_ATTRIBUTABLE), 0, (None, None)),
-        (replace(ENERGY, counter_j=None), 0, (9_100, 2_100)),
-        (replace(ENERGY, idle_w=None), 0, (9_000, None)),
-        (replace(ENERGY, idle_w=90), 0, (9_000, None)),
-        (replace(ENERGY, counter_j=None, power_j=None), 0, (None, None)),
-        (None, 0, (None, None)),
+        (ENERGY, (9_000, 2_000)),
+        (attributed(ENERGY, None), (9_000, 2_000)),
+        (attributed(ENERGY, 0), (9_000, 2_000)),
+        (attributed(ENERGY, 1), (None, None)),
+        (replace(ENERGY, attribution=Attribution.UNKNOWN), (9_000, 2_000)),
+        (replace(ENERGY, attribution=Attribution.NOT_ATTRIBUTABLE), (None, None)),
+        (replace(ENERGY, counter_j=None), (9_100, 2_100)),
+        (replace(ENERGY, idle_w=None), (9_000, None)),
+        (replace(ENERGY, idle_w=90), (9_000, None)),
+        (replace(ENERGY, counter_j=None, power_j=None), (None, None)),
+        (None, (None, None)),
     ],
 )
 def test_what_is_attributable_and_what_is_net_of_it(
-    energy: Energy | None, overlaps: int | None, found: tuple[float | None, float | None]
+    energy: Energy | None, found: tuple[float | None, float | None]
 ) -> None:
-    assert joules(replace(record(point()), energy=energy), overlaps) == found
+    assert joules(energy) == found
 
 
 def test_points_at_the_same_time_are_the_reason_if_there_is_none_before() -> None:
-    assert attributed(ENERGY, 2) == (
-        Attribution.NOT_ATTRIBUTABLE,
-        "2 other points ran at the same time on the GPU",
-    )
+    shared = attributed(ENERGY, 2)
+    assert shared.attribution is Attribution.NOT_ATTRIBUTABLE
+    assert shared.reason == "2 other points ran at the same time on the GPU"
     mig = replace(ENERGY, attribution=Attribution.NOT_ATTRIBUTABLE, reason="MIG")
-    assert attributed(mig, 2) == (Attribution.NOT_ATTRIBUTABLE, "MIG")
+    assert attributed(mig, 2) == mig
 
 
 @pytest.mark.parametrize(
@@ -88,32 +89,32 @@ def test_whatever_is_not_on_the_front_is_beaten_by_something_on_it(
 def test_the_energy_of_a_setting_is_the_mean_of_its_repeats() -> None:
     energies = [ENERGY, replace(ENERGY, counter_j=11_000, idle_w=None), replace(ENERGY, counter_j=None)]
     records = [replace(record(of), energy=energy) for of, energy in zip(grid([50], 3), energies, strict=True)]
-    pairs = [(one, 0) for one in records]
-    [first] = uses(pairs[:1])
+    [first] = uses(records[:1])
     assert (first.params, first.repeats, first.counted) == ({"batch_size": 50}, 1, True)
     assert first.per_1000_j == pytest.approx(9_000_000 / ITEMS)
     assert first.net_per_1000_j == pytest.approx(2_000_000 / ITEMS)
     assert first.per_1000_j_sd is None
-    [both] = uses(pairs[:2])
+    [both] = uses(records[:2])
     assert both.per_1000_j == pytest.approx(10_000_000 / ITEMS)
     assert both.per_1000_j_sd == pytest.approx(2**0.5 * 1_000_000 / ITEMS)
     assert both.net_per_1000_j is None
-    [sampled] = uses(pairs[2:])
+    [sampled] = uses(records[2:])
     assert sampled.counted is False
 
 
 def test_repeats_without_energy_or_items_are_left_out() -> None:
     one = replace(record(point()), energy=ENERGY)
     assert one.summary
-    assert uses([(replace(one, energy=None), 0), (replace(one, summary=None), 0), (one, 1)]) == ()
-    assert uses([(replace(one, summary=replace(one.summary, items=0)), 0)]) == ()
+    shared = replace(one, energy=attributed(ENERGY, 1))
+    assert uses([replace(one, energy=None), replace(one, summary=None), shared]) == ()
+    assert uses([replace(one, summary=replace(one.summary, items=0))]) == ()
 
 
 def test_the_energy_of_a_text_goes_by_its_characters_if_they_are_known() -> None:
     one = replace(record(point()), energy=ENERGY)
     assert one.summary
-    [use] = uses([(one, 0)])
+    [use] = uses([one])
     assert use.of(ITEMS, None) == pytest.approx(9_000)
     assert use.of(ITEMS, 2 * 170_000) == pytest.approx(18_000)
-    [unknown] = uses([(replace(one, summary=replace(one.summary, characters=0)), 0)])
+    [unknown] = uses([replace(one, summary=replace(one.summary, characters=0))])
     assert unknown.of(ITEMS, 2 * 170_000) == pytest.approx(9_000)

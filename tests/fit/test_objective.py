@@ -45,7 +45,7 @@ def test_every_figure_of_a_spec_can_be_read() -> None:
 
 def test_figures_have_the_names_of_the_spec() -> None:
     energy = Energy(span_s=8.0, counter_j=881.0, attribution=Attribution.OWN)
-    one_try = replace(record(point()), energy=energy, memory=Memory(device_peak_bytes=3 * GIB))
+    one_try = replace(record(point()), energy=energy, memory=Memory(process_peak_bytes=3 * GIB))
     assert one_try.summary
     found = {name: figure(one_try, name) for name in FIGURES}
     assert found == {

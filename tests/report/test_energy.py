@@ -8,6 +8,8 @@ import pytest
 
 from jobkit.core.measurements import Attribution, Energy
 from jobkit.core.records import Record
+from jobkit.fit.objective import energy_per_1000
+from jobkit.outcome.results import read_run
 from jobkit.report.output import render
 from jobkit.report.sentences import front_line
 from jobkit.report.tables import Collected, collect
@@ -86,6 +88,8 @@ def test_energy_of_points_at_the_same_time_is_not_attributable(tmp_path: Path) -
     assert [row.energy_j for row in found.rows] == [None, None]
     assert {row.energy_attribution for row in found.rows} == {"not attributable"}
     assert "front" not in render(found, "md")
+    results = read_run(tmp_path / "run").points
+    assert [energy_per_1000(result.record) for result in results] == [None, None], "no constraint has them"
 
 
 def test_unknown_attribution_is_in_the_table_with_a_note(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def search(folder: Path, machine: Machine, goal: TuneGoal = GOAL, *, most: int =
             break
         result = machine.run(Candidate(of.params, of.phase, of.repeat))
         if result.record:
-            began = datetime.fromisoformat(result.record.started_at) + timedelta(minutes=of.index)
+            began = datetime.fromisoformat(result.record.started_at) + timedelta(hours=of.index)
             ended = (began + timedelta(seconds=result.held_s)).isoformat()
             write_record(run, replace(result.record, point=of, started_at=began.isoformat(), ended_at=ended))
     return run

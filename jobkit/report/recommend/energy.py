@@ -9,9 +9,8 @@ from jobkit.core.measurements import Attribution
 from jobkit.core.records import Outcome, Record
 from jobkit.core.student import half_width
 from jobkit.core.units import format_energy, format_setting
-from jobkit.fit.energy import EnergyUse, attributed, uses
+from jobkit.fit.energy import EnergyUse, uses
 from jobkit.fit.speed import Corpus, Speed
-from jobkit.outcome.overlaps import overlaps, span_of
 
 EVEN = 0.005
 """A share that would be printed as 0 %."""
@@ -42,16 +41,11 @@ class EnergyAnswer:
 
 def energy_answer(records: Sequence[Record], chosen: Speed, corpus: Corpus) -> EnergyAnswer | None:
     """Return the energy of a setting and of a corpus; ``None`` if no point has measured any."""
-    numbers = overlaps([span_of(record) for record in records])
-    pairs = [
-        (record, number)
-        for record, number in zip(records, numbers, strict=True)
-        if record.outcome is Outcome.OK and record.energy
-    ]
-    whose = [attributed(record.energy, number) for record, number in pairs if record.energy]
+    well = [record for record in records if record.outcome is Outcome.OK]
+    whose = [(record.energy.attribution, record.energy.reason) for record in well if record.energy]
     if not whose:
         return None
-    settings = uses(pairs)
+    settings = uses(well)
     own = next((use for use in settings if use.params == chosen.params), None)
     order = list(Attribution)
     attribution, reason = max(whose, key=lambda found: order.index(found[0]))
