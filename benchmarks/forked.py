@@ -26,9 +26,10 @@ from jobkit.core.paths import cache_dir
 from jobkit.core.records import Record
 from jobkit.core.units import format_bytes_gib
 from jobkit.planning.models.stanza import find_model
-from jobkit.planning.points import ALLOCATOR_VARIABLES, Inputs, plan
+from jobkit.planning.points import Inputs, plan
 from jobkit.planning.texts import find_text
 from jobkit.run import parent
+from jobkit.run.process import ALLOCATOR_VARIABLES
 from jobkit.spec.sweep_spec import SweepSpec
 
 TITLE = "Forked tries"

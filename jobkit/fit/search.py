@@ -36,6 +36,7 @@ from jobkit.fit.loads import TextLoads, agreeing, loads_of
 from jobkit.fit.observations import RAM, MemoryObservations, measured_bytes, observe_memory, swept_knob
 from jobkit.outcome import trials
 from jobkit.outcome.accounting import read_accounts
+from jobkit.outcome.conditions import memory_condition
 from jobkit.outcome.journal import Role
 from jobkit.outcome.results import PointResult, read_run
 from jobkit.outcome.trials import SearchGoal, Trial
@@ -183,6 +184,7 @@ def _predicted(
         expected_bytes=evidence.fit.at(load),
         bound_bytes=evidence.fit.upper(load),
         memory=trials.memory_of(evidence.kind == RAM, points[0].workers),
+        condition=memory_condition(records),
     )
     return _known(trial, records) or trial
 
@@ -203,7 +205,8 @@ def _known(trial: Trial, records: Sequence[Record]) -> Trial | None:
     if needed is None or needed > trial.capacity_bytes:
         return None
     sizes = f"it needed {format_memory(needed)}, predicted {format_memory(trial.expected_bytes)}"
-    why = f"{trial.setting} was measured already: {sizes}, of {format_memory(trial.capacity_bytes)}"
+    sizes += f", of {format_memory(trial.capacity_bytes)}{trial.condition}"
+    why = f"{trial.setting} was measured already: {sizes}"
     return Trial(message=why, proved=True, capacity_bytes=trial.capacity_bytes)
 
 

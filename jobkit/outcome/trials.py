@@ -87,6 +87,8 @@ class Trial:
         Whether it left no record because it was killed for an unknown reason, most likely its memory.
     proved
         Whether it was not run because the run had measured that batch already.
+    condition
+        What its figures hold with: `jobkit.outcome.conditions.memory_condition`. Empty in earlier versions.
     """
 
     index: int = 0
@@ -102,6 +104,7 @@ class Trial:
     message: str = ""
     killed: bool = False
     proved: bool = False
+    condition: str = ""
 
     @property
     def knob(self) -> str:
@@ -238,7 +241,7 @@ def _describe(trial: Trial) -> str:
         return f"{tested} and ended as {trial.outcome}"
     fits = "fits" if trial.held else "does not fit"
     needed = f"needed {format_memory(trial.measured_bytes)}, predicted {format_memory(trial.expected_bytes)}"
-    return f"{batch} {fits} in {limit}: {needed} ({100 * trial.error:+.1f} %)"
+    return f"{batch} {fits} in {limit}: {needed} ({100 * trial.error:+.1f} %){trial.condition}"
 
 
 def finished(run_dir: Path) -> bool:

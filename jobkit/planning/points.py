@@ -29,6 +29,7 @@ from jobkit.core.knobs import (
     numbers,
 )
 from jobkit.core.records import FileRef, ModelRef, Point, TextRef
+from jobkit.run.process import ALLOCATOR_VARIABLES
 from jobkit.run.workloads.base import knobs
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import Request
@@ -42,9 +43,6 @@ from jobkit.spec.sweep_spec import Resources, SweepSpec
 ALLOCATOR = "expandable_segments:True"
 """PyTorch's allocator setting unless the spec's variables say otherwise: with it, reserved memory
 follows the load; without, it is a ratchet (measured: 6 to 19 % more batch on one GPU)."""
-
-ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-"""The variable's name today, and in torch before 2.9."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from jobkit.fit.largest_batch import Prediction, capped, predict
 from jobkit.fit.loads import agreeing, loads_of
 from jobkit.fit.memory_line import MIN_DISTINCT_LOADS
 from jobkit.fit.observations import observe_memory, others
+from jobkit.outcome.conditions import memory_condition
 from jobkit.report.rows import Row
 from jobkit.report.tables import Collected, no_search_for_cycles
 from jobkit.run.workloads.base import CHARACTERS, load_unit
@@ -43,6 +44,8 @@ class GroupEstimate:
         What a load counts.
     others
         The values of all other knobs that it holds for, in words; empty if none varies.
+    allocator
+        The allocator setting that it holds for, in words after a comma.
     """
 
     group: int
@@ -53,6 +56,7 @@ class GroupEstimate:
     run: str = ""
     unit: str = CHARACTERS
     others: str = ""
+    allocator: str = ""
 
 
 def estimates(collected: Collected, gpu_memory_bytes: int | None = None) -> tuple[GroupEstimate, ...]:
@@ -114,6 +118,7 @@ def _estimate(
         run=rows[0].folder,
         unit=load_unit(rows[0].workload),
         others=words,
+        allocator=memory_condition(row.record for row in rows if row.record),
     )
 
 

@@ -12,6 +12,7 @@ from jobkit.core.terminal import NoWrap, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, format_memory, format_setting
 from jobkit.fit.batch_line import BatchLine, Estimate
 from jobkit.fit.largest_batch import Prediction
+from jobkit.outcome.conditions import ORDERS
 from jobkit.outcome.remedies import Step, remedy
 from jobkit.outcome.trials import answers
 from jobkit.report.estimates import GroupEstimate
@@ -21,14 +22,6 @@ from jobkit.report.tables import Collected
 
 MOST_POINTS = 20
 MOST_ON_FRONT = 8
-
-
-ORDERS = {
-    "load": "largest batch first",
-    "text": "batches as the text stands",
-    "sorted": "sorted by length",
-}
-"""The order of work in words."""
 
 
 def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
@@ -120,7 +113,7 @@ def estimate_lines(estimate: GroupEstimate) -> tuple[str, ...]:
         first, *rest = estimate_lines(replace(estimate, others=""))
         return (f"With {estimate.others}: {first}", *rest)
     if estimate.prediction is not None:
-        return tuple(_prediction_lines(estimate.prediction, estimate.run))
+        return tuple(_prediction_lines(estimate.prediction, estimate.run, estimate.allocator))
     by_knob = estimate.by_knob
     if by_knob.line is None or by_knob.capacity_bytes is None or by_knob.largest is None:
         return (f"No estimate of the largest {estimate.knob}: {by_knob.reason}.",)
@@ -135,8 +128,8 @@ def estimate_lines(estimate: GroupEstimate) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _prediction_lines(batch: Prediction, run: str) -> Iterator[str]:
-    """Yield what is predicted from the need of the batches, as far as it can be."""
+def _prediction_lines(batch: Prediction, run: str, allocator: str) -> Iterator[str]:
+    """Yield what is predicted from the need of the batches, as far as it can be, and with what allocator."""
     if batch.reason:
         yield f"No estimate of the largest {batch.knob}: {batch.reason}."
     else:
@@ -146,7 +139,7 @@ def _prediction_lines(batch: Prediction, run: str) -> Iterator[str]:
             if batch.saturated
             else f"without the safety bound: {batch.largest_batch:,}"
         )
-        yield f"Largest safe {batch.knob}: {batch.safe_batch:,}, {ends}; {there} for the allocator"
+        yield f"Largest safe {batch.knob}: {batch.safe_batch:,}, {ends}; {there} for the allocator{allocator}"
         expected, bound = format_memory(batch.expected_bytes), format_memory(batch.bound_bytes)
         if batch.safe_batch:
             yield f"  It needs {expected} by the line, and at most {bound} with 95 % confidence."

@@ -26,6 +26,7 @@ from jobkit.fit.objective import (
 from jobkit.fit.speed import Ratio, Speed, ratio
 from jobkit.fit.tune import Tuning, spec_lines
 from jobkit.fit.tune_steps import Answer, Candidate, whole
+from jobkit.outcome.conditions import Conditions, condition_lines, conditions_of
 from jobkit.outcome.results import PointResult
 from jobkit.report.own_figures import own_columns
 
@@ -158,6 +159,13 @@ def _found(run_dir: Path, tuning: Tuning, answer: Answer, winner: Speed) -> Iter
     yield from (NoWrap(f"  {line}") for line in spec_lines(tuning))
     yield ""
     yield NoWrap(f"  jobkit sweep SPEC --setting {shell_path(run_dir)}")
+    yield ""
+    yield from condition_lines(_conditions(tuning))
+
+
+def _conditions(tuning: Tuning) -> Conditions | None:
+    """Return the conditions under which the winner was measured."""
+    return next(map(conditions_of, tuning.records_of(tuning.winner)), None)
 
 
 def _gains(tuning: Tuning, winner: Speed) -> Iterator[str]:
@@ -235,6 +243,7 @@ def to_json(tuning: Tuning) -> str:
             "limit": answer.limit if isinstance(answer, Answer) else None,
             "why": answer.why if isinstance(answer, Answer) else None,
             "held_s": tuning.held_s,
+            "conditions": asdict(conditions) if (conditions := _conditions(tuning)) else None,
             "points": [
                 {
                     "point": result.point.point_id,

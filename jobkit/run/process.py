@@ -14,11 +14,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+"""The variable of PyTorch's allocator: its name today, and in torch before 2.9."""
 RECORDED_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
     "CUDA_MODULE_LOADING",
-    "PYTORCH_ALLOC_CONF",
-    "PYTORCH_CUDA_ALLOC_CONF",
+    *ALLOCATOR_VARIABLES,
     "NVIDIA_TF32_OVERRIDE",
     "OMP_NUM_THREADS",
     "OMP_WAIT_POLICY",

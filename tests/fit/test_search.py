@@ -358,6 +358,7 @@ def test_workers_share_the_memory_of_a_gpu(
     assert (last.held, last.measured_bytes) == (True, measured(point).needs[0].passed_bytes)
     (said,) = describe_trials([last])
     assert f" of allocator memory of each of {workers} workers (plus the CUDA contexts)" in said
+    assert said.endswith("an allocator setting that was not recorded"), "the records have no environment"
     alone = run_of(tmp_path / "alone", device="cuda", memory_bytes=GIB // workers)
     assert planned(alone).params == point.params, "as if it had the part for itself"
 

@@ -73,6 +73,10 @@ def test_a_run_without_trials(tmp_path: Path) -> None:
             f"{BATCH} fits in {LIMIT}: needed 15.50 GiB, predicted 15.00 GiB (-3.2 %)",
         ),
         (
+            replace(TRIED, outcome=Outcome.OK, measured_bytes=int(15.5 * GIB), condition=", with x:True"),
+            f"{BATCH} fits in {LIMIT}: needed 15.50 GiB, predicted 15.00 GiB (-3.2 %), with x:True",
+        ),
+        (
             replace(TRIED, outcome=Outcome.OK, measured_bytes=17 * GIB, memory=PROCESS),
             f"{BATCH} does not fit in {PROCESS_LIMIT}: needed 17.00 GiB, predicted 15.00 GiB (-11.8 %)",
         ),

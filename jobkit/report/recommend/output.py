@@ -15,6 +15,7 @@ from jobkit.fit.largest_batch import Prediction
 from jobkit.fit.objective import mean_words
 from jobkit.fit.observations import ALLOCATED, NEED, RAM
 from jobkit.fit.speed import SPEED_TOLERANCE, Corpus, Speed, differ
+from jobkit.outcome.conditions import condition_lines
 from jobkit.outcome.trials import NOT_TRIED
 from jobkit.report.recommend import objective, precision, types
 from jobkit.report.recommend.energy import energy_lines
@@ -66,7 +67,8 @@ def parts(advice: types.Recommendation) -> list[Part]:
         [Part(tuple(lines(advice))) for lines in group] for group in ((_heading, _batch), (_time, _energy))
     )
     requests = [Part(tuple(lines)) for lines in _requests(advice)]
-    found = [*first, _gpus(advice), *later, *requests, Part(tuple(_cost(advice)))]
+    conditions = Part(tuple(condition_lines(advice.conditions)))
+    found = [*first, _gpus(advice), *later, *requests, conditions, Part(tuple(_cost(advice)))]
     return [part for part in found if part.lines]
 
 
@@ -225,7 +227,8 @@ def _largest(advice: types.Recommendation) -> Iterator[str]:
         yield f"  Largest safe batch{with_}: not known, because {largest.reason}."
         yield from _lines_of_others(advice)
         return
-    yield f"  Largest safe: {largest.knob} {largest.safe_batch:,}{with_} on {where}, {_ended(largest)}."
+    safe = f"{largest.knob} {largest.safe_batch:,}{with_}"
+    yield f"  Largest safe: {safe} on {where}{advice.batch.allocator}, {_ended(largest)}."
     yield from _lines_of_others(advice)
     yield f"    {_room(advice)}"
     yield f"    The line is through {LINE_THROUGH[advice.measured.kind]}."

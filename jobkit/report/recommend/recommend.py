@@ -18,6 +18,7 @@ from jobkit.fit.memory_line import Fit
 from jobkit.fit.observations import RAM, MemoryObservations, observe_memory, others
 from jobkit.fit.speed import Corpus, Speed
 from jobkit.outcome import overlaps
+from jobkit.outcome.conditions import conditions_of, memory_condition
 from jobkit.report.recommend import precision, types
 from jobkit.report.recommend.energy import energy_answer
 from jobkit.report.recommend.objective import Judgement, judge, refuse_none
@@ -151,6 +152,7 @@ def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendati
         margin=wishes.margin,
         trials=material.trials,
         ledger=material.ledger,
+        conditions=conditions_of(_record_of(batch.recommended, material.records)),
     )
 
 
@@ -270,6 +272,7 @@ def _choice(
         leave_largest_out=fit.leave_largest_out if isinstance(fit, Fit) else None,
         binds=_binds(chosen, allowed, own.largest, unsafe=unsafe) if judged.objective.by_speed else None,
         most_workers=own.workers_at(chosen),
+        allocator=memory_condition(records),
         precisions=precisions,
     )
     return choice, own

@@ -12,6 +12,7 @@ from jobkit.fit.lengths import Lengths
 from jobkit.fit.objective import Objective
 from jobkit.fit.speed import Corpus, Duration, Ratio, Speed
 from jobkit.outcome.agreement import Agreement
+from jobkit.outcome.conditions import Conditions
 from jobkit.outcome.trials import Trial
 from jobkit.report.recommend.energy import EnergyAnswer
 from jobkit.report.recommend.objective import Judgement
@@ -259,6 +260,8 @@ class Choice:
         if nothing is predicted, or the objective is not the speed.
     most_workers
         How many workers the GPU holds with the recommended setting, by the bound; ``None`` if unknown.
+    allocator
+        The allocator setting that ``largest`` and ``lines`` hold for, in words after a comma.
     precisions
         For each setting of another precision than fp32, how its entities agree with those of fp32.
     """
@@ -274,6 +277,7 @@ class Choice:
     leave_largest_out: float | None
     binds: str | None
     most_workers: int | None = None
+    allocator: str = ""
     precisions: tuple[OfPrecision, ...] = ()
 
 
@@ -295,6 +299,8 @@ class Recommendation:
         As asked for.
     trials, ledger
         As in `RunData`.
+    conditions
+        Under which the recommended setting was measured; ``None`` for a command.
     """
 
     measured: Measured
@@ -309,3 +315,4 @@ class Recommendation:
     margin: float
     trials: tuple[str, ...]
     ledger: str | None
+    conditions: Conditions | None
