@@ -132,7 +132,7 @@ def page() -> str:
         for default in (False, True)
     }
     return PAGE.format(
-        table=render(collect(runs), "table", width=WIDTH, gpu_memory_bytes=None).rstrip(),
+        table=render(collect(runs), "table", width=WIDTH).replace(f"{ROOT}/", "").rstrip(),
         parts=_table(("context", "weights", "activations", "slack", "sum", "NVML"), _parts, found),
         instruments=_table(
             ("torch allocated", "torch reserved", "NVML process", "NVML device"), _instruments, found

@@ -91,7 +91,6 @@ def estimate(
     capacity_bytes: float,
     *,
     model_bytes: float = 0,
-    failed_at: float | None = None,
 ) -> Estimate:
     """Estimate the largest size whose peak memory fits a capacity.
 
@@ -104,8 +103,6 @@ def estimate(
         What the GPU holds.
     model_bytes
         Context and weights, if known: a line that meets size 0 below them bends.
-    failed_at
-        The smallest size that ran out of memory, if one did.
     """
     line = fit_line(sizes, peaks_bytes)
     if line is None:
@@ -115,17 +112,15 @@ def estimate(
         reason = "the peak does not grow with the size over the sizes measured"
         return Estimate(line=None, capacity_bytes=capacity_bytes, reason=reason)
     largest = math.floor(line.largest(capacity_bytes))
-    warnings = _warnings(line, largest, model_bytes, failed_at)
+    warnings = _warnings(line, largest, model_bytes)
     return Estimate(line=line, capacity_bytes=capacity_bytes, largest=largest, warnings=warnings)
 
 
-def _warnings(line: BatchLine, largest: int, model_bytes: float, failed_at: float | None) -> tuple[str, ...]:
+def _warnings(line: BatchLine, largest: int, model_bytes: float) -> tuple[str, ...]:
     """Return what a reader must know before trusting the line."""
     warnings = []
     if line.no_error_bar:
         warnings.append(line.no_error_bar)
-    if failed_at is not None and largest >= failed_at:
-        warnings.append(f"{failed_at:,.0f} ran out of memory, so the line is too low")
     if line.intercept_bytes < (1 - INTERCEPT_TOLERANCE) * model_bytes or line.intercept_bytes < 0:
         warnings.append(
             "the line meets size 0 below the model's own memory, so memory grows faster than a line"

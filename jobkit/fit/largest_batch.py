@@ -1,16 +1,21 @@
-"""The largest batch that fits a capacity: the line of memory, and the loads of the text. Pure."""
+"""The largest batch that fits a capacity: the line of memory, and the loads of the text. Pure.
+
+Whoever names a largest batch of a run asks `memory_by_setting`: tables, recommendations and pictures.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS
+from jobkit.core.records import Batch, Record
 from jobkit.core.units import format_count
-from jobkit.fit.loads import Budgets, TextLoads
+from jobkit.fit.lengths import Lengths
+from jobkit.fit.loads import Budgets, TextLoads, agreeing, loads_of
 from jobkit.fit.memory_line import CURVED, Fit, doubts
-from jobkit.fit.observations import MemoryObservations
+from jobkit.fit.observations import RAM, MemoryObservations, observe_memory, others
 from jobkit.outcome.trials import Trial
 
 TELLS = 2.0
@@ -83,7 +88,7 @@ def predict(
     """
     fit = evidence.fit
     if isinstance(fit, str):
-        return Prediction(capacity_bytes=capacity_bytes, reason=fit)
+        return Prediction(capacity_bytes=capacity_bytes, knob=evidence.knob, reason=fit)
     largest_load = fit.largest(capacity_bytes * (1 - margin))
     safe_load = fit.safe_load(capacity_bytes, margin)
     largest, safe = (_batch(load, evidence, loads) for load in (largest_load, safe_load))
@@ -141,6 +146,94 @@ def capped(
         bound_bytes=evidence.fit.upper(at),
         doubts=(why, *largest.doubts),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What was measured of memory with one value of the other knobs, and the largest batch by it.
+
+    Attributes
+    ----------
+    evidence
+        What was measured.
+    loads
+        Of the text; ``None`` if they are not known.
+    tried
+        The predictions that were tested.
+    limit_bytes
+        What the GPU has for a program, on a CPU the requested RAM; ``None`` if that is not known.
+    largest
+        Within that limit.
+    """
+
+    evidence: MemoryObservations
+    loads: TextLoads | None
+    tried: Sequence[Trial]
+    limit_bytes: float | None
+    largest: Prediction
+
+    def within(self, limit_bytes: float | None, margin: float) -> Prediction:
+        """Return the largest batch within another limit; ``margin`` is as for `predict`."""
+        return _largest(self.evidence, self.loads, self.tried, limit_bytes, margin)
+
+
+def memory_by_setting(
+    records: Iterable[Record],
+    batches: Mapping[str, Sequence[Batch]],
+    lengths: Lengths | None,
+    tried: Sequence[Trial] = (),
+    *,
+    gpu_bytes: float | None = None,
+    ram_bytes: float | None = None,
+) -> dict[str, Memory | str]:
+    """Return memory and largest batch, or why they are not known, by the values of the other knobs in words.
+
+    Parameters
+    ----------
+    records
+        Of the points of a run.
+    batches
+        By point id.
+    lengths
+        Of the text, if known.
+    tried
+        The predictions that were tested.
+    gpu_bytes
+        Of the GPU to fit; by default of the one that was measured.
+    ram_bytes
+        The limit on a CPU.
+    """
+    apart: dict[str, list[Record]] = {}
+    for record in records:
+        apart.setdefault(others(record.point.params, record.inert), []).append(record)
+    found: dict[str, Memory | str] = {}
+    for words, part in apart.items():
+        evidence = observe_memory(part, batches)
+        if isinstance(evidence, str):
+            found[words] = evidence
+            continue
+        loads = agreeing(loads_of(lengths, [record.point for record in part]), evidence.load_by_batch)
+        limit = ram_bytes if evidence.kind == RAM else gpu_bytes or evidence.gpu_bytes
+        largest = _largest(evidence, loads, tried, limit, 0.0)
+        found[words] = Memory(evidence=evidence, loads=loads, tried=tried, limit_bytes=limit, largest=largest)
+    return found
+
+
+def _largest(
+    evidence: MemoryObservations,
+    loads: TextLoads | None,
+    tried: Sequence[Trial],
+    limit_bytes: float | None,
+    margin: float,
+) -> Prediction:
+    if limit_bytes is None:
+        why = "how much memory there is was not recorded: name it with --gpu-memory"
+        return Prediction(capacity_bytes=0, knob=evidence.knob, reason=why)
+    capacity = evidence.allocator_bytes(limit_bytes)
+    if not evidence.load_by_batch:
+        why = f"neither {BATCH_SIZE} nor {PADDED_CHARS} is a knob of this sweep"
+        return Prediction(capacity_bytes=capacity, reason=why)
+    return capped(predict(evidence, max(0.0, capacity), loads, margin=margin), evidence, loads, tried)
 
 
 def _batch(load: float, evidence: MemoryObservations, loads: TextLoads | None) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.knobs import CPU
 from jobkit.core.layout import (
     POINTS_FILE,
     RESULTS_FOLDER,
@@ -217,6 +218,15 @@ def read_result(
         batches, unreadable = read_batches(files.folder)
         notes += unreadable
     return PointResult(point=point, all_tries=tries, batches=batches)
+
+
+def batches_of(results: Iterable[PointResult]) -> dict[str, list[Batch]]:
+    """Return the batches of the tries that count, by point id, if memory on a GPU was measured by them."""
+    found: dict[str, list[Batch]] = {}
+    for result in results:
+        if result.chosen and result.record and result.point.device != CPU:
+            found.setdefault(result.point.point_id, []).extend(read_batches(result.chosen.folder)[0])
+    return found
 
 
 def exit_code(*, failed: bool, to_come: bool) -> ExitCode:

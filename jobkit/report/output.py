@@ -133,7 +133,7 @@ def sections(
         title, *details = heading(group, sizes)
         own = [estimate for estimate in per_group if estimate.group == number]
         after = [*fastest_line(sizes), *front_line(sizes)]
-        after += [line for estimate in own for line in estimate_lines(estimate)]
+        after += estimate_lines(own)
         if asked and not own:
             after.append("No estimate of the largest batch: these points ran on a CPU.")
         columns = size_columns(sizes, collected.knobs, collected.own)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from operator import itemgetter
 from pathlib import PurePath
 
@@ -107,46 +106,63 @@ def base_of(sizes: Sequence[Size]) -> str:
     return (format_setting(base.params) if base else "") or "the smallest size"
 
 
-def estimate_lines(estimate: GroupEstimate) -> tuple[str, ...]:
-    """Return the largest batch in a sentence, and beneath it how far to trust it."""
-    if estimate.others:
-        first, *rest = estimate_lines(replace(estimate, others=""))
-        return (f"With {estimate.others}: {first}", *rest)
-    if estimate.prediction is not None:
-        return tuple(_prediction_lines(estimate.prediction, estimate.run, estimate.allocator))
-    by_knob = estimate.by_knob
-    if by_knob.line is None or by_knob.capacity_bytes is None or by_knob.largest is None:
-        return (f"No estimate of the largest {estimate.knob}: {by_knob.reason}.",)
-    gpu = format_bytes_gib(by_knob.capacity_bytes)
-    title = f"Largest {estimate.knob} by a straight line: near {by_knob.largest:,} on {gpu}"
-    lines = [f"{title} ({_error_bar(by_knob)})", f"  {_equation(estimate.knob, by_knob.line)}"]
-    lines += [f"  Beware: {warning}." for warning in by_knob.warnings if warning != by_knob.line.no_error_bar]
-    if estimate.by_load is not None and estimate.by_load.largest is not None:
-        load = f"a load of {estimate.by_load.largest:,} {estimate.unit} ({_error_bar(estimate.by_load)})"
-        lines.append(f"  By load, which memory really follows: {load}.")
-    lines.append("  A straight line is a first guess: run that size once before you rely on it.")
-    return tuple(lines)
-
-
-def _prediction_lines(batch: Prediction, run: str, allocator: str) -> Iterator[str]:
-    """Yield what is predicted from the need of the batches, as far as it can be, and with what allocator."""
-    if batch.reason:
-        yield f"No estimate of the largest {batch.knob}: {batch.reason}."
-    else:
-        there = format_memory(batch.capacity_bytes)
-        ends = (
-            "which is the whole text"
-            if batch.saturated
-            else f"without the safety bound: {batch.largest_batch:,}"
+def estimate_lines(estimates: Sequence[GroupEstimate]) -> Iterator[str]:
+    """Yield the largest batches of a group, each in a sentence, and beneath it how far to trust it."""
+    known = [found for found in estimates if found.prediction is None or not found.prediction.reason]
+    for found in known:
+        first, *rest = (
+            _guess_lines(found)
+            if found.prediction is None
+            else _prediction_lines(found.prediction, found.allocator)
         )
-        yield f"Largest safe {batch.knob}: {batch.safe_batch:,}, {ends}; {there} for the allocator{allocator}"
-        expected, bound = format_memory(batch.expected_bytes), format_memory(batch.bound_bytes)
-        if batch.safe_batch:
-            yield f"  It needs {expected} by the line, and at most {bound} with 95 % confidence."
-        else:
-            yield f"  Not even a batch of 1 fits: with none at all it is {expected} by the line already."
-        yield from (f"  Beware: {doubt}." for doubt in batch.doubts)
-    yield NoWrap(f"  GPUs, time and scheduler lines: jobkit recommend {shell_quote(run)}")
+        yield f"With {found.others}: {first}" if found.others else first
+        yield from rest
+    unknown = [found for found in estimates if found not in known]
+    if unknown:
+        yield _not_known(unknown, of=len(estimates))
+    if any(found.prediction for found in known):
+        yield NoWrap(f"  GPUs, time and scheduler lines: jobkit recommend {shell_quote(estimates[0].run)}")
+
+
+def _not_known(unknown: Sequence[GroupEstimate], of: int) -> str:
+    """Return why the largest batch is not known, with whatever values of the other knobs, in one sentence."""
+    reasons = "; ".join(dict.fromkeys(found.by_knob.reason for found in unknown))
+    number = len(unknown)
+    with_ = f" with {unknown[0].others}" if unknown[0].others else ""
+    if number > 1:
+        values = format_count(number, "value")
+        with_ = f" with any of the {values}" if number == of else f" with {values}"
+        with_ += " of the other knobs"
+    return f"No estimate of the largest {unknown[0].knob}{with_}: {reasons}."
+
+
+def _guess_lines(estimate: GroupEstimate) -> Iterator[str]:
+    """Yield the straight line of an old log, which has no bound."""
+    guess = estimate.by_knob
+    if guess.line is None or guess.capacity_bytes is None or guess.largest is None:
+        yield f"No estimate of the largest {estimate.knob}: {guess.reason}."
+        return
+    there = f"near {guess.largest:,} on {format_bytes_gib(guess.capacity_bytes)}"
+    title = f"Largest {estimate.knob}, a guess without a bound, by a straight line: {there}"
+    yield f"{title} ({_error_bar(guess)})"
+    yield f"  {_equation(estimate.knob, guess.line)}"
+    yield from (f"  Beware: {warning}." for warning in guess.warnings if warning != guess.line.no_error_bar)
+    yield "  Run that size once before you rely on it."
+
+
+def _prediction_lines(batch: Prediction, allocator: str) -> Iterator[str]:
+    """Yield what is predicted from the memory of the batches, and with what allocator."""
+    there = format_memory(batch.capacity_bytes)
+    ends = "which is the whole text"
+    if not batch.saturated:
+        ends = f"without the safety bound: {batch.largest_batch:,}"
+    yield f"Largest safe {batch.knob}: {batch.safe_batch:,}, {ends}; {there} for the allocator{allocator}"
+    expected, bound = format_memory(batch.expected_bytes), format_memory(batch.bound_bytes)
+    if batch.safe_batch:
+        yield f"  It needs {expected} by the line, and at most {bound} with 95 % confidence."
+    else:
+        yield f"  Not even a batch of 1 fits: with none at all it is {expected} by the line already."
+    yield from (f"  Beware: {doubt}." for doubt in batch.doubts)
 
 
 def _error_bar(estimate: Estimate) -> str:

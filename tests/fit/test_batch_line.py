@@ -94,11 +94,5 @@ def test_far_beyond_what_was_measured_is_flagged() -> None:
     assert estimate([1, 2, 3], [1.0, 2.0, 3.0], 24).warnings == ()
 
 
-def test_a_size_that_ran_out_of_memory_contradicts_the_line() -> None:
-    assert estimate([1, 2, 3], [1.0, 2.0, 3.0], 9, failed_at=8).warnings == (
-        "8 ran out of memory, so the line is too low",
-    )
-
-
 def test_a_card_smaller_than_the_model_takes_nothing() -> None:
     assert estimate([1, 2, 3], [11.0, 12.0, 13.0], 5).largest == 0

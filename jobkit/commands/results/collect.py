@@ -75,8 +75,9 @@ def collect(
     jobkit prints one table for each combination of text, model, GPU, software versions and settings; it
     never averages points that differ in one of these. Means are over the repeats that succeeded. Below
     the table are the points that failed or are still to come, with the evidence and what to type. If
-    the points measured what a batch needs, jobkit predicts the largest batch that fits a GPU, with a
-    bound; otherwise by a straight line, with a warning. `jobkit recommend RUN` has more.
+    the points show how memory grows with the load, jobkit predicts the largest batch that fits a GPU,
+    with a bound, as `jobkit recommend RUN` does; else it prints why not. Of an old log it guesses by a
+    straight line, without a bound.
 
     csv has one row per point; --json has points, sizes (means, standard deviations and
     intervals), groups, estimates and notes.

@@ -13,15 +13,14 @@ from operator import attrgetter
 from statistics import fmean
 
 from jobkit.core.knobs import BATCH_SIZE, sort_key
-from jobkit.core.layout import read_batches
-from jobkit.core.records import Batch, Outcome, Record
+from jobkit.core.records import Outcome, Record
 from jobkit.core.student import deviation, half_width
 from jobkit.core.units import format_setting
-from jobkit.fit.loads import loads_of
 from jobkit.fit.observations import others
 from jobkit.fit.speed import SPEED_TOLERANCE
 from jobkit.outcome.trials import Trial
 from jobkit.report import energy
+from jobkit.report.estimates import group_memory
 from jobkit.report.plot.memory_data import NOTHING, MemoryPanel, memory_of_log, memory_of_records, together
 from jobkit.report.rows import LOG, Row
 from jobkit.report.sizes import Size
@@ -121,7 +120,7 @@ def _group(collected: Collected, group: int, gpu_memory_bytes: int | None) -> Gr
     if rows[0].workload == LOG:
         memory = _memory_of_log(rows, gpu_memory_bytes)
     else:
-        memory = _memory(collected, swept, [row for row in rows if row.trial], gpu_memory_bytes)
+        memory = _memory(collected, group, rows, gpu_memory_bytes)
     sizes = [size for size in collected.by_size if size.first.group == group]
     return GroupPlot(group, memory, _speed(swept, collected.knobs), _energy(sizes))
 
@@ -138,23 +137,16 @@ def _energy(sizes: Sequence[Size]) -> EnergyPanel | None:
 
 
 def _memory(
-    collected: Collected, swept: Sequence[Row], tries: Sequence[Row], gpu_memory_bytes: int | None
+    collected: Collected, group: int, rows: Sequence[Row], gpu_memory_bytes: int | None
 ) -> MemoryPanel:
-    lengths = collected.lengths(swept)
-    apart: dict[str, list[Row]] = defaultdict(list)
-    for row in swept:
-        if row.record:
-            apart[others(row.record.point.params, row.record.inert)].append(row)
+    tries = [row for row in rows if row.trial]
+    apart: dict[str, list[Record]] = defaultdict(list)
+    for record in _records(row for row in rows if not row.trial):
+        apart[others(record.point.params, record.inert)].append(record)
+    memory, trials = group_memory(collected, group, gpu_memory_bytes), _trials(collected, tries)
     panels = {
-        words: memory_of_records(
-            records := _records(part),
-            _records(tries),
-            _batches(part),
-            loads_of(lengths, [record.point for record in records]),
-            _trials(collected, tries),
-            gpu_memory_bytes,
-        )
-        for words, part in apart.items()
+        words: memory_of_records(memory[words], measured, _records(tries), trials, gpu_memory_bytes)
+        for words, measured in apart.items()
     }
     return together(panels) if len(panels) > 1 else next(iter(panels.values()), NOTHING)
 
@@ -186,15 +178,6 @@ def _memory_of_log(rows: Sequence[Row], gpu_memory_bytes: int | None) -> MemoryP
         capacity_bytes=(gpu_memory_bytes or rows[0].gpu_capacity_bytes) if on_gpu else None,
         model_bytes=fmean(models) if models else 0.0,
     )
-
-
-def _batches(rows: Iterable[Row]) -> dict[str, Sequence[Batch]]:
-    """Return the batch lines by point id; of two runs in a group both, one after the other."""
-    lines: dict[str, list[Batch]] = defaultdict(list)
-    for row in rows:
-        if row.device != "cpu" and row.result and row.result.chosen:
-            lines[row.point] += read_batches(row.result.chosen.folder)[0]
-    return dict(lines)
 
 
 def _speed(rows: Iterable[Row], knobs: Sequence[str]) -> SpeedPanel:

@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS
-from jobkit.core.records import Batch, Outcome, Record
+from jobkit.core.records import Outcome, Record
 from jobkit.core.units import format_bytes_gib
 from jobkit.fit.batch_line import BatchLine, estimate, fit_line
-from jobkit.fit.largest_batch import TOO_SMALL, predict
-from jobkit.fit.loads import TextLoads, agreeing
+from jobkit.fit.largest_batch import TOO_SMALL, Memory
 from jobkit.fit.memory_line import Fit
-from jobkit.fit.observations import NEED, RAM, MemoryObservations, measured_bytes, observe_memory
+from jobkit.fit.observations import NEED, RAM, MemoryObservations, measured_bytes
 from jobkit.outcome.trials import Trial
 from jobkit.run.workloads.base import SHIPPED, load_unit
 
@@ -110,10 +109,9 @@ def together(panels: Mapping[str, MemoryPanel]) -> MemoryPanel:
 
 
 def memory_of_records(
+    memory: Memory | str,
     measured: Sequence[Record],
     tries: Sequence[Record],
-    batches: Mapping[str, Sequence[Batch]],
-    loads: TextLoads | None,
     trials: Sequence[Trial] = (),
     gpu_memory_bytes: int | None = None,
 ) -> MemoryPanel:
@@ -121,24 +119,22 @@ def memory_of_records(
 
     Parameters
     ----------
+    memory
+        What the points show, as `jobkit.fit.largest_batch.memory_by_setting` returns it.
     measured
         Of the sweep: what the line is fitted to.
     tries
         Of points that tried a prediction. The line is without them: it is what they are held to.
-    batches
-        Of the measured points, by point id.
-    loads
-        Of the text, if known.
     trials
         What was predicted for the tries before they ran.
     gpu_memory_bytes
         Of the GPU to draw, the context included; by default what the tries had to stay within,
         else the GPU measured on.
     """
-    evidence = observe_memory(measured, batches)
-    if isinstance(evidence, str):
-        return MemoryPanel(across="load", up="memory", marks=(), notes=(evidence,))
-    limit, workload = _limit(evidence, trials, gpu_memory_bytes), measured[0].point.workload
+    if isinstance(memory, str):
+        return MemoryPanel(across="load", up="memory", marks=(), notes=(memory,))
+    evidence, workload = memory.evidence, measured[0].point.workload
+    limit = _limit(evidence, trials, gpu_memory_bytes)
     panel = MemoryPanel(
         across=f"load ({load_unit(workload)})" if workload in SHIPPED else "load",
         up="RAM" if evidence.kind == RAM else "allocator memory",
@@ -147,7 +143,7 @@ def memory_of_records(
     )
     if isinstance(evidence.fit, str):
         return replace(panel, notes=(f"no line: {evidence.fit}",))
-    return _with_line(panel, evidence, evidence.fit, trials, agreeing(loads, evidence.load_by_batch))
+    return _with_line(panel, memory, evidence.fit, trials)
 
 
 def _limit(
@@ -219,15 +215,10 @@ def _sizes(records: Sequence[Record]) -> str:
     return ""
 
 
-def _with_line(
-    panel: MemoryPanel,
-    evidence: MemoryObservations,
-    fit: Fit,
-    trials: Sequence[Trial],
-    loads: TextLoads | None,
-) -> MemoryPanel:
+def _with_line(panel: MemoryPanel, memory: Memory, fit: Fit, trials: Sequence[Trial]) -> MemoryPanel:
+    evidence = memory.evidence
     slack = f"allocated line x {evidence.slack:.2f} (slack)"
-    predicted, notes = _predicted(evidence, fit, panel.limit, trials, loads)
+    predicted, notes = _predicted(memory, fit, panel.limit, trials)
     return replace(
         panel,
         marks=_present([*panel.marks, *predicted]),
@@ -239,19 +230,15 @@ def _with_line(
 
 
 def _predicted(
-    evidence: MemoryObservations,
-    fit: Fit,
-    limit: Limit | None,
-    trials: Sequence[Trial],
-    loads: TextLoads | None,
+    memory: Memory, fit: Fit, limit: Limit | None, trials: Sequence[Trial]
 ) -> tuple[list[Marks], tuple[str, ...]]:
     """Return what was predicted for the trials, else the largest safe batch and the weightiest doubt."""
     if trials:
         spots = tuple((trial.load, trial.expected_bytes) for trial in trials)
         return [Marks(PREDICTED, "predicted", spots)], ()
-    if limit is None or not evidence.load_by_batch:
+    prediction, loads = memory.largest, memory.loads
+    if limit is None or prediction.reason:
         return [], ()
-    prediction = predict(evidence, max(0.0, limit.size_bytes), loads)
     if not prediction.safe_batch:
         return [], (TOO_SMALL[prediction.knob],)
     load = loads.load(prediction.safe_batch) if loads else prediction.safe_load

@@ -238,12 +238,18 @@ def _largest(advice: types.Recommendation) -> Iterator[str]:
 
 
 def _lines_of_others(advice: types.Recommendation) -> Iterator[str]:
-    """Yield the largest batch for each other value of the other knobs."""
+    """Yield the largest batch for each other value of the other knobs, and of how many it is not known."""
     for line in advice.batch.lines:
         largest = line.largest
-        safe = f"{largest.knob} {largest.safe_batch:,}, {_ended(largest)}"
         values = f"With {line.others}" if line.others else "If the other knobs had no effect"
-        yield f"    {values}: {f'not known, because {largest.reason}' if largest.reason else safe}."
+        if not largest.reason:
+            yield f"    {values}: {largest.knob} {largest.safe_batch:,}, {_ended(largest)}."
+    unknown = [line.largest for line in advice.batch.lines if line.largest.reason]
+    more = [largest.reason for largest in unknown if largest.reason != advice.batch.largest.reason]
+    if unknown:
+        because = f", because {'; '.join(dict.fromkeys(more))}" if more else ""
+        values = f"{format_count(len(unknown), 'other value')} of the other knobs"
+        yield f"    With {values}: not known{' either' if advice.batch.largest.reason else ''}{because}."
 
 
 def _ended(largest: Prediction) -> str:
@@ -265,7 +271,7 @@ def _room(advice: types.Recommendation) -> str:
 
 
 def _gpus(advice: types.Recommendation) -> Part:
-    if not advice.cards:
+    if all(gpu.prediction.reason for gpu in advice.cards):  # the batch size has the reason
         return Part(())
     title = f"On other GPUs (does {advice.batch.recommended.setting} fit; the largest batch)"
     heads = ["GPU", "usable GiB", "fits", "largest safe", "by the line", ""]
@@ -293,8 +299,6 @@ def _about_gpus(advice: types.Recommendation) -> Iterator[str]:
 def _gpu_cells(gpu: types.OnGpu) -> list[str]:
     prediction = gpu.prediction
     usable = format_bytes_gib(gpu.usable_bytes).removesuffix(" GiB")
-    if prediction.reason:
-        return [gpu.name, usable, "?", "?", "?", ""]
     fits = {True: "yes", False: "no", None: "?"}[gpu.fits]
     note = "the text ends" if prediction.saturated else ""
     return [gpu.name, usable, fits, f"{prediction.safe_batch:,}", f"{prediction.largest_batch:,}", note]

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED_CHARS, Value
+from jobkit.core.knobs import BATCH_SIZE, CPU, Value
 from jobkit.core.records import Outcome, Record
 from jobkit.core.terminal import shell_quote
 from jobkit.core.units import format_count
 from jobkit.fit import speed
 from jobkit.fit.gpus import GpuKind, common_gpus
-from jobkit.fit.largest_batch import Prediction, capped, predict
-from jobkit.fit.loads import TextLoads, agreeing, loads_of
+from jobkit.fit.largest_batch import Memory, Prediction, memory_by_setting
 from jobkit.fit.memory_line import Fit
-from jobkit.fit.observations import RAM, MemoryObservations, observe_memory, others
+from jobkit.fit.observations import RAM, MemoryObservations, others
 from jobkit.fit.speed import Corpus, Speed
 from jobkit.outcome import overlaps
 from jobkit.outcome.conditions import conditions_of, memory_condition
@@ -24,7 +23,6 @@ from jobkit.report.recommend.energy import energy_answer
 from jobkit.report.recommend.objective import Judgement, judge, refuse_none
 from jobkit.report.recommend.request import request
 from jobkit.report.recommend.types import RecommendOptions, RunData
-from jobkit.spec.sweep_spec import Resources
 
 FIND_THEM = "jobkit preflight SPEC --set text=FILE finds them"
 LONGER = 10
@@ -137,12 +135,11 @@ def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendati
     corpus = (wishes.corpus if batch.recommended.rates else None) or _one_pass(first)
     time = speed.duration(batch.recommended, items=corpus.paragraphs, characters=corpus.characters)
     return types.Recommendation(
-        measured=_measured(material, own.evidence, first),
+        measured=_measured(material, own, first),
         batch=batch,
         beware=cautions(material, own.evidence, wishes, batch),
         cards=tuple(
-            _on_gpu(gpu, material, own, wishes.margin, batch.recommended)
-            for gpu in _gpus(own.evidence, wishes)
+            _on_gpu(gpu, own, wishes.margin, batch.recommended) for gpu in _gpus(own.evidence, wishes)
         ),
         corpus=corpus,
         time=time,
@@ -156,41 +153,24 @@ def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendati
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Memory:
-    """What was measured of memory with one value of the other knobs, and what follows from it."""
-
-    evidence: MemoryObservations
-    loads: TextLoads | None
-    largest: Prediction
-    gpu_bytes: float | None
-
-    def workers_at(self, setting: Speed) -> int | None:
-        """Return how many workers the GPU holds at a setting, by the bound; ``None`` if unknown."""
-        if self.gpu_bytes is None or setting.load is None or self.evidence.kind == RAM:
-            return None
-        return self.evidence.most_workers(self.gpu_bytes, setting.load)
-
-
-def _memory(material: RunData, wishes: RecommendOptions) -> dict[str, _Memory]:
+def _memory(material: RunData, wishes: RecommendOptions) -> dict[str, Memory]:
     """Return what was measured of memory, by the values of the other knobs in words."""
-    apart: dict[str, list[Record]] = {}
-    for record in material.records:
-        apart.setdefault(others(record.point.params, record.inert), []).append(record)
-    memory, why = {}, ""
-    for words, records in apart.items():
-        evidence = observe_memory(records, material.batches)
-        if isinstance(evidence, str):
-            why = why or evidence
-            continue
-        loads = loads_of(material.lengths, [record.point for record in records])
-        loads = agreeing(loads, evidence.load_by_batch)
-        capacity = _capacity(evidence, material.resources)
-        largest = _predicted(material, evidence, capacity, loads, wishes.margin)
-        memory[words] = _Memory(evidence, loads, largest, capacity)
+    found = memory_by_setting(
+        material.records,
+        material.batches,
+        material.lengths,
+        material.tried,
+        ram_bytes=material.resources.memory if material.resources else None,
+    )
+    memory = {
+        words: replace(own, largest=own.within(own.limit_bytes, wishes.margin))
+        for words, own in found.items()
+        if isinstance(own, Memory)
+    }
     if not memory:
+        why = next((own for own in found.values() if isinstance(own, str)), "no point has succeeded yet")
         hint = f"see what there is: jobkit collect {shell_quote(material.run)}"
-        raise JobkitError(f"{material.run}: {why or 'no point has succeeded yet'}", hint=hint)
+        raise JobkitError(f"{material.run}: {why}", hint=hint)
     return memory
 
 
@@ -206,6 +186,13 @@ def memory_of(material: RunData, record: Record) -> tuple[Prediction, Fit] | Non
     return own.largest, own.evidence.fit
 
 
+def _most_workers(own: Memory, setting: Speed) -> int | None:
+    """Return how many workers the GPU holds at a setting, by the bound; ``None`` if unknown."""
+    if own.limit_bytes is None or setting.load is None or own.evidence.kind == RAM:
+        return None
+    return own.evidence.most_workers(own.limit_bytes, setting.load)
+
+
 def _record_of(chosen: Speed, records: Sequence[Record]) -> Record:
     """Return a record of a setting."""
     return next(record for record in records if record.point.params == chosen.params)
@@ -215,8 +202,8 @@ def _params(params: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:
     return tuple(sorted(params.items()))
 
 
-def _measured(material: RunData, evidence: MemoryObservations, first: Record) -> types.Measured:
-    point, model = first.point, first.point.model
+def _measured(material: RunData, own: Memory, first: Record) -> types.Measured:
+    evidence, point, model = own.evidence, first.point, first.point.model
     return types.Measured(
         run=material.run,
         workload=point.workload,
@@ -229,7 +216,7 @@ def _measured(material: RunData, evidence: MemoryObservations, first: Record) ->
         points=sum(record.outcome is Outcome.OK for record in material.records),
         paragraphs=paragraphs(material.records),
         kind=evidence.kind,
-        capacity_bytes=_capacity(evidence, material.resources),
+        capacity_bytes=None if own.limit_bytes is None else int(own.limit_bytes),
         overhead_bytes=evidence.overhead_bytes,
         workers=evidence.workers,
     )
@@ -238,10 +225,10 @@ def _measured(material: RunData, evidence: MemoryObservations, first: Record) ->
 def _choice(
     settings: tuple[Speed, ...],
     judged: Judgement,
-    memory: Mapping[str, _Memory],
+    memory: Mapping[str, Memory],
     records: Sequence[Record],
     precisions: tuple[precision.OfPrecision, ...],
-) -> tuple[types.Choice, _Memory]:
+) -> tuple[types.Choice, Memory]:
     """Return the batch size, and what was measured of memory with its other knobs."""
     others_of = {
         _params(record.point.params): others(record.point.params, record.inert) for record in records
@@ -271,7 +258,7 @@ def _choice(
         ),
         leave_largest_out=fit.leave_largest_out if isinstance(fit, Fit) else None,
         binds=_binds(chosen, allowed, own.largest, unsafe=unsafe) if judged.objective.by_speed else None,
-        most_workers=own.workers_at(chosen),
+        most_workers=_most_workers(own, chosen),
         allocator=memory_condition(records),
         precisions=precisions,
     )
@@ -294,33 +281,8 @@ def _gpus(evidence: MemoryObservations, wishes: RecommendOptions) -> Sequence[Gp
     return common_gpus() if wishes.gpus is None else wishes.gpus
 
 
-def _capacity(evidence: MemoryObservations, resources: Resources | None) -> int | None:
-    """Return the limit of what was measured: the GPU's memory, or the RAM asked for."""
-    if evidence.kind == RAM:
-        return resources.memory if resources else None
-    return evidence.gpu_bytes
-
-
-def _predicted(
-    material: RunData,
-    evidence: MemoryObservations,
-    gpu_bytes: float | None,
-    loads: TextLoads | None,
-    margin: float,
-) -> Prediction:
-    if gpu_bytes is None:
-        why = "how much memory there is was not recorded: name it with --gpu-memory"
-        return Prediction(capacity_bytes=0, reason=why)
-    capacity = evidence.allocator_bytes(gpu_bytes)
-    if not evidence.load_by_batch:
-        why = f"neither {BATCH_SIZE} nor {PADDED_CHARS} is a knob of this sweep"
-        return Prediction(capacity_bytes=capacity, reason=why)
-    prediction = predict(evidence, max(0.0, capacity), loads, margin=margin)
-    return capped(prediction, evidence, loads, material.too_large)
-
-
-def _on_gpu(gpu: GpuKind, material: RunData, own: _Memory, margin: float, chosen: Speed) -> types.OnGpu:
-    prediction = _predicted(material, own.evidence, gpu.usable_bytes, own.loads, margin)
+def _on_gpu(gpu: GpuKind, own: Memory, margin: float, chosen: Speed) -> types.OnGpu:
+    prediction = own.within(gpu.usable_bytes, margin)
     return types.OnGpu(
         name=gpu.name,
         usable_bytes=gpu.usable_bytes,

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import SPEC_FILE, is_run_folder, read_batches
+from jobkit.core.layout import SPEC_FILE, is_run_folder
 from jobkit.core.paths import ledger_path
-from jobkit.core.records import RESULTS, Batch, Outcome, Record
+from jobkit.core.records import RESULTS, Outcome, Record
 from jobkit.core.terminal import shell_quote
 from jobkit.fit import ledger
 from jobkit.fit.lengths import read_lengths
 from jobkit.fit.objective import Objective
 from jobkit.outcome.agreement import agreements
-from jobkit.outcome.results import PointResult, read_run
+from jobkit.outcome.results import batches_of, read_run
 from jobkit.outcome.timing import worker_s
 from jobkit.outcome.trials import describe_trials, settled_trials, trials
 from jobkit.report.recommend.types import RunData
@@ -64,7 +64,7 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
     return RunData(
         run=str(folder),
         records=records,
-        batches=_batches(sweep),
+        batches=batches_of(sweep),
         lengths=read_lengths(folder),
         seconds=tuple(
             worker_s(tried.files.record) if tried.files.record else None
@@ -79,7 +79,7 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
         failed=sum(bool(point.verdict.outcome) and point.verdict.outcome not in RESULTS for point in sweep),
         notes=(*run.notes, *notes, *more),
         trials=describe_trials(tried),
-        too_large=tuple(trial for trial in tried if trial.too_large),
+        tried=tuple(tried),
         ledger=_ledger(records),
         agreements=agreements(sweep),
         objective=_objective(spec) if spec else Objective(),
@@ -114,12 +114,3 @@ def site_of(spec: SweepSpec | None) -> tuple[Site | None, list[str]]:
         return load_site(spec.site, spec.scheduler), []
     except JobkitError as error:
         return None, [f"{error.message}: the lines are a plain {spec.scheduler}'s"]
-
-
-def _batches(sweep: Iterable[PointResult]) -> dict[str, Sequence[Batch]]:
-    """Return the batches of the tries that count, if memory on a GPU was measured by them."""
-    return {
-        result.point.point_id: read_batches(result.chosen.folder)[0]
-        for result in sweep
-        if result.chosen and result.record and result.point.device != "cpu"
-    }

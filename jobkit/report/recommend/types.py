@@ -58,8 +58,8 @@ class RunData:
         What could not be read.
     trials
         The results of the predictions that this run has tested, in sentences without a full stop.
-    too_large
-        Those of them that did not fit: the largest safe batch is below them.
+    tried
+        The same as data: the largest safe batch is below those that did not fit.
     ledger
         The results of the user's predictions in other runs with this workload, model, GPU and versions.
     agreements
@@ -80,7 +80,7 @@ class RunData:
     failed: int = 0
     notes: tuple[str, ...] = ()
     trials: tuple[str, ...] = ()
-    too_large: tuple[Trial, ...] = ()
+    tried: tuple[Trial, ...] = ()
     ledger: str | None = None
     agreements: Mapping[int, Agreement] = field(default_factory=dict)
     objective: Objective = field(default_factory=Objective)

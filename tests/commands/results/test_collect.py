@@ -19,7 +19,7 @@ def run(*args: str | Path) -> int:
 
 def test_a_log_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(OLD_LOG, "--gpu-memory", "30GiB") == 0
-    assert "near 1,425 on 30.00 GiB" in capsys.readouterr().out
+    assert "near 1,425" in capsys.readouterr().out
 
 
 def test_without_paths_it_is_runs(

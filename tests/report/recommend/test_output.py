@@ -158,7 +158,7 @@ def test_what_cannot_be_known_says_why() -> None:
     said = text(material(few), RecommendOptions())
     assert "Largest safe batch: not known, because 3 distinct loads measured" in said
     assert "The limit is" not in said
-    assert re.search(r"^h200 +139\.79 +\? +\? +\?$", said, re.MULTILINE)
+    assert "On other GPUs" not in said, "a table of question marks"
 
 
 def test_where_it_ran() -> None:
@@ -179,12 +179,6 @@ def test_a_card_that_is_too_small_or_where_the_text_ends() -> None:
     said = text(wishes=RecommendOptions(gpus=several))
     assert re.search(r"^small +1\.00 +no +\d+ +\d+$", said, re.MULTILINE)
     assert re.search(r"^large +99\.00 +yes +881 +881 +the text ends$", said, re.MULTILINE)
-    unknown = [
-        replace(record, summary=replace(record.summary, load_max=None))
-        for record in records()
-        if record.summary
-    ]
-    assert "?" in text(material(unknown), RecommendOptions(gpus=several))
 
 
 def test_time_with_and_without_an_interval() -> None:

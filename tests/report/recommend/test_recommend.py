@@ -93,7 +93,7 @@ def test_a_trial_that_did_not_fit_caps_what_is_safe(lengths: Lengths | None) -> 
     trial = Trial(index=16, batch_size=size, load=LOADS.own(size), capacity_bytes=there)
 
     def after(trial: Trial) -> Recommendation:
-        return recommend(replace(material(records(), lengths), too_large=(trial,)), NOTHING)
+        return recommend(replace(material(records(), lengths), tried=(trial,)), NOTHING)
 
     found = after(replace(trial, outcome=Outcome.GPU_OOM)).batch
     assert plain.batch.largest.safe_batch > size > found.largest.safe_batch > 0
