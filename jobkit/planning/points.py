@@ -259,4 +259,5 @@ def request(name: str, spec: SweepSpec, site: Site, resources: Resources) -> Req
         qos=asked.qos,
         slots=scheduler.slots(header, asked.cpus),
         resources=scheduler.resource_names(header),
+        exclude=tuple(asked.exclude),
     )

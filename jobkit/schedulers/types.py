@@ -171,7 +171,7 @@ class Request:
     ``resources`` are the names in its header lines, if the scheduler requests resources by name
     (Grid Engine's ``-l``): checks compare them with the cluster. ``walltime_s`` is the job's, for
     all of the ``pack`` points that share it. ``slots`` is how many slots a node must have for it,
-    if the scheduler counts CPUs in slots (Grid Engine).
+    if the scheduler counts CPUs in slots (Grid Engine). ``exclude`` are patterns of nodes to avoid.
     """
 
     name: str
@@ -186,3 +186,4 @@ class Request:
     resources: tuple[str, ...] = ()
     pack: int = 1
     slots: int = 1
+    exclude: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
@@ -150,6 +150,22 @@ def groups(  # noqa: PLR0913 - what was given, when, and by whom
         Group(given, change, tuple(indices), changed(spec_of(given), change, keep=keep))
         for (given, change), indices in indices_by_change.items()
     ]
+
+
+def allow_nodes(group: Group, spec: SweepSpec) -> Group:
+    """Return a group that may run on every node that the policy avoids.
+
+    Parameters
+    ----------
+    spec
+        The group's spec without the policy's changes; the nodes that a person excluded stay excluded.
+    """
+    resources = group.spec.resources.model_copy(update={"exclude": spec.resources.exclude})
+    return replace(
+        group,
+        change=group.change.model_copy(update={"exclude": ()}),
+        spec=group.spec.model_copy(update={"resources": resources}),
+    )
 
 
 def due(run: RunStanding, policy: Policy) -> bool:

@@ -26,10 +26,11 @@ from jobkit.planning.points import group_points
 from jobkit.planning.prepare import shared_by
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, runs_here
+from jobkit.schedulers.types import Array
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.status.reader import read_standings
-from jobkit.status.retry import Group, merge_overrides
+from jobkit.status.retry import Group, allow_nodes, merge_overrides
 from jobkit.status.standing import IN_QUEUE, RunStanding, Standing, first_task, followers
 from jobkit.submit import rounds
 from jobkit.submit.recover import reconcile_submission, refuse_stray_jobs
@@ -222,9 +223,8 @@ def resume(run_dir: Path, spec: SweepSpec, run: RunStanding, again: Sequence[Gro
     done: list[Group] = []
     left: list[str] = []
     for group in again:
-        round_ = make_round(run_dir, run, group)
         try:
-            taken += _submit(scheduler, run_dir, round_, say)
+            taken += _submit(scheduler, run_dir, run, group, say)
         except SubmissionUnconfirmed:
             raise  # one more intent in the journal would hide this one
         except JobkitError as error:
@@ -241,9 +241,26 @@ def resume(run_dir: Path, spec: SweepSpec, run: RunStanding, again: Sequence[Gro
     return Resumed(groups=tuple(done), taken=tuple(taken), left=tuple(left))
 
 
-def _submit(scheduler: Scheduler, run_dir: Path, round_: Round, say: Say) -> tuple[Submitted, ...]:
-    """Submit a round; if a check refuses it, nothing of it is left in the run folder."""
+def _submit(
+    scheduler: Scheduler, run_dir: Path, run: RunStanding, group: Group, say: Say
+) -> tuple[Submitted, ...]:
+    """Submit a group of points, if need be to the nodes that the policy avoids."""
+    round_ = make_round(run_dir, run, group)
     arrays = rounds.plan_arrays(scheduler, round_)
+    try:
+        _write(scheduler, run_dir, round_, arrays, say)
+    except JobkitError:
+        if not group.change.exclude:
+            raise
+        round_ = make_round(run_dir, run, allow_nodes(group, spec_of_run(run_dir, group.given)))
+        _write(scheduler, run_dir, round_, arrays, say)
+        nodes = ", ".join(group.change.exclude)
+        say(f"only {nodes} matches the request, so the points may run there again")
+    return rounds.submit_jobs(scheduler, run_dir, rounds.round_jobs(round_, arrays)).jobs
+
+
+def _write(scheduler: Scheduler, run_dir: Path, round_: Round, arrays: Sequence[Array], say: Say) -> None:
+    """Write the files of a round; if a check refuses it, delete them."""
     written = rounds.write_round(run_dir, round_)
     try:
         for line in rounds.check_round(scheduler, round_, str(written[0]), arrays):
@@ -252,7 +269,6 @@ def _submit(scheduler: Scheduler, run_dir: Path, round_: Round, say: Say) -> tup
         for path in written:
             path.unlink()
         raise
-    return rounds.submit_jobs(scheduler, run_dir, rounds.round_jobs(round_, arrays)).jobs
 
 
 def make_round(run_dir: Path, run: RunStanding, group: Group) -> Round:

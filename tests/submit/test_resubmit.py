@@ -17,7 +17,7 @@ from jobkit.outcome.journal import Role, Task, note, read_journal
 from jobkit.schedulers.types import State
 from jobkit.status.standing import Standing
 from jobkit.submit.resubmit import undecided
-from jobkit.submit.resume import run_again
+from jobkit.submit.resume import run_again, run_follow_up
 from tests.support.builders import write_begin, write_exit
 from tests.support.statuses import a_point, a_run, with_job
 from tests.support.swept import BUG, LATE, OK, OOM, Clock, Sweep
@@ -110,6 +110,40 @@ def test_a_node_that_failed_is_stayed_away_from(sweep: Sweep, capsys: pytest.Cap
     assert run_again(sweep.run, (), ()) == 0
     assert "again: 1 point, not on n1" in capsys.readouterr().err
     assert "#SBATCH --exclude=n1" in (sweep.run / "job-2.sh").read_text()
+
+
+@pytest.mark.parametrize("by_itself", [False, True])
+def test_a_node_that_failed_is_used_again_if_no_other_matches(
+    sweep: Sweep, capsys: pytest.CaptureFixture[str], *, by_itself: bool
+) -> None:
+    sweep.ended(OK, None, OK, OK, OK, OK)
+    row = f"100_2|NODE_FAIL|0:0|60||50M|1|n1|None|{sweep.points[0].run_id}\n"
+    (sweep.folder / "accounting").write_text(row, encoding="utf-8")
+    sweep.refuse("--exclude=n1")
+    assert (run_follow_up(sweep.run) if by_itself else run_again(sweep.run, (), ())) == 0
+    said = capsys.readouterr().err
+    assert "only n1 matches the request, so the points may run there again" in said
+    assert "#SBATCH --exclude" not in (sweep.run / "job-2.sh").read_text()
+    assert sweep.standings()[1] is Standing.WAITING
+
+
+def test_a_node_that_a_person_excluded_stays_excluded(sweep: Sweep) -> None:
+    sweep.ended(OK, None, OK, OK, OK, OK)
+    row = f"100_2|NODE_FAIL|0:0|60||50M|1|n1|None|{sweep.points[0].run_id}\n"
+    (sweep.folder / "accounting").write_text(row, encoding="utf-8")
+    sweep.refuse("n2,n1")
+    assert run_again(sweep.run, (), ("resources.exclude=[n2]",)) == 0
+    assert "#SBATCH --exclude=n2\n" in (sweep.run / "job-2.sh").read_text()
+
+
+def test_a_request_that_no_node_meets_is_refused_with_the_nodes_excluded_or_not(sweep: Sweep) -> None:
+    sweep.ended(OK, None, OK, OK, OK, OK)
+    row = f"100_2|NODE_FAIL|0:0|60||50M|1|n1|None|{sweep.points[0].run_id}\n"
+    (sweep.folder / "accounting").write_text(row, encoding="utf-8")
+    sweep.refuse("--test-only")
+    before = sweep.files()
+    assert "refused --test-only" in refused(sweep).message
+    assert sweep.files() - before == {".lock"}
 
 
 def test_a_check_that_refuses_leaves_nothing_behind(sweep: Sweep) -> None:

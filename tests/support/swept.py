@@ -33,7 +33,9 @@ SBATCH = """\
 cd {folder}
 echo "sbatch $*" >>calls
 for pattern in $(cat refuse 2>/dev/null); do
-    if [[ "$*" == *$pattern* ]]; then echo "sbatch: error: refused $pattern" >&2; exit 1; fi
+    if [[ "$*" == *$pattern* ]] || grep -qse "$pattern" $(tr ' ' '\\n' <<<"$*" | grep 'sh$'); then
+        echo "sbatch: error: refused $pattern" >&2; exit 1
+    fi
 done
 [[ "$*" != *--test-only* ]] || {{ [[ ! -e outlook ]] || cat outlook >&2; exit 0; }}
 job=$(($(cat last) + 1))
@@ -96,6 +98,7 @@ class Sweep:
         (self.folder / "queue").write_text(text, encoding="utf-8")
 
     def refuse(self, *patterns: str) -> None:
+        """Refuse a submission if a pattern is in its arguments or in its script."""
         (self.folder / "refuse").write_text(" ".join(patterns), encoding="utf-8")
 
     def silent(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import partial
 
 from jobkit.core.shell import Completed
@@ -55,11 +56,18 @@ def _queue_refusal(request: Request, answer: Completed) -> str | None:
 
 
 def _slots_refusal(request: Request, answer: Completed) -> str | None:
-    """Refuse more slots than a host of the queues has: ``-w v`` does not report what there is.
+    """Refuse more slots than a host of the queues has, and the exclusion of all hosts.
+
+    ``-w v`` does not report what there is, and accepts any exclusion next to a load value.
 
     Memory is no reason: the requested memory may be a limit (``h_vmem``), not space on the host.
     """
     asked = survey.queues_on_hosts(answer.stdout if answer.ok else "", request.queue)
+    hosts = [kind.names for queue in asked.queues for kind in queue.kinds]
+    if hosts and all(any(fnmatchcase(host, word) for word in request.exclude) for host in hosts):
+        return (
+            f"{asked.where} has no host but {', '.join(hosts)}, which is excluded (change resources.exclude)"
+        )
     fault = asked.node_fault(replace(request, cpus=request.slots, gpus=0))
     return str(fault) if fault else None
 
