@@ -17,10 +17,10 @@ from pathlib import Path
 from benchmarks import raw
 from benchmarks.row import Row
 from jobkit.core.json_codec import from_json, to_json
-from jobkit.core.layout import BATCHES_FILE, POINTS_FILE, RECORD_FILE
+from jobkit.core.layout import BATCHES_FILE, CORPUS_FILE, POINTS_FILE, RECORD_FILE
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import ModelRef, Point, Record, TextRef
-from jobkit.corpus.plan import CORPUS_FILE, MANIFEST_FILE, Rows, Shard, write_plan
+from jobkit.corpus.plan import MANIFEST_FILE, Rows, Shard, write_plan
 from jobkit.corpus.scan import scan
 from jobkit.corpus.sources import find_sources
 from jobkit.planning.models.stanza import find_model

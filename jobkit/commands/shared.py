@@ -23,6 +23,21 @@ class FilledPath(click.Path):
         return super().convert(value, param, ctx)
 
 
+class OutputPath(FilledPath):
+    """A file to write, which no file that jobkit reads in a run folder may be."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, dir_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - click's own
+        """Return the path; refuse a contract file of a run folder."""
+        from jobkit.core.layout import refuse_contract_file
+
+        path = super().convert(value, param, ctx)
+        refuse_contract_file(path, param.opts[0] if param else "")
+        return path
+
+
 class OldNames(click.Option):
     """An option that also accepts its earlier names; no help and no error shows them.
 

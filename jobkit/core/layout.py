@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
@@ -30,7 +32,18 @@ TUNE_GOAL_FILE = "tune.json"
 SETTING_FILE = "setting.yaml"
 CORPUS_FILE = "corpus.json"
 ORDER_FILE = "apply.json"
+PLAN_FILE = "plan.jsonl"
+PROMISE_FILE = "promise.json"
 PROVENANCE_FILE = "provenance.json"
+FIND_SCRIPT = "find.sh"
+"""The job that follows a sweep and runs the batch that was predicted."""
+TUNE_SCRIPT = "tune.sh"
+"""The job that searches for the fastest setting."""
+FOLLOW_SCRIPT = "follow.sh"
+"""The job that follows a sweep and runs points again as the policy says."""
+PLAN_SCRIPT = "plan.sh"
+"""The job that reads and plans a corpus, and submits its shards."""
+WINNERS_FOLDER = "winners"
 RUN_LOCK = ".lock"
 SEARCH_LOCK = ".find.lock"
 DRIVER_LOCK = ".driver.lock"
@@ -53,6 +66,52 @@ EXIT_FILE = "exit"
 PROFILE_FILES = {"torch": "trace.json.gz", "python": "profile.pstats", "scalene": "profile.json"}
 """The file in the folder of a try that each profiler writes for its viewer."""
 PROFILE_TEXT = "profile.txt"
+
+
+_CONTRACT_FILES = (
+    *(SPEC_FILE, POINTS_FILE, LENGTHS_FILE, JOB_SCRIPT, JOURNAL_FILE, ACCOUNTING_FILE, SEARCH_GOAL_FILE),
+    *(TRIALS_FILE, TUNE_GOAL_FILE, SETTING_FILE, CORPUS_FILE, ORDER_FILE, PLAN_FILE, PROMISE_FILE),
+    *(
+        PROVENANCE_FILE,
+        FIND_SCRIPT,
+        TUNE_SCRIPT,
+        FOLLOW_SCRIPT,
+        PLAN_SCRIPT,
+        RUN_LOCK,
+        SEARCH_LOCK,
+        DRIVER_LOCK,
+    ),
+    *("job-*.sh", "tasks-*.txt"),
+)
+_CONTRACT_FOLDERS = frozenset(
+    {FLAGS_FOLDER, BASELINES_FOLDER, LOGS_FOLDER, FILES_FOLDER, RESULTS_FOLDER, WINNERS_FOLDER}
+)
+
+
+def refuse_contract_file(path: Path, option: str) -> None:
+    """Refuse an output file that would replace a file that jobkit or a job reads in a run folder.
+
+    Parameters
+    ----------
+    path
+        The file, also if it does not exist.
+    option
+        The option that names it.
+
+    Raises
+    ------
+    JobkitError
+        If a run folder has such a file.
+    """
+    place = path.parent.resolve() / path.name
+    for run in place.parents:
+        name, *below = place.relative_to(run).parts
+        read = name in _CONTRACT_FOLDERS if below else any(fnmatchcase(name, one) for one in _CONTRACT_FILES)
+        if read and is_run_folder(run):
+            raise JobkitError(
+                f"{option} {path}: jobkit itself reads this file of run {run.name}, and does not replace it",
+                hint=f"name another file: {option} {shlex.quote(f'my-{path.name}')}",
+            )
 
 
 def point_folder(run: Path | str, point_id: str) -> str:

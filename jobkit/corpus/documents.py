@@ -14,10 +14,19 @@ class Fields(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A line of JSONL: its id (``None`` if it has none) and its text as given."""
+    """A line of JSONL: its id (``None`` if it has none, or an empty one) and its text as given."""
 
     id: str | None
     text: str
+
+
+BOM = b"\xef\xbb\xbf"
+"""The mark of UTF-8 with which a file may begin."""
+
+
+def generated_id(source: str, line: int) -> str:
+    """Return the id of a document that has none."""
+    return f"{source}:{line}"
 
 
 class BadLineError(ValueError):
@@ -44,7 +53,7 @@ def parse_line(line: bytes, fields: Fields) -> Document:
         raise BadLineError(f"the field {fields.id!r} is neither text nor a whole number")
     if b"\\" in line:
         _check_surrogates(text if name is None else f"{text}{name}")
-    return Document(None if name is None else str(name), text)
+    return Document(None if name in {None, ""} else str(name), text)
 
 
 def _load(line: bytes) -> object:

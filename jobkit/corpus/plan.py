@@ -10,10 +10,8 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError, file_error
 from jobkit.core.files import append_line, read_lines, read_text, write_atomically
 from jobkit.core.json_codec import from_json, to_json
+from jobkit.core.layout import CORPUS_FILE, PLAN_FILE
 
-CORPUS_FILE = "corpus.json"
-PLAN_FILE = "plan.jsonl"
-WINNERS_FOLDER = "winners"
 ROWS_FILE = "rows.jsonl"
 MANIFEST_FILE = "rows.json"
 

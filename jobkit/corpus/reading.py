@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from jobkit.core.errors import JobkitError, file_error
 from jobkit.corpus.decompress import BrokenError, Stream, open_stream, read_exactly, skip
-from jobkit.corpus.documents import BadLineError, Fields, parse_line
+from jobkit.corpus.documents import BOM, BadLineError, Fields, generated_id, parse_line
 from jobkit.corpus.paragraphs import spans
 from jobkit.corpus.plan import Corpus, Piece, Source, read_corpus, read_planned
 
@@ -129,18 +129,18 @@ def _of_lines(
     found = (
         paragraph
         for number, line in enumerate(data.split(b"\n"), piece.line)
-        if number not in left_out and line.strip()
-        for paragraph in _of_line(source, number, line, fields)
+        if number not in left_out and (bare := line.removeprefix(BOM) if number == 1 else line).strip()
+        for paragraph in _of_line(source, number, bare, fields)
     )
     return islice(found, piece.skip, piece.skip + piece.paragraphs)
 
 
 def _of_line(source: Source, number: int, line: bytes, fields: Fields) -> Iterator[Paragraph]:
     try:
-        document = parse_line(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line, fields)
+        document = parse_line(line, fields)
     except BadLineError as error:  # the digest is right: another version of jobkit made the plan
         raise JobkitError(f"{source.path}:{number}: {error}", hint=_HINT) from error
-    return numbered(document.id or f"{source.name}:{number}", document.text, 0, 0)
+    return numbered(document.id or generated_id(source.name, number), document.text, 0, 0)
 
 
 def numbered(document: str, given: str, number: int, offset: int) -> Iterator[Paragraph]:

@@ -96,6 +96,11 @@ def _names(folder: Path, before: str) -> Iterator[str]:
             yield before + entry.name
 
 
+def is_jsonl(name: str) -> bool:
+    """Return whether a file is of JSON lines, by its name."""
+    return _stem(name).endswith(".jsonl")
+
+
 def _stem(name: str) -> str:
     """Return a name without the ending of a compressed file."""
     base, ending = os.path.splitext(name)  # noqa: PTH122 - a name, not a path
@@ -107,7 +112,7 @@ def _found(path: str, name: str) -> Found:
     return Found(
         path=os.path.abspath(path),  # noqa: PTH100 - the same
         name=name,
-        kind=JSONL if _stem(name).endswith(".jsonl") else TEXT,
+        kind=JSONL if is_jsonl(name) else TEXT,
         compression=_COMPRESSED.get(os.path.splitext(name)[1], ""),  # noqa: PTH122 - the same
         size_bytes=status.st_size,
         mtime_ns=status.st_mtime_ns,

@@ -19,9 +19,9 @@ from uuid import uuid4
 from jobkit.core.errors import JobkitError, file_error, name_file_in_errors
 from jobkit.core.files import open_regular, read_lines, read_text
 from jobkit.core.json_codec import from_json, to_json
-from jobkit.core.layout import POINTS_FILE, names, try_folder, try_numbers
+from jobkit.core.layout import POINTS_FILE, WINNERS_FOLDER, names, try_folder, try_numbers
 from jobkit.core.records import Point
-from jobkit.corpus.plan import MANIFEST_FILE, ROWS_FILE, WINNERS_FOLDER, Rows, Winner, read_planned
+from jobkit.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows, Winner, read_planned
 
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK, errno.EINVAL})
 """Errors of link(2) on a file system without hard links."""

@@ -20,9 +20,10 @@ from jobkit.core.layout import (
     LOGS_FOLDER,
     RECORD_FILE,
     TRY_PREFIX,
+    WINNERS_FOLDER,
 )
 from jobkit.core.records import Outcome, Point, Record
-from jobkit.corpus.plan import MANIFEST_FILE, ROWS_FILE, WINNERS_FOLDER, Winner
+from jobkit.corpus.plan import MANIFEST_FILE, ROWS_FILE, Winner
 from jobkit.outcome.accounting import Accounts
 from jobkit.outcome.journal import Task
 from jobkit.outcome.log_outcome import last_words, reported_outcome

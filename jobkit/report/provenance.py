@@ -13,7 +13,7 @@ from jobkit.core import files
 from jobkit.core.errors import JobkitError
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.knobs import CPU, Value
-from jobkit.core.layout import PROVENANCE_FILE, is_corpus_folder, is_unplanned
+from jobkit.core.layout import PROMISE_FILE, PROVENANCE_FILE, is_corpus_folder, is_unplanned
 from jobkit.core.measurements import Attribution
 from jobkit.core.paths import ledger_path
 from jobkit.core.records import Outcome, Point, Record
@@ -28,7 +28,6 @@ from jobkit.outcome.shards import settle
 from jobkit.outcome.timing import task_s, worker_s
 from jobkit.outcome.tries import TryResult
 
-PROMISE_FILE = "promise.json"
 SCHEMA = 1
 HOUR_S = 3600.0
 

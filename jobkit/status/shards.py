@@ -11,9 +11,10 @@ from pathlib import Path
 from statistics import fmean
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.layout import PLAN_FILE
 from jobkit.core.student import deviation, half_width
 from jobkit.core.units import format_about, format_count, format_list
-from jobkit.corpus.plan import PLAN_FILE, read_plan
+from jobkit.corpus.plan import read_plan
 from jobkit.status.standing import PointStanding, RunStanding, Standing
 
 MOST_NAMED = 5

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular, read_text
-from jobkit.core.layout import POINTS_FILE, SPEC_FILE, is_unplanned, read_points
+from jobkit.core.layout import PLAN_SCRIPT, POINTS_FILE, SPEC_FILE, is_unplanned, read_points
 from jobkit.core.records import Point
 from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.core.units import format_count
@@ -20,7 +20,6 @@ from jobkit.planning.prepare import Prepared
 from jobkit.status.reader import read_standings
 from jobkit.status.standing import CANCELLED, RunStanding, Standing, why_failed
 from jobkit.status.which_run import start_time
-from jobkit.submit.rounds import PLAN_SCRIPT
 
 
 def refuse_duplicate_sweep(prepared: Prepared, *, dry_run: bool = False) -> None:

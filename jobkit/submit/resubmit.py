@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.files import exclusive_lock
-from jobkit.core.layout import RUN_LOCK, SPEC_FILE, is_corpus_folder
+from jobkit.core.layout import FOLLOW_SCRIPT, RUN_LOCK, SPEC_FILE, is_corpus_folder
 from jobkit.core.terminal import Say
 from jobkit.core.units import format_count
 from jobkit.corpus.plan import read_corpus
@@ -233,7 +233,7 @@ def resume(run_dir: Path, spec: SweepSpec, run: RunStanding, again: Sequence[Gro
             left.append(f"{format_count(len(group.points), 'point')} not submitted: {error.message}")
             continue
         done.append(group)
-    if taken and (run_dir / rounds.FOLLOW_SCRIPT).is_file() and spec.policy.follow_up:
+    if taken and (run_dir / FOLLOW_SCRIPT).is_file() and spec.policy.follow_up:
         job = rounds.follow_job(read_journal(run_dir).rounds)
         followed = rounds.submit_jobs(scheduler, run_dir, [job], [submitted.job for submitted in taken])
         taken += followed.jobs

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from jobkit.core import files, shell
 from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.layout import FIND_SCRIPT, FOLLOW_SCRIPT, PLAN_SCRIPT, TUNE_SCRIPT
 from jobkit.outcome.journal import Role
 from jobkit.planning.job_script import script_name
 from jobkit.planning.points import PointGroup
@@ -16,15 +17,6 @@ from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.types import ONE_TASK, Array, JobId
 from jobkit.submit import scheduler_calls
 from jobkit.submit.scheduler_calls import PlannedJob, SubmissionUnconfirmed, Submitted, run_while_busy
-
-FIND_SCRIPT = "find.sh"
-"""The job that follows a sweep and runs the batch that was predicted."""
-TUNE_SCRIPT = "tune.sh"
-"""The job that searches for the fastest setting."""
-FOLLOW_SCRIPT = "follow.sh"
-"""The job that follows a sweep and runs points again as the policy says."""
-PLAN_SCRIPT = "plan.sh"
-"""The job that reads and plans a corpus, and submits its shards."""
 
 
 def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from jobkit.core import files, json_codec, layout
 from jobkit.core.errors import JobkitError, file_error
 from jobkit.core.files import folder_lock
+from jobkit.core.layout import FIND_SCRIPT, FOLLOW_SCRIPT, TUNE_SCRIPT
 from jobkit.core.paths import ledger_path
 from jobkit.core.records import FileRef
 from jobkit.core.terminal import Say
@@ -81,9 +82,9 @@ def write_files(prepared: Prepared, run_dir: Path) -> None:
         write_search(search_goal(prepared.spec), run_dir, prepared.find_script)
     if isinstance(prepared, PreparedSearch):
         files.write_atomically(run_dir / layout.TUNE_GOAL_FILE, json_codec.to_json(prepared.goal) + "\n")
-        files.write_atomically(run_dir / rounds.TUNE_SCRIPT, prepared.tune_script)
+        files.write_atomically(run_dir / TUNE_SCRIPT, prepared.tune_script)
     if prepared.follow_script is not None:
-        files.write_atomically(run_dir / rounds.FOLLOW_SCRIPT, prepared.follow_script)
+        files.write_atomically(run_dir / FOLLOW_SCRIPT, prepared.follow_script)
     if prepared.lengths is not None:
         files.write_atomically(run_dir / layout.LENGTHS_FILE, prepared.lengths.to_json() + "\n")
     for name in (layout.JOURNAL_FILE, layout.ACCOUNTING_FILE):
@@ -167,4 +168,4 @@ def search_goal(spec: SweepSpec, after: int = 0) -> SearchGoal:
 def write_search(goal: SearchGoal, run_dir: Path, script: str) -> None:
     """Write the goal of the search for the largest batch, and the script of its job."""
     files.write_atomically(run_dir / layout.SEARCH_GOAL_FILE, json_codec.to_json(goal) + "\n")
-    files.write_atomically(run_dir / rounds.FIND_SCRIPT, script)
+    files.write_atomically(run_dir / FIND_SCRIPT, script)

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError
-from jobkit.core.layout import SETTING_FILE
+from jobkit.core.layout import SETTING_FILE, TUNE_SCRIPT
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.core.units import format_about, format_count, format_setting
@@ -68,7 +68,7 @@ def preview(prepared: PreparedSearch) -> str:
     ]
     if not runs_here(spec.scheduler):
         lines += [
-            f"# The script would be {prepared.run_dir}/{rounds.TUNE_SCRIPT}, submitted by:",
+            f"# The script would be {prepared.run_dir}/{TUNE_SCRIPT}, submitted by:",
             *(f"#   {shlex.join(argv)}" for argv in submits),
         ]
     return "\n".join(lines)
@@ -144,7 +144,7 @@ def _check(prepared: PreparedSearch) -> None:
     spec = prepared.spec
     resources = tune_resources(spec, prepared.points[0], prepared.goal)
     asked = request(prepared.run_dir.name, spec, prepared.site, resources)
-    script = str(prepared.run_dir / rounds.TUNE_SCRIPT)
+    script = str(prepared.run_dir / TUNE_SCRIPT)
     for line in scheduler_calls.check_submission(by_name(spec.scheduler), asked, script, ONE_TASK):
         note(line)
 

@@ -148,6 +148,67 @@ def test_two_files_of_one_name_and_an_id_like_a_file(tmp_path: Path, monkeypatch
     ]
 
 
+def test_an_id_like_that_of_a_document_without_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "RANGE_BYTES", 50)
+    documents: list[dict[str, object]] = [
+        {"text": "x"},
+        {"id": "in/c.jsonl:9", "text": "z"},
+        {"id": "", "text": "an empty id is none"},
+    ]
+    (folder / "c.jsonl").write_text(jsonl([*documents, {"id": "in/c.jsonl:1", "text": "y"}]))
+    (folder / "d.jsonl").write_text(jsonl([{"id": "in/c.jsonl:3", "text": "of another file"}]))
+    assert reasons(folder) == [
+        "c.jsonl:4: the id 'in/c.jsonl:1' is also that of in/c.jsonl:1",
+        "d.jsonl:1: the id 'in/c.jsonl:3' is also that of in/c.jsonl:3",
+    ]
+    _, kept = left(folder)
+    assert [name for name, _ in kept] == ["in/c.jsonl:1", "in/c.jsonl:9", "in/c.jsonl:3"]
+
+
+def test_a_text_file_named_like_a_document_without_an_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.jsonl:1").write_text("a text", encoding="utf-8")
+    Path("a.jsonl").write_text(jsonl([{"text": "x"}]), encoding="utf-8")
+    with pytest.raises(JobkitError) as caught:
+        scan(find_sources(["a.jsonl", "a.jsonl:1"]))
+    assert "a.jsonl:1: the id 'a.jsonl:1' is also that of a.jsonl:1" in caught.value.message
+
+
+def test_documents_without_ids_and_those_like_them_that_are_apart(folder: Path) -> None:
+    (folder / "a.jsonl").write_text(jsonl([{"id": f"in/a.jsonl:{9 - n}", "text": "x"} for n in range(9)]))
+    (folder / "b.jsonl").write_text(jsonl([{"text": "x"}, {"text": "y"}]))
+    assert left(folder)[0].corpus.skipped == ()
+
+
+def test_a_long_paragraph_wherever_it_lies(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "LONGEST_BYTES", 2**20)
+    long = b"word " * (2**18 - 2)  # 1.25 MiB
+    for name, before, after in [
+        ("a", b"", b"\n\nz"),
+        ("b", b"a\n\n" * 2**19, b"\n\nz" * 2**19),
+        ("c", b"a\n\n", b""),
+    ]:
+        (folder / f"{name}.txt").write_bytes(before + long + after)
+    (folder / "d.txt").write_bytes(b"a\n\n" + b"w" * (2**20 - 1) + b"\n\nz")
+    assert reasons(folder) == [f"{name}.txt: a paragraph of more than 1 MiB" for name in "abc"]
+
+
+def test_jsonl_with_a_bom_and_blank_lines(folder: Path) -> None:
+    (folder / "a.jsonl").write_bytes(b'\xef\xbb\xbf\n\n{"text": "one"}\n \n\n{"text": "two"}\n\n')
+    (folder / "b.jsonl").write_bytes(b'\xef\xbb\xbf{"text": "three"}\r\n\r\n')
+    (folder / "c.jsonl").write_bytes(b'\xef\xbb\xbf\r\n{"text": "four"}')
+    read, kept = left(folder)
+    assert kept == [
+        ("in/a.jsonl:3", "one"),
+        ("in/a.jsonl:6", "two"),
+        ("in/b.jsonl:1", "three"),
+        ("in/c.jsonl:2", "four"),
+    ]
+    assert read.corpus.skipped == ()
+
+
 def test_a_file_that_cannot_be_read_or_grows(folder: Path) -> None:
     (folder / "a.txt").write_text("x", encoding="utf-8")
     (folder / "b.txt").write_text("y", encoding="utf-8")

@@ -11,8 +11,9 @@ from pyarrow import parquet
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.json_codec import to_json
+from jobkit.core.layout import PLAN_FILE
 from jobkit.corpus.merge import merge
-from jobkit.corpus.plan import PLAN_FILE, Shard, append_shards, read_plan
+from jobkit.corpus.plan import Shard, append_shards, read_plan
 from jobkit.corpus.scan import scan
 from jobkit.corpus.sources import find_sources
 from jobkit.corpus.winners import claim, claim_all, read_winners, withdraw

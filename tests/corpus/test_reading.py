@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.corpus.plan import CORPUS_FILE, PLAN_FILE, Shard, append_shards, read_corpus, read_planned
+from jobkit.core.layout import CORPUS_FILE, PLAN_FILE
+from jobkit.corpus.plan import Shard, append_shards, read_corpus, read_planned
 from jobkit.corpus.reading import Paragraph, given_offset, read_shard
 from jobkit.corpus.scan import scan
 from jobkit.corpus.scanning import tasks

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.json_codec import to_json
+from jobkit.core.layout import PLAN_FILE
 from jobkit.core.records import Outcome
-from jobkit.corpus.plan import PLAN_FILE, Piece, Shard
+from jobkit.corpus.plan import Piece, Shard
 from jobkit.outcome.tries import TryResult
 from jobkit.outcome.verdict import TryFiles, Verdict
 from jobkit.status.advice import advice

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.core.json_codec import to_json
-from jobkit.core.layout import POINTS_FILE
+from jobkit.core.layout import CORPUS_FILE, POINTS_FILE
 from jobkit.core.records import Point, TextRef
-from jobkit.corpus.plan import CORPUS_FILE, ROWS_FILE, Corpus, Piece, Shard, Source, write_plan
+from jobkit.corpus.plan import ROWS_FILE, Corpus, Piece, Shard, Source, write_plan
 from jobkit.corpus.reading import Paragraph, given_offset, numbered
 
 PIECE = 10

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from jobkit.commands.shared import FilledPath, gpu_memory_option, json_option
+from jobkit.commands.shared import FilledPath, OutputPath, gpu_memory_option, json_option
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
@@ -29,7 +29,7 @@ STDOUT = Path("-")
 )
 @click.option(
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OutputPath(),
     metavar="FILE",
     help="Write to FILE, all of it or nothing, and print nothing; - is standard output.",
 )
@@ -37,7 +37,7 @@ STDOUT = Path("-")
 @json_option
 @click.option(
     "--plot",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OutputPath(),
     metavar="FILE.{png,svg,pdf}",
     help="Also draw memory, speed and energy to this file, with line, bound and knee. Needs jobkit[plot].",
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from jobkit.commands.shared import changed_run
+from jobkit.commands.shared import OutputPath, changed_run
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import format_count
@@ -26,7 +26,7 @@ FORMATS = ("jsonl", "tsv", "conll", "parquet")
 )
 @click.option(
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OutputPath(),
     metavar="FILE",
     help="Write to FILE, all of it or nothing. Default: merged.jsonl (or .tsv, ...) in RUN.",
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from jobkit.commands.results.compare import runs_named
-from jobkit.commands.shared import FilledPath
+from jobkit.commands.shared import FilledPath, OutputPath
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
@@ -17,7 +17,7 @@ from jobkit.core.files import write_atomically
 @click.argument("runs", nargs=-1, type=FilledPath(path_type=Path), metavar="[RUN]...")
 @click.option(
     "--output",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=OutputPath(),
     metavar="FILE",
     default=Path("report.html"),
     show_default=True,

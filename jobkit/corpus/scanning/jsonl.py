@@ -7,17 +7,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from jobkit.corpus.decompress import Stream
-from jobkit.corpus.documents import BadLineError, Fields, parse_line
+from jobkit.corpus.documents import BOM, BadLineError, Fields, parse_line
 from jobkit.corpus.paragraphs import spans
 from jobkit.corpus.scanning.parts import Part, PartResult, PieceRow, refuse_long
+from jobkit.corpus.sources import is_jsonl
 
 BLOCK_BYTES = 2**20
-BOM = b"\xef\xbb\xbf"
 
 
 def id_hash(name: str) -> bytes:
     """Return a hash of 8 bytes of a document's id."""
     return hashlib.blake2b(name.encode(), digest_size=8).digest()
+
+
+def source_of(name: str) -> str:
+    """Return the JSONL file of which an id could be a generated one; empty if of none."""
+    source, _, line = name.rpartition(":")
+    return source if line.isdecimal() and is_jsonl(source) else ""
 
 
 def lines_of(stream: Stream) -> Iterator[bytes]:
@@ -59,9 +65,10 @@ def scan_jsonl(stream: Stream, part: Part, result: PartResult) -> None:
     for line in lines_of(stream):
         result.lines += 1
         open_piece.begin(place, line)
-        if line.strip() and result.lines not in part.left_out:
+        bare = line.removeprefix(BOM) if place == 0 else line
+        if bare.strip() and result.lines not in part.left_out:
             try:
-                _add(line.removeprefix(BOM) if place == 0 else line, fields, result, open_piece)
+                _add(bare, fields, result, open_piece)
             except BadLineError as error:
                 result.bad.append((result.lines, str(error)))
         place += len(line)
@@ -73,8 +80,12 @@ def scan_jsonl(stream: Stream, part: Part, result: PartResult) -> None:
 def _add(line: bytes, fields: Fields, result: PartResult, piece: _Open) -> None:
     document = parse_line(line, fields)
     result.documents += 1
-    if document.id is not None:
+    if document.id is None:
+        result.unnamed += 1
+    else:
         result.ids += id_hash(document.id)
+        if ":" in document.id and (source := source_of(document.id)):
+            result.likened.add(source)
     text = document.text
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")

@@ -84,6 +84,10 @@ class PartResult:
         Lines, from 1, and reasons; line 0 is the whole file.
     ids
         A hash of 8 bytes for each document with an id.
+    unnamed
+        The number of documents without an id.
+    likened
+        The names of files that ids look like, ``FILE:LINE``: documents without an id have such ids.
     """
 
     start: int = 0
@@ -97,6 +101,8 @@ class PartResult:
     lines: int = 0
     bad: list[tuple[int, str]] = field(default_factory=list)
     ids: bytearray = field(default_factory=bytearray)
+    unnamed: int = 0
+    likened: set[str] = field(default_factory=set)
 
 
 class BadPartError(Exception):

@@ -230,6 +230,7 @@ def _add(data: bytes, result: PartResult, *, place: int, skip: int, target: int)
     counts, before, total = _counts(body, bounds)
     skipped = 1 if skip else 0
     if bounds.size:
+        refuse_long(int((bounds[1::2] - bounds[::2]).max()), "paragraph")
         result.pieces += _pieces(
             memoryview(body),
             bounds.tolist(),

@@ -14,6 +14,7 @@ from jobkit.core.layout import (
     JOURNAL_FILE,
     LOGS_FOLDER,
     POINTS_FILE,
+    WINNERS_FOLDER,
     is_corpus_folder,
     is_unplanned,
     read_points,
@@ -21,7 +22,7 @@ from jobkit.core.layout import (
 from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_setting
-from jobkit.corpus.plan import WINNERS_FOLDER, Corpus, Shard, Source, read_corpus, write_plan
+from jobkit.corpus.plan import Corpus, Shard, Source, read_corpus, write_plan
 from jobkit.outcome import journal
 from jobkit.planning.prepare import Prepared
 from jobkit.report.provenance import Promise, write_promise

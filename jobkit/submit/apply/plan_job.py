@@ -23,6 +23,7 @@ from jobkit.core.layout import (
     JOURNAL_FILE,
     LOGS_FOLDER,
     ORDER_FILE,
+    PLAN_SCRIPT,
     POINTS_FILE,
     SPEC_FILE,
     is_corpus_folder,
@@ -205,7 +206,7 @@ def _submit(
         _print_preview(setting, run_dir, script)
         return 0
     _check(order, setting, resources, script)
-    texts = {SPEC_FILE: spec.as_yaml(), ORDER_FILE: to_json(order) + "\n", rounds.PLAN_SCRIPT: script}
+    texts = {SPEC_FILE: spec.as_yaml(), ORDER_FILE: to_json(order) + "\n", PLAN_SCRIPT: script}
     if not is_unplanned(run_dir):
         _make_folder(run_dir, texts)
     with run_lock(run_dir, note):
@@ -282,7 +283,7 @@ def _check(order: Order, setting: Setting, resources: Resources, script: str) ->
     spec = setting.spec.model_copy(update={"pack": 1})
     asked = request_of(order.run_id, spec, setting.site, resources)
     with tempfile.TemporaryDirectory(prefix="jobkit-") as place:
-        path = Path(place) / rounds.PLAN_SCRIPT
+        path = Path(place) / PLAN_SCRIPT
         path.write_text(script, encoding="utf-8")
         scheduler = by_name(spec.scheduler)
         for line in scheduler_calls.check_submission(scheduler, asked, str(path), ONE_TASK):

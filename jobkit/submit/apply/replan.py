@@ -16,11 +16,11 @@ from jobkit.core import files
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import read_text
 from jobkit.core.json_codec import to_json
-from jobkit.core.layout import POINTS_FILE, is_corpus_folder
+from jobkit.core.layout import FOLLOW_SCRIPT, PLAN_FILE, POINTS_FILE, is_corpus_folder
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import note, shell_path
 from jobkit.core.units import format_count, format_size, format_walltime, pauses
-from jobkit.corpus.plan import PLAN_FILE, Piece, Shard, read_corpus, read_plan
+from jobkit.corpus.plan import Piece, Shard, read_corpus, read_plan
 from jobkit.corpus.winners import withdraw
 from jobkit.fit.speed import Speed, speeds
 from jobkit.outcome import journal
@@ -41,7 +41,6 @@ from jobkit.submit.apply.setting import Setting, refuse_keys
 from jobkit.submit.apply.shards import Plan, Wishes, plan_shards, points_of
 from jobkit.submit.guards import refuse_moved_run
 from jobkit.submit.resubmit import refuse_silent, run_lock, spec_of_run
-from jobkit.submit.rounds import FOLLOW_SCRIPT
 
 PATIENCE_S = 600.0
 """How long what was cancelled may take to end: a job brings its results home first."""

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import JOURNAL_FILE, POINTS_FILE, read_points
+from jobkit.core.layout import JOURNAL_FILE, PLAN_FILE, POINTS_FILE, read_points
 from jobkit.corpus.merge import merge
-from jobkit.corpus.plan import PLAN_FILE, read_plan
+from jobkit.corpus.plan import read_plan
 from jobkit.corpus.winners import claim
 from jobkit.outcome.journal import read_journal
 from jobkit.outcome.logs import point_named
