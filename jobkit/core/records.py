@@ -391,6 +391,9 @@ class Record:
     cpu_s
         CPU seconds from ``started_at`` to ``ended_at``, of all its processes that have ended and of its own;
         ``None`` in records of earlier versions.
+    task_s
+        Seconds from the begin of the job script to its end. The worker cannot know them: whoever reads the
+        try adds them (`jobkit.outcome.timing.timed`).
     started_at, ended_at
         UTC, ISO 8601.
     """
@@ -429,6 +432,7 @@ class Record:
     metrics: dict[str, Metric] = field(default_factory=dict)
     metrics_bad_lines: int = 0
     cpu_s: float | None = None
+    task_s: float | None = None
 
     @property
     def precision(self) -> str | None:

@@ -97,6 +97,8 @@ class CorpusEntry:
         Of the corpus.
     expected_s, low_s, high_s, took_s
         Over all shards, starts included: predicted, its 95 % interval, and measured.
+    jobs
+        Whether these are times of whole jobs: earlier versions left some of each start out.
     """
 
     at: str
@@ -110,6 +112,7 @@ class CorpusEntry:
     low_s: float
     high_s: float
     took_s: float
+    jobs: bool = False
 
     @property
     def off(self) -> float:
@@ -193,6 +196,14 @@ def summary(known: Iterable[Entry], record: Record) -> str | None:
     above = sum(entry.above_bound for entry in alike)
     bound = f"{above} above {'its' if above == 1 else 'the'} bound"
     return f"{format_count(len(alike), 'prediction')}, {unsafe} unsafe{worst}, {bound}"
+
+
+def offs(
+    known: Iterable[CorpusEntry], workload: str, model: str | None, gpu: str | None
+) -> tuple[float, ...]:
+    """Return how far the times that were predicted of corpora of a kind were off, as shares."""
+    alike = [entry for entry in known if (entry.workload, entry.model, entry.gpu) == (workload, model, gpu)]
+    return tuple(entry.off for entry in alike if entry.jobs)
 
 
 def corpus_summary(known: Iterable[CorpusEntry], workload: str, model: str | None) -> str | None:

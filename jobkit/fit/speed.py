@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS, Value, numbers, sort_key
 from jobkit.core.measurements import Summary
 from jobkit.core.records import Outcome, Record
-from jobkit.core.student import TWO_SIDED, deviation, half_width, quantile, welch_half_width
+from jobkit.core.student import TWO_SIDED, deviation, quantile, unknown_spread, welch_half_width
 from jobkit.core.units import format_setting
 from jobkit.fit.loads import TextLoads
 
 SPEED_TOLERANCE = 0.05
 """The smallest setting within this share of the fastest is the one to take."""
+PAST = 3
+"""So many earlier predictions show how far predictions are off."""
+NEIGHBOURS = "other jobs may share the node, and slow a run down beyond the interval"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +44,20 @@ class Speed:
     works_s
         The time of the work of each repeat.
     start_s
-        To load the model and to warm up: the mean.
+        What a job takes besides its work, from the begin of its script to the end: staging, import, loading,
+        warm-up, the end of its processes, and the copying home. The mean. In runs of which the times of the
+        jobs are unknown it is only import, loading and warm-up.
     starts_s
         The same of each repeat.
+    import_s
+        What of it is the import, which a process that is forked from another does without.
+    hosts
+        On how many nodes the repeats ran.
+    start_scatter
+        The standard deviation of the starts of all points of the run with as many workers, as a share of
+        their mean, and its degrees of freedom. The import is not in it; ``None`` of one point.
+    work_scatter
+        The same of the time for the work, of all settings with as many workers about the mean of each.
     """
 
     params: Mapping[str, Value]
@@ -55,6 +69,10 @@ class Speed:
     works_s: tuple[float, ...]
     start_s: float
     starts_s: tuple[float, ...]
+    import_s: float = 0.0
+    hosts: int = 1
+    start_scatter: tuple[float, int] | None = None
+    work_scatter: tuple[float, int] | None = None
 
     @property
     def repeats(self) -> int:
@@ -117,9 +135,11 @@ class Duration:
     low_s, high_s
         The interval of one run with 95 % confidence; ``None`` after one repeat.
     start_s
-        What of it is spent once, before the first paragraph.
+        What of it is not work.
     repeats
         What it rests on.
+    degrees
+        Of freedom of the interval.
     """
 
     expected_s: float
@@ -127,6 +147,12 @@ class Duration:
     high_s: float | None
     start_s: float
     repeats: int
+    degrees: int = 0
+
+    @property
+    def unknown(self) -> bool:
+        """Whether half the interval is larger than the mean, so that the spread is not known."""
+        return self.high_s is not None and unknown_spread(self.expected_s, self.high_s - self.expected_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,19 +180,72 @@ def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:
     return tuple(setting for setting in settings_of(records) if setting.items_per_s)
 
 
-def settings_of(records: Iterable[Record]) -> tuple[Speed, ...]:
+def settings_of(records: Iterable[Record], run: Iterable[Record] = ()) -> tuple[Speed, ...]:
     """Return every setting that succeeded, with its speed if it has one, the smallest first.
 
     The time of a start has the longest import of all: forked tries did without, but a new run has one.
+
+    Parameters
+    ----------
+    records
+        Of the settings, with the time of the job of each (`jobkit.outcome.timing.timed`).
+    run
+        All records of the run, if the settings are some of it: one of the others may have had the import.
     """
     records = list(records)
-    import_s = max((record.import_s or 0.0 for record in records), default=0.0)
+    every = list(run) or records
+    import_s = max((record.import_s or 0.0 for record in every), default=0.0)
     groups: dict[tuple[tuple[str, Value], ...], list[Record]] = {}
     for record in records:
         if record.outcome is Outcome.OK and record.summary:
             groups.setdefault(tuple(sorted(record.point.params.items())), []).append(record)
-    settings = [_speed(dict(params), repeats, import_s) for params, repeats in groups.items()]
+    starts: dict[int, list[float]] = {}
+    for record in every:
+        if record.outcome is Outcome.OK:
+            starts.setdefault(record.point.workers, []).append(start_of(record))
+    found = [
+        (repeats[0].point.workers, _speed(dict(key), repeats, import_s)) for key, repeats in groups.items()
+    ]
+    works = {workers: [other for its, other in found if its == workers] for workers, _ in found}
+    settings = [
+        replace(
+            speed,
+            start_scatter=_scatter([starts[workers]]),
+            work_scatter=_scatter([other.seconds_per_item or other.works_s for other in works[workers]]),
+        )
+        for workers, speed in found
+    ]
     return tuple(sorted(settings, key=_size))
+
+
+def _scatter(groups: Sequence[Sequence[float]]) -> tuple[float, int] | None:
+    """Return the standard deviation about the mean of each group, as a share of it, and its degrees.
+
+    Few repeats show little of it, and so groups that scatter alike are taken together.
+    """
+    means = [fmean(values) for values in groups]
+    degrees = sum(len(values) - 1 for values in groups)
+    if not degrees:
+        return None
+    squares = math.fsum(
+        (value / mean - 1) ** 2
+        for values, mean in zip(groups, means, strict=True)
+        if mean
+        for value in values
+    )
+    return math.sqrt(squares / degrees), degrees
+
+
+def start_of(record: Record) -> float:
+    """Return what the job of a record took besides its import and its work.
+
+    The measurement of its needs is in it: a shard of a corpus does without, and claims its rows instead.
+    It is never less than loading and warm-up, which are all that is known without the time of the job.
+    """
+    known = math.fsum(part or 0.0 for part in (record.memory_wait_s, record.load_s, record.warm_up_s))
+    if record.task_s is None or record.summary is None:
+        return known
+    return max(known, record.task_s - record.summary.work_s - (record.import_s or 0.0))
 
 
 def _has_speed(summary: Summary) -> bool:
@@ -187,7 +266,7 @@ def _speed(params: Mapping[str, Value], records: Sequence[Record], import_s: flo
     summaries = [record.summary for record in records if record.summary]
     counted = [summary for summary in summaries if _has_speed(summary)]
     rates = [summary.items / summary.work_s for summary in counted]
-    starts = tuple(import_s + (record.load_s or 0.0) + (record.warm_up_s or 0.0) for record in records)
+    starts = tuple(import_s + start_of(record) for record in records)
     return Speed(
         params=params,
         load=max((summary.load_max for summary in summaries if summary.load_max), default=None),
@@ -200,6 +279,8 @@ def _speed(params: Mapping[str, Value], records: Sequence[Record], import_s: flo
         works_s=tuple(summary.work_s for summary in summaries),
         start_s=fmean(starts),
         starts_s=starts,
+        import_s=import_s,
+        hosts=len({record.host for record in records}),
     )
 
 
@@ -250,11 +331,19 @@ def differ(first: Speed, other: Speed) -> bool | None:
     return times.differs if times else None
 
 
-def duration(speed: Speed, *, items: int, characters: int | None = None) -> Duration:
-    """Return how long a text takes at a setting, on the machine that was measured.
+def duration(
+    speed: Speed,
+    *,
+    items: int,
+    characters: int | None = None,
+    forked: bool = False,
+    past: Sequence[float] = (),
+) -> Duration:
+    """Return how long a job takes for a text at a setting, on the machine that was measured.
 
-    The interval is about the whole of a run: its start scatters too, and more than the work of a
-    short text does.
+    The interval is about the whole of one run: its start scatters too, and more than the work of a
+    short text does. It rests on all points of the run with as many workers. Its low end is without the
+    import, which is the longest of the run: a node that has imported before has the files in its memory.
 
     Parameters
     ----------
@@ -264,56 +353,94 @@ def duration(speed: Speed, *, items: int, characters: int | None = None) -> Dura
         Paragraphs of the text. Without a speed the time is that of one run on the text that was measured.
     characters
         Of the text, if known: they predict the work better than the paragraphs do.
+    forked
+        Whether its process is forked from another, and so does without the import.
+    past
+        How far earlier predictions of this kind were off, as shares: the interval is never shorter than
+        they show. It takes `PAST` of them.
     """
     by_character = characters is not None and len(speed.seconds_per_character) == speed.repeats
     each = speed.seconds_per_character if by_character else speed.seconds_per_item or speed.works_s
     amount = characters if by_character and characters is not None else items if speed.rates else 1
-    whole = [start + amount * rate for start, rate in zip(speed.starts_s, each, strict=True)]
-    expected, half = fmean(whole), half_width(deviation(whole), len(whole))
-    half = None if half is None else half * math.sqrt(len(whole) + 1)  # about one run, not about the mean
+    start_s = speed.start_s - (speed.import_s if forked else 0.0)
+    work_s = amount * fmean(each)
+    half, degrees = _half(speed, start_s, work_s, past)
+    least = min(speed.starts_s) - speed.import_s
     return Duration(
-        expected_s=expected,
-        low_s=None if half is None else max(min(speed.starts_s), expected - half),
-        high_s=None if half is None else expected + half,
-        start_s=speed.start_s,
+        expected_s=start_s + work_s,
+        low_s=None if half is None else max(least, work_s + speed.start_s - speed.import_s - half),
+        high_s=None if half is None else start_s + work_s + half,
+        start_s=start_s,
         repeats=speed.repeats,
+        degrees=degrees,
     )
+
+
+def _half(speed: Speed, start_s: float, work_s: float, past: Sequence[float]) -> tuple[float | None, int]:
+    """Return half the 95 % interval of one run, and its degrees of freedom; ``None`` of one repeat.
+
+    Start and work are taken to be slow together, as on a slow node.
+    """
+    if speed.repeats == 1:
+        return None, 0
+    bases = [start - speed.import_s for start in speed.starts_s]
+    starts = speed.start_scatter or _scatter([bases]) or (0.0, 1)
+    works = speed.work_scatter or _scatter([speed.seconds_per_item or speed.works_s]) or (0.0, 1)
+    half = math.sqrt(1 + 1 / speed.repeats) * math.fsum(  # of one run about the mean of some
+        seconds * sd * quantile(TWO_SIDED, free)
+        for seconds, (sd, free) in ((start_s, starts), (work_s, works))
+    )
+    found = half, min(starts[1], works[1])
+    if len(past) < PAST:
+        return found
+    off = math.sqrt(math.fsum(share**2 for share in past) / len(past)) * (start_s + work_s)
+    return max(found, (quantile(TWO_SIDED, len(past)) * off, len(past)))
 
 
 def upper(time: Duration, part: float) -> float | None:
     """Return how long this part of such runs take at most; ``None`` after one repeat."""
     if time.high_s is None:
         return None
-    degrees = time.repeats - 1
     half = time.high_s - time.expected_s
-    return time.expected_s + half * quantile(part, degrees) / quantile(TWO_SIDED, degrees)
+    return time.expected_s + half * quantile(part, time.degrees) / quantile(TWO_SIDED, time.degrees)
 
 
-def total(speed: Speed, parts: Sequence[tuple[int, int]]) -> Duration:
+def total(times: Sequence[Duration]) -> Duration:
     """Return how long the parts of a corpus take together, each with a start of its own.
 
-    The parts scatter each for itself, but the mean on which all rest is off for all in the same way. So the
-    variance of the sum of n equal parts after k repeats is (n + n^2 / k) times that of one part.
+    A node or a day may slow all parts in the same way, so the intervals add up: parts that scatter each for
+    itself lie within.
+    """
+    known = [
+        (time.low_s, time.high_s) for time in times if time.low_s is not None and time.high_s is not None
+    ]
+    whole = len(known) == len(times)
+    return Duration(
+        expected_s=math.fsum(time.expected_s for time in times),
+        low_s=math.fsum(low for low, _ in known) if whole else None,
+        high_s=math.fsum(high for _, high in known) if whole else None,
+        start_s=math.fsum(time.start_s for time in times),
+        repeats=times[0].repeats,
+        degrees=times[0].degrees,
+    )
+
+
+def not_sampled(
+    speed: Speed, *, elsewhere: bool, shared: bool, past: Sequence[float] = ()
+) -> tuple[str, ...]:
+    """Return in sentences what the interval of a time does not include.
 
     Parameters
     ----------
-    speed
-        Of the setting.
-    parts
-        Paragraphs and characters of each.
+    elsewhere
+        Whether the time is one on a node that the scheduler chooses.
+    shared
+        Whether other jobs may have run, or may run, on the node at the same time.
+    past
+        As for `duration`: enough of them include all that differs from day to day.
     """
-    number = len(parts)
-    items, characters = sum(part[0] for part in parts), sum(part[1] for part in parts)
-    mean = duration(speed, items=round(items / number), characters=round(characters / number))
-    expected = duration(speed, items=items, characters=characters).expected_s + (number - 1) * speed.start_s
-    half = None
-    if mean.high_s is not None:
-        sd = (mean.high_s - mean.expected_s) / math.sqrt(1 + 1 / mean.repeats)  # of one part, times t
-        half = sd * math.sqrt(number + number**2 / mean.repeats)
-    return Duration(
-        expected_s=expected,
-        low_s=None if half is None else max(0.0, expected - half),
-        high_s=None if half is None else expected + half,
-        start_s=number * speed.start_s,
-        repeats=speed.repeats,
-    )
+    if speed.repeats == 1 or len(past) >= PAST:
+        return ()
+    node = f"the {speed.repeats} repeats ran on one node: another node is not in the interval"
+    found = [node] if elsewhere and speed.hosts == 1 else []
+    return (*found, *([NEIGHBOURS] if shared else []))

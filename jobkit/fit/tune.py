@@ -23,7 +23,9 @@ from jobkit.core.units import format_setting
 from jobkit.fit.speed import Ratio, Speed, ratio, settings_of
 from jobkit.fit.tune_steps import (
     FINAL,
+    MEMORY,
     OUT_OF_MEMORY,
+    SEARCH,
     Answer,
     Candidate,
     Measured,
@@ -33,7 +35,7 @@ from jobkit.fit.tune_steps import (
     whole,
 )
 from jobkit.outcome.results import PointResult, read_run
-from jobkit.outcome.timing import task_s
+from jobkit.outcome.timing import task_s, timed
 
 MOST_TRIES = 3
 """How often a point is run that ends without a result of its own."""
@@ -72,9 +74,9 @@ class Tuning:
     def records(self, *phases: str) -> list[Record]:
         """Return the records of the points of some phases that succeeded."""
         return [
-            result.record
+            record
             for candidate, result in self.results
-            if candidate.phase in phases and result.record and result.outcome is Outcome.OK
+            if candidate.phase in phases and result.outcome is Outcome.OK and (record := timed(result.counts))
         ]
 
     @property
@@ -127,7 +129,7 @@ class Tuning:
         return whole(speed.params) == self.goal.loop
 
     def _finals(self) -> tuple[Speed, ...]:
-        return settings_of(self.records(FINAL))
+        return settings_of(self.records(FINAL), self.records(MEMORY, SEARCH, FINAL))
 
 
 def read_goal(run_dir: Path) -> TuneGoal:

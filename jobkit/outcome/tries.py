@@ -28,7 +28,7 @@ from jobkit.outcome.accounting import Accounts
 from jobkit.outcome.journal import Task
 from jobkit.outcome.log_outcome import last_words, reported_outcome
 from jobkit.outcome.verdict import Circumstances, TryFiles, Verdict, decide_outcome
-from jobkit.schedulers.registry import SCHEDULERS
+from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Accounted
 
 T = TypeVar("T")
@@ -48,6 +48,8 @@ class TryResult:
         Where it ran, as far as is known.
     account
         What the scheduler's accounting, or its queue, reports of it; ``None`` if nothing.
+    alone
+        Whether its task ran no other point, so that the time of the account is its own.
     """
 
     files: TryFiles
@@ -55,6 +57,7 @@ class TryResult:
     task: Task | None = None
     node: str = ""
     account: Accounted | None = None
+    alone: bool = True
 
 
 def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) -> Iterator[TryResult]:
@@ -93,7 +96,7 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
             later[task] += 1
         verdict = decide_outcome(files, accounted, known)
         verdict = _with_log(verdict, files, log_path(Path(home).parents[1], point, task))
-        yield TryResult(files, verdict, task, _node(files, accounted), accounted)
+        yield TryResult(files, verdict, task, _node(files, accounted), accounted, _alone(point, task, known))
         superseded = True
     for files in every:
         if files.by_hand:
@@ -140,6 +143,12 @@ def _tail(path: Path) -> str:
             return stream.read().decode("utf-8", "replace")
     except OSError:
         return ""
+
+
+def _alone(point: Point, task: Task | None, known: Circumstances) -> bool:
+    """Return whether a task ran one point: the job of a search runs many, but on this machine none does."""
+    here = task is not None and runs_here(task.scheduler)
+    return here or not (known.packed or point.phase or point.trial)
 
 
 def _task_of(files: TryFiles, accounts: Accounts, point: Point, *, latest: bool) -> Task | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from jobkit.core.records import Outcome
+from jobkit.core.student import unknown_spread
 from jobkit.core.terminal import Column
 from jobkit.core.units import GIB
 from jobkit.fit.speed import Ratio
@@ -38,7 +39,7 @@ LEGENDS = {
     "agreement": "entities differ: in one of this setting and fp32, not in both; F1: how far the two agree",
 }
 """A line for each family of columns, shown with its columns or `MARKS`; ``single`` for one point."""
-PART, INTERVAL = " (n=", " ± "
+PART, INTERVAL, UNKNOWN = " (n=", " ± ", "spread unknown"
 MARKS = {"part": PART, "interval": INTERVAL}
 """What the cells contain that a line of `LEGENDS` explains."""
 
@@ -206,6 +207,8 @@ def _spread(measure: Measure, size: Size, form: str) -> str:
     half = size.half_width(measure.name) if measure.own or measure.name in INTERVALS else None
     number = size.counts.get(measure.name, size.n)
     spread = "" if half is None else f"{INTERVAL}{half / measure.scale:{form}}"
+    if half is not None and unknown_spread(size.mean[measure.name], half):
+        return f"{PART}{number:,}; {UNKNOWN})"
     return spread if number == size.n else f"{spread}{PART}{number:,})"
 
 

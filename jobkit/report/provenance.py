@@ -25,7 +25,7 @@ from jobkit.fit.energy import EnergyUse
 from jobkit.fit.speed import Speed
 from jobkit.outcome.results import PointResult, each_point
 from jobkit.outcome.shards import settle
-from jobkit.outcome.timing import task_s, worker_s
+from jobkit.outcome.timing import task_s
 from jobkit.outcome.tries import TryResult
 
 SCHEMA = 1
@@ -48,6 +48,10 @@ class Promise:
         Paragraphs of the text that was measured.
     given
         The keys that a person set: they stay as they are in a new plan.
+    past
+        How far the times that were predicted of earlier corpora of this kind were off, as shares.
+    whole
+        Whether the times are of whole jobs: earlier versions left some of each start out.
     """
 
     source: str = ""
@@ -56,6 +60,8 @@ class Promise:
     peak_bytes: int | None = None
     measured: int = 0
     given: tuple[str, ...] = ()
+    past: tuple[float, ...] = ()
+    whole: bool = False
 
 
 def write_promise(run_dir: Path, promise: Promise) -> None:
@@ -149,6 +155,7 @@ def _entry(data: Mapping[str, Any]) -> ledger.CorpusEntry | None:
         low_s=time["predicted_low_s"],
         high_s=time["predicted_high_s"],
         took_s=time["took_s"],
+        jobs=time["whole_jobs"],
     )
 
 
@@ -173,7 +180,7 @@ def provenance(
         "tries": totals.tries,
         "tries_without_result": dict(sorted(totals.failed.items())),
         "rows": sum(winner.rows for winner in winners.values()),
-        "time": _time(run_dir, winners, totals, each, device=point.device),
+        "time": _time(run_dir, winners, totals, each, device=point.device, whole=promise.whole),
         "energy": _energy(corpus, promise, totals),
         "corpus": _corpus(corpus),
         "first_began": totals.began,
@@ -195,13 +202,14 @@ def _add(totals: _Totals, tried: TryResult, *, won: bool) -> None:
     totals.tries += 1
     if tried.task:
         totals.jobs.add((tried.task.scheduler, tried.task.job_id))
-    held_s = task_s(tried, shared=True)
+    held_s = task_s(tried)
     totals.held_s += held_s or 0.0
     totals.unknown += held_s is None
     if tried.verdict.outcome is not Outcome.OK:
         totals.failed[str(tried.verdict.outcome)] += 1
     if won and tried.files.record:
         _add_winner(totals, tried.files.record)
+        totals.won_s += held_s or 0.0
 
 
 def _add_winner(totals: _Totals, record: Record) -> None:
@@ -211,7 +219,6 @@ def _add_winner(totals: _Totals, record: Record) -> None:
     for name, version in record.versions.items():
         totals.versions.setdefault(name, set()).add(version)
     totals.work_s += record.summary.work_s if record.summary else 0.0
-    totals.won_s += worker_s(record) or 0.0
     energy = record.energy
     known = energy and energy.attribution is not Attribution.NOT_ATTRIBUTABLE and energy.joules is not None
     totals.joules += (energy.joules or 0.0) if energy and known else 0.0
@@ -236,7 +243,7 @@ def _setting(point: Point, promise: Promise) -> dict[str, object]:
 
 
 def _time(
-    run_dir: Path, winners: Mapping[int, Winner], totals: _Totals, each: int, *, device: str
+    run_dir: Path, winners: Mapping[int, Winner], totals: _Totals, each: int, *, device: str, whole: bool
 ) -> dict[str, object]:
     """Return the predicted time next to the real one, and what was held."""
     parts = [shard for shard in read_plan(run_dir) if shard.index in winners]
@@ -254,6 +261,7 @@ def _time(
         "predicted_low_s": sums[1],
         "predicted_high_s": sums[2],
         "took_s": totals.won_s,
+        "whole_jobs": whole,
         "work_s": totals.work_s,
         f"{unit}_hours": totals.held_s * each / HOUR_S,
         "tries_of_unknown_time": totals.unknown,
@@ -300,7 +308,7 @@ def closing_line(data: Mapping[str, Any]) -> str:
     ]
     if time["predicted_s"]:
         took, predicted = format_about(time["took_s"]), format_about(time["predicted_s"])
-        words.append(f"{took} of starts and work, {predicted} predicted{_outside(time)}")
+        words.append(f"{took} of jobs, {predicted} predicted{_outside(time)}")
     if energy["joules"]:
         words.append(format_energy(energy["joules"]))
     left_out = len(corpus["left_out"])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from jobkit.core.errors import ExitCode
 from jobkit.core.knobs import BATCH_SIZE, PRECISION, RUN_KNOBS
+from jobkit.core.student import LEAST
 from jobkit.core.units import format_count, format_memory
 from jobkit.fit.lengths import Lengths, read_lengths
 from jobkit.outcome.journal import read_journal
@@ -347,7 +348,17 @@ def _remarks(rows: Iterable[Row], groups: Sequence[Row]) -> Iterator[str]:
     if unneeded := sum(row.unneeded for row in rows):
         repeats = format_count(unneeded, "repeat")
         yield f"{repeats} skipped: the interval of the setting was short enough (`repeats` in the spec)"
+        yield from _early(rows)
     yield from _shared_gpus(rows)
+
+
+def _early(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield a warning if repeats ended after so few that the interval was short by chance too often."""
+    ended = {tuple(sorted(row.params.items())) for row in rows if row.unneeded}
+    numbers = Counter(tuple(sorted(row.params.items())) for row in rows if row.has_figures)
+    if early := [numbers[setting] for setting in ended if 0 < numbers[setting] < LEAST]:
+        settings = format_count(len(early), "setting")
+        yield f"{settings} ended after fewer than {LEAST} repeats: the interval may be short by chance"
 
 
 def _shared_gpus(rows: Sequence[Row]) -> Iterator[str]:

@@ -51,7 +51,8 @@ def check_repeats(document: Document) -> None:
         repeats = holder.get("repeats")
         if not isinstance(repeats, dict):
             continue
-        least, planned = repeats.get("least", DEFAULTS.least), _most_repeats(repeats)
+        planned = _most_repeats(repeats)
+        least = repeats.get("least", min(DEFAULTS.least, planned))
         if isinstance(least, int) and ENOUGH <= planned < least:
             name = ".".join((*place, "repeats"))
             key = "most" if "most" in repeats else "least"

@@ -8,6 +8,7 @@ from pydantic import BaseModel, BeforeValidator, Field, GetPydanticSchema, Plain
 from pydantic_core import core_schema
 
 from jobkit.core.knobs import AUTO
+from jobkit.core.student import LEAST
 from jobkit.spec.fields import MOST, POSITIVE, STRICT
 
 PERCENT_PATTERN = r"^\d+(\.\d+)?%$"
@@ -46,7 +47,7 @@ class Repeats(BaseModel):
     share
         Half the 95 % interval of the mean speed, as a share of the mean, at which repeats end.
     least
-        The number of repeats that run in any case.
+        The number of repeats that run in any case; fewer than `LEAST` seem precise too often by chance.
     most
         The largest number of repeats; each is planned as a point.
     """
@@ -54,7 +55,7 @@ class Repeats(BaseModel):
     model_config = STRICT
 
     share: Percent = 0.03
-    least: Annotated[int, Field(ge=ENOUGH, le=MOST)] = 3
+    least: Annotated[int, Field(ge=ENOUGH, le=MOST)] = LEAST
     most: Annotated[int, Field(ge=ENOUGH, le=MOST)] = 10
 
 
@@ -69,6 +70,8 @@ def _number_or(value: object, mapping: core_schema.ValidatorFunctionWrapHandler)
         return Repeats()
     if isinstance(value, bool) or not isinstance(value, int | dict | Repeats):
         raise ValueError("should be a whole number above 0, auto, or a mapping")  # noqa: TRY004 - pydantic's
+    if isinstance(value, dict) and isinstance(planned := value.get("most"), int) and planned >= ENOUGH:
+        value = {"least": min(LEAST, planned), **value}
     if not isinstance(value, int):
         return mapping(value)
     if not 0 < value <= MOST:

@@ -124,12 +124,8 @@ def _read_parts(folder: Path, _changed_ns: int, _size: int) -> Mapping[int, Part
 
 
 def _took_s(point: PointStanding) -> float | None:
-    """Return how long what was promised took: the start and the work, without what the job script does."""
-    record = point.record
-    if record is None or record.summary is None:
-        return None
-    start_s = (record.import_s or 0.0) + (record.load_s or 0.0) + (record.warm_up_s or 0.0)
-    return start_s + record.summary.work_s
+    """Return how long the job of a shard took, as it was promised."""
+    return point.pace.elapsed_s if point.record else None
 
 
 def _far(point: PointStanding, part: Part) -> tuple[int, int]:
@@ -202,7 +198,7 @@ def _speed_lines(found: CorpusStanding) -> Iterator[str]:
     if found.speed is None or found.took_s is None or found.promised_s is None:
         return
     took, promised = format_about(found.took_s), format_about(found.promised_s)
-    yield f"speed: {found.speed:.2f} times what was promised ({took} of starts and work, {promised} promised)"
+    yield f"speed: {found.speed:.2f} times what was promised ({took} of jobs, {promised} promised)"
     if found.broken and found.low_s is not None and found.high_s is not None:
         between = f"{format_about(found.low_s)} to {format_about(found.high_s)}"
         yield f"the promise is off by more than its interval: {between} were promised, {took} it took"

@@ -120,7 +120,8 @@ def test_time_has_an_interval_for_one_run_to_come() -> None:
 def test_the_start_scatters_too() -> None:
     """Three repeats that work alike and start apart: each lies in the interval."""
     one = speed(100, 100, 100)
-    found = fit.duration(replace(one, start_s=6.0, starts_s=(4.0, 6.0, 8.0)), items=881)
+    one = replace(one, start_s=6.0, starts_s=(4.0, 6.0, 8.0), start_scatter=None)
+    found = fit.duration(one, items=881)
     assert found.expected_s == pytest.approx(6 + 8.81)
     half = 2 * 4.30265 * sqrt(4 / 3)
     assert found.high_s == pytest.approx(found.expected_s + half, rel=1e-4)
@@ -148,12 +149,49 @@ def test_the_upper_end_of_a_part_of_all_runs() -> None:
     assert fit.upper(fit.duration(speed(100), items=1_000), 0.99) is None
 
 
-def test_parts_that_scatter_alike_take_together_what_one_alone_cannot_tell() -> None:
-    """After k repeats the sum of n equal parts has the variance n + n^2 / k of one."""
+def test_the_whole_is_the_sum_of_its_parts() -> None:
+    """A node or a day may slow all parts in the same way, so their intervals add up."""
     one = replace(speed(90, 100, 110), start_s=5.0, starts_s=(5.0, 5.0, 5.0))
-    single, four = fit.total(one, [(1_000, 40_000)]), fit.total(one, [(250, 10_000)] * 4)
-    assert four.expected_s == pytest.approx(single.expected_s + 3 * 5)
-    assert four.high_s is not None
-    assert four.high_s - four.expected_s < (single.high_s or 0) - single.expected_s
-    unknown = fit.total(speed(100), [(250, 10_000)] * 4)
+    part, last = fit.duration(one, items=250), fit.duration(one, items=100)
+    whole = fit.total([part, part, last])
+    for name in ("expected_s", "low_s", "high_s", "start_s"):
+        assert getattr(whole, name) == pytest.approx(2 * getattr(part, name) + getattr(last, name))
+    unknown = fit.total([fit.duration(speed(100), items=250)] * 4)
     assert (unknown.low_s, unknown.high_s) == (None, None)
+
+
+def test_a_start_is_all_of_the_job_that_is_neither_work_nor_import() -> None:
+    """In runs that were copied without their times only loading and warm-up are known."""
+    alone = replace(record(point(), work_s=8.0), load_s=4.0, warm_up_s=1.0, memory_wait_s=0.5, import_s=2.0)
+    assert fit.start_of(alone) == 5.5
+    assert fit.start_of(replace(alone, task_s=20.0)) == 10.0
+    assert fit.start_of(replace(alone, task_s=9.0)) == 5.5, "never below what loading takes"
+
+
+def test_one_process_forked_from_another_does_without_the_import() -> None:
+    one = replace(speed(100, 100, start_s=4), import_s=3.0, start_s=7.0, starts_s=(7.0, 7.0))
+    fresh, forked = fit.duration(one, items=1_000), fit.duration(one, items=1_000, forked=True)
+    assert (fresh.expected_s, forked.expected_s) == pytest.approx((17, 14))
+    assert fresh.low_s == pytest.approx(14), "a node that has imported before has the files in its memory"
+
+
+def test_starts_of_all_points_with_as_many_workers_and_works_of_their_settings_are_pooled() -> None:
+    told = [
+        replace(record(p, work_s=8.0 + p.repeat / 10), load_s=3.0 + p.index)
+        for p in grid([50, 100], repeats=2)
+    ]
+    one, other = speeds(told)
+    assert one.start_scatter
+    assert one.start_scatter == other.start_scatter
+    assert one.start_scatter[1] == 3
+    assert one.work_scatter
+    assert one.work_scatter[1] == 2
+    assert one.work_scatter[0] == pytest.approx(0.1 / sqrt(2) / 8.15, rel=1e-3)
+    apart = [replace(r, point=replace(r.point, workers=r.point.numbers["batch_size"])) for r in told]
+    assert [found.start_scatter and found.start_scatter[1] for found in speeds(apart)] == [1, 1]
+
+
+def test_a_spread_as_large_as_the_mean_is_unknown() -> None:
+    assert fit.duration(speed(10, 100), items=100).unknown
+    assert not fit.duration(speed(99, 100), items=100).unknown
+    assert not fit.duration(speed(100), items=100).unknown

@@ -21,6 +21,7 @@ def loaded(folder: Path, repeats: str) -> SweepSpec:
         ("7", 7, 7),
         ("auto", Repeats(), 10),
         ("{share: 1.5%, most: 8}", Repeats.model_validate({"share": "1.5%", "most": 8}), 8),
+        ("{most: 4}", Repeats(least=4, most=4), 4),
     ],
 )
 def test_repeats_are_a_number_or_end_by_themselves(
@@ -35,7 +36,7 @@ def test_repeats_are_a_number_or_end_by_themselves(
 
 def test_auto_is_its_defaults_written_out() -> None:
     written = SweepSpec.model_validate({"name": "x", "repeats": "auto"}).model_dump(mode="json")
-    assert written["repeats"] == {"share": "3%", "least": 3, "most": 10}
+    assert written["repeats"] == {"share": "3%", "least": 5, "most": 10}
     assert SweepSpec.model_validate({"name": "x", "repeats": Repeats()}).repeats == Repeats()
 
 

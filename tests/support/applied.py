@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from jobkit.core.layout import SPEC_FILE
@@ -41,7 +42,9 @@ def counted(point: Point) -> Point:
 
 def measured_record(point: Point, work_s: float) -> Record:
     told = record(point, work_s=work_s)
-    return replace(told, load_s=0.1, warm_up_s=0.0, import_s=0.0, gpu=None)
+    began = datetime.fromisoformat(told.started_at)
+    ended = (began + timedelta(seconds=work_s + 0.1)).isoformat()
+    return replace(told, load_s=0.1, warm_up_s=0.0, import_s=0.0, gpu=None, ended_at=ended)
 
 
 def measured_run(run: Path, *, sizes: Sequence[int] = (10, 50)) -> Path:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from jobkit.core import terminal
 from jobkit.core.knobs import BATCH_SIZE
-from jobkit.core.student import TWO_SIDED, half_width
+from jobkit.core.student import TWO_SIDED, half_width, unknown_spread
 from jobkit.core.terminal import Column, NoWrap, shell_quote, table, wrap_sections
 from jobkit.core.units import MIB, format_bytes_gib, format_count, format_memory, format_walltime
 from jobkit.fit.largest_batch import Prediction
@@ -201,7 +201,8 @@ def _rate(speed: Speed) -> str:
         return f"not known, because the workload reports no items; {mean_words(speed.works_s, 's')} for a run"
     digits = 0 if speed.items_per_s >= 100 else 1 if speed.items_per_s >= 1 else 4  # noqa: PLR2004 - three digits
     half = half_width(speed.items_per_s_sd, speed.repeats)
-    interval = "" if half is None else f" ± {half:,.{digits}f}"
+    known = half is not None and not unknown_spread(speed.items_per_s, half)
+    interval = f" ± {half:,.{digits}f}" if known else "" if half is None else ", spread unknown"
     return f"{speed.items_per_s:,.{digits}f}{interval} paragraphs/s (n={speed.repeats})"
 
 
@@ -307,9 +308,11 @@ def _gpu_cells(gpu: types.OnGpu) -> list[str]:
 def _time(advice: types.Recommendation) -> Iterator[str]:
     time = advice.time
     yield f"Time for {_corpus(advice.corpus)}, with {advice.batch.recommended.setting} on what was measured:"
-    spent = f"{_clock(time.start_s)} of it once, to load the model and warm up"
+    spent = f"{_clock(time.start_s)} of it once, to start, load the model and end"
     if time.low_s is None or time.high_s is None:
         yield f"  {_clock(time.expected_s)}, {spent}; one repeat has no interval."
+    elif time.unknown:
+        yield f"  {_clock(time.expected_s)}, {spent}; spread unknown (n={time.repeats})."
     else:
         between = f"{_clock(time.low_s)} to {_clock(time.high_s)} (t, n={time.repeats})"
         yield f"  {_clock(time.expected_s)}, {spent}; {_percent(2 * TWO_SIDED - 1)} of runs: {between}."
@@ -378,4 +381,4 @@ def _cost(advice: types.Recommendation) -> Iterator[str]:
     tries = f"{cost.tries} {'tries' if cost.tries != 1 else 'try'}" + (
         f", {cost.unknown} of which left no times" if cost.unknown else ""
     )
-    yield f"The sweep took {cost.seconds / 60:.1f} {unit} ({tries}); queueing and staging are not in it."
+    yield f"The sweep took {cost.seconds / 60:.1f} {unit} ({tries}); queueing is not in it."

@@ -52,6 +52,7 @@ def cautions(
         notes.append("each setting ran once, so no difference in speed is known to be real")
     if hosts := _hosts(material.records):
         notes.append(hosts)
+    notes += speed.not_sampled(chosen, elsewhere=material.site is not None, shared=_shared(material))
     spans = [overlaps.span_of(record) for record in material.records]
     if shared := overlaps.overlap_words(spans, overlaps.overlaps(spans)):
         notes.append(shared)
@@ -77,6 +78,12 @@ def _unsafe(chosen: Speed, largest: Prediction) -> str:
         f"{chosen.setting} ran, and yet takes more than is safe ({safe} is), as all measured settings do: "
         "a later run may end out of memory"
     )
+
+
+def _shared(material: RunData) -> bool:
+    """Return whether other jobs may have run on the nodes of the points."""
+    asked = material.resources
+    return material.site is not None and asked is not None and not asked.exclusive
 
 
 def _hosts(records: Sequence[Record]) -> str:

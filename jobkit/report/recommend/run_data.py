@@ -16,7 +16,7 @@ from jobkit.fit.lengths import read_lengths
 from jobkit.fit.objective import Objective
 from jobkit.outcome.agreement import agreements
 from jobkit.outcome.results import batches_of, read_run
-from jobkit.outcome.timing import worker_s
+from jobkit.outcome.timing import task_s, timed
 from jobkit.outcome.trials import describe_trials, settled_trials, trials
 from jobkit.report.recommend.types import RunData
 from jobkit.report.sources import never_began
@@ -55,7 +55,7 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
     spec, notes = _spec(folder, overrides)
     site, more = site_of(spec)
     sweep = [point for point in run.points if point.point.swept]
-    records = [point.record for point in sweep if point.record]
+    records = [record for point in sweep if (record := timed(point.counts))]
     tried = settled_trials(
         trials(folder),
         {point.point.index: point.verdict.outcome for point in run.points},
@@ -67,7 +67,7 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
         batches=batches_of(sweep),
         lengths=read_lengths(folder),
         seconds=tuple(
-            worker_s(tried.files.record) if tried.files.record else None
+            task_s(tried) if tried.files.record else None
             for result in sweep
             for tried in reversed(result.tries)
             if tried.verdict.outcome is not Outcome.PRUNED

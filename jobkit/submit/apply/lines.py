@@ -114,6 +114,8 @@ def _cost(prospect: Prospect) -> dict[str, str]:
     on_cpu = setting.point.device == CPU
     each = setting.spec.resources.of(setting.point).cpus if on_cpu else setting.point.gpus
     words = {f"{'CPU' if on_cpu else 'GPU'}-hours": _hours(plan.whole, each)}
+    if doubts := setting.doubts:
+        words["beware"] = f"\n{' ' * LABEL}".join(doubts)
     if setting.energy:
         joules = setting.energy.of(corpus.paragraphs, corpus.characters)
         rate = 1000 * joules / max(1, corpus.characters)
@@ -126,6 +128,8 @@ def _hours(whole: Duration, each: int) -> str:
     expected = f"{_number(whole.expected_s * each / HOUR_S)}"
     if whole.low_s is None or whole.high_s is None:
         return f"{expected} (one repeat was measured, so there is no interval)"
+    if whole.unknown:
+        return f"{expected} (mean of {format_count(whole.repeats, 'repeat')}; spread unknown)"
     low, high = (_number(seconds * each / HOUR_S) for seconds in (whole.low_s, whole.high_s))
     return f"{expected} (95 %: {low} to {high})"
 
@@ -139,16 +143,18 @@ def _end(prospect: Prospect) -> str:
     plan, at_a_time = prospect.plan, prospect.at_a_time
     if plan.each is None:
         return ""
-    rounds = math.ceil(len(plan.shards) / at_a_time)
     unit = "CPU job" if prospect.setting.point.device == CPU else "GPU"
     number = at_a_time * (1 if unit == "CPU job" else prospect.setting.point.gpus)
     where = "here, one shard after the other" if runs_here(prospect.setting.spec.scheduler) else ""
     where = where or f"with {format_count(number, unit)} from now"
+    time = plan.whole if at_a_time == 1 and plan.whole else plan.each
+    rounds = 1 if time is plan.whole else math.ceil(len(plan.shards) / at_a_time)
     ends = [
         None if seconds is None else moment_words(prospect.now, rounds * seconds)
-        for seconds in (plan.each.expected_s, plan.each.low_s, plan.each.high_s)
+        for seconds in (time.expected_s, time.low_s, time.high_s)
     ]
-    between = "" if ends[1] is None else f" (95 %: {_short(ends[1], ends[0])} to {_short(ends[2], ends[0])})"
+    known = ends[1] is not None and not time.unknown
+    between = f" (95 %: {_short(ends[1], ends[0])} to {_short(ends[2], ends[0])})" if known else ""
     return f"{ends[0]} {where}{between}"
 
 

@@ -27,6 +27,7 @@ from jobkit.outcome import journal
 from jobkit.outcome.journal import read_journal
 from jobkit.outcome.results import each_point
 from jobkit.outcome.shards import live_points, settle
+from jobkit.outcome.timing import timed
 from jobkit.planning.job_script import render_follow
 from jobkit.planning.points import Inputs
 from jobkit.report.provenance import Promise, read_promise
@@ -217,14 +218,14 @@ def _setting(run_dir: Path, point: Point, given: tuple[str, ...]) -> Setting:
         energy=promise.energy,
         peak_bytes=promise.peak_bytes,
         measured=promise.measured,
+        past=promise.past,
     )
 
 
 def _speed(run_dir: Path, promise: Promise) -> Speed | None:
     """Return the speed by the shards that are done, else as it was promised."""
-    records = [
-        result.record for result in each_point(run_dir, []) if result.record and result.outcome is Outcome.OK
-    ]
+    done = [result.counts for result in each_point(run_dir, []) if result.outcome is Outcome.OK]
+    records = [record for tried in done if (record := timed(tried))]
     found = speeds(records)
     return found[0] if found and found[0].repeats >= ENOUGH else promise.speed
 

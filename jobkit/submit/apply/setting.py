@@ -16,13 +16,15 @@ from jobkit.core.layout import (
     is_run_folder,
     read_points,
 )
+from jobkit.core.paths import ledger_path
 from jobkit.core.records import Outcome, Point, Record, TextRef
 from jobkit.core.terminal import Say, relative_path, shell_path
 from jobkit.core.units import format_count, format_setting
+from jobkit.fit import ledger
 from jobkit.fit.energy import EnergyUse
 from jobkit.fit.largest_batch import Prediction
 from jobkit.fit.memory_line import Fit
-from jobkit.fit.speed import Corpus, Speed, speeds
+from jobkit.fit.speed import Corpus, Speed, not_sampled, speeds
 from jobkit.fit.tune import read_tuning
 from jobkit.planning import resolve
 from jobkit.planning.points import Inputs, plan
@@ -32,7 +34,7 @@ from jobkit.report.recommend.recommend import memory_of, paragraphs, recommend
 from jobkit.report.recommend.request import used_ram
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import RecommendOptions, RunData
-from jobkit.schedulers.registry import choose_scheduler
+from jobkit.schedulers.registry import choose_scheduler, runs_here
 from jobkit.spec.fields import Auto
 from jobkit.spec.site import Site, find_site, portable_name
 from jobkit.spec.sweep_spec import Axes, Constraints, SweepSpec, Tune, load_spec, setting_overrides
@@ -71,6 +73,8 @@ class Setting:
         The most RAM that a try of the setting held; ``None`` if unknown.
     measured
         Paragraphs of the text that was measured; 0 if none was.
+    past
+        How far the times that were predicted of earlier corpora with this workload, model and GPU were off.
     """
 
     spec: SweepSpec
@@ -86,6 +90,21 @@ class Setting:
     line: Fit | None = None
     peak_bytes: int | None = None
     measured: int = 0
+    past: tuple[float, ...] = ()
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What the interval of its times does not include, in sentences."""
+        if self.speed is None:
+            return ()
+        elsewhere = not runs_here(self.spec.scheduler)
+        shared = elsewhere and not self.spec.resources.exclusive
+        return not_sampled(self.speed, elsewhere=elsewhere, shared=shared, past=self.past)
+
+    @property
+    def spares_import(self) -> bool:
+        """Whether all shards but the first are forked from a process that has imported the framework."""
+        return self.point.fork and runs_here(self.spec.scheduler)
 
     @property
     def words(self) -> str:
@@ -183,7 +202,14 @@ def _of_run(run: Path, options: Options) -> Setting:
         line=memory[1] if memory else None,
         peak_bytes=_peak(alike),
         measured=paragraphs(material.records),
+        past=past_of(first, next((record.gpu.name for record in alike if record.gpu), None)),
     )
+
+
+def past_of(point: Point, gpu: str | None) -> tuple[float, ...]:
+    """Return how far the times that were predicted of corpora like this were off, by the user's ledger."""
+    model = point.model.fingerprint if point.model else None
+    return ledger.offs(ledger.corpora(ledger_path()), point.workload, model, gpu)
 
 
 def _chosen(run: Path, material: RunData) -> tuple[dict[str, Value], Speed | None, tuple[str, ...]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
@@ -24,7 +25,7 @@ MINUTES = 30.0
 UNKNOWN_BYTES = 4 * MIB
 """Of a shard if no speed is known."""
 STAGING_S = 60.0
-"""For what the job script does before the worker starts and after it has ended, beyond what was measured."""
+"""For what a node does to its jobs beyond what was measured."""
 SLOW = 0.99
 """A shard that takes longer than this part of such shards is named."""
 NO_INTERVAL = 2.0
@@ -118,13 +119,16 @@ def plan_shards(
     number = min(_number(pieces, setting, wishes), len(pieces))
     parts = [part for part in cut(pieces, loads, number) if part] if pieces else []
     parts += [[piece] for piece in alone]
-    shards = tuple(_shard(index, part, setting) for index, part in enumerate(parts, first))
-    each = max((_time(shard, setting) for shard in shards), key=_expected, default=None)
-    sizes = [(shard.paragraphs, shard.characters) for shard in shards]
+    times = [
+        _time(part, setting, forked=setting.spares_import and place > 0) for place, part in enumerate(parts)
+    ]
+    shards = tuple(map(_shard, count(first), parts, times))
+    each = max(times, key=_expected, default=None)
+    known = [time for time in times if time]
     return Plan(
         shards=shards,
         each=each,
-        whole=total(setting.speed, sizes) if setting.speed else None,
+        whole=total(known) if known else None,
         resources=(resources := _resources(shards, each, setting)),
         needs=_needs(shards[len(shards) - len(heavy) :], heavy, setting, resources),
         even=len(shards) - len(heavy),
@@ -160,10 +164,9 @@ def _number(pieces: Sequence[Piece], setting: Setting, wishes: Wishes) -> int:
     return math.ceil((whole.expected_s - start_s) / max(allowed_s - start_s, allowed_s / 2))
 
 
-def _shard(index: int, pieces: Sequence[Piece], setting: Setting) -> Shard:
+def _shard(index: int, pieces: Sequence[Piece], time: Duration | None) -> Shard:
     load = sum(piece.characters for piece in pieces)
     shard = Shard(index=index, pieces=tuple(pieces), load=load)
-    time = _time(shard, setting)
     if time is None:
         return shard
     return replace(
@@ -171,10 +174,13 @@ def _shard(index: int, pieces: Sequence[Piece], setting: Setting) -> Shard:
     )
 
 
-def _time(shard: Shard, setting: Setting) -> Duration | None:
+def _time(pieces: Sequence[Piece], setting: Setting, *, forked: bool) -> Duration | None:
     if setting.speed is None:
         return None
-    return duration(setting.speed, items=shard.paragraphs, characters=shard.characters)
+    items, characters = (
+        sum(getattr(piece, name) for piece in pieces) for name in ("paragraphs", "characters")
+    )
+    return duration(setting.speed, items=items, characters=characters, forked=forked, past=setting.past)
 
 
 def _resources(shards: Sequence[Shard], each: Duration | None, setting: Setting) -> Resources:

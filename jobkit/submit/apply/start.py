@@ -245,6 +245,8 @@ def promise_of(setting: Setting) -> Promise:
         peak_bytes=setting.peak_bytes,
         measured=setting.measured,
         given=setting.given,
+        past=setting.past,
+        whole=True,
     )
 
 

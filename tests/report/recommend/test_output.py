@@ -191,8 +191,12 @@ def test_time_with_and_without_an_interval() -> None:
     assert "the mean (no upper end is known) of the time above x 1.25" in said
     long = replace(found(), time=Duration(expected_s=7_200, low_s=119, high_s=9_000, start_s=5, repeats=3))
     assert (
-        "  02:00:00, 5.0 s of it once, to load the model and warm up; 95 % of runs: 119.0 s to 02:30:00"
+        "  02:00:00, 5.0 s of it once, to start, load the model and end; 95 % of runs: 119.0 s to 02:30:00"
         in as_text(long)
+    )
+    vague = replace(found(), time=Duration(expected_s=6.7, low_s=6.6, high_s=1_071, start_s=6.6, repeats=2))
+    assert "  6.7 s, 6.6 s of it once, to start, load the model and end; spread unknown (n=2)." in as_text(
+        vague
     )
 
 

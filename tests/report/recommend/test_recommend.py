@@ -13,7 +13,7 @@ from jobkit.fit.gpus import GPUS, GpuKind, gpu_kinds
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import Loads
 from jobkit.fit.observations import NEED, RAM, observe_memory
-from jobkit.fit.speed import Corpus
+from jobkit.fit.speed import NEIGHBOURS, Corpus
 from jobkit.outcome.trials import Trial
 from jobkit.report.recommend import types
 from jobkit.report.recommend.recommend import memory_of, recommend
@@ -257,7 +257,13 @@ def beware(of: RunData, corpus: Corpus | None = None) -> str:
 
 
 def test_a_plain_run_has_nothing_but_the_end_of_its_text() -> None:
-    assert beware(material(records())) == "the text ends the batch at 881 paragraphs: memory would allow more"
+    alone = material(records())
+    assert alone.resources
+    alone = replace(alone, resources=alone.resources.model_copy(update={"exclusive": True}))
+    told = "the text ends the batch at 881 paragraphs: memory would allow more"
+    one_node = "the 3 repeats ran on one node: another node is not in the interval"
+    assert beware(alone) == f"{told}; {one_node}"
+    assert beware(material(records())) == f"{told}; {one_node}; {NEIGHBOURS}"
 
 
 def test_points_that_are_not_there_and_files_that_could_not_be_read() -> None:

@@ -44,7 +44,7 @@ def test_the_measured_speed_says_how_many_shards_there_are(setting: Setting) -> 
     assert plan.each
     assert plan.each.expected_s == pytest.approx(40 * 8.1 / 3 + 0.1, rel=0.02)
     assert plan.each.low_s < plan.each.expected_s < plan.each.high_s  # type: ignore[operator]
-    assert plan.shards[0].slow_s > plan.each.high_s  # type: ignore[operator]
+    assert plan.shards[0].slow_s > plan.shards[0].high_s  # type: ignore[operator]
     assert plan.whole
     together = sum(shard.expected_s or 0 for shard in plan.shards)
     assert plan.whole.expected_s == pytest.approx(together, rel=1e-6)
@@ -58,12 +58,47 @@ def test_loads_of_eight_shards_of_one_file_are_within_five_percent(setting: Sett
     assert [shard.index for shard in plan.shards] == list(range(1, 9))
 
 
-def test_the_whole_is_less_certain_than_one_shard_and_more_than_all_at_their_worst(setting: Setting) -> None:
+def test_the_whole_is_the_sum_of_its_shards_with_its_interval(setting: Setting) -> None:
     plan = plan_shards(pieces(), setting, Wishes(number=10))
     assert plan.whole
-    half = (plan.whole.high_s or 0) - plan.whole.expected_s
-    each = (plan.each.high_s or 0) - plan.each.expected_s if plan.each else 0
-    assert each < half < 10 * each
+    for name in ("expected_s", "low_s", "high_s"):
+        together = sum(getattr(shard, name) for shard in plan.shards)
+        assert getattr(plan.whole, name) == pytest.approx(together)
+
+
+def test_only_the_first_shard_here_imports_and_on_a_cluster_each(setting: Setting) -> None:
+    """The others are forked from the process that has imported the framework."""
+    assert setting.speed
+    speed = replace(setting.speed, import_s=7.0, start_s=setting.speed.start_s + 7)
+    here = replace(setting, speed=speed, point=replace(setting.point, fork=True))
+    cluster = replace(here, spec=setting.spec.model_copy(update={"scheduler": "slurm"}))
+    for one, imports in ((here, [7.0, 0, 0]), (cluster, [7.0, 7.0, 7.0])):
+        parts = plan_shards(pieces(), one, Wishes(number=3)).shards
+        works = [8 * part.characters / CHARACTERS for part in parts]
+        starts = [(part.expected_s or 0) - work for part, work in zip(parts, works, strict=True)]
+        assert starts == pytest.approx(imports, abs=1.5)
+
+
+def test_what_the_interval_does_not_include_is_named_for_a_cluster(setting: Setting) -> None:
+    assert setting.doubts == ()
+    there = replace(setting, spec=setting.spec.model_copy(update={"scheduler": "slurm"}))
+    node, neighbours = there.doubts
+    assert node == "the 3 repeats ran on one node: another node is not in the interval"
+    assert "other jobs" in neighbours
+    resources = there.spec.resources.model_copy(update={"exclusive": True})
+    assert replace(there, spec=there.spec.model_copy(update={"resources": resources})).doubts == (node,)
+    assert replace(there, past=(0.1, -0.05, 0.02)).doubts == ()
+    assert replace(there, speed=None).doubts == ()
+
+
+def test_earlier_corpora_widen_the_interval_by_how_far_they_were_off(setting: Setting) -> None:
+    """Three that were off by 10 %: t of three degrees of freedom is 3.18."""
+    found = plan_shards(pieces(), replace(setting, past=(0.1, -0.1, 0.1)), Wishes(number=3)).whole
+    assert found
+    assert (found.high_s or 0) / found.expected_s == pytest.approx(1.318, abs=0.001)
+    two = plan_shards(pieces(), replace(setting, past=(0.1, -0.1)), Wishes(number=3)).whole
+    assert two
+    assert (two.high_s or 0) / two.expected_s < 1.1
 
 
 def test_memory_has_the_window_and_walltime_the_interval_unless_a_person_gives_them(setting: Setting) -> None:
