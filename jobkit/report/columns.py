@@ -19,6 +19,7 @@ from jobkit.run.workloads.base import CHARACTERS, load_unit
 LEGENDS = {
     "size": "n: points that succeeded; figures are means over them",
     "interval": "±: half of the 95 % interval of the mean (Student's t)",
+    "unknown": "± ?: spread unknown, because that half is larger than the mean",
     "single": "one repeat has no interval and cannot show a difference",
     "part": "(n=1): the mean is over that many points, because the others lack this figure",
     "speed": "speed: of the work, no loading, no warm-up; speed-up: over {base}",
@@ -39,8 +40,8 @@ LEGENDS = {
     "agreement": "entities differ: in one of this setting and fp32, not in both; F1: how far the two agree",
 }
 """A line for each family of columns, shown with its columns or `MARKS`; ``single`` for one point."""
-PART, INTERVAL, UNKNOWN = " (n=", " ± ", "spread unknown"
-MARKS = {"part": PART, "interval": INTERVAL}
+PART, INTERVAL, UNKNOWN = " (n=", " ± ", " ± ?"
+MARKS = {"part": PART, "interval": INTERVAL, "unknown": UNKNOWN}
 """What the cells contain that a line of `LEGENDS` explains."""
 
 
@@ -208,7 +209,7 @@ def _spread(measure: Measure, size: Size, form: str) -> str:
     number = size.counts.get(measure.name, size.n)
     spread = "" if half is None else f"{INTERVAL}{half / measure.scale:{form}}"
     if half is not None and unknown_spread(size.mean[measure.name], half):
-        return f"{PART}{number:,}; {UNKNOWN})"
+        spread = UNKNOWN
     return spread if number == size.n else f"{spread}{PART}{number:,})"
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -102,3 +103,16 @@ def test_a_load_that_a_command_reports_is_its_own(tmp_path: Path) -> None:
     (column,) = (c for c in size_columns(found.by_size, ["batch_size"]) if c.name == "load_max")
     assert (column.head, column.family) == ("load\n", "own load")
     assert column.family in LEGENDS
+
+
+def test_a_spread_larger_than_the_mean_is_unknown(tmp_path: Path) -> None:
+    """CSV and JSON keep the figures."""
+    points = grid([50], repeats=2)
+    run = write_records(
+        tmp_path / "run", [record(p, work_s=s) for p, s in zip(points, (1.0, 30.0), strict=True)]
+    )
+    found = collect([run])
+    assert cells(size_columns(found.by_size, found.knobs))["items_per_s"] == ("455 ± ?",)
+    assert "spread unknown" in render(found, "md")
+    (size,) = json.loads(render(found, "json"))["sizes"]
+    assert size["items_per_s_low"] < 0
