@@ -13,7 +13,7 @@ from jobkit.run.measure import nvml
 from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
 from jobkit.schedulers.survey import Queue, Survey
 from jobkit.setup.ask_site import ask_site
-from jobkit.setup.init_choice import Choice, choose
+from jobkit.setup.init_choice import Choice, choose, spelt
 from jobkit.setup.init_files import SPEC_NAME, Plan, site_text, spec_text
 from jobkit.spec.site import load_site, own_site
 
@@ -97,8 +97,10 @@ def begin(plan: Plan, say: Say) -> tuple[Written, ...]:
         say(f"asking {plan.scheduler.NAME} ({plan.why})")
     survey = _asked(plan)
     exists = plan.site_file is not None and not plan.write_site
-    queue = load_site(plan.site, plan.scheduler.NAME).queue if exists else None
-    return _write(_files(plan, survey, choose(survey, queue)))
+    if not exists:
+        return _write(_files(plan, survey, choose(survey)))
+    site = load_site(plan.site, plan.scheduler.NAME)
+    return _write(_files(plan, survey, spelt(choose(survey, site.queue), site.requests)))
 
 
 def _asked(plan: Plan) -> Survey:

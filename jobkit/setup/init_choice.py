@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobkit.core.units import GIB
 from jobkit.schedulers.survey import Consumable, Queue, Survey
+from jobkit.spec.site import Requests
 
 WALLTIME_S = 600
 CPUS = 2
@@ -69,6 +70,20 @@ def choose(survey: Survey, queue: str | None = None) -> Choice:
         memory_bytes=_memory(chosen),
         walltime_s=int(min(WALLTIME_S, (chosen.walltime_s if chosen else None) or WALLTIME_S)),
         account=_account(survey),
+    )
+
+
+def spelt(choice: Choice, requests: Requests) -> Choice:
+    """Return a choice without all that a site has no header line for: a spec with it would be refused."""
+    names = Requests.model_fields
+    has = {name: getattr(requests, name) is not None for name in names}
+    return replace(
+        choice,
+        queue=choice.queue if has["queue"] else None,
+        gpus=choice.gpus if has["gpus"] else 0,
+        gpu_type=choice.gpu_type if has["gpu_type"] else None,
+        cpus=choice.cpus if has["cpus"] else 1,
+        account=choice.account if has["account"] else None,
     )
 
 

@@ -292,8 +292,11 @@ def _gpu_type(choice: Choice) -> Iterator[str]:
     if choice.queue is None or choice.gpu_type is None:
         return
     others = [kind for kind in choice.queue.gpus if kind and kind != choice.gpu_type]
+    if not others:  # a site without a header line for types can take the spec, too
+        yield f"  # the only type of GPU there: {plain(choice.gpu_type)}"
+        return
     note = f"there are also: {', '.join(others)}; points on different GPUs cannot be compared"
-    yield line(f"  gpu_type: {scalar(choice.gpu_type)}", note if others else "the only type there")
+    yield line(f"  gpu_type: {scalar(choice.gpu_type)}", note)
 
 
 def _told_cpus(choice: Choice, survey: Survey) -> str:

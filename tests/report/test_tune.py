@@ -31,6 +31,8 @@ def test_the_answer_has_setting_gain_limit_what_was_not_tried_and_lines_to_paste
     assert "not tried 60 of 72 combinations: text order pads 3.0 times as much" in text
     assert "workers: 16 mps: on work_unit: 100 resources: cpus: 1 sweep: padded_chars: [16000]" in text
     assert f"jobkit sweep SPEC --setting {run}" in text
+    assert "The figures hold under the conditions of the run: " in text
+    assert "sorted by length" in text.partition("The figures hold")[2]
 
 
 def test_a_search_under_way_has_its_next_point_and_the_commands(tmp_path: Path) -> None:
@@ -60,6 +62,7 @@ def test_a_program_gets_numbers(tmp_path: Path) -> None:
     assert (data["ended"], data["limit"], data["setting"]["workers"]) == (True, "cores", 16)
     assert data["times_the_plain_loop"]["mean"] > 10
     assert len(data["points"]) == 21
+    assert (data["conditions"]["order"], data["conditions"]["workers"]) == ("sorted", 16)
     under_way = json.loads(to_json(read_tuning(search(tmp_path / "other", Machine(), most=5))))
     assert (under_way["ended"], under_way["setting"], under_way["why"]) == (False, None, None)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.setup.init import Written, begin, plan_for
+from jobkit.spec.directives import directives
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import load_spec
 from tests.fakes.cluster import FakeCluster
@@ -84,6 +86,29 @@ def test_a_second_spec_keeps_to_the_site_file(
     (spec,) = init(tmp_path, "slurm", only="spec")
 
     assert load_spec(spec.path).resources.queue == "gpu"
+
+
+def test_a_spec_sets_nothing_that_the_site_file_has_no_header_line_for(
+    fake_slurm: FakeCluster, own_site: Path, tmp_path: Path
+) -> None:
+    del fake_slurm
+    init(tmp_path, "slurm", only="site")
+    text = own_site.read_text(encoding="utf-8")
+    kept = re.sub(r"(?m)^  (gpus|gpu_type|cpus|account|queue): .*$", r"  \1: null", text)
+    own_site.write_text(re.sub(r"(?m)^queue: .*$", "queue: null", kept), encoding="utf-8")
+    (spec,) = init(tmp_path, "slurm", only="spec")
+    resources = load_spec(spec.path).resources
+    assert (resources.gpus, resources.gpu_type, resources.cpus, resources.account) == (0, None, 1, None)
+    assert directives(resources, load_site("auto", "slurm"))
+
+
+def test_the_second_command_of_the_readme_takes_the_first_spec_of_a_cluster(
+    fake_slurm: FakeCluster, own_site: Path, tmp_path: Path
+) -> None:
+    """The one type of GPU that Slurm reports has no header line at the site of the command."""
+    del fake_slurm, own_site
+    _, spec = init(tmp_path, "slurm")
+    assert directives(load_spec(spec.path).resources, load_site("lancaster-hec", "sge"))
 
 
 def test_a_spec_for_a_site_file_that_is_not_there(fake_slurm: FakeCluster, tmp_path: Path) -> None:
