@@ -100,5 +100,6 @@ def overlap_words(spans: Sequence[Span], others: Sequence[float | None]) -> str:
     where = there[0] if len(there) == 1 else f"one of {len(there)} hosts or GPUs"
     return (
         f"{len(places)} of {format_count(len(spans), 'point')} ran at the same time as another point on "
-        f"{where}: their speeds may not be comparable; `exclusive: true` in the spec keeps points apart"
+        f"{where}: their speeds may not be comparable; `max_parallel: 1` in the spec keeps points apart "
+        "(`resources.exclusive: true` keeps other jobs away, too, and is charged as whole nodes)"
     )

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import hashlib
 import os
 import re
 import shlex
 import tempfile
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import IO
 
@@ -24,6 +27,8 @@ SAMPLE = re.compile(r"sample(?::([1-9]\d{0,3}))?", re.ASCII)
 MOST_PARAGRAPHS = 9999
 TIMEOUT_S = 60
 BLOCK_BYTES = 1 << 20
+MOST_NAMES = 10_000
+"""Of a folder that are looked through for a name like one that does not exist."""
 KEY_HINT = "`text` may be a path, an http(s) address, or `sample`"
 
 
@@ -104,7 +109,18 @@ def _on_disk(name: str, base: Path) -> Path:
         if place.exists():
             return place.resolve()
     looked = " nor ".join(dict.fromkeys(str(place.absolute()) for place in places))
-    raise JobkitError(f"text {name!r}: there is no {looked}", hint=KEY_HINT)
+    raise JobkitError(f"text {name!r}: there is no {looked}", hint=_nearest(given, places) or KEY_HINT)
+
+
+def _nearest(given: Path, places: Sequence[Path]) -> str:
+    """Return the file of the folder whose name is closest to a path; empty if none is close."""
+    for place in places:
+        with contextlib.suppress(OSError), os.scandir(place.parent) as entries:
+            inside = [entry.name for entry in islice(entries, MOST_NAMES) if entry.is_file()]
+            if close := difflib.get_close_matches(given.name, inside, 1, 0.6):
+                folder = "" if given.parent == Path() else f"{given.parent}/"
+                return f"did you mean {folder}{close[0]}?"
+    return ""
 
 
 def _checked(path: Path, name: str) -> TextRef:

@@ -39,7 +39,7 @@ def _parsed(parse: Callable[[str], float], wanted: str) -> Callable[[object], ob
         try:
             return parse(value)
         except JobkitError as error:
-            raise ValueError(error.message) from error
+            raise ValueError(f"{error.message}; {error.hint}") from error
 
     return parsed
 

@@ -111,6 +111,10 @@ class Document:
         for length in range(len(loc), 0, -1):
             if loc[:length] in self.overrides:
                 return Fault(0, 0, f"--set {self.overrides[loc[:length]]}", what)
+        if loc and self.node and not _stands_in(self.node, loc):  # a part of the key that --set has
+            for given, shown in self.overrides.items():
+                if given[: len(loc)] == loc:
+                    return Fault(0, 0, f"--set {shown}", what)
         mark = _locate(self.node, loc, on_key=on_key) if self.node else None
         return self.fault_at(mark, what) if mark else Fault(1, 1, f"{self.path}:1:1", what)
 
@@ -267,6 +271,16 @@ def _locate(node: yaml.Node, loc: Loc, *, on_key: bool) -> Any:  # noqa: ANN401 
             node = node.value[part]
             mark = node.start_mark
     return mark
+
+
+def _stands_in(node: yaml.Node, loc: Loc) -> bool:
+    """Return whether a key stands in the file."""
+    for part in loc:
+        pairs = _pairs(node) if isinstance(node, yaml.MappingNode) else {}
+        if str(part) not in pairs:
+            return False
+        _, node = pairs[str(part)]
+    return True
 
 
 def _override(document: Document, override: str) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from jobkit.planning.points import group_points
 from jobkit.planning.prepare import shared_by
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, runs_here
-from jobkit.schedulers.types import Array
+from jobkit.schedulers.types import Array, JobId, State
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.status.reader import read_standings
@@ -222,9 +223,10 @@ def resume(run_dir: Path, spec: SweepSpec, run: RunStanding, again: Sequence[Gro
     taken: list[Submitted] = []
     done: list[Group] = []
     left: list[str] = []
+    room = _room(run)
     for group in again:
         try:
-            taken += _submit(scheduler, run_dir, run, group, say)
+            taken += _submit(scheduler, run_dir, run, group, room, say)
         except SubmissionUnconfirmed:
             raise  # one more intent in the journal would hide this one
         except JobkitError as error:
@@ -241,22 +243,61 @@ def resume(run_dir: Path, spec: SweepSpec, run: RunStanding, again: Sequence[Gro
     return Resumed(groups=tuple(done), taken=tuple(taken), left=tuple(left))
 
 
+@dataclass(slots=True)
+class _Room:
+    """How many tasks of a run may run now, and their arrays."""
+
+    busy: int
+    jobs: list[JobId]
+
+    def of(self, round_: Round) -> tuple[int | None, tuple[JobId, ...]]:
+        """Return how many tasks of a round may run at a time, and the jobs that must end before it."""
+        most = round_.max_parallel
+        if most is None or self.busy < most:
+            return most and most - self.busy, ()
+        return most, tuple(self.jobs)
+
+    def keep(self, round_: Round, submitted: Sequence[Submitted], after: Sequence[JobId]) -> None:
+        """Count a round that was submitted."""
+        self.jobs += [one.job for one in submitted]
+        self.busy += 0 if after else min(round_.max_parallel or 0, sum(map(len, round_.tasks)))
+
+
+def _room(run: RunStanding) -> _Room:
+    """Return what the queue holds of a run, less arrays with a task that waits for a person."""
+    tasks = Counter((task.scheduler, task.job_id) for task in run.queued)
+    stuck = {State.HELD, State.ERROR}
+    held = {(task.scheduler, task.job_id) for task, one in run.queued.items() if one.state in stuck}
+    arrays = {(one.scheduler, one.job.id): one.job for one in run.submissions if one.role is Role.POINTS}
+    live = {key: job for key, job in arrays.items() if tasks[key] and key not in held}
+    return _Room(sum(tasks[key] for key in live), list(live.values()))
+
+
 def _submit(
-    scheduler: Scheduler, run_dir: Path, run: RunStanding, group: Group, say: Say
+    scheduler: Scheduler, run_dir: Path, run: RunStanding, group: Group, room: _Room, say: Say
 ) -> tuple[Submitted, ...]:
     """Submit a group of points, if need be to the nodes that the policy avoids."""
     round_ = make_round(run_dir, run, group)
+    most, after = room.of(round_)
+    round_ = replace(round_, max_parallel=most)
     arrays = rounds.plan_arrays(scheduler, round_)
     try:
         _write(scheduler, run_dir, round_, arrays, say)
     except JobkitError:
         if not group.change.exclude:
             raise
-        round_ = make_round(run_dir, run, allow_nodes(group, spec_of_run(run_dir, group.given)))
+        wider = make_round(run_dir, run, allow_nodes(group, spec_of_run(run_dir, group.given)))
+        round_ = replace(wider, max_parallel=most)
         _write(scheduler, run_dir, round_, arrays, say)
         nodes = ", ".join(group.change.exclude)
         say(f"only {nodes} matches the request, so the points may run there again")
-    return rounds.submit_jobs(scheduler, run_dir, rounds.round_jobs(round_, arrays)).jobs
+    jobs = rounds.round_jobs(round_, arrays)
+    submitted = rounds.submit_jobs(scheduler, run_dir, jobs, after=after).jobs
+    room.keep(round_, submitted, after)
+    if after:
+        points, ends = format_count(len(group.points), "point"), ", ".join(map(str, after))
+        say(f"max_parallel is {most}: {points} will begin when these have ended: {ends}")
+    return submitted
 
 
 def _write(scheduler: Scheduler, run_dir: Path, round_: Round, arrays: Sequence[Array], say: Say) -> None:

@@ -232,7 +232,12 @@ def plan_job() -> PlannedJob:
 
 
 def submit_jobs(
-    scheduler: Scheduler, run_dir: Path, jobs: Sequence[PlannedJob], before: Sequence[JobId] = ()
+    scheduler: Scheduler,
+    run_dir: Path,
+    jobs: Sequence[PlannedJob],
+    before: Sequence[JobId] = (),
+    *,
+    after: Sequence[JobId] = (),
 ) -> Accepted:
     """Submit jobs whose scripts are written, in order.
 
@@ -240,6 +245,8 @@ def submit_jobs(
     ----------
     before
         Arrays that were submitted before these jobs.
+    after
+        Jobs that must end before an array of points begins, unless it waits for another array.
 
     Raises
     ------
@@ -251,8 +258,9 @@ def submit_jobs(
     for job in jobs:
         arrays = [submitted.job for submitted in taken if submitted.role in {Role.POINTS, Role.TUNE}]
         try:
-            after = job.waits_for([*before, *arrays])
-            taken.append(scheduler_calls.submit_array(scheduler, run_dir, job, after))
+            waits = job.waits_for([*before, *arrays])
+            waits = waits or (after if job.role is Role.POINTS else ())
+            taken.append(scheduler_calls.submit_array(scheduler, run_dir, job, waits))
         except JobkitError as error:
             if job.role is Role.FOLLOW and error.exit_code != ExitCode.TO_COME:
                 return Accepted(jobs=tuple(taken), refused=error.message)

@@ -122,6 +122,16 @@ def test_a_missing_text_says_where_it_was_looked_for(folder: Path, cache: Path) 
     assert "sample" in caught.value.hint
 
 
+@pytest.mark.parametrize("typed", ["./corpsu.txt", "texts/corpsu.txt"])
+def test_a_misspelt_file_is_answered_with_the_closest_name(typed: str, folder: Path, cache: Path) -> None:
+    (folder / typed).parent.mkdir(exist_ok=True)
+    (folder / typed).with_name("corpus.txt").write_text("One.\n", encoding="utf-8")
+    with pytest.raises(JobkitError) as caught:
+        find_text(typed, base=folder, cache=cache)
+    named = (caught.value.hint or "").removeprefix("did you mean ").removesuffix("?")
+    assert find_text(named, base=folder, cache=cache).name == named
+
+
 def test_an_address_is_downloaded_once(folder: Path, cache: Path, server: str) -> None:
     (folder / "a.txt").write_text("from afar\n")
     found = find_text(f"{server}/a.txt", base=folder, cache=cache)

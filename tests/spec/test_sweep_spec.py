@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import DIRECTIONS
 from jobkit.core.paths import shipped_folder
+from jobkit.core.units import parse_duration
 from jobkit.spec.fields import Auto
 from jobkit.spec.sweep_spec import Environment, Resources, SweepSpec, load_spec, setting_overrides
 
@@ -190,6 +192,17 @@ def test_a_sweep_that_is_no_mapping_is_one_fault(tmp_path: Path, sweep: str) -> 
 def test_a_part_that_is_no_mapping_is_reported_in_the_users_words(tmp_path: Path, part: str) -> None:
     (line,) = refused(tmp_path, f"name: x\n{part}: [1]\n")
     assert line == f"2:{len(part) + 3}: {part}: [1]: should be a mapping of keys to values"
+
+
+@pytest.mark.parametrize("form", ["HH:MM:SS", "D-HH:MM:SS", "90m"])
+def test_a_walltime_that_is_not_understood_is_answered_with_the_forms_that_are(
+    form: str, tmp_path: Path
+) -> None:
+    (line,) = refused(tmp_path, 'name: x\nresources: {walltime: "10:00"}\n')
+    assert form in line
+    example = re.search(r"for instance ([\d:]+) or", line)
+    assert example
+    assert parse_duration(example[1]) == 600
 
 
 def test_a_header_line_that_jobkit_writes_itself_is_a_fault(tmp_path: Path) -> None:

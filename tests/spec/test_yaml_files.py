@@ -85,6 +85,13 @@ def test_an_override_is_named_as_it_was_typed(tmp_path: Path) -> None:
     ]
 
 
+def test_a_part_of_a_key_that_only_an_override_has_is_blamed_on_it(tmp_path: Path) -> None:
+    (line,) = faults(tmp_path, "name: x\n", "innre.cpus=2")
+    assert line.startswith("--set innre.cpus=2: innre: no such key; did you mean 'inner'?")
+    (line,) = faults(tmp_path, "name: x\ninnre: {cpus: 1}\n", "innre.cpus=2")
+    assert line.startswith("2:1: innre: no such key"), "the file has it, too"
+
+
 def test_an_override_wins_and_makes_the_way_to_its_key(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text("name: x\n", encoding="utf-8")

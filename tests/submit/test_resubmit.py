@@ -79,6 +79,31 @@ def test_what_was_submitted_again_is_not_submitted_once_more(
         run_again(sweep.run, ("2",), ())
 
 
+def test_points_run_again_within_max_parallel_of_the_run(
+    sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two tasks of the run still work: two of four places are free, then none."""
+    sweep.ended(OOM, BUG, OOM, LATE, None, None)
+    name = sweep.points[0].run_id
+    sweep.queue("".join(f"100_{task}|RUNNING|None||0:10|n1|{name}\n" for task in (5, 6)))
+    run_again(sweep.run, (), ())
+    said = capsys.readouterr().err
+    arrays = [call for call in sweep.calls() if "follow.sh" not in call]
+    assert "--array=1-2%2" in arrays[0]
+    assert "--dependency" not in arrays[0]
+    assert [("--dependency=afterany:100:101" in call, "%4" in call) for call in arrays[1:2]] == [(True, True)]
+    assert "max_parallel is 4: 1 point will begin when these have ended: 100, 101" in said
+
+
+def test_a_job_that_a_person_must_release_is_not_waited_for(sweep: Sweep) -> None:
+    sweep.ended(OOM, OOM, OK, OK, None, None)
+    name = sweep.points[0].run_id
+    sweep.queue("".join(f"100_{task}|PENDING|JobHeldUser||0:00|N/A|{name}\n" for task in (5, 6)))
+    run_again(sweep.run, (), ())
+    assert "--array=1-2%4" in sweep.calls()[0]
+    assert "--dependency" not in sweep.calls()[0]
+
+
 def test_two_at_once_submit_once(sweep: Sweep) -> None:
     sweep.ended(OK, OOM, BUG, OK, OK, OK)
     command = [sys.executable, "-m", "jobkit", "resume", str(sweep.run)]

@@ -70,7 +70,13 @@ def merge(run: Path, form: str, output: Path | None) -> int:
         hint = f"jobkit status {terminal.shell_path(folder)} shows the job that plans it"
         raise JobkitError(f"{folder}: the corpus is not planned yet", hint=hint, exit_code=ExitCode.TO_COME)
     void = void_shards(folder.absolute())
-    merged = join(folder.absolute(), output or folder / f"merged.{form}", form, void=void)
+    try:
+        merged = join(folder.absolute(), output or folder / f"merged.{form}", form, void=void)
+    except JobkitError as error:
+        if error.exit_code == ExitCode.TO_COME and _goes_on(folder.absolute()):
+            status = f"jobkit status {terminal.shell_path(folder)}"
+            error.hint = f"shards are running or in the queue: wait; {status} --watch follows them"
+        raise
     terminal.say(
         f"merged {format_count(merged.rows, 'row')} of {format_count(merged.paragraphs, 'paragraph')} "
         f"and {format_count(merged.shards, 'shard')}: {terminal.relative_path(merged.output)}"
@@ -78,3 +84,12 @@ def merge(run: Path, form: str, output: Path | None) -> int:
     if closing := finish(folder.absolute()):
         terminal.note(closing)
     return 0
+
+
+def _goes_on(folder: Path) -> bool:
+    """Return whether a shard of a corpus is in the queue, or runs."""
+    from jobkit.status.reader import read_standings
+    from jobkit.status.standing import MOVING
+
+    (run,) = read_standings([folder])
+    return any(point.standing in MOVING for point in run.points)

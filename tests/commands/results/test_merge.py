@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.corpus import formats
 from jobkit.corpus.scan import scan
 from jobkit.corpus.sources import find_sources
+from tests.support.builders import write_submitted
 from tests.support.corpora import plan, points_of, work
 
 
@@ -45,6 +47,22 @@ def test_what_is_missing_is_named_with_the_command_that_goes_on() -> None:
     with pytest.raises(JobkitError, match="1 shard has no result yet: shard-00002") as caught:
         call("tagged corpus")
     assert caught.value.hint == "jobkit resume 'tagged corpus'"
+    assert caught.value.exit_code == 5
+
+
+def test_while_shards_run_the_hint_is_to_wait(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scheduler programs that list the second shard as running."""
+    bin_ = run.parent / "bin"
+    bin_.mkdir()
+    for name, line in {"squeue": "100_2|RUNNING|None||0:10|n1|t", "sacct": ""}.items():
+        (bin_ / name).write_text(f"#!/bin/sh\necho '{line}'\n", encoding="utf-8")
+        (bin_ / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{bin_}:{os.environ['PATH']}")
+    write_submitted(run, "slurm", "100", first=1, last=2, round=1)
+    with pytest.raises(JobkitError, match="shard-00002") as caught:
+        call("tagged corpus")
+    assert "jobkit resume" not in caught.value.hint
+    assert "jobkit status 'tagged corpus' --watch" in caught.value.hint
     assert caught.value.exit_code == 5
 
 
