@@ -180,6 +180,24 @@ def test_hostile_figures_are_counted_and_nothing_outlives_the_command(tmp_path: 
     assert "Traceback" not in jobkit("collect", "runs", cwd=tmp_path).stdout
 
 
+def test_a_text_with_crlf_has_the_paragraphs_for_the_program_that_the_table_names(tmp_path: Path) -> None:
+    (tmp_path / "count.awk").write_text('BEGIN { RS = "" }\nEND { print "found " NR " at " size }\n')
+    folder = lab(
+        tmp_path,
+        "name: own\n"
+        "workload:\n"
+        "  command: awk -v size={batch_size} -f count.awk {text}\n"
+        "  files: [count.awk]\n"
+        "  metrics: {found: 'found ([0-9]+)'}\n"
+        "text: text.txt\nsweep: {batch_size: [10]}\nrepeats: 1\nscheduler: local\n"
+        "resources: {gpus: 0, cpus: 1, memory: 500MiB, walltime: 2m}\n",
+    )
+    (folder / "text.txt").write_bytes(b"One two\r\nthree.\r\n\r\nFour.\r\n\r\nFive.\r\n")
+    jobkit("sweep", "spec.yaml", "--wait", cwd=folder)
+    assert record(folder).metrics["found"].value == 3
+    assert "text.txt (3 paragraphs)" in jobkit("collect", str(run_of(folder)), cwd=folder).stdout
+
+
 def test_without_items_the_speed_is_blank_and_the_time_is_that_of_the_command(tmp_path: Path) -> None:
     found = shell(tmp_path, "sleep 0.3")
     assert found.summary

@@ -6,6 +6,7 @@ import contextlib
 import os
 import platform
 import re
+import shutil
 import signal
 import sys
 import time
@@ -62,7 +63,7 @@ def run_command(state: Try, command: Command, stack: ExitStack) -> None:
         If it cannot be started, or fails.
     """
     task, [measured] = state.task, state.workers
-    text = steps.check_text(task)
+    text, paragraphs = _with_line_feeds(steps.check_text(task), task.out.parent / TEXT)
     measured.versions = _digests(task.point)
     folder = _own_folder(task)
     values = _values(task, text)
@@ -90,10 +91,30 @@ def run_command(state: Try, command: Command, stack: ExitStack) -> None:
     if ended.left:
         left = format_count(ended.left, "process", "processes")
         sys.stderr.write(f"jobkit: the command left {left} behind, which jobkit ended\n")
+    state.items_total = state.items_total or paragraphs  # of a command that reports no items
     _refuse_failure(ended, words[0], log, oom_kills, shell=command.shell)
 
 
 # -- before
+
+
+def _with_line_feeds(text: Path, copy: Path) -> tuple[Path, int]:
+    """Return a text whose lines end in LF, and its number of paragraphs, as jobkit counts them.
+
+    To most programs a line with a carriage return is not blank, so they would find no paragraphs. Only a
+    text with other line ends is copied.
+    """
+    paragraphs, blank = 0, True
+    with text.open(encoding="utf-8", errors="surrogateescape") as stream:
+        for line in stream:
+            paragraphs += blank and not line.isspace()
+            blank = line.isspace()
+        if stream.newlines in {None, "\n"}:
+            return text, paragraphs
+        stream.seek(0)
+        with copy.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as out:
+            shutil.copyfileobj(stream, out)
+    return copy, paragraphs
 
 
 def _own_folder(task: Task) -> Path:

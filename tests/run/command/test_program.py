@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.records import Job
+from jobkit.corpus.paragraphs import split_paragraphs
 from jobkit.run.command import program
-from jobkit.run.command.program import Batches
+from jobkit.run.command.program import Batches, _with_line_feeds
 from jobkit.run.measure.figures import OwnBatch
 from jobkit.run.record import Task, Try
 from tests.support.builders import point
@@ -41,3 +42,33 @@ def test_the_work_takes_no_longer_than_the_command(wall_s: float, work_s: float,
     state = Try(task, "")
     Batches(state, io.StringIO()).keep(OwnBatch(items=10, seconds=0.5))
     assert state.tally.summary(items_total=10, batches_total=1, wall_s=wall_s).work_s == work_s
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "One.\n\nTwo.\nthree\n",
+        "One.\r\n\r\nTwo.\r\nthree\r\n",
+        "\r\n One.\r \r\n\t\r\nTwo.",
+        "\ufeffOne.\n \nTwo.\n\u00a0\n\u3000\nThree.\n\n",
+        "One.\rTwo.\r\rThree.",
+        "",
+        " \n",
+    ],
+)
+def test_a_program_gets_the_paragraphs_that_jobkit_counts(text: str, tmp_path: Path) -> None:
+    """CRLF and CR become LF, as jobkit itself reads them; a text with LF is not copied."""
+    given, copy = tmp_path / "given", tmp_path / "copy"
+    given.write_bytes(text.encode())
+    path, paragraphs = _with_line_feeds(given, copy)
+    read = given.read_text(encoding="utf-8")
+    assert path.read_bytes().decode() == read
+    assert paragraphs == len(split_paragraphs(read))
+    assert (path == given) == ("\r" not in text) != copy.exists()
+
+
+def test_a_text_that_is_not_utf_8_stays_what_it_is(tmp_path: Path) -> None:
+    given = tmp_path / "given"
+    given.write_bytes(b"caf\xe9\r\n\r\n\xff\n")
+    path, paragraphs = _with_line_feeds(given, tmp_path / "copy")
+    assert (path.read_bytes(), paragraphs) == (b"caf\xe9\n\n\xff\n", 2)
