@@ -11,7 +11,8 @@ environment and open files to the parent, forwards TERM and INT, and ends as the
 killed, so is the child. If a child would differ from a fresh process, the try runs in a fresh process.
 
 The socket is in Linux's abstract namespace (unix(7)): it needs no folder, and ends with the parent. Both
-sides check that the other belongs to the same user.
+sides check that the other belongs to the same user. If another user has taken the address, the try runs in
+a fresh process.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ def _status(answers: TextIO) -> int:
 def end(owner: str) -> None:
     """End the parent of an owner that itself goes on, if there is one, once it has nothing to do."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
-        connection.connect(_address(owner))
+        _connect_own(connection, _address(owner))
         _send(connection, END)
 
 
@@ -131,10 +132,29 @@ def _connect(connection: socket.socket, owner: str, words: Sequence[str]) -> Non
     """
     address = _address(owner)
     try:
-        connection.connect(address)
+        _connect_own(connection, address)
     except ConnectionRefusedError:
         _start(address, owner, words)
+        _connect_own(connection, address)
+
+
+def _connect_own(connection: socket.socket, address: str) -> None:
+    """Connect to a socket of this user, at once or not at all.
+
+    Any user can listen at an abstract address. If such a socket has its queue full and accepts no client,
+    connect(2) would wait until the walltime ends.
+
+    Raises
+    ------
+    OSError
+        If there is no such socket, it belongs to another user, or its queue is full.
+    """
+    connection.settimeout(0)
+    try:
         connection.connect(address)
+    except BlockingIOError as error:
+        raise PermissionError("the socket of its parent accepts no client") from error
+    connection.settimeout(None)
     if _user_of(connection) != os.geteuid():
         raise PermissionError("the socket of its parent belongs to another user")
 

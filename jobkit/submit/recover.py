@@ -22,7 +22,9 @@ from jobkit.schedulers.types import JobId
 from jobkit.status.queue import TIMEOUT_S
 
 STILL_AT_IT = timedelta(seconds=30)
-"""A submit command may outlive the client that started it: it is given so long to end."""
+"""A submit command may outlive the client that started it: it is given so long to end.
+
+The clocks of two login nodes may differ by as much."""
 SPAN = ("scheduler", "first", "last", "offset", "throttle", "role", "round", "list", "given", "only")
 
 LOST = "the client died before the scheduler took it: no job of this name is known"
@@ -57,10 +59,12 @@ def reconcile_submission(run_dir: Path, say: Say) -> None:
     if scheduler.RUNS_HERE and event.get("job_id"):
         _adopt_driver(run_dir, event, span, say)
         return
-    if datetime.now(UTC) - datetime.fromisoformat(str(event["at"])) < STILL_AT_IT:
+    at, now = datetime.fromisoformat(str(event["at"])), datetime.now(UTC)
+    if abs(now - at) < STILL_AT_IT:
         message, hint = f"{run_dir}: a submission is under way", "try again in half a minute"
         raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
-    since = datetime.fromisoformat(str(event["at"])) - timedelta(minutes=1)
+    # The clock was set back if the submission is in the future: its true time is unknown.
+    since = at - timedelta(minutes=1) if at < now else now - timedelta(days=1)
     jobs = _by_name(scheduler, run_dir, since)
     if len(jobs) > 1:
         refuse_stray_jobs(run_dir, scheduler)

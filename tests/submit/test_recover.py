@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,19 @@ def test_a_submission_of_this_moment_may_still_be_at_it(run: Path, controller: C
     with pytest.raises(JobkitError, match="a submission is under way") as caught:
         adopted(run)
     assert (caught.value.exit_code, controller.programs.called()) == (3, [])
+
+
+def test_a_submission_of_the_future_was_made_before_the_clock_was_set_back(
+    run: Path, controller: Controller
+) -> None:
+    now = datetime.now(UTC)
+    intent(run, controller.scheduler, at=(now + timedelta(hours=1)).isoformat())
+    controller.accounting("20")
+    adopted(run)
+    assert read_journal(run).submissions[-1].job.id == "20"
+    if controller.scheduler == "slurm":
+        (since,) = re.findall(r"-S (\S+)", "\n".join(controller.programs.called()))
+        assert datetime.fromisoformat(since).astimezone() < now - timedelta(hours=23)
 
 
 def test_a_list_of_tasks_a_role_and_a_round_are_kept(run: Path, controller: Controller) -> None:
