@@ -1,4 +1,4 @@
-"""Files of a run: append a whole line, write atomically, read damaged JSON lines, lock."""
+"""Files of a run: append a whole line, write atomically, hide secrets, read damaged JSON lines, lock."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable, Iterator
@@ -37,10 +38,61 @@ def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
     raise OSError(code, os.strerror(code) if code == errno.EISDIR else "not a regular file", os.fspath(path))
 
 
+_SECRET_WORDS = frozenset(
+    {"token", "secret", "password", "passwd", "credential", "credentials", "key"},
+)
+MASK = "***"
+_ASSIGNED = re.compile(
+    r"""((?:\bexport\s+|environment\.variables\.)(\w+)=)(?!["']?\$)"""
+    r"""('[^']*'(?:"'"'[^']*')*|"(?:[^"\\]|\\.)*"|[^\s'"\\;]+)"""
+)
+_MAPPED = re.compile(r"environment(?:\.variables)?=\{[^\n]*\}")
+_IN_MAPPED = re.compile(r"""((\w+)\\?["']?\s*:\s*)((\\?["']).*?\4|[^,{}\s][^,}]*)""")
+_BLOCK = re.compile(r"^( *)variables:[ ]*\n((?:\1 +\S.*\n?|[ ]*\n)*)", re.MULTILINE)
+_IN_BLOCK = re.compile(r"""(^( +)["']?(\w+)["']?:)[ ](.*(?:\n\2 +.*|\n[ ]*(?=\n))*)""", re.MULTILINE)
+
+
+def is_secret(name: str) -> bool:
+    """Return whether a variable holds a secret, by the last word of its name: ``HF_TOKEN``, ``key``."""
+    return name.rpartition("_")[2].lower() in _SECRET_WORDS
+
+
+def mask(text: str) -> str:
+    """Return a text with ``***`` for the secrets in it.
+
+    A secret is the value of a variable (see `is_secret`) that a shell exports, that ``--set
+    environment.variables...`` gives, or that ``variables`` of a spec has.
+    """
+    text = _ASSIGNED.sub(lambda found: found[1] + MASK if is_secret(found[2]) else found[0], text)
+    text = _MAPPED.sub(
+        lambda found: _IN_MAPPED.sub(lambda one: one[1] + MASK if is_secret(one[2]) else one[0], found[0]),
+        text,
+    )
+    return _BLOCK.sub(
+        lambda found: _IN_BLOCK.sub(
+            lambda one: f"{one[1]} '{MASK}'" if is_secret(one[3]) else one[0], found[0]
+        ),
+        text,
+    )
+
+
+def mask_override(word: str) -> str:
+    """Return ``key=value`` of a ``--set`` with ``***`` for a secret, which may have blanks."""
+    key = word.partition("=")[0].strip()
+    hidden = key.startswith("environment.") and is_secret(key.rpartition(".")[2])
+    return f"{key}={MASK}" if hidden else mask(word)
+
+
+def _mode(text: str) -> int:
+    """Return the mode of a file that holds a text, before the umask: with a secret its owner's alone."""
+    return 0o600 if mask(text) != text else 0o666
+
+
 def append_line(path: Path, line: str) -> None:
     """Append one line to a file and flush it to disk.
 
     If a full disk or a crash cut the last line short, that line is ended first, so that only it is lost.
+    If the line holds a secret, no other user can read the file from then on.
 
     Raises
     ------
@@ -50,6 +102,8 @@ def append_line(path: Path, line: str) -> None:
     with name_file_in_errors(path):
         handle = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
+            if _mode(line) == 0o600:  # noqa: PLR2004 - a mode
+                os.fchmod(handle, 0o600)
             size = os.fstat(handle).st_size
             torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
             data = b"\n" * torn + line.encode() + b"\n"
@@ -93,7 +147,8 @@ _BLOCK_BYTES = 2**16
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that a reader sees either all of it or nothing; text as UTF-8.
 
-    Of several processes that write it at the same moment, one after the other replaces it.
+    Of several processes that write it at the same moment, one after the other replaces it. If it holds a
+    secret, no other user can read it.
 
     Raises
     ------
@@ -103,7 +158,8 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     with name_file_in_errors(path):
         try:
-            with part.open("wb") as stream:
+            mode = _mode(content) if isinstance(content, str) else 0o666
+            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:
                 stream.write(content.encode() if isinstance(content, str) else content)
                 stream.flush()
                 os.fsync(stream.fileno())

@@ -17,6 +17,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
+from jobkit.core.files import mask
+
 _WORDS_OF_KEYS = {
     "resources.queue": "partition p q",
     "resources.walltime": "time t h_rt s_rt timelimit time_limit runtime",
@@ -206,7 +208,7 @@ def _padded(column: Column, high: int, *, rule: bool) -> list[str]:
 
 
 def say(text: str, *, err: bool = False, nl: bool = True, colours: bool = False) -> None:
-    """Print a text, safe for a terminal: the one way by which commands print.
+    """Print a text, safe for a terminal and without secrets: the one way by which commands print.
 
     Parameters
     ----------
@@ -218,7 +220,7 @@ def say(text: str, *, err: bool = False, nl: bool = True, colours: bool = False)
         Whether it holds colours of jobkit's own, with all else in it made safe before.
     """
     stream = sys.stderr if err else sys.stdout
-    shown = for_terminal(text, colours=colours)
+    shown = for_terminal(mask(text), colours=colours)
     stream.write((shown if stream.isatty() else _COLOUR.sub("", shown)) + "\n" * nl)
     stream.flush()
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.files import mask_override
 from jobkit.core.layout import TUNE_GOAL_FILE, is_corpus_folder
 from jobkit.core.records import Point
 from jobkit.core.terminal import note, shell_path, shell_quote
@@ -189,7 +190,7 @@ def describe_group(group: Group, base: Resources) -> str:
     """Return a group in words: its number of points, and what they get beyond the run's own spec."""
     resources = group.spec.resources
     sizes = ("resources.memory=", "resources.walltime=")
-    what = [override for override in group.given if not override.startswith(sizes)]
+    what = [mask_override(override) for override in group.given if not override.startswith(sizes)]
     what = [f"with {', '.join(what)}"] if what else []
     if resources.memory != base.memory:
         what.append(f"with {format_size(resources.memory)} of memory")

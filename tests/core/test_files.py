@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import shlex
+import stat
 from multiprocessing import Process
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobkit.core import files
 from jobkit.core.errors import DISK_FULL, ERRNO_HINTS, JobkitError, file_error, name_file_in_errors
 from jobkit.core.files import (
     append_line,
@@ -20,6 +24,7 @@ from jobkit.core.files import (
     read_tolerantly,
     write_atomically,
 )
+from jobkit.spec.sweep_spec import SweepSpec
 
 
 @pytest.mark.parametrize("torn", ['{"half', '{"whole": 1}', "\n"])
@@ -122,3 +127,70 @@ def test_processes_that_write_one_file_at_the_same_moment_all_succeed(tmp_path: 
         writer.join()
     assert [writer.exitcode for writer in writers] == [0] * 4
     assert [path.name for path in tmp_path.iterdir()] == ["text"]
+
+
+@pytest.mark.parametrize(
+    "name", ["HF_TOKEN", "token", "AWS_SECRET_ACCESS_KEY", "db_Password", "API_CREDENTIALS"]
+)
+def test_a_variable_is_a_secret_by_its_last_word(name: str) -> None:
+    assert files.is_secret(name)
+    assert not files.is_secret(f"{name}_FILE")
+
+
+@pytest.mark.parametrize(
+    "name", ["TOKENIZERS_PARALLELISM", "KEYBOARD", "MONKEY", "OMP_NUM_THREADS", "tokens", ""]
+)
+def test_other_variables_are_none(name: str) -> None:
+    assert not files.is_secret(name)
+
+
+SECRETS = ["hunter2", 'it\'s $6,50; \\ "so"', "two\nlines: {a}", "a " * 80 + "b", "-dash", "123", "#x", "a,b"]
+
+
+@pytest.mark.parametrize("value", SECRETS)
+def test_no_text_keeps_a_secret(value: str) -> None:
+    variables = {"A": "plain", "HF_TOKEN": value, "OMP_NUM_THREADS": "2"}
+    spec = SweepSpec.model_validate(
+        {"name": "t", "sweep": {"batch_size": [1]}, "environment": {"variables": variables}}
+    )
+    texts = [
+        spec.as_yaml(),
+        f"export A=plain\nexport HF_TOKEN={shlex.quote(value)}\nexport OMP_NUM_THREADS=2\n",
+    ]
+    for text in texts:
+        masked = files.mask(text)
+        assert [word for word in value.split() if len(word) > 1 and word in masked] == []
+        assert masked.count(files.MASK) == 1
+        assert ("plain" in masked, "OMP_NUM_THREADS" in masked, "hunter2" in masked) == (True, True, False)
+    assert (
+        files.mask_override(f"environment.variables.HF_TOKEN={value}") == "environment.variables.HF_TOKEN=***"
+    )
+
+
+def test_a_mapping_of_variables_is_masked_in_a_command_line() -> None:
+    typed = "jobkit resume t --set 'environment.variables={A: b, HF_TOKEN: hunter2}' --set pack=2"
+    assert files.mask(typed) == typed.replace("hunter2", "***")
+    typed = "--set 'environment={variables: {HF_TOKEN: \"x, y\"}}' --set environment.variables.A_KEY=x z"
+    assert files.mask(typed) == typed.replace('"x, y"', "***").replace("=x z", "=*** z")
+    assert (
+        files.mask('export HF_TOKEN=$(cat token) MY_KEY="$HOME"')
+        == 'export HF_TOKEN=$(cat token) MY_KEY="$HOME"'
+    )
+
+
+def test_a_file_with_a_secret_is_its_owners_alone(tmp_path: Path) -> None:
+    secret = {"event": "submitted", "given": ["environment.variables.HF_TOKEN=hunter2"]}
+    files.write_atomically(tmp_path / "plain", "export A=1\n")
+    files.write_atomically(tmp_path / "script", "export HF_TOKEN=hunter2\n")
+    files.append_line(tmp_path / "lines", "{}")
+    plain = 0o666 & ~umask()
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("plain", "script", "lines")]
+    assert modes == [plain, 0o600, plain]
+    files.append_line(tmp_path / "lines", json.dumps(secret))
+    assert stat.S_IMODE((tmp_path / "lines").stat().st_mode) == 0o600
+
+
+def umask() -> int:
+    before = os.umask(0)
+    os.umask(before)
+    return before

@@ -330,7 +330,7 @@ def _facts_of(row: Row) -> Iterator[tuple[str, str]]:
 def _files(run: Path) -> Iterator[tuple[str, str]]:
     for name in (SPEC_FILE, JOB_SCRIPT):
         try:
-            text = files.read_text(run / name)
+            text = files.mask(files.read_text(run / name))
         except OSError:
             continue
         cut = (
