@@ -56,7 +56,17 @@ def measure(folder: Path) -> list[Row]:
 
 def apply(out: str) -> list[str]:
     """Return the words of the command that works through the corpus."""
-    return ["apply", "spec.yaml", "--corpus", "corpus.txt", "--out", out, "--shards", str(BEFORE)]
+    return [
+        "apply",
+        "spec.yaml",
+        "--corpus",
+        "corpus.txt",
+        "--out",
+        out,
+        "--stand-in",
+        "--shards",
+        str(BEFORE),
+    ]
 
 
 def run(folder: Path, *words: str) -> None:

@@ -81,7 +81,7 @@ times (8,810 paragraphs).
 
 <!-- not run: needs a GPU -->
 ```sh
-jobkit tune sweeps/tune.yaml --set text=./sample10.txt --set tune.budget=10m --set tune.repeats=auto --set resources.memory=100GiB --scheduler local
+jobkit tune sweeps/tune.yaml --set text=./sample10.txt --stand-in --set tune.budget=10m --set tune.repeats=auto --set resources.memory=100GiB --scheduler local
 ```
 
 ```text
@@ -128,7 +128,7 @@ times over, {corpus_paragraphs:,} paragraphs and {corpus_mib:.0f} MiB in total.
 
 <!-- not run: needs a GPU -->
 ```sh
-jobkit apply runs/{tune_run} --corpus big --out tagged --shards 4 --wait
+jobkit apply runs/{tune_run} --corpus big --out tagged --shards 4 --wait --stand-in
 ```
 
 | | predicted | 95 % interval | measured |

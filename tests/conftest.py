@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
@@ -194,3 +196,17 @@ def serve() -> Iterator[Callable[[Path], str]]:
             return f"http://127.0.0.1:{server.server_port}"
 
         yield start
+
+
+@pytest.fixture
+def mirror(tmp_path: Path, tiny_model: ModelRef, serve: Callable[[Path], str]) -> tuple[Path, str]:
+    """Serve the tiny stand-in as Stanza's server serves its models; return folder and address."""
+    import stanza
+
+    folder = tmp_path / "mirror"
+    shutil.copytree(tiny_model.path, folder)
+    address = serve(folder)
+    resources = json.loads((folder / "resources.json").read_text())
+    resources["url"] = f"{address}/{{lang}}/{{filename}}"
+    (folder / f"resources_{stanza.__resources_version__}.json").write_text(json.dumps(resources))
+    return folder, address

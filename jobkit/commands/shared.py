@@ -132,6 +132,11 @@ runs_dir_option = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder for run folders. Default: the site's runs_dir, else runs/.",
 )
+stand_in_option = click.option(
+    "--stand-in",
+    is_flag=True,
+    help="Permit a stand-in in place of a model that is missing: to try jobkit, not for results.",
+)
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs: bytes, seconds, no NaN."
 )

@@ -155,10 +155,17 @@ def is_unplanned(path: Path) -> bool:
 
 def run_id_of(run: Path, points: Sequence[Point] = ()) -> str | None:
     """Return the id of a run: of its points, or of the order to plan them; ``None`` if it has neither."""
-    if points:
-        return points[0].run_id
+    return points[0].run_id if points else _of_order(run, "run_id")
+
+
+def caveat_of_order(run: Path) -> str:
+    """Return that the order to plan a corpus is for a stand-in model, in words; empty if it is not."""
+    return _of_order(run, "caveat") or ""
+
+
+def _of_order(run: Path, key: str) -> str | None:
     try:
-        return str(json.loads(read_text(run / ORDER_FILE))["run_id"])
+        return str(json.loads(read_text(run / ORDER_FILE))[key])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

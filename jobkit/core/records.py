@@ -50,6 +50,8 @@ RESULTS = frozenset({Outcome.OK, Outcome.GPU_OOM, Outcome.PRUNED})
 
 STANZA, FOLDER = "stanza", "folder"
 """The kinds of model folders."""
+FULL = "full"
+"""The size of a real model, and of a stand-in with its dimensions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,10 +151,29 @@ class ModelRef:
 
     @property
     def caveat(self) -> str:
-        """What a table says of it if it is not the model that its name promises; else empty."""
+        """What it is if it is not the model that its name promises; else empty."""
         if self.architecture:
             return f"RANDOM weights, architecture {self.architecture}"
-        return "STAND-IN" if self.stand_in else ""
+        return "STAND-IN model" if self.stand_in else ""
+
+    @property
+    def label(self) -> str:
+        """The caveat, with the model that it replaces; empty for a real model."""
+        return f"{self.caveat}, in place of {self.title}" if self.caveat else ""
+
+    @property
+    def warning(self) -> str:
+        """The label with what follows from it, as a line for a person; empty for a real model."""
+        return f"warning: {self.label}: its results are not those of {self.name}" if self.caveat else ""
+
+
+def described(model: ModelRef | None) -> dict[str, object]:
+    """Return a model, and its caveat, as the JSON of commands has them."""
+    return {
+        "model": model.title if model else None,
+        "stand_in": bool(model and model.stand_in),
+        "caveat": model.caveat if model else "",
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -167,6 +167,7 @@ def preflight(
     *,
     fast: bool = False,
     gpu_memory_bytes: int | None = None,
+    stand_in: bool = False,
     say: Say = lambda _: None,
 ) -> Preflight:
     """Return what can be known of a sweep before anything runs.
@@ -181,6 +182,8 @@ def preflight(
         Whether to estimate lengths from punctuation if the workload needs a model for them.
     gpu_memory_bytes
         The memory of the GPU, if it is known.
+    stand_in
+        Whether a stand-in takes the place of a model that is missing.
     say
         Prints a line about work that takes time.
 
@@ -189,7 +192,8 @@ def preflight(
     JobkitError
         As `jobkit.planning.prepare.prepare`.
     """
-    named = resolve(path, Options(overrides=overrides), fetch=True, build=not fast, say=say)
+    options = Options(overrides=overrides, stand_in=stand_in)
+    named = resolve(path, options, fetch=True, build=not fast, say=say)
     named.spec.refuse_command("jobkit preflight")
     spec, gpu = named.spec, gpu_memory_bytes or batch_sizes.named_gpu_bytes(named.spec)
     lengths = text_lengths(

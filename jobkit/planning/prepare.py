@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import THREADS, WORKERS
 from jobkit.core.paths import cache_dir
-from jobkit.core.records import Point
+from jobkit.core.records import FULL, Point
 from jobkit.core.terminal import Say
 from jobkit.core.units import MAX_SECONDS, format_setting, format_walltime
 from jobkit.fit.lengths import Lengths
@@ -24,7 +23,9 @@ from jobkit.planning.job_script import render, render_find, render_follow, rende
 from jobkit.planning.points import Inputs, PointGroup, group_points, plan
 from jobkit.planning.resolve import Options, ResolvedSpec
 from jobkit.planning.text_lengths import cached_lengths, lengths_or_estimate, text_lengths
+from jobkit.planning.texts import is_sample
 from jobkit.planning.tune_goal import tuned
+from jobkit.planning.workload_traits import Traits
 from jobkit.schedulers.registry import runs_here
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
@@ -94,8 +95,21 @@ class PreparedSearch(Prepared):
     tune_script: str
 
 
+NeedsReal = Callable[[SweepSpec], str]
+
+
+def find_max_needs_real(spec: SweepSpec) -> str:
+    """Return ``find_max`` if a spec has it: the largest batch of another model says nothing."""
+    return "find_max" if spec.find_max else ""
+
+
 def prepare(
-    path: Path | str, options: Options | None = None, *, build: bool = False, say: Say = lambda _: None
+    path: Path | str,
+    options: Options | None = None,
+    *,
+    build: bool = False,
+    say: Say = lambda _: None,
+    needs_real: NeedsReal = find_max_needs_real,
 ) -> Prepared:
     """Return the run that a spec describes.
 
@@ -110,6 +124,8 @@ def prepare(
         ``--dry-run``, which writes nothing.
     say
         Prints what takes time.
+    needs_real
+        Returns what needs the real model if the text is not the sample; empty if nothing does.
 
     Raises
     ------
@@ -117,7 +133,7 @@ def prepare(
         With every error of the spec at once; a missing text, model, site or template is one.
     """
     options = options or Options()
-    named = _resolved(path, options, say, build=build)
+    named = _resolved(path, options, say, build=build, needs_real=needs_real)
     spec, lengths = _sized(named, say, build=build)
     return _run(named, options, spec, lengths, say)
 
@@ -126,7 +142,7 @@ def prepare_search(
     path: Path | str, options: Options, *, build: bool = False, say: Say = lambda _: None
 ) -> PreparedSearch:
     """Return the search for the fastest setting of a spec; parameters and errors as for `prepare`."""
-    named = _resolved(path, options, say, build=build)
+    named = _resolved(path, options, say, build=build, needs_real=lambda _: "jobkit tune")
     named.spec.refuse_command("jobkit tune")
     spec, lengths, goal = _tuned(named, say)
     run = _run(named, options, spec, lengths, say, goal)
@@ -135,8 +151,28 @@ def prepare_search(
     return PreparedSearch(**same, goal=goal, tune_script=script)
 
 
-def _resolved(path: Path | str, options: Options, say: Say, *, build: bool) -> ResolvedSpec:
-    check = resolve.refuse_unusable_gpu if build else partial(resolve.warn, say)
+def _resolved(
+    path: Path | str,
+    options: Options,
+    say: Say,
+    *,
+    build: bool,
+    needs_real: NeedsReal,
+) -> ResolvedSpec:
+    """Return a spec with everything that it names."""
+
+    def check(named: ResolvedSpec, workload: Traits) -> None:
+        if build:
+            resolve.refuse_unusable_gpu(named.spec, named.site, workload)
+        else:
+            resolve.warn(say, named.spec, named.site, workload)
+        command, model = needs_real(named.spec), named.model
+        if command and model and not options.stand_in and not is_sample(named.text):
+            from jobkit.planning.models.find import refuse_stand_in  # as in `resolve`
+
+            ways = [] if model.size == FULL else ["then again with --set model.size=full"]
+            refuse_stand_in(named.spec.workload_name, model, command, *ways)
+
     return resolve.resolve(Path(path), options, fetch=build, build=build, say=say, check=check)
 
 

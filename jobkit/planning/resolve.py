@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -50,6 +50,8 @@ class Options:
         Override the spec's if they are given.
     runs_dir
         Overrides the site's if it is given.
+    stand_in
+        Whether a stand-in takes the place of a model that is missing, and is permitted for any text.
     """
 
     overrides: tuple[str, ...] = ()
@@ -57,6 +59,7 @@ class Options:
     scheduler: str | None = None
     site: str | None = None
     runs_dir: Path | None = None
+    stand_in: bool = False
 
     @property
     def named(self) -> dict[str, str]:
@@ -118,7 +121,7 @@ def resolve(
     fetch: bool,
     build: bool,
     say: Say,
-    check: Callable[[SweepSpec, Site, Traits], None] = lambda *_: None,
+    check: Callable[[ResolvedSpec, Traits], None] = lambda *_: None,
 ) -> ResolvedSpec:
     """Return a spec with everything that it names; ``fetch`` and ``build`` are for its text and its model.
 
@@ -132,7 +135,7 @@ def resolve(
     JobkitError
         As `prepare`.
     """
-    lookup = _Lookup(path, fetch)
+    lookup = _Lookup(path, fetch, options.stand_in)
     spec = load_spec(path, options.all_overrides, (lookup.look_up,))
     text, workload, site, model = lookup.text, lookup.traits, lookup.site, lookup.model
     if text is None or workload is None or site is None:
@@ -148,18 +151,13 @@ def resolve(
         "environment": spec.environment.of_folder(path.parent),
         "precision": offered_precision(spec, workload.knobs),
     }
+    if model and options.stand_in and model.stand_in:
+        decided["model"] = spec.model.model_copy(update={"size": model.size, "fallback": "stand-in"})
     spec = spec.model_copy(update=decided)
     _refuse_other_device(spec, workload.knobs)
     refuse_missing_framework(spec, site)
     refuse_missing_profiler(spec, site)
-    check(spec, site, workload)
-    if build and model:
-        from jobkit.planning.models import find  # as in `_find_model`
-        from jobkit.planning.models.stanza import NOT_BUILT
-
-        if model.fingerprint == NOT_BUILT:
-            model = find.build(spec.workload_name, model, cache_dir(), say=say)
-    return ResolvedSpec(
+    named = ResolvedSpec(
         spec=spec,
         site=site,
         why=lookup.why,
@@ -169,6 +167,16 @@ def resolve(
         knobs=tuple(workload.knobs),
         files=lookup.files,
     )
+    check(named, workload)
+    return replace(named, model=_built(spec.workload_name, model, say)) if build and model else named
+
+
+def _built(workload: str, model: ModelRef, say: Say) -> ModelRef:
+    """Return a model, built if it is a stand-in that is not there yet."""
+    from jobkit.planning.models import find  # as in `_Lookup`
+    from jobkit.planning.models.stanza import NOT_BUILT
+
+    return find.build(workload, model, cache_dir(), say=say) if model.fingerprint == NOT_BUILT else model
 
 
 def _refuse_other_device(spec: SweepSpec, knobs: Iterable[Knob]) -> None:
@@ -204,6 +212,7 @@ class _Lookup:
 
     path: Path
     fetch: bool
+    stand_in: bool = False
     text: TextRef | None = None
     traits: Traits | None = None
     model: ModelRef | None = None
@@ -222,7 +231,7 @@ class _Lookup:
         self._look_up_workload(document, data.get("workload", "stanza-ner"))
         if self.traits and self.traits.needs_model and isinstance(model := data.get("model", {}), dict):
             workload = str(data.get("workload", "stanza-ner"))
-            self.model = _found(document, "model", partial(_find_model, workload, model, base))
+            self.model = _found(document, "model", partial(self._find_model, workload, model))
         scheduler = data.get("scheduler", "auto")
         if isinstance(name := data.get("site", "auto"), str) and scheduler in {"auto", *SCHEDULERS}:
             chosen, self.why = choose_scheduler(scheduler)
@@ -232,6 +241,12 @@ class _Lookup:
                 self.site, self.site_name = site[0], portable_name(site[1])
         if isinstance(name := data.get("template"), str):
             self.template = _found(document, "template", partial(find_template, name, base))
+
+    def _find_model(self, workload: str, model: Mapping[str, object]) -> ModelRef:
+        from jobkit.planning.models import find  # here: a workload without a model starts sooner
+
+        search = find.find_or_stand_in if self.stand_in else find.find
+        return search(workload, model, self.path.parent, cache_dir())
 
     def _look_up_workload(self, document: Document, workload: object) -> None:
         """Find what jobkit must know of a workload, and its files."""
@@ -265,12 +280,6 @@ class _Lookup:
         if isinstance(axes, dict):
             for loc, what in (*name_faults(axes, knobs, workload), *value_faults(axes, knobs)):
                 document.faults.append(document.fault(("sweep", *loc), what, on_key=True))
-
-
-def _find_model(workload: str, model: Mapping[str, object], base: Path) -> ModelRef:
-    from jobkit.planning.models.find import find  # here: a workload without a model starts sooner
-
-    return find(workload, model, base, cache_dir())
 
 
 def _found(document: Document, key: str, find: Callable[[], T], *below: int | str) -> T | None:

@@ -25,6 +25,8 @@ from jobkit.planning.sample import PARAGRAPHS, generator_version, sample_path, s
 SAMPLE = re.compile(r"sample(?::([1-9]\d{0,3}))?", re.ASCII)
 """``sample``, or ``sample:300`` for a sample of 300 paragraphs."""
 MOST_PARAGRAPHS = 9999
+MOST_SAMPLE_BYTES = 1 << 22
+"""More than the text of `MOST_PARAGRAPHS` has, so that a large corpus is not read."""
 TIMEOUT_S = 60
 BLOCK_BYTES = 1 << 20
 MOST_NAMES = 10_000
@@ -66,6 +68,35 @@ def find_text(name: str, *, base: Path, cache: Path, write: bool = True) -> Text
     if name.startswith(("http://", "https://")):
         return _checked(_downloaded(name, texts, write=write), name)
     return _checked(_on_disk(name, base), name)
+
+
+def is_sample(text: TextRef) -> bool:
+    """Return whether a text is the built-in one, of any number of paragraphs."""
+    return bool(SAMPLE.fullmatch(text.name))
+
+
+def is_sample_file(path: Path, cache: Path) -> bool:
+    """Return whether a file has the built-in text, as the cache has it for any number of paragraphs."""
+    notes = (cache / "texts").glob(f"sample-*-of-{generator_version()}.sha256")
+    try:
+        digests = {note.read_text(encoding="ascii").strip() for note in notes}
+        small = path.stat().st_size <= MOST_SAMPLE_BYTES
+        return small and hashlib.sha256(path.read_bytes()).hexdigest() in digests
+    except (OSError, ValueError):
+        return False
+
+
+def corpus_path(word: str, cache: Path) -> str:
+    """Return the path of a corpus that a person names; of ``sample``, unless a file has that name, its file.
+
+    Raises
+    ------
+    JobkitError
+        As `find_text`.
+    """
+    if Path(word).exists() or not SAMPLE.fullmatch(word):
+        return word
+    return find_text(word, base=Path(), cache=cache).path
 
 
 def _sample(texts: Path, name: str, paragraphs: int, *, write: bool) -> TextRef:

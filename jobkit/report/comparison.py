@@ -136,10 +136,11 @@ def _side(run: Collected, group: int, letter: str) -> Side:
             if (value := getattr(row, measure.name)) is not None and value > 0:
                 values.setdefault((format_setting(row.params), measure.name), []).append(value)
     first = run.by_group[group]
+    model = first.record.point.model if first.record else None
     return Side(
         letter=letter,
         run=first.folder,
-        title=heading(first, found)[0],
+        title=f"{heading(first, found)[0]}{f' ({model.caveat})' if model and model.caveat else ''}",
         first=first,
         sizes={format_setting(size.params): size for size in found},
         values=values,

@@ -232,7 +232,7 @@ def _model(point: Point) -> dict[str, object] | None:
         return None
     model = point.model
     random = {"random_weights": model.architecture} if model.architecture else {}
-    named = {"name": model.name, "size": model.size, "stand_in": model.stand_in}
+    named = {"name": model.name, "size": model.size, "stand_in": model.stand_in, "caveat": model.label}
     return {**named, **random, "sha256": model.fingerprint}
 
 
@@ -311,6 +311,8 @@ def closing_line(data: Mapping[str, Any]) -> str:
         words.append(f"{took} of jobs, {predicted} predicted{_outside(time)}")
     if energy["joules"]:
         words.append(format_energy(energy["joules"]))
+    if data["model"] and data["model"]["caveat"]:
+        words.append(data["model"]["caveat"])
     left_out = len(corpus["left_out"])
     words += [f"{format_count(left_out, 'place')} left out"] if left_out else []
     return ", ".join(words)

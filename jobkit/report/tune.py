@@ -10,7 +10,7 @@ from statistics import fmean
 from jobkit.core.knobs import EVERY, Value
 from jobkit.core.layout import SETTING_FILE
 from jobkit.core.measurements import GPU_MEMORY
-from jobkit.core.records import Outcome, Record
+from jobkit.core.records import ModelRef, Outcome, Record, described
 from jobkit.core.terminal import Column, NoWrap, as_json, relative_path, shell_path, table, wrap_lines
 from jobkit.core.units import format_about, format_bytes_gib, format_count, format_setting
 from jobkit.fit.objective import (
@@ -48,7 +48,9 @@ Row = tuple[Candidate, list[PointResult]]
 def as_text(run_dir: Path, tuning: Tuning, width: int | None = None) -> str:
     """Return the answer, or how far the search is, in lines for a person."""
     answer = tuning.next
-    lines = [headline(run_dir, tuning), "", *_table(tuning), ""]
+    model = _model(tuning)
+    warning = [model.warning] if model and model.stand_in else []
+    lines = [headline(run_dir, tuning), *warning, "", *_table(tuning), ""]
     if isinstance(answer, Candidate):
         run = shell_path(run_dir)
         lines.append(f"The search has not ended. Next, {answer.phase}: {format_setting(answer.params)}")
@@ -59,6 +61,11 @@ def as_text(run_dir: Path, tuning: Tuning, width: int | None = None) -> str:
     else:
         lines += _found(run_dir, tuning, answer, tuning.winner)
     return "".join(f"{line}\n" for line in wrap_lines(lines, width))
+
+
+def _model(tuning: Tuning) -> ModelRef | None:
+    """Return the model of a search; ``None`` if it has none, or no point yet."""
+    return tuning.results[0][1].point.model if tuning.results else None
 
 
 def headline(run_dir: Path, tuning: Tuning) -> str:
@@ -230,11 +237,12 @@ def _not_tried(tuning: Tuning) -> str:
 
 def to_json(tuning: Tuning) -> str:
     """Return the answer for a program."""
-    answer, gain, winner = tuning.next, tuning.gain, tuning.winner
+    answer, gain, winner, model = tuning.next, tuning.gain, tuning.winner, _model(tuning)
     objective, values = tuning.goal.objective, tuning.values_of(winner)
     return as_json(
         {
             "ended": isinstance(answer, Answer),
+            **described(model),
             "setting": tuning.setting or None,
             "objective": {**asdict(objective), "mean": fmean(values) if values else None},
             "items_per_s": winner.items_per_s if winner else None,

@@ -143,7 +143,7 @@ def model(spec: SweepSpec, base: Path, *, needed: bool) -> Finding:
         message = f"only the stand-in has the size {asked.size!r}"
         return missing("model", message, "set model.fallback: stand-in")
     message = f"{asked.name} is not on this machine; a job never downloads"
-    hint = f"jobkit models fetch {asked.name}   (or in the spec: model.fallback: stand-in)"
+    hint = f"jobkit models fetch {asked.name}   (or, to try jobkit without it: jobkit sweep --stand-in)"
     return (missing if needed else warning)("model", message, hint)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from jobkit.core import terminal
 from jobkit.core.layout import is_corpus_folder, names
+from jobkit.core.records import described
 from jobkit.core.units import format_count
 from jobkit.outcome.journal import Task
 from jobkit.outcome.tries import TryResult
@@ -37,6 +38,7 @@ def run_json(run: RunStanding, folder: str) -> Json:
     return {
         "run": run.name,
         "folder": str(run.folder),
+        **described(run.points[0].point.model if run.points else None),
         "schedulers": run.schedulers,
         "silent": list(run.silent),
         "exit_code": run.exit_code,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from jobkit.core.layout import is_corpus_folder
+from jobkit.core.layout import caveat_of_order, is_corpus_folder
 from jobkit.core.terminal import GAP, Column, fit_columns, printable
 from jobkit.core.terminal import table as terminal_table
 from jobkit.core.units import format_about, format_clock
@@ -75,10 +75,21 @@ def _about(run: RunStanding) -> Iterator[str]:
         parts.append(f"about {format_about(run.to_go_s)} to go if {at_a_time}, as now")
     if parts:
         yield ", ".join(map(plain, parts))
+    if warning := stand_in_warning(run):
+        yield plain(warning)
     if is_corpus_folder(run.folder):
         yield from corpus_lines(run)
     if run.saved is not None:
         yield _saved(run.saved, run.requested.gpus)
+
+
+def stand_in_warning(run: RunStanding) -> str:
+    """Return in a line that the model of a run is a stand-in; empty if it is not."""
+    if not run.points:
+        caveat = caveat_of_order(run.folder)
+        return f"warning: {caveat}" if caveat else ""
+    model = run.points[0].point.model
+    return model.warning if model else ""
 
 
 def _saved(saved: SkippedTime, gpus: int) -> str:

@@ -1,4 +1,4 @@
-"""Refuse a second run of the same sweep, and a run folder that was copied or moved."""
+"""Refuse a second run of the same sweep, and a folder that was copied or moved; warn of a stand-in model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular, read_text
 from jobkit.core.layout import PLAN_SCRIPT, POINTS_FILE, SPEC_FILE, is_unplanned, read_points
-from jobkit.core.records import Point
+from jobkit.core.records import FULL, Point
 from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.core.units import format_count
 from jobkit.planning.job_script import script_name
@@ -20,6 +20,22 @@ from jobkit.planning.prepare import Prepared
 from jobkit.status.reader import read_standings
 from jobkit.status.standing import CANCELLED, RunStanding, Standing, why_failed
 from jobkit.status.which_run import start_time
+
+
+def measure_again(run: Path, point: Point) -> tuple[str, ...]:
+    """Return how to measure a run again, once the real model is there, that measured a stand-in."""
+    if point.model is None or point.workload_folder:
+        return ("then measure again",)
+    size = () if point.model.size == FULL else ("--set", "model.size=full")
+    command = "tune" if point.phase else "sweep"
+    words = ("jobkit", command, shell_path(run / SPEC_FILE), *size)
+    return (f"{' '.join(words)}   (then name its run)",)
+
+
+def warn_stand_in(point: Point) -> None:
+    """Print that the model of a point is a stand-in, if it is."""
+    if point.model and point.model.stand_in:
+        note(point.model.warning)
 
 
 def refuse_duplicate_sweep(prepared: Prepared, *, dry_run: bool = False) -> None:

@@ -54,6 +54,7 @@ def preview(prepared: Prepared, report: Say = note) -> str:
         "",
         "# Dry run: nothing was submitted.",
         f"# {points}: {settings}, {repeats}; workload {spec.workload_name}; device {spec.device}",
+        *(f"# {line}" for line in filter(None, [model_warning(prepared)])),
         f"# scheduler {spec.scheduler} ({prepared.why}), site {prepared.site.name}",
         f"# The script would be {prepared.run_dir}/job.sh, submitted by:",
         *(f"#   {shlex.join(argv)}" for argv in submit_commands(prepared, report)),
@@ -115,7 +116,13 @@ def headline(prepared: Prepared) -> str:
     site = "" if is_local else f", site {prepared.site.name}"
     line = f"{points} of {spec.workload_name} on {where}{site}; device {spec.device}"
     paths = words.paths(spec.command.command) if spec.command else []
+    line += f"\n{warning}" if (warning := model_warning(prepared)) else ""
     return f"{line}\nnot staged, so each node must have it: {', '.join(paths)}" if paths else line
+
+
+def model_warning(prepared: Prepared) -> str:
+    """Return in a line that the model of a run is a stand-in; empty if it is not."""
+    return prepared.inputs.model.warning if prepared.inputs.model else ""
 
 
 def here(prepared: Prepared, check: sweep.Check) -> None:

@@ -27,7 +27,7 @@ from jobkit.status.reader import read_standings
 from jobkit.status.retry import Group, Overrides, groups, select_points
 from jobkit.status.standing import ENDINGS, RunStanding, count_by_state, given_to
 from jobkit.submit import local, resubmit, tune
-from jobkit.submit.guards import refuse_moved_run
+from jobkit.submit.guards import refuse_moved_run, warn_stand_in
 from jobkit.submit.launch import wait_for_points
 from jobkit.submit.recover import declare_machine_gone
 from jobkit.submit.resubmit import note_left, prepare_resume, read_settled, run_lock, spec_of_run, undecided
@@ -72,6 +72,8 @@ def run_again(
         _make_up(run_dir, machine_gone)
         run = read_settled(run_dir, by_name(spec.scheduler), note)
         note(f"{run.name}: {count_by_state(run)}")
+        for point in run.points[:1]:
+            warn_stand_in(point.point)
         if (run_dir / TUNE_GOAL_FILE).is_file():
             return tune.go_on(run_dir, spec, run, wait=wait)
         again = _decide(run, spec, only, tuple(overrides))

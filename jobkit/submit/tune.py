@@ -24,7 +24,7 @@ from jobkit.schedulers.types import ONE_TASK, JobId
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.status.standing import RunStanding, followers
 from jobkit.submit import local, rounds, scheduler_calls
-from jobkit.submit.launch import wait_for_points
+from jobkit.submit.launch import model_warning, wait_for_points
 from jobkit.submit.resubmit import has_ended
 from jobkit.submit.scheduler_calls import PlannedJob
 from jobkit.submit.sweep import Check, write_run
@@ -51,6 +51,12 @@ def headline(goal: TuneGoal, spec: SweepSpec) -> str:
     return f"{most}\n{text}"
 
 
+def _headline(prepared: PreparedSearch) -> str:
+    """Return the headline of a search, and that its model is a stand-in if it is."""
+    lines = (headline(prepared.goal, prepared.spec), model_warning(prepared))
+    return "\n".join(filter(None, lines))
+
+
 def preview(prepared: PreparedSearch) -> str:
     """Return the script of the search, and as comments what it takes and the submit commands."""
     scheduler, spec = by_name(prepared.spec.scheduler), prepared.spec
@@ -63,7 +69,7 @@ def preview(prepared: PreparedSearch) -> str:
         prepared.tune_script.rstrip("\n"),
         "",
         "# Dry run: nothing was submitted.",
-        *(f"# {line}" for line in headline(prepared.goal, spec).splitlines()),
+        *(f"# {line}" for line in _headline(prepared).splitlines()),
         f"# scheduler {spec.scheduler} ({prepared.why}), site {prepared.site.name}",
     ]
     if not runs_here(spec.scheduler):
@@ -82,7 +88,7 @@ def _jobs(index: int, *, follow: bool) -> list[PlannedJob]:
 def tune_here(prepared: PreparedSearch, check: Check) -> None:
     """Search on this machine, with a line for each point."""
     run_dir = prepared.run_dir
-    note(f"{headline(prepared.goal, prepared.spec)}\nrun folder: {relative_path(run_dir)}")
+    note(f"{_headline(prepared)}\nrun folder: {relative_path(run_dir)}")
     write_run(prepared, check)
     _search(run_dir)
 
@@ -119,7 +125,7 @@ def tune_on_cluster(prepared: PreparedSearch, check: Check, *, wait: bool) -> in
     Return an exit code; with ``wait`` ``None``, once the search has ended.
     """
     run_dir, spec = prepared.run_dir, prepared.spec
-    note(headline(prepared.goal, spec))
+    note(_headline(prepared))
     write_run(prepared, check)
     try:
         _check(prepared)

@@ -11,17 +11,19 @@ from jobkit.core.terminal import note, shell_path
 from jobkit.fit.search import foreseen, next_trial, under_way
 from jobkit.outcome.trials import describe_trials, trials
 from jobkit.planning.job_script import render_find
+from jobkit.planning.models.find import refuse_stand_in
 from jobkit.planning.resolve import warn_again
+from jobkit.planning.texts import is_sample
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import FindMax, load_spec
 from jobkit.submit import local, sweep
-from jobkit.submit.guards import refuse_moved_run
+from jobkit.submit.guards import measure_again, refuse_moved_run, warn_stand_in
 from jobkit.submit.resubmit import run_lock
 from jobkit.submit.rounds import find_job, submit_jobs
 
 
-def verify(run_dir: Path, *, memory: int | str | None) -> int:
+def verify(run_dir: Path, *, memory: int | str | None, stand_in: bool = False) -> int:
     """Run, or submit, what finds the largest batch of a run; return the exit code.
 
     Parameters
@@ -30,16 +32,27 @@ def verify(run_dir: Path, *, memory: int | str | None) -> int:
         The run folder, absolute.
     memory
         Bytes, or ``device``; ``None`` for the memory in the run's spec.
+    stand_in
+        Whether a stand-in model is permitted for any text.
 
     Raises
     ------
     JobkitError
-        If the run folder cannot be read or written, is a copy or was moved, or the scheduler
-        refuses (exit code 3).
+        If the run folder cannot be read or written, is a copy or was moved, its model is a stand-in, or
+        the scheduler refuses (exit code 3).
     """
     refuse_moved_run(run_dir)
+    _refuse_stand_in(run_dir, permitted=stand_in)
     with run_lock(run_dir, note):
         return _verify(run_dir, memory)
+
+
+def _refuse_stand_in(run_dir: Path, *, permitted: bool) -> None:
+    """Refuse a stand-in for a text that is not the sample; warn of one that is permitted."""
+    for point in read_points(run_dir)[0][:1]:
+        if not permitted and not is_sample(point.text):
+            refuse_stand_in(point.workload, point.model, "jobkit verify", *measure_again(run_dir, point))
+        warn_stand_in(point)
 
 
 def _verify(run_dir: Path, memory: int | str | None) -> int:

@@ -32,7 +32,7 @@ def test_from_init_to_a_table(scheduler: str, home: Path) -> None:
     well = jobkit("doctor", "first.yaml", *LIGHT)
     assert well.returncode == 0, well.stdout
     assert "missing" not in well.stdout
-    dry = jobkit("sweep", "first.yaml", "--dry-run")
+    dry = jobkit("sweep", "first.yaml", "--dry-run", "--stand-in")
     assert dry.returncode == 0, dry.stderr
     assert {"slurm": "--gres=gpu:v100:1", "sge": "-l ngpus=1"}[scheduler] in dry.stdout
 

@@ -29,7 +29,7 @@ FOUND = Preflight(
     workload="stanza-ner",
     model="en full",
     stand_in=True,
-    caveat="STAND-IN",
+    caveat="STAND-IN model",
     device="cuda",
     source=TOKENIZER,
     unit=CHARACTERS,
@@ -54,7 +54,9 @@ FOUND = Preflight(
 
 def test_what_a_reader_is_shown() -> None:
     page = as_text(FOUND)
-    assert page.startswith("stanza-ner: sample, model en full (STAND-IN)\n881 paragraphs, 2,121 sentences, ")
+    assert page.startswith(
+        "stanza-ner: sample, model en full (STAND-IN model)\n881 paragraphs, 2,121 sentences, "
+    )
     assert "This one 941-character sentence sets the memory" in page
     assert "; the next longest has 535:\n" in page
     assert "     535  paragraph 319, sentence 2: Nobody found the gull\n" in page

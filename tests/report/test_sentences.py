@@ -62,9 +62,10 @@ def test_random_weights_are_named_in_place_of_the_model(tmp_path: Path) -> None:
     assert title(collected(tmp_path / "real", [record(real)]))[1] == "model a/b"
     assert [replace(model, architecture="x").caveat, model.caveat, replace(model, stand_in=False).caveat] == [
         "RANDOM weights, architecture x",
-        "STAND-IN",
+        "STAND-IN model",
         "",
     ]
+    assert (model.label, replace(model, stand_in=False).warning) == ("STAND-IN model, in place of a/b", "")
 
 
 def test_versions_are_reported_where_there_are_any(tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ def test_a_run_on_a_page() -> None:
     assert lines(run) == [
         "demo-20260102-101530-3f9a: 5 points: 1 done, 1 failed (1 stage_in), 2 running, 1 waiting",
         "slurm, NVIDIA H200, about 54 s to go if 2 run at a time, as now",
+        "warning: STAND-IN model, in place of en full: its results are not those of en",
         "",
         "point  state     elapsed  node",
         "p001   ok           1:00  node1",
@@ -82,9 +83,9 @@ def test_what_pruning_saved_is_gpu_time_or_job_time(gpus: int, saved: str) -> No
         a_point(1, Standing.DONE, Outcome.GPU_OOM, tries=[out]),
         a_point(2, Standing.DONE, Outcome.PRUNED, tries=[left_out]),
     ]
-    assert f"pruning saved about {saved}" in lines(a_run(points, requested=RequestedGpus(gpus)))[2]
+    assert f"pruning saved about {saved}" in lines(a_run(points, requested=RequestedGpus(gpus)))[3]
     more = [*points, replace(points[1], point=point(3))]
-    assert "2 points were" in lines(a_run(more))[2]
+    assert "2 points were" in lines(a_run(more))[3]
 
 
 def test_one_point_runs_at_a_time() -> None:
@@ -173,7 +174,7 @@ def test_what_could_not_be_read_is_named_and_the_rest_counted() -> None:
 
 def test_a_run_that_was_never_submitted_has_nothing_in_common() -> None:
     run = a_run([a_point(1, Standing.MISSING)], submissions=(), requested=RequestedGpus())
-    assert lines(run)[1:3] == ["", "point  state"]
+    assert lines(run)[2:4] == ["", "point  state"]
 
 
 @pytest.mark.parametrize(

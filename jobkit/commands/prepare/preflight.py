@@ -6,7 +6,13 @@ from pathlib import Path
 
 import click
 
-from jobkit.commands.shared import FilledPath, gpu_memory_option, json_option, set_option
+from jobkit.commands.shared import (
+    FilledPath,
+    gpu_memory_option,
+    json_option,
+    set_option,
+    stand_in_option,
+)
 from jobkit.core import terminal
 from jobkit.core.units import parse_size
 
@@ -14,11 +20,12 @@ from jobkit.core.units import parse_size
 @click.command("preflight", short_help="Compute the padding of each batch size from the text, without a GPU.")
 @click.argument("spec", type=FilledPath(dir_okay=False, path_type=Path))
 @set_option
+@stand_in_option
 @click.option("--fast", is_flag=True, help="Estimate lengths from punctuation, without model and torch.")
 @gpu_memory_option("The GPU memory that the chosen batch sizes must fit, such as 32GiB.")
 @json_option
 def preflight(
-    spec: Path, overrides: tuple[str, ...], fast: bool, gpu_memory: str | None, as_json: bool
+    spec: Path, overrides: tuple[str, ...], stand_in: bool, fast: bool, gpu_memory: str | None, as_json: bool
 ) -> int:
     """Read the text of the YAML file SPEC, and compute what each batch size pads to.
 
@@ -40,7 +47,14 @@ def preflight(
     from jobkit.planning import preflight_output
     from jobkit.planning.preflight import preflight as compute
 
-    result = compute(spec, overrides, fast=fast, gpu_memory_bytes=gpu_memory_bytes, say=terminal.note)
+    result = compute(
+        spec,
+        overrides,
+        fast=fast,
+        gpu_memory_bytes=gpu_memory_bytes,
+        stand_in=stand_in,
+        say=terminal.note,
+    )
     text = preflight_output.as_json(result) if as_json else preflight_output.as_text(result, terminal_width())
     terminal.say(text, nl=False)
     return 0

@@ -52,11 +52,12 @@ def merge(run: Path, form: str, output: Path | None) -> int:
       5  some shards are still to come
     """
     from jobkit.core.errors import ExitCode
-    from jobkit.core.layout import is_corpus_folder, is_unplanned
+    from jobkit.core.layout import is_corpus_folder, is_unplanned, read_points
     from jobkit.corpus.merge import merge as join
     from jobkit.outcome.shards import void_shards
     from jobkit.report.provenance import finish
     from jobkit.status.which_run import run_named
+    from jobkit.submit.guards import warn_stand_in
 
     if output == Path("-"):
         raise JobkitError(
@@ -81,6 +82,8 @@ def merge(run: Path, form: str, output: Path | None) -> int:
         f"merged {format_count(merged.rows, 'row')} of {format_count(merged.paragraphs, 'paragraph')} "
         f"and {format_count(merged.shards, 'shard')}: {terminal.relative_path(merged.output)}"
     )
+    for point in read_points(folder)[0][:1]:
+        warn_stand_in(point)
     if closing := finish(folder.absolute()):
         terminal.note(closing)
     return 0

@@ -17,6 +17,7 @@ from jobkit.commands import shared
 )
 @shared.shard_options
 @shared.set_option
+@shared.stand_in_option
 @shared.text_field_option
 @shared.id_field_option
 @click.option("--skip-bad", is_flag=True, help="Skip what cannot be read, and list it in provenance.json.")
@@ -36,6 +37,7 @@ def apply(
     shards: int | None,
     max_parallel: int | None,
     overrides: tuple[str, ...],
+    stand_in: bool,
     text_field: str,
     id_field: str,
     skip_bad: bool,
@@ -59,8 +61,12 @@ def apply(
       jobkit apply runs/stanza-20260102-101530-3f9a --corpus a.txt b.txt.gz more/ --out tagged --dry-run
       jobkit apply first.yaml --corpus docs.jsonl --text-field body --id-field doi --out tagged
       jobkit apply first.yaml --corpus corpus/ --out tagged --plan-as-job
+      jobkit apply first.yaml --corpus sample --out trial --stand-in
       jobkit status tagged
       jobkit merge tagged
+
+    The corpus `sample` is jobkit's own text. For any other corpus jobkit refuses a stand-in or a model
+    with random weights, with the command that fetches the real one, unless --stand-in permits it.
 
     All that cannot be read is reported at once, with file and line, before anything is submitted. See
     jobkit help apply.
@@ -73,7 +79,9 @@ def apply(
       4  some shards failed; or the job could not plan the corpus
       5  submitted, but the journal could not be written; or some shards are still to come
     """
+    from jobkit.core.paths import cache_dir
     from jobkit.planning.resolve import Options
+    from jobkit.planning.texts import corpus_path
     from jobkit.submit.apply import plan_job, start
     from jobkit.submit.apply.shards import MINUTES, Wishes
 
@@ -85,9 +93,9 @@ def apply(
     more = (f"max_parallel={max_parallel}",) if max_parallel else ()
     request = start.Request(
         word=run,
-        paths=corpus,
+        paths=tuple(corpus_path(word, cache_dir()) for word in corpus),
         out=out.expanduser().absolute(),
-        options=Options(overrides=(*overrides, *more), scheduler=scheduler, site=site),
+        options=Options(overrides=(*overrides, *more), scheduler=scheduler, site=site, stand_in=stand_in),
         wishes=Wishes(minutes=shard_minutes or MINUTES, number=shards),
         text_field=text_field,
         id_field=id_field,

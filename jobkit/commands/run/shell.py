@@ -29,6 +29,7 @@ RESOURCES = "resources."
 @click.option("--point", "word", metavar="K", help="The point, by number or id. Default: the first.")
 @click.option("--go", is_flag=True, help="Start the shell in this terminal.")
 @shared.set_option
+@shared.stand_in_option
 @shared.scheduler_option
 @shared.site_option
 @shared.runs_dir_option
@@ -37,6 +38,7 @@ def shell(
     word: str | None,
     go: bool,
     overrides: tuple[str, ...],
+    stand_in: bool,
     scheduler: str | None,
     site: str | None,
     runs_dir: Path | None,
@@ -65,7 +67,9 @@ def shell(
     from jobkit.planning.resolve import Options
     from jobkit.status.which_run import find_run
 
-    options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
+    options = Options(
+        overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir, stand_in=stand_in
+    )
     if go and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise JobkitError(
             "--go needs a terminal", hint="leave --go out, and type the command that is printed"
@@ -111,7 +115,7 @@ def _of_spec(path: Path, word: str | None, options: Options) -> tuple[Session, P
     from jobkit.planning.prepare import prepare
     from jobkit.submit.launch import session, write_shell_run
 
-    prepared = prepare(path, options, build=True, say=terminal.note)
+    prepared = prepare(path, options, build=True, say=terminal.note, needs_real=lambda _: "")
     point = _chosen(prepared.points, word, path)
     run_dir = write_shell_run(prepared)
     terminal.note(f"run folder: {terminal.relative_path(run_dir)}; nothing was submitted")

@@ -14,6 +14,7 @@ from jobkit.core import terminal
 @click.command("sweep", short_help="Run a tagger once per batch size.")
 @click.argument("spec", type=shared.FilledPath(dir_okay=False, path_type=Path))
 @shared.set_option
+@shared.stand_in_option
 @click.option(
     "--setting",
     metavar="RUN|FILE",
@@ -30,6 +31,7 @@ from jobkit.core import terminal
 def sweep(
     spec: Path,
     overrides: tuple[str, ...],
+    stand_in: bool,
     setting: Path | None,
     scheduler: str | None,
     site: str | None,
@@ -52,9 +54,14 @@ def sweep(
       jobkit sweep sweeps/stanza.yaml --scheduler sge --site lancaster-hec --dry-run
       jobkit sweep sweeps/stanza.yaml --set repeats=1 --set resources.memory=16GiB
       jobkit sweep sweeps/demo.yaml --detach
+      jobkit sweep first.yaml --stand-in
 
     If a run of the same spec, text, model and points exists, jobkit does not submit the sweep again: it
     reports the progress of that run and the next command. --new starts another run.
+
+    --stand-in tries a spec whose model is not on this machine: jobkit builds a small model of its own,
+    and every table says so. A spec with `find_max` and a text that is not jobkit's own `sample` needs the
+    real model, or this option.
 
     If a spec has errors, jobkit lists all of them with their lines and submits nothing. Every key:
     jobkit help spec.
@@ -69,7 +76,14 @@ def sweep(
 
     messages: list[str] = []
     say = partial(_say_and_keep, messages)
-    options = Options(overrides=overrides, setting=setting, scheduler=scheduler, site=site, runs_dir=runs_dir)
+    options = Options(
+        overrides=overrides,
+        setting=setting,
+        scheduler=scheduler,
+        site=site,
+        runs_dir=runs_dir,
+        stand_in=stand_in,
+    )
     prepared = prepare(spec, options, build=not dry_run, say=say)
 
     def check() -> None:

@@ -13,6 +13,7 @@ from jobkit.core import terminal
 @click.command("tune", short_help="Find the fastest setting by measuring a few.")
 @click.argument("spec", metavar="SPEC|RUN", type=shared.FilledPath(path_type=Path))
 @shared.set_option
+@shared.stand_in_option
 @shared.scheduler_option
 @shared.site_option
 @shared.runs_dir_option
@@ -23,6 +24,7 @@ from jobkit.core import terminal
 def tune(
     spec: Path,
     overrides: tuple[str, ...],
+    stand_in: bool,
     scheduler: str | None,
     site: str | None,
     runs_dir: Path | None,
@@ -45,6 +47,9 @@ def tune(
       jobkit tune runs/tune-20260102-101530-3f9a
       jobkit sweep sweeps/stanza.yaml --setting runs/tune-20260102-101530-3f9a
 
+    For a text that is not jobkit's own `sample`, jobkit refuses a stand-in or a model with random weights,
+    with the command that fetches the real one, unless --stand-in permits it.
+
     The run folder has every point, and the setting in setting.yaml. See jobkit help tune.
     """
     if spec.is_dir():
@@ -57,7 +62,9 @@ def tune(
     from jobkit.submit import guards
     from jobkit.submit import tune as search
 
-    options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
+    options = Options(
+        overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir, stand_in=stand_in
+    )
     prepared = prepare_search(spec, options, build=not dry_run, say=terminal.note)
 
     def check() -> None:

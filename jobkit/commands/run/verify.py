@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from jobkit.commands.shared import changed_run, gpu_memory_option
+from jobkit.commands.shared import changed_run, gpu_memory_option, stand_in_option
 from jobkit.core.units import parse_size
 
 
@@ -16,7 +16,8 @@ from jobkit.core.units import parse_size
     "The memory that the batch must fit: a size such as 16GiB, or device. Default: that of the spec.",
     old=("--memory",),
 )
-def verify(run: Path, gpu_memory: str | None) -> int:
+@stand_in_option
+def verify(run: Path, gpu_memory: str | None, stand_in: bool) -> int:
     """Run the largest batch that the run folder RUN predicts, and compare it with the prediction.
 
     It is the largest batch_size, or the largest padded_chars if the sweep has that knob. With `find_max`
@@ -37,9 +38,13 @@ def verify(run: Path, gpu_memory: str | None) -> int:
     a smaller GPU on a larger one. On a CPU there is no cap, and the memory of the process must stay
     below the size.
 
+    If the run measured a stand-in, or random weights, on a text that is not jobkit's own `sample`, jobkit
+    refuses, with the command that fetches the real model, unless --stand-in permits it.
+
     \b
     Exit status:
       0  the batch fits, was measured already, or the job was submitted
+      2  the model is not the real one: nothing was run
       4  no batch that was tried fits, or none could be tried
       5  a job already tries that batch: nothing more is submitted
     """
@@ -49,4 +54,4 @@ def verify(run: Path, gpu_memory: str | None) -> int:
     size_bytes = None if gpu_memory in {None, "device"} else parse_size(str(gpu_memory))
     folder = run_named(run).absolute()
     refuse_corpus(folder, "verify")
-    return verification.verify(folder, memory=size_bytes or gpu_memory)
+    return verification.verify(folder, memory=size_bytes or gpu_memory, stand_in=stand_in)

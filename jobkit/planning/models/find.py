@@ -10,6 +10,9 @@ from jobkit.core.records import STANZA, ModelRef
 from jobkit.core.terminal import Say
 from jobkit.planning.models import folders, stanza
 
+TINY = "tiny"
+"""The size of the stand-in that is built within a minute."""
+
 
 def is_folder(workload: str, model: Mapping[str, object]) -> bool:
     """Return whether what a spec names is a whole folder, and not a language of Stanza."""
@@ -44,6 +47,46 @@ def find(workload: str, model: Mapping[str, object], base: Path, cache: Path) ->
         hint = "name the language, and give $STANZA_RESOURCES_DIR its folder"
         raise JobkitError("model.path is for other workloads than stanza-ner", hint=hint)
     return folders.find_folder(workload, name, size, fallback=fallback, path=path, cache=cache)
+
+
+def find_or_stand_in(workload: str, model: Mapping[str, object], base: Path, cache: Path) -> ModelRef:
+    """Return the model that a spec names, or a stand-in if it is missing: tiny, if the spec names no size.
+
+    Parameters and errors are those of `find`.
+    """
+    asked = {**model, "fallback": stanza.STAND_IN}
+    found = find(workload, asked, base, cache)
+    if not found.stand_in or model.get("size") or model.get("fallback"):
+        return found
+    return find(workload, {**asked, "size": TINY}, base, cache)
+
+
+def refuse_stand_in(workload: str, model: ModelRef | None, command: str, *ways: str) -> None:
+    """Refuse a model that jobkit made in place of the real one.
+
+    Parameters
+    ----------
+    model
+        ``None`` for a workload without a model.
+    command
+        What needs the real model.
+    ways
+        What to do once the real model is there; by default to type the same command again.
+
+    Raises
+    ------
+    JobkitError
+        With the command that fetches the real model.
+    """
+    if model is None or not model.stand_in:
+        return
+    message = f"{command} needs the real {model.name}, not this: {model.label}"
+    lines = [
+        folders.fetch_command(workload, model.name),
+        *ways,
+        "or, to try jobkit with this model: --stand-in",
+    ]
+    raise JobkitError(message, hint="\n        ".join(lines))
 
 
 def stand_in(workload: str, size: str, cache: Path) -> ModelRef:

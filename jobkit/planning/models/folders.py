@@ -14,9 +14,9 @@ from tempfile import TemporaryDirectory
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import cache_write_errors, make_folder, share_with_group
-from jobkit.core.records import FOLDER, ModelRef
+from jobkit.core.records import FOLDER, FULL, ModelRef
 from jobkit.core.terminal import Say, shell_quote
-from jobkit.planning.models.stanza import FULL, NOT_BUILT, STAND_IN
+from jobkit.planning.models.stanza import NOT_BUILT, STAND_IN
 from jobkit.planning.standin.build import is_built
 from jobkit.planning.standin.random_weights import ARCHITECTURES, make_random, random_path
 from jobkit.run.workloads.base import missing_framework
@@ -218,6 +218,13 @@ def _of_hub_cache(name: str) -> Iterator[Path]:
         yield model / "snapshots" / main.read_text(encoding="utf-8").strip()
 
 
+def fetch_command(workload: str, name: str) -> str:
+    """Return the command that brings a model to this machine."""
+    if workload == "spacy-ner":
+        return f"python -m spacy download {shell_quote(name)}"
+    return f"jobkit models fetch {shell_quote(name)}"
+
+
 def _not_found(workload: str, name: str, size: str, places: list[Path]) -> JobkitError:
     fallback = (
         f"set `model.fallback: {STAND_IN}` (random weights)" if workload in USUAL else "set `model.path`"
@@ -225,12 +232,10 @@ def _not_found(workload: str, name: str, size: str, places: list[Path]) -> Jobki
     if size != FULL:
         hint = f"set `model.size: {FULL}`, or {fallback}"
         return JobkitError(f"model {name!r}: only a {STAND_IN} has the size {size!r}", hint=hint)
-    command = f"jobkit models fetch {shell_quote(name)}"
-    if workload == "spacy-ner":
-        command = f"python -m spacy download {shell_quote(name)}"
     looked = "; ".join(map(str, places))
+    without = ", or random weights, to try jobkit: --stand-in" if workload in USUAL else ""
     message = f"model {name!r} is not on this machine{f'; looked in {looked}' if looked else ''}"
-    return JobkitError(message, hint=f"{command}   (or: `model.path`, or {fallback})")
+    return JobkitError(message, hint=f"{fetch_command(workload, name)}   (or: `model.path`{without})")
 
 
 def _not_fetched(name: str, why: object) -> JobkitError:

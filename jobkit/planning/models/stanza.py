@@ -18,13 +18,12 @@ import platformdirs
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import exclusive_lock
 from jobkit.core.paths import cache_write_errors, make_folder, share_with_group
-from jobkit.core.records import ModelRef
+from jobkit.core.records import FULL, ModelRef
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.planning.standin.build import SIZE_BYTES, is_built, make_standin, standin_path
 from jobkit.run.workloads.model_files import RESOURCES_FILE, fingerprint, missing_files, needed_files
 from jobkit.run.workloads.stanza_ner import PROCESSORS
 
-FULL = "full"
 LANGUAGE = "en"
 """The model in place of which the stand-in is used."""
 STAND_IN = "stand-in"
@@ -232,8 +231,9 @@ def _not_found(name: str, size: str, cache: Path) -> JobkitError:
     if size != FULL:
         hint = f"set `model.size: {FULL}`, or {fallback}"
         return JobkitError(f"model {name!r}: only the {STAND_IN} has the size {size!r}", hint=hint)
+    without = "to try jobkit without it: --stand-in" if name == LANGUAGE else fallback
     looked = "; ".join(f"{place} ({missing_files(place, name)})" for place in model_places(name, cache))
-    hint = f"jobkit models fetch {name}   (or: {fallback})"
+    hint = f"jobkit models fetch {name}   (or, {without})"
     return JobkitError(f"model {name!r} is not on this machine; looked in {looked}", hint=hint)
 
 

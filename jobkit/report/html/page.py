@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from jobkit.core import files
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import JOB_SCRIPT, SPEC_FILE, is_run_folder
+from jobkit.core.records import ModelRef
 from jobkit.core.terminal import Column, NoWrap, for_terminal
 from jobkit.core.units import format_setting
 from jobkit.report import comparison, dcgm_figures
@@ -103,6 +104,8 @@ class OfRun:
         The points without figures, if there are any.
     notes
         What a reader must know.
+    caveats
+        The stand-in models that it measured.
     facts, files
         Where the figures are from: names and values; names and contents of the spec and the script.
     """
@@ -114,6 +117,7 @@ class OfRun:
     answer: Sequence[Part]
     missing: Part | None
     notes: Sequence[str]
+    caveats: Sequence[str]
     facts: Sequence[tuple[str, str]]
     files: Sequence[tuple[str, str]]
 
@@ -186,9 +190,15 @@ def of_run(run: Path, collected: Collected) -> OfRun:
         answer=[*_answer(run), *_waste(run)],
         missing=_missing(collected),
         notes=[note.removeprefix(f"{run}: ") for note in collected.notes],
+        caveats=list(dict.fromkeys(model.warning for model in _models(collected) if model.stand_in)),
         facts=_facts(collected),
         files=[*_files(run)] if run.is_dir() else [],
     )
+
+
+def _models(collected: Collected) -> Iterator[ModelRef]:
+    records = (row.record for row in collected.rows)
+    yield from (record.point.model for record in records if record and record.point.model)
 
 
 def _tables(collected: Collected) -> Iterator[Table]:

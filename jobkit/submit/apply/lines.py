@@ -63,6 +63,7 @@ def plan_lines(prospect: Prospect) -> Iterator[str]:
     rows = {
         "corpus": corpus_words(prospect.corpus, prospect.read_s),
         "setting": f"{prospect.setting.words} ({prospect.setting.source})",
+        "model": prospect.setting.point.model.label if prospect.setting.point.model else "",
         "shards": _shards(prospect),
         **_cost(prospect),
         "earlier": prospect.before if prospect.plan.whole else "",

@@ -49,7 +49,7 @@ from jobkit.status.standing import first_task
 from jobkit.submit import launch, resume, rounds, scheduler_calls
 from jobkit.submit.apply import folder, start
 from jobkit.submit.apply.lines import LABEL, format_bytes
-from jobkit.submit.apply.setting import Setting, find_setting
+from jobkit.submit.apply.setting import Setting
 from jobkit.submit.apply.shards import Wishes
 from jobkit.submit.guards import refuse_moved_run
 from jobkit.submit.recover import STILL_AT_IT
@@ -82,6 +82,10 @@ class Order:
         As in `jobkit.submit.apply.shards.Wishes`.
     cpus
         How many processes may read the corpus.
+    stand_in
+        Whether a person permits a stand-in model; ``None`` of an earlier version, which did not ask.
+    caveat
+        The label of the stand-in model; empty for a real one.
     """
 
     run_id: str
@@ -98,6 +102,8 @@ class Order:
     skip_bad: bool
     fmt: str
     cpus: int
+    stand_in: bool | None = None
+    caveat: str = ""
 
     def request(self, run_dir: Path) -> start.Request:
         """Return what was asked of `jobkit apply`; its paths hold in `folder`."""
@@ -105,7 +111,13 @@ class Order:
             word=Path(self.word),
             paths=self.paths,
             out=run_dir,
-            options=Options(overrides=self.overrides, scheduler=self.scheduler, site=self.site),
+            options=Options(
+                overrides=self.overrides,
+                scheduler=self.scheduler,
+                site=self.site,
+                stand_in=bool(self.stand_in),
+            ),
+            earlier=self.stand_in is None,
             wishes=Wishes(minutes=self.minutes, number=self.number),
             text_field=self.text_field,
             id_field=self.id_field,
@@ -146,6 +158,8 @@ def _order(request: start.Request, setting: Setting) -> Order:
         skip_bad=request.skip_bad,
         fmt=request.fmt,
         cpus=setting.spec.resources.of(setting.point).cpus,
+        stand_in=request.options.stand_in,
+        caveat=setting.point.model.label if setting.point.model else "",
     )
 
 
@@ -160,7 +174,7 @@ def apply(request: start.Request, *, dry_run: bool = False, wait: bool = False) 
         If the setting, a path or the folder is no good, or there is no scheduler; exit code 3 if it refuses.
     """
     folder.refuse_other_folder(request.out)
-    setting = find_setting(request.word, request.options, build=not dry_run, say=note)
+    setting = start.find_permitted(request, build=not dry_run)
     check_format(request.fmt, start.columns(setting.point))
     found = find_sources(request.paths)
     if is_corpus_folder(request.out) and not is_unplanned(request.out):
@@ -252,10 +266,11 @@ def _lines(setting: Setting, found: Sequence[Found], resources: Resources) -> It
     rows = {
         "corpus": f"{format_count(len(found), 'file')}, {size}: to be read and planned by a job",
         "setting": f"{setting.words} ({setting.source})",
+        "model": setting.point.model.label if setting.point.model else "",
         "request": f"for this job: {format_count(resources.cpus, 'CPU')}, {format_size(resources.memory)} of "
         f"memory, walltime {format_walltime(resources.walltime)}{f', queue {queue}' if queue else ''}",
     }
-    yield from (f"{label.ljust(LABEL)}{words}" for label, words in rows.items())
+    yield from (f"{label.ljust(LABEL)}{words}" for label, words in rows.items() if words)
 
 
 def _print_preview(setting: Setting, run_dir: Path, script: str) -> None:
@@ -331,7 +346,7 @@ def _is_under_way(run_dir: Path, order: Order) -> bool:
     if run.planner is None:
         return False
     job, typed = run.planner.submission.job, shell_path(run_dir)
-    if read_order(run_dir) != order:
+    if replace(read_order(run_dir), stand_in=order.stand_in, caveat=order.caveat) != order:
         raise JobkitError(
             f"{run_dir}: job {job} plans another corpus there, or with other options",
             hint=f"jobkit cancel {typed} ends it; then type this again",
@@ -404,7 +419,7 @@ def _plan(run_dir: Path) -> None:
     order = read_order(run_dir)
     with _in_folder(order):
         request = order.request(run_dir)
-        setting = find_setting(request.word, request.options, build=True, say=note)
+        setting = start.find_permitted(request, build=True)
         planned = start.prepare(request, setting, *start.read(request))
     note(planned.lines)
     with run_lock(run_dir, note):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from jobkit.core.layout import (
     read_points,
 )
 from jobkit.core.paths import ledger_path
-from jobkit.core.records import Outcome, Point, Record, TextRef
+from jobkit.core.records import FULL, ModelRef, Outcome, Point, Record, TextRef
 from jobkit.core.terminal import Say, relative_path, shell_path
 from jobkit.core.units import format_count, format_setting
 from jobkit.fit import ledger
@@ -28,7 +28,8 @@ from jobkit.fit.speed import Corpus, Speed, not_sampled, speeds
 from jobkit.fit.tune import read_tuning
 from jobkit.planning import resolve
 from jobkit.planning.points import Inputs, plan
-from jobkit.planning.resolve import Options
+from jobkit.planning.resolve import Options, ResolvedSpec
+from jobkit.planning.workload_traits import Traits
 from jobkit.report.recommend.energy import energy_answer
 from jobkit.report.recommend.recommend import memory_of, paragraphs, recommend
 from jobkit.report.recommend.request import used_ram
@@ -39,6 +40,7 @@ from jobkit.spec.fields import Auto
 from jobkit.spec.site import Site, find_site, portable_name
 from jobkit.spec.sweep_spec import Axes, Constraints, SweepSpec, Tune, load_spec, setting_overrides
 from jobkit.status.which_run import find_run, refuse_corpus
+from jobkit.submit.guards import measure_again
 
 CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy", "scheduler")
 """Keys of the spec that ``--set`` may change: none that the measured setting consists of."""
@@ -115,7 +117,13 @@ class Setting:
         return format_setting(shown) or "the workload's own"
 
 
-def find_setting(word: Path, options: Options, *, build: bool, say: Say) -> Setting:
+Refuse = Callable[[str, ModelRef | None, tuple[str, ...]], None]
+"""Refuses the model of a workload; the last are what to do once the real model is there."""
+
+
+def find_setting(
+    word: Path, options: Options, *, build: bool, say: Say, refuse: Refuse = lambda *_: None
+) -> Setting:
     """Return the setting that a run or a spec names.
 
     Parameters
@@ -128,6 +136,8 @@ def find_setting(word: Path, options: Options, *, build: bool, say: Say) -> Sett
         Whether a missing stand-in model is built now.
     say
         Prints what takes time.
+    refuse
+        Is called with the model before it is built.
 
     Raises
     ------
@@ -136,12 +146,12 @@ def find_setting(word: Path, options: Options, *, build: bool, say: Say) -> Sett
     """
     refuse_keys(options.overrides)
     if run := find_run(word):
-        return _of_run(run, options)
+        return _of_run(run, options, refuse)
     if word.is_dir():
         raise JobkitError(
             f"{word}: neither a run folder nor a spec", hint="jobkit status without RUN lists the runs"
         )
-    return _of_spec(word, options, build=build, say=say)
+    return _of_spec(word, options, build=build, say=say, refuse=refuse)
 
 
 def refuse_keys(overrides: Sequence[str]) -> None:
@@ -161,10 +171,12 @@ def refuse_keys(overrides: Sequence[str]) -> None:
             )
 
 
-def _of_run(run: Path, options: Options) -> Setting:
+def _of_run(run: Path, options: Options, refuse: Refuse) -> Setting:
     refuse_corpus(run, "apply")
     load_spec(run / SPEC_FILE).refuse_command("jobkit apply")
     material, points = read_material(run), read_points(run)[0]
+    for point in points[:1]:
+        refuse(point.workload, point.model, measure_again(run, point))
     params, speed, found = _chosen(run, material)
     template = next((point for point in points if point.params == speed.params), points[0]) if speed else None
     spec = load_spec(run / SPEC_FILE, (*found, *_spec_words(options)))
@@ -231,9 +243,14 @@ def _chosen(run: Path, material: RunData) -> tuple[dict[str, Value], Speed | Non
     return dict(speed.params), speed, ()
 
 
-def _of_spec(path: Path, options: Options, *, build: bool, say: Say) -> Setting:
+def _of_spec(path: Path, options: Options, *, build: bool, say: Say, refuse: Refuse) -> Setting:
+    def check(named: ResolvedSpec, _: Traits) -> None:
+        small = named.model is not None and named.model.size != FULL
+        way = (f"then again with `model.size: full` in {relative_path(path.absolute())}",)
+        refuse(named.spec.workload_name, named.model, way if small else ())
+
     sample = replace(options, overrides=("text=sample", *options.overrides))
-    named = resolve.resolve(path, sample, fetch=False, build=build, say=say)
+    named = resolve.resolve(path, sample, fetch=False, build=build, say=say, check=check)
     named.spec.refuse_command("jobkit apply")
     inputs = Inputs(
         run_id="",

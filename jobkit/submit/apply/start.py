@@ -13,8 +13,8 @@ from pathlib import Path
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import SPEC_FILE, is_corpus_folder, is_unplanned, run_id_of
-from jobkit.core.paths import ledger_path
-from jobkit.core.records import Point
+from jobkit.core.paths import cache_dir, ledger_path
+from jobkit.core.records import ModelRef, Point
 from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.corpus.formats import check_format
 from jobkit.corpus.plan import Corpus, Piece
@@ -25,6 +25,7 @@ from jobkit.outcome.journal import PURPOSES, Role
 from jobkit.planning.job_script import render, render_follow
 from jobkit.planning.prepare import Prepared, refuse_too_many_threads, run_id
 from jobkit.planning.resolve import Options, warn_again
+from jobkit.planning.texts import is_sample_file
 from jobkit.planning.workload_traits import traits
 from jobkit.report.provenance import Promise, finish
 from jobkit.schedulers.registry import runs_here
@@ -66,6 +67,8 @@ class Request:
         The format in which the results are wanted.
     processes
         How many read the corpus; ``None`` for one for each core.
+    earlier
+        Whether it was asked of an earlier version, which used a stand-in without a question.
     """
 
     word: Path
@@ -78,6 +81,7 @@ class Request:
     skip_bad: bool = False
     fmt: str = "jsonl"
     processes: int | None = None
+    earlier: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +109,7 @@ def apply(request: Request, *, dry_run: bool = False, wait: bool = False) -> int
     folder.refuse_other_folder(request.out)
     if unplanned := is_unplanned(request.out):
         folder.refuse_planning_job(request.out)
-    setting = find_setting(request.word, request.options, build=not dry_run, say=note)
+    setting = find_permitted(request, build=not dry_run)
     check_format(request.fmt, columns(setting.point))
     corpus, pieces, read_s = read(request)
     if is_corpus_folder(request.out) and not unplanned:
@@ -115,6 +119,35 @@ def apply(request: Request, *, dry_run: bool = False, wait: bool = False) -> int
         print_preview(planned)
         return 0
     return _start(planned, wait=wait)
+
+
+def find_permitted(request: Request, *, build: bool) -> Setting:
+    """Return the setting that a person asks for; refuse a stand-in for a corpus that is not the sample.
+
+    Raises
+    ------
+    JobkitError
+        As `jobkit.submit.apply.setting.find_setting`.
+    """
+
+    def refuse(workload: str, model: ModelRef | None, ways: tuple[str, ...]) -> None:
+        if model and model.stand_in and not _permits_stand_in(request):
+            from jobkit.planning.models.find import refuse_stand_in  # only for a stand-in
+
+            refuse_stand_in(workload, model, "jobkit apply", *ways)
+
+    return find_setting(request.word, request.options, build=build, say=note, refuse=refuse)
+
+
+def _permits_stand_in(request: Request) -> bool:
+    """Return whether a person permits it, the folder is planned already, or the corpus is the sample."""
+    if (
+        request.options.stand_in
+        or request.earlier
+        or (is_corpus_folder(request.out) and not is_unplanned(request.out))
+    ):
+        return True
+    return all(is_sample_file(Path(found.path), cache_dir()) for found in find_sources(request.paths))
 
 
 def columns(point: Point) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ def test_what_it_writes_passes_doctor_and_a_dry_run(
     light = ["--set", "workload=count", "--set", "resources.gpus=0"]
     assert doctor.main(["first.yaml", *light], standalone_mode=False) == 0
     assert "missing" not in capsys.readouterr().out
-    assert sweep.main(["first.yaml", "--dry-run"], standalone_mode=False) == 0
+    assert sweep.main(["first.yaml", "--dry-run", "--stand-in"], standalone_mode=False) == 0
     assert "queue" not in capsys.readouterr().err
 
 

@@ -16,7 +16,8 @@ from tests.support.builders import grid, write_points
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Path, int | str | None]]:
     found: list[tuple[Path, int | str | None]] = []
 
-    def verify(run_dir: Path, *, memory: int | str | None) -> int:
+    def verify(run_dir: Path, *, memory: int | str | None, stand_in: bool) -> int:
+        assert not stand_in
         found.append((run_dir, memory))
         return 4
 

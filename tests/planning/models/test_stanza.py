@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,20 +26,6 @@ def no_models_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
     return tmp_path / "cache"
-
-
-@pytest.fixture
-def mirror(tmp_path: Path, tiny_model: ModelRef, serve: Callable[[Path], str]) -> tuple[Path, str]:
-    """Serve the tiny stand-in as Stanza's server serves its models; return folder and address."""
-    import stanza
-
-    folder = tmp_path / "mirror"
-    shutil.copytree(tiny_model.path, folder)
-    address = serve(folder)
-    resources = json.loads((folder / "resources.json").read_text())
-    resources["url"] = f"{address}/{{lang}}/{{filename}}"
-    (folder / f"resources_{stanza.__resources_version__}.json").write_text(json.dumps(resources))
-    return folder, address
 
 
 def shown(cache: Path) -> list[str]:

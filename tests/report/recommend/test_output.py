@@ -163,12 +163,12 @@ def test_what_cannot_be_known_says_why() -> None:
 
 def test_where_it_ran() -> None:
     assert text().startswith(
-        "stanza-ner: sample, model en full (STAND-IN), on NVIDIA H200 (139.8 GiB usable)\n"
+        "stanza-ner: sample, model en full (STAND-IN model), on NVIDIA H200 (139.8 GiB usable)\n"
     )
     bare = [replace(record, gpu=None, point=replace(record.point, model=None)) for record in records()]
     assert text(material(bare)).startswith("stanza-ner: sample, on a GPU of unknown name\n")
     said = text(material(on_cpu()), RecommendOptions())
-    assert said.startswith("stanza-ner: sample, model en full (STAND-IN), on a CPU\n")
+    assert said.startswith("stanza-ner: sample, model en full (STAND-IN model), on a CPU\n")
     assert "On other cards" not in said
     assert "on the requested RAM, which is the whole text" in said
     assert "10.0 CPU-minutes (5 tries)" in said
