@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from jobkit.core.errors import ExitCode, JobkitError
-from jobkit.core.layout import POINTS_FILE, is_corpus_folder, is_run_folder, is_unplanned, read_points
+from jobkit.core.layout import (
+    ORDER_FILE,
+    POINTS_FILE,
+    is_corpus_folder,
+    is_run_folder,
+    is_unplanned,
+    read_points,
+)
+from jobkit.core.paths import CACHE_VARIABLE
+from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB
 from jobkit.corpus.plan import read_plan
 from jobkit.corpus.sources import find_sources
@@ -218,3 +228,52 @@ def test_without_a_scheduler_and_without_the_folder_it_is_refused(
     place.rmdir()
     with pytest.raises(JobkitError, match="no such folder"):
         plan_job.go_on(asked.out)
+
+
+STAND_IN = """\
+name: first
+workload: stanza-ner
+model: {size: tiny, fallback: stand-in}
+sweep: {batch_size: [5]}
+device: cpu
+resources: {gpus: 0, cpus: 1, memory: 4GiB, walltime: "00:05:00"}
+"""
+
+
+@pytest.fixture
+def tagged(
+    asked: start.Request, tmp_path: Path, tiny_model: ModelRef, monkeypatch: pytest.MonkeyPatch
+) -> start.Request:
+    """Return what a person asks for who has only the stand-in."""
+    models = tmp_path / "cache" / "models"
+    models.mkdir(parents=True)
+    (models / Path(tiny_model.path).name).symlink_to(tiny_model.path)
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    (tmp_path / "first.yaml").write_text(STAND_IN, encoding="utf-8")
+    return replace(asked, word=Path("first.yaml"))
+
+
+def test_a_job_plans_with_a_stand_in_that_a_person_permits(
+    tagged: start.Request, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(JobkitError, match="needs the real en") as caught:
+        plan_job.apply(tagged)
+    assert (caught.value.exit_code, tagged.out.exists()) == (2, False)
+    permitted = replace(tagged, options=replace(tagged.options, stand_in=True))
+    assert plan_job.apply(permitted) == 0
+    assert "model      STAND-IN model, in place of en tiny\n" in capsys.readouterr().err
+    assert "warning: STAND-IN model, in place of en tiny" in shown(tagged.out)[1].splitlines()
+    assert plan_job.run(tagged.out) == 0
+    assert "STAND-IN model, in place of en tiny: its results" in shown(tagged.out)[1]
+
+
+def test_an_order_of_an_earlier_version_is_planned(tagged: start.Request) -> None:
+    assert plan_job.apply(replace(tagged, options=replace(tagged.options, stand_in=True))) == 0
+    path = tagged.out / ORDER_FILE
+    order = json.loads(path.read_text())
+    earlier = {key: value for key, value in order.items() if key not in {"stand_in", "caveat"}}
+    path.write_text(json.dumps(earlier), encoding="utf-8")
+    assert "STAND-IN" not in shown(tagged.out)[1]
+    assert plan_job.go_on(tagged.out) == ExitCode.TO_COME  # the job is in the queue, with the same order
+    assert plan_job.run(tagged.out) == 0
+    assert "warning: STAND-IN model" in shown(tagged.out)[1]
