@@ -17,7 +17,7 @@ from jobkit.core.measurements import (
     Summary,
 )
 from jobkit.core.records import Outcome, Record
-from jobkit.core.student import deviation, half_width, welch_half_width
+from jobkit.core.student import deviation, half_width, unknown_spread, welch_half_width
 from jobkit.core.terminal import printable
 from jobkit.core.units import format_memory
 from jobkit.fit.energy import joules
@@ -256,11 +256,13 @@ def format_figure(value: float, unit: str = "", half: float | None = None) -> st
     """
     if half is not None and half < abs(value) / 10**DIGITS:
         half = 0.0
+    unknown = ", spread unknown" if unknown_spread(value, half) else ""
+    half = None if unknown else half
     if unit == BYTES:
         interval = "" if half is None else f" ± {format_memory(half)}"
-        return f"{format_memory(value)}{interval}"
+        return f"{format_memory(value)}{interval}{unknown}"
     interval = "" if half is None else f" ± {half:,.2g}"
-    return f"{value:,.4g}{interval}{'' if unit in NO_UNIT else f' {unit}'}"
+    return f"{value:,.4g}{interval}{'' if unit in NO_UNIT else f' {unit}'}{unknown}"
 
 
 def mean_words(values: Sequence[float], unit: str) -> str:

@@ -364,11 +364,13 @@ def duration(
     amount = characters if by_character and characters is not None else items if speed.rates else 1
     start_s = speed.start_s - (speed.import_s if forked else 0.0)
     work_s = amount * fmean(each)
+    base_s = speed.start_s - speed.import_s
     half, degrees = _half(speed, start_s, work_s, past)
-    least = min(speed.starts_s) - speed.import_s
+    below, _ = _half(speed, base_s, work_s, past)
+    least_s = min(speed.starts_s) - speed.import_s
     return Duration(
         expected_s=start_s + work_s,
-        low_s=None if half is None else max(least, work_s + speed.start_s - speed.import_s - half),
+        low_s=None if below is None else max(least_s, base_s + work_s - below),
         high_s=None if half is None else start_s + work_s + half,
         start_s=start_s,
         repeats=speed.repeats,

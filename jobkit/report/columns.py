@@ -18,7 +18,7 @@ from jobkit.run.workloads.base import CHARACTERS, load_unit
 
 LEGENDS = {
     "size": "n: points that succeeded; figures are means over them",
-    "interval": "±: half of the 95 % interval of the mean (Student's t)",
+    "interval": "±: half of the 95 % interval of the mean, if no other job slows some runs",
     "unknown": "± ?: spread unknown, because that half is larger than the mean",
     "single": "one repeat has no interval and cannot show a difference",
     "part": "(n=1): the mean is over that many points, because the others lack this figure",

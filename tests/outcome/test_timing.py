@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from jobkit.core.records import Outcome
 from jobkit.core.units import moment
-from jobkit.outcome.timing import elapsed_s, task_s
+from jobkit.outcome.timing import elapsed_s, task_s, timed
 from jobkit.outcome.tries import TryResult
 from jobkit.outcome.verdict import TryFiles, Verdict
 from jobkit.schedulers.types import Accounted
@@ -51,3 +52,25 @@ def test_a_try_took_as_long_as_the_longest_that_any_source_reports(tmp_path: Pat
 def test_what_is_no_moment_is_none_and_nothing_breaks(text: str) -> None:
     found = moment(text)
     assert found is None or found.tzinfo is not None
+
+
+def test_a_folder_that_was_copied_has_the_time_in_the_file_begin(tmp_path: Path) -> None:
+    """Its job had begun ten seconds before the worker, which took a minute."""
+    tried = TryResult(TryFiles(number=1, record=RECORD, folder=str(tmp_path)), OK)
+    began = moment(RECORD.started_at)
+    assert began
+    at = (began - timedelta(seconds=10)).isoformat()
+    lines = ["scheduler=slurm", "job=77", "task=1", "restart=0", "round=1", f"at={at}"]
+    (tmp_path / "begin").write_text("\n".join(lines))
+    assert task_s(tried) == 70
+    told = timed(tried)
+    assert told
+    assert told.task_s == 70
+    (tmp_path / "begin").write_text("\n".join(lines[:-1]))
+    assert task_s(tried) == 60
+    assert timed(TryResult(TryFiles(number=1), OK)) is None
+
+
+def test_the_account_of_a_task_of_several_points_is_the_time_of_none() -> None:
+    alone = TryResult(TryFiles(number=1, record=RECORD), OK, account=replace(ACCOUNT, elapsed_s=75.0))
+    assert (task_s(alone), task_s(replace(alone, alone=False))) == (75, 60)

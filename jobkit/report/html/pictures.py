@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
+from jobkit.core.student import unknown_spread
 from jobkit.core.units import GIB
 from jobkit.fit.speed import SPEED_TOLERANCE
 from jobkit.report.html.drawing import Drawing, Spot
@@ -201,7 +202,7 @@ def _draw_series(drawing: Drawing, line: SpeedSeries, shape: str) -> None:
     for spot, half, repeats in zip(spots, line.half_widths, line.repeats, strict=True):
         if half is not None:
             drawing.bar(spot[0], spot[1] - half, min(spot[1] + half, 1.1 * drawing.top))
-        spread = f" ± {half:,.3g}" if half is not None else ""
+        spread = f" ± {_half(spot[1], half)}" if half is not None else ""
         title = f"{spot[0]:,.0f}: {spot[1]:,.4g}{spread} paragraphs/s, n={repeats}"
         drawing.mark(spot, shape, title=f"{line.name}, {title}" if line.name else title)
     if line.name:
@@ -212,7 +213,12 @@ def _speed_rows(line: SpeedSeries) -> Iterator[Sequence[str]]:
     for size, mean, half, repeats in zip(
         line.sizes, line.items_per_s, line.half_widths, line.repeats, strict=True
     ):
-        yield line.name, f"{size:,}", f"{mean:,.4g}", "" if half is None else f"{half:,.3g}", f"{repeats}"
+        yield line.name, f"{size:,}", f"{mean:,.4g}", _half(mean, half), f"{repeats}"
+
+
+def _half(mean: float, half: float | None) -> str:
+    """Return half an interval, unless it is larger than the mean."""
+    return "" if half is None else "? (spread unknown)" if unknown_spread(mean, half) else f"{half:,.3g}"
 
 
 def energy_picture(panel: EnergyPanel) -> Picture:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from jobkit.core.measurements import Attribution
 from jobkit.core.records import Outcome, Record
-from jobkit.core.student import half_width
+from jobkit.core.student import half_width, unknown_spread
 from jobkit.core.units import format_energy, format_setting
 from jobkit.fit.energy import EnergyUse, uses
 from jobkit.fit.speed import Corpus, Speed
@@ -86,7 +86,8 @@ def energy_lines(answer: EnergyAnswer, settings: Sequence[Speed], corpus: str) -
 
 def _per_1000(use: EnergyUse) -> str:
     half = half_width(use.per_1000_j_sd, use.repeats)
-    interval = "" if half is None else f" ± {format_energy(half)}"
+    known = half is not None and not unknown_spread(use.per_1000_j, half)
+    interval = f" ± {format_energy(half or 0.0)}" if known else "" if half is None else ", spread unknown"
     net = "" if use.net_per_1000_j is None else f", {format_energy(use.net_per_1000_j)} of it above idle"
     source = "by the energy counter" if use.counted else "by the sampled power"
     each = f"It is {format_energy(use.per_1000_j)}{interval} for 1,000 paragraphs"
