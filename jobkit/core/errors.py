@@ -73,7 +73,8 @@ def file_error(error: OSError, path: object = "", *, hint: str = "") -> JobkitEr
     hint
         A further hint, appended for every reason.
     """
-    where = error.filename or path or "standard output"
+    written = error.filename2 if error.errno in DISK_FULL else None  # of a copy it is the second
+    where = written or error.filename or path or "standard output"
     return JobkitError(
         f"{os.fsdecode(where) if isinstance(where, bytes) else where}: {error.strerror or error}",
         hint="; ".join(filter(None, (ERRNO_HINTS.get(error.errno or 0), hint))),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -217,6 +217,10 @@ def _number(value: object) -> int:
     return value if isinstance(value, int) else 1
 
 
+STILL_AT_IT = timedelta(seconds=30)
+"""A submit command may outlive the client that started it: it is given so long to end.
+
+The clocks of two login nodes may differ by as much."""
 MOST_TASKS = 1_000_000
 """A line with more tasks, or with numbers far beyond, is damaged: no array is so long."""
 

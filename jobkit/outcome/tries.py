@@ -185,6 +185,7 @@ def _circumstances(accounts: Accounts, task: Task | None, *, superseded: bool) -
         cancelled=accounts.journal.cancelled.get(task, ""),
         packed=task in accounts.packed,
         superseded=superseded,
+        here=runs_here(task.scheduler),
     )
 
 

@@ -104,6 +104,8 @@ class Circumstances:
         Whether a later try of the point has begun.
     requeued
         Whether the scheduler began the same task again after this try, by itself or because of a person.
+    here
+        Whether a process of this machine ran it, and no scheduler: there is no queue.
     """
 
     gone: str = ""
@@ -111,6 +113,7 @@ class Circumstances:
     packed: bool = False
     superseded: bool = False
     requeued: bool = False
+    here: bool = False
 
 
 NO_HOME = 73
@@ -167,6 +170,8 @@ def _not_begun(verdict: Verdict, accounted: Accounted | None, known: Circumstanc
         return Verdict(Outcome.STOPPED, f"its job ended before its turn came ({_words(accounted)})")
     if verdict.outcome is None and known.cancelled:
         return Verdict(Outcome.CANCELLED, f"by jobkit at {format_moment(known.cancelled)}, before it began")
+    if verdict.outcome is None and known.here and known.gone and not known.superseded:
+        return replace(verdict, evidence="it did not begin: the process that runs the points is gone")
     return _without_end(verdict, known)
 
 
@@ -188,7 +193,8 @@ def _without_end(verdict: Verdict, known: Circumstances) -> Verdict:
         return Verdict(Outcome.LOST, "it was run again, and nothing reports how this try ended")
     if not known.gone:
         return verdict
-    gone = f"not in the queue since {format_moment(known.gone)}"
+    at = format_moment(known.gone)
+    gone = f"its process is gone, seen at {at}" if known.here else f"not in the queue since {at}"
     if known.cancelled:
         return Verdict(Outcome.CANCELLED, f"by jobkit at {format_moment(known.cancelled)}, and {gone}")
     return Verdict(

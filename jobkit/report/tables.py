@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from jobkit.core.errors import ExitCode
 from jobkit.core.knobs import BATCH_SIZE, PRECISION, RUN_KNOBS
+from jobkit.core.records import Outcome
 from jobkit.core.student import LEAST
 from jobkit.core.units import format_count, format_memory
 from jobkit.fit.lengths import Lengths, read_lengths
@@ -85,7 +86,11 @@ class Collected:
     @property
     def failed(self) -> int:
         """How many points ended with neither a result nor hope of one."""
-        return sum(bool(row.outcome and not answers(row.outcome, trial=row.trial)) for row in self.rows)
+        return sum(
+            bool(row.outcome and not answers(row.outcome, trial=row.trial))
+            for row in self.rows
+            if not (row.trial and row.outcome == Outcome.CANCELLED)  # the sweep itself lacks nothing
+        )
 
     @property
     def to_come(self) -> int:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobkit.core.terminal import shell_quote
-from jobkit.core.units import format_count, format_list, format_moment
-from jobkit.outcome.journal import PURPOSES, Role
+from jobkit.core.units import format_count, format_list, format_moment, moment
+from jobkit.outcome.journal import PURPOSES, STILL_AT_IT, Role
 from jobkit.outcome.remedies import Kind, Step, remedy
-from jobkit.schedulers.registry import SCHEDULERS
+from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Queued, Remedy, State
 from jobkit.status import standing
 from jobkit.status.standing import HELD, JobStanding, PointStanding, RunStanding, Standing
@@ -42,6 +42,7 @@ def advice(run: RunStanding, folder: str) -> Advice:
     typed = shell_quote(folder)
     notices = list(_notices(run))
     steps = [*releases(run, run.points, typed), *_run_again(run, typed), *_look(run, typed)]
+    steps = list({step.command: step for step in reversed(steps)}.values())[::-1]  # the first of each
     if not run.mine:
         notices.append("the run folder cannot be written from here: only its owner can change the run")
         steps = [step for step in steps if step.kind in HARMLESS]
@@ -56,12 +57,20 @@ def _notices(run: RunStanding) -> Iterator[str]:
         yield f"{name} does not answer: the states of its jobs are from the run folder alone"
     if run.unanswered is not None:
         at = format_moment(str(run.unanswered.get("at", "an unknown time")))
-        yield f"a submission at {at} got no answer: its job may be in the queue"
+        under_way = f"a submission is under way, since {at}"
+        no_answer = f"a submission at {at} got no answer: its job may be in the queue"
+        yield under_way if _submitting(run) else no_answer
     if run.left is not None:
         yield from _left(run, run.left)
     for points, *_ in _blocked(run, run.points):
         names = format_list([point.point.point_id for point in points], MOST_NAMES)
         yield f"waiting for a person: {names} ({points[0].why or points[0].state})"
+
+
+def _submitting(run: RunStanding) -> bool:
+    """Return whether a job is being submitted: another process, or a job of the run, waits for the answer."""
+    at = moment(str(run.unanswered.get("at", ""))) if run.unanswered else None
+    return at is not None and abs(run.now - at) < STILL_AT_IT
 
 
 def _left(run: RunStanding, left: Mapping[str, Any]) -> Iterator[str]:
@@ -124,7 +133,9 @@ def _run_again(run: RunStanding, typed: str) -> Iterator[Step]:
         index, name = failed[0].point.index, failed[0].point.point_id
         yield Step(f"jobkit status {typed} {index}", f"all about {name}, and why it failed", Kind.LOOK)
     does = _resumes(run)
-    if run.unanswered is not None:
+    if _submitting(run):
+        yield Step(f"jobkit status {typed}", "in half a minute, whether it has an answer", Kind.LOOK)
+    elif run.unanswered is not None:
         yield Step(f"jobkit resume {typed}", "finds the job by the run's name, and submits what is missing")
     elif does and not run.silent:
         yield from _fixes(failed, typed)
@@ -148,7 +159,9 @@ def _resumes(run: RunStanding) -> str:
     again = [f"{_the(failed)} that failed"] if failed else []
     again += [f"{_the(cancelled)} that {'was' if cancelled == 1 else 'were'} cancelled"] if cancelled else []
     what = [f"runs again {' and '.join(again)}"] if again else []
-    what += [f"submits {_the(missing)} never submitted"] if missing else []
+    here = run.schedulers and all(map(runs_here, run.schedulers))
+    new = f"runs {_the(missing)} that did not begin" if here else f"submits {_the(missing)} never submitted"
+    what += [new] if missing else []
     return (", and " if len(again) > 1 else " and ").join(what)
 
 

@@ -14,7 +14,7 @@ from jobkit.outcome.tries import TryResult, log_path
 from jobkit.schedulers.types import Accounted
 from jobkit.status.advice import HARMLESS, releases
 from jobkit.status.progress import Progress, progress_of
-from jobkit.status.standing import PointStanding, RunStanding, Standing
+from jobkit.status.standing import ENDINGS, PointStanding, RunStanding, Standing
 from jobkit.status.table import far_words, plain, steps
 
 MARGIN = 12
@@ -70,12 +70,13 @@ def _describe_try(run: RunStanding, point: PointStanding, tried: TryResult) -> I
     if files.by_hand:
         title += ", by hand (it counts only while no other try has begun)"
     provisional = " (provisional)" if verdict.provisional else ""
-    yield f"{title}: {verdict.outcome or point.state}{provisional}"
+    decided = point.standing in ENDINGS and verdict.outcome is None  # by another try
+    yield f"{title}: {verdict.outcome or ('no outcome' if decided else point.state)}{provisional}"
     over = point.standing is not Standing.RUNNING or verdict.outcome is not None
     progress = progress_of_try(tried)
     below = files.folder.removeprefix(f"{run.folder}/")
     fields = {
-        "because": verdict.evidence,
+        "because": "another try decided the point" if decided else verdict.evidence,
         "ran": _ran(tried, point.elapsed_of(tried)),
         "batches": far_words(progress, over=over) if progress else "",
         "record": _record(tried),

@@ -14,7 +14,7 @@ from jobkit.outcome.journal import Task
 from jobkit.outcome.results import PointResult
 from jobkit.outcome.trials import answers
 from jobkit.outcome.tries import TryResult, not_started
-from jobkit.schedulers.registry import SCHEDULERS
+from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Queued, State
 from jobkit.spec.yaml_files import read_document
 from jobkit.status.refresh import OpenRun, ask_about, follower_ends, open_run, task_of
@@ -91,7 +91,7 @@ def _point_standing(
         point=result.point,
         all_tries=result.all_tries,
         batches=result.batches,
-        standing=_standing(result, task, queued, packed=task in run.accounts.packed),
+        standing=_standing(run, result, task, queued),
         task=task,
         queued=queued,
         vanished=_vanished(run, result),
@@ -107,8 +107,9 @@ def _vanished(run: OpenRun, result: PointResult) -> tuple[TryResult, ...]:
     return tuple(not_started(result.point, run.accounts, task) for task in tasks)
 
 
-def _standing(result: PointResult, task: Task | None, queued: Queued | None, *, packed: bool) -> Standing:
+def _standing(run: OpenRun, result: PointResult, task: Task | None, queued: Queued | None) -> Standing:
     """Return the state of a point."""
+    packed = task in run.accounts.packed
     if _is_done(result, queued):
         return Standing.DONE
     if queued is not None and queued.state is State.ERROR:
@@ -124,7 +125,8 @@ def _standing(result: PointResult, task: Task | None, queued: Queued | None, *, 
         return Standing.WAITING  # also a task that the scheduler will run again by itself
     if result.outcome is not None:
         return Standing.FAILED
-    return Standing.UNSETTLED if task else Standing.MISSING
+    here = task is not None and runs_here(task.scheduler) and task in run.accounts.gone
+    return Standing.UNSETTLED if task and not here else Standing.MISSING
 
 
 def _is_done(result: PointResult, queued: Queued | None) -> bool:

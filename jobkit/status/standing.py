@@ -28,6 +28,8 @@ HELD = "held"
 """The state of a point or a job that waits until a person releases it."""
 ENDED = "ended"
 CANCELLED = str(Outcome.CANCELLED)
+TEST_CANCELLED = "test cancelled"
+"""Of a trial: the sweep itself lacks nothing."""
 
 
 class Standing(StrEnum):
@@ -98,8 +100,8 @@ class PointStanding(PointResult):
         evidence = self.verdict.evidence
         if self.standing in ENDINGS:
             return "" if self.outcome is Outcome.OK else evidence
-        if self.task is None:
-            return "never submitted"
+        if self.task is None or self.standing is Standing.MISSING:
+            return "never submitted" if self.task is None else evidence
         if self.queued is None:
             silent = f"{self.task.scheduler} does not answer"
             return silent if self.silent else f"left the queue: {evidence}"
@@ -263,14 +265,17 @@ class RunStanding:
     @property
     def counts(self) -> Counter[str]:
         """How many points stand where; cancelled points are counted apart from failed ones."""
-        return Counter(CANCELLED if point.cancelled else str(point.standing) for point in self.points)
+        return Counter(
+            (TEST_CANCELLED if point.point.trial else CANCELLED) if point.cancelled else str(point.standing)
+            for point in self.points
+        )
 
     @property
     def exit_code(self) -> ExitCode:
         """The exit code of `jobkit status`."""
         if not self.points:
             return ExitCode.TO_COME if self.planner else ExitCode.FAILED
-        standings = {point.standing for point in self.points}
+        standings = {point.standing for point in self.points if not (point.cancelled and point.point.trial)}
         return exit_code(
             failed=bool(standings & {Standing.FAILED, Standing.STUCK}), to_come=bool(standings & TO_COME)
         )
@@ -362,6 +367,7 @@ def count_by_state(run: RunStanding) -> str:
         return "the corpus is not planned yet"
     words = [str(standing) for standing in Standing]
     words.insert(words.index(Standing.FAILED) + 1, CANCELLED)
+    words.append(TEST_CANCELLED)
     parts = [
         f"{run.counts[word]:,} {word}{why_failed(run) if word == Standing.FAILED else ''}"
         for word in words

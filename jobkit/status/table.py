@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from jobkit.core.layout import caveat_of_order, is_corpus_folder
+from jobkit.core.records import Outcome
 from jobkit.core.terminal import GAP, Column, fit_columns, printable
 from jobkit.core.terminal import table as terminal_table
 from jobkit.core.units import format_about, format_clock
@@ -197,8 +198,15 @@ def _notes(run: RunStanding, advised: Advice) -> list[str]:
     notes = list(run.notes[:MOST_NOTES])
     more = len(run.notes) - len(notes)
     notes += [f"and {more} more that could not be read"] if more > 0 else []
-    lines = [plain(line) for line in (*advised.notices, *jobs, *notes)]
+    lines = [plain(line) for line in (*advised.notices, *jobs, *_kept(run), *notes)]
     return ["", *lines] if lines else []
+
+
+def _kept(run: RunStanding) -> list[str]:
+    """Return each reason why results are not home: a row cuts it, and with it the folder that has them."""
+    failed = [point for point in run.points if point.state == Outcome.STAGE_OUT]
+    reasons = dict.fromkeys(point.why.removeprefix("exit file: ") for point in failed)
+    return [f"{Outcome.STAGE_OUT}: {reason}" for reason in list(reasons)[:MOST_NOTES]]
 
 
 def steps(listed: Sequence[Step], width: int) -> list[str]:

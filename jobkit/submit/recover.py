@@ -15,16 +15,12 @@ from jobkit.core.layout import DRIVER_LOCK, JOURNAL_FILE, read_points, run_id_of
 from jobkit.core.terminal import Say, shell_path
 from jobkit.outcome import journal
 from jobkit.outcome.driver_lock import Life, elsewhere, is_held, last_driver, life
-from jobkit.outcome.journal import read_journal
+from jobkit.outcome.journal import STILL_AT_IT, read_journal
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import JobId
 from jobkit.status.queue import TIMEOUT_S
 
-STILL_AT_IT = timedelta(seconds=30)
-"""A submit command may outlive the client that started it: it is given so long to end.
-
-The clocks of two login nodes may differ by as much."""
 SPAN = ("scheduler", "first", "last", "offset", "throttle", "role", "round", "list", "given", "only")
 
 LOST = "the client died before the scheduler took it: no job of this name is known"

@@ -194,3 +194,11 @@ def umask() -> int:
     before = os.umask(0)
     os.umask(before)
     return before
+
+
+def test_a_full_disk_is_blamed_on_the_file_that_could_not_be_written() -> None:
+    """As shutil.copyfile raises it: the source is the first name, the copy the second."""
+    full = OSError(errno.ENOSPC, "No space left on device", "names.py", None, "runs/x/files/names.py")
+    assert file_error(full).message == "runs/x/files/names.py: No space left on device"
+    gone = OSError(errno.ENOENT, "No such file or directory", "names.py", None, "copy")
+    assert file_error(gone).message.startswith("names.py: ")

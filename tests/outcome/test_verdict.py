@@ -245,6 +245,14 @@ def test_what_is_gone_without_a_trace_is_lost_as_far_as_one_knows() -> None:
     assert decide_outcome(with_exit(stage="stage_in"), None, gone).outcome is Outcome.STAGE_IN
 
 
+def test_of_a_driver_here_that_is_gone_only_what_had_begun_is_lost() -> None:
+    gone = Circumstances(gone="2026-01-02T10:15:00+00:00", here=True)
+    assert decide_outcome(None, None, gone).outcome is None
+    begun = decide_outcome(TryFiles(number=1), None, gone)
+    assert (begun.outcome, "queue" in begun.evidence) == (Outcome.LOST, False)
+    assert decide_outcome(None, None, replace(gone, here=False)).outcome is Outcome.LOST
+
+
 def test_a_try_that_others_followed_is_over() -> None:
     verdict = decide_outcome(TryFiles(number=1), None, Circumstances(superseded=True))
     assert (verdict.outcome, verdict.provisional) == (Outcome.LOST, False)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -11,7 +12,7 @@ from jobkit.outcome.remedies import Kind
 from jobkit.schedulers.types import State
 from jobkit.status.advice import advice, job_line
 from jobkit.status.standing import PointStanding, RunStanding, Standing
-from tests.support.statuses import a_point, a_run, waits, with_job
+from tests.support.statuses import AT, a_point, a_run, submission, waits, with_job
 
 DONE = a_point(1, Standing.DONE, Outcome.OK)
 RESUME = "jobkit resume runs/demo"
@@ -125,6 +126,38 @@ def test_a_scheduler_that_does_not_answer_is_named_and_nothing_is_submitted() ->
     assert "slurm does not answer" in advised.notices[0]
     assert commands(run) == ["jobkit status runs/demo 2"]
     assert job_line(run, run.jobs[0]) == ""
+
+
+def test_a_submission_of_this_half_minute_is_under_way_and_nothing_is_submitted_beside_it() -> None:
+    begun = {"at": AT, "scheduler": "slurm"}
+    soon, late = (
+        replace(
+            a_run([a_point(1, Standing.FAILED, Outcome.BUG)]),
+            unanswered=begun,
+            now=datetime.fromisoformat(AT) + timedelta(seconds=seconds),
+        )
+        for seconds in (1, 31)
+    )
+    said = advice(soon, "runs/demo")
+    assert "a submission is under way" in said.notices[0]
+    assert not any("resume" in step.command for step in said.steps)
+    assert "got no answer" in advice(late, "runs/demo").notices[0]
+    assert any("resume" in step.command for step in advice(late, "runs/demo").steps)
+
+
+def test_a_command_is_listed_once() -> None:
+    """The remedy of a full disk and the advice for the run are the same command."""
+    full = [a_point(n, Standing.FAILED, Outcome.STAGE_OUT, why="no space left") for n in (1, 2)]
+    commands = [step.command for step in advice(a_run(full), "runs/demo").steps]
+    assert "jobkit resume runs/demo" in commands
+    assert len(commands) == len(set(commands))
+
+
+def test_points_here_that_did_not_begin_run_again() -> None:
+    local = replace(submission(), scheduler="local")
+    run = replace(a_run([a_point(1, Standing.MISSING)]), submissions=(local,))
+    (step,) = [step for step in advice(run, "runs/demo").steps if "resume" in step.command]
+    assert "did not begin" in step.does
 
 
 def test_a_submission_without_an_answer_is_found_by_resume() -> None:

@@ -88,6 +88,15 @@ def test_a_try_that_was_killed_shows_every_source() -> None:
     ]
 
 
+def test_a_try_beside_the_one_that_decided_the_point_is_not_called_after_it() -> None:
+    """A worker that outlived its node's daemon has written nothing yet."""
+    beside = tried(2, evidence="no record yet: running, or not copied home yet")
+    point = a_point(1, Standing.DONE, Outcome.OK, tries=[beside, tried(1, Outcome.OK)])
+    text = render_point(a_run([point]), point, "runs/demo", width=120)
+    assert "try 2: no outcome" in text
+    assert "running" not in text.partition("try 2")[2].partition("try 1")[0]
+
+
 def test_a_record_is_shown_with_its_gpu_and_its_signal() -> None:
     home = replace(record(point()), outcome=Outcome.TIMEOUT, message="too long", signal="USR1")
     home = replace(home, job=replace(home.job, restart=1))

@@ -41,7 +41,7 @@ from tests.support.builders import (
 )
 from tests.support.programs import RUN_ID, Programs
 from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
-from tests.support.statuses import TASK, a_run, tried, waits
+from tests.support.statuses import TASK, a_point, a_run, tried, waits
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 LOCAL = Task("local", "77", 1)
@@ -106,6 +106,16 @@ def test_points_are_counted_by_where_they_stand(points: list[PointStanding], wor
 )
 def test_the_exit_code_is_that_of_what_is_most_to_come(standing: tuple[Standing, ...], code: int) -> None:
     assert a_run([stands(each) for each in standing]).exit_code == code
+
+
+def test_a_cancelled_test_leaves_a_finished_sweep_finished() -> None:
+    test = a_point(2, Standing.FAILED, Outcome.CANCELLED)
+    test = replace(test, point=replace(test.point, trial=True))
+    run = a_run([a_point(1, Standing.DONE, Outcome.OK), test])
+    assert run.exit_code == 0
+    assert count_by_state(run) == "2 points: 1 done, 1 test cancelled"
+    swept = a_run([a_point(1, Standing.DONE, Outcome.OK), a_point(2, Standing.FAILED, Outcome.CANCELLED)])
+    assert swept.exit_code == 4
 
 
 def test_a_point_is_named_by_number_or_id() -> None:

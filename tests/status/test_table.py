@@ -206,3 +206,9 @@ def test_any_text_is_one_line_that_a_terminal_only_shows(text: str, width: int) 
     assert shown.isprintable()
     assert plain(shown) == shown
     assert len(cut(shown, width)) <= width
+
+
+def test_the_reason_why_results_are_not_home_is_shown_whole() -> None:
+    why = "exit file: No space left on device; results kept in /scratch/" + "long/" * 30 + "out"
+    run = a_run([a_point(1, Standing.FAILED, Outcome.STAGE_OUT, why=why)])
+    assert why.removeprefix("exit file: ") in render(run, "runs/demo", width=80, most=40)

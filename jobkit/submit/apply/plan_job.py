@@ -37,7 +37,7 @@ from jobkit.corpus.formats import check_format
 from jobkit.corpus.plan import Corpus, Source, read_corpus
 from jobkit.corpus.sources import Found, find_sources
 from jobkit.outcome import journal
-from jobkit.outcome.journal import PURPOSES, Role, read_journal
+from jobkit.outcome.journal import PURPOSES, STILL_AT_IT, Role, read_journal
 from jobkit.planning.job_script import little, render_plan
 from jobkit.planning.points import request as request_of
 from jobkit.planning.prepare import run_id
@@ -52,7 +52,6 @@ from jobkit.submit.apply.lines import LABEL, format_bytes
 from jobkit.submit.apply.setting import Setting
 from jobkit.submit.apply.shards import Wishes
 from jobkit.submit.guards import refuse_moved_run
-from jobkit.submit.recover import STILL_AT_IT
 from jobkit.submit.resubmit import read_settled, run_lock
 
 LEAST_S, MINUTE_S = 600, 60
