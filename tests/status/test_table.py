@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from jobkit.outcome.verdict import TryFiles
 from jobkit.schedulers.types import State
 from jobkit.status.progress import Progress
 from jobkit.status.standing import PointStanding, RequestedGpus, RunStanding, Standing
-from jobkit.status.table import cut, far_words, plain, render, steps
+from jobkit.status.table import cut, far_words, plain, render, stand_in_warning, steps
 from tests.support.builders import GPU, point, record
 from tests.support.statuses import HALF, a_point, a_run, tried, waits, with_job
 
@@ -212,3 +213,10 @@ def test_the_reason_why_results_are_not_home_is_shown_whole() -> None:
     why = "exit file: No space left on device; results kept in /scratch/" + "long/" * 30 + "out"
     run = a_run([a_point(1, Standing.FAILED, Outcome.STAGE_OUT, why=why)])
     assert why.removeprefix("exit file: ") in render(run, "runs/demo", width=80, most=40)
+
+
+def test_a_corpus_that_is_not_planned_yet_names_the_stand_in_of_its_order(tmp_path: Path) -> None:
+    run = replace(a_run([]), folder=tmp_path)
+    assert stand_in_warning(run) == ""
+    (tmp_path / "apply.json").write_text('{"caveat": "STAND-IN model, in place of en tiny"}')
+    assert stand_in_warning(run) == "warning: STAND-IN model, in place of en tiny"
