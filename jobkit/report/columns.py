@@ -125,7 +125,10 @@ def size_columns(
     def plain(name: str, head: str, cells: Iterable[object], rank: int = 0) -> SizeColumn:
         return SizeColumn(name=name, head=head, cells=tuple(map(_plain, cells)), rank=rank)
 
-    columns = [plain(knob, knob.replace("_", "\n", 1), (s.params.get(knob) for s in sizes)) for knob in knobs]
+    columns = [plain("phase", "phase\n", (size.first.phase for size in sizes))]
+    columns += [
+        plain(knob, knob.replace("_", "\n", 1), (s.params.get(knob) for s in sizes)) for knob in knobs
+    ]
     if any(size.n != 1 for size in sizes):
         columns.append(plain("n", "n\n", (size.n for size in sizes), 1))
     if any(size.outcomes != Outcome.OK for size in sizes):

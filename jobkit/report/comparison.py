@@ -15,10 +15,13 @@ from jobkit.core.records import Outcome
 from jobkit.core.terminal import Column, table, wrap_sections
 from jobkit.core.units import GIB, format_bytes_gib, format_list, format_setting
 from jobkit.fit.speed import Ratio, ratio_of
+from jobkit.fit.tune import Tuning
+from jobkit.fit.tune_steps import FINAL
 from jobkit.report.rows import SETTING, Row
 from jobkit.report.sentences import heading
 from jobkit.report.sizes import Size
 from jobkit.report.tables import Collected
+from jobkit.report.tune import as_sentence, named
 
 MOST_NAMED = 8
 SHOWN_CHARACTERS = 12
@@ -59,6 +62,10 @@ class Side:
         By setting, in words.
     values
         By setting and measure: the repeats that succeeded.
+    answer
+        Of a search, which then has only its finals here: the setting that it found, in words.
+    found
+        The same in a sentence.
     """
 
     letter: str
@@ -67,10 +74,14 @@ class Side:
     first: Row
     sizes: Mapping[str, Size]
     values: Mapping[tuple[str, str], Sequence[float]]
+    answer: str = ""
+    found: str = ""
 
     @property
     def fastest(self) -> tuple[str, Size] | None:
-        """The setting of the highest mean speed; ``None`` if no speed is known."""
+        """The setting of the highest mean speed, of a search its answer; ``None`` if no speed is known."""
+        if self.answer:
+            return self.answer, self.sizes[self.answer]
         known = [
             (size.mean["items_per_s"] or 0.0, words)
             for words, size in self.sizes.items()
@@ -126,25 +137,41 @@ def sides(runs: Sequence[Collected]) -> list[Side]:
 
 
 def _side(run: Collected, group: int, letter: str) -> Side:
-    found = [size for size in run.by_size if size.first.group == group]
+    search = run.search(group)
+    sizes = [size for size in run.by_size if size.first.group == group]
+    found = [size for size in sizes if _counts(size.first, search)]
     rows = [
-        row for row in run.rows if row.group == group and row.outcome is Outcome.OK and row.size is not None
+        row
+        for row in run.rows
+        if row.group == group and row.outcome is Outcome.OK and row.size is not None and _counts(row, search)
     ]
     values: dict[tuple[str, str], list[float]] = {}
     for row in rows:
         for measure in MEASURES:
             if (value := getattr(row, measure.name)) is not None and value > 0:
-                values.setdefault((format_setting(row.params), measure.name), []).append(value)
+                values.setdefault((_setting(row, search), measure.name), []).append(value)
     first = run.by_group[group]
     model = first.record.point.model if first.record else None
     return Side(
         letter=letter,
         run=first.folder,
-        title=f"{heading(first, found)[0]}{f' ({model.caveat})' if model and model.caveat else ''}",
+        title=f"{heading(first, sizes)[0]}{f' ({model.caveat})' if model and model.caveat else ''}",
         first=first,
-        sizes={format_setting(size.params): size for size in found},
+        sizes={_setting(size.first, search): size for size in found},
         values=values,
+        answer=format_setting(search.setting) if search else "",
+        found=as_sentence(search) if search else "",
     )
+
+
+def _counts(row: Row, search: Tuning | None) -> bool:
+    """Return whether a point is compared: of a search only its finals are."""
+    return search is None or row.phase == FINAL
+
+
+def _setting(row: Row, search: Tuning | None) -> str:
+    """Return the setting of a point in words, that of the answer of a search as the search names it."""
+    return format_setting(named(row.record, search) if search and row.record else row.params)
 
 
 def compare(first: Side, other: Side) -> Comparison:
@@ -194,7 +221,8 @@ def verdict(ratio: Ratio, measure: Measure) -> str:
 
 def blocks(found: Sequence[Side]) -> list[Block]:
     """Return the comparison of each side with the first, in pieces."""
-    names = Block(title="Runs", columns=_names(found))
+    answers = tuple(f"{side.letter}: {side.found}" for side in found if side.found)
+    names = Block(title="Runs", lines=answers, columns=_names(found))
     return [names, *(block for other in found[1:] for block in _pair(compare(found[0], other)))]
 
 
@@ -217,6 +245,7 @@ def _side_data(side: Side) -> dict[str, Any]:
         "title": side.title,
         "fastest": setting,
         "items_per_s": size.mean["items_per_s"] if size else None,
+        "answer": side.answer or None,
     }
 
 
@@ -261,7 +290,11 @@ def _names(found: Sequence[Side]) -> tuple[Column, ...]:
         Column("side", [side.letter for side in found], left=True),
         Column("run", [side.run for side in found], left=True),
         Column("what was run", [side.title for side in found], left=True),
-        Column("fastest", [best[0] if best else "" for best in fastest], left=True),
+        Column(
+            "fastest, or the answer" if any(side.answer for side in found) else "fastest",
+            [best[0] if best else "" for best in fastest],
+            left=True,
+        ),
         Column("paragraphs/s", [_number(best[1].mean["items_per_s"] if best else None) for best in fastest]),
     )
 
@@ -321,7 +354,11 @@ def _fastest(first: Side, other: Side) -> str:
     (one, _), (two, _) = first.fastest, other.fastest
     ratio = ratio_of(other.values[two, SPEED.name], first.values[one, SPEED.name])
     times = f"{ratio.mean:.2f} times as fast"
-    words = f"The fastest of {other.letter} ({two}) is {times} as that of {first.letter} ({one})"
+    which = "answer" if other.answer else "fastest"
+    of = f"the answer of {first.letter}" if first.answer else f"the fastest of {first.letter}"
+    if bool(first.answer) == bool(other.answer):
+        of = f"that of {first.letter}"
+    words = f"The {which} of {other.letter} ({two}) is {times} as {of} ({one})"
     if ratio.differs is None:
         return f"{words}; single repeats cannot show whether that is more than scatter."
     result = "" if ratio.differs else ": no difference is shown"

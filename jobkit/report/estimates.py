@@ -8,10 +8,12 @@ from itertools import chain
 from statistics import fmean
 
 from jobkit.core.knobs import BATCH_SIZE
-from jobkit.core.records import Outcome
+from jobkit.core.records import Outcome, Record
 from jobkit.core.units import format_count
 from jobkit.fit.batch_line import Estimate, estimate
 from jobkit.fit.largest_batch import Memory, Prediction, memory_by_setting
+from jobkit.fit.observations import others
+from jobkit.fit.tune import Tuning
 from jobkit.outcome.conditions import memory_condition
 from jobkit.outcome.results import batches_of
 from jobkit.report.rows import LOG, Row
@@ -85,7 +87,11 @@ def _estimates(collected: Collected, group: int, gpu_memory_bytes: int | None) -
         yield _of_log(collected, group, gpu_memory_bytes)
         return
     allocator = memory_condition(row.record for row in _swept(collected, group) if row.record)
+    search = collected.search(group)
+    answer = next((others(one.point.params, one.inert) for one in _finals(search)), None)
     for words, own in group_memory(collected, group, gpu_memory_bytes).items():
+        if answer is not None and words != answer:
+            continue  # points of a search that ran once are no line of memory
         limit = own.limit_bytes if isinstance(own, Memory) else None
         largest = own.largest if isinstance(own, Memory) else Prediction(capacity_bytes=0, reason=own)
         yield GroupEstimate(
@@ -95,9 +101,14 @@ def _estimates(collected: Collected, group: int, gpu_memory_bytes: int | None) -
             prediction=largest,
             run=first.folder,
             unit=load_unit(first.workload),
-            others=words,
+            others="" if search else words,
             allocator=allocator,
         )
+
+
+def _finals(search: Tuning | None) -> Sequence[Record]:
+    """Return the records of the answer of a search."""
+    return search.records_of(search.winner) if search else ()
 
 
 def group_memory(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from jobkit.core.terminal import as_json, fit_columns, for_csv, for_markdown, table, wrap_lines
+from jobkit.core.units import format_setting
 from jobkit.report import dcgm_figures
 from jobkit.report.columns import LEGENDS, MARKS, SizeColumn, size_columns, without_repetition
 from jobkit.report.dcgm_figures import JobFigures
@@ -23,6 +24,7 @@ from jobkit.report.sentences import (
     missing_lines,
 )
 from jobkit.report.tables import Collected
+from jobkit.report.tune import answer_lines
 
 FORMATS = ("table", "csv", "json", "md")
 MOST_NOTES = 20
@@ -132,7 +134,11 @@ def sections(
         sizes = [size for size in collected.by_size if size.first.group == number]
         title, *details = heading(group, sizes)
         own = [estimate for estimate in per_group if estimate.group == number]
-        after = [*fastest_line(sizes), *front_line(sizes)]
+        search = collected.search(number)
+        if search:
+            answer = f"The answer of the search: {format_setting(search.setting)}"
+            details = [answer, *answer_lines(search), *details]
+        after = [] if search else [*fastest_line(sizes), *front_line(sizes)]
         after += estimate_lines(own)
         if asked and not own:
             after.append("No estimate of the largest batch: these points ran on a CPU.")

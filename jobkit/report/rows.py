@@ -30,6 +30,8 @@ class Row:
 
     Attributes
     ----------
+    phase
+        Of a search (`jobkit.fit.tune_steps`); ``None`` of any other point.
     versions
         Of the libraries, and of the driver and CUDA.
     machine
@@ -63,6 +65,7 @@ class Row:
     point: str
     index: int
     repeat: int
+    phase: str | None = None
     trial: bool = False
     tries: int = 1
     outcome: Outcome | None = None
@@ -191,6 +194,7 @@ def row_of_point(folder: str, result: PointResult) -> Row:
         point=point.point_id,
         index=point.index,
         repeat=point.repeat,
+        phase=point.phase or None,
         trial=point.trial,
         tries=len(result.tries),
         outcome=result.verdict.outcome,

@@ -12,10 +12,13 @@ from jobkit.core.knobs import WORKERS, Value, sort_key
 from jobkit.core.records import Outcome
 from jobkit.core.student import deviation, half_width
 from jobkit.fit.speed import Ratio, ratio_of
+from jobkit.fit.tune_steps import FINAL, MEMORY, SEARCH
 from jobkit.report import energy
 from jobkit.report.own_figures import OwnFigure
 from jobkit.report.rows import MEASURES, Row
 
+PHASES = ("", MEMORY, SEARCH, FINAL)
+"""Of a search; the last is the one that the answer rests on, so it comes first."""
 INTERVALS = ("items_per_s", "work_s")
 """The measures whose means have a 95 % interval in the table."""
 OF_A_SIZE = ("effective", "inert", "items_total", "gpu_instrument")
@@ -96,7 +99,8 @@ def sizes(rows: Iterable[Row], knobs: Sequence[str], own: Sequence[OwnFigure] = 
     def order(same: Sequence[Row]) -> tuple[object, ...]:
         first = same[0]  # fewer workers are smaller, whatever else differs
         workers = first.numbers.get(WORKERS, 1)
-        return first.group or 0, workers, *(sort_key(first.params.get(knob)) for knob in knobs)
+        knob_keys = (sort_key(first.params.get(knob)) for knob in knobs)
+        return first.group or 0, workers, *knob_keys, -PHASES.index(first.phase or "")
 
     found = [_size(same, own, base) for same in sorted(repeats.values(), key=order)]
     groups = [list(same) for _, same in groupby(found, key=lambda size: size.first.group)]

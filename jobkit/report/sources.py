@@ -12,6 +12,7 @@ from jobkit.core.knobs import FP32, OFF, PRECISION
 from jobkit.core.layout import (
     LOGS_FOLDER,
     SEARCH_GOAL_FILE,
+    TUNE_GOAL_FILE,
     is_corpus_folder,
     is_run_folder,
     point_folder,
@@ -20,6 +21,7 @@ from jobkit.core.layout import (
 from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_count, format_f1, format_list
+from jobkit.fit.tune import Tuning, read_tuning
 from jobkit.outcome.accounting import Accounts, read_accounts
 from jobkit.outcome.agreement import NOT_COMPARED, Agreement, agreements, sweeps_precision
 from jobkit.outcome.driver_lock import is_held, last_driver
@@ -42,7 +44,7 @@ class Sources:
     """What was read: rows, notes on what was skipped, and by run folder the trials with their outcomes.
 
     ``profiled`` is the number of points that are profiled, so that they are no rows; ``jobs`` are the
-    reports of DCGM next to the figures of the points.
+    reports of DCGM next to the figures of the points, ``searches`` by run folder what ``jobkit tune`` found.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -50,6 +52,7 @@ class Sources:
     trials: dict[str, list[Trial]] = field(default_factory=dict)
     profiled: int = 0
     jobs: list[JobFigures] = field(default_factory=list)
+    searches: dict[str, Tuning] = field(default_factory=dict)
 
 
 def read_sources(paths: Sequence[Path], dcgm: Sequence[Path] = ()) -> Sources:
@@ -79,6 +82,7 @@ def read_sources(paths: Sequence[Path], dcgm: Sequence[Path] = ()) -> Sources:
         sources.trials |= source.trials
         sources.profiled += source.profiled
         sources.jobs += source.jobs
+        sources.searches |= source.searches
     sources.jobs += [_job(path, sources.rows) for path in dcgm]
     return sources
 
@@ -162,7 +166,8 @@ def _read_run(path: Path) -> Sources:
         notes.append(f"{path}: profiled, and in no table: {_some(profiled)}; {shown}")
     notes += [f"{path}: {line}" for line in tried]
     jobs = list(_jobs((path / LOGS_FOLDER).glob(f"*{SUFFIX}"), rows, notes))
-    return Sources(rows, notes, {str(path): settled}, len(profiled), jobs)
+    searches = {str(path): read_tuning(path)} if (path / TUNE_GOAL_FILE).is_file() else {}
+    return Sources(rows, notes, {str(path): settled}, len(profiled), jobs, searches)
 
 
 def _not_profiled(results: Iterable[PointResult], profiled: list[str]) -> Iterator[PointResult]:

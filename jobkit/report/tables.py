@@ -18,6 +18,7 @@ from jobkit.core.records import Outcome
 from jobkit.core.student import LEAST
 from jobkit.core.units import format_count, format_memory
 from jobkit.fit.lengths import Lengths, read_lengths
+from jobkit.fit.tune import Tuning
 from jobkit.outcome.journal import read_journal
 from jobkit.outcome.overlaps import Span, overlap_words, overlaps, span
 from jobkit.outcome.results import exit_code
@@ -70,6 +71,8 @@ class Collected:
         How many points are profiled: they are no rows.
     jobs
         Reports of DCGM on whole jobs, next to the figures of their points.
+    searches
+        By run folder what ``jobkit tune`` found.
     """
 
     rows: Sequence[Row]
@@ -81,6 +84,7 @@ class Collected:
     trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
     profiled: int = 0
     jobs: tuple[JobFigures, ...] = ()
+    searches: Mapping[str, Tuning] = field(default_factory=dict)
     _lengths: dict[str, Lengths | None] = field(default_factory=dict)
 
     @property
@@ -159,6 +163,7 @@ class Collected:
             yield {
                 "size": size.first.size,
                 "group": size.first.group,
+                "phase": size.first.phase,
                 **{knob: size.params.get(knob) for knob in self.knobs},
                 **{name: getattr(size, name) for name in (*OF_A_SIZE, "outcomes", "n")},
                 **{name: size.mean[measure] for name, measure in measures.items()},
@@ -184,7 +189,7 @@ class Collected:
         """The sizes as a frame."""
         measures = self._measures
         spreads = [f"{name}_{what}" for what in ("sd", "n") for name in measures]
-        columns = ["size", "group", *self.knobs, *OF_A_SIZE, "outcomes", "n", *measures, *spreads]
+        columns = ["size", "group", "phase", *self.knobs, *OF_A_SIZE, "outcomes", "n", *measures, *spreads]
         columns += ["speedup", "front"]
         columns += [f"{name}_{end}" for end in ("low", "high") for name in (*self._intervals, "speedup")]
         return _frame(self.size_records(), columns)
@@ -202,6 +207,11 @@ class Collected:
             if (lengths := self._lengths[folder]) is not None:
                 return lengths
         return None
+
+    def search(self, group: int) -> Tuning | None:
+        """Return what ``jobkit tune`` found in the run of a group; ``None`` if it found no setting."""
+        search = self.searches.get(self.by_group[group].folder)
+        return search if search and search.winner else None
 
     @cached_property
     def questions(self) -> tuple[str, ...]:
@@ -250,6 +260,7 @@ def collect(paths: Sequence[Path], dcgm: Sequence[Path] = ()) -> Collected:
         trials=sources.trials,
         profiled=sources.profiled,
         jobs=tuple(sources.jobs),
+        searches=sources.searches,
     )
 
 
@@ -326,7 +337,7 @@ def _number(rows: Sequence[Row]) -> list[Row]:
             row.group = groups.get(setting)
         elif row.has_figures:
             row.group = groups.setdefault(setting, len(groups))
-            row.size = sizes.setdefault((row.group, *sorted(row.params.items())), len(sizes))
+            row.size = sizes.setdefault((row.group, row.phase, *sorted(row.params.items())), len(sizes))
             if row.group == len(firsts):
                 firsts.append(row)
     return firsts

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 
-from jobkit.core.knobs import EVERY, Value
+from jobkit.core.knobs import EVERY, MPS, ON, Value
 from jobkit.core.layout import SETTING_FILE
 from jobkit.core.measurements import GPU_MEMORY
 from jobkit.core.records import ModelRef, Outcome, Record, described
@@ -59,7 +59,7 @@ def as_text(run_dir: Path, tuning: Tuning, width: int | None = None) -> str:
     elif tuning.winner is None:
         lines.append(f"No setting was found: {answer.why}")
     else:
-        lines += _found(run_dir, tuning, answer, tuning.winner)
+        lines += _found(run_dir, tuning)
     return "".join(f"{line}\n" for line in wrap_lines(lines, width))
 
 
@@ -90,6 +90,11 @@ def _rows(tuning: Tuning) -> list[Row]:
 
 
 def _table(tuning: Tuning) -> list[NoWrap]:
+    return table(phase_columns(tuning))
+
+
+def phase_columns(tuning: Tuning) -> list[Column]:
+    """Return the settings of each phase with their means, as columns."""
     rows = _rows(tuning)
     knobs = list(dict.fromkeys(knob for one, _ in rows for knob in one.params))
     columns = [Column("phase", [one.phase for one, _ in rows], left=True)]
@@ -101,7 +106,7 @@ def _table(tuning: Tuning) -> list[NoWrap]:
         Column("GPU memory", [_memory_cell(results) for _, results in rows]),
         Column("", [_remark(tuning, results) for _, results in rows], left=True),
     ]
-    return table([column for column in columns if any(column.cells)])
+    return [column for column in columns if any(column.cells)]
 
 
 def _value(value: Value | None) -> str:
@@ -155,11 +160,9 @@ def _remark(tuning: Tuning, results: Sequence[PointResult]) -> str:
     return tuning.goal.objective.broken(kept)
 
 
-def _found(run_dir: Path, tuning: Tuning, answer: Answer, winner: Speed) -> Iterator[str]:
+def _found(run_dir: Path, tuning: Tuning) -> Iterator[str]:
     yield f"The setting: {format_setting(tuning.setting)}"
-    yield from _gains(tuning, winner)
-    if tuning.goal.objective.by_speed:
-        yield f"  limit      {answer.limit}: {answer.why}; {HELP[answer.limit]}"
+    yield from answer_lines(tuning)
     yield f"  not tried  {_not_tried(tuning)}"
     yield ""
     yield f"In a spec (also in {relative_path(run_dir)}/{SETTING_FILE}):"
@@ -173,6 +176,30 @@ def _found(run_dir: Path, tuning: Tuning, answer: Answer, winner: Speed) -> Iter
 def _conditions(tuning: Tuning) -> Conditions | None:
     """Return the conditions under which the winner was measured."""
     return next(map(conditions_of, tuning.records_of(tuning.winner)), None)
+
+
+def named(record: Record, tuning: Tuning) -> dict[str, Value]:
+    """Return the setting of a final as the answer names settings: on the whole text, ``auto`` as it ran."""
+    params = whole(record.point.params)
+    if tuning.winner and record.point.params == tuning.winner.params:
+        return tuning.setting
+    return {**params, MPS: ON} if record.mps == ON and MPS in params else params
+
+
+def as_sentence(tuning: Tuning) -> str:
+    """Return the setting that a search found, and how many times as fast as the plain loop it is."""
+    times = f", {_times(tuning.gain)} as fast as the plain loop" if tuning.gain else ""
+    return f"The answer of the search: {format_setting(tuning.setting)}{times}."
+
+
+def answer_lines(tuning: Tuning) -> Iterator[str]:
+    """Yield what the answer of a search that has one is worth, the next best setting, and what limits it."""
+    answer, winner = tuning.next, tuning.winner
+    if winner is None or not isinstance(answer, Answer):
+        return
+    yield from _gains(tuning, winner)
+    if tuning.goal.objective.by_speed:
+        yield f"  limit      {answer.limit}: {answer.why}; {HELP[answer.limit]}"
 
 
 def _gains(tuning: Tuning, winner: Speed) -> Iterator[str]:
@@ -236,30 +263,33 @@ def _not_tried(tuning: Tuning) -> str:
 
 
 def to_json(tuning: Tuning) -> str:
+    """Return the answer for a program, as JSON."""
+    return as_json(as_data(tuning))
+
+
+def as_data(tuning: Tuning) -> dict[str, object]:
     """Return the answer for a program."""
     answer, gain, winner, model = tuning.next, tuning.gain, tuning.winner, _model(tuning)
     objective, values = tuning.goal.objective, tuning.values_of(winner)
-    return as_json(
-        {
-            "ended": isinstance(answer, Answer),
-            **described(model),
-            "setting": tuning.setting or None,
-            "objective": {**asdict(objective), "mean": fmean(values) if values else None},
-            "items_per_s": winner.items_per_s if winner else None,
-            "times_the_plain_loop": {"mean": gain.mean, "low": gain.low, "high": gain.high} if gain else None,
-            "joules_per_1000": _energy(tuning.records_of(winner)),
-            "limit": answer.limit if isinstance(answer, Answer) else None,
-            "why": answer.why if isinstance(answer, Answer) else None,
-            "held_s": tuning.held_s,
-            "conditions": asdict(conditions) if (conditions := _conditions(tuning)) else None,
-            "points": [
-                {
-                    "point": result.point.point_id,
-                    "phase": one.phase,
-                    "params": dict(one.params),
-                    "outcome": result.outcome,
-                }
-                for one, result in tuning.results
-            ],
-        }
-    )
+    return {
+        "ended": isinstance(answer, Answer),
+        **described(model),
+        "setting": tuning.setting or None,
+        "objective": {**asdict(objective), "mean": fmean(values) if values else None},
+        "items_per_s": winner.items_per_s if winner else None,
+        "times_the_plain_loop": {"mean": gain.mean, "low": gain.low, "high": gain.high} if gain else None,
+        "joules_per_1000": _energy(tuning.records_of(winner)),
+        "limit": answer.limit if isinstance(answer, Answer) else None,
+        "why": answer.why if isinstance(answer, Answer) else None,
+        "held_s": tuning.held_s,
+        "conditions": asdict(conditions) if (conditions := _conditions(tuning)) else None,
+        "points": [
+            {
+                "point": result.point.point_id,
+                "phase": one.phase,
+                "params": dict(one.params),
+                "outcome": result.outcome,
+            }
+            for one, result in tuning.results
+        ],
+    }

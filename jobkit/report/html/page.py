@@ -259,10 +259,11 @@ def _answer(run: Path) -> list[Part]:
 def _waste(run: Path) -> list[Part]:
     """Return the seven wastes, or why they cannot be judged."""
     try:
-        found = wastes(read_use(run))
+        use = read_use(run)
+        found = wastes(use)
     except JobkitError as error:
         return [Part(title=f"Requested and not used: {error.message}", after=passages([error.hint or ""]))]
-    lines = [line for waste in found if waste.wasted for line in waste_output.explained(waste)]
+    lines = [line for waste in found if waste.wasted for line in waste_output.explained(waste, use)]
     after = passages([*waste_output.summary(found), *lines])
     return [
         Part(

@@ -18,6 +18,7 @@ from jobkit.core.student import deviation, half_width
 from jobkit.core.units import format_setting
 from jobkit.fit.observations import others
 from jobkit.fit.speed import SPEED_TOLERANCE
+from jobkit.fit.tune_steps import FINAL
 from jobkit.outcome.trials import Trial
 from jobkit.report import energy
 from jobkit.report.estimates import group_memory
@@ -25,6 +26,9 @@ from jobkit.report.plot.memory_data import NOTHING, MemoryPanel, memory_of_log, 
 from jobkit.report.rows import LOG, Row
 from jobkit.report.sizes import Size
 from jobkit.report.tables import Collected
+
+OF_SEARCH = "the table of the search has it by phase"
+"""Why the speeds of a search are in no picture."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +69,15 @@ class SpeedPanel:
         The highest mean.
     knee
         The smallest value whose mean is within `jobkit.fit.speed.SPEED_TOLERANCE` of that, and its mean.
+    why
+        Why there are no series.
     """
 
     knob: str
     series: tuple[SpeedSeries, ...]
     fastest_items_per_s: float = 0.0
     knee: tuple[int, float] | None = None
+    why: str = "not recorded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +129,11 @@ def _group(collected: Collected, group: int, gpu_memory_bytes: int | None) -> Gr
     else:
         memory = _memory(collected, group, rows, gpu_memory_bytes)
     sizes = [size for size in collected.by_size if size.first.group == group]
+    if collected.search(group):  # its answer is no knee, and a part of the text no size
+        finals = [size for size in sizes if size.first.phase == FINAL]
+        return GroupPlot(
+            group, memory, SpeedPanel(knob=BATCH_SIZE, series=(), why=OF_SEARCH), _energy(finals)
+        )
     return GroupPlot(group, memory, _speed(swept, collected.knobs), _energy(sizes))
 
 

@@ -31,7 +31,7 @@ def memory_finding(panel: MemoryPanel) -> str:
 def speed_finding(panel: SpeedPanel) -> str:
     """Return what a panel of speed shows."""
     if panel.knee is None:
-        return "Speed: not recorded"
+        return f"Speed: {panel.why}"
     size, mean = panel.knee
     knob = panel.knob.replace("_", " ")
     sizes = {size for line in panel.series for size in line.sizes}

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from jobkit.core import terminal
-from jobkit.core.knobs import BATCH_SIZE
+from jobkit.core.knobs import BATCH_SIZE, EVERY
 from jobkit.core.student import TWO_SIDED, half_width, unknown_spread
 from jobkit.core.terminal import Column, NoWrap, shell_quote, table, wrap_sections
-from jobkit.core.units import MIB, format_bytes_gib, format_count, format_memory, format_walltime
+from jobkit.core.units import (
+    MIB,
+    format_bytes_gib,
+    format_count,
+    format_memory,
+    format_setting,
+    format_walltime,
+)
 from jobkit.fit.largest_batch import Prediction
 from jobkit.fit.objective import mean_words
 from jobkit.fit.observations import ALLOCATED, NEED, RAM
 from jobkit.fit.speed import SPEED_TOLERANCE, Corpus, Speed, differ
 from jobkit.outcome.conditions import condition_lines
 from jobkit.outcome.trials import NOT_TRIED
+from jobkit.report import tune
 from jobkit.report.recommend import objective, precision, types
+from jobkit.report.recommend import search as of_search
 from jobkit.report.recommend.energy import energy_lines
 from jobkit.report.recommend.request import MEMORY_FACTOR, WALLTIME_FACTOR
 
@@ -42,8 +51,9 @@ ADDRESS_SPACE = (
 
 def as_json(advice: types.Recommendation) -> str:
     """Return all of it, in bytes and seconds, as JSON that ends with a newline."""
-    data = {"schema": 1, **asdict(advice)}
+    data = {"schema": 1, **asdict(replace(advice, search=None))}
     data["corpus"].pop("loads")
+    data["search"] = tune.as_data(advice.search) if advice.search else None
     return terminal.as_json(data, indent=2) + "\n"
 
 
@@ -68,7 +78,15 @@ def parts(advice: types.Recommendation) -> list[Part]:
     )
     requests = [Part(tuple(lines)) for lines in _requests(advice)]
     conditions = Part(tuple(condition_lines(advice.conditions)))
-    found = [*first, _gpus(advice), *later, *requests, conditions, Part(tuple(_cost(advice)))]
+    found = [
+        *first,
+        _phases(advice),
+        _gpus(advice),
+        *later,
+        *requests,
+        conditions,
+        Part(tuple(_cost(advice))),
+    ]
     return [part for part in found if part.lines]
 
 
@@ -85,8 +103,21 @@ def _heading(advice: types.Recommendation) -> Iterator[str]:
     if of.capacity_bytes and of.device != "cpu":
         where += f" ({format_bytes_gib(of.capacity_bytes, 1)} usable)"
     yield f"{of.workload}: {of.text}{model}{f' ({of.caveat})' if of.caveat else ''}, on {where}"
+    if advice.search:
+        yield f"{of_search.heading(advice.search, of.points)}: {of.run}"
+        return
     settings = format_count(len(advice.batch.settings), "setting")
     yield f"{format_count(of.points, 'point')} that succeeded, of {settings}: {of.run}"
+
+
+def _phases(advice: types.Recommendation) -> Part:
+    """Return what the search measured, phase by phase."""
+    if advice.search is None:
+        return Part(())
+    columns = tune.phase_columns(advice.search)
+    title = "What the search measured, by phase"
+    part = " (every: one of so many paragraphs)" if any(one.head == EVERY for one in columns) else ""
+    return Part((f"{title}{part}",), tuple(columns))
 
 
 def _batch(advice: types.Recommendation) -> Iterator[str]:
@@ -116,6 +147,10 @@ def _batch(advice: types.Recommendation) -> Iterator[str]:
 def _taken(advice: types.Recommendation) -> Iterator[str]:
     """Yield the setting to take, and what is the fastest."""
     chosen, best, judged = advice.batch.recommended, advice.batch.fastest, advice.batch.judged
+    if advice.search:
+        yield f"Take {format_setting(advice.search.setting)}: {_rate(chosen)}, the answer of the search."
+        yield from tune.answer_lines(advice.search)
+        return
     if judged.objective.by_speed:
         yield f"Take {chosen.setting}: {_rate(chosen)}, {_why(advice)}."
     else:
@@ -187,7 +222,7 @@ def _memory_option(advice: types.Recommendation, each_bytes: float) -> str:
 def _smaller(advice: types.Recommendation) -> Iterator[str]:
     """Yield what to know of the next smaller setting: scatter alone may have left it out."""
     batch, allowed = advice.batch, _accepted(advice)
-    if not batch.judged.objective.by_speed:
+    if not batch.judged.objective.by_speed or advice.search:
         return
     below = allowed.index(batch.recommended) - 1
     if below >= 0 and differ(allowed[below], batch.fastest) is False:
@@ -350,17 +385,22 @@ def _asked(request: types.Request, advice: types.Recommendation) -> Iterator[str
     yield f"Request {memory} and {format_walltime(request.walltime_s)} from the scheduler:"
     if request.used_memory_bytes is not None:
         used = format_memory(request.used_memory_bytes)
-        yield f"  RAM: {used} was used at most, x {MEMORY_FACTOR}, in whole GiB. {_wasted(request)}"
-    asked = format_walltime(request.asked_walltime_s)
+        unused = _wasted(request, _kind(advice))
+        yield f"  RAM: {used} was used at most, x {MEMORY_FACTOR}, in whole GiB. {unused}"
+    asked, what = format_walltime(request.asked_walltime_s), _kind(advice)
     longest = "unknown" if request.used_s is None else _clock(request.used_s)
     yield f"  walltime: {upper} of the time above x {WALLTIME_FACTOR}, in steps of 5 minutes."
-    yield f"    For one point the sweep requested {asked}; the longest try took {longest}."
+    yield f"    For one point the {what} requested {asked}; the longest try took {longest}."
 
 
-def _wasted(request: types.Request) -> str:
+def _kind(advice: types.Recommendation) -> str:
+    return "search" if advice.search else "sweep"
+
+
+def _wasted(request: types.Request, what: str) -> str:
     asked = format_memory(request.asked_memory_bytes)
     share = 1 - (request.used_memory_bytes or 0) / request.asked_memory_bytes
-    return f"The sweep requested {asked}: {_percent(max(0.0, share))} of it was unused."
+    return f"The {what} requested {asked}: {_percent(max(0.0, share))} of it was unused."
 
 
 def _lines(lines: types.Lines) -> Iterator[str]:
@@ -381,4 +421,5 @@ def _cost(advice: types.Recommendation) -> Iterator[str]:
     tries = f"{cost.tries} {'tries' if cost.tries != 1 else 'try'}" + (
         f", {cost.unknown} of which left no times" if cost.unknown else ""
     )
-    yield f"The sweep took {cost.seconds / 60:.1f} {unit} ({tries}); queueing is not in it."
+    spent = f"{cost.seconds / 60:.1f} {unit} ({tries})"
+    yield f"The {_kind(advice)} took {spent}; queueing is not in it."

@@ -19,6 +19,7 @@ from jobkit.fit.speed import Corpus, Speed
 from jobkit.outcome import overlaps
 from jobkit.outcome.conditions import conditions_of, memory_condition
 from jobkit.report.recommend import precision, types
+from jobkit.report.recommend import search as of_search
 from jobkit.report.recommend.energy import energy_answer
 from jobkit.report.recommend.objective import Judgement, judge, refuse_none
 from jobkit.report.recommend.request import request
@@ -45,7 +46,7 @@ def cautions(
     """
     chosen, largest = batch.recommended, batch.largest
     notes = [_unsafe(chosen, largest)] if types.within(chosen, largest) is False else []
-    notes += largest.doubts or evidence.remarks
+    notes += _of_memory(material, evidence, largest)
     if unknown := precision.caution(chosen, material.records, batch.precisions):
         notes.append(unknown)
     if chosen.repeats == 1:
@@ -64,6 +65,13 @@ def cautions(
         to_come = f"{format_count(material.to_come, 'point')} {'is' if material.to_come == 1 else 'are'}"
         notes.append(f"{to_come} still to come and {material.failed} failed")
     return (*notes, *_of_corpus(material, wishes.corpus, chosen, largest), *material.notes)
+
+
+def _of_memory(material: RunData, evidence: MemoryObservations, largest: Prediction) -> tuple[str, ...]:
+    """Return what to beware of in the line of memory; of a search without one, on what its finals worked."""
+    if material.search is None:
+        return largest.doubts or evidence.remarks
+    return (*of_search.cautions(material.search), *largest.doubts)
 
 
 def paragraphs(records: Sequence[Record]) -> int:
@@ -128,8 +136,12 @@ def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendati
         If the records have nothing in common to fit, or a GPU is named after a run on a CPU; also if no
         point has the metric of the objective, or no setting keeps the constraints.
     """
-    settings = speed.settings_of(material.records)
+    tried, search = material, material.search
     memory = _memory(material, wishes)
+    if search:
+        material = of_search.with_answer(material, search)
+        memory = of_search.memory_of_answer(memory, search)
+    settings = speed.settings_of(material.records, tried.records)
     judged = judge(material.run, settings, material.records, material.objective)
     first = next(record for record in material.records if record.outcome is Outcome.OK)
     if wishes.gpus is not None and first.point.device == "cpu":
@@ -137,12 +149,13 @@ def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendati
             "these points ran on a CPU, which shows nothing about a GPU", hint="measure on a GPU"
         )
     precisions = precision.of_precisions(settings, material.records, material.agreements, wishes.min_f1)
-    refuse_none(material.run, judged, precision.without_refused(settings, precisions))
-    batch, own = _choice(settings, judged, memory, material.records, precisions)
-    corpus = (wishes.corpus if batch.recommended.rates else None) or _one_pass(first)
+    if search is None:
+        refuse_none(material.run, judged, precision.without_refused(settings, precisions))
+    batch, own = _choice(settings, judged, memory, material, precisions)
+    corpus = (wishes.corpus if batch.recommended.rates else None) or _one_pass(tried)
     time = speed.duration(batch.recommended, items=corpus.paragraphs, characters=corpus.characters)
     return types.Recommendation(
-        measured=_measured(material, own, first),
+        measured=_measured(tried, own, first),
         batch=batch,
         beware=cautions(material, own.evidence, wishes, batch),
         cards=tuple(
@@ -157,6 +170,7 @@ def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendati
         trials=material.trials,
         ledger=material.ledger,
         conditions=conditions_of(_record_of(batch.recommended, material.records)),
+        search=search,
     )
 
 
@@ -233,10 +247,11 @@ def _choice(
     settings: tuple[Speed, ...],
     judged: Judgement,
     memory: Mapping[str, Memory],
-    records: Sequence[Record],
+    material: RunData,
     precisions: tuple[precision.OfPrecision, ...],
 ) -> tuple[types.Choice, Memory]:
     """Return the batch size, and what was measured of memory with its other knobs."""
+    records, search = material.records, material.search
     others_of = {
         _params(record.point.params): others(record.point.params, record.inert) for record in records
     }
@@ -246,12 +261,17 @@ def _choice(
         return types.within(setting, own.largest) if own else None
 
     allowed = judged.allowed(precision.without_refused(settings, precisions))
-    best = speed.fastest(allowed)
+    best = speed.fastest(allowed or settings)
     # If no measured setting is safe, it is the smallest, with a caution.
-    chosen = judged.best([setting for setting in allowed if safe(setting) is not False] or allowed[:1])
+    chosen = (
+        of_search.chosen(settings, search)
+        if search
+        else judged.best([setting for setting in allowed if safe(setting) is not False] or allowed[:1])
+    )
     words = others_of[_params(chosen.params)]
     own = memory.get(words) or next(iter(memory.values()))
-    fit, unsafe = own.evidence.fit, safe(judged.best(allowed)) is False
+    fit, unsafe = own.evidence.fit, bool(allowed) and safe(judged.best(allowed)) is False
+    by_size = judged.objective.by_speed and search is None
     choice = types.Choice(
         settings=settings,
         judged=judged,
@@ -264,7 +284,7 @@ def _choice(
             types.Line(others=name, largest=part.largest) for name, part in memory.items() if part is not own
         ),
         leave_largest_out=fit.leave_largest_out if isinstance(fit, Fit) else None,
-        binds=_binds(chosen, allowed, own.largest, unsafe=unsafe) if judged.objective.by_speed else None,
+        binds=_binds(chosen, allowed, own.largest, unsafe=unsafe) if by_size else None,
         most_workers=_most_workers(own, chosen),
         allocator=memory_condition(records),
         precisions=precisions,
@@ -272,14 +292,17 @@ def _choice(
     return choice, own
 
 
-def _one_pass(record: Record) -> Corpus:
-    """Return the text that was measured, as a corpus."""
-    summary = record.summary
-    return Corpus(
-        name=record.point.text.name,
-        paragraphs=summary.items if summary else 0,
-        characters=summary.characters if summary else None,
-    )
+def _one_pass(material: RunData) -> Corpus:
+    """Return the text that was measured, as a corpus: all of it, also if points worked on a part."""
+    well = [record for record in material.records if record.outcome is Outcome.OK]
+    whole = next((record.summary for record in well if record.summary and record.point.every == 1), None)
+    name = well[0].point.text.name
+    if whole:
+        return Corpus(name=name, paragraphs=whole.items, characters=whole.characters)
+    if material.lengths:
+        return Corpus(name=name, paragraphs=len(material.lengths.paragraphs))
+    parts = [record.summary.items * record.point.every for record in well if record.summary]
+    return Corpus(name=name, paragraphs=max(parts, default=0))
 
 
 def _gpus(evidence: MemoryObservations, wishes: RecommendOptions) -> Sequence[GpuKind]:

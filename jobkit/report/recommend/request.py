@@ -73,6 +73,14 @@ def used_ram(record: Record) -> int | None:
     return max((peak for peak in (memory.ram_peak_bytes, cgroup) if peak is not None), default=None)
 
 
+def _alike(record: Record, chosen: Record, *, exactly: bool) -> bool:
+    """Return whether a try counts for the RAM of a setting: it has as many processes, or that setting."""
+    if exactly:
+        return record.point.params == chosen.point.params
+    point, other = record.point, chosen.point
+    return (point.workers, point.gpus) == (other.workers, other.gpus)
+
+
 def request(material: RunData, chosen: Record, time: Duration) -> Request | None:
     """Return what to ask for, next to what was asked for and used; ``None`` if the spec is not known.
 
@@ -89,9 +97,8 @@ def request(material: RunData, chosen: Record, time: Duration) -> Request | None
     if asked is None:
         return None
     point = chosen.point
-    same = (point.workers, point.gpus)
     well = [record for record in material.records if record.outcome is Outcome.OK]
-    alike = [record for record in well if (record.point.workers, record.point.gpus) == same]
+    alike = [record for record in well if _alike(record, chosen, exactly=material.search is not None)]
     peak = max((used for record in alike if (used := used_ram(record))), default=None)
     gpus = 0 if point.device == CPU else point.gpus
     wanted = enough(asked.of(point), peak_bytes=peak, longest_s=time.high_s or time.expected_s, gpus=gpus)

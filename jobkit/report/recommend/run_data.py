@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import SPEC_FILE, is_run_folder
+from jobkit.core.layout import SPEC_FILE, TUNE_GOAL_FILE, is_run_folder
 from jobkit.core.paths import ledger_path
 from jobkit.core.records import RESULTS, Outcome, Record
 from jobkit.core.terminal import shell_quote
 from jobkit.fit import ledger
 from jobkit.fit.lengths import read_lengths
 from jobkit.fit.objective import Objective
+from jobkit.fit.tune import Tuning, read_tuning
 from jobkit.outcome.agreement import agreements
 from jobkit.outcome.results import batches_of, read_run
 from jobkit.outcome.timing import task_s, timed
@@ -83,7 +85,22 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
         ledger=_ledger(records),
         agreements=agreements(sweep),
         objective=_objective(spec) if spec else Objective(),
+        search=_search(folder, _objective(spec) if spec and overrides else None),
     )
+
+
+def _search(folder: Path, asked: Objective | None) -> Tuning | None:
+    """Return what ``jobkit tune`` found in a run; ``None`` if it is no search.
+
+    Parameters
+    ----------
+    asked
+        Another objective than that of the search.
+    """
+    if not (folder / TUNE_GOAL_FILE).is_file():
+        return None
+    search = read_tuning(folder)
+    return replace(search, goal=replace(search.goal, objective=asked)) if asked else search
 
 
 def _ledger(records: Sequence[Record]) -> str | None:

@@ -11,6 +11,7 @@ from jobkit.fit.largest_batch import Prediction
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.objective import Objective
 from jobkit.fit.speed import Corpus, Duration, Ratio, Speed
+from jobkit.fit.tune import Tuning
 from jobkit.outcome.agreement import Agreement
 from jobkit.outcome.conditions import Conditions
 from jobkit.outcome.trials import Trial
@@ -66,6 +67,8 @@ class RunData:
         By the point's index, if the run sweeps the precision: how its entities agree with those of fp32.
     objective
         What a setting is chosen by, and what it must keep.
+    search
+        If it is a run of ``jobkit tune``: what was found.
     """
 
     run: str
@@ -84,6 +87,7 @@ class RunData:
     ledger: str | None = None
     agreements: Mapping[int, Agreement] = field(default_factory=dict)
     objective: Objective = field(default_factory=Objective)
+    search: Tuning | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,6 +305,8 @@ class Recommendation:
         As in `RunData`.
     conditions
         Under which the recommended setting was measured; ``None`` for a command.
+    search
+        As in `RunData`.
     """
 
     measured: Measured
@@ -316,3 +322,4 @@ class Recommendation:
     trials: tuple[str, ...]
     ledger: str | None
     conditions: Conditions | None
+    search: Tuning | None = None

@@ -8,9 +8,10 @@ from functools import cache
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import SPEC_FILE, is_run_folder
+from jobkit.core.layout import SPEC_FILE, TUNE_GOAL_FILE, is_run_folder
 from jobkit.core.records import Point, Record
 from jobkit.core.units import MIB
+from jobkit.fit.tune import Tuning, read_tuning
 from jobkit.outcome.journal import Journal, Submission, Task
 from jobkit.outcome.results import PointResult, Run, read_run
 from jobkit.outcome.timing import task_s
@@ -88,6 +89,8 @@ class RunUse:
         Whether it is the site of the run.
     notes
         What could not be read.
+    search
+        If it is a run of ``jobkit tune``: what was found. Its points are then those of the answer.
     """
 
     run: str
@@ -98,6 +101,7 @@ class RunUse:
     sites: Sequence[Site]
     own: bool
     notes: tuple[str, ...]
+    search: Tuning | None = None
 
     @property
     def here(self) -> bool:
@@ -119,6 +123,10 @@ def read_use(folder: Path) -> RunUse:
     site, notes = site_of(spec)
     run = read_run(folder)
     meant = [point for point in run.points if point.point.swept or point.point.shard]
+    search = read_tuning(folder) if (folder / TUNE_GOAL_FILE).is_file() else None
+    if search and search.winner:
+        finals = {record.point.index for record in search.records_of(search.winner)}
+        meant = [point for point in meant if point.point.index in finals]
     points = tuple(_uses(folder, run, meant))
     if not points:
         raise JobkitError(
@@ -135,6 +143,7 @@ def read_use(folder: Path) -> RunUse:
         sites=[site] if site else plain,
         own=site is not None,
         notes=(*run.notes, *notes),
+        search=search,
     )
 
 

@@ -97,8 +97,9 @@ def idle_gpu(run: RunUse) -> Waste:
         return named(requested=requested, why="no record has samples of the GPU's utilisation")
     share = fsum(percent * work_s for _, percent, work_s in busy) / fsum(s for *_, s in busy) / 100
     used = f"busy {_percent(share)} of the work"
-    fix = _more_workers(run, [use for use, *_ in busy], share) if share < LIMIT else None
-    return named(requested=requested, used=used, points=len(busy), share=share, wasted=share < LIMIT, fix=fix)
+    wasted = share < LIMIT
+    fix = _more_workers(run, [use for use, *_ in busy], share) if wasted and run.search is None else None
+    return named(requested=requested, used=used, points=len(busy), share=share, wasted=wasted, fix=fix)
 
 
 def _busy(use: PointUse) -> tuple[float, float] | None:

@@ -7,10 +7,12 @@ from dataclasses import asdict
 
 from jobkit.core import terminal
 from jobkit.core.terminal import Column, NoWrap, table, wrap_sections
-from jobkit.core.units import format_count
+from jobkit.core.units import format_count, format_setting
+from jobkit.fit.tune_steps import Answer
 from jobkit.report.recommend.fix import Fix
 from jobkit.report.recommend.use import RunUse
 from jobkit.report.recommend.waste import Waste
+from jobkit.report.tune import answer_lines, as_data
 from jobkit.schedulers.registry import by_name
 
 VERDICTS = {True: "WASTE", False: "no", None: "not measured"}
@@ -25,6 +27,7 @@ def as_json(run: RunUse, found: Sequence[Waste]) -> str:
         "to_come": run.to_come,
         "wastes": [asdict(waste) for waste in found],
         "notes": run.notes,
+        "search": as_data(run.search) if run.search else None,
     }
     return terminal.as_json(data, indent=2) + "\n"
 
@@ -33,7 +36,7 @@ def as_text(run: RunUse, found: Sequence[Waste], width: int | None = None) -> st
     """Return the wastes for a terminal, ending with a newline; wrapped if a width is given."""
     wasted = [waste for waste in found if waste.wasted]
     sections = [_heading(run), table(columns(found)), summary(found)]
-    sections += [tuple(explained(waste)) for waste in wasted]
+    sections += [tuple(explained(waste, run)) for waste in wasted]
     if any(waste.fix and waste.fix.lines for waste in wasted) and not run.own:
         sections.append(("The header lines are for a plain site; your cluster may need others.",))
     sections.append(run.notes)
@@ -44,8 +47,16 @@ def _heading(run: RunUse) -> Iterator[str]:
     where = "on this machine, without a scheduler" if run.here else f"on {by_name(run.scheduler).TITLE}"
     to_come = f", {format_count(run.to_come, 'point')} to come" if run.to_come else ""
     yield f"{run.run}: {format_count(len(run.points), 'point')} {where}{to_come}"
+    yield from _of_search(run)
     if run.here:
         yield "No scheduler reserved anything for it: the lines are for a job with the same request."
+
+
+def _of_search(run: RunUse) -> Iterator[str]:
+    """Yield the answer of a search, which the figures are of."""
+    if run.search and run.search.winner:
+        yield f"The answer of the search, and its points: {format_setting(run.search.setting)}"
+        yield from answer_lines(run.search)
 
 
 def columns(found: Sequence[Waste]) -> tuple[Column, ...]:
@@ -73,10 +84,13 @@ def summary(found: Sequence[Waste]) -> Iterator[str]:
         yield "Each fix below leaves the rest unchanged. Change the key in your spec, or add --set KEY=VALUE."
 
 
-def explained(waste: Waste) -> Iterator[str]:
-    """Yield when it is waste, and what fixes it."""
+def explained(waste: Waste, run: RunUse) -> Iterator[str]:
+    """Yield when it is waste, and what fixes it; of what a search ended at, that it did."""
     yield f"{waste.name}: waste if {waste.limit}."
-    yield from _fix(waste.fix) if waste.fix else ()
+    if waste.fix:
+        yield from _fix(waste.fix)
+    elif run.search and isinstance(run.search.next, Answer):
+        yield f"  No fix: the search found no setting that uses more. Its limit: {run.search.next.why}."
 
 
 def _fix(fix: Fix) -> Iterator[str]:

@@ -26,6 +26,7 @@ from jobkit.fit.largest_batch import Prediction
 from jobkit.fit.memory_line import Fit
 from jobkit.fit.speed import Corpus, Speed, not_sampled, speeds
 from jobkit.fit.tune import read_tuning
+from jobkit.fit.tune_steps import FINAL
 from jobkit.planning import resolve
 from jobkit.planning.points import Inputs, plan
 from jobkit.planning.resolve import Options, ResolvedSpec
@@ -187,7 +188,8 @@ def _of_run(run: Path, options: Options, refuse: Refuse) -> Setting:
             f"{first.model.path}: the model of {relative_path(run)} is no longer there",
             hint="jobkit models fetches or builds models; then measure again",
         )
-    alike = [record for record in material.records if speed and record.point.params == speed.params]
+    measured = material.search.records(FINAL) if material.search else material.records
+    alike = [record for record in measured if speed and record.point.params == speed.params]
     inputs = Inputs(
         run_id="",
         text=_no_text(),
@@ -209,7 +211,7 @@ def _of_run(run: Path, options: Options, refuse: Refuse) -> Setting:
         source=f"from {relative_path(run)}",
         given=_keys(options),
         speed=speed if speed and speed.rates else None,
-        energy=_energy(material, speed) if speed else None,
+        energy=_energy(alike, speed) if speed else None,
         largest=memory[0] if memory else None,
         line=memory[1] if memory else None,
         peak_bytes=_peak(alike),
@@ -363,8 +365,8 @@ def _alone(
     return spec.model_copy(update=update)
 
 
-def _energy(material: RunData, speed: Speed) -> EnergyUse | None:
-    answer = energy_answer(material.records, speed, Corpus(paragraphs=1))
+def _energy(records: Sequence[Record], speed: Speed) -> EnergyUse | None:
+    answer = energy_answer(records, speed, Corpus(paragraphs=1))
     return answer.recommended if answer else None
 
 
