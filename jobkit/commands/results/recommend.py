@@ -60,7 +60,7 @@ def recommend(
     """Read the folder of one RUN, by default the latest, and recommend how to run your whole corpus.
 
     jobkit prints the smallest batch size within 5 % of the fastest, or the best setting by the objective
-    of the spec; the largest safe batch size, with a
+    of the spec, or of a run of jobkit tune its answer; the largest safe batch size, with a
     95 % bound; the GPUs on which it fits; the time that your corpus takes on the GPU of the run; the
     lines for your job script that request just enough; and what the sweep itself cost. It submits and
     changes nothing.

@@ -142,7 +142,8 @@ def test_a_search_runs_its_points_in_one_job(folder: Path) -> None:
     judged = found(folder)
     assert judged["walltime"].wasted is judged["tiny jobs"].wasted is None
     assert "in one job" in judged["tiny jobs"].why
-    assert fix_of(judged["idle GPU"]).command == "jobkit tune SPEC"
+    assert judged["idle GPU"].fix is None, "a search does not advise a search"
+    assert "jobkit tune SPEC" not in printed(folder)
 
 
 def test_a_point_on_the_cpu_needs_no_gpu(tmp_path: Path) -> None:
