@@ -29,10 +29,13 @@ class Coverage:
         In corpus order, those of consecutive pieces of one shard as one.
     missing
         The pieces that no winner has, and the index of the shard that was last planned for each.
+    pieces
+        All pieces of the corpus, in its order.
     """
 
     extents: tuple[Extent, ...]
     missing: tuple[tuple[int, Piece], ...]
+    pieces: tuple[Piece, ...]
 
     @property
     def open_shards(self) -> tuple[int, ...]:
@@ -68,7 +71,8 @@ def coverage(corpus: Corpus, shards: Iterable[Shard], winners: Mapping[int, Winn
             _add(won, shard, winner)
     _check_whole(corpus, (piece for _, piece in planned.values()))
     missing = tuple(planned[key] for key in sorted(planned.keys() - won.keys()))
-    return Coverage(_joined(won[key] for key in sorted(won)), missing)
+    pieces = tuple(planned[key][1] for key in sorted(planned))
+    return Coverage(_joined(won[key] for key in sorted(won)), missing, pieces)
 
 
 def _key(piece: Piece) -> tuple[int, int, int]:

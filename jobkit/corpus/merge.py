@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import BinaryIO
 from uuid import uuid4
@@ -19,6 +22,7 @@ from jobkit.core.units import format_list
 from jobkit.corpus.coverage import Coverage, Extent, coverage
 from jobkit.corpus.formats import check_format, write_rows
 from jobkit.corpus.plan import ROWS_FILE, Corpus, Shard, Source, Winner, read_corpus, read_plan
+from jobkit.corpus.reading import Paragraph, read_pieces
 from jobkit.corpus.winners import claim_all, digest, read_winners, winner_path
 
 _NAMED = 10
@@ -30,20 +34,27 @@ class Merged:
 
     Attributes
     ----------
-    output
-        The file.
-    shards, rows, paragraphs
-        Their numbers; paragraphs also without a row.
+    output, counts
+        The file, and the one with the counts of each document.
+    shards, rows, paragraphs, documents
+        Their numbers; paragraphs and documents also without a row.
+    silent
+        How many of the documents have no row.
     """
 
     output: Path
+    counts: Path
     shards: int
     rows: int
     paragraphs: int
+    documents: int
+    silent: int
 
 
 def merge(run_dir: Path, output: Path, form: str = "jsonl", *, void: Collection[int] = frozenset()) -> Merged:
     """Write the rows of all shards to one file, in corpus order; all of it or nothing.
+
+    Next to it, `counts_path` gets a line for each document: how many paragraphs and rows it has.
 
     Parameters
     ----------
@@ -66,17 +77,58 @@ def merge(run_dir: Path, output: Path, form: str = "jsonl", *, void: Collection[
     winners, covered = _covered(run_dir, corpus, void)
     columns, types = _columns(winners.values())
     check_format(form, columns)
-    _refuse_input(output, corpus)
+    counts = counts_path(output)
+    for path in (output, counts):
+        _refuse_input(path, corpus)
     _check_inputs(corpus.sources)
     _check_rows(run_dir, list(winners.values()))
+    tally = _Tally()
+    found = _lines(run_dir, winners, covered.extents)
+    _publish(counts, lambda part: tally.write(part, read_pieces(corpus, covered.pieces), found))
     lines = _lines(run_dir, winners, covered.extents)
     _publish(output, lambda part: write_rows(form, part, lines, columns, types))
     return Merged(
         output=output,
+        counts=counts,
         shards=len(winners),
         rows=sum(winner.rows for winner in winners.values()),
         paragraphs=corpus.paragraphs,
+        documents=tally.documents,
+        silent=tally.silent,
     )
+
+
+def counts_path(output: Path) -> Path:
+    """Return the file with the counts of each document: ``merged.documents.jsonl``."""
+    return output.with_name(f"{output.stem}.documents.jsonl")
+
+
+class _Tally:
+    """Counts the paragraphs and rows of each document, one document at a time."""
+
+    def __init__(self) -> None:
+        self.documents = self.silent = 0
+
+    def write(self, file: BinaryIO, paragraphs: Iterable[Paragraph], rows: Iterable[bytes]) -> None:
+        """Write a line for each document; paragraphs and rows are both in corpus order.
+
+        Raises
+        ------
+        JobkitError
+            If a row is of no paragraph that comes next.
+        """
+        owners = (json.loads(row)["document"] for row in rows)
+        owner = next(owners, None)
+        for document, group in groupby(paragraphs, key=attrgetter("document")):
+            own = 0
+            counts = {"document": document, "paragraphs": sum(1 for _ in group)}
+            while owner == document:
+                own, owner = own + 1, next(owners, None)
+            self.documents, self.silent = self.documents + 1, self.silent + (not own)
+            line = json.dumps({**counts, "rows": own}, ensure_ascii=False)
+            file.write(line.encode("utf-8", "backslashreplace") + b"\n")
+        if owner is not None:
+            raise JobkitError(f"rows of document {owner!r} are not in corpus order")
 
 
 def _covered(run_dir: Path, corpus: Corpus, void: Collection[int]) -> tuple[dict[int, Winner], Coverage]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +13,9 @@ from pyarrow import parquet
 from jobkit.core.errors import JobkitError
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import PLAN_FILE
-from jobkit.corpus.merge import merge
+from jobkit.corpus.merge import _Tally, merge
 from jobkit.corpus.plan import Shard, append_shards, read_plan
+from jobkit.corpus.reading import read_pieces
 from jobkit.corpus.scan import scan
 from jobkit.corpus.sources import find_sources
 from jobkit.corpus.winners import claim, claim_all, read_winners, withdraw
@@ -67,6 +69,39 @@ def test_the_output_is_that_of_one_process(run: Path, tmp_path: Path, undisturbe
         if row["document"] == "in/a.txt":
             text = (tmp_path / "in/a.txt").read_bytes().decode()
             assert text[row["start"] : row["end"]] == row["label"]
+
+
+def test_every_document_has_a_line_with_its_paragraphs_and_rows(tmp_path: Path) -> None:
+    """Also documents without a row, and once a document that several shards share."""
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "long.txt").write_text("word word\n\n...\n\n" * 40, encoding="utf-8")
+    (folder / "silent.txt").write_text("...\n\n!\n", encoding="utf-8")
+    documents: list[dict[str, object]] = [
+        {"id": f"d{n}", "text": "one\n\n?" if n % 2 else "-"} for n in range(9)
+    ]
+    (folder / "some.jsonl").write_text(jsonl(documents), encoding="utf-8")
+    run = tmp_path / "run"
+    run.mkdir()
+    for point in points_of(run, plan(run, scan(find_sources([str(folder)])), 4)):
+        work(run, point.index, columns=COLUMNS)
+        claim(run, point, 1)
+    merged = merge(run, tmp_path / "out.tsv", "tsv")
+    lines = (tmp_path / "out.documents.jsonl").read_text(encoding="utf-8").splitlines()
+    found = [tuple(json.loads(line).values()) for line in lines]
+    assert found[:2] == [("in/long.txt", 80, 80), ("in/silent.txt", 2, 0)]
+    assert found[2:] == [(f"d{n}", 1 + n % 2, n % 2) for n in range(9)]
+    assert (merged.documents, merged.silent, merged.counts) == (11, 6, tmp_path / "out.documents.jsonl")
+    assert sum(paragraphs for _, paragraphs, _ in found) == merged.paragraphs
+    assert sum(rows for *_, rows in found) == merged.rows
+
+
+def test_rows_that_are_not_in_corpus_order_have_no_counts(tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("One.\n", encoding="utf-8")
+    found = scan(find_sources([str(tmp_path / "in.txt")]))
+    other = b'{"document": "gone", "paragraph": 0}\n'
+    with pytest.raises(JobkitError, match="'gone' are not in corpus order"):
+        _Tally().write(io.BytesIO(), read_pieces(found.corpus, tuple(found.pieces)), [other])
 
 
 def replan(run: Path, number: int) -> list[Shard]:

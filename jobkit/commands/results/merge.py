@@ -41,6 +41,9 @@ def merge(run: Path, form: str, output: Path | None) -> int:
       jobkit merge tagged                                     writes tagged/merged.jsonl
       jobkit merge tagged --format tsv --output entities.tsv
 
+    A second file, merged.documents.jsonl, has a line for each document, also for one without a row:
+    document, paragraphs, rows. With --output entities.tsv it is entities.documents.jsonl.
+
     jobkit merges nothing if a shard has no result yet, if two results overlap, if a result does not
     match its SHA-256, or if a file of the corpus has changed since it was planned. An older FILE is
     replaced at the end, at once.
@@ -82,6 +85,9 @@ def merge(run: Path, form: str, output: Path | None) -> int:
         f"merged {format_count(merged.rows, 'row')} of {format_count(merged.paragraphs, 'paragraph')} "
         f"and {format_count(merged.shards, 'shard')}: {terminal.relative_path(merged.output)}"
     )
+    silent = f", {merged.silent:,} of them without a row" if merged.silent else ""
+    documents = f"{format_count(merged.documents, 'document')}{silent}"
+    terminal.note(f"paragraphs and rows of {documents}: {terminal.relative_path(merged.counts)}")
     for point in read_points(folder)[0][:1]:
         warn_stand_in(point)
     if closing := finish(folder.absolute()):
