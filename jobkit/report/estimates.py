@@ -89,7 +89,9 @@ def _estimates(collected: Collected, group: int, gpu_memory_bytes: int | None) -
     allocator = memory_condition(row.record for row in _swept(collected, group) if row.record)
     search = collected.search(group)
     answer = next((others(one.point.params, one.inert) for one in _finals(search)), None)
-    for words, own in group_memory(collected, group, gpu_memory_bytes).items():
+    memory = group_memory(collected, group, gpu_memory_bytes)
+    alone = len(memory) == len(collected.by_group) == 1
+    for words, own in memory.items():
         if answer is not None and words != answer:
             continue  # points of a search that ran once are no line of memory
         limit = own.limit_bytes if isinstance(own, Memory) else None
@@ -101,7 +103,7 @@ def _estimates(collected: Collected, group: int, gpu_memory_bytes: int | None) -
             prediction=largest,
             run=first.folder,
             unit=load_unit(first.workload),
-            others="" if search else words,
+            others="" if search or alone else words,
             allocator=allocator,
         )
 

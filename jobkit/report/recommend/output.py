@@ -149,7 +149,7 @@ def _taken(advice: types.Recommendation) -> Iterator[str]:
     chosen, best, judged = advice.batch.recommended, advice.batch.fastest, advice.batch.judged
     if advice.search:
         yield f"Take {format_setting(advice.search.setting)}: {_rate(chosen)}, the answer of the search."
-        yield from tune.answer_lines(advice.search)
+        yield from (f"{line}." for line in tune.answer_lines(advice.search))
         return
     if judged.objective.by_speed:
         yield f"Take {chosen.setting}: {_rate(chosen)}, {_why(advice)}."
