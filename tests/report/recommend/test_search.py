@@ -1,0 +1,35 @@
+"""The one answer of a run of ``jobkit tune``, or why there is none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.errors import JobkitError
+from jobkit.fit.objective import Bound, Objective
+from jobkit.report.recommend.output import as_text
+from jobkit.report.recommend.recommend import recommend
+from jobkit.report.recommend.run_data import read_material
+from jobkit.report.recommend.types import RecommendOptions
+from tests.support.machines import GOAL, Machine, search
+
+
+def test_the_answer_of_the_search_is_recommended(tmp_path: Path) -> None:
+    material = read_material(search(tmp_path, Machine()))
+    advice = recommend(material, RecommendOptions())
+    assert material.search
+    assert advice.batch.recommended.params == material.search.setting
+    text = as_text(advice)
+    assert "the answer of the search" in text
+    assert "What the search measured, by phase" in text
+    assert text.count("not known, because") <= 1
+
+
+def test_a_search_under_way_and_one_without_a_setting_have_no_recommendation(tmp_path: Path) -> None:
+    with pytest.raises(JobkitError, match="the search has not ended"):
+        recommend(read_material(search(tmp_path, Machine(), most=5)), RecommendOptions())
+    none = replace(GOAL, objective=Objective(bounds={"batch_p95": Bound(max=1e-9)}))
+    with pytest.raises(JobkitError, match="the search found no setting"):
+        recommend(read_material(search(tmp_path / "none", Machine(), none)), RecommendOptions())
