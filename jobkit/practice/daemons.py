@@ -173,12 +173,31 @@ def _is_step(pid: int, folder: Path, name: str) -> bool:
     return False
 
 
+def _send_to(handle: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        signal.pidfd_send_signal(handle, number)
+
+
 def end_started(folder: Path, name: str = "") -> None:
-    """Kill what daemons of a cluster, or one of them, have started and left behind."""
+    """Kill what daemons of a cluster, or one of them, have started and left behind.
+
+    All are stopped before the first is killed: once a job step is gone, its children are not found.
+    """
 
     def none_left() -> bool:
-        for pid in started(folder, name):
-            send(lambda pid=pid: pid if pid in started(folder, name) else None, signal.SIGKILL)  # type: ignore[misc]
+        with contextlib.ExitStack() as stack:
+            handles: dict[int, int] = {}
+            while new := started(folder, name) - handles.keys():
+                for pid in new:
+                    with contextlib.suppress(ProcessLookupError):
+                        handles[pid] = os.pidfd_open(pid)
+                        stack.callback(os.close, handles[pid])
+                gone = handles.keys() - started(folder, name)  # their ids may be those of other processes
+                handles = {pid: handle for pid, handle in handles.items() if pid not in gone}
+                for handle in handles.values():
+                    _send_to(handle, signal.SIGSTOP)
+            for handle in handles.values():
+                _send_to(handle, signal.SIGKILL)
         return not started(folder, name)
 
     wait_for(none_left, f"the processes of {folder} end")

@@ -80,6 +80,27 @@ def test_what_a_daemon_leaves_behind_is_found_and_ended(folder: Path) -> None:
     assert not started(folder)
 
 
+def test_what_a_job_step_runs_ends_with_it(folder: Path) -> None:
+    """Without the mark they are found by their parents alone, whichever is killed first."""
+    step = (
+        f"echo $$ >>{folder}/pids\n[ $# -gt 5 ] || env -i PATH=$PATH sh {folder}/step.sh $* x &\nsleep 60\n"
+    )
+    (folder / "step.sh").write_text(step, encoding="utf-8")
+    one = daemon(folder, f"env -i PATH=$PATH sh {folder}/step.sh & exec sleep 60")
+    one.start()
+    pids = folder / "pids"
+    wait_for(lambda: pids.is_file() and len(pids.read_text().split()) == 7, "seven processes", 60)
+    end_started(folder)
+    assert [pid for pid in pids.read_text().split() if lives(int(pid))] == []
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def test_a_daemon_gets_no_variable_of_the_user(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
     one = daemon(folder, "env; exec sleep 60")

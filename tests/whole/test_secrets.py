@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.commands import jobkit
 
-SECRET = "hunter2 of mine"
+SECRET = "hunter2 of mine"  # noqa: S105 - of no one
 SPEC = f"""\
 name: t
 scheduler: local
