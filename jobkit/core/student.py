@@ -42,8 +42,10 @@ def unknown_spread(mean: float | None, half: float | None) -> bool:
     return mean is not None and half is not None and half > abs(mean)
 
 
-def welch_half_width(variances: Sequence[float], degrees: Sequence[int]) -> float | None:
-    """Return half the 95 % interval of the difference of two means (Welch, Biometrika 34, 1947, 28-35).
+def welch_half_width(
+    variances: Sequence[float], degrees: Sequence[int], probability: float = TWO_SIDED
+) -> float | None:
+    """Return half the interval of the difference of two means (Welch, Biometrika 34, 1947, 28-35).
 
     Parameters
     ----------
@@ -51,13 +53,15 @@ def welch_half_width(variances: Sequence[float], degrees: Sequence[int]) -> floa
         Of each mean.
     degrees
         Of freedom of each; ``None`` is returned if one of them is 0.
+    probability
+        Of the quantile that ends the interval; by default its confidence is 95 %.
     """
     if not all(degrees):
         return None
     if not (total := sum(variances)):
         return 0.0
     free = 1 / sum((share / total) ** 2 / each for share, each in zip(variances, degrees, strict=True))
-    return quantile(TWO_SIDED, max(1, math.floor(free))) * math.sqrt(total)
+    return quantile(probability, max(1, math.floor(free))) * math.sqrt(total)
 
 
 def distribution(t: float, degrees: int) -> float:

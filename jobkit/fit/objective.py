@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from statistics import fmean
 
+from jobkit.core.knobs import EVERY, Value
 from jobkit.core.measurements import (
     BATCH_P95,
     GPU_MEMORY,
@@ -17,10 +19,11 @@ from jobkit.core.measurements import (
     Summary,
 )
 from jobkit.core.records import Outcome, Record
-from jobkit.core.student import deviation, half_width, unknown_spread, welch_half_width
+from jobkit.core.student import TWO_SIDED, deviation, half_width, unknown_spread, welch_half_width
 from jobkit.core.terminal import printable
 from jobkit.core.units import format_memory
 from jobkit.fit.energy import joules
+from jobkit.fit.speed import Ratio, Speed, ratio_of, settings_of
 
 BYTES = "bytes"
 LARGEST = 1e100
@@ -155,18 +158,23 @@ class Difference:
         return None if self.low is None or self.high is None else not self.low <= 0 <= self.high
 
 
-def difference(first: Sequence[float], other: Sequence[float]) -> Difference:
+def difference(
+    first: Sequence[float], other: Sequence[float], *, probability: float = TWO_SIDED
+) -> Difference:
     """Return the difference of two means, with Welch's interval (Biometrika 34, 1947, 28-35).
 
     Parameters
     ----------
     first, other
         Values of independent repeats, at least one each.
+    probability
+        Of the quantile that ends the interval; by default its confidence is 95 %.
     """
     mean = fmean(first) - fmean(other)
     half = welch_half_width(
         [(deviation(values) or 0.0) ** 2 / len(values) for values in (first, other)],
         [len(values) - 1 for values in (first, other)],
+        probability,
     )
     return Difference(mean, None if half is None else mean - half, None if half is None else mean + half)
 
@@ -234,6 +242,136 @@ class Objective:
         if bound.max is not None and mean > bound.max:
             return f"{printable(name)} {format_figure(mean, unit)} is over {format_figure(bound.max, unit)}"
         return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How a setting compares with another by the objective.
+
+    Attributes
+    ----------
+    apart
+        How many times as large the metric is, for the speed; else the difference of the two means.
+    better
+        Whether the interval shows that the setting is better (``True``) or worse (``False``); ``None`` if it
+        shows no difference.
+    """
+
+    apart: Ratio | Difference
+    better: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finals:
+    """The finalists of a search and the plain loop, and which of them is the answer.
+
+    Attributes
+    ----------
+    loop
+        The knobs of the plain loop.
+    looks
+        How often repeats end, at most, so that the intervals are looked at: each interval then has the
+        confidence with which all of them together hold in 95 % of searches (Bonferroni). 0 for a search of
+        an earlier version, whose answer is its best finalist: it compared none with the plain loop.
+    records
+        Of their points that succeeded.
+    started
+        Of all points of the search: the time of a start is known from them, too.
+    """
+
+    objective: Objective
+    loop: Mapping[str, Value]
+    looks: int
+    records: Sequence[Record]
+    started: Sequence[Record] = ()
+
+    @cached_property
+    def speeds(self) -> tuple[Speed, ...]:
+        """The plain loop and the finalists that have the metric."""
+        return tuple(speed for speed in settings_of(self.records, self.started) if self.values(speed))
+
+    @property
+    def plain(self) -> Speed | None:
+        """The plain loop; ``None`` if it was not measured."""
+        return next((speed for speed in self.speeds if self._is_loop(speed)), None)
+
+    @property
+    def finalists(self) -> tuple[Speed, ...]:
+        """The others, the best by the objective first, of equal ones the faster."""
+        others = (speed for speed in self.speeds if not self._is_loop(speed))
+        return tuple(sorted(others, key=lambda one: (self._rank(one), one.rate), reverse=True))
+
+    @property
+    def kept(self) -> tuple[Speed, ...]:
+        """The finalists whose means keep the constraints."""
+        return tuple(speed for speed in self.finalists if not self.looks or not self.broken(speed))
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """The best finalist that keeps the constraints against the plain loop; ``None`` if one is missing."""
+        plain = self.plain
+        return self.compared(self.kept[0], plain) if self.kept and plain else None
+
+    @property
+    def winner(self) -> Speed | None:
+        """The answer: a finalist if it is shown to be better than the plain loop, else the plain loop.
+
+        A plain loop that breaks a constraint, or was not measured, is no answer and needs no comparison.
+        """
+        best, plain = next(iter(self.kept), None), self.plain
+        if not self.looks or plain is None or self.broken(plain):
+            return best
+        return best if self.comparison and self.comparison.better else plain
+
+    @property
+    def decided(self) -> bool:
+        """Whether more repeats would not change the answer."""
+        plain = self.plain
+        if plain is None or not self.kept or self.broken(plain):
+            return True
+        return self.comparison is not None and self.comparison.better is not None
+
+    @property
+    def probability(self) -> float:
+        """The probability of the quantile that ends each interval."""
+        return 1 - (1 - TWO_SIDED) / max(1, self.looks)
+
+    def compared(self, first: Speed, other: Speed) -> Comparison:
+        """Return how one of them compares with another. If all values are equal, the faster is the better."""
+        if self.objective.by_speed:
+            return _by_speed(first, other, self.probability)
+        apart = difference(self.values(first), self.values(other), probability=self.probability)
+        if apart.low == apart.high == apart.mean == 0:
+            return replace(_by_speed(first, other, self.probability), apart=apart)
+        better = (apart.mean > 0) == (self.objective.direction == MAX) if apart.differs else None
+        return Comparison(apart, better)
+
+    def records_of(self, speed: Speed | None) -> list[Record]:
+        """Return the records of one of them."""
+        return [record for record in self.records if speed and record.point.params == speed.params]
+
+    def values(self, speed: Speed | None) -> tuple[float, ...]:
+        """Return the metric of each repeat of one of them."""
+        return self.objective.values(self.records_of(speed))
+
+    def broken(self, speed: Speed) -> str:
+        """Return which bounds its means break, in words; empty if none."""
+        return self.objective.broken(self.records_of(speed))
+
+    def _rank(self, speed: Speed) -> float:
+        return self.objective.rank(fmean(self.values(speed)))
+
+    def _is_loop(self, speed: Speed) -> bool:
+        return {knob: value for knob, value in speed.params.items() if knob != EVERY} == self.loop
+
+
+def _by_speed(first: Speed, other: Speed, probability: float) -> Comparison:
+    """Return how two settings compare by their speed, or without items by the time of whole runs."""
+    rates = [one.rates or tuple(1 / work_s for work_s in one.works_s if work_s) for one in (first, other)]
+    if not all(rates):
+        return Comparison(Ratio(1.0, None, None), None)
+    times = ratio_of(rates[0], rates[1], probability)
+    return Comparison(times, times.mean > 1 if times.differs else None)
 
 
 def values_of(records: Iterable[Record], name: str) -> Iterator[float]:

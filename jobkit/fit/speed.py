@@ -303,8 +303,8 @@ def ratio(first: Speed, other: Speed) -> Ratio | None:
     return ratio_of(first.rates, other.rates) if first.rates and other.rates else None
 
 
-def ratio_of(first: Sequence[float], other: Sequence[float]) -> Ratio:
-    """Return the ratio of two means, with its interval at 95 % confidence.
+def ratio_of(first: Sequence[float], other: Sequence[float], probability: float = TWO_SIDED) -> Ratio:
+    """Return the ratio of two means, with its interval, by default at 95 % confidence.
 
     The interval is Welch's (Biometrika 34, 1947, 28-35) for the difference of the logarithms of the
     means: the variance of such a logarithm is (sd / mean)^2 / n (Hedges and others, Ecology 80,
@@ -314,12 +314,14 @@ def ratio_of(first: Sequence[float], other: Sequence[float]) -> Ratio:
     ----------
     first, other
         Positive values of independent repeats, at least one each.
+    probability
+        Of the quantile that ends the interval.
     """
     means, spreads = [*map(fmean, (first, other))], [*map(deviation, (first, other))]
     mean, degrees = means[0] / means[1], [len(first) - 1, len(other) - 1]
     shares = [(sd or 0.0) / value for sd, value in zip(spreads, means, strict=True)]
     variances = [share**2 / (free + 1) for share, free in zip(shares, degrees, strict=True)]
-    half = welch_half_width(variances, degrees)
+    half = welch_half_width(variances, degrees, probability)
     if half is None:
         return Ratio(mean, None, None)
     return Ratio(mean, mean / math.exp(half), mean * math.exp(half))

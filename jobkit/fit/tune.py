@@ -11,16 +11,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, exclusive_lock, read_text, write_atomically
 from jobkit.core.json_codec import from_json, to_json
-from jobkit.core.knobs import MPS, ON, PADDED_CHARS, Value
+from jobkit.core.knobs import BATCH_SIZE, MPS, ON, PADDED_CHARS, Value
 from jobkit.core.layout import POINTS_FILE, SEARCH_LOCK, SETTING_FILE, TUNE_GOAL_FILE
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import format_setting
-from jobkit.fit.speed import Ratio, Speed, ratio, settings_of
+from jobkit.fit.objective import Finals
+from jobkit.fit.speed import Ratio, Speed, ratio_of
 from jobkit.fit.tune_steps import (
     FINAL,
     MEMORY,
@@ -80,26 +80,44 @@ class Tuning:
         ]
 
     @property
+    def finals(self) -> Finals:
+        """The finalists and the plain loop, as far as they are measured."""
+        goal = self.goal
+        return Finals(
+            objective=goal.objective,
+            loop=goal.loop,
+            looks=goal.looks,
+            records=self.records(FINAL),
+            started=self.records(MEMORY, SEARCH, FINAL),
+        )
+
+    @property
     def loop(self) -> Speed | None:
         """The plain loop's speed; ``None`` if it was not measured."""
-        return next((speed for speed in self._finals() if self._is_loop(speed)), None)
+        return self.finals.plain
 
     @property
     def winner(self) -> Speed | None:
-        """The best finalist by the objective, of equal ones the faster; ``None`` if there is none."""
-        objective = self.goal.objective
-        finalists = [
-            (objective.rank(fmean(values)), speed.rate, speed)
-            for speed in self._finals()
-            if not self._is_loop(speed) and (values := self.values_of(speed))
-        ]
-        return max(finalists, key=lambda found: found[:2])[-1] if finalists else None
+        """The answer, a finalist or the plain loop; ``None`` if there is none."""
+        return self.finals.winner
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether the answer is the plain loop."""
+        return self.winner is not None and self.winner == self.loop
+
+    @property
+    def best(self) -> Speed | None:
+        """The best finalist that keeps the constraints, the answer or not; ``None`` if there is none."""
+        return next(iter(self.finals.kept), None)
 
     @property
     def setting(self) -> dict[str, Value]:
         """The winner's knobs, ``auto`` as it ran; empty if there is none."""
         if self.winner is None:
             return {}
+        if self.is_loop:
+            return whole(self.winner.params)
         params = self.winner.params
         ran = {record.mps for record in self.records_of(self.winner)}
         found = {**params, **({MPS: ON} if ran == {ON} else {})} if MPS in params else params
@@ -109,27 +127,37 @@ class Tuning:
     @property
     def second(self) -> Speed | None:
         """The other finalist; ``None`` if there is none."""
-        others = [speed for speed in self._finals() if not self._is_loop(speed) and speed != self.winner]
-        return others[0] if others else None
+        return next((speed for speed in self.finals.finalists if speed != self.best), None)
+
+    @property
+    def better_words(self) -> str:
+        """What an answer is to be: ``faster``, or ``better by f1``."""
+        objective = self.goal.objective
+        return "faster" if objective.by_speed else f"better by {objective.name}"
 
     def values_of(self, speed: Speed | None) -> tuple[float, ...]:
         """Return the metric of the objective of each repeat of a finalist, or of the plain loop."""
-        return self.goal.objective.values(self.records_of(speed))
+        return self.finals.values(speed)
 
     def records_of(self, speed: Speed | None) -> list[Record]:
         """Return the records of a finalist, or of the plain loop."""
-        return [record for record in self.records(FINAL) if speed and record.point.params == speed.params]
+        return self.finals.records_of(speed)
 
     @property
     def gain(self) -> Ratio | None:
-        """How many times as fast as the plain loop the winner is; ``None`` if one of them has no speed."""
-        return ratio(self.winner, self.loop) if self.winner and self.loop else None
+        """How many times as fast as the plain loop the winner is.
 
-    def _is_loop(self, speed: Speed) -> bool:
-        return whole(speed.params) == self.goal.loop
+        ``None`` if one of them has no speed, or the plain loop is the answer.
+        """
+        return None if self.is_loop else self.times
 
-    def _finals(self) -> tuple[Speed, ...]:
-        return settings_of(self.records(FINAL), self.records(MEMORY, SEARCH, FINAL))
+    @property
+    def times(self) -> Ratio | None:
+        """How many times as fast as the plain loop the best finalist is; ``None`` if one has no speed."""
+        best, loop = self.best, self.loop
+        if not best or not loop or not best.rates or not loop.rates:
+            return None
+        return ratio_of(best.rates, loop.rates, self.finals.probability)
 
 
 def read_goal(run_dir: Path) -> TuneGoal:
@@ -238,20 +266,23 @@ def setting_text(name: str, tuning: Tuning) -> str:
     if tuning.winner is None:
         why = answer.why if isinstance(answer, Answer) else "the search goes on"
         return f"# jobkit tune found no setting in {name}: {why}\n"
-    gain = tuning.gain
-    times = f": {gain.mean:.1f} times the plain loop" if gain else ""
-    lines = [f"# Found by jobkit tune in {name}{times}.", *spec_lines(tuning)]
-    return "".join(f"{line}\n" for line in lines)
+    if tuning.is_loop:
+        head = f"# The plain loop: in {name} no setting is shown to be {tuning.better_words} than it."
+    else:
+        times = f": {tuning.gain.mean:.1f} times the plain loop" if tuning.gain else ""
+        head = f"# Found by jobkit tune in {name}{times}."
+    return "".join(f"{line}\n" for line in [head, *spec_lines(tuning)])
 
 
 def spec_lines(tuning: Tuning) -> list[str]:
     """Return the lines of a spec that have the setting."""
     params, goal = tuning.setting, tuning.goal
-    size = params.pop(goal.size_knob)
+    knob = BATCH_SIZE if tuning.is_loop else goal.size_knob
+    size = params.pop(knob)
     point = next(result.point for _, result in tuning.results)
-    unit = [f"work_unit: {point.work_unit}"] if goal.size_knob == PADDED_CHARS else []
-    keys = [f"{knob}: {value}" for knob, value in params.items()]
-    return [*keys, *unit, "resources:", f"  cpus: {goal.cpus}", "sweep:", f"  {goal.size_knob}: [{size}]"]
+    unit = [f"work_unit: {point.work_unit}"] if knob == PADDED_CHARS else []
+    keys = [f"{name}: {value}" for name, value in params.items()]
+    return [*keys, *unit, "resources:", f"  cpus: {goal.cpus}", "sweep:", f"  {knob}: [{size}]"]
 
 
 def main() -> int:

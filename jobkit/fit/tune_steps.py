@@ -2,7 +2,8 @@
 
 The order is that in which things depend on each other: the text alone decides order and sizes
 (`jobkit.planning.tune`), one worker at each size gives the line of memory, the number of workers is
-doubled while that helps, and what is left are two finalists next to the plain loop.
+doubled while that helps, and what is left are two finalists next to the plain loop. What scatter may have
+decided is measured again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from jobkit.core.knobs import AUTO, EVERY, MPS, OFF, ON, ORDER, WORKERS, Value, 
 from jobkit.core.measurements import SPEED, WORK
 from jobkit.core.records import Outcome, Record
 from jobkit.core.student import deviation, half_width
-from jobkit.fit.objective import Objective, pace
+from jobkit.fit.objective import Finals, Objective, pace
 from jobkit.fit.observations import MemoryObservations, observe_memory
 
 MEMORY, SEARCH, FINAL = "memory", "search", "final"
@@ -26,6 +27,15 @@ SEARCH_SHARE = 0.5
 """Of the budget, what the search may take before the finalists must begin."""
 BUSY_PERCENT = 90.0
 """Mean use of a GPU from which on it is called full."""
+RIVALS = 2
+"""How many of the fastest settings are measured again before one of them chooses the number of workers."""
+CONTENDERS = 3
+"""How many of the best settings of the search are measured again before two of them are finalists."""
+DOUBT = 0.45
+"""How far from the least gain, as a logarithm, a step is beyond doubt; of n repeats: this over the root of n.
+It is 1.6 standard deviations of the ratio of two speeds that scatter by 20 %."""
+TIMES = 2
+"""How often a step in doubt is measured."""
 IDLE_SHARE = 0.15
 """Of the work, the mean time without work for a worker from which on the text is called too short."""
 
@@ -53,10 +63,17 @@ class TuneGoal:
     memory_every, search_every
         The part of the text that the points of these phases work on; that of the search with the most
         workers.
+    other_order
+        The order that is compared with ``order`` at the best setting; empty if the text decides it.
     repeats, most_repeats
         Of each finalist and the plain loop: those that run in any case, if the budget allows, and the most.
     share
-        Half the 95 % interval of the mean speed of each, as a share of the mean, at which repeats end.
+        Half the 95 % interval of the mean speed of each, as a share of the mean, at which repeats end; 0 for
+        repeats that end once a finalist is shown to be better, or worse, than the plain loop.
+    looks
+        As in `jobkit.fit.objective.Finals`.
+    again
+        The most points of the search that are measured again, because scatter may have decided a step.
     gain
         The share by which twice as many workers must be faster, else the search ends.
     budget_s
@@ -82,15 +99,20 @@ class TuneGoal:
     repeats: int = 3
     most_repeats: int = 0
     share: float = 0.0
+    looks: int = 0
+    again: int = 0
+    other_order: str = ""
     gain: float = 0.05
     budget_s: float
     memory_bytes: int | None = None
     objective: Objective = field(default_factory=Objective)
 
-    def setting(self, size: int, workers: int, *, mps: str = OFF, every: int = 1) -> dict[str, Value]:
+    def setting(
+        self, size: int, workers: int, *, mps: str = OFF, every: int = 1, order: str = ""
+    ) -> dict[str, Value]:
         """Return the knobs of a setting."""
         shared: dict[str, Value] = {MPS: mps} if self.mps else {}
-        return part({ORDER: self.order, self.size_knob: size, WORKERS: workers, **shared}, every)
+        return part({ORDER: order or self.order, self.size_knob: size, WORKERS: workers, **shared}, every)
 
     @property
     def steps(self) -> list[int]:
@@ -101,19 +123,25 @@ class TuneGoal:
     @property
     def combinations(self) -> int:
         """How many settings a grid of all values would have."""
-        shared = 2 if self.mps else 1
-        return 2 * len(self.sizes) * (1 + shared * len(self.steps))
+        shared, orders = 2 if self.mps else 1, 2 if self.padding or self.other_order else 1
+        return orders * len(self.sizes) * (1 + shared * len(self.steps))
 
     @property
     def most_settings(self) -> int:
         """How many settings are measured at most, the plain loop included."""
         others = self.mps + len(self.sizes) - 1 if self.workers > 1 else 0
-        return 1 + len(self.sizes) + len(self.steps) + others
+        return 1 + len(self.sizes) + len(self.steps) + others + bool(self.other_order)
 
     @property
     def most_points(self) -> int:
-        """How many points there are at most, retries not counted."""
-        return self.most_settings - 1 + 3 * max(self.repeats, self.most_repeats)
+        """How many points there are at most, retries not counted.
+
+        If repeats end once the answer is shown: twice as many as without a point that is measured again.
+        """
+        once = self.most_settings - 1 + 3 * self.repeats
+        if self.share or not self.looks:
+            return self.most_settings - 1 + self.again + 3 * max(self.repeats, self.most_repeats)
+        return min(2 * once, self.most_settings - 1 + self.again + 3 * self.most_repeats)
 
 
 def part(params: Mapping[str, Value], every: int) -> dict[str, Value]:
@@ -242,10 +270,13 @@ class Search:
         size = self._first_size(alone)
         yield from self._add_workers(size)
         yield from self._compare()
+        yield from self._measure_best_again()
         finalists = self._finalists()
-        if not finalists:
-            return Answer(why="no setting keeps the constraints")
         yield from self._prove(finalists)
+        if self.goal.looks and self._finals().winner is None:
+            return Answer(why=self._no_winner())
+        if not finalists and not self.goal.looks:
+            return Answer(why="no setting keeps the constraints")
         return Answer(finalists=tuple(finalists), limit=self.limit, why=self.why)
 
     def _try(self, candidate: Candidate) -> Generator[Candidate, Measured, Measured]:
@@ -259,15 +290,51 @@ class Search:
         """Measure one worker at each size: memory, and where the doubling begins."""
         goal = self.goal
         for size in goal.sizes:
-            result = yield from self._try(Candidate(goal.setting(size, 1, every=goal.memory_every), MEMORY))
-            if result.outcome in OUT_OF_MEMORY:
+            candidate = Candidate(goal.setting(size, 1, every=goal.memory_every), MEMORY)
+            if self._left_out(candidate):
                 return
-            if result.outcome is not Outcome.OK and not self._good(MEMORY):
+            result = yield from self._try(candidate)
+            failed = len(self.results) - len(self._good(MEMORY))
+            if result.outcome in OUT_OF_MEMORY or (failed > 1 and not self._good(MEMORY)):
                 return
 
     def _good(self, *phases: str) -> list[tuple[Candidate, Measured]]:
         """Return the results that have a speed."""
         return [(one, result) for one, result in self.results if result.speed and one.phase in phases]
+
+    def _means(self, *phases: str) -> list[tuple[Candidate, float]]:
+        """Return the settings that have a speed, each with the mean of its repeats."""
+        groups: dict[tuple[tuple[str, Value], ...], list[tuple[Candidate, Measured]]] = {}
+        for one, result in self._good(*phases):
+            groups.setdefault(tuple(sorted(one.params.items())), []).append((one, result))
+        return [(group[0][0], fmean(result.speed for _, result in group)) for group in groups.values()]
+
+    def _speed(self, candidate: Candidate) -> float:
+        """Return the mean speed of a setting; 0 if it has none."""
+        found = (speed for one, speed in self._means(MEMORY, SEARCH) if one.params == candidate.params)
+        return next(found, 0.0)
+
+    def _repeats(self, params: Mapping[str, Value]) -> int:
+        """Return how often a setting was measured in the search."""
+        return sum(one.params == params for one, _ in self.results)
+
+    def _again(self, *candidates: Candidate) -> Generator[Candidate, Measured, bool]:
+        """Measure settings again; return whether that was done: not without points or time for it."""
+        repeats = (1 + sum(one.params == of.params for one, _ in self._in(SEARCH)) for of in candidates)
+        again = [Candidate(of.params, SEARCH, n) for of, n in zip(candidates, repeats, strict=True)]
+        done = len(self.results) - len({tuple(sorted(one.params.items())) for one, _ in self.results})
+        if done + len(again) > self.goal.again or any(map(self._late, again)):
+            return False
+        for one in again:
+            yield from self._try(one)
+        return True
+
+    def _in(self, phase: str) -> list[tuple[Candidate, Measured]]:
+        return [(one, result) for one, result in self.results if one.phase == phase]
+
+    def _left_out(self, candidate: Candidate) -> bool:
+        """Return whether a search that has ended did without a candidate."""
+        return self.tried is not None and candidate.key not in {one.key for one in self.tried}
 
     def _failure(self) -> str:
         """Return why not even one worker has a speed."""
@@ -318,8 +385,7 @@ class Search:
         """Double the workers until that gains too little, or memory or CPUs end."""
         goal, held = self.goal, self.most_workers(size)
         fitting = goal.workers if held is None else held
-        last = next(result.speed for one, result in self._good(MEMORY) if self._size(one) == size)
-        before = 1
+        last = next(one for one, _ in self._good(MEMORY) if self._size(one) == size)
         self._note("cores", f"there is one worker: {goal.limited_by}")
         for workers in dict.fromkeys(min(workers, fitting) for workers in goal.steps if fitting > 1):
             candidate = Candidate(self._shared(size, workers), SEARCH)
@@ -331,70 +397,125 @@ class Search:
                 limit = "memory" if result.outcome in OUT_OF_MEMORY else "failure"
                 self._note(limit, f"{workers} workers ended as {result.outcome}")
                 return
-            ratio = result.speed / last
-            step = f"{workers} workers are {ratio:.2f} times as fast as {before}"
-            if ratio < 1 + goal.gain:
+            times = yield from self._times(candidate, last)
+            step = f"{workers} workers are {times:.2f} times as fast as {last.workers}"
+            if times < 1 + goal.gain:
                 self._note(*_bottleneck(result, step))
                 return
             self._note("cores", f"{step}, and there are no more: {goal.limited_by}")
-            last, before = result.speed, workers
+            last = candidate
         if fitting < goal.workers:
             self._note("memory", f"memory holds {fitting} workers at {goal.size_knob} {size:,}")
 
-    def _shared(self, size: int, workers: int, mps: str = AUTO) -> dict[str, Value]:
+    def _times(self, candidate: Candidate, before: Candidate) -> Generator[Candidate, Measured, float]:
+        """Return how many times as fast as the setting before a step is.
+
+        If scatter may have decided whether the doubling ends there, the two are measured again.
+        """
+        while True:
+            times, repeats = self._speed(candidate) / self._speed(before), self._repeats(candidate.params)
+            sure = abs(math.log(times / (1 + self.goal.gain))) > DOUBT / math.sqrt(repeats)
+            if sure or repeats >= TIMES or not (yield from self._again(before, candidate)):
+                return times
+
+    def _shared(self, size: int, workers: int, mps: str = AUTO, order: str = "") -> dict[str, Value]:
         """Return a setting of the search. Fewer workers get less of the text: as many calls for each."""
         goal = self.goal
         every = min(goal.memory_every, goal.search_every * max(1, goal.workers // workers))
-        return goal.setting(size, workers, mps=mps if workers > 1 else OFF, every=every)
+        return goal.setting(size, workers, mps=mps if workers > 1 else OFF, every=every, order=order)
 
     def _note(self, limit: str, why: str) -> None:
         self.limit, self.why = limit, why
 
     def _late(self, candidate: Candidate) -> bool:
         if self.tried is not None:
-            return candidate.key not in {one.key for one in self.tried}
+            return self._left_out(candidate)
         return self._left_s() < (1 - SEARCH_SHARE) * self.goal.budget_s
 
     # -- other values
 
     def _compare(self) -> Generator[Candidate, Measured, None]:
-        """Try the best number of workers without MPS, and then at the other sizes."""
-        good = self._good(SEARCH)
-        if not good:
-            return
-        best, result = max(good, key=lambda pair: pair[1].speed)
-        size, workers, mps = self._size(best), best.workers, AUTO
-        without = Candidate(self._shared(size, workers, mps=OFF), SEARCH)
-        if result.record and result.record.mps == ON and not self._late(without):
-            alone = yield from self._try(without)
-            mps = OFF if alone.speed > result.speed else AUTO
-        for other in [self._size(one) for one, _ in self._good(MEMORY)]:
-            held = self.most_workers(other)
-            candidate = Candidate(self._shared(other, workers, mps=mps), SEARCH)
-            if other != size and (held is None or workers <= held) and not self._late(candidate):
-                yield from self._try(candidate)
+        """Try the best number of workers without MPS, at the other sizes, and in another order of the text.
+
+        One worker was measured at all sizes before.
+        """
+        for candidate in self._fastest()[:RIVALS]:
+            yield from self._again(candidate)
+        yield from self._try_without_mps()
+        best = self._enough_workers()
+        if best.workers > 1:
+            mps = str(best.params.get(MPS, OFF))
+            for other in self._other_sizes(self._size(best), best.workers):
+                yield from self._try_in_time(Candidate(self._shared(other, best.workers, mps=mps), SEARCH))
+        if self.goal.other_order:
+            best = self._fastest()[0]
+            yield from self._try_in_time(Candidate({**best.params, ORDER: self.goal.other_order}, SEARCH))
+
+    def _fastest(self) -> list[Candidate]:
+        """Return the settings of the search, the fastest first."""
+        means = self._means(MEMORY, SEARCH)
+        return [one for one, _ in sorted(means, key=lambda pair: pair[1], reverse=True)]
+
+    def _enough_workers(self) -> Candidate:
+        """Return the setting with the fewest workers that more do not make faster by the gain of a step."""
+        enough = self._speed(self._fastest()[0]) / (1 + self.goal.gain)
+        fast = [one for one in self._fastest() if self._speed(one) >= enough]
+        return min(fast, key=lambda one: one.workers)
+
+    def _try_without_mps(self) -> Generator[Candidate, Measured, None]:
+        """Try the fastest setting of several workers without MPS, if it ran with it."""
+        best = next((one for one in self._fastest() if one.workers > 1), None)
+        if best and self._ran_with_mps(best):
+            params = self._shared(self._size(best), best.workers, mps=OFF)
+            yield from self._try_in_time(Candidate(params, SEARCH))
+
+    def _ran_with_mps(self, candidate: Candidate) -> bool:
+        return any(
+            one.params == candidate.params and result.record is not None and result.record.mps == ON
+            for one, result in self.results
+        )
+
+    def _other_sizes(self, size: int, workers: int) -> list[int]:
+        """Return the other sizes at which memory holds so many workers."""
+        sizes = dict.fromkeys(self._size(one) for one, _ in self._good(MEMORY))
+        held = {other: self.most_workers(other) for other in sizes if other != size}
+        return [other for other, most in held.items() if most is None or workers <= most]
+
+    def _try_in_time(self, candidate: Candidate) -> Generator[Candidate, Measured, None]:
+        if not self._late(candidate):
+            yield from self._try(candidate)
 
     # -- finalists
 
+    def _measure_best_again(self) -> Generator[Candidate, Measured, None]:
+        """Measure the best settings of the search again: scatter often favours the best of many."""
+        for candidate in self._ranked()[:CONTENDERS]:
+            yield from self._again(candidate)
+
     def _finalists(self) -> list[dict[str, Value]]:
         """Return the two best settings that keep the constraints, on the whole text."""
-        rank = self.goal.objective.rank
-        ranked = [
-            (rank(values[0]), result.speed, one.params)
-            for one, result in self._good(SEARCH, MEMORY)
-            if (values := self._values(result)) and result.record and not self._broken(result.record)
-        ]
-        kept = (whole(params) for *_, params in sorted(ranked, key=lambda found: found[:2], reverse=True))
+        ranked = self._ranked()
+        if self.tried is not None:
+            ranked = [one for one in self.tried if one.phase == FINAL and whole(one.params) != self.goal.loop]
+        kept = (whole(one.params) for one in ranked)
         return list({tuple(sorted(params.items())): params for params in kept}.values())[:2]
+
+    def _ranked(self) -> list[Candidate]:
+        """Return the settings of the search that keep the constraints, the best by the objective first."""
+        ranked = []
+        for one, speed in self._means(SEARCH, MEMORY):
+            repeats = [result for other, result in self._good(SEARCH, MEMORY) if other.params == one.params]
+            values = [value for result in repeats for value in self._values(result)]
+            records = [result.record for result in repeats if result.record]
+            if values and not self.goal.objective.broken(records):
+                ranked.append((self.goal.objective.rank(fmean(values)), speed, one))
+        return [one for *_, one in sorted(ranked, key=lambda found: found[:2], reverse=True)]
 
     def _values(self, result: Measured) -> tuple[float, ...]:
         """Return the metric of a point that has it; the time of the work as if for the whole text."""
         record, objective = result.record, self.goal.objective
         parts = record.point.every if record and objective.metric == WORK else 1
         return tuple(parts * value for value in objective.values([record] if record else []))
-
-    def _broken(self, record: Record) -> str:
-        return self.goal.objective.broken([record])
 
     def _no_metric(self) -> str:
         """Return why there is nothing to choose by."""
@@ -407,18 +528,47 @@ class Search:
 
     def _prove(self, finalists: Sequence[Mapping[str, Value]]) -> Generator[Candidate, Measured, None]:
         """Measure the plain loop and the finalists in turn, at least once, then as the budget allows."""
+        if not finalists and self._left_out(Candidate(self.goal.loop, FINAL)):
+            return
         every = self._final_every(finalists)
         rows = [part(params, every) for params in (self.goal.loop, *finalists)]
         for repeat in range(1, max(self.goal.repeats, self.goal.most_repeats) + 1):
             before = len(self.results)
             for params in rows:
                 yield from self._try(Candidate(params, FINAL, repeat))
-            if repeat >= self.goal.repeats and all(map(self._is_known, rows)):
+            if self._enough(repeat, rows):
+                return
+            if self.goal.looks and len(self.results) + len(rows) > self._most_points():
                 return
             last_s = sum(result.held_s for _, result in self.results[before:])
             again = Candidate(rows[0], FINAL, repeat + 1)
             if self._late(again) if self.tried is not None else self._left_s() < last_s:
                 return
+
+    def _most_points(self) -> float:
+        """Return how many points there are at most: twice as many as with each setting measured once."""
+        if self.goal.share:
+            return math.inf
+        return 2 * (len(self._means(MEMORY, SEARCH)) + 3 * self.goal.repeats)
+
+    def _enough(self, repeat: int, rows: Sequence[Mapping[str, Value]]) -> bool:
+        """Return whether the finalists need no more repeats, if this is one after which that is asked."""
+        if self.goal.share:
+            return repeat >= self.goal.repeats and all(map(self._is_known, rows))
+        return self.goal.looks > 0 and repeat % self.goal.repeats == 0 and self._finals().decided
+
+    def _finals(self) -> Finals:
+        goal, good = self.goal, self._good(FINAL)
+        records = [result.record for _, result in good if result.record]
+        return Finals(objective=goal.objective, loop=goal.loop, looks=goal.looks, records=records)
+
+    def _no_winner(self) -> str:
+        """Return why neither the plain loop nor a finalist is the answer."""
+        finals = self._finals()
+        reasons = list(dict.fromkeys(filter(None, map(finals.broken, finals.speeds))))
+        if not reasons:
+            return "the plain loop did not succeed, and no other setting keeps the constraints"
+        return f"neither the plain loop nor another setting keeps the constraints: {reasons[0]}"
 
     def _is_known(self, params: Mapping[str, Value]) -> bool:
         """Return whether the interval of the mean speed of a finalist is short enough."""
@@ -454,4 +604,4 @@ def _bottleneck(result: Measured, step: str) -> tuple[str, str]:
     idle = [share.idle_s for share in record.workers] if record else []
     if idle and result.work_s and sum(idle) / len(idle) > IDLE_SHARE * result.work_s:
         return "text", f"{step}: the text has too few calls for so many workers"
-    return "cores", f"{step}: the CPUs are full"
+    return "cores", f"{step}, and neither a full GPU nor idle workers explain it"

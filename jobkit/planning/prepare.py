@@ -24,7 +24,7 @@ from jobkit.planning.points import Inputs, PointGroup, group_points, plan
 from jobkit.planning.resolve import Options, ResolvedSpec
 from jobkit.planning.text_lengths import cached_lengths, lengths_or_estimate, text_lengths
 from jobkit.planning.texts import is_sample
-from jobkit.planning.tune_goal import tuned
+from jobkit.planning.tune_goal import Node, tuned
 from jobkit.planning.workload_traits import Traits
 from jobkit.schedulers.registry import runs_here
 from jobkit.spec.site import Site
@@ -139,12 +139,20 @@ def prepare(
 
 
 def prepare_search(
-    path: Path | str, options: Options, *, build: bool = False, say: Say = lambda _: None
+    path: Path | str,
+    options: Options,
+    *,
+    build: bool = False,
+    say: Say = lambda _: None,
+    find_node: Callable[[SweepSpec, Site], Node | None] = lambda *_: None,
 ) -> PreparedSearch:
-    """Return the search for the fastest setting of a spec; parameters and errors as for `prepare`."""
+    """Return the search for the fastest setting of a spec; parameters and errors as for `prepare`.
+
+    ``find_node`` asks the scheduler for the largest node that the search may run on.
+    """
     named = _resolved(path, options, say, build=build, needs_real=lambda _: "jobkit tune")
     named.spec.refuse_command("jobkit tune")
-    spec, lengths, goal = _tuned(named, say)
+    spec, lengths, goal = _tuned(named, say, find_node(named.spec, named.site))
     run = _run(named, options, spec, lengths, say, goal)
     script = render_tune(run.spec, run.site, run.points[0], run.run_dir, goal)
     same = {field.name: getattr(run, field.name) for field in fields(run)}
@@ -244,10 +252,10 @@ def _sized(named: ResolvedSpec, say: Say, *, build: bool) -> tuple[SweepSpec, Le
     )
 
 
-def _tuned(named: ResolvedSpec, say: Say) -> tuple[SweepSpec, Lengths, TuneGoal]:
+def _tuned(named: ResolvedSpec, say: Say, node: Node | None) -> tuple[SweepSpec, Lengths, TuneGoal]:
     """Return the spec of a search for the fastest setting, the lengths of the text, and the goal."""
     lengths = _lengths(named, say)
-    spec, goal = tuned(named.spec, named.knobs, lengths)
+    spec, goal = tuned(named.spec, named.knobs, lengths, pads=named.pads, node=node)
     return spec, lengths, goal
 
 

@@ -92,6 +92,8 @@ class ResolvedSpec:
         Of the workload.
     files
         The user's files of which it consists.
+    pads
+        Whether the workload says that it pads the items of a batch to the longest.
     """
 
     spec: SweepSpec
@@ -102,6 +104,7 @@ class ResolvedSpec:
     workload_folder: str | None
     knobs: tuple[Knob, ...]
     files: tuple[FileRef, ...] = ()
+    pads: bool = True
 
     @property
     def load_knobs(self) -> tuple[str, ...]:
@@ -166,6 +169,7 @@ def resolve(
         workload_folder=None if spec.command or spec.workload in SHIPPED else spec_folder(path),
         knobs=tuple(workload.knobs),
         files=lookup.files,
+        pads=workload.says_padding,
     )
     check(named, workload)
     return replace(named, model=_built(spec.workload_name, model, say)) if build and model else named

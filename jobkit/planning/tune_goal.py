@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from jobkit.core.errors import JobkitError
@@ -27,12 +28,16 @@ from jobkit.fit.loads import Loads
 from jobkit.fit.objective import Objective
 from jobkit.fit.tune_steps import TuneGoal
 from jobkit.planning.batch_sizes import MIN_LOAD
+from jobkit.planning.points import request
 from jobkit.schedulers.registry import runs_here
+from jobkit.schedulers.survey import Survey, asked_for
 from jobkit.spec.repeats import Repeats
+from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Axes, SweepSpec
 
+TEXT = "text"
 CLUSTER_WORKERS = 16
-"""The most workers on a cluster, if the spec names no other number."""
+"""The most workers on a cluster, if the spec names no other number and its nodes have more CPUs."""
 CALLS_A_WORKER = 8
 """With fewer calls for each worker, the last ones leave too many workers without work."""
 MIN_WORK_UNIT, MAX_WORK_UNIT = 10, 100
@@ -43,11 +48,50 @@ LOOP_BATCH = 300
 """The batch size of the plain loop, with which a setting is compared."""
 NO_BUDGET = 2**62
 """More padded characters than any batch has."""
+LOOKS = 3
+"""Repeats end after this many times ``tune.repeats`` at most, and the intervals are looked at after each."""
+AGAIN = 12
+"""The most points of the search that are measured again."""
 SIZE_STEPS = (16, 4, 2, 1)
 """The largest size over each size: four of them make a line of memory."""
 
 
-def tuned(spec: SweepSpec, knobs: Iterable[Knob], lengths: Lengths) -> tuple[SweepSpec, TuneGoal]:
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The CPUs of a node that could run the search.
+
+    Attributes
+    ----------
+    cpus
+        Of the largest one.
+    where
+        Where that is, for a person: ``partition 'cpu'``.
+    """
+
+    cpus: int
+    where: str
+
+
+def largest_node(survey: Survey, spec: SweepSpec, site: Site) -> Node | None:
+    """Return the node with the most CPUs of those that have the memory and the GPUs that a spec requests.
+
+    ``None`` if the scheduler does not describe its nodes, or none has them: then it refuses the job.
+    """
+    asked = request(spec.name, spec, site, spec.resources.model_copy(update={"cpus": 1}))
+    queues = asked_for(asked.queue, survey.queues or (), survey.queue_noun)
+    kinds = [kind for queue in queues.queues for kind in queue.kinds if not kind.lacks(asked)]
+    cpus = max((kind.cpus for kind in kinds if kind.cpus), default=None)
+    return Node(cpus, queues.where) if cpus else None
+
+
+def tuned(
+    spec: SweepSpec,
+    knobs: Iterable[Knob],
+    lengths: Lengths,
+    *,
+    pads: bool = True,
+    node: Node | None = None,
+) -> tuple[SweepSpec, TuneGoal]:
     """Return the spec of a search, with what its points share, and the goal.
 
     Parameters
@@ -58,6 +102,10 @@ def tuned(spec: SweepSpec, knobs: Iterable[Knob], lengths: Lengths) -> tuple[Swe
         Of the workload.
     lengths
         Of the text's items.
+    pads
+        Whether the workload says that it pads the items of a batch to the longest.
+    node
+        The largest node of the queue; ``None`` on this machine, or if the scheduler does not say.
 
     Raises
     ------
@@ -67,14 +115,14 @@ def tuned(spec: SweepSpec, knobs: Iterable[Knob], lengths: Lengths) -> tuple[Swe
     if spec.every > 1:
         message = f"every: {spec.every}: jobkit tune chooses the part of the text itself"
         raise JobkitError(message, hint="leave it out; a lower tune.budget makes the search shorter")
-    workers, limited_by = _most_workers(spec)
+    workers, limited_by = _most_workers(spec, node)
     paragraphs = len(lengths.paragraphs)
     work_unit = spec.work_unit or _within(
         paragraphs // (CALLS_A_WORKER * workers), MIN_WORK_UNIT, MAX_WORK_UNIT
     )
     budgets = lengths.source != NONE and any(knob.name == PADDED_CHARS for knob in knobs)
     knob = PADDED_CHARS if budgets else BATCH_SIZE
-    padding, order = _order(lengths, spec.sort_window, work_unit)
+    padding, order, other = _order(lengths, spec.sort_window, work_unit, pads=pads)
     sizes = _sizes(lengths, spec.sort_window, order, work_unit if budgets else None, workers)
     search_every = max(1, paragraphs // (workers * CALLS_A_WORKER * work_unit))
     cpus, on_gpu = spec.resources.cpus, spec.device == CUDA
@@ -84,9 +132,10 @@ def tuned(spec: SweepSpec, knobs: Iterable[Knob], lengths: Lengths) -> tuple[Swe
         sizes=tuple(sizes),
         loads=tuple(sizes.values()),
         order=order,
+        other_order=other,
         padding=padding,
         loop={
-            ORDER: "text",
+            ORDER: TEXT,
             BATCH_SIZE: min(LOOP_BATCH, paragraphs),
             WORKERS: 1,
             **shared,
@@ -98,6 +147,8 @@ def tuned(spec: SweepSpec, knobs: Iterable[Knob], lengths: Lengths) -> tuple[Swe
         memory_every=max(search_every, paragraphs // MEMORY_PARAGRAPHS),
         search_every=search_every,
         **_repeats(spec.tune.repeats),
+        looks=LOOKS,
+        again=AGAIN,
         budget_s=spec.tune.budget,
         memory_bytes=spec.constraints.gpu_memory if on_gpu else spec.resources.memory,
         objective=Objective.of(
@@ -113,17 +164,35 @@ def _repeats(wanted: int | Repeats) -> Mapping[str, Any]:
     """Return how often the finalists run, as keys of `TuneGoal`."""
     if isinstance(wanted, Repeats):
         return {"repeats": wanted.least, "most_repeats": wanted.most, "share": wanted.share}
-    return {"repeats": wanted}
+    return {"repeats": wanted, "most_repeats": LOOKS * wanted}
 
 
-def _most_workers(spec: SweepSpec) -> tuple[int, str]:
+def _most_workers(spec: SweepSpec, node: Node | None) -> tuple[int, str]:
     """Return the most workers, and what keeps them from being more."""
+    limits = _limits(spec, node)
+    why = min(limits, key=lambda name: limits[name])
+    named = spec.tune.workers
+    if node and named and limits[why] < named and why == _of_node(node):
+        message = f"tune.workers: {named} with resources.cpus: {spec.resources.cpus} is more than {why}"
+        raise JobkitError(message, hint=f"leave it out, or --set tune.workers={max(1, limits[why])}")
+    if not limits[why]:
+        message = f"resources.cpus: {spec.resources.cpus} is for each worker, and {why} leaves none"
+        raise JobkitError(message, hint="lower resources.cpus: --set resources.cpus=1")
+    return limits[why], why
+
+
+def _of_node(node: Node) -> str:
+    return f"the {format_count(node.cpus, 'CPU')} of the largest node of {node.where}"
+
+
+def _limits(spec: SweepSpec, node: Node | None) -> dict[str, int]:
+    """Return the most workers by each limit."""
     if spec.device == CPU and spec.constraints.gpu_memory:
         message = "constraints.gpu_memory means nothing with device: cpu"
         raise JobkitError(message, hint="resources.memory is the limit there")
     gpus = (spec.gpus or spec.resources.gpus) if spec.device == CUDA else 1
     cpus = spec.resources.cpus * max(1, gpus)
-    limits = {}
+    limits: dict[str, int] = {}
     if spec.tune.workers:
         limits[f"tune.workers: {spec.tune.workers}"] = spec.tune.workers
     if spec.constraints.cpus:
@@ -133,26 +202,30 @@ def _most_workers(spec: SweepSpec) -> tuple[int, str]:
         limits[f"the {format_count(here, 'CPU')} of this machine"] = here // cpus
     elif not limits:
         limits[f"tune.workers: {CLUSTER_WORKERS} (the default)"] = CLUSTER_WORKERS
-    why = min(limits, key=lambda name: limits[name])
-    if not limits[why]:
-        message = f"resources.cpus: {spec.resources.cpus} is for each worker, and {why} leaves none"
-        raise JobkitError(message, hint="lower resources.cpus: --set resources.cpus=1")
-    return limits[why], why
+    if node:
+        limits[_of_node(node)] = node.cpus // cpus
+    return limits
 
 
 def _within(number: int, least: int, most: int) -> int:
     return max(least, min(most, number))
 
 
-def _order(lengths: Lengths, window: int | None, work_unit: int) -> tuple[dict[str, float], str]:
-    """Return characters over padded characters by order, and the order with the least padding."""
-    if lengths.source == NONE:
-        return {}, "load"
+def _order(
+    lengths: Lengths, window: int | None, work_unit: int, *, pads: bool
+) -> tuple[dict[str, float], str, str]:
+    """Return characters over padded characters by order, the order, and the one that is compared with it.
+
+    Only padding makes an order faster by the text alone. A workload that does not say that it pads gets the
+    order of the plain loop, and the other one is compared by running it; without lengths there is no other.
+    """
+    if lengths.source == NONE or not lengths.padded or not pads:
+        return {}, TEXT, "" if lengths.source == NONE else SORTED
     padding = {
         name: Loads(lengths, by_length=name == SORTED, window=window).chunks(work_unit).efficiency
-        for name in ("text", SORTED)
+        for name in (TEXT, SORTED)
     }
-    return padding, SORTED if padding[SORTED] > padding["text"] else "load"
+    return padding, SORTED if padding[SORTED] > padding[TEXT] else "load", ""
 
 
 def _sizes(

@@ -24,6 +24,9 @@ class Traits(NamedTuple):
         Of the rows that ``jobkit apply`` writes, after document and paragraph.
     unit, pads
         What its load counts, and whether the items of a batch are padded to the longest.
+    says_padding
+        Whether it says so itself. A function without ``lengths`` next to it says nothing: jobkit takes the
+        characters of a paragraph for its length.
     """
 
     needs_model: bool
@@ -32,6 +35,7 @@ class Traits(NamedTuple):
     columns: tuple[str, ...] = ()
     unit: str = CHARACTERS
     pads: bool = True
+    says_padding: bool = True
 
 
 def command_traits(template: str, knobs: Iterable[str], sources: Iterable[Path]) -> Traits:
@@ -74,7 +78,6 @@ def traits(name: str, folder: str | None = None, staged: str | None = None) -> T
             say=lambda _: None,
             what=f"looking at workload {name!r}",
         )
-    needs_model, reports_lengths, knobs, columns, unit, pads = fields
-    return Traits(
-        needs_model, reports_lengths, (*map(from_fields, knobs), *RUN_KNOBS), tuple(columns), unit, pads
-    )
+    needs_model, reports_lengths, knobs, columns, unit, pads, says = fields
+    own_knobs = (*map(from_fields, knobs), *RUN_KNOBS)
+    return Traits(needs_model, reports_lengths, own_knobs, tuple(columns), unit, pads, says)

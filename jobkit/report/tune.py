@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
 
@@ -12,9 +12,8 @@ from jobkit.core.layout import SETTING_FILE
 from jobkit.core.measurements import GPU_MEMORY
 from jobkit.core.records import ModelRef, Outcome, Record, described
 from jobkit.core.terminal import Column, NoWrap, as_json, relative_path, shell_path, table, wrap_lines
-from jobkit.core.units import format_about, format_bytes_gib, format_count, format_setting
+from jobkit.core.units import format_about, format_bytes_gib, format_count, format_setting, format_walltime
 from jobkit.fit.objective import (
-    difference,
     energy_per_1000,
     format_figure,
     mean_words,
@@ -23,7 +22,7 @@ from jobkit.fit.objective import (
     units_of,
     values_of,
 )
-from jobkit.fit.speed import Ratio, Speed, ratio
+from jobkit.fit.speed import Ratio, Speed
 from jobkit.fit.tune import Tuning, spec_lines
 from jobkit.fit.tune_steps import Answer, Candidate, whole
 from jobkit.outcome.conditions import Conditions, condition_lines, conditions_of
@@ -31,14 +30,12 @@ from jobkit.outcome.results import PointResult
 from jobkit.report.own_figures import own_columns
 
 HELP = {
-    "cores": "more CPUs for the job would help",
-    "GPU": "a faster GPU, or a second one, would help",
-    "memory": "a GPU with more memory would help",
+    "cores": "faster or more CPU cores may help",
+    "GPU": "a faster GPU, or a second one, may help",
     "text": "a longer text would keep more workers busy",
-    "time": "more time would help: --set tune.budget=1h",
     "failure": "the log of that point has the reason",
 }
-"""What would make a faster setting possible, by what limits the search."""
+"""What may make a faster setting possible, by what limits the search."""
 
 NO_DIFFERENCE = "no difference is shown"
 
@@ -161,8 +158,10 @@ def _remark(tuning: Tuning, results: Sequence[PointResult]) -> str:
 
 
 def _found(run_dir: Path, tuning: Tuning) -> Iterator[str]:
-    yield f"The setting: {format_setting(tuning.setting)}"
-    yield from answer_lines(tuning)
+    if tuning.is_loop:
+        yield _not_shown(tuning)
+    yield f"The setting: {format_setting(tuning.setting)}{_named_loop(tuning)}"
+    yield from _worth(tuning)
     yield f"  not tried  {_not_tried(tuning)}"
     yield ""
     yield f"In a spec (also in {relative_path(run_dir)}/{SETTING_FILE}):"
@@ -188,26 +187,91 @@ def named(record: Record, tuning: Tuning) -> dict[str, Value]:
 
 def as_sentence(tuning: Tuning) -> str:
     """Return the setting that a search found, and how many times as fast as the plain loop it is."""
-    times = f", {_times(tuning.gain)} as fast as the plain loop" if tuning.gain else ""
-    return f"The answer of the search: {format_setting(tuning.setting)}{times}."
+    times = f", {_times(tuning.gain)} as fast as the plain loop" if tuning.gain else _named_loop(tuning)
+    why = f" {_not_shown(tuning)}" if tuning.is_loop else ""
+    return f"The answer of the search: {format_setting(tuning.setting)}{times}.{why}"
+
+
+def _not_shown(tuning: Tuning) -> str:
+    return f"No setting is shown to be {tuning.better_words} than the plain loop."
+
+
+def _named_loop(tuning: Tuning) -> str:
+    return " (the plain loop)" if tuning.is_loop else ""
 
 
 def answer_lines(tuning: Tuning) -> Iterator[str]:
     """Yield what the answer of a search that has one is worth, the next best setting, and what limits it."""
+    if tuning.is_loop:
+        yield f"  answer     the plain loop: no setting is shown to be {tuning.better_words}"
+    yield from _worth(tuning)
+
+
+def _worth(tuning: Tuning) -> Iterator[str]:
     answer, winner = tuning.next, tuning.winner
     if winner is None or not isinstance(answer, Answer):
         return
-    yield from _gains(tuning, winner)
-    if tuning.goal.objective.by_speed:
-        yield f"  limit      {answer.limit}: {answer.why}; {HELP[answer.limit]}"
+    yield from _best_other(tuning) if tuning.is_loop else _gains(tuning, winner)
+    yield from _of_earlier_version(tuning)
+    if tuning.goal.objective.by_speed and answer.limit:
+        yield f"  limit      {answer.limit}: {answer.why}; {_help(tuning, answer)}"
+
+
+def _help(tuning: Tuning, answer: Answer) -> str:
+    """Return what may make a faster setting possible: the key to change, if it is one."""
+    goal = tuning.goal
+    if answer.limit == "time":
+        return f"--set tune.budget={format_walltime(2 * goal.budget_s)} would let it go on"
+    if answer.limit == "memory":
+        return "a GPU with more memory would help" if goal.mps else "more resources.memory would help"
+    if answer.limit != "cores" or not answer.why.endswith(goal.limited_by):
+        return HELP[answer.limit]
+    if goal.cpus > 1:
+        return f"--set resources.cpus=1 would allow up to {goal.cpus} times as many workers"
+    key = goal.limited_by.partition(":")[0]
+    return f"a higher {key} would allow more" if "." in key else "more CPUs for the job would allow more"
+
+
+def _best_other(tuning: Tuning) -> Iterator[str]:
+    """Yield how the best finalist compares with the plain loop, or why there is none."""
+    best, finals = tuning.best, tuning.finals
+    broken = [finals.broken(speed) for speed in finals.finalists if finals.broken(speed)]
+    if best is None:
+        why = f"none keeps the constraints: {broken[0]}" if broken else "none succeeded on the same text"
+        yield f"  others     {why}"
+        return
+    if tuning.times:
+        yield f"  best other {format_setting(best.params)}: {_times(tuning.times)} as fast, {_on(best)}"
+    else:
+        yield f"  best other {format_setting(best.params)}, {_on(best)}"
+    if not tuning.goal.objective.by_speed:
+        yield f"  objective  {_objective(tuning, best)}"
+    if tuning.times and tuning.times.low is None:
+        yield "  doubt      one repeat has no interval: tune.repeats: 3 and a longer tune.budget give one"
+
+
+def _of_earlier_version(tuning: Tuning) -> Iterator[str]:
+    """Yield what this version would not say of the answer of a search that an earlier one made."""
+    finals = tuning.finals
+    if tuning.goal.looks or not tuning.winner:
+        return
+    now = replace(finals, looks=1).winner
+    if now is None or now != tuning.winner:
+        broken = finals.broken(tuning.winner)
+        why = f"its means break a constraint ({broken})" if broken else "it is not shown to be better"
+        yield f"  doubt      an earlier version chose it; {why}{'' if broken else ' than the plain loop'}"
+
+
+def _on(speed: Speed) -> str:
+    """Return on which text a finalist ran, and how often."""
+    part = speed.params.get(EVERY, 1)
+    text = "the whole text" if part == 1 else f"one of every {part} paragraphs"
+    return f"on {text}, {format_count(speed.repeats, 'repeat')} each"
 
 
 def _gains(tuning: Tuning, winner: Speed) -> Iterator[str]:
-    repeats = f"{format_count(winner.repeats, 'repeat')} each"
     if tuning.gain:
-        part = winner.params.get(EVERY, 1)
-        text = "the whole text" if part == 1 else f"one of every {part} paragraphs"
-        yield f"  speed      {_times(tuning.gain)} as fast as the plain loop on {text}, {repeats}"
+        yield f"  speed      {_times(tuning.gain)} as fast as the plain loop {_on(winner)}"
     own_j, loop_j = _energy(tuning.records_of(winner)), _energy(tuning.records_of(tuning.loop))
     if own_j is not None and loop_j is not None:
         yield f"  energy     {own_j:,.1f} J for 1,000 items, the plain loop {loop_j:,.1f} J"
@@ -233,14 +297,14 @@ def _unit(tuning: Tuning) -> str:
 
 def _apart(tuning: Tuning, winner: Speed, second: Speed) -> str:
     """Return how much better than the next best setting the winner is, if that is more than scatter."""
-    objective, values = tuning.goal.objective, tuning.values_of(second)
-    if objective.by_speed:
-        times = ratio(winner, second)
-        return f"the winner is {_times(times)} as fast" if times and times.differs else NO_DIFFERENCE
-    apart = difference(tuning.values_of(winner), values) if values else None
-    if apart is None or not apart.differs:
+    if broken := tuning.finals.broken(second):
+        return broken
+    apart = tuning.finals.compared(winner, second).apart
+    if not apart.differs:
         return NO_DIFFERENCE
-    return f"{objective.name} differs by {format_figure(abs(apart.mean), _unit(tuning))}"
+    if isinstance(apart, Ratio):
+        return f"the winner is {_times(apart)} as fast"
+    return f"{tuning.goal.objective.name} differs by {format_figure(abs(apart.mean), _unit(tuning))}"
 
 
 def _times(times: Ratio) -> str:
@@ -253,13 +317,25 @@ def _not_tried(tuning: Tuning) -> str:
     goal = tuning.goal
     settings = {tuple(sorted(whole(one.params).items())) for one, _ in tuning.results}
     tried = len(settings - {tuple(sorted(goal.loop.items()))})
-    reasons = []
+    assumed = []
     if goal.padding:
         other = min(goal.padding, key=lambda order: goal.padding[order])
         times = goal.padding[max(goal.padding, key=lambda order: goal.padding[order])] / goal.padding[other]
-        reasons.append(f"{other} order pads {times:.1f} times as much, by the text alone")
-    reasons.append("other sizes at fewer workers, and more workers past the limit, cannot be faster")
-    return f"{goal.combinations - tried} of {goal.combinations} combinations: {'; '.join(reasons)}"
+        assumed.append(f"{other} order, which pads {times:.1f} times as much by the text alone, is slower")
+    if goal.workers > 1:
+        assumed.append("what is best at one number of workers is best at the others")
+        assumed.append("more workers past the limit are not faster")
+    why = f", assumed: {'; '.join(assumed)}" if assumed else ""
+    return f"{max(0, goal.combinations - tried)} of {goal.combinations} combinations{why}"
+
+
+def _best_other_json(tuning: Tuning) -> dict[str, object] | None:
+    """Return the best finalist that keeps the constraints, if the plain loop is the answer."""
+    best, times = tuning.best, tuning.times
+    if best is None or not tuning.is_loop:
+        return None
+    ratio = {"mean": times.mean, "low": times.low, "high": times.high} if times else None
+    return {"setting": dict(best.params), "times_the_plain_loop": ratio}
 
 
 def to_json(tuning: Tuning) -> str:
@@ -276,6 +352,8 @@ def as_data(tuning: Tuning) -> dict[str, object]:
         **described(model),
         "setting": tuning.setting or None,
         "objective": {**asdict(objective), "mean": fmean(values) if values else None},
+        "plain_loop": tuning.is_loop,
+        "best_other": _best_other_json(tuning),
         "items_per_s": winner.items_per_s if winner else None,
         "times_the_plain_loop": {"mean": gain.mean, "low": gain.low, "high": gain.high} if gain else None,
         "joules_per_1000": _energy(tuning.records_of(winner)),

@@ -207,9 +207,11 @@ class Tune(_Part):
     Attributes
     ----------
     workers
-        The most workers; ``null`` for as many as this machine has CPUs for, on a cluster for 16.
+        The most workers; ``null`` for as many as this machine has CPUs for, on a cluster for 16, or fewer if
+        its largest node has fewer CPUs.
     repeats
-        How often the finalists and the plain loop run: a number, or until their speeds are known.
+        How often the finalists and the plain loop run: a number, and up to three times as often until the
+        answer is shown, or until their speeds are known.
     budget
         How long the search may hold the GPU, or the CPUs.
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from jobkit.fit.objective import (
     FIGURES,
     LARGEST,
     Bound,
+    Finals,
     Objective,
     difference,
     figure,
@@ -144,3 +146,73 @@ def test_figures_in_words() -> None:
     assert format_figure(3 * GIB, "bytes", GIB / 2) == "3.00 GiB ± 512.0 MiB"
     assert mean_words((1.0,), "s") == "1 s (n=1)"
     assert mean_words((1.0, 1.0), "") == "1 ± 0 (n=2)"
+
+
+def finals(loop: list[float], other: list[float], objective: Objective, **changes: Any) -> Finals:
+    """Return the finals of one setting and the plain loop, with their f1."""
+    plain, better = {"batch_size": 300}, {"batch_size": 50}
+    records = [
+        replace(record(point(params=params), **changes), metrics={"f1": Metric(value=value)})
+        for params, values in ((plain, loop), (better, other))
+        for value in values
+    ]
+    return Finals(objective=objective, loop=plain, looks=3, records=records)
+
+
+@pytest.mark.parametrize(
+    ("loop", "other", "better", "loop_wins"),
+    [
+        ([0.8, 0.81, 0.79], [0.9, 0.91, 0.89], True, False),
+        ([0.9, 0.91, 0.89], [0.8, 0.81, 0.79], False, True),
+        ([0.9, 0.5, 0.7], [0.8, 0.81, 0.79], None, True),
+        ([0.9], [0.95], None, True),
+    ],
+)
+def test_a_finalist_wins_only_if_it_is_shown_to_be_better(
+    loop: list[float],
+    other: list[float],
+    better: bool | None,  # noqa: FBT001 - a parameter of the test
+    loop_wins: bool,  # noqa: FBT001
+) -> None:
+    found = finals(loop, other, Objective(metric="f1", direction="max"))
+    assert found.comparison
+    assert (found.comparison.better, found.winner == found.plain) == (better, loop_wins)
+    assert found.decided == (better is not None)
+    turned = finals(loop, other, Objective(metric="f1", direction="min"))
+    assert turned.comparison
+    assert turned.comparison.better == (None if better is None else not better)
+
+
+def test_of_equal_values_the_faster_is_the_better() -> None:
+    equal = finals([0.9] * 3, [0.9] * 3, Objective(metric="f1", direction="max"))
+    assert equal.comparison
+    assert (equal.comparison.better, equal.winner == equal.plain) == (None, True)
+    faster = replace(equal, records=[*equal.records[:3], *map(_twice_as_fast, equal.records[3:])])
+    assert faster.comparison
+    assert faster.comparison.better
+
+
+def _twice_as_fast(one: Record) -> Record:
+    assert one.summary
+    return replace(one, summary=replace(one.summary, work_s=one.summary.work_s / 2))
+
+
+def test_settings_without_a_time_cannot_be_compared() -> None:
+    equal = finals([0.9] * 3, [0.9] * 3, Objective(metric="f1", direction="max"))
+    still = [
+        replace(one, summary=replace(one.summary, work_s=0.0, items=0))
+        for one in equal.records
+        if one.summary
+    ]
+    nothing = replace(equal, records=still).comparison
+    assert nothing
+    assert nothing.better is None
+
+
+def test_a_plain_loop_that_breaks_a_constraint_or_is_missing_needs_no_comparison() -> None:
+    bounds = {"f1": Bound(min=0.85)}
+    broken = finals([0.8] * 2, [0.9] * 2, Objective(bounds=bounds))
+    assert (broken.winner, broken.decided) == (broken.kept[0], True)
+    missing = replace(broken, records=broken.records[2:])
+    assert (missing.winner, missing.decided, missing.comparison) == (missing.kept[0], True, None)
+    assert finals([0.8], [0.8], Objective(bounds=bounds)).winner is None

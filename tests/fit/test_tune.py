@@ -63,25 +63,29 @@ def test_a_search_says_what_is_next_while_it_goes_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize("left", [None, Outcome.CANCELLED])
 def test_a_point_that_was_killed_runs_again_three_times_at_most(tmp_path: Path, left: Outcome | None) -> None:
     run = search(tmp_path, Machine(), most=0)
-    (first,) = read_points(run)[0]
-    for number in (1, 2, 3):
-        assert next_point(run) == first
-        if left:
-            record = Machine().run(Candidate(first.params, first.phase)).record
-            assert record
-            write_record(run, replace(record, point=first, try_number=number, outcome=left))
-        else:
-            write_exit(run, first, Exit(status=137, stage="run"), number)
+    for _ in range(2):
+        first = next_point(run)
+        assert first
+        for number in (1, 2, 3):
+            assert next_point(run) == first
+            if left:
+                record = Machine().run(Candidate(first.params, first.phase)).record
+                assert record
+                write_record(run, replace(record, point=first, try_number=number, outcome=left))
+            else:
+                write_exit(run, first, Exit(status=137, stage="run"), number)
     assert next_point(run) is None
     assert "found no setting" in (run / SETTING_FILE).read_text()
 
 
-def test_a_failure_that_another_try_would_repeat_ends_the_search(tmp_path: Path) -> None:
+def test_two_failures_that_another_try_would_repeat_end_the_search(tmp_path: Path) -> None:
     run = search(tmp_path, Machine(), most=0)
-    (first,) = read_points(run)[0]
-    record = Machine().run(Candidate(first.params, first.phase)).record
-    assert record
-    write_record(run, replace(record, point=first, outcome=Outcome.BUG, message="no module torch"))
+    for _ in range(2):
+        point = next_point(run)
+        assert point
+        record = Machine().run(Candidate(point.params, point.phase)).record
+        assert record
+        write_record(run, replace(record, point=point, outcome=Outcome.BUG, message="no module torch"))
     assert next_point(run) is None
     assert "ended as bug: no module torch" in (run / SETTING_FILE).read_text()
 

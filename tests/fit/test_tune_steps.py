@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobkit.core.knobs import EVERY, MPS, OFF, ON, PADDED_CHARS, WORKERS
+from jobkit.core.knobs import EVERY, MPS, OFF, ON, PADDED_CHARS, WORKERS, Value
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
-from jobkit.fit.objective import Bound, Objective
+from jobkit.fit.objective import Bound, Finals, Objective
 from jobkit.fit.observations import NEED, MemoryObservations
 from jobkit.fit.tune_steps import (
     FINAL,
@@ -170,10 +170,16 @@ def test_a_point_that_runs_out_of_memory_ends_the_doubling() -> None:
     assert max(one.workers for one in order if one.phase == FINAL) == 4
 
 
-def test_a_failure_of_the_first_point_is_the_answer() -> None:
+def test_two_sizes_that_fail_end_the_search() -> None:
     answer, order = searched(GOAL, Machine(fails={(WORKERS, 1): Outcome.ENVIRONMENT}))
-    assert (len(order), answer.finalists) == (1, ())
-    assert answer.why == "one worker at padded_chars 4,000 ended as environment"
+    assert (len(order), answer.finalists) == (2, ())
+    assert answer.why == "one worker at padded_chars 16,000 ended as environment"
+
+
+def test_a_first_size_that_fails_leaves_the_others() -> None:
+    answer, order = searched(GOAL, Machine(fails={(PADDED_CHARS, 4_000): Outcome.BUG}))
+    assert [one.params[PADDED_CHARS] for one in order if one.phase == MEMORY] == [*SIZES]
+    assert answer.finalists[0] == GOAL.setting(16_000, 16, mps="auto")
 
 
 def test_the_budget_ends_the_search_and_shortens_the_finals() -> None:
@@ -309,3 +315,95 @@ def test_without_items_the_time_of_the_work_leads_the_search() -> None:
     answer, order = answered(goal, without_items(Machine()))
     assert [one.workers for one in order if one.phase == SEARCH][:4] == [2, 4, 8, 16]
     assert answer.finalists[0] == GOAL.setting(16_000, 16, mps="auto")
+
+
+NOW = replace(GOAL, most_repeats=9, looks=3, again=12)
+
+
+def winner_of(goal: TuneGoal, machine: Machine) -> tuple[Answer, dict[str, Any] | None]:
+    """Search to the end; return the answer, and the knobs of the winner."""
+    search, results = Search(goal), {}
+
+    def run(candidate: Candidate) -> Measured:
+        results[candidate.key] = machine.run(candidate)
+        return results[candidate.key]
+
+    answer = follow(search.steps(), run)
+    assert isinstance(answer, Answer)
+    records = [result.record for key, result in results.items() if key[0] == FINAL and result.record]
+    finals = Finals(objective=goal.objective, loop=goal.loop, looks=goal.looks, records=records)
+    return answer, dict(finals.winner.params) if finals.winner else None
+
+
+def test_the_plain_loop_is_the_answer_if_no_setting_is_shown_to_be_faster() -> None:
+    class Fast(Machine):
+        """Its plain loop is faster than all else."""
+
+        def speed(self, params: Mapping[str, Value]) -> float:
+            return 1e4 if "batch_size" in params else super().speed(params)
+
+    assert winner_of(NOW, Fast(noise=0.01))[1] == LOOP
+    assert winner_of(NOW, Machine(noise=0.01))[1] == GOAL.setting(16_000, 16, mps="auto")
+
+
+def test_repeats_go_on_while_nothing_is_shown_and_end_at_twice_the_points() -> None:
+    even = Machine(cores=1, shared=0.5, noise=0.2, best=8_000)
+    _, order = searched(NOW, even)
+    assert finals(order) in {6, 9}
+    assert len(order) <= NOW.most_points
+    assert finals(searched(NOW, Machine())[1]) == 3
+
+
+def test_a_step_that_scatter_may_have_ended_is_measured_again() -> None:
+    class Slow(Machine):
+        """Its first measurement of 4 workers is far too slow."""
+
+        def scatters(self, candidate: Candidate, /) -> float:
+            first = (candidate.workers, candidate.repeat, candidate.phase) == (4, 1, SEARCH)
+            return 0.51 if first else 1.0
+
+    answer, order = searched(NOW, Slow())
+    assert answer.finalists[0][WORKERS] == 16
+    assert [one.repeat for one in order if (one.phase, one.workers) == (SEARCH, 4)] == [1, 2]
+    once, _ = searched(replace(NOW, again=0), Slow())
+    assert once.finalists[0][WORKERS] in {2, 4}
+
+
+def test_an_order_that_the_text_does_not_decide_is_compared() -> None:
+    goal = replace(NOW, order="text", other_order="sorted", padding={})
+    answer, order = searched(goal, Machine())
+    assert answer.finalists[0]["order"] == "sorted"
+    assert [one.params["order"] for one in order if one.phase == SEARCH].count("sorted") in {1, 2}
+
+
+def falling(workers: int) -> Callable[[Candidate], float | None]:
+    """Return an f1 that falls in the finals with this many workers or more."""
+    return lambda one: 0.725 if one.phase == FINAL and one.workers >= workers else 0.95
+
+
+F1 = replace(NOW, objective=Objective(bounds={"f1": Bound(min=0.9)}))
+
+
+def test_a_constraint_is_judged_on_the_repeats_of_the_finals() -> None:
+    run = reporting(Machine(), falling(2))
+    answer, order = answered(F1, run)
+    records = [record for one in order if one.phase == FINAL and (record := run(one).record)]
+    kept = Finals(objective=F1.objective, loop=LOOP, looks=3, records=records)
+    assert (len(answer.finalists), kept.kept, kept.winner) == (2, (), kept.plain)
+    none, _ = answered(F1, reporting(Machine(), falling(1)))
+    assert (none.finalists, "f1 0.725 is under 0.9" in none.why) == ((), True)
+
+
+def test_a_loop_that_fails_and_settings_that_break_a_constraint_leave_no_answer() -> None:
+    class NoLoop(Machine):
+        def run(self, candidate: Candidate) -> Measured:
+            done = super().run(candidate)
+            return Measured(Outcome.BUG, None, 1.0) if candidate.params.get("batch_size") else done
+
+    answer, _ = answered(F1, reporting(NoLoop(), lambda one: 0.95 if one.phase == MEMORY else 0.725))
+    assert (answer.finalists, answer.why) == (
+        (),
+        "neither the plain loop nor another setting keeps the constraints: f1 0.725 is under 0.9",
+    )
+    alone = replace(F1, objective=Objective(bounds={"f1": Bound(min=0.99)}))
+    assert "the plain loop did not succeed" in answered(alone, reporting(NoLoop(), falling(1)))[0].why

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from benchmarks import tune_page
+from benchmarks import tune_page, tune_search
 from jobkit.fit.tune import read_tuning
 from jobkit.report.tune import as_text
 
@@ -31,6 +33,29 @@ def test_a_search_kept_to_its_limits_and_its_mean_is_above_ten_times(run: str) -
     assert tuning.gain.mean > 10
     assert (tuning.gain.low >= 10) == (run in ABOVE_TEN)
     assert "no difference is shown" in as_text(tune_page.TUNE, tuning)
+
+
+def test_the_table_of_simulated_searches_is_that_of_the_file_and_meets_its_targets() -> None:
+    raw = json.loads(tune_search.RAW.read_text(encoding="utf-8"))
+    assert tune_search.table(raw) in (DOCS / "tune.md").read_text(encoding="utf-8")
+    assert (raw["searches"], len(raw["rows"])) == (300, 9)
+    for row in raw["rows"]:
+        now, before = row["now"], row["before"]
+        assert now["near_or_loop"] >= {0.05: 0.95, 0.15: 0.95, 0.3: 0.8}[row["scatter"]]
+        assert now["slower"] <= 0.05
+        assert now["held"] >= 0.95
+        assert now["points_most"] <= 2 * tune_search.TODAY.most_points
+        assert now["points_mean"] <= 2 * before["points_mean"]
+
+
+@pytest.mark.parametrize("shape", tune_search.SHAPES, ids=lambda shape: shape.name)
+@pytest.mark.parametrize(("scatter", "least"), [(0.15, 0.88), (0.3, 0.65)])
+def test_the_search_keeps_what_the_table_says(shape: tune_search.Shape, scatter: float, least: float) -> None:
+    """Of fewer searches, with another seed: three standard deviations less than the target."""
+    found = tune_search.cell(tune_search.simulate(shape, scatter, tune_search.GOAL_NOW, 60, seed=1))
+    assert found["near_or_loop"] >= least
+    assert found["slower"] <= 0.1
+    assert found["held"] >= 0.88
 
 
 def test_the_instruments_of_energy_agree_over_a_minute() -> None:

@@ -10,7 +10,9 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import Knob
 from jobkit.fit.lengths import Lengths
-from jobkit.planning.tune_goal import tuned
+from jobkit.planning.tune_goal import Node, largest_node, tuned
+from jobkit.schedulers.survey import Nodes, Queue, Survey
+from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
 
 BUDGET = (Knob(name="batch_size", grows_load=True), Knob(name="padded_chars", grows_load=True))
@@ -48,7 +50,7 @@ def test_a_short_text_is_read_whole_in_smaller_calls() -> None:
 
 def test_a_workload_without_budgets_or_lengths_gets_batch_sizes() -> None:
     _, goal = tuned(spec(device="cpu", resources={"gpus": 0}), PLAIN, Lengths.unknown(2_000))
-    assert (goal.size_knob, goal.sizes, goal.order, goal.padding) == ("batch_size", (1, 3, 7, 15), "load", {})
+    assert (goal.size_knob, goal.sizes, goal.order, goal.padding) == ("batch_size", (1, 3, 7, 15), "text", {})
     assert goal.loop["threads"] == 16
     assert (goal.mps, goal.memory_bytes) == (False, 8 * 2**30)
 
@@ -65,6 +67,42 @@ def test_a_workload_without_budgets_or_lengths_gets_batch_sizes() -> None:
 def test_the_most_workers_and_what_limits_them(keys: dict[str, Any], workers: int, why: str) -> None:
     _, goal = tuned(spec(**keys), BUDGET, text(1_000))
     assert (goal.workers, goal.limited_by) == (workers, why)
+
+
+def test_a_workload_that_does_not_say_that_it_pads_keeps_the_order_of_the_text() -> None:
+    _, goal = tuned(spec(), BUDGET, text(1_000), pads=False)
+    assert (goal.order, goal.other_order, goal.padding) == ("text", "sorted", {})
+    summed = Lengths(paragraphs=text(1_000).paragraphs, padded=False)
+    assert tuned(spec(), BUDGET, summed)[1].order == "text"
+    assert tuned(spec(), BUDGET, text(1_000))[1].other_order == ""
+
+
+SMALL = Node(4, "partition 'cpu'")
+
+
+def test_the_default_number_of_workers_fits_the_node() -> None:
+    _, goal = tuned(spec(), BUDGET, text(1_000), node=SMALL)
+    assert (goal.workers, goal.limited_by) == (4, "the 4 CPUs of the largest node of partition 'cpu'")
+    assert tuned(spec(tune={"workers": 3}), BUDGET, text(1_000), node=SMALL)[1].workers == 3
+    assert tuned(spec(), BUDGET, text(1_000), node=Node(64, "it"))[1].workers == 16
+
+
+def test_more_workers_than_the_node_has_cpus_for_are_refused_with_the_key() -> None:
+    with pytest.raises(JobkitError, match=r"tune\.workers: 8 with resources\.cpus: 1 is more than") as caught:
+        tuned(spec(tune={"workers": 8}), BUDGET, text(1_000), node=SMALL)
+    assert caught.value.hint == "leave it out, or --set tune.workers=4"
+
+
+def test_the_largest_node_is_one_that_has_what_the_job_requests() -> None:
+    kinds = (
+        Nodes(number=2, cpus=64, memory_bytes=2**40, gpus={}),
+        Nodes(number=2, cpus=8, memory_bytes=2**40, gpus={"a100": 2}),
+    )
+    survey = Survey(product="Slurm", queue_noun="partition", queues=(Queue(name="gpu", kinds=kinds),))
+    site = load_site("slurm-default", "slurm")
+    assert largest_node(survey, spec(), site) == Node(8, "any partition")
+    assert largest_node(survey, spec(device="cpu", resources={"gpus": 0}), site) == Node(64, "any partition")
+    assert largest_node(Survey(product="Slurm"), spec(), site) is None
 
 
 def test_here_there_are_no_more_workers_than_cpus(monkeypatch: pytest.MonkeyPatch) -> None:

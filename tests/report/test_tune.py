@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
+from jobkit.core.knobs import Value
+from jobkit.core.layout import SETTING_FILE
 from jobkit.core.measurements import Metric
+from jobkit.core.units import GIB
 from jobkit.fit.objective import Bound, Objective
 from jobkit.fit.tune import read_tuning
 from jobkit.fit.tune_steps import Candidate, Measured, TuneGoal
 from jobkit.report.tune import as_text, to_json
-from tests.support.machines import GOAL, Machine, search
+from tests.support.machines import GOAL, LOOP, Machine, search
 
 
 def told(run: Path) -> str:
@@ -28,7 +34,7 @@ def test_the_answer_has_setting_gain_limit_what_was_not_tried_and_lines_to_paste
     assert "speed 22.00 times (22.00 to 22.00 with 95 % confidence) as fast as the plain loop" in text
     assert "energy 156.2 J for 1,000 items, the plain loop 3,437.5 J" in text
     assert "limit cores: 16 workers are 2.00 times as fast as 8, and there are no more: 16 CPUs" in text
-    assert "not tried 60 of 72 combinations: text order pads 3.0 times as much" in text
+    assert "60 of 72 combinations, assumed: text order, which pads 3.0 times as much by the text" in text
     assert "workers: 16 mps: on work_unit: 100 resources: cpus: 1 sweep: padded_chars: [16000]" in text
     assert f"jobkit sweep SPEC --setting {run}" in text
     assert "The figures hold under the conditions of the run: " in text
@@ -107,3 +113,70 @@ def test_without_items_the_speed_is_blank(tmp_path: Path) -> None:
     assert json.loads(to_json(read_tuning(run)))["items_per_s"] is None
     nothing = told(reporting(tmp_path / "none", GOAL, items=False))
     assert "No setting was found: the workload reports no items" in nothing
+
+
+NOW = replace(GOAL, most_repeats=9, looks=3, again=12)
+
+
+class FastLoop(Machine):
+    """A machine on which the plain loop is faster than all else."""
+
+    def speed(self, params: Mapping[str, Value]) -> float:
+        return 1e5 if "batch_size" in params else super().speed(params)
+
+
+def test_text_json_and_file_agree_that_the_plain_loop_is_the_answer(tmp_path: Path) -> None:
+    run = search(tmp_path, FastLoop(noise=0.01), NOW)
+    text, tuning = told(run), read_tuning(run)
+    assert "No setting is shown to be faster than the plain loop." in text
+    assert "The setting: batch_size 300, mps off, order text, workers 1 (the plain loop)" in text
+    assert "best other" in text
+    data = json.loads(to_json(tuning))
+    assert (data["plain_loop"], data["setting"], data["times_the_plain_loop"]) == (True, LOOP, None)
+    assert data["best_other"]["times_the_plain_loop"]["high"] < 1
+    written = yaml.safe_load((run / SETTING_FILE).read_text())
+    assert written == {
+        "order": "text",
+        "workers": 1,
+        "mps": False,  # YAML 1.1; jobkit reads `off` as the word
+        "resources": {"cpus": 1},
+        "sweep": {"batch_size": [300]},
+    }
+
+
+def test_one_repeat_shows_nothing(tmp_path: Path) -> None:
+    run = search(tmp_path, Machine(), replace(NOW, repeats=1, most_repeats=1))
+    text = told(run)
+    assert "(the plain loop)" in text
+    assert "one repeat has no interval" in text
+
+
+def test_the_answer_of_an_earlier_version_stays_with_a_doubt(tmp_path: Path) -> None:
+    run = search(tmp_path / "slower", FastLoop(noise=0.01), GOAL)
+    assert "workers: 16" in (run / SETTING_FILE).read_text()
+    assert "an earlier version chose it; it is not shown to be better than the plain loop" in told(run)
+    run = reporting(tmp_path / "broken", replace(GOAL, objective=Objective(bounds={"f1": Bound(min=0.8)})))
+    assert "doubt" not in told(run)
+    assert "doubt" not in told(search(tmp_path / "shown", Machine(), GOAL))
+
+
+def test_without_a_finalist_that_keeps_the_constraints_the_plain_loop_is_left(tmp_path: Path) -> None:
+    goal = replace(NOW, objective=Objective(bounds={"f1": Bound(min=0.98)}))
+    text = told(reporting(tmp_path, goal))  # f1 is 0.96 at the smallest size, and 0.99 for the plain loop
+    assert "(the plain loop)" in text
+    assert "others none succeeded on the same text" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"cpus": 2}, "--set resources.cpus=1 would allow up to 2 times as many workers"),
+        ({"limited_by": "tune.workers: 16"}, "a higher tune.workers would allow more"),
+        ({}, "more CPUs for the job would allow more"),
+        ({"budget_s": 300}, "--set tune.budget=00:10:00 would let it go on"),
+        ({"memory_bytes": 12 * GIB}, "a GPU with more memory would help"),
+    ],
+)
+def test_the_limit_names_what_would_lift_it(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    slow = Machine(start_s=30.0) if "budget_s" in changes else Machine()
+    assert words in told(search(tmp_path, slow, replace(NOW, **changes)))

@@ -77,6 +77,10 @@ class Machine:
         mps = self.allows_mps and params.get(MPS, OFF) != OFF
         return each * min(workers, self.cores) * (1.0 if workers == 1 or mps else self.shared)
 
+    def scatters(self, candidate: Candidate, /) -> float:
+        """Return by how much a measurement of the speed is off: 1 if it is not."""
+        return 1 + self.noise if candidate.repeat % 2 == 0 else 1 - self.noise
+
     def run(self, candidate: Candidate) -> Measured:
         params, workers = candidate.params, candidate.workers
         for (knob, value), outcome in self.fails.items():
@@ -88,7 +92,7 @@ class Machine:
         assert isinstance(every, int)
         if workers * (GIB + load * self.bytes_per_load) > self.gpu_bytes:
             return Measured(Outcome.GPU_OOM, None, self.start_s)
-        speed = self.speed(params) * (1 + self.noise * (-1) ** candidate.repeat)
+        speed = self.speed(params) * self.scatters(candidate)
         work_s = ITEMS / every / speed
         held = replace(point(params=dict(params)), workers=workers, order=str(params[ORDER]))
         told = replace(

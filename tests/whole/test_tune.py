@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.layout import SETTING_FILE, read_points
+from jobkit.core.units import format_setting
 from jobkit.fit.tune import read_tuning
 from jobkit.fit.tune_steps import FINAL
 from tests.support.commands import JOBKIT, jobkit
@@ -42,11 +43,11 @@ def run_of(home: Path) -> Path:
 def test_one_command_finds_the_setting_and_another_search_is_refused(home: Path) -> None:
     done = jobkit("tune", "tune.yaml", cwd=home)
     assert done.returncode == 0, done.stderr
-    assert "at most 3 settings in 5 points" in done.stderr
+    assert "at most 3 settings in 10 points" in done.stderr
     run = run_of(home)
     tuning = read_tuning(run)
     assert [one.phase for one, _ in tuning.results][-3:] == [FINAL] * 3
-    assert f"The setting: order {tuning.goal.order}, batch_size {tuning.setting['batch_size']}" in done.stdout
+    assert f"The setting: {format_setting(tuning.setting)}" in done.stdout
     again = jobkit("tune", "tune.yaml", cwd=home)
     assert (again.returncode, "has a run already" in again.stderr) == (2, True)
     shown = jobkit("tune", run, "--json", cwd=home)

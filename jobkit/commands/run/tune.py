@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from jobkit.commands import shared
 from jobkit.core import terminal
+
+if TYPE_CHECKING:
+    from jobkit.planning.tune_goal import Node
+    from jobkit.spec.site import Site
+    from jobkit.spec.sweep_spec import SweepSpec
 
 
 @click.command("tune", short_help="Find the fastest setting by measuring a few.")
@@ -37,7 +43,8 @@ def tune(
 
     jobkit chooses order and batch sizes from the text alone, measures the memory of one worker, doubles
     the workers that share the GPU until that gains less than 5 % or memory or CPUs are full, and compares
-    the two best settings with the plain loop (one worker, batches of 300 paragraphs in text order). Before
+    the two best settings with the plain loop (one worker, batches of 300 paragraphs in text order). If none
+    is shown to be faster, the plain loop is the answer. Before
     it begins it prints how many settings, points and minutes it takes at most. On a cluster the whole
     search is one job, and a job that goes on with it if it is killed: no one needs to stay logged in.
 
@@ -65,7 +72,7 @@ def tune(
     options = Options(
         overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir, stand_in=stand_in
     )
-    prepared = prepare_search(spec, options, build=not dry_run, say=terminal.note)
+    prepared = prepare_search(spec, options, build=not dry_run, say=terminal.note, find_node=_node)
 
     def check() -> None:
         if not new:
@@ -80,6 +87,17 @@ def tune(
     elif (code := search.tune_on_cluster(prepared, check, wait=wait)) is not None:
         return code
     return _print(prepared.run_dir, as_json=as_json)
+
+
+def _node(spec: SweepSpec, site: Site) -> Node | None:
+    """Return the largest node that a search may run on, as its scheduler describes it."""
+    from jobkit.planning.tune_goal import largest_node
+    from jobkit.schedulers.registry import by_name, runs_here
+    from jobkit.setup.ask_site import ask_site
+
+    if runs_here(site.scheduler):
+        return None
+    return largest_node(ask_site(by_name(site.scheduler)), spec, site)
 
 
 def _print(run_dir: Path, *, as_json: bool) -> int:

@@ -176,14 +176,15 @@ def code_folder(name: str, folder: str | None) -> str | None:
 
 def traits(
     name: str, folder: str | None, staged: str | None = None, *, say: Say
-) -> tuple[bool, bool, list[dict[str, Any]], tuple[str, ...], str, bool]:
+) -> tuple[bool, bool, list[dict[str, Any]], tuple[str, ...], str, bool, bool]:
     """Return the fields of `jobkit.planning.workload_traits.Traits`."""
     del say
     workload = checked_class(name, folder, staged)
     knobs = [asdict(knob) for knob in declared(workload.KNOBS)]
     has_lengths = callable(getattr(workload, "lengths", None))
     unit, pads = str(getattr(workload, "LOAD_UNIT", CHARACTERS)), bool(getattr(workload, "PADS", True))
-    return workload.NEEDS_MODEL, has_lengths, knobs, columns_of(workload), unit, pads
+    says = pads and has_lengths and getattr(workload, "LENGTHS", workload) is not None
+    return workload.NEEDS_MODEL, has_lengths, knobs, columns_of(workload), unit, pads, says
 
 
 def lengths(

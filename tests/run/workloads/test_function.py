@@ -94,9 +94,10 @@ SWEPT = """
 
 def test_parameters_are_knobs_and_what_jobkit_fills_in(tmp_path: Path) -> None:
     folder = written(tmp_path, SWEPT)
-    needs_model, has_lengths, knobs, columns, unit, pads = own.traits("tagger.py:tag", folder, say=print)
+    traits = own.traits("tagger.py:tag", folder, say=print)
+    needs_model, has_lengths, knobs, columns, unit, pads, says_padding = traits
     assert (needs_model, has_lengths, columns) == (True, True, ("result",))
-    assert (unit, pads) == (CHARACTERS, True)
+    assert (unit, pads, says_padding) == (CHARACTERS, True, False)
     assert {knob["name"]: knob["words"] for knob in knobs} == {
         "batch_size": (),
         "beam": (),

@@ -1,0 +1,213 @@
+# ruff: noqa: T201 - it prints what it found
+"""How good the answers of `jobkit tune` are, simulated: shape of the cost x scatter, 300 searches each.
+
+``python -m benchmarks.tune_search`` writes docs/benchmarks/tune-search.json and prints the table that
+docs/tune.md shows. The search is that of `jobkit.fit.tune_steps`, with the repeats and looks of a spec's
+default; only the speeds are made up. So it runs anywhere, and the same seed gives the same table.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from jobkit.core.knobs import ON, WORKERS, Value, numbers
+from jobkit.fit.objective import Comparison, Finals
+from jobkit.fit.speed import Ratio
+from jobkit.fit.tune_steps import FINAL, Candidate, Measured, Search, TuneGoal, follow, whole
+from jobkit.planning.tune_goal import AGAIN, LOOKS
+from tests.support.machines import GOAL, LOOP, Machine
+
+RAW = Path(__file__).parents[1] / "docs" / "benchmarks" / "tune-search.json"
+SEARCHES, SEED = 300, 26
+SCATTERS = (0.05, 0.15, 0.30)
+"""Standard deviations of the logarithm of a measured speed."""
+NEAR = 0.9
+"""Of the best speed, from which on a setting counts as near the best."""
+TODAY = replace(GOAL, budget_s=1800)
+"""As before points were measured again and the plain loop could be the answer."""
+GOAL_NOW = replace(TODAY, most_repeats=LOOKS * TODAY.repeats, looks=LOOKS, again=AGAIN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape(Machine):
+    """A machine whose measurements scatter by chance.
+
+    Attributes
+    ----------
+    name
+        In words.
+    crowded
+        Of the speed, what each doubling of the workers beyond ``cores`` leaves.
+    loop
+        The speed of the plain loop; ``None`` for that of one worker in text order.
+    """
+
+    name: str
+    crowded: float = 1.0
+    loop: float | None = None
+    scatter: float = 0.0
+    dice: random.Random = field(default_factory=random.Random)
+
+    def speed(self, params: Mapping[str, Value]) -> float:
+        """Return the true speed of a setting."""
+        if self.loop and whole(params) == LOOP:
+            return self.loop
+        beyond = max(0.0, math.log2(numbers(params)[WORKERS] / self.cores))
+        crowded: float = self.crowded**beyond
+        return super().speed(params) * crowded
+
+    def scatters(self, _: Candidate, /) -> float:
+        """Return by how much a measurement is off, each time anew."""
+        return math.exp(self.dice.gauss(0, self.scatter))
+
+    def highest(self, goal: TuneGoal) -> float:
+        """Return the highest true speed of all combinations, the plain loop included."""
+        return max(self.speed(params) for params in _combinations(goal))
+
+
+SHAPES = (
+    Shape(name="all 16 workers help"),
+    Shape(name="4 workers help, more slow it down", cores=4, crowded=0.9),
+    Shape(name="the plain loop is 3 % faster than the best", cores=1, crowded=0.75, loop=206.0),
+)
+
+
+def _combinations(goal: TuneGoal) -> Iterator[dict[str, Value]]:
+    """Yield every setting of a grid, and the plain loop."""
+    yield dict(goal.loop)
+    for size, workers, mps, order in itertools.product(
+        goal.sizes, [1, *goal.steps], ["off", ON], [goal.order, "text"]
+    ):
+        yield goal.setting(size, workers, mps=mps, order=order)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search came to.
+
+    Attributes
+    ----------
+    points
+        How many it measured.
+    share
+        Of the best speed of all combinations, that of its answer.
+    is_loop
+        Whether its answer is the plain loop.
+    slower
+        Whether its answer is truly slower than the plain loop.
+    held
+        Whether the interval of the ratio to the plain loop has the true one.
+    """
+
+    points: int
+    share: float
+    is_loop: bool
+    slower: bool
+    held: bool
+
+
+def searched(shape: Shape, goal: TuneGoal) -> Found:
+    """Search to the end, by the search of `jobkit tune` itself."""
+    results: dict[tuple[object, ...], tuple[Candidate, Measured]] = {}
+
+    def result_of(candidate: Candidate) -> Measured:
+        results[candidate.key] = candidate, shape.run(candidate)
+        return results[candidate.key][1]
+
+    follow(Search(goal).steps(), result_of)
+    records = [result.record for one, result in results.values() if one.phase == FINAL and result.record]
+    finals = Finals(objective=goal.objective, loop=goal.loop, looks=goal.looks, records=records)
+    if not finals.winner or not finals.comparison:
+        raise ValueError(shape.name)
+    speed, loop = shape.speed(dict(finals.winner.params)), shape.speed(LOOP)
+    is_loop = finals.winner == finals.plain
+    true = shape.speed(dict(finals.kept[0].params)) / loop
+    return Found(
+        len(results), speed / shape.highest(goal), is_loop, speed < loop, _holds(finals.comparison, true)
+    )
+
+
+def _holds(comparison: Comparison, true: float) -> bool:
+    times = comparison.apart
+    if not isinstance(times, Ratio) or times.low is None or times.high is None:
+        raise TypeError(comparison)
+    return times.low <= true <= times.high
+
+
+def simulate(shape: Shape, scatter: float, goal: TuneGoal, searches: int, seed: int = SEED) -> list[Found]:
+    """Return what so many searches come to, each with luck of its own."""
+    dice = random.Random(f"{seed} {shape.name} {scatter}")  # noqa: S311 - not cryptography
+    noisy = replace(shape, scatter=scatter, dice=dice)
+    return [searched(noisy, goal) for _ in range(searches)]
+
+
+def cell(found: Sequence[Found]) -> dict[str, float]:
+    """Return the shares of some searches, and how many points they took."""
+    return {
+        "near_or_loop": fmean(one.is_loop or one.share >= NEAR for one in found),
+        "near": fmean(one.share >= NEAR for one in found),
+        "is_loop": fmean(one.is_loop for one in found),
+        "slower": fmean(one.slower for one in found),
+        "held": fmean(one.held for one in found),
+        "points_mean": fmean(one.points for one in found),
+        "points_most": max(one.points for one in found),
+    }
+
+
+def measure(searches: int = SEARCHES) -> dict[str, Any]:
+    """Return the figures of all cells, of this version and of the search before it."""
+    rows = [
+        {"shape": shape.name, "scatter": scatter}
+        | {
+            name: cell(simulate(shape, scatter, goal, searches))
+            for name, goal in (("now", GOAL_NOW), ("before", TODAY))
+        }
+        for shape in SHAPES
+        for scatter in SCATTERS
+    ]
+    return {"searches": searches, "seed": SEED, "goal": asdict(GOAL_NOW), "rows": rows}
+
+
+def table(raw: dict[str, Any]) -> str:
+    """Return the table of docs/tune.md."""
+    heads = (
+        *("cost", "scatter", "near the best, or not shown", "not shown"),
+        *("slower than the loop", "interval holds", "points: mean, most"),
+        *("before: near", "before: slower", "before: points"),
+    )
+    lines = [f"| {' | '.join(heads)} |", "|---|" + "--:|" * (len(heads) - 1)]
+    for row in raw["rows"]:
+        now, before = row["now"], row["before"]
+        cells = [
+            row["shape"],
+            f"{100 * row['scatter']:.0f} %",
+            *(_percent(now[name]) for name in ("near_or_loop", "is_loop", "slower", "held")),
+            f"{now['points_mean']:.0f}, {now['points_most']}",
+            *(_percent(before[name]) for name in ("near", "slower")),
+            f"{before['points_mean']:.0f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def main() -> None:
+    """Simulate, write the figures, and print the table."""
+    raw = measure()
+    RAW.write_text(json.dumps(raw, indent=1) + "\n", encoding="utf-8")
+    print(table(raw))
+
+
+if __name__ == "__main__":
+    main()
