@@ -407,3 +407,26 @@ def test_a_loop_that_fails_and_settings_that_break_a_constraint_leave_no_answer(
     )
     alone = replace(F1, objective=Objective(bounds={"f1": Bound(min=0.99)}))
     assert "the plain loop did not succeed" in answered(alone, reporting(NoLoop(), falling(1)))[0].why
+
+
+@pytest.mark.parametrize(
+    ("ran", "goal", "machine"),
+    [
+        (1, GOAL, Machine(fails={(WORKERS, 1): Outcome.ENVIRONMENT})),
+        (12, replace(GOAL, objective=Objective(bounds={"batch_p95": Bound(max=1e-9)})), Machine()),
+    ],
+)
+def test_a_search_that_an_earlier_version_ended_sooner_has_ended(
+    ran: int, goal: TuneGoal, machine: Machine
+) -> None:
+    """It ended at its first failure, and without the plain loop if no setting kept the constraints."""
+    _, order = searched(goal, machine)
+    done = {one.key: machine.run(one) for one in order[:ran]}
+    answer = follow(Search(goal, tried=tuple(order[:ran])).steps(), lambda one: done.get(one.key))
+    assert isinstance(answer, Answer)
+    assert answer.finalists == ()
+
+
+def test_repeats_until_the_speeds_are_known_may_take_more_points() -> None:
+    goal = replace(NOW, most_repeats=10, share=0.05)
+    assert finals(searched(goal, Machine(noise=0.3))[1]) == 10
