@@ -63,16 +63,20 @@ PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %
 # Folders of which every test starts processes.
 SLOW := tests/cluster tests/fakes tests/whole
 
+# On the PATH of a bare machine: no test needs a program that README.md does not name. Those that are marked
+# with one (program) are skipped there, by its name, and run with the clusters.
 # Three workers on two cores, for many tests wait for a process. Coverage measures what tests without
 # processes cover: tests/conftest.py ends its tracing in the others.
 .PHONY: unit cluster
 unit: model $(PURE)
-	$(BIN)/python -m pytest tests -n 3 --dist loadgroup --ignore tests/cluster --cov --cov-report=
+	path=$$($(BIN)/python -m tests.support.bare_path .cache/bare-path) && \
+	env -u JOBKIT_CLUSTER PATH="$$path" $(BIN)/python -m pytest tests -n 3 --dist loadgroup --ignore tests/cluster --cov --cov-report=
 	$(BIN)/coverage report --include=$$(echo $(PURE) | tr ' ' ,) --fail-under=100
 
+OTHER_PROGRAMS = $(shell grep -rl 'mark\.program' tests --include='test_*.py')
 cluster: setup
 ifeq ($(JOBKIT_CLUSTER),1)
-	$(BIN)/python -m pytest tests/cluster -n 6 --dist loadgroup -rs
+	$(BIN)/python -m pytest tests/cluster $(OTHER_PROGRAMS) -m 'cluster or program' -n 6 --dist loadgroup -rs
 else
 	$(BIN)/python -m pytest tests/cluster -q
 	@echo "skipped: they need real Slurm and Grid Engine, which JOBKIT_CLUSTER=1 installs"

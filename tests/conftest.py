@@ -21,6 +21,7 @@ from jobkit.core.records import ModelRef
 from jobkit.planning.models.stanza import find_model
 from jobkit.run.workloads.stanza_lengths import SLEEP_WHILE_WAITING
 from tests.fakes.fixtures import fake_sge, fake_slurm
+from tests.support.packages import need
 
 __all__ = ["fake_sge", "fake_slurm"]  # for all tests: see tests/fakes/README.md
 
@@ -28,6 +29,7 @@ settings.register_profile("jobkit", deadline=None)  # a busy machine is no fault
 settings.register_profile("quick", parent=settings.get_profile("jobkit"), max_examples=25)
 settings.load_profile("jobkit")
 os.environ.setdefault(*SLEEP_WHILE_WAITING)  # it is read when torch is imported, by whichever test is first
+os.environ.setdefault("NODE_PATH", os.environ["PATH"])  # of the jobs of the fakes
 os.environ[LEDGER_VARIABLE] = os.devnull  # the user's own is left alone; tests of it name a file
 TESTS = Path(__file__).parent
 KEPT = TESTS.parent / ".cache" / "jobkit"
@@ -115,6 +117,12 @@ def shares(item: pytest.Item) -> bool:
     return any(one.scope == "module" for fixtures in found for one in fixtures)
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Have the programs that a test needs and README.md does not name, or skip the test."""
+    for mark in item.iter_markers("program"):
+        need(*mark.args)
+
+
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let slow tests begin first, or leave them out; keep on one worker the tests that share a fixture."""
@@ -125,6 +133,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         slow = []
     items[:] = [*slow, *rest]
     for item in items:
+        if "cluster" in folders(item):
+            item.add_marker("cluster")
         if shares(item) and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(TESTS))))
 

@@ -409,6 +409,9 @@ class Record:
         By name the figures that the workload itself reports.
     metrics_bad_lines
         Lines of the file of these figures that could not be read.
+    copier
+        The program that copied inputs and results: ``rsync``, or ``cp`` on a node without it. Empty if the
+        template has its own copy, and in records of earlier versions.
     cpu_s
         CPU seconds from ``started_at`` to ``ended_at``, of all its processes that have ended and of its own;
         ``None`` in records of earlier versions.
@@ -452,6 +455,7 @@ class Record:
     environment: Mapping[str, str] = field(default_factory=dict)
     metrics: dict[str, Metric] = field(default_factory=dict)
     metrics_bad_lines: int = 0
+    copier: str = ""
     cpu_s: float | None = None
     task_s: float | None = None
 

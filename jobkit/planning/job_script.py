@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,10 @@ from jobkit.spec.repeats import Repeats
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Environment, Resources, SweepSpec
 
+PROGRAMS = ("df", "find", "stat", "sed", "mktemp", "timeout", "truncate")
+"""The programs that a job script needs."""
+COPIER = "rsync"
+"""The program that copies inputs and results; without it a job script uses cp."""
 ROWS_FACTOR = 2
 """The room for the rows of a shard, in sizes of its text: the tagger wrote 1.4 (benchmarks/shards.py)."""
 SCRATCH_MARGIN_BYTES = 64 * 2**20
@@ -177,6 +182,21 @@ def render(
 def _requesting(spec: SweepSpec, point: Point) -> SweepSpec:
     """Return the spec with what this point requests as its resources."""
     return spec.model_copy(update={"resources": spec.resources.of(point)})
+
+
+def check_programs() -> None:
+    """Check that this machine has the programs that its job script calls.
+
+    Raises
+    ------
+    JobkitError
+        If one is not on PATH.
+    """
+    if absent := [name for name in PROGRAMS if not shutil.which(name)]:
+        raise JobkitError(
+            f"not on PATH: {', '.join(absent)}; a job script needs {'it' if len(absent) == 1 else 'them'}",
+            hint="echo $PATH shows where they must be; on Debian: apt install coreutils findutils sed",
+        )
 
 
 def script_name(round_: int) -> str:

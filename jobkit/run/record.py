@@ -54,6 +54,8 @@ class Task:
         Whether this process was forked from one that had imported the framework.
     waited_s
         Seconds that the try had waited for that import before it began.
+    copier
+        The program that copies inputs and results, as the job script names it.
     idle, opening
         The energy counters of idle GPUs before and after that import, by UUID.
     """
@@ -66,6 +68,7 @@ class Task:
     run_dir: Path | None = None
     forked: bool = False
     waited_s: float = 0.0
+    copier: str = ""
     idle: Mapping[str, Reading] = field(default_factory=dict)
     opening: Mapping[str, Reading] = field(default_factory=dict)
 
@@ -239,6 +242,7 @@ def record_of(state: Try, error: BaseException | None) -> Record:
         environment=process.variables(),
         metrics=dict(state.figures.metrics),
         metrics_bad_lines=state.figures.bad_lines,
+        copier=state.task.copier,
         cpu_s=process.cpu_s() - state.cpu_before_s,
     )
 

@@ -88,6 +88,7 @@ def _task(arguments: argparse.Namespace) -> Task:
             restart=arguments.restart,
         ),
         run_dir=arguments.points.parent,
+        copier=arguments.copier,
     )
 
 
@@ -105,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--job", default="")
     parser.add_argument("--task", default="")
     parser.add_argument("--restart", type=int, default=0)
+    parser.add_argument("--copier", default="", help="program that copies inputs and results")
     return parser
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from jobkit.core.terminal import shell_quote
 from jobkit.core.torch_build import cuda_install_command
 from jobkit.core.units import format_bytes_gib
-from jobkit.setup.facts import PROGRAMS, Facts
+from jobkit.planning.job_script import COPIER, PROGRAMS
+from jobkit.setup.facts import Facts
 from jobkit.setup.findings import Finding, fine, missing, unknown, warning
 
 
@@ -36,8 +37,6 @@ class NodeRequest:
         The version that submits.
     given
         Whether the user's spec asks for all this.
-    rsync
-        Whether the job script needs it: on this machine cp replaces it.
     container
         The image in which the worker runs; empty for none.
     """
@@ -51,7 +50,6 @@ class NodeRequest:
     on_node: bool
     jobkit: str
     given: bool = True
-    rsync: bool = True
     container: str = ""
 
 
@@ -67,10 +65,10 @@ def check_node(facts: Facts, wanted: NodeRequest, probes: Sequence[Probe]) -> It
 
 def programs(facts: Facts, wanted: NodeRequest) -> Finding:
     """Return whether the programs that a job script calls are on PATH."""
-    needed = [name for name in PROGRAMS if wanted.rsync or name != "rsync"]
-    absent = [name for name in needed if not facts.said.get(f"program.{name}")]
+    absent = [name for name in PROGRAMS if not facts.said.get(f"program.{name}")]
     if not absent:
-        return fine("programs", f"{', '.join(needed)} are there")
+        copier = COPIER if facts.said.get(f"program.{COPIER}") else f"cp: {COPIER} is not on PATH"
+        return fine("programs", f"{', '.join(PROGRAMS)} are there; a job copies with {copier}")
     message = f"not on PATH: {', '.join(absent)}; a job script calls them"
     hint = "ask the cluster's support to install them, or load a module in the site file's `setup`"
     return missing("programs", message, hint) if wanted.on_node else warning("programs", message, hint)

@@ -13,14 +13,20 @@ from jobkit.core import shell
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
 from jobkit.core.paths import cache_dir
-from jobkit.planning.job_script import SCRATCH_MARGIN_BYTES, render_bare, render_errand
+from jobkit.planning.job_script import (
+    COPIER,
+    PROGRAMS,
+    SCRATCH_MARGIN_BYTES,
+    render_bare,
+    render_errand,
+)
 from jobkit.planning.resolve import idle_gpus, needed_gpus
 from jobkit.schedulers.survey import Survey
 from jobkit.schedulers.types import ONE_TASK, Request
 from jobkit.setup import check_machine, check_site
 from jobkit.setup.check_node import MACHINE, PYTHON, NodeRequest, check_node, programs
 from jobkit.setup.doctor_case import Case, inputs_of, needs_model
-from jobkit.setup.facts import ANSWER_FILE, EXAMINED_FILE, PROGRAMS, Facts, read_facts
+from jobkit.setup.facts import ANSWER_FILE, EXAMINED_FILE, Facts, read_facts
 from jobkit.setup.findings import Finding, Status, fine, missing, warning
 from jobkit.spec.axes import settings
 from jobkit.spec.fields import Auto
@@ -135,7 +141,7 @@ def script_for(case: Case, run_dir: Path, spec: SweepSpec, *, bare: bool = False
     """
     values: dict[str, object] = {
         "warning_s": 0,
-        "programs": PROGRAMS,
+        "programs": (COPIER, *PROGRAMS),
         "limit_s": STEP_LIMIT_S,
         "seen": seen_from(case),
         "binds": [*seen_from(case), case.workload_folder],
@@ -213,7 +219,6 @@ def wanted(case: Case, *, on_node: bool) -> NodeRequest:
         on_node=on_node,
         jobkit=metadata.version("jobkit"),
         given=case.given,
-        rsync=not case.local,
         container=case.spec.environment.container or "",
     )
 

@@ -11,8 +11,6 @@ from jobkit.core.terminal import shell_quote
 
 ANSWER_FILE = "answer"
 EXAMINED_FILE = "examined.json"
-PROGRAMS = ("rsync", "df", "stat", "sed", "mktemp", "timeout", "truncate")
-"""The programs that a job script calls."""
 _KILLED_BY_TIMEOUT = 124
 """See timeout(1)."""
 

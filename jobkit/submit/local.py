@@ -39,7 +39,7 @@ from jobkit.fit.search import next_trial
 from jobkit.outcome import journal
 from jobkit.outcome.accounting import Answer
 from jobkit.outcome.driver_lock import driving
-from jobkit.planning.job_script import script_name
+from jobkit.planning.job_script import check_programs, script_name
 from jobkit.run import parent
 from jobkit.schedulers.local import NAME, log_name
 from jobkit.schedulers.registry import unused_schedulers
@@ -98,10 +98,11 @@ def as_driver(run_dir: Path) -> Iterator[str]:
     Raises
     ------
     JobkitError, OSError
-        As `jobkit.outcome.driver_lock.driving`.
+        As `jobkit.outcome.driver_lock.driving`, and `check_programs`.
     KeyboardInterrupt
         Also for TERM and HUP, after the commands that go on from here are printed.
     """
+    check_programs()
     with ended_by_signals(), driving(run_dir) as job_id:
         try:
             _end_orphan(run_dir)

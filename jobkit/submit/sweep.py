@@ -15,8 +15,9 @@ from jobkit.core.paths import ledger_path
 from jobkit.core.records import FileRef
 from jobkit.core.terminal import Say
 from jobkit.outcome.trials import SearchGoal
+from jobkit.planning.job_script import check_programs
 from jobkit.planning.prepare import Prepared, PreparedSearch
-from jobkit.schedulers.registry import by_name
+from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import Array
 from jobkit.spec.fields import DEVICE
 from jobkit.spec.sweep_spec import SweepSpec
@@ -68,9 +69,13 @@ def write_files(prepared: Prepared, run_dir: Path) -> None:
 
     Raises
     ------
+    JobkitError
+        As `check_programs`, if the points run on this machine.
     OSError
         If it cannot be written.
     """
+    if runs_here(prepared.spec.scheduler):
+        check_programs()
     copy_files(prepared.points[0].files, run_dir)
     for folder in (run_dir / "logs", run_dir / layout.RESULTS_FOLDER):
         folder.mkdir(parents=True)

@@ -63,7 +63,8 @@ VARIES = tuple(
         (r"(?<=points: )(?:\d+ \w+, )*\d+ waiting", "SOME waiting"),  # points end while a learner types
         (r"(?:\d+ done, )?\b\d+ cancelled(?:, \d+ done)?|(?<=cancelled: )\d+(?= points)", "SOME cancelled"),
         (r"(?<=again: )\d+(?= points)", "SOME"),
-        (r"(?<=Largest safe: batch_size )\d+|(?<=without the safety bound: )\d+", "NUMBER"),
+        (r"^  (?:Largest safe|The limit is|Test it before|This run has measured).*\n(?:    .*\n)*", ""),
+        (r"^  (?:Larger ones, up to|Beware: (?!each setting ran once)).*\n", ""),
         (r"─+", "─"),
         (r"[ \t]+", " "),
         (r" $", ""),

@@ -10,10 +10,9 @@ import pytest
 from jobkit.core.job_files import read_exit
 from jobkit.core.records import Outcome
 from tests.support.commands import jobkit
-from tests.support.packages import need
+from tests.support.packages import MODULES, need
 from tests.whole.test_job_script import Run
 
-INIT = Path("/etc/profile.d/modules.sh")
 MODULEFILE = """\
 #%Module1.0
 setenv MADE_READY by-modules
@@ -31,7 +30,7 @@ resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
 @pytest.fixture(scope="session")
 def modules() -> None:
     """Have environment-modules on this machine."""
-    need(INIT, "environment-modules")
+    need(MODULES)
 
 
 def environment(tmp_path: Path, module: str) -> dict[str, object]:
@@ -42,7 +41,7 @@ def environment(tmp_path: Path, module: str) -> dict[str, object]:
 
 def ready(tmp_path: Path) -> list[str]:
     """Return what a site's ``setup`` would hold."""
-    return [f"source {INIT}", f"module use {tmp_path}/modulefiles"]
+    return [f"source {MODULES}", f"module use {tmp_path}/modulefiles"]
 
 
 def test_a_module_is_loaded(modules: None, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from jobkit.outcome.remedies import REMEDIES, Step, remedy
 from jobkit.run import failure
 from jobkit.status.reader import read_standings
 from jobkit.status.standing import PointStanding, Standing
+from tests.support.copiers import stand_in
 from tests.support.swept import Sweep
 from tests.support.swept import sweep as sweep  # noqa: PLC0414 - a fixture is found by its name here
 from tests.whole.test_scheduler_faults import Lab
@@ -177,23 +178,20 @@ def test_inputs_and_results_that_could_not_be_copied(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.txt").write_text("One.\n\nTwo.\n")
     (tmp_path / "site.yaml").write_text(f"name: x\nscheduler: local\nscratch: {tmp_path}/scratch\n")
-    bin_ = tmp_path / "bin"
-    bin_.mkdir()
-    real, rsync = shutil.which("rsync"), bin_ / "rsync"
-    monkeypatch.setenv("PATH", f"{bin_}:{os.environ['PATH']}")
+    path = f"{tmp_path}/bin:{os.environ['PATH']}"
     keys = (
         "name: t\nworkload: count\ntext: text.txt\nscheduler: local\nsite: ./site.yaml\n"
         "sweep: {batch_size: 1}\nrepeats: 1\nresources: {gpus: 0}\npolicy: {follow_up: false}\n"
     )
     (tmp_path / "spec.yaml").write_text(keys)
     for outcome, pattern in ((Outcome.STAGE_IN, ".inputs/"), (Outcome.STAGE_OUT, "/out/")):
-        rsync.write_text(f'#!/bin/bash\n[[ "$*" != *{pattern}* ]] || exit 1\nexec {real} "$@"\n')
-        rsync.chmod(0o755)
+        program = stand_in(tmp_path / "bin", f'[[ "$*" != *{pattern}* ]] || exit 1')
+        monkeypatch.setenv("PATH", path)
         assert cli._exit_code(["sweep", "spec.yaml", "--runs-dir", outcome]) == 4
         (run,) = (tmp_path / outcome).iterdir()
         one = point(run, 1)
         assert one.outcome is outcome, one.counts.verdict.evidence
-        rsync.unlink()
+        program.unlink()
         typed(steps_of(one, run))
         if outcome is Outcome.STAGE_OUT:
             kept = one.counts.verdict.evidence.partition("kept in ")[2].partition(":")[2].partition(";")[0]

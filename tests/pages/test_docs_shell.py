@@ -25,7 +25,6 @@ import yaml
 
 from jobkit.core.records import ModelRef
 from tests.pages.test_docs import DOCS, FENCE, ROOT, blocks, page
-from tests.support.packages import need
 
 pytestmark = pytest.mark.xdist_group("docs-shell")  # one worker, so that there is one world
 
@@ -40,8 +39,6 @@ ELSEWHERE = {"python-api.md"}
 """Pages that a test of their own runs whole, Python and shell in turn."""
 PAGES = [path for path in (ROOT / "README.md", *sorted(DOCS.glob("*.md"))) if path.name not in ELSEWHERE]
 
-JQ = Path("/usr/bin/jq")
-"""It may be installed only when a page needs it."""
 RUN = "stanza-20260102-101530-3f9a"
 """The run folder that docs/run-by-hand.md goes through."""
 SWEEP = ["--set", "workload=count", "--set", "repeats=1", "--set", "sweep.batch_size=[50, 100, 150]"]
@@ -164,9 +161,11 @@ class World:
         """Put on PATH all programs of the system but the schedulers."""
         programs = self.folder / "programs"
         programs.mkdir()
-        for program in {*Path("/usr/bin").iterdir(), JQ}:
-            if program.name not in SCHEDULERS:
-                (programs / program.name).symlink_to(program)
+        for place in os.environ["PATH"].split(os.pathsep):
+            for program in Path(place).glob("*"):
+                link = programs / program.name
+                if program.name not in SCHEDULERS and not link.is_symlink():
+                    link.symlink_to(program)
 
     def run_sweep(self) -> None:
         """Make the run folder with the light workload, and give it the name that the pages use."""
@@ -207,22 +206,24 @@ def world(tmp_path_factory: pytest.TempPathFactory, tiny_model: ModelRef) -> Wor
     return made
 
 
-@pytest.fixture(scope="module")
-def jq() -> None:
-    """Have jq on this machine."""
-    need(JQ, "jq")
-
-
 RUNNABLE = {path: list(shell_blocks(path.read_text(encoding="utf-8"))) for path in PAGES}
 
 
+def uses_jq(path: Path) -> bool:
+    """Return whether a command of a page calls jq."""
+    return any(re.search(r"\bjq\b", command) for block in RUNNABLE[path] for command in block.commands)
+
+
 @pytest.mark.parametrize(
-    "path", [path for path in PAGES if RUNNABLE[path]], ids=lambda path: str(path.relative_to(ROOT))
+    "path",
+    [
+        pytest.param(path, marks=[pytest.mark.program("jq")] if uses_jq(path) else [])
+        for path in PAGES
+        if RUNNABLE[path]
+    ],
+    ids=lambda path: str(path.relative_to(ROOT)),
 )
-def test_the_shell_blocks_of_a_page_run(path: Path, request: pytest.FixtureRequest) -> None:
-    if any(re.search(r"\bjq\b", command) for block in RUNNABLE[path] for command in block.commands):
-        request.getfixturevalue("jq")
-    world: World = request.getfixturevalue("world")
+def test_the_shell_blocks_of_a_page_run(path: Path, world: World) -> None:
     here = world.newcomer if path.name == "README.md" and path.parent == ROOT else world.folder
     for block in RUNNABLE[path]:
         done, here = world.run(block, here)

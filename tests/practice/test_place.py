@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
@@ -70,7 +71,7 @@ def test_packages_are_installed_and_start_no_service(tmp_path: Path, monkeypatch
     for name, script in programs.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(packages, "KEEP_STOPPED", str(policy))
     monkeypatch.setattr(packages, "INSTALL_LOCK", str(tmp_path / "lock"))
     monkeypatch.setattr(packages, "missing", lambda _: ["gridengine-master", "gridengine-exec"])

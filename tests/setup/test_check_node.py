@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jobkit.planning.job_script import COPIER, PROGRAMS
 from jobkit.setup.check_node import (
     MACHINE,
     PYTHON,
@@ -18,7 +19,7 @@ from jobkit.setup.check_node import (
     programs,
     scratch,
 )
-from jobkit.setup.facts import PROGRAMS, Facts
+from jobkit.setup.facts import Facts
 from jobkit.setup.findings import Finding, Status
 
 GIB = 2**30
@@ -58,13 +59,20 @@ def test_a_node_with_all_that_a_point_needs() -> None:
 
 
 def test_a_program_that_is_absent_is_missing_on_a_node_only() -> None:
-    without = facts({"program.rsync": ""})
+    without = facts({"program.stat": ""})
     on_node, here = programs(without, WANTED), programs(without, replace(WANTED, on_node=False))
 
-    assert programs(without, replace(WANTED, rsync=False)).status is Status.OK
     assert (on_node.status, here.status) == (Status.MISSING, Status.WARNING)
-    assert "not on PATH: rsync" in on_node.said
+    assert "not on PATH: stat" in on_node.said
     assert "setup" in on_node.hint
+
+
+@pytest.mark.parametrize(("found", "words"), [("/usr/bin/rsync", "with rsync"), ("", "with cp: rsync")])
+def test_what_a_job_copies_with(found: str, words: str) -> None:
+    finding = programs(facts({f"program.{COPIER}": found}), WANTED)
+
+    assert finding.status is Status.OK
+    assert words in finding.said
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterable
@@ -177,8 +178,9 @@ def node_with_image(folder: Path, monkeypatch: pytest.MonkeyPatch, options: str 
     python.write_text(f'#!/bin/sh\nexec {sys.executable} {options} "$@"\n', encoding="utf-8")
     python.chmod(0o755)
     (folder / "bin" / "apptainer").symlink_to(FAKES / "apptainer")
-    monkeypatch.setenv("PATH", f"{folder}/bin:/usr/bin:/bin")
-    monkeypatch.setenv("FAKE_IMAGE_PATH", f"{folder}/bin:/usr/bin:/bin")
+    path = f"{folder}/bin:{os.environ['PATH']}"
+    monkeypatch.setenv("PATH", path)
+    monkeypatch.setenv("FAKE_IMAGE_PATH", path)
 
 
 def test_the_probes_run_in_a_container(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,7 +134,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     """Return a maker of programs on PATH that print and end as given, and note how they were called."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
     def make(name: str, *, out: str = "", err: str = "", status: int = 0) -> None:
         (folder / f"{name}.out").write_text(out)

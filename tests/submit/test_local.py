@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.daemons import until
-from tests.support.commands import JOBKIT
+from tests.support.commands import JOBKIT, jobkit
+from tests.support.copiers import path_without
 
 SPEC = """\
 name: turns
@@ -82,3 +83,23 @@ def test_when_the_job_is_killed_the_point_is_lost_and_another_job_runs_the_next(
     evidence = next(tmp_path.glob("runs/*/accounting.jsonl")).read_text(encoding="utf-8").splitlines()
     assert "process interrupted" in evidence[0]
     assert "process finished" in evidence[1]
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("program", ["stat", "sed", "timeout"])
+@pytest.mark.parametrize("detached", [False, True])
+def test_a_machine_without_a_program_of_the_job_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, *, detached: bool
+) -> None:
+    """FAULT: this machine lacks a program that the job script needs (`stat`, `sed`, `timeout`).
+
+    HOW: real: a PATH without it; `jobkit sweep` on this machine, with `--detach` and without.
+    REPORTED: one sentence with its name and the package that has it (exit 2).
+    LOST: nothing; no run folder is made, and no point runs.
+    """
+    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
+    monkeypatch.setenv("PATH", path_without(tmp_path / "bare", program))
+    refused = jobkit("sweep", "spec.yaml", *(["--detach"] if detached else []), cwd=tmp_path)
+    assert refused.returncode == 2
+    assert f"not on PATH: {program}; a job script needs it" in refused.stderr
+    assert not list((tmp_path / "runs").glob("*"))

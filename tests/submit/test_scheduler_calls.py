@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -38,7 +39,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
     """Return a maker of programs that say what was captured, or what a test writes."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
     def make(name: str, captured: str = "", *, out: str = "", err: str = "", status: int = 0) -> None:
         if captured:

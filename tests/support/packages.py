@@ -1,19 +1,24 @@
-"""Packages of Debian that some tests need."""
+"""Programs that some tests need, and README.md does not name."""
 
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from jobkit.practice.packages import apt_install
 
+MODULES = "/etc/profile.d/modules.sh"
+PACKAGES = {"cc": "gcc", MODULES: "environment-modules"}
+"""The packages of Debian that have not the name of their program."""
 
-def need(file: Path, package: str) -> None:
-    """Have the package of a file on this machine; install it only if clusters may be (JOBKIT_CLUSTER=1)."""
-    if file.exists():
+
+def need(program: str) -> None:
+    """Have a program on PATH, or a file: install it if clusters may be (JOBKIT_CLUSTER=1), else skip."""
+    if shutil.which(program) or Path(program).is_file():
         return
     if os.environ.get("JOBKIT_CLUSTER") != "1":
-        pytest.skip(f"{package} is not installed: apt install {package}, or set JOBKIT_CLUSTER=1")
-    apt_install([package])
+        pytest.skip(f"{program} is not on PATH; JOBKIT_CLUSTER=1 make cluster runs this test")
+    apt_install([PACKAGES.get(program, program)])

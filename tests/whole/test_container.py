@@ -17,7 +17,7 @@ from tests.whole.test_environments import FAKES, linked_python
 from tests.whole.test_job_script import DEADLINE_S, Run, wait_until
 
 JOBKIT = Path(sys.executable).with_name("jobkit")
-SYSTEM = "/usr/bin:/bin"
+SYSTEM = os.environ["PATH"]
 
 
 class Node:

@@ -6,6 +6,7 @@ and read the difference: `python -m tests.whole.test_environments`.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import venv
@@ -24,6 +25,7 @@ from tests.whole.test_job_script import Run
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "tests" / "data" / "scripts"
 FAKES = ROOT / "tests" / "fakes"
+WITH_CONDA = f"{FAKES}:{os.environ['PATH']}"
 PYTHON = "/opt/jobkit/bin/python"
 
 ASKED = {"mail": "ada@example.org", "account": "nlp", "exclude": ["node07"], "reservation": "42"}
@@ -126,7 +128,7 @@ def test_a_conda_environment_is_activated(tmp_path: Path, by: str) -> None:
     (hooks / "ready.sh").write_text('MADE_READY="by conda$NEVER_SET_ANYWHERE"\nexport MADE_READY\n')
     conda = "my env" if by == "name" else str(folder)
     run = Run(tmp_path, environment={"conda": conda, "setup": told(tmp_path / "told")})
-    status, said = run.run(1, PATH=f"{FAKES}:/usr/bin:/bin", FAKE_CONDA_ENVS=str(folder.parent))
+    status, said = run.run(1, PATH=WITH_CONDA, FAKE_CONDA_ENVS=str(folder.parent))
     assert status == 0, said
     assert run.record().outcome is Outcome.OK
     assert (tmp_path / "told").read_text(encoding="utf-8") == f"{python}\nby conda\n"
@@ -135,7 +137,11 @@ def test_a_conda_environment_is_activated(tmp_path: Path, by: str) -> None:
 @pytest.mark.parametrize(
     ("environment", "variables", "words"),
     [
-        ({"conda": "nope"}, {"PATH": f"{FAKES}:/usr/bin:/bin"}, "Could not find conda environment: nope"),
+        (
+            {"conda": "nope"},
+            {"PATH": f"{FAKES}:{os.environ['PATH']}"},
+            "Could not find conda environment: nope",
+        ),
         ({"conda": "any"}, {}, "conda: command not found"),
         ({"venv": "/nowhere"}, {}, "/nowhere/bin/activate: No such file"),
         ({"modules": ["cuda"]}, {"BASH_FUNC_module%%": "() { return 127; }"}, ""),
@@ -146,7 +152,7 @@ def test_what_is_not_on_the_node(
     tmp_path: Path, environment: dict[str, object], variables: dict[str, str], words: str
 ) -> None:
     run = Run(tmp_path, environment=environment)
-    status, said = run.run(1, **{"PATH": "/usr/bin:/bin", "FAKE_CONDA_ENVS": str(tmp_path), **variables})
+    status, said = run.run(1, **{"FAKE_CONDA_ENVS": str(tmp_path), **variables})
     assert (status, run.exit().outcome, run.left_on_scratch()) == (1, Outcome.ENVIRONMENT, []), said
     assert words in said
 
@@ -164,7 +170,7 @@ def made_venv(folder: Path, *, with_jobkit: bool) -> Path:
 def test_a_venv_is_activated(tmp_path: Path) -> None:
     python = made_venv(tmp_path / "my venv", with_jobkit=True)
     run = Run(tmp_path, environment={"venv": str(tmp_path / "my venv"), "setup": told(tmp_path / "told")})
-    status, said = run.run(1, PATH="/usr/bin:/bin")
+    status, said = run.run(1)
     assert status == 0, said
     assert run.record().outcome is Outcome.OK
     assert (tmp_path / "told").read_text(encoding="utf-8") == f"{python}\n\n"
@@ -175,7 +181,7 @@ def test_a_worker_that_cannot_import_a_package_is_a_fault_of_the_environment(tmp
     site_packages = next((tmp_path / "half").glob("lib/python*/site-packages"))
     (site_packages / "half.pth").write_text("import sys; sys.modules['argparse'] = None\n", encoding="utf-8")
     run = Run(tmp_path, environment={"venv": str(tmp_path / "half")})
-    status, said = run.run(1, PATH="/usr/bin:/bin")
+    status, said = run.run(1)
     assert (status, run.exit().outcome) == (1, Outcome.ENVIRONMENT), said
     assert "argparse" in said
     assert "python cannot import jobkit on" in run.exit().message
@@ -184,7 +190,7 @@ def test_a_worker_that_cannot_import_a_package_is_a_fault_of_the_environment(tmp
 def test_a_venv_without_jobkit_is_reported_at_once(tmp_path: Path) -> None:
     made_venv(tmp_path / "bare", with_jobkit=False)
     run = Run(tmp_path, environment={"venv": str(tmp_path / "bare")})
-    status, said = run.run(1, PATH="/usr/bin:/bin", PYTHONPATH="")
+    status, said = run.run(1, PYTHONPATH="")
     assert status == 1
     assert "python cannot import jobkit on" in said
     assert run.exit().outcome is Outcome.ENVIRONMENT

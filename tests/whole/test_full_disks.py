@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -71,7 +72,7 @@ def test_scratch_fills_up_before_the_inputs_are_there(tmp_path: Path, mounts: Ex
     """FAULT: scratch fills up while text and model are copied to it.
 
     HOW: real: tmpfs and ext4; another process fills the disk after the check of its free space.
-    REPORTED: `scratch_full`, with what does not fit and where; the log has rsync's message.
+    REPORTED: `scratch_full`, with what does not fit and where; the log has the message of rsync or cp.
     LOST: nothing; no point ran.
     """
     mounts.enter_context(disk(tmp_path / "scratch", 100, kind))
@@ -143,7 +144,7 @@ def test_home_is_full_at_the_end(tmp_path: Path, mounts: ExitStack, kind: str) -
     assert f"{found.host}:{found.scratch}" in said
     assert outcome(run)[0] == "stage_out"
     (home / "filler").unlink()
-    subprocess.run(["rsync", "-a", f"{found.scratch}/out/", run.home()], check=True)
+    shutil.copytree(Path(found.scratch) / "out", run.home(), dirs_exist_ok=True)
     assert outcome(run)[0] == "ok"
     assert len((run.home() / "batches.jsonl").read_bytes().splitlines()) == 300
 
@@ -152,7 +153,7 @@ def test_home_is_full_for_a_while(tmp_path: Path, mounts: ExitStack, halted: Hal
     """FAULT: home is full for a while during a try, so that results cannot be copied there.
 
     HOW: real: a tmpfs, filled, and freed again once a copy has failed.
-    REPORTED: only rsync's message in the log: the next copy succeeds.
+    REPORTED: only the message of rsync or cp in the log: the next copy succeeds.
     LOST: nothing.
     """
     home = mounts.enter_context(disk(tmp_path / "my runs", 10))

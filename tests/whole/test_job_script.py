@@ -19,13 +19,11 @@ import pytest
 
 from jobkit.core import json_codec
 from jobkit.core.job_files import Exit, read_begin, read_exit
-from jobkit.core.records import FOLDER, ModelRef, Outcome, Record, TextRef
+from jobkit.core.records import ModelRef, Outcome, Record, TextRef
 from jobkit.planning.job_script import render
 from jobkit.planning.points import Inputs, plan
-from jobkit.run.workloads.model_files import fingerprint, folder_files
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
-from tests.support.builders import MODEL
 
 WORKLOADS = Path(__file__).parents[1] / "workloads"
 TEXT = "One paragraph. It has two sentences.\n\n  An indented one,\n  on two lines.\n\nThe third.\n"
@@ -232,7 +230,7 @@ def test_a_text_that_has_gone_is_a_failed_stage_in(tmp_path: Path) -> None:
     """FAULT: the text is removed after the submission.
 
     HOW: real: it is removed.
-    REPORTED: `stage_in`: "the text could not be copied", and rsync's message in the log.
+    REPORTED: `stage_in`: "the text could not be copied", and the message of rsync or cp in the log.
     LOST: nothing.
     """
     run = Run(tmp_path)
@@ -299,71 +297,6 @@ def test_two_tasks_that_end_at_the_same_moment_clean_up_once(tmp_path: Path) -> 
     said = [process.communicate(timeout=DEADLINE_S)[0] for process in processes]
     assert run.left_on_scratch() == []
     assert not any("No such file" in text for text in said), said
-
-
-def test_what_a_copy_leaves_behind_does_not_hold_the_shared_inputs(tmp_path: Path) -> None:
-    setup = 'copy() { command rsync -a "$@" && { sleep 60 >/dev/null 2>&1 & }; }'
-    run = Run(tmp_path, workload="odd:Slow", environment={"setup": [setup]})
-    told = tmp_path / "told"
-    process = run.start(1, ODD_TOLD=str(told))
-    wait_until(told.exists)
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=DEADLINE_S)
-    assert subprocess.run(["flock", "-n", run.own() / "lock", "true"], check=False).returncode == 0
-    os.killpg(process.pid, signal.SIGKILL)  # those that sleep: a group outlives its leader
-    assert run.left_on_scratch() == []
-
-
-@pytest.fixture
-def no_rsync(tmp_path: Path) -> str:
-    """Return a PATH with all programs of this machine but rsync."""
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    for folder in os.environ["PATH"].split(":"):
-        for program in Path(folder).glob("*") if Path(folder).is_dir() else ():
-            link = tools / program.name
-            if program.name != "rsync" and not link.is_symlink():
-                link.symlink_to(program)
-    return str(tools)
-
-
-def test_without_rsync_a_local_run_copies(tmp_path: Path, no_rsync: str) -> None:
-    run = Run(tmp_path, environment={"setup": ['mkdir -p "$work/out"; touch "$work/out/half.part"']})
-    status, said = run.run(1, PATH=no_rsync)
-    assert status == 0, said
-    assert run.record().outcome is Outcome.OK
-    assert run.left_on_scratch() == []
-    assert not list(run.dir.rglob("*.part")), "what is being written stays on scratch"
-
-
-@pytest.mark.parametrize("rsync", [True, False])
-def test_a_model_that_is_a_folder_of_links_is_copied(tmp_path: Path, no_rsync: str, *, rsync: bool) -> None:
-    folder, blobs = tmp_path / "model", tmp_path / "blobs"
-    blobs.mkdir()
-    (folder / "tokenizer").mkdir(parents=True)
-    for name in ("config.json", "tokenizer/vocab.txt"):
-        blob = blobs / name.replace("/", "-")
-        blob.write_text(name)
-        (folder / name).symlink_to(blob)
-    found = fingerprint(folder, folder_files(folder))
-    run = Run(tmp_path, model=replace(MODEL, kind=FOLDER, path=str(folder), fingerprint=found))
-    status, said = run.run(1, **({} if rsync else {"PATH": no_rsync}))
-    assert status == 0, said
-    assert run.record().outcome is Outcome.OK
-
-
-@pytest.mark.fault
-def test_a_result_that_cannot_be_copied_home_without_rsync(tmp_path: Path, no_rsync: str) -> None:
-    """FAULT: results cannot be copied home on a machine without rsync.
-
-    HOW: real: a folder has the name of the record.
-    REPORTED: `stage_out`.
-    LOST: nothing: scratch is kept.
-    """
-    run = Run(tmp_path, environment={"setup": ['mkdir -p "$home/record.json"']})
-    status, said = run.run(1, PATH=no_rsync)
-    assert (status, run.exit().outcome) == (73, Outcome.STAGE_OUT), said
-    assert (Path(run.exit().scratch) / "out" / "record.json").is_file()
 
 
 @pytest.mark.fault

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.records import Outcome
+from tests.support.copiers import stand_in
 from tests.support.halted import Halted, ended, gone, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.whole.test_job_script import Run, wait_until
@@ -88,12 +89,8 @@ def test_term_while_the_inputs_are_copied(tmp_path: Path, halted: Halted) -> Non
     REPORTED: `cancelled`, in step `stage_in`.
     LOST: nothing; the node keeps no files, and the next task copies the inputs again.
     """
-    slow = tmp_path / "bin" / "rsync"
-    slow.parent.mkdir()
-    slow.write_text(
-        f"#!/bin/bash\n[[ -e {tmp_path}/copying ]] || {{ touch {tmp_path}/copying; sleep 60 & wait; }}\n"
-    )
-    slow.chmod(0o755)
+    once = f"[[ -e {tmp_path}/copying ]] || {{ touch {tmp_path}/copying; sleep 60 & wait; }}"
+    slow = stand_in(tmp_path / "bin", once)
     run = Run(tmp_path, environment={"setup": [f"export PATH={slow.parent}:$PATH"]})
     process = halted.start(run, until="copying")
     os.killpg(process.pid, signal.SIGTERM)

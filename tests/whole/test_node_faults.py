@@ -79,7 +79,7 @@ def test_a_model_that_goes_between_submission_and_start(tmp_path: Path) -> None:
     """FAULT: the model's folder is removed after the submission.
 
     HOW: real: it is removed.
-    REPORTED: `stage_in`: "the model could not be copied", and rsync's message in the log.
+    REPORTED: `stage_in`: "the model could not be copied", and the message of rsync or cp in the log.
     LOST: nothing.
     """
     folder = tmp_path / "model"

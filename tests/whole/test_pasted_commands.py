@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -38,7 +39,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.chdir(folder)
     monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
-    monkeypatch.setenv("PATH", f"{BIN}:/usr/bin:/bin")
+    monkeypatch.setenv("PATH", f"{BIN}:{os.environ['PATH']}")
     (folder / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
     (folder / "a spec.yaml").write_text(SPEC, encoding="utf-8")
     return folder

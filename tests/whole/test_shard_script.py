@@ -152,7 +152,8 @@ def test_where_the_rows_cannot_be_copied_home_there_is_no_record(tmp_path: Path)
     run = Shards(tmp_path)
     path = run.dir / "job.sh"
     script = path.read_text(encoding="utf-8")
-    path.write_text(script.replace('rsync -a "$@"\n', 'rsync -a --exclude=rows.jsonl "$@"; return 1\n'))
+    fails = 'copy() { really_copy "$@"; rm "$home/rows.jsonl"; return 1; }'
+    path.write_text(script.replace("\ncopy() {", f"\n{fails}\nreally_copy() {{"))
     status, said = run.run(1)
     assert (status, read_exit(run.home() / "exit").outcome) == (73, Outcome.STAGE_OUT), said
     assert {path.name for path in run.home().iterdir()} == {"batches.jsonl", "begin", "exit", MANIFEST_FILE}

@@ -17,6 +17,7 @@ import pytest
 from jobkit.core.records import Outcome
 from jobkit.run.workloads.model_files import fingerprint
 from tests.support.builders import MODEL, MODEL_FILES, write_model
+from tests.support.copiers import stand_in
 from tests.support.halted import Halted, ended, gone, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.whole.test_job_script import Run, wait_until
@@ -256,12 +257,7 @@ def test_a_task_that_copies_without_end_holds_no_other(tmp_path: Path, halted: H
     REPORTED: the log of the next task says that it makes its own copy of the inputs.
     LOST: nothing.
     """
-    slow = tmp_path / "bin" / "rsync"
-    slow.parent.mkdir()
-    slow.write_text(
-        f'#!/bin/sh\nmkdir {tmp_path}/copying && kill -STOP 0\nexec {shutil.which("rsync")} "$@"\n'
-    )
-    slow.chmod(0o755)
+    slow = stand_in(tmp_path / "bin", f"mkdir {tmp_path}/copying && kill -STOP 0")
     run = Run(tmp_path, environment={"setup": [f"export PATH={slow.parent}:$PATH"]})
     job = run.dir / "job.sh"
     job.write_text(job.read_text().replace("lock 300", "lock 1"), encoding="utf-8")

@@ -56,7 +56,50 @@ home=$run/results/$point_id/try-$try
 stage=scratch outcome='' because='' message='' signal='' work='' own='' shared='' inputs='' worker='' ender='' sync='' watch=''
 alone() { own=$scratch shared=''; echo "job.sh: this task makes its own copy of the inputs: $1" >&2 || true; }
 fail() { outcome=$1 message=$2; echo "job.sh: $1: $2" >&2 || true; exit 1; }
-copy() { rsync -a "$@"; }
+copier() { if command -v rsync >/dev/null; then echo rsync; else echo cp; fi; }
+copy() { if [[ $(copier) == rsync ]]; then rsync -a "$@"; else copy_with_cp "$@"; fi; }
+copy_with_cp() {                                      # understands the arguments of rsync that this script uses
+    local links=-P exclude='' to=${*: -1} from target failed=0
+    while [[ $1 == --* ]]; do
+        case $1 in
+            --copy-links) links=-L ;;
+            --exclude=*) exclude=${1#--exclude=} ;;
+        esac
+        shift
+    done
+    for from in "${@:1:$#-1}"; do
+        target=$to
+        [[ $from == */ || $to != */ ]] || target=$to${from##*/}
+        if [[ -d $from ]]; then
+            copy_folder "$links" "$exclude" "${from%/}" "${target%/}" || failed=1
+        else
+            copy_file "$links" "$from" "$target" || failed=1
+        fi
+    done
+    return "$failed"
+}
+copy_folder() {                                       # -P|-L PATTERN FROM TO; does not copy unchanged files
+    local state name failed=0
+    local -A there=()
+    mkdir -p "$4" || return
+    while IFS= read -r -d '' state && IFS= read -r -d '' name; do
+        there[/$name]=$state
+    done < <(cd "$4" && find . -printf '%y %s %Ts\0%P\0')
+    while IFS= read -r -d '' state && IFS= read -r -d '' name; do
+        case $state in
+            end) return "$failed" ;;
+            d*) mkdir -p "$4/$name" || failed=1 ;;
+            [fl]*) [[ ${there[/$name]:-} == "$state" ]] || copy_file "$1" "$3/$name" "$4/$name" || failed=1 ;;
+        esac
+    done < <(cd "$3" && find "$1" . ! -name . -name "$2" -prune -o -printf '%y %s %Ts\0%P\0' && printf 'end\0\0')
+    return 1                                          # find did not see all files
+}
+copy_file() {                                         # -P|-L FROM TO; a file has its name once it is whole
+    local part=${3%/*}/.$BASHPID.part
+    cp "$1" --preserve=mode,timestamps "$2" "$part" && mv -fT "$part" "$3" && return
+    rm -f "$part"
+    return 1
+}
 # Background commands do not hold the locks (8<&- 9<&-), because they may outlive this script for a moment.
 # Only the worker holds the lock of its folder (9): while it runs, no other task removes that folder.
 bring_home() { [[ ! -d $work/out ]] || copy --exclude='*.part' "$work/out/" "$home/" 8<&- 9<&-; }
@@ -81,7 +124,6 @@ clean_scratch() {                                     # removes folders of ended
     done
 }
 leave_scratch() {
-    rm -rf "$work"
     exec 9>&-
     if [[ $shared ]] && lock 3; then clean_scratch; flock -u 8; fi  # the last task of a run removes its inputs
 }
@@ -94,14 +136,16 @@ finish() {
         if kill "$child"; then wait "$child" || true; fi
     done 2>/dev/null
     if [[ $work ]]; then
-        if bring_home || bring_home; then
-            leave_scratch || true
+        if rmdir "$work/out" 2>/dev/null || bring_home || bring_home; then  # an empty folder has no results
+            rm -rf "$work" || true
         else
-            kept=$work outcome=stage_out message="results could not be copied to $home"
+            kept=$work text="results could not be copied to $home"
             rm -rf "$work/lock" "$work/inputs"        # a folder without a lock is never removed
-            echo "job.sh: stage_out: $message; they are kept in $HOSTNAME:$work" >&2 || true
+            echo "job.sh: stage_out: $text; they are kept in $HOSTNAME:$work" >&2 || true
+            message=${message:+$message; }$text outcome=${outcome:-stage_out}  # the first cause is the outcome
             ((status)) || status=73
         fi
+        leave_scratch || true
     fi
     if ((status == 0)); then                          # a try succeeds only if the worker ran
         if [[ $stage == run ]]; then stage='done'; elif [[ $outcome != pruned ]]; then status=1; fi
@@ -145,6 +189,9 @@ trap 'on_signal INT' INT
 # Makes a folder for this task on this node's scratch, in a folder that only this user can enter. The tasks
 # of a run share their inputs there. Each task locks its folder while it runs.
 scratch="${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"
+for program in df mktemp stat truncate; do
+    command -v "$program" >/dev/null || fail environment "$program is not on PATH on $HOSTNAME"
+done
 mkdir -p "$scratch" || fail scratch_full "cannot make a folder in $scratch"
 owner=$(stat -Lc %u "$scratch")
 ((owner == 0 || owner == EUID)) ||
@@ -225,9 +272,10 @@ if [[ $shared ]]; then flock -u 8; fi
 
 # Runs the worker in the background, so that traps run at once; copies results home every 30 s.
 stage=run
+copier=$(copier 2>/dev/null || true)                   # empty if the template has its own copy
 (trap '' USR1 USR2; exec "$python" -m jobkit.run --points "$run/points.jsonl" --point "$point" --try "$try" \
     --inputs "$inputs" --out "$work/out" --signal-file "$work/signal" \
-    --scheduler "$scheduler" --job "$job" --task "$task" --restart "$restart") 8<&- &
+    --scheduler "$scheduler" --job "$job" --task "$task" --restart "$restart" --copier "$copier") 8<&- &
 worker=$!
 if [[ $limit ]]; then                                 # the walltime of this point in a task of several
     (trap '' USR1 USR2; trap 'kill $! 2>/dev/null; exit' TERM

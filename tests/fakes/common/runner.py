@@ -32,7 +32,7 @@ def ensure(store: Store) -> None:
     store.state.runner = os.posix_spawn(
         sys.executable,
         [sys.executable, "-ISc", code, root, str(store.folder)],
-        {**os.environ, "PATH": "/usr/local/bin:/usr/bin:/bin"},
+        {**os.environ, "PATH": os.environ.get("NODE_PATH", "/usr/local/bin:/usr/bin:/bin")},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),

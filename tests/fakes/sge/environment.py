@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pwd
 import re
 
@@ -63,8 +64,9 @@ def _of_the_task(store: Store, job: Job, task: Task) -> dict[str, str]:
     temporary = temporary_folder(store, job, task)
     temporary.mkdir(parents=True, exist_ok=True)
     out, err, _ = logs(store, job, task)
+    system = os.environ.get("NODE_PATH", "/usr/local/bin:/bin:/usr/bin")
     return {
-        "PATH": f"{temporary}:{store.folder / 'bin'}:/usr/local/bin:/bin:/usr/bin",
+        "PATH": f"{temporary}:{store.folder / 'bin'}:{system}",
         "QUEUE": task.queue,
         "RESTARTED": "1" if task.restarts else "0",
         "SGE_STDERR_PATH": str(err or out),

@@ -13,11 +13,10 @@ import pytest
 
 from jobkit.report.html.page import page
 from tests.report.html.test_page import CPU_RUN, GPU_RUN, HOSTILE, Parsed, measured
-from tests.support.packages import need
 
-BROWSER = Path("/usr/bin/chromium")
+BROWSER = "chromium"
 DEADLINE_S = 60
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser"), pytest.mark.usefixtures("browser")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser"), pytest.mark.program(BROWSER)]
 PNG_SIZE = slice(16, 24)
 """Where width and height stand in a PNG: https://www.w3.org/TR/png-3/#11IHDR"""
 RUN_AXE = """
@@ -47,19 +46,13 @@ frame.addEventListener("load", function () {
 ASK_WIDTH = "document.title = document.documentElement.scrollWidth + ' of ' + window.innerWidth;"
 
 
-@pytest.fixture(scope="module")
-def browser() -> None:
-    """Have chromium on this machine."""
-    need(BROWSER, "chromium")
-
-
 def browse(tmp_path: Path, text: str, *options: str) -> str:
     """Open a page and return what the browser prints; it gets no network."""
     file = tmp_path / "page.html"
     file.write_text(text, encoding="utf-8")
     fixed = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile")
     offline = ("--proxy-server=127.0.0.1:9", "--enable-logging=stderr", "--virtual-time-budget=8000")
-    argv = [str(BROWSER), *fixed, *offline, *options, file.as_uri()]
+    argv = [BROWSER, *fixed, *offline, *options, file.as_uri()]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     lines = [line for line in done.stderr.split("\n") if "CONSOLE" in line and BLOCKED not in line]
     assert not lines

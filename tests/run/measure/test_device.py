@@ -3,7 +3,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -147,15 +146,14 @@ def test_without_torch_cuda_was_not_touched(monkeypatch: pytest.MonkeyPatch) -> 
     assert not touched_cuda()
 
 
+@pytest.mark.program("cc")
 @pytest.mark.parametrize(("status", "touched"), [(0, True), (3, False)])
 def test_cuda_that_a_library_other_than_torch_touched(tmp_path: Path, status: int, *, touched: bool) -> None:
     """A library with the name of CUDA's driver answers as that does after and before ``cuInit``."""
-    if not (compiler := shutil.which("cc") or shutil.which("gcc")):
-        pytest.skip("needs a C compiler")
     source, driver = tmp_path / "driver.c", tmp_path / "libcuda.so.1"
     source.write_text(f"int cuDeviceGetCount(int *count) {{ *count = 1; return {status}; }}\n")
     options = "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"
-    subprocess.run([compiler, *options, "-o", driver, source], check=True)
+    subprocess.run(["cc", *options, "-o", driver, source], check=True)
     code = (
         "import ctypes, sys; from jobkit.run.measure.device import touched_cuda as touched;"
         "print(touched()); ctypes.CDLL(sys.argv[1]); print(touched())"

@@ -1,0 +1,206 @@
+"""How a job script copies: with rsync, and with cp on a node without it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.records import FOLDER, Outcome
+from jobkit.run.workloads.model_files import fingerprint, folder_files
+from tests.support.builders import MODEL
+from tests.support.copiers import path_without, stand_in
+from tests.support.halted import Halted, ended, outcome
+from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
+from tests.whole.test_job_script import DEADLINE_S, Run, wait_until
+
+BOTH = pytest.mark.parametrize(
+    "copier", ["cp", pytest.param("rsync", marks=pytest.mark.program("rsync"))], indirect=True
+)
+ODD_NAMES = ("with space", "new\nline", "[x]", "-dash", "*", ".hidden", "deep/er/file")
+
+
+@pytest.fixture
+def no_rsync(tmp_path: Path) -> str:
+    """Return a PATH with all programs of this machine but rsync."""
+    return path_without(tmp_path / "programs", "rsync")
+
+
+@pytest.fixture
+def copier(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, no_rsync: str) -> str:
+    """Have the job script copy with rsync or with cp; return which."""
+    name: str = request.param
+    if name == "cp":
+        monkeypatch.setenv("PATH", no_rsync)
+    return name
+
+
+def making(files: dict[str, str]) -> dict[str, list[str]]:
+    """Return an environment that writes files where a worker writes its results."""
+    script = "import os, pathlib, sys; [(p := pathlib.Path(sys.argv[1], name)).parent.mkdir(parents=True, "
+    script += f"exist_ok=True) or p.write_text(text) for name, text in {files!r}.items()]"
+    return {"setup": [f'python3 -c {shlex.quote(script)} "$work/out"']}
+
+
+@BOTH
+def test_results_of_every_name_come_home_but_nothing_unfinished(tmp_path: Path, copier: str) -> None:
+    environment = making(dict.fromkeys((*ODD_NAMES, "half.part"), "text"))
+    environment["setup"] += ['ln -s "with space" "$work/out/link"; mkdir "$work/out/empty"']
+    run = Run(tmp_path, environment=environment)
+    status, said = run.run(1)
+    assert status == 0, said
+    assert run.record().outcome is Outcome.OK
+    assert run.record().copier == copier
+    assert all((run.home() / name).read_text() == "text" for name in ODD_NAMES)
+    assert (run.home() / "link").readlink() == Path("with space")
+    assert (run.home() / "empty").is_dir()
+    assert not list(run.dir.rglob("*.part")), "what is being written stays on scratch"
+    assert run.left_on_scratch() == []
+
+
+@BOTH
+def test_an_interval_copies_what_has_changed_and_nothing_else(
+    tmp_path: Path, copier: str, halted: Halted
+) -> None:
+    run = Run(tmp_path, workload="broken:Waits", environment=making({"large": "x" * 2**16, "log": "1"}))
+    halted.start(run)
+    (out,) = run.own().glob("t-1.*/out")
+    first = (run.home() / "large").stat()
+    for number in range(2, 4):
+        (out / "log").write_text("1" * number)
+        wait_until(lambda: (run.home() / "log").read_text() == (out / "log").read_text())
+    last = (run.home() / "large").stat()
+    assert (first.st_ino, first.st_ctime_ns) == (last.st_ino, last.st_ctime_ns), copier
+    (out / "large").write_text("y" * 2**16)
+    os.utime(out / "large", (1, 1))  # as large as before, and older
+    wait_until(lambda: (run.home() / "large").read_text().startswith("y"))
+    halted.go()
+
+
+@pytest.mark.fault
+def test_a_job_that_is_killed_while_it_copies_leaves_no_half_file(
+    tmp_path: Path, halted: Halted, monkeypatch: pytest.MonkeyPatch, no_rsync: str
+) -> None:
+    """FAULT: a job is killed while it copies a result home, on a node without rsync.
+
+    HOW: real: kill -9 of all its processes; a stand-in for cp has written the first 10 bytes.
+    REPORTED: `cancelled` or `timeout`, from the accounting.
+    LOST: the file that was copied at that moment, and what later ones of this try would have brought home.
+    """
+    half = 'case "$*" in *out/large*) for to; do :; done; printf %10s "" >"$to"'
+    stand_in(tmp_path / "bin", f'{half}; echo "$to" >{tmp_path}/copying; kill -STOP $$ ;; esac', "cp")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{no_rsync}")
+    run = Run(tmp_path, workload="broken:Waits", environment=making({"large": "x" * 2**16}))
+    process = halted.start(run)
+    wait_until((tmp_path / "copying").exists)
+    os.killpg(process.pid, signal.SIGKILL)
+    ended(process)
+    (part,) = run.home().glob(".*.part")
+    assert part.stat().st_size == 10
+    assert not (run.home() / "large").exists()
+    assert not (run.home() / "exit").exists()
+
+
+@pytest.mark.fault
+def test_a_failed_stage_in_stays_the_outcome_if_results_cannot_be_copied_home(tmp_path: Path) -> None:
+    """FAULT: the inputs cannot be copied to the node, and then a file cannot be copied home.
+
+    HOW: real: the text is removed, and a folder has the name of the file.
+    REPORTED: `stage_in`, the first cause, and where the file is kept.
+    LOST: nothing: scratch is kept.
+    """
+    environment = making({"note": "a result"})
+    environment["setup"] += ['mkdir -p "$home/note/folder"']
+    run = Run(tmp_path, environment=environment)
+    run.text.unlink()
+    status, said = run.run(1)
+    found = run.exit()
+    assert (status, found.outcome, found.stage) == (1, Outcome.STAGE_IN, "stage_in"), said
+    assert "the text could not be copied" in found.message
+    assert "results could not be copied" in found.message
+    assert outcome(run) == "stage_in"
+    assert (Path(found.scratch) / "out" / "note").read_text() == "a result"
+    assert run.left_on_scratch() == [Path(found.scratch).name], "the inputs are removed"
+
+
+@pytest.mark.fault
+def test_a_node_without_any_program_that_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FAULT: nothing can be copied on a node: neither rsync nor cp works.
+
+    HOW: real: a PATH without both.
+    REPORTED: `stage_in`, the first cause.
+    LOST: nothing; the node keeps no files.
+    """
+    monkeypatch.setenv("PATH", path_without(tmp_path / "none", "rsync", "cp"))
+    run = Run(tmp_path)
+    status, said = run.run(1)
+    assert (status, run.exit().outcome) == (1, Outcome.STAGE_IN), said
+    assert "kept" not in said
+    assert run.left_on_scratch() == []
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("program", ["df", "stat", "mktemp"])
+def test_a_node_without_a_program_that_the_script_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str
+) -> None:
+    """FAULT: a node lacks a program that the job script needs.
+
+    HOW: real: a PATH without it.
+    REPORTED: `environment`, with the program and the node.
+    LOST: nothing; no point ran.
+    """
+    monkeypatch.setenv("PATH", path_without(tmp_path / "some", program))
+    run = Run(tmp_path)
+    status, said = run.run(1)
+    assert (status, run.exit().outcome) == (1, Outcome.ENVIRONMENT), said
+    assert f"{program} is not on PATH on " in run.exit().message
+
+
+def test_what_a_copy_leaves_behind_does_not_hold_the_shared_inputs(tmp_path: Path) -> None:
+    setup = 'eval "really_$(declare -f copy)"; copy() { really_copy "$@" && { sleep 60 >/dev/null 2>&1 & }; }'
+    run = Run(tmp_path, workload="odd:Slow", environment={"setup": [setup]})
+    told = tmp_path / "told"
+    process = run.start(1, ODD_TOLD=str(told))
+    wait_until(told.exists)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=DEADLINE_S)
+    assert subprocess.run(["flock", "-n", run.own() / "lock", "true"], check=False).returncode == 0
+    os.killpg(process.pid, signal.SIGKILL)  # those that sleep: a group outlives its leader
+    assert run.left_on_scratch() == []
+
+
+@BOTH
+def test_a_model_that_is_a_folder_of_links_is_copied(tmp_path: Path, copier: str) -> None:
+    folder, blobs = tmp_path / "model", tmp_path / "blobs"
+    blobs.mkdir()
+    (folder / "tokenizer").mkdir(parents=True)
+    for name in ("config.json", "tokenizer/vocab.txt"):
+        blob = blobs / name.replace("/", "-")
+        blob.write_text(name)
+        (folder / name).symlink_to(blob)
+    found = fingerprint(folder, folder_files(folder))
+    run = Run(tmp_path, model=replace(MODEL, kind=FOLDER, path=str(folder), fingerprint=found))
+    status, said = run.run(1)
+    assert status == 0, said
+    assert run.record().copier == copier
+    assert run.record().outcome is Outcome.OK
+
+
+@pytest.mark.fault
+def test_a_result_that_cannot_be_copied_home_without_rsync(tmp_path: Path, no_rsync: str) -> None:
+    """FAULT: results cannot be copied home on a machine without rsync.
+
+    HOW: real: a folder has the name of the record.
+    REPORTED: `stage_out`.
+    LOST: nothing: scratch is kept.
+    """
+    run = Run(tmp_path, environment={"setup": ['mkdir -p "$home/record.json"']})
+    status, said = run.run(1, PATH=no_rsync)
+    assert (status, run.exit().outcome) == (73, Outcome.STAGE_OUT), said
+    assert (Path(run.exit().scratch) / "out" / "record.json").is_file()
