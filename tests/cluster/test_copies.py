@@ -36,7 +36,7 @@ def test_a_sweep_without_rsync(lab: Lab, hidden: str) -> None:
     copiers = [from_json(Record, read_text(path), where=str(path)).copier for path in paths]
     assert copiers == ["cp"] * 6
     lab.clears_scratch()
-    assert not list(lab.run_dir().rglob("*.part"))
+    assert not list(lab.run_dir().rglob(".*.part")), "a script writes exit.part after scratch is empty"
 
 
 @pytest.mark.fault
