@@ -18,6 +18,7 @@ from tests.cluster.halted import halted as halted  # noqa: PLC0414 - a fixture i
 from tests.cluster.test_sweeps import COUNT, Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
 from tests.support.copiers import path_without
+from tests.support.halted import gone
 from tests.whole.test_job_script import left_on
 
 
@@ -65,9 +66,10 @@ def test_a_killed_job_without_rsync(halted: Halted, hidden: str, wait_until: Wai
     LOST: at most one sync interval; the next task on the node removes the folder on scratch.
     """
     run = halted.sweep("1", "--set", f"environment.setup={json.dumps([hidden])}")
-    halted.waits(1)
+    worker = halted.waits(1)
     wait_until((home(run) / "batches.jsonl").exists, 30)
     os.kill(begun(run).pid or 0, signal.SIGKILL)
+    wait_until(lambda: gone(worker), 30)
     halted.is_(run, Standing.FAILED, Outcome.LOST)
     assert batches(run) == 1
     halted.go(1)

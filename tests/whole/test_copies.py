@@ -82,6 +82,22 @@ def test_an_interval_copies_what_has_changed_and_nothing_else(
     halted.go()
 
 
+def test_a_copy_that_is_asked_to_end_is_completed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_rsync: str
+) -> None:
+    """The script ends the process that copies at intervals, at any moment of a copy."""
+    ends = f'*out/log*) mkdir {tmp_path}/asked && kill -TERM "$PPID" ;;'
+    stand_in(tmp_path / "bin", f'case "$*" in {ends} esac', "cp")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{no_rsync}")
+    run = Run(tmp_path, workload="odd:Slow", environment=making({"log": "text"}))
+    process = run.start(1, ODD_TOLD=str(tmp_path / "told"))
+    wait_until((run.home() / "log").exists)
+    process.terminate()
+    ended(process)
+    assert (tmp_path / "asked").exists()
+    assert not list(run.home().glob(".*"))
+
+
 @pytest.mark.fault
 def test_a_job_that_is_killed_while_it_copies_leaves_no_half_file(
     tmp_path: Path, halted: Halted, monkeypatch: pytest.MonkeyPatch, no_rsync: str

@@ -102,7 +102,8 @@ copy_file() {                                         # -P|-L FROM TO; a file ha
 }
 # Background commands do not hold the locks (8<&- 9<&-), because they may outlive this script for a moment.
 # Only the worker holds the lock of its folder (9): while it runs, no other task removes that folder.
-bring_home() { [[ ! -d $work/out ]] || copy --exclude='*.part' "$work/out/" "$home/" 8<&- 9<&-; }
+# A copy that has begun is completed: its caller may be asked to end between a file's copy and its new name.
+bring_home() { [[ ! -d $work/out ]] || (trap '' TERM; copy --exclude='*.part' "$work/out/" "$home/") 8<&- 9<&-; }
 end_worker() {                                        # asks the worker to end, and kills it if it does not
     local half
     kill -TERM "$worker" 2>/dev/null || return 0
