@@ -94,3 +94,27 @@ def test_nothing_else_may_differ(output: str) -> None:
 
 def test_in_a_tab_the_scheduler_must_be_the_one_shown() -> None:
     assert not agree("on slurm\n", "on sge\n", tabbed=True)
+
+
+def advice(memory: str, later: str, size: int = 80) -> str:
+    """Return a part of what `jobkit recommend` prints."""
+    return (
+        f"Take batch_size {size}: 70.5 paragraphs/s (n=1), the smallest within 5 % of the fastest.\n"
+        f"  It is the fastest that was measured.\n{memory}"
+        f"  Beware: each setting ran once, so no difference in speed is known to be real.\n{later}\n"
+        f"Time for 100,000 paragraphs, with batch_size {size} on what was measured:\n"
+    )
+
+
+SAFE = "  Largest safe: batch_size 160 on the requested RAM, which is the whole text.\n    It takes 1 GiB.\n"
+TEST = "  Test it before you rely on it: jobkit verify runs/lesson\n"
+UNKNOWN = "  Largest safe batch: not known, because memory does not grow with the load.\n"
+
+
+def test_advice_that_the_noise_of_memory_decides_may_differ() -> None:
+    for later in ("", "  Beware: a later warning.\n"):
+        assert agree(advice(SAFE, TEST), advice(UNKNOWN, later), tabbed=True)
+
+
+def test_the_setting_to_take_may_not_differ() -> None:
+    assert not agree(advice(SAFE, TEST), advice(SAFE, TEST, size=40), tabbed=True)
