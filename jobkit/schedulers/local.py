@@ -60,8 +60,8 @@ def log_name(name: str, job: str, task: int) -> str:
 
 
 def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
-    """Return the command that asks the driver to stop."""
-    return ("kill", "-TERM", process_of(job))
+    """Return the command that asks the driver to stop: by bash, for a machine may lack kill(1)."""
+    return ("bash", "-c", f"kill -TERM {process_of(job)}")
 
 
 def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:

@@ -137,6 +137,7 @@ def test_a_process_of_jobkit_0_1_is_not_the_one_that_asks(run: Path) -> None:
     assert life(run, JobId("7", "node07")) is Life.UNKNOWN
 
 
+@pytest.mark.program("ps")
 @pytest.mark.parametrize("spoilt", ["", "{", "[]", '{"pid": 1}'])
 def test_a_lock_file_without_its_words_is_no_driver_and_no_proof(run: Path, spoilt: str) -> None:
     with another(run) as (process, job):

@@ -70,6 +70,7 @@ def test_an_interval_copies_what_has_changed_and_nothing_else(
     run = Run(tmp_path, workload="broken:Waits", environment=making({"large": "x" * 2**16, "log": "1"}))
     halted.start(run)
     (out,) = run.own().glob("t-1.*/out")
+    wait_until((run.home() / "large").exists)
     first = (run.home() / "large").stat()
     for number in range(2, 4):
         (out / "log").write_text("1" * number)

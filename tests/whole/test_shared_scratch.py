@@ -180,6 +180,7 @@ def test_what_dead_tasks_leave_goes_with_the_next_task(tmp_path: Path, halted: H
     assert live.left_on_scratch() == []
 
 
+@pytest.mark.program("pgrep")
 def test_a_worker_that_outlives_its_script(tmp_path: Path, halted: Halted) -> None:
     """FAULT: every process of a task except its worker is killed, and another task begins on the node.
 

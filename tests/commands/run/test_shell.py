@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support import commands
+from tests.support.copiers import path_without
 
 SPEC = """\
 name: t
@@ -46,8 +47,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "spec.yaml").write_text(SPEC, encoding="utf-8")
     for name, requests in REQUESTS.items():
         (folder / f"{name}.yaml").write_text(SITE % (name, requests), encoding="utf-8")
-    monkeypatch.setenv("PATH", "/bin")
-    monkeypatch.setattr("shutil.which", lambda _: None)
+    schedulers = ("sbatch", "qsub", "qconf")
+    monkeypatch.setenv("PATH", path_without(tmp_path / "programs", *schedulers))
     return folder
 
 
