@@ -61,7 +61,7 @@ def log_name(name: str, job: str, task: int) -> str:
 
 def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
     """Return the command that asks the driver to stop: by bash, for a machine may lack kill(1)."""
-    return ("bash", "-c", f"kill -TERM {process_of(job)}")
+    return ("bash", "-c", 'kill -TERM "$1"', "kill", process_of(job))
 
 
 def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:

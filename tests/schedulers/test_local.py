@@ -21,7 +21,7 @@ def test_a_driver_runs_the_whole_run_folder() -> None:
     assert local.submit_argv("/runs/r1/job.sh", ARRAY)[-3:] == ("-m", "jobkit.submit.resume", "/runs/r1")
     assert local.submit_argv("/runs/r1/find.sh", ARRAY, [JobId("7")])[-1] == "/runs/r1", "it does all itself"
     assert local.queue_argv((JobId("7-a1"), JobId("8-b2")))[-1] == "7,8"
-    assert local.cancel_argv(JobId("7-a1")) == ("bash", "-c", "kill -TERM 7")
+    assert local.cancel_argv(JobId("7-a1")) == ("bash", "-c", 'kill -TERM "$1"', "kill", "7")
     assert local.diagnostic_argvs((JobId("7"), JobId("8")), "demo-1") == (("ps", "-p", "7,8"),)
 
 
