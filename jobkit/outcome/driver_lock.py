@@ -125,7 +125,7 @@ def _refusal(run_dir: Path, other: Driver | None) -> JobkitError:
     who = f"process {other.pid} on {other.host}" if other else "another process"
     return JobkitError(
         f"{who} runs points of this run, and locks {run_dir / DRIVER_LOCK}",
-        hint=f"jobkit cancel {shell_path(run_dir)} ends it",
+        hint=f"it does the work; jobkit status {shell_path(run_dir)} --watch follows it to its end",
         exit_code=ExitCode.REFUSED,
     )
 

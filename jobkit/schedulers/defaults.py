@@ -21,6 +21,11 @@ def nothing(*_: object, **__: object) -> None:
     """Return ``None``: no limit, no error, no remedy, no directive."""
 
 
+def no_reason(*_: object, **__: object) -> str:
+    """Return no reason."""
+    return ""
+
+
 def one_slot(*_: object, **__: object) -> int:
     """Return 1: the scheduler counts CPUs, not slots."""
     return 1

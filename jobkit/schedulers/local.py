@@ -39,6 +39,8 @@ interactive_argv = limit_argv = throttle_argv = checks = resource_names = accoun
 parse_limit = task_limit_error = lint = remedy = defaults.nothing
 header_path = defaults.quoted_path
 slots = defaults.one_slot
+shut_argv = defaults.no_command
+shut_reason = defaults.no_reason
 WHOLE = 0
 """The task that stands for all points: no queue lists the points of a driver."""
 _COLUMNS = 2

@@ -128,6 +128,12 @@ class Scheduler(Protocol):
     def parse_queue(self, answer: Completed) -> tuple[Queued, ...] | None:
         """Return the tasks in the queue, ``None`` if the queue did not answer."""
 
+    def shut_argv(self) -> tuple[str, ...]:
+        """Return the command that shows whether the cluster can start a job; empty if the queue shows it."""
+
+    def shut_reason(self, answer: Completed) -> str:
+        """Return why no job can start, and what an administrator types; empty if one can."""
+
     def explain(self, task: Queued) -> str:
         """Return why a task waits: the scheduler's own word, and its meaning in plain words."""
 

@@ -59,6 +59,7 @@ class ProgressBars:
         tried = (point for point in before.points if point.tries) if before else ()
         self._old = {point.point.index: point.tries[0].files.number for point in tried}
         self._next = 0.0
+        self._said: set[str] = set()
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -90,9 +91,16 @@ class ProgressBars:
         self._print(self._failures.lines(run))
         reasons = sorted({task.reason for task in run.queued.values() if task.reason})
         why = f", waiting: {', '.join(reasons)}" if reasons and not self._tasks else ""
+        self._print_reason(why)
         unit = f"points{self._to_go(run)}{why}"
         self._bars.update(self._all, completed=self._total - len(self._left), unit=unit)
         return set(self._left)
+
+    def _print_reason(self, why: str) -> None:
+        """Print why all points wait, each reason once: only a terminal shows it in the bar."""
+        if why and why not in self._said and not self._console.is_terminal:
+            self._print([f"{self._total} points{why}"])
+        self._said.add(why)
 
     def _show(self, point: PointStanding, run: RunStanding) -> None:
         index, tries = point.point.index, point.tries

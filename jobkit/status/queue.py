@@ -125,7 +125,21 @@ def ask_queue(
     tasks = None if parsed is None else tuple(task for task in parsed if task.job_id in ids)
     if tasks is None or any(task.state is State.ERROR for task in tasks):
         _keep(runs, answer, query)
-    return tasks
+    return tasks and _with_shut(scheduler, tasks)
+
+
+SHUT_AGE_S = 60.0
+"""How old the answer may be whether the cluster can start a job."""
+
+
+def _with_shut(scheduler: Scheduler, tasks: tuple[Queued, ...]) -> tuple[Queued, ...]:
+    """Return tasks of which none has begun with the reason why none can begin, if that is so."""
+    waits = State.PENDING in {task.state for task in tasks} <= {State.PENDING, State.HELD}
+    argv = scheduler.shut_argv() if waits else ()
+    why = scheduler.shut_reason(_ask("shut", scheduler, argv, Query(SHUT_AGE_S)).completed) if argv else ""
+    return tuple(
+        replace(task, reason=f"qw: {why}") if why and task.state is State.PENDING else task for task in tasks
+    )
 
 
 def ask_accounting(

@@ -4,6 +4,7 @@ import getpass
 import json
 import os
 import pwd
+import shutil
 import subprocess
 import sys
 import time
@@ -304,3 +305,38 @@ def test_schedulers_get_local_time(monkeypatch: pytest.MonkeyPatch, zone: str, l
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+QSTAT = """\
+#!/bin/bash
+echo "$*" >>{folder}/calls
+if [[ $* == -f ]]; then
+    echo 'all.q@n1                BIP   0/0/16         1.97     lx-amd64      '"$(cat {folder}/state)"
+else
+    cat {folder}/queue
+fi
+"""
+ROW = "<job_list><JB_job_number>7</JB_job_number><state>{state}</state><tasks>{tasks}</tasks></job_list>"
+
+
+def test_tasks_that_wait_for_queues_in_error_report_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    (tmp_path / "qstat").write_text(QSTAT.format(folder=tmp_path), encoding="utf-8")
+    (tmp_path / "qstat").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    def reasons(state: str, *flags: str) -> list[str]:
+        (tmp_path / "state").write_text(state, encoding="utf-8")
+        rows = "".join(ROW.format(state=flag, tasks=task) for task, flag in enumerate(flags, 1))
+        text = f"<?xml version='1.0'?><job_info><queue_info>{rows}</queue_info></job_info>"
+        (tmp_path / "queue").write_text(text, encoding="utf-8")
+        shutil.rmtree(cache, ignore_errors=True)
+        return [sge.explain(task) for task in ask_queue(sge, (JobId("7"),), []) or ()]
+
+    assert "qmod -cq all.q@n1" in reasons("E", "qw", "hqw")[0]
+    assert "held, by its owner" in reasons("E", "qw", "hqw")[1]
+    assert reasons("", "qw") == ["waits for a free slot, or its turn"]
+    (tmp_path / "calls").unlink()
+    assert reasons("E", "qw", "r") == ["waits for a free slot, or its turn", ""]
+    assert "-f\n" not in (tmp_path / "calls").read_text(), "one runs, so the cluster starts jobs"

@@ -25,6 +25,8 @@ from jobkit.schedulers.sge.jobs import throttle_argv as throttle_argv
 from jobkit.schedulers.sge.lint import lint as lint
 from jobkit.schedulers.sge.reasons import explain as explain
 from jobkit.schedulers.sge.reasons import remedy as remedy
+from jobkit.schedulers.sge.reasons import shut_argv as shut_argv
+from jobkit.schedulers.sge.reasons import shut_reason as shut_reason
 from jobkit.schedulers.sge.survey import parse_survey as parse_survey
 from jobkit.schedulers.sge.survey import survey_argvs as survey_argvs
 

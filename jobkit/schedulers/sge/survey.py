@@ -225,6 +225,17 @@ def _instances(text: str) -> list[_Instance]:
     return found
 
 
+def shut_instances(text: str) -> dict[str, str]:
+    """Return the queue instances of ``qstat -f`` with why each starts no job; none if one may."""
+    shut = {
+        f"{one.queue}@{one.host}": ", ".join(
+            dict.fromkeys(_SHUT[flag] for flag in one.state if flag in _SHUT)
+        )
+        for one in _instances(text)
+    }
+    return shut if all(shut.values()) else {}
+
+
 def _placed(resource: Resource, instances: Iterable[_Instance]) -> Resource:
     """Return a resource with the queues that have it, and the most that a node has left."""
     left = ((instance.queue, bytes_of(instance.values.get(resource.name, ""))) for instance in instances)

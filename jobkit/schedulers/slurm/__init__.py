@@ -82,3 +82,5 @@ LOG_OUTCOMES: LogOutcomes = (
 LOG_FAULT = re.compile(r"slurmstepd\S*: |srun: ")
 resource_names = defaults.no_command
 slots = defaults.one_slot
+shut_argv = defaults.no_command
+shut_reason = defaults.no_reason

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from jobkit.core.shell import Completed
 from jobkit.schedulers import sge
 from jobkit.schedulers.types import JobId, Queued, Remedy, State
 
@@ -34,3 +35,32 @@ def test_an_error_is_cleared_and_a_hold_released_task_by_task() -> None:
     assert sge.remedy(job, tasks, one(State.ERROR, "Eqw")) == Remedy(argv=("qmod", "-cj", "12.1-2", "12.4"))
     assert sge.remedy(job, tasks, one(State.HELD, "hqw")) == Remedy(argv=("qrls", "12.1-2", "12.4"))
     assert sge.remedy(job, tasks, one(State.PENDING, "qw")) is None
+
+
+HEAD = "queuename qtype resv/used/tot. load_avg arch states\n---\n"
+ROW = "{name}                BIP   0/0/16         1.97     lx-amd64      {state}\n"
+
+
+def shut(states: dict[str, str], status: int = 0) -> str:
+    text = HEAD + "".join(ROW.format(name=name, state=state) for name, state in states.items())
+    return sge.shut_reason(Completed(sge.shut_argv(), status, text, ""))
+
+
+def test_queue_instances_in_error_are_named_with_the_command_that_clears_them() -> None:
+    why = shut({"all.q@n1": "E", "gpu.q@n1": "aE"})
+    assert why.startswith("no queue can start a job: all.q@n1, gpu.q@n1 in error;")
+    assert why.endswith("qmod -cq all.q@n1 gpu.q@n1")
+    assert sge.explain(one(State.PENDING, f"qw: {why}")) == f"qw: {why}"
+    many = shut({f"all.q@n{n}": "E" for n in range(9)} | {"gpu.q@n1": "d"})
+    assert "and 6 more in error, and the other 1 cannot start a job" in many
+    assert many.endswith("qmod -cq '*'")
+
+
+@pytest.mark.parametrize(
+    ("states", "status"),
+    [({"a.q@n": "E", "b.q@n": ""}, 0), ({"a.q@n": "d"}, 0), ({}, 0), ({"a.q@n": "E"}, 1)],
+)
+def test_a_cluster_that_may_start_a_job_or_does_not_answer_is_not_blamed(
+    states: dict[str, str], status: int
+) -> None:
+    assert shut(states, status) == ""

@@ -27,6 +27,7 @@ JOB_ID_PATTERNS: tuple[str, ...] = (r"toy job (?P<id>\d+)",)
 LOG_OUTCOMES: LogOutcomes = ((re.compile("toyq: out of time"), Outcome.TIMEOUT),)
 LOG_FAULT = re.compile("toyq: ")
 interactive_argv = limit_argv = throttle_argv = checks = resource_names = defaults.no_command
+shut_argv, shut_reason = defaults.no_command, defaults.no_reason
 parse_limit = task_limit_error = remedy = defaults.nothing
 slots = defaults.one_slot
 header_path = defaults.quoted_path
