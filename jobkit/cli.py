@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import io
 import os
+import re
 import sys
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -128,6 +130,12 @@ def app() -> None:
 
 def main() -> None:
     """Run a command and exit with its code."""
+    if sys.stderr is None:  # `2>&-`
+        sys.stderr = _nowhere()
+    if sys.stdout is None:  # `>&-`
+        sys.stdout = _nowhere()
+        say("jobkit: standard output is closed\n  hint: send it to a file: jobkit ... >output.txt", err=True)
+        sys.exit(ExitCode.USAGE)
     sys.exit(_exit_code(sys.argv[1:]))
 
 
@@ -142,6 +150,8 @@ def _exit_code(arguments: list[str]) -> int:
         error.show(shown)
         say(shown.getvalue(), err=True, nl=False)
         return ExitCode.USAGE
+    except UnicodeEncodeError as error:
+        return _not_utf_8(error)
     except (KeyboardInterrupt, click.Abort):
         say("jobkit: interrupted", err=True)
         return ExitCode.INTERRUPTED
@@ -158,8 +168,22 @@ def _of_the_user(error: OSError) -> bool:
 def _file(error: OSError) -> int:
     refusal = file_error(error)
     say(f"jobkit: {refusal}", err=True)
-    sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - lives until exit
+    sys.stdout = _nowhere()
     return refusal.exit_code
+
+
+def _not_utf_8(error: UnicodeEncodeError) -> int:
+    """Report a path that no script and no YAML file can hold; any other such error is a bug."""
+    found = re.search("[^\\s'\"]*[\udc80-\udcff][^\\s'\"]*", error.object)
+    if found is None:
+        return _bug()
+    hint = "run jobkit in a folder with another path; only names in a corpus may be so"
+    say(f"jobkit: {found[0]}: this path is not UTF-8\n  hint: {hint}", err=True)
+    return ExitCode.USAGE
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")
 
 
 def _bug() -> int:

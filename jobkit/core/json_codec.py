@@ -24,10 +24,11 @@ T = TypeVar("T")
 
 
 def to_json(value: object) -> str:
-    """Return a dataclass as one line of JSON."""
+    """Return a dataclass as one line of JSON, with an escape for a byte of a file name that is not UTF-8."""
     if not is_dataclass(value) or isinstance(value, type):
         raise TypeError(f"not a dataclass: {value!r}")
-    return json.dumps(value, ensure_ascii=False, default=_as_dict)
+    text = json.dumps(value, ensure_ascii=False, default=_as_dict)
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _as_dict(value: Any) -> dict[str, Any]:  # noqa: ANN401 - json.dumps hands over anything

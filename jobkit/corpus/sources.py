@@ -111,7 +111,7 @@ def _found(path: str, name: str) -> Found:
     status = os.stat(path)  # noqa: PTH116 - 100,000 Path objects cost time
     return Found(
         path=os.path.abspath(path),  # noqa: PTH100 - the same
-        name=name,
+        name=os.fsencode(name).decode("utf-8", "backslashreplace"),
         kind=JSONL if is_jsonl(name) else TEXT,
         compression=_COMPRESSED.get(os.path.splitext(name)[1], ""),  # noqa: PTH122 - the same
         size_bytes=status.st_size,

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import resource
+import shutil
 import tempfile
 import time
 from collections.abc import Sequence
@@ -51,17 +52,32 @@ def open_figures(state: Try, stack: ExitStack) -> None:
     """Make the file to which the workload may append its own figures, and name it in a variable."""
     handle, name = tempfile.mkstemp(prefix="metrics-", suffix=".jsonl", dir=state.task.out.parent)
     os.close(handle)
-    stack.callback(Path(name).unlink, missing_ok=True)
+    stack.callback(_remove, Path(name))
     os.environ[figures.VARIABLE] = name
     stack.callback(os.environ.pop, figures.VARIABLE, None)
     state.figures_file = figures.GrowingFile(Path(name), state.figures.take_line)
 
 
+def _remove(path: Path) -> None:
+    """Delete a file, or the folder that a workload has put in its place."""
+    with contextlib.suppress(OSError):
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
 def read_figures(state: Try, limits_s: Sequence[float]) -> None:
-    """Read the rest of that file; what is appended later is ignored."""
+    """Read the rest of that file; what is appended later is ignored.
+
+    Raises
+    ------
+    TryFailed
+        If the workload has put something in its place that is no file.
+    """
     if file := state.figures_file:
-        figures.finish(file, state.figures, limits_s)
         state.figures_file = None
+        figures.finish(file, state.figures, limits_s)
+        if file.error:
+            message = f"${figures.VARIABLE} cannot be read: {file.error}: append lines to that file"
+            raise TryFailed(Outcome.BUG, message)
 
 
 def read_inputs(state: Try) -> Todo:

@@ -51,6 +51,11 @@ def _no_such_tag(_loader: _Loader, node: yaml.Node) -> None:
     raise ConstructorError(None, None, f"{_tag_of(node)} is not used here", node.start_mark)
 
 
+MOST_BYTES = 2**24
+"""Of a file; a spec has some thousand."""
+MOST_VALUES = 200_000
+"""Of a document once its aliases are expanded."""
+
 _Loader.yaml_constructors = {
     f"tag:yaml.org,2002:{tag}": yaml.SafeLoader.yaml_constructors[f"tag:yaml.org,2002:{tag}"]
     for tag in ("null", "bool", "int", "float", "str", "seq", "map")
@@ -166,10 +171,12 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> Document:
 
 def _read(path: Path) -> str:
     """Return a file's text; a FIFO only if a shell made it (``<(command)``), for others may block."""
-    if str(path).startswith(("/dev/", "/proc/")):
-        return path.read_text(encoding="utf-8")
-    with os.fdopen(open_regular(path), encoding="utf-8") as stream:
-        return stream.read()
+    made = str(path).startswith(("/dev/", "/proc/"))
+    with path.open("rb") if made else os.fdopen(open_regular(path), "rb") as stream:
+        data = stream.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise JobkitError(f"{path}: more than {MOST_BYTES // 2**20} MiB", hint="name a YAML file")
+    return data.decode()
 
 
 def _how_to_get(path: Path) -> str:
@@ -186,9 +193,34 @@ def _composed(text: str) -> tuple[yaml.Node | None, Any]:
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
+        if node:
+            _refuse_expansion(node)
         return node, loader.construct_document(node) if node else None
     finally:
         loader.dispose()
+
+
+def _refuse_expansion(root: yaml.Node) -> None:
+    """Refuse a document that is small only because of its aliases.
+
+    Raises
+    ------
+    yaml.YAMLError
+        If it has too many values once they are expanded.
+    """
+    sizes: dict[int, int] = {}
+
+    def size(node: yaml.Node) -> int:
+        if id(node) not in sizes:
+            sizes[id(node)] = 0  # a node within itself is another fault
+            parts = [node.value] if isinstance(node, yaml.ScalarNode) else node.value
+            nested = [one for part in parts for one in (part if isinstance(part, tuple) else (part,))]
+            sizes[id(node)] = 1 + sum(size(one) for one in nested if isinstance(one, yaml.Node))
+        return sizes[id(node)]
+
+    if size(root) > max(MOST_VALUES, 2 * len(sizes)):
+        said = f"its aliases (*name) stand for more than {MOST_VALUES:,} values"
+        raise ConstructorError(None, None, said, root.start_mark)
 
 
 def validated(document: Document, model: type[M]) -> M | None:

@@ -139,6 +139,11 @@ def shell(folder: Path, command: str) -> Record:
         ),
         ("echo 'MemoryError: no'; exit 1", Outcome.RAM_OOM, "MemoryError"),
         ("false | true", Outcome.BUG, "exit status 1"),
+        (
+            "rm $JOBKIT_METRICS; mkdir $JOBKIT_METRICS",
+            Outcome.BUG,
+            "$JOBKIT_METRICS cannot be read: Is a directory",
+        ),
     ],
 )
 def test_outcomes(tmp_path: Path, command: str, outcome: Outcome, message: str) -> None:

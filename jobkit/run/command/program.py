@@ -10,7 +10,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TextIO
@@ -35,6 +35,9 @@ TICK_S = 1.0
 """Time between two looks at the output and the figures."""
 LOOK_S = 0.1
 """The longest time of a look: the node is there for the command."""
+HALF_BYTES = 50 * 2**20
+"""What the log keeps of the beginning of the output, and of its end."""
+CUT_NOTE = "\njobkit: {:,} bytes of the output are left out here\n"
 LAST_LOOKS = 300
 """Looks at what is left of the output when the command has ended."""
 GRACE_VARIABLE = "JOBKIT_GRACE"
@@ -78,7 +81,9 @@ def run_command(state: Try, command: Command, stack: ExitStack) -> None:
     stack.callback(batches.close)
     patterns = {name: re.compile(pattern) for name, pattern in command.metrics.items()}
     state.figures.keep, state.figures.flush, state.figures.patterns = batches.keep, batches.flush, patterns
-    output = GrowingFile(log, _echo(state.figures))
+    echo = _Echo(state.figures, log)
+    stack.callback(echo.end)
+    output = GrowingFile(log, echo.take)
     following = sampling(uuids, parent=keeper.pid) if uuids else forked_sampling(keeper.pid)
     state.sampler = stack.enter_context(following)
     state.ask_sampler("mark")
@@ -218,15 +223,33 @@ class Batches:
             self._state.tally.add_totals(worker, totals)
 
 
-def _echo(figures: OwnFigures) -> Callable[[bytes, Part], None]:
-    """Return what takes the lines of the output: they go to the log, and are searched for metrics."""
+class _Echo:
+    """Copies the output of a command to the log, without the middle of one that is too long."""
 
-    def take(line: bytes, part: Part) -> None:
-        with contextlib.suppress(OSError):  # the log may be on a full disk
-            sys.stdout.buffer.write(line if part is Part.FIRST else line + b"\n")
-        figures.take_output(line, part)
+    def __init__(self, figures: OwnFigures, output: Path) -> None:
+        self._figures, self._output = figures, output
+        self._place = 0
 
-    return take
+    def take(self, line: bytes, part: Part) -> None:
+        """Copy a line, or a part of one, and search it for metrics."""
+        data = line if part is Part.FIRST else line + b"\n"
+        if self._place <= HALF_BYTES:
+            with contextlib.suppress(OSError):  # the log may be on a full disk
+                sys.stdout.buffer.write(data)
+        self._place += len(data) if self._place <= HALF_BYTES else 0
+        self._figures.take_output(line, part)
+
+    def end(self) -> None:
+        """Copy what is left of the output, without its middle if that is too long."""
+        with contextlib.suppress(OSError), self._output.open("rb") as stream:
+            left = stream.seek(0, os.SEEK_END) - self._place
+            if left <= 0:
+                return
+            if left > HALF_BYTES:
+                sys.stdout.buffer.write(CUT_NOTE.format(left - HALF_BYTES).encode())
+            stream.seek(-min(left, HALF_BYTES), os.SEEK_END)
+            shutil.copyfileobj(stream, sys.stdout.buffer)
+            sys.stdout.flush()
 
 
 def _follow(state: Try, keeper: Keeper, output: GrowingFile) -> Ended:
@@ -279,7 +302,7 @@ def _end_output(output: GrowingFile) -> None:
                 output.last()
                 break
     else:
-        sys.stderr.write("jobkit: the log ends here: the command wrote more than can be copied in time\n")
+        sys.stderr.write("jobkit: the command wrote more than can be searched for metrics in time\n")
     with contextlib.suppress(OSError):
         sys.stdout.flush()
 

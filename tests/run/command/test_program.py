@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from jobkit.core.records import Job
 from jobkit.corpus.paragraphs import split_paragraphs
 from jobkit.run.command import program
 from jobkit.run.command.program import Batches, _with_line_feeds
-from jobkit.run.measure.figures import OwnBatch
+from jobkit.run.measure.figures import GrowingFile, OwnBatch, OwnFigures
 from jobkit.run.record import Task, Try
 from tests.support.builders import point
 
@@ -72,3 +73,21 @@ def test_a_text_that_is_not_utf_8_stays_what_it_is(tmp_path: Path) -> None:
     given.write_bytes(b"caf\xe9\r\n\r\n\xff\n")
     path, paragraphs = _with_line_feeds(given, tmp_path / "copy")
     assert (path.read_bytes(), paragraphs) == (b"caf\xe9\n\n\xff\n", 2)
+
+
+@pytest.mark.parametrize("middle", [0, 1, 500])
+def test_a_long_output_loses_its_middle(middle: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "HALF_BYTES", 60)
+    log = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(log, encoding="utf-8"))
+    lines = [b"a" * 60, b"m" * (middle - 1), b"y" * 59] if middle else [b"a" * 60, b"y" * 59]
+    (tmp_path / "output.log").write_bytes(b"".join(line + b"\n" for line in lines))
+    figures, found = OwnFigures(), list[bytes]()
+    monkeypatch.setattr(OwnFigures, "take_output", lambda _, line, __: found.append(line))
+    echo = program._Echo(figures, tmp_path / "output.log")
+    GrowingFile(tmp_path / "output.log", echo.take).read(10)
+    echo.end()
+    sys.stdout.flush()
+    note = program.CUT_NOTE.format(middle).encode() if middle else b""
+    assert log.getvalue() == b"a" * 60 + b"\n" + note + b"y" * 59 + b"\n"
+    assert found == lines, "all of it is searched for metrics"
