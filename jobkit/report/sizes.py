@@ -17,7 +17,7 @@ from jobkit.report import energy
 from jobkit.report.own_figures import OwnFigure
 from jobkit.report.rows import MEASURES, Row
 
-PHASES = ("", MEMORY, SEARCH, FINAL)
+PHASES = {"": 0, MEMORY: 1, SEARCH: 2, FINAL: 3}
 """Of a search; the last is the one that the answer rests on, so it comes first."""
 INTERVALS = ("items_per_s", "work_s")
 """The measures whose means have a 95 % interval in the table."""
@@ -100,7 +100,7 @@ def sizes(rows: Iterable[Row], knobs: Sequence[str], own: Sequence[OwnFigure] = 
         first = same[0]  # fewer workers are smaller, whatever else differs
         workers = first.numbers.get(WORKERS, 1)
         knob_keys = (sort_key(first.params.get(knob)) for knob in knobs)
-        return first.group or 0, workers, *knob_keys, -PHASES.index(first.phase or "")
+        return first.group or 0, workers, *knob_keys, -PHASES.get(first.phase or "", 0)
 
     found = [_size(same, own, base) for same in sorted(repeats.values(), key=order)]
     groups = [list(same) for _, same in groupby(found, key=lambda size: size.first.group)]

@@ -15,6 +15,7 @@ from jobkit.core.layout import DRIVER_LOCK
 from jobkit.core.records import Outcome
 from jobkit.outcome.driver_lock import driving, last_driver
 from jobkit.outcome.journal import note, read_journal
+from jobkit.outcome.results import read_run
 from jobkit.planning.prepare import Options, prepare
 from jobkit.status.reader import read_standings
 from jobkit.status.standing import Standing
@@ -163,6 +164,8 @@ def test_a_run_that_was_killed_on_a_machine_that_is_gone(
     span: dict[str, object] = {"scheduler": "local", "first": 1, "last": 3, "round": 1}
     note(local, "submitting", job_id=job, cluster="node07", **span)
     note(local, "submitted", job_id=job, cluster="node07", **span)
+    for result in read_run(local).points:
+        write_begin(local, result.point, scheduler="local", job=job, task=str(result.point.index), round=1)
     assert [point.outcome for point in read_standings([local])[0].points] == [Outcome.LOST] * 3, (
         "this disk is this machine's own"
     )
