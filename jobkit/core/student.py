@@ -9,9 +9,9 @@ from statistics import fmean
 
 TWO_SIDED = 0.975
 """The probability of the quantile that ends an interval of 95 % confidence."""
-LEAST = 5
+LEAST = 7
 """Repeats that end when their interval is short end too early by chance: from three on 91 % of such intervals
-hold the true mean, from five on 93 % (simulated: docs/what-is-measured.md)."""
+hold the true mean, from seven on 93 % (simulated: docs/what-is-measured.md)."""
 
 
 def deviation(values: Sequence[float]) -> float | None:

@@ -34,7 +34,7 @@ def test_from_init_to_a_table(scheduler: str, home: Path) -> None:
     assert "missing" not in well.stdout
     dry = jobkit("sweep", "first.yaml", "--dry-run", "--stand-in")
     assert dry.returncode == 0, dry.stderr
-    assert {"slurm": "--gres=gpu:v100:1", "sge": "-l ngpus=1"}[scheduler] in dry.stdout
+    assert {"slurm": "--gres=gpu:1", "sge": "-l ngpus=1"}[scheduler] in dry.stdout
 
     swept = jobkit("sweep", "first.yaml", *LIGHT, "--wait")
     assert swept.returncode == 0, swept.stdout + swept.stderr

@@ -252,7 +252,7 @@ def test_no_image_reaches_the_shell(image: str, tmp_path: Path) -> None:
 def test_only_repeats_that_end_by_themselves_ask_the_gate_in_any_case() -> None:
     fixed, auto = (script("slurm", "slurm-default", repeats=repeats) for repeats in (3, "auto"))
     changed = set(auto.splitlines()) - set(fixed.splitlines())
-    words = "--prune --stop-after 2 --share 0.03 --repeats 5 10"
+    words = "--prune --stop-after 2 --share 0.03 --repeats 7 10"
     assert changed == {
         "if [[ $scheduler != hand ]]; then",
         f'    answer=$("$python" -m jobkit.run.gate "$run" "$point" "$round" {words}) ||',

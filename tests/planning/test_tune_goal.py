@@ -44,7 +44,7 @@ def test_the_text_decides_order_sizes_and_parts() -> None:
 
 def test_a_short_text_is_read_whole_in_smaller_calls() -> None:
     changed, goal = tuned(spec(tune={"repeats": "auto"}), BUDGET, text(881))
-    assert (goal.repeats, goal.most_repeats, goal.share) == (5, 10, 0.03)
+    assert (goal.repeats, goal.most_repeats, goal.share) == (7, 10, 0.03)
     assert (goal.search_every, goal.memory_every, changed.work_unit) == (1, 1, 10)
 
 

@@ -137,7 +137,7 @@ def test_repeats_that_were_not_needed_are_counted_and_not_listed(tmp_path: Path)
     assert line.startswith("batch_size-50-r4 (batch_size 50, repeat 4): pruned: ")
     skipped_note, few_note = found.notes
     assert skipped_note.startswith("1 repeat skipped: ")
-    assert "fewer than 5 repeats" in few_note
+    assert "fewer than " in few_note
 
 
 @pytest.mark.parametrize(

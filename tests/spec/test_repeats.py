@@ -36,7 +36,7 @@ def test_repeats_are_a_number_or_end_by_themselves(
 
 def test_auto_is_its_defaults_written_out() -> None:
     written = SweepSpec.model_validate({"name": "x", "repeats": "auto"}).model_dump(mode="json")
-    assert written["repeats"] == {"share": "3%", "least": 5, "most": 10}
+    assert written["repeats"] == {"share": "3%", "least": 7, "most": 10}
     assert SweepSpec.model_validate({"name": "x", "repeats": Repeats()}).repeats == Repeats()
 
 

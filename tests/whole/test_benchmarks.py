@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import coverage, page
+from benchmarks import coverage, intervals, page
 from benchmarks.overhead import interval
 from benchmarks.runs import read_points, write_run, write_spec
 from jobkit.report.tables import collect
@@ -48,3 +48,26 @@ def test_the_coverage_of_the_bound_stands_on_the_page_and_is_what_is_claimed() -
     assert len(claimed) == len(coverage.SCATTERS) * len(coverage.DESIGNS)
     assert min(share for row in claimed for share in row["held"]) >= 0.95 - chance
     assert max(row["seen"] for row in claimed) <= 0.035
+
+
+def test_the_coverage_of_the_intervals_stands_on_the_page_and_each_cell_holds_or_warns() -> None:
+    raw = json.loads(intervals.RAW.read_text(encoding="utf-8"))
+    measured = (page.PAGE.parent / "what-is-measured.md").read_text(encoding="utf-8")
+    found = [intervals.Cell(**{**cell, "warnings": tuple(cell["warnings"])}) for cell in raw["cells"]]
+    assert intervals.table(found) in measured
+    assert len(found) == len(intervals.SCATTERS) * len(intervals.REPEATS) * (len(intervals.PLACES) + 1)
+    assert [cell for cell in found if cell.held < intervals.ENOUGH and not cell.warnings] == []
+
+
+@pytest.mark.parametrize("repeats", intervals.REPEATS)
+def test_the_interval_of_a_time_holds_or_a_warning_is_printed(repeats: str) -> None:
+    """The same simulation with fewer cases: the functions of jobkit decide."""
+    chance = 2.5 * math.sqrt(0.95 * 0.05 / 200)
+    normal, skewed = intervals.SCATTERS[1], intervals.SCATTERS[-1]
+    assert intervals.simulate_mean(normal, repeats, 200).held >= 0.95 - chance
+    for place in intervals.PLACES[:4]:
+        cell = intervals.simulate(normal, place, repeats, 200)
+        assert cell.held >= 0.95 - chance
+        assert not cell.warnings
+    assert all(intervals.simulate(skewed, place, repeats, 5).warnings for place in intervals.PLACES)
+    assert all(intervals.simulate(normal, place, repeats, 5).warnings for place in intervals.PLACES[4:])

@@ -57,7 +57,7 @@ def test_a_real_run_on_this_cpu(
     assert "\nTake batch_size " in out
     assert "\n  Largest safe" in out
     assert "\nTime for 100,000 paragraphs, with batch_size " in out
-    assert "(t, n=2)" in out
+    assert "(t, n=2)" in out or "spread unknown (n=2)" in out
     assert "#SBATCH --time=00:05:00\n" in out
     assert "#$ -l h_rt=00:05:00\n" in out
     assert "--gres" not in out
