@@ -14,12 +14,13 @@ from rich.progress import Progress as Bars
 
 from jobkit.core.records import Point
 from jobkit.core.terminal import printable
-from jobkit.core.units import format_about, pauses
+from jobkit.core.units import format_about, format_count, pauses
+from jobkit.outcome.journal import Role
 from jobkit.spec.policy import Policy
 from jobkit.status.details import progress_of_try
 from jobkit.status.reader import read_standings
 from jobkit.status.refresh import record_accounting
-from jobkit.status.standing import ENDINGS, PointStanding, RunStanding
+from jobkit.status.standing import ENDINGS, PointStanding, RunStanding, first_task, followers
 from jobkit.status.watch import FIRST_POLL_S, SLOWEST_POLL_S, Failures, is_over
 
 MOST_BARS = 24
@@ -89,7 +90,9 @@ class ProgressBars:
             if point.point.index in self._left:
                 self._show(point, run)
         self._print(self._failures.lines(run))
-        reasons = sorted({task.reason for task in run.queued.values() if task.reason})
+        follow = {first_task(job) for job, _ in followers(run, Role.FOLLOW)}
+        queued = (entry for task, entry in run.queued.items() if task not in follow)
+        reasons = sorted({entry.reason for entry in queued if entry.reason})
         why = f", waiting: {', '.join(reasons)}" if reasons and not self._tasks else ""
         self._print_reason(why)
         unit = f"points{self._to_go(run)}{why}"
@@ -99,7 +102,7 @@ class ProgressBars:
     def _print_reason(self, why: str) -> None:
         """Print why all points wait, each reason once: only a terminal shows it in the bar."""
         if why and why not in self._said and not self._console.is_terminal:
-            self._print([f"{self._total} points{why}"])
+            self._print([f"{format_count(self._total, 'point')}{why}"])
         self._said.add(why)
 
     def _show(self, point: PointStanding, run: RunStanding) -> None:

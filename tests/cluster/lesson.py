@@ -57,6 +57,7 @@ VARIES = tuple(
         (r"\b\d+\.\d+\.\d+\b", "VERSION"),
         (r"[+-]?(?<![\d.])(?:\d+\.\d+|\d{1,3}(?:,\d{3})+)|\b\d+(?= s\b| %| paragraphs/s)", "NUMBER"),
         (r"^( +\d+ +)\d+(?= +NUMBER)", r"\1NUMBER"),  # a speed of three digits
+        (r"^  \d+ points?, waiting: .*\n", ""),  # not if the cluster starts them at once
         (r", about .* to go.*", ""),
         (r"^running points copy their results to the run folder\n", ""),  # not if none runs at that moment
         (r"(?<=in step run); signal USR2$", ""),  # sent sometimes, before the program has ended

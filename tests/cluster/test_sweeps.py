@@ -150,7 +150,9 @@ def test_repeats_end_by_themselves_when_the_mean_is_known(lab: Lab) -> None:
     (lab.home / "even.py").write_text(EVEN, encoding="utf-8")
     text = COUNT.replace("workload: count", "workload: even:Even\ntext: sample:20")
     text = text.replace("[1, 10, 100]", "[10]").replace("max_parallel: 2", "max_parallel: 1")
-    done = lab.sweep(lab.spec(text.replace("repeats: 2", "repeats: {share: 50%, least: 3, most: 5}")), "--wait")
+    done = lab.sweep(
+        lab.spec(text.replace("repeats: 2", "repeats: {share: 50%, least: 3, most: 5}")), "--wait"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     points = lab.points()
     assert [point["outcome"] for point in points] == ["ok"] * 3 + ["pruned"] * 2

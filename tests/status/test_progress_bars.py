@@ -11,6 +11,8 @@ import pytest
 from jobkit.core.job_files import Exit
 from jobkit.core.records import Job, Outcome, Point
 from jobkit.outcome.driver_lock import driving, last_driver
+from jobkit.outcome.journal import Role
+from jobkit.schedulers.types import State
 from jobkit.spec.policy import Policy
 from jobkit.status import progress_bars
 from jobkit.status.reader import read_standings
@@ -27,7 +29,7 @@ from tests.support.builders import (
     write_record,
     write_submitted,
 )
-from tests.support.statuses import a_point, a_run
+from tests.support.statuses import a_point, a_run, with_job
 
 WAITING, RUNNING, UNSETTLED = Standing.WAITING, Standing.RUNNING, Standing.UNSETTLED
 
@@ -123,3 +125,14 @@ def test_it_waits_as_long_as_a_point_is_to_come_and_more_and_more_seldom(
     progress_bars.until_done(tmp_path, points[:1], Policy())
     assert len(slept) == 3
     assert slept == sorted(slept)
+
+
+def test_the_reason_of_the_job_that_follows_is_not_that_of_the_points(
+    tmp_path: Path, points: list[Point], capsys: pytest.CaptureFixture[str]
+) -> None:
+    waiting = with_job(a_run([a_point(1, WAITING)]), Role.FOLLOW, State.PENDING, "Dependency")
+    with progress_bars.ProgressBars(write_points(tmp_path / "run", points), points[:1], waiting) as progress:
+        progress.refresh(waiting)
+        assert capsys.readouterr().err == ""
+        progress.refresh(with_job(waiting, Role.TUNE, State.PENDING, "Resources", job="80"))
+        assert capsys.readouterr().err.strip() == "1 point, waiting: Resources"
