@@ -6,7 +6,8 @@ import pytest
 
 from jobkit.core.units import GIB
 from jobkit.schedulers.survey import Queue, Survey
-from jobkit.setup.init_choice import choose, cpu_queue, gpu_queue
+from jobkit.setup.init_choice import choose, cpu_queue, gpu_queue, spelt
+from jobkit.spec.site import Requests, load_site
 from tests.support.surveys import captured, survey_of
 
 LAB, OTHER = survey_of("slurm", "lab"), survey_of("slurm", "other")
@@ -103,3 +104,11 @@ def test_the_default_account_where_every_job_must_name_one() -> None:
 
     assert choose(strict).account == "root"
     assert choose(replace(strict, account="", accounts=None)).account is None
+
+
+def test_what_a_site_has_no_line_for_is_not_chosen() -> None:
+    choice = replace(choose(OTHER), account="nlp")
+    assert spelt(choice, Requests()).queue is None
+    bare = spelt(choice, Requests())
+    assert (bare.gpus, bare.gpu_type, bare.cpus, bare.account) == (0, None, 1, None)
+    assert spelt(choice, load_site("slurm-default", "slurm").requests) == choice

@@ -17,7 +17,7 @@ from jobkit.outcome.tries import TryResult
 from jobkit.outcome.verdict import TryFiles, Verdict
 from jobkit.spec.policy import Change
 from jobkit.spec.sweep_spec import SweepSpec
-from jobkit.status.retry import Group, Overrides, changed, groups, merge_overrides, select_points
+from jobkit.status.retry import Group, Overrides, allow_nodes, changed, groups, merge_overrides, select_points
 from jobkit.status.standing import PointStanding, Standing
 from tests.support.builders import point
 
@@ -258,3 +258,11 @@ def test_a_word_that_names_no_point_gets_the_words_that_only_takes() -> None:
     with pytest.raises(JobkitError, match="no point 'p0002'") as caught:
         select_points(looks_of(*[Standing.FAILED] * 3), ["p0002"])
     assert "--only takes failed, cancelled, missing" in caught.value.hint
+
+
+def test_a_group_that_may_run_anywhere_keeps_what_a_person_excluded() -> None:
+    (group,) = again([one_look(1, Standing.FAILED, Outcome.NODE_FAIL)], strictly=True)
+    assert list(group.spec.resources.exclude) == ["n9", "n1"]
+    anywhere = allow_nodes(group, SPEC)
+    assert (list(anywhere.change.exclude), list(anywhere.spec.resources.exclude)) == ([], ["n9"])
+    assert anywhere.points == group.points

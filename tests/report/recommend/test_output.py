@@ -20,7 +20,7 @@ from jobkit.fit.gpus import GpuKind
 from jobkit.fit.speed import Corpus, Duration, Ratio
 from jobkit.report.recommend.output import as_json, as_text
 from jobkit.report.recommend.recommend import recommend
-from jobkit.report.recommend.types import Recommendation, RecommendOptions, RunData
+from jobkit.report.recommend.types import Line, Recommendation, RecommendOptions, RunData
 from jobkit.spec.site import Site
 from tests.report.recommend.test_recommend import on_cpu
 from tests.support.builders import GPU, ITEMS, grid
@@ -293,3 +293,19 @@ def test_settings_that_are_as_fast_and_one_paragraph() -> None:
     assert "just as fast (-1.0 to 1.0 % with 95 % confidence): no difference is shown." in equal
     assert ": just as fast." in as_text(replace(told, batch=last))
     assert "Time for 1 paragraph, with" in text(wishes=RecommendOptions(gpus=(), corpus=Corpus(paragraphs=1)))
+
+
+def test_the_largest_for_other_values_of_the_other_knobs() -> None:
+    advice = found()
+    safe = advice.batch.largest
+    unknown = [replace(safe, reason=reason) for reason in ("two sizes ran", "two sizes ran", safe.reason)]
+    lines = [
+        Line(others="precision bf16", largest=safe),
+        *(Line(others="", largest=one) for one in unknown[:2]),
+    ]
+    shown = as_text(replace(advice, batch=replace(advice.batch, lines=tuple(lines))))
+    assert f"    With precision bf16: {safe.knob} {safe.safe_batch:,}, " in shown
+    assert "    With 2 other values of the other knobs: not known, because two sizes ran.\n" in shown
+    none = replace(advice.batch, largest=unknown[0], lines=(Line(others="", largest=unknown[1]),))
+    shown = as_text(replace(advice, batch=none))
+    assert "    With 1 other value of the other knobs: not known either.\n" in shown

@@ -314,3 +314,9 @@ def test_the_memory_line_of_a_setting() -> None:
     assert memory_of(material([failed]), failed) is None, "nothing was measured"
     other = replace(first, point=replace(first.point, params={"batch_size": 50, "workers": 4}, workers=4))
     assert memory_of(material(records()), other) is None, "of another setting"
+
+
+def test_points_on_a_part_of_the_text_stand_for_all_of_it() -> None:
+    parts = [replace(one, point=replace(one.point, every=8)) for one in records()]
+    assert told(*parts).corpus.paragraphs == len(LENGTHS.paragraphs)
+    assert told(*parts, lengths=None).corpus.paragraphs == 8 * ITEMS

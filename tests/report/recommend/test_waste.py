@@ -17,10 +17,11 @@ from jobkit.core.measurements import Memory, Sampler
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB, MIB
 from jobkit.fit.gpus import gpu_kind
+from jobkit.fit.tune import Answer
 from jobkit.report.recommend.fix import Fix
 from jobkit.report.recommend.use import RunUse, read_use
 from jobkit.report.recommend.waste import Waste, smallest_card, wastes
-from jobkit.report.recommend.waste_output import as_json, as_text
+from jobkit.report.recommend.waste_output import as_json, as_text, explained
 from tests.support.builders import (
     GPU,
     grid,
@@ -364,3 +365,18 @@ def test_text_and_json_say_the_same() -> None:
             assert all(line in text for lines in waste.fix.lines for line in lines.lines)
         if waste.wasted is None:
             assert f"Not measured: {waste.name}, because {waste.why[:20]}" in text
+
+
+def test_a_search_that_ended_names_its_limit_in_place_of_a_fix() -> None:
+    searches = [read_use(folder) for folder in (BENCHMARKS / "tune").iterdir()]
+    ended = [use for use in searches if use.search and isinstance(use.search.next, Answer)]
+    assert ended
+    for use in ended:
+        assert use.search
+        assert isinstance(use.search.next, Answer)
+        idle = next(waste for waste in wastes(use) if waste.name == "idle GPU")
+        said = list(explained(replace(idle, wasted=True, fix=None), use))
+        assert (
+            said[-1]
+            == f"  No fix: the search found no setting that uses more. Its limit: {use.search.next.why}."
+        )
