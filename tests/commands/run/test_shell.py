@@ -47,7 +47,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "spec.yaml").write_text(SPEC, encoding="utf-8")
     for name, requests in REQUESTS.items():
         (folder / f"{name}.yaml").write_text(SITE % (name, requests), encoding="utf-8")
-    schedulers = ("sbatch", "qsub", "qconf")
+    schedulers = ("sbatch", "srun", "qsub", "qrsh", "qconf")
     monkeypatch.setenv("PATH", path_without(tmp_path / "programs", *schedulers))
     return folder
 

@@ -17,7 +17,7 @@ from jobkit.core.measurements import Memory, Sampler
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB, MIB
 from jobkit.fit.gpus import gpu_kind
-from jobkit.fit.tune import Answer
+from jobkit.fit.tune_steps import Answer
 from jobkit.report.recommend.fix import Fix
 from jobkit.report.recommend.use import RunUse, read_use
 from jobkit.report.recommend.waste import Waste, smallest_card, wastes
