@@ -129,10 +129,10 @@ class Scheduler(Protocol):
         """Return the tasks in the queue, ``None`` if the queue did not answer."""
 
     def shut_argv(self) -> tuple[str, ...]:
-        """Return the command that shows whether the cluster can start a job; empty if the queue shows it."""
+        """Return the command that shows which queues can start a job; empty if `queue_argv` shows it."""
 
     def shut_reason(self, answer: Completed) -> str:
-        """Return why no job can start, and what an administrator types; empty if one can."""
+        """Return which queues start no job, and what an administrator types; empty if each may start one."""
 
     def explain(self, task: Queued) -> str:
         """Return why a task waits: the scheduler's own word, and its meaning in plain words."""

@@ -36,6 +36,13 @@ def now(halted: Halted, job: str) -> None:
     halted.wait_until(begins, 120)  # other jobs may hold the nodes
 
 
+def can_exclude(halted: Halted) -> None:
+    """Let the site have a header line for the nodes to stay away from."""
+    requests = (halted.lab.home / "lab.yaml").read_text().splitlines()
+    line = next(line for line in requests if line.startswith("requests"))
+    halted.site(requests=line.partition(": ")[2][:-1] + ', exclude: "--exclude={exclude}"}')
+
+
 @SLURM
 def test_a_task_is_requeued_half_way(halted: Halted) -> None:
     """FAULT: a task is requeued half-way.
@@ -108,9 +115,7 @@ def test_a_node_dies(slurm_alone: SlurmDaemons, halted: Halted) -> None:
     goes into its own try.
     LOST: nothing: results that the old process copies home later count.
     """
-    requests = (halted.lab.home / "lab.yaml").read_text().splitlines()
-    line = next(line for line in requests if line.startswith("requests"))
-    halted.site(requests=line.partition(": ")[2][:-1] + ', exclude: "--exclude={exclude}"}')
+    can_exclude(halted)
     runs = {
         word: halted.sweep(
             size, "--set", f"resources.options={{slurm: ['{word}', '--nodelist=n1']}}", runs=f"runs{word}"
@@ -140,3 +145,27 @@ def test_a_node_dies(slurm_alone: SlurmDaemons, halted: Halted) -> None:
         halted.wait_until((home(run, size) / "exit").exists, 30)
         assert [record(run, size, number).try_number for number in (1, 2)] == [1, 2]
         assert [batches(run, size, number) for number in (1, 2)] == [30 // size] * 2
+
+
+@SLURM
+def test_the_only_node_that_matches_dies(slurm_alone: SlurmDaemons, halted: Halted) -> None:
+    """FAULT: a node dies, and no other node matches the request.
+
+    HOW: real: kill -9 of slurmd, and a request for that node by name, Slurm.
+    REPORTED: `node_fail`; once the node is back, `jobkit resume` says that only this node matches, and the
+    point runs there again. While the node is down, Slurm refuses the point, and so does `jobkit resume`.
+    LOST: results that the try had not yet copied to the run folder.
+    """
+    can_exclude(halted)
+    run = halted.sweep("1", "--set", "resources.options={slurm: ['--no-requeue', '--nodelist=n1']}")
+    halted.waits(1)
+    slurm_alone.kill("slurmd-n1")
+    scontrol("update", "nodename=n1", "state=down", "reason=killed")
+    halted.is_(run, Standing.FAILED, Outcome.NODE_FAIL)
+    slurm_alone.healed()
+    done = halted.lab.jobkit("resume", run)
+    assert done.returncode == 0, done.stderr
+    assert "only n1 matches the request, so the points may run there again" in done.stderr
+    halted.waits(1)
+    halted.go(1)
+    halted.is_(run, Standing.DONE, Outcome.OK)

@@ -21,7 +21,8 @@ from typing import Any
 import pytest
 
 from jobkit.core.records import Outcome
-from tests.cluster.halted import SLURM
+from tests.cluster.daemons import SgeDaemons
+from tests.cluster.halted import SGE, SLURM
 from tests.cluster.holds import RELEASE, held_by
 from tests.cluster.test_resume import Faulty
 from tests.cluster.test_resume import faulty as faulty  # noqa: PLC0414 - a fixture is found by its name here
@@ -164,6 +165,36 @@ def test_what_is_held_or_in_error_is_fixed_by_what_is_advised(
     assert last.returncode == 0, last.stdout + last.stderr
     assert "6 points: 6 done" in last.stdout
     assert last.stdout.count("6 points: ") > 1, "each change was told"
+
+
+@SGE
+@pytest.mark.fault
+def test_queues_in_error_are_named_with_what_clears_them(
+    sge_alone: SgeDaemons, lab: Lab, held: Held, wait_until: Wait
+) -> None:
+    """FAULT: the queue of Grid Engine that tasks need is in error; they wait until someone clears it.
+
+    HOW: real: a prolog that fails, which sets a queue to error when a task begins in it.
+    REPORTED: `jobkit status` names the queues in error and gives the administrator's command; after it, the
+    tasks run.
+    LOST: nothing.
+    """
+    del sge_alone
+    queues = subprocess.run(["qconf", "-sql"], capture_output=True, text=True, check=True).stdout.split()
+    run = held(COUNT)
+    for name in queues:
+        subprocess.run(["qconf", "-mattr", "queue", "prolog", "/bin/false", name], check=True)
+    try:
+        subprocess.run([*RELEASE["sge"], lab.job()], check=True)
+        wait_until(lambda: "until an administrator types: " in lab.jobkit("status", run).stdout, 120)
+    finally:
+        for name in queues:
+            subprocess.run(["qconf", "-mattr", "queue", "prolog", "NONE", name], check=True)
+    shown = lab.jobkit("status", run).stdout
+    (clear,) = set(re.findall(r"until an administrator types: (qmod -cq .*)", shown))
+    subprocess.run(shlex.split(clear), check=True)
+    last = lab.jobkit("status", run, "--watch")
+    assert "6 points: 6 done" in last.stdout, last.stdout
 
 
 def test_a_point_that_runs_tells_how_far_it_is(faulty: Faulty, wait_until: Wait) -> None:

@@ -89,9 +89,6 @@ def test_tries_that_follow_each_other_import_the_framework_once(
     assert status == 0, said
     assert "runs in a fresh process: OMP_NUM_THREADS changed" in said
     assert [run.record(point).forked for point in (1, 2, 3)] == [True, True, False]
-    first, second, third = (run.record(point).import_s or 0.0 for point in (1, 2, 3))
-    assert second < first
-    assert second < third
     assert len(owned.parents()) == 2, "the parent, and the fresh process"
     assert run.record(3).environment["OMP_NUM_THREADS"] == "1"
     entities = {(run.home(point) / "entities.tsv").read_bytes() for point in (1, 2, 3)}

@@ -10,7 +10,7 @@ import shlex
 from jobkit.core.shell import Completed
 from jobkit.core.units import format_list
 from jobkit.schedulers.parsing import task_ranges
-from jobkit.schedulers.sge.survey import shut_instances
+from jobkit.schedulers.sge.survey import shut_queues
 from jobkit.schedulers.types import JobId, Queued, Remedy, State
 
 _MOST = 3
@@ -22,20 +22,21 @@ def shut_argv() -> tuple[str, ...]:
 
 
 def shut_reason(answer: Completed) -> str:
-    """Return which queue instances are in error, if no instance of the cluster starts a job; else nothing.
+    """Return which queues start no job, and what clears the error; nothing if none is in error.
 
-    An instance in error stays so until an administrator clears it (qmod(1), -cq), and the queue lists its
-    jobs like any that wait (measured, 8.1.9).
+    An instance in error stays so until an administrator clears it (qmod(1), -cq), and ``qstat`` lists its
+    jobs like any that wait (measured, 8.1.9: a prolog that fails).
     """
-    shut = shut_instances(answer.stdout if answer.ok else "")
-    names = [name for name, why in (shut or {}).items() if "in error" in why]
+    queues = shut_queues(answer.stdout if answer.ok else "")
+    names = [name for shut in queues.values() for name, why in shut.items() if "in error" in why]
     if not names:
         return ""
-    others = len(shut or {}) - len(names)
-    more = f", and the other {others} cannot start a job" if others else ""
-    queues = shlex.join(["qmod", "-cq", *names]) if len(names) <= _MOST else "qmod -cq '*'"
-    listed = format_list(names, _MOST)
-    return f"no queue can start a job: {listed} in error{more}; an administrator clears it: {queues}"
+    closed = format_list(list(dict.fromkeys(name.partition("@")[0] for name in names)), _MOST)
+    clear = shlex.join(["qmod", "-cq", *names]) if len(names) <= _MOST else "qmod -cq '*'"
+    none = (
+        "no queue starts a job" if all(queues.values()) else f"waits for a free slot; {closed} starts no job"
+    )
+    return f"{none} until an administrator types: {clear}"
 
 
 def explain(task: Queued) -> str:

@@ -225,15 +225,13 @@ def _instances(text: str) -> list[_Instance]:
     return found
 
 
-def shut_instances(text: str) -> dict[str, str]:
-    """Return the queue instances of ``qstat -f`` with why each starts no job; none if one may."""
-    shut = {
-        f"{one.queue}@{one.host}": ", ".join(
-            dict.fromkeys(_SHUT[flag] for flag in one.state if flag in _SHUT)
-        )
-        for one in _instances(text)
-    }
-    return shut if all(shut.values()) else {}
+def shut_queues(text: str) -> dict[str, dict[str, str]]:
+    """Return for each queue of ``qstat -f`` its instances with why each starts no job; none if one may."""
+    queues: dict[str, dict[str, str]] = {}
+    for one in _instances(text):
+        why = ", ".join(dict.fromkeys(_SHUT[flag] for flag in one.state if flag in _SHUT))
+        queues.setdefault(one.queue, {})[f"{one.queue}@{one.host}"] = why
+    return {queue: why if all(why.values()) else {} for queue, why in queues.items()}
 
 
 def _placed(resource: Resource, instances: Iterable[_Instance]) -> Resource:
