@@ -9,7 +9,7 @@ from pathlib import PurePath
 from jobkit.core.knobs import FP32, GPUS, MPS, OFF, ORDER, PRECISION, THREADS, WORKERS
 from jobkit.core.terminal import NoWrap, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, format_memory, format_setting
-from jobkit.fit.batch_line import BatchLine, Estimate
+from jobkit.fit.batch_line import BatchLine
 from jobkit.fit.largest_batch import Prediction
 from jobkit.outcome.conditions import ORDERS
 from jobkit.outcome.remedies import Step, remedy
@@ -144,7 +144,7 @@ def _guess_lines(estimate: GroupEstimate) -> Iterator[str]:
         return
     there = f"near {guess.largest:,} on {format_bytes_gib(guess.capacity_bytes)}"
     title = f"Largest {estimate.knob}, a guess without a bound, by a straight line: {there}"
-    yield f"{title} ({_error_bar(guess)})"
+    yield f"{title} ({_error_bar(guess.line)})"
     yield f"  {_equation(estimate.knob, guess.line)}"
     yield from (f"  Beware: {warning}." for warning in guess.warnings if warning != guess.line.no_error_bar)
     yield "  Run that size once before you rely on it."
@@ -165,10 +165,9 @@ def _prediction_lines(batch: Prediction, allocator: str) -> Iterator[str]:
     yield from (f"  Beware: {doubt}." for doubt in batch.doubts)
 
 
-def _error_bar(estimate: Estimate) -> str:
-    line = estimate.line
-    if line is None or line.residual_bytes is None:
-        return line.no_error_bar if line else "no error bar"
+def _error_bar(line: BatchLine) -> str:
+    if line.residual_bytes is None:
+        return line.no_error_bar
     return f"{line.points} points, {format_bytes_gib(line.residual_bytes, 3)} sd about the line"
 
 

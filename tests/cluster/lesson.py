@@ -66,6 +66,7 @@ VARIES = tuple(
         (r"(?<=again: )\d+(?= points)", "SOME"),
         (r"^  (?:Largest safe|The limit is|Test it before|This run has measured).*\n(?:    .*\n)*", ""),
         (r"^  (?:Larger ones, up to|Beware: (?!each setting ran once)).*\n", ""),
+        (r"(?<=CPU-minutes \()\d+(?= tries)", "SOME"),  # points that were cancelled had begun, or not
         (r"─+", "─"),
         (r"[ \t]+", " "),
         (r" $", ""),

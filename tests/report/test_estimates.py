@@ -127,17 +127,3 @@ def test_a_knob_with_which_the_load_does_not_grow_has_no_largest_value(name: str
     collected = collect([*(ROOT / "docs" / "benchmarks" / name).glob(f"{name}-2*/")])
     assert {"batch_size", "padded_chars"} >= {one.knob for one in estimates(collected)}
     assert f"largest {name}" not in render(collected).lower()
-
-
-def test_the_values_of_the_other_knobs_for_which_it_is_not_known_are_counted(tmp_path: Path) -> None:
-    few = [
-        replace(one, point=replace(one.point, params={**one.point.params, "precision": precision}))
-        for one, precision in zip(records(sizes=(40, 130, 220), repeats=2), ["fp32", "bf16"] * 3, strict=True)
-    ]
-    report = render(collect([write_run(tmp_path / "few", few)]), width=200)
-    assert "No estimate of the largest batch_size with any of the 2 values of the other knobs: 3 " in report
-
-
-def test_a_gpu_on_which_nothing_fits(run: Path) -> None:
-    report = render(collect([run]), width=200, gpu_memory_bytes=CONTEXT_BYTES + 2**20)
-    assert "  Not even a batch of 1 fits: with none at all it is " in report

@@ -3,12 +3,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jobkit.core.job_files import Exit
 from jobkit.core.records import FOLDER, ModelRef, Outcome, Record
-from jobkit.report.sentences import count_lines, fastest_line, heading, missing_lines
+from jobkit.core.units import GIB
+from jobkit.fit.batch_line import Estimate, fit_line
+from jobkit.fit.largest_batch import Prediction
+from jobkit.report.estimates import GroupEstimate
+from jobkit.report.sentences import count_lines, estimate_lines, fastest_line, heading, missing_lines
 from jobkit.report.tables import Collected, collect
 from jobkit.run.workloads.base import Entity
 from tests.support.builders import (
@@ -167,3 +172,38 @@ def test_a_difference_is_real_only_if_its_interval_excludes_none(
     ]
     (line,) = fastest_line(collected(tmp_path, records).by_size)
     assert line == f"Fastest: batch_size 100, {sentence}."
+
+
+def estimate(**prediction: Any) -> GroupEstimate:
+    """Return the estimate of a run of jobkit."""
+    known = Prediction(capacity_bytes=GIB, **prediction)
+    reason = Estimate(line=None, capacity_bytes=GIB, reason=known.reason)
+    return GroupEstimate(group=0, knob="batch_size", by_knob=reason, prediction=known, run="runs/a")
+
+
+def test_the_values_of_the_other_knobs_for_which_it_is_not_known_are_counted() -> None:
+    few = replace(estimate(reason="3 loads"), others="precision fp32")
+    assert list(estimate_lines([few])) == [
+        "No estimate of the largest batch_size with precision fp32: 3 loads."
+    ]
+    assert list(estimate_lines([few, few])) == [
+        "No estimate of the largest batch_size with any of the 2 values of the other knobs: 3 loads."
+    ]
+    some = list(estimate_lines([few, few, estimate(safe_batch=8)]))
+    assert "No estimate of the largest batch_size with 2 values of the other knobs: 3 loads." in some
+
+
+def test_a_gpu_on_which_nothing_fits() -> None:
+    told = list(estimate_lines([estimate(expected_bytes=2 * GIB)]))
+    assert "  Not even a batch of 1 fits: with none at all it is 2.00 GiB by the line already." in told
+
+
+def test_an_old_log_has_a_guess_or_the_reason_why_there_is_none() -> None:
+    none = replace(estimate(), prediction=None)
+    none = replace(none, by_knob=replace(none.by_knob, reason="one size"))
+    assert list(estimate_lines([none])) == ["No estimate of the largest batch_size: one size."]
+    for sizes, error in (([1, 2], "2 points, no error bar"), ([1, 2, 3], "3 points, 0.000 GiB sd about ")):
+        line = fit_line(sizes, [size * GIB // 4 for size in sizes])
+        guess = Estimate(line=line, capacity_bytes=GIB, largest=4)
+        (first, *_) = estimate_lines([replace(none, by_knob=guess)])
+        assert f"near 4 on 1.00 GiB ({error}" in first

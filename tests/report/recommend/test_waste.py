@@ -371,11 +371,14 @@ def test_a_search_that_ended_names_its_limit_in_place_of_a_fix() -> None:
     searches = [read_use(folder) for folder in (BENCHMARKS / "tune").iterdir()]
     ended = [use for use in searches if use.search and isinstance(use.search.next, Answer)]
     assert ended
+    plain = read_use(H200)
     for use in ended:
         assert use.search
         assert isinstance(use.search.next, Answer)
         idle = next(waste for waste in wastes(use) if waste.name == "idle GPU")
-        said = list(explained(replace(idle, wasted=True, fix=None), use))
+        idle = replace(idle, wasted=True, fix=None)
+        assert len(list(explained(idle, plain))) == 1
+        said = list(explained(idle, use))
         assert (
             said[-1]
             == f"  No fix: the search found no setting that uses more. Its limit: {use.search.next.why}."
