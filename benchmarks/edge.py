@@ -39,8 +39,8 @@ from jobkit.run.failure import outcome_of
 from jobkit.run.measure import need
 from jobkit.run.measure.device import Device, open_device
 from jobkit.run.workloads.base import Heavy
-from jobkit.run.workloads.stanza_lengths import columns
-from jobkit.run.workloads.stanza_ner import StanzaNer
+from jobkit.run.workloads.stanza.lengths import columns
+from jobkit.run.workloads.stanza.ner import StanzaNer
 
 GIB = 2**30
 CAPS_GIB = (4.0, 8.0, 16.0, 40.0)

@@ -32,7 +32,7 @@ from jobkit.run.measure import nvml
 from jobkit.run.measure.device import Device, open_device
 from jobkit.run.measure.sampler import Sampling, sampling
 from jobkit.run.paragraphs import Call, calls
-from jobkit.run.workloads.stanza_ner import StanzaNer
+from jobkit.run.workloads.stanza.ner import StanzaNer
 
 TITLE = "Overhead of measuring"
 MOST = 0.01

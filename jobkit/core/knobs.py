@@ -65,6 +65,13 @@ OFF, ON, AUTO = "off", "on", "auto"
 PRECISION = "precision"
 """The knob of a workload that can compute in several formats of numbers."""
 FP32, TF32, FP16, BF16 = "fp32", "tf32", "fp16", "bf16"
+SHORTCUTS = "shortcuts"
+"""The knob of a workload that can leave out work which changes no result."""
+EXACT = "exact"
+REFUSED = "refused"
+"""What stands for ``exact`` in the setting of a try that had to do without."""
+OFFERED = {PRECISION: (TF32, FP16, BF16), SHORTCUTS: (EXACT,)}
+"""Keys of a spec that are knobs of some workloads, and their words that mean something only to these."""
 DEFAULT_WORK_UNIT = 100
 """Paragraphs of one call if the load of a batch is capped."""
 RUN_KNOBS = (
@@ -98,7 +105,7 @@ def numbers(params: Mapping[str, Value]) -> dict[str, int]:
 
 
 def sort_key(value: Value | None) -> tuple[float, str]:
-    """Return a key that sorts the values of a knob: numbers, words (fp32 is the first), then no value."""
+    """Return a key that sorts the values of a knob: numbers, words (fp32 and off first), then no value."""
     if isinstance(value, str):
-        return math.inf, "" if value == FP32 else value
+        return math.inf, "" if value in {FP32, OFF} else value
     return (math.inf, "~") if value is None else (value, "")

@@ -27,6 +27,25 @@ DIRECTIONS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """The process that compared shortcuts with the ordinary way, before the workers started.
+
+    Attributes
+    ----------
+    seconds
+        From its start to its end.
+    gpu_peak_bytes
+        What torch's allocator held of the GPU at most; ``None`` on a CPU.
+    rss_peak_bytes
+        The kernel's high-water mark of its resident memory.
+    """
+
+    seconds: float
+    gpu_peak_bytes: int | None = None
+    rss_peak_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """Memory by instrument. Of several workers a figure of one process is the largest of any worker.
 

@@ -16,8 +16,20 @@ from enum import StrEnum
 from typing import Any
 
 from jobkit.core.json_codec import SCHEMA
-from jobkit.core.knobs import DEFAULT_WORK_UNIT, LOAD_KNOBS, OFF, PRECISION, RUN_KNOBS, Value, numbers
-from jobkit.core.measurements import Energy, Gpu, Memory, Metric, Need, Sampler, Share, Summary
+from jobkit.core.knobs import (
+    DEFAULT_WORK_UNIT,
+    EXACT,
+    LOAD_KNOBS,
+    OFF,
+    OFFERED,
+    PRECISION,
+    REFUSED,
+    RUN_KNOBS,
+    SHORTCUTS,
+    Value,
+    numbers,
+)
+from jobkit.core.measurements import Check, Energy, Gpu, Memory, Metric, Need, Sampler, Share, Summary
 
 
 class Outcome(StrEnum):
@@ -215,6 +227,9 @@ class Point:
     precision
         The format of numbers in which the workload computes; ``None`` if the workload does not offer a
         choice (or in a run of an earlier version): then it is the framework's own.
+    shortcuts
+        Whether the workload may leave out work that changes no result: ``off`` or ``exact``; ``None`` as for
+        ``precision``.
     fork
         Whether processes that work may be forked from one that has imported the framework.
     hang_s
@@ -264,6 +279,7 @@ class Point:
     gpus: int = 1
     mps: str = OFF
     precision: str | None = None
+    shortcuts: str | None = None
     fork: bool = False
     hang_s: int = 60
     load_knobs: tuple[str, ...] = LOAD_KNOBS
@@ -287,8 +303,9 @@ class Point:
         return not self.trial and self.profile == OFF and not self.shard
 
     def at(self, params: Mapping[str, Value]) -> Point:
-        """Return the point with another setting; the knobs that jobkit obeys have fields of their names."""
+        """Return the point with another setting; some knobs have fields of their names."""
         own: dict[str, Any] = {knob.name: params[knob.name] for knob in RUN_KNOBS if knob.name in params}
+        own |= {key: value for key in OFFERED if isinstance(value := params.get(key), str)}
         return replace(self, params=params, **own)
 
 
@@ -415,6 +432,9 @@ class Record:
     cpu_s
         CPU seconds from ``started_at`` to ``ended_at``, of all its processes that have ended and of its own;
         ``None`` in records of earlier versions.
+    check
+        The process that compared the shortcuts with the ordinary way; ``None`` without shortcuts. Its memory
+        is in no other figure.
     task_s
         Seconds from the begin of the job script to its end. The worker cannot know them: whoever reads the
         try adds them (`jobkit.outcome.timing.timed`).
@@ -457,6 +477,7 @@ class Record:
     metrics_bad_lines: int = 0
     copier: str = ""
     cpu_s: float | None = None
+    check: Check | None = None
     task_s: float | None = None
 
     @property
@@ -464,3 +485,15 @@ class Record:
         """The format of numbers in which it computed, as far as the workload reports it."""
         ran = self.effective.get(PRECISION)
         return str(ran) if ran else self.point.precision
+
+    @property
+    def shortcuts(self) -> str | None:
+        """What ran of ``off`` and ``exact``: ``off: `` and the reason if ``exact`` was refused."""
+        ran = self.effective.get(SHORTCUTS)
+        return str(ran) if ran else self.point.shortcuts
+
+    @property
+    def params(self) -> Mapping[str, Value]:
+        """The knobs of its setting; with shortcuts that were refused it is a setting of its own."""
+        refused = self.point.shortcuts == EXACT and self.shortcuts != EXACT
+        return {**self.point.params, SHORTCUTS: REFUSED} if refused else self.point.params

@@ -69,7 +69,7 @@ def uses(records: Iterable[Record]) -> tuple[EnergyUse, ...]:
         energy, summary = record.energy, record.summary
         known = joules(energy)[0] is not None
         if known and energy and summary and summary.items:
-            groups.setdefault(tuple(sorted(record.point.params.items())), []).append((energy, summary))
+            groups.setdefault(tuple(sorted(record.params.items())), []).append((energy, summary))
     return tuple(_use(dict(params), repeats) for params, repeats in groups.items())
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS
 from jobkit.core.records import Batch, Record
-from jobkit.core.units import format_count
+from jobkit.core.units import format_bytes_gib, format_count
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import Budgets, TextLoads, agreeing, loads_of
 from jobkit.fit.memory_line import CURVED, Fit, doubts
@@ -89,6 +89,9 @@ def predict(
     fit = evidence.fit
     if isinstance(fit, str):
         return Prediction(capacity_bytes=capacity_bytes, knob=evidence.knob, reason=fit)
+    if evidence.check_bytes > max(capacity_bytes, 0):
+        reason = f"the check of shortcuts alone takes {format_bytes_gib(evidence.check_bytes)}"
+        return Prediction(capacity_bytes=capacity_bytes, knob=evidence.knob, reason=reason)
     largest_load = fit.largest(capacity_bytes * (1 - margin))
     safe_load = fit.safe_load(capacity_bytes, margin)
     largest, safe = (_batch(load, evidence, loads) for load in (largest_load, safe_load))
@@ -205,7 +208,7 @@ def memory_by_setting(
     """
     apart: dict[str, list[Record]] = {}
     for record in records:
-        apart.setdefault(others(record.point.params, record.inert), []).append(record)
+        apart.setdefault(others(record), []).append(record)
     found: dict[str, Memory | str] = {}
     for words, part in apart.items():
         evidence = observe_memory(part, batches)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from jobkit.core.errors import file_error
 from jobkit.core.files import append_line, read_tolerantly
 from jobkit.core.json_codec import from_json, to_json
-from jobkit.core.knobs import FP32
+from jobkit.core.knobs import EXACT, FP32
 from jobkit.core.records import Record
 from jobkit.core.units import format_count
 from jobkit.outcome.trials import prediction_error
@@ -35,8 +35,8 @@ class Entry:
     model, gpu, torch, cuda
         What the prediction is of: a model's fingerprint, a GPU's name, two versions; ``None``
         if there is none.
-    precision
-        The format of numbers; ``None`` for fp32, and for a workload that offers no choice.
+    precision, shortcuts
+        The format of numbers; ``exact``. ``None`` for fp32 and ``off``, and for a workload without choice.
     allocator, order
         As in the point.
     batch_size, padded_chars, load
@@ -69,6 +69,7 @@ class Entry:
     held: bool
     padded_chars: int = 0
     precision: str | None = None
+    shortcuts: str | None = None
 
     @property
     def error(self) -> float | None:
@@ -169,6 +170,7 @@ def subject(record: Record) -> dict[str, Any]:
         "torch": record.versions.get("torch"),
         "cuda": record.versions.get("cuda"),
         "precision": None if record.precision == FP32 else record.precision,
+        "shortcuts": EXACT if record.shortcuts == EXACT else None,
     }
 
 

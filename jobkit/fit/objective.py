@@ -348,7 +348,7 @@ class Finals:
 
     def records_of(self, speed: Speed | None) -> list[Record]:
         """Return the records of one of them."""
-        return [record for record in self.records if speed and record.point.params == speed.params]
+        return [record for record in self.records if speed and record.params == speed.params]
 
     def values(self, speed: Speed | None) -> tuple[float, ...]:
         """Return the metric of each repeat of one of them."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from jobkit.core.knobs import BATCH_SIZE, LOAD_KNOBS, PADDED_CHARS, Value
+from jobkit.core.knobs import BATCH_SIZE, LOAD_KNOBS, PADDED_CHARS, SHORTCUTS, Value
 from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import format_count, format_setting
 from jobkit.fit.gpus import usable_bytes
@@ -31,6 +31,7 @@ MUST_MATCH = (
     "number of workers",
     "MPS",
     "precision",
+    "shortcuts",
     "another knob than batch_size",
 )
 """What the records behind one line must share."""
@@ -58,6 +59,8 @@ class MemoryObservations:
         Processes that share the GPU, and the context of one. On a CPU 1: the memory is that of all.
     gpu_bytes
         What CUDA has of the GPU; ``None`` if NVML does not report its memory, and on a CPU.
+    check_bytes
+        What the check of shortcuts took of the same memory; 0 without one.
     gpu
         The GPU's name, or ``None``.
     load_by_batch
@@ -78,6 +81,7 @@ class MemoryObservations:
     workers: int = 1
     context_bytes: int = 0
     gpu_bytes: int | None = None
+    check_bytes: int = 0
     gpu: str | None = None
     load_by_batch: Mapping[int, int]
     knob: str = BATCH_SIZE
@@ -138,33 +142,30 @@ def _alike(record: Record) -> tuple[object, ...]:
         point.workers,
         record.mps,
         record.precision,
-        others(point.params, record.inert),
+        record.shortcuts,
+        others(record),
     )
 
 
-def others(params: Mapping[str, Value], inert: Iterable[str] = ()) -> str:
+def others(record: Record) -> str:
     """Return in words the knobs of which each value has its own line: it may need different memory.
 
-    Parameters
-    ----------
-    params
-        The knobs of a point.
-    inert
-        Those that did not take effect.
+    Those that did not take effect have none, except shortcuts that were refused.
 
     Returns
     -------
     str
         ``sentences_per_ner_batch 50``; empty if there is no knob but the one that the line is about.
     """
+    params = record.params
     own = next((knob for knob in (*LOAD_KNOBS, *sorted(params)) if knob in params), None)
-    rest = sorted(params.keys() - {own, *inert})
+    rest = sorted(params.keys() - ({own, *record.inert} - {SHORTCUTS}))
     return format_setting({knob: params[knob] for knob in rest})
 
 
 def setting(record: Record) -> str:
     """Return what repeats of one setting share: they measure the same, so they count as one point."""
-    return ", ".join(f"{knob} {value}" for knob, value in sorted(record.point.params.items()))
+    return ", ".join(f"{knob} {value}" for knob, value in sorted(record.params.items()))
 
 
 def measured_bytes(record: Record | None) -> int | None:
@@ -200,6 +201,7 @@ def _of_ram(well: Sequence[Record], failed: Sequence[Record]) -> MemoryObservati
         load_by_batch=_loads(well),
         knob=swept_knob(well[0].point.params),
         points=len({observation.point for observation in observations}),
+        check_bytes=max((record.check.rss_peak_bytes or 0 for record in well if record.check), default=0),
         remarks=_left_out(failed, bounds),
     )
 
@@ -230,6 +232,7 @@ def _of_gpu(
         workers=well[0].point.workers,
         context_bytes=_context(well) or 0,
         gpu_bytes=usable_bytes(first.name, first.total_bytes) if first and first.total_bytes else None,
+        check_bytes=max((record.check.gpu_peak_bytes or 0 for record in well if record.check), default=0),
         gpu=first.name if first else None,
         load_by_batch=_loads(well),
         knob=swept_knob(well[0].point.params),

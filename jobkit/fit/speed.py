@@ -198,7 +198,7 @@ def settings_of(records: Iterable[Record], run: Iterable[Record] = ()) -> tuple[
     groups: dict[tuple[tuple[str, Value], ...], list[Record]] = {}
     for record in records:
         if record.outcome is Outcome.OK and record.summary:
-            groups.setdefault(tuple(sorted(record.point.params.items())), []).append(record)
+            groups.setdefault(tuple(sorted(record.params.items())), []).append(record)
     starts: dict[int, list[float]] = {}
     for record in every:
         if record.outcome is Outcome.OK:

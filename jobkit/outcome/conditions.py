@@ -17,7 +17,7 @@ from jobkit.core.records import Outcome, Record
 from jobkit.core.terminal import NoWrap
 from jobkit.core.units import format_count
 from jobkit.run.process import ALLOCATOR_VARIABLES
-from jobkit.run.workloads.stanza_precision import OVERRIDE
+from jobkit.run.workloads.stanza.precision import OVERRIDE
 
 DEFAULT = "default"
 """The allocator setting of a try for which none was set."""

@@ -12,8 +12,8 @@ from jobkit.core.knobs import (
     BATCH_SIZE,
     CUT_BY,
     EVERY,
+    OFFERED,
     ORDER,
-    PRECISION,
     RUN_KNOBS,
     SORTED,
     WORK_UNIT,
@@ -207,7 +207,7 @@ def loads_of(spec: SweepSpec, lengths: Lengths) -> Loads:
 def settings_of(spec: SweepSpec) -> tuple[dict[str, Value], ...]:
     """Return the settings that a spec sweeps, each once, less the knobs that leave the load as it is."""
     axes = spec.sweep
-    without = {PRECISION, *(knob.name for knob in RUN_KNOBS)} - {ORDER, WORK_UNIT, EVERY}
+    without = {*OFFERED, *(knob.name for knob in RUN_KNOBS)} - {ORDER, WORK_UNIT, EVERY}
     rows = settings(axes.product, axes.zip, axes.include, axes.exclude)
     bare = [{name: value for name, value in row.items() if name not in without} for row in rows]
     return tuple({tuple(sorted(row.items())): row for row in bare}.values())

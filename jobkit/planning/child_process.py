@@ -19,7 +19,7 @@ from typing import Any
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError
 from jobkit.core.terminal import Say
-from jobkit.run.workloads.stanza_lengths import SLEEP_WHILE_WAITING
+from jobkit.run.workloads.stanza.lengths import SLEEP_WHILE_WAITING
 
 NO_GPUS = {"CUDA_VISIBLE_DEVICES": ""}
 FIX = "jobkit doctor reports what this Python lacks"

@@ -19,8 +19,10 @@ from jobkit.core.knobs import (
     LOAD_KNOBS,
     MPS,
     OFF,
+    OFFERED,
     ORDER,
     PRECISION,
+    SHORTCUTS,
     THREADS,
     WORK_UNIT,
     WORKERS,
@@ -89,7 +91,7 @@ def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
     if inputs is None:  # jobkit has not looked up anything that the spec names
         text = TextRef(path=spec.text, sha256="", size_bytes=0, name=spec.text)
         inputs = Inputs(run_id=spec.name, text=text, model=None, device=spec.device)
-        spec = spec.model_copy(update={PRECISION: offered_precision(spec, knobs(spec.workload_name) or ())})
+        spec = spec.model_copy(update=offered(spec, knobs(spec.workload_name) or ()))
     axes = spec.sweep
     if any(isinstance(values, Auto) for values in axes.product.values()):
         raise JobkitError(
@@ -107,11 +109,10 @@ def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
     )
 
 
-def offered_precision(spec: SweepSpec, knobs: Iterable[Knob]) -> str | None:
-    """Return the precision of a spec; ``None`` if the workload does not offer it."""
-    return next(
-        (spec.precision for knob in knobs if knob.name == PRECISION and spec.precision in knob.words), None
-    )
+def offered(spec: SweepSpec, knobs: Iterable[Knob]) -> dict[str, str | None]:
+    """Return the keys of a spec that only some workloads obey; ``None`` for what this one does not offer."""
+    words = {knob.name: knob.words for knob in knobs}
+    return {key: value if (value := getattr(spec, key)) in words.get(key, ()) else None for key in OFFERED}
 
 
 CONTEXT_AS_BATCH = 100
@@ -139,7 +140,7 @@ def _defaults(spec: SweepSpec) -> dict[str, Value]:
         WORK_UNIT: spec.work_unit or DEFAULT_WORK_UNIT,
         ORDER: spec.order,
         MPS: spec.mps,
-        **({PRECISION: spec.precision} if spec.precision else {}),
+        **{key: value for key in OFFERED if (value := getattr(spec, key))},
         EVERY: spec.every,
     }
 
@@ -154,7 +155,6 @@ def _filled(rows: Sequence[Mapping[str, Value]], defaults: Mapping[str, Value]) 
 def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Point:
     """Return the first repeat of a setting: a knob of the sweep overrides the key of the same name."""
     given = {**_defaults(spec), **params}
-    precision = given.get(PRECISION)
     counts = numbers(given)
     return Point(
         run_id=inputs.run_id,
@@ -173,7 +173,8 @@ def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Poin
         allocator=_allocator(spec) if inputs.device == CUDA else None,
         threads=counts[THREADS],
         workers=counts[WORKERS],
-        precision=precision if isinstance(precision, str) else None,
+        precision=_word(given, PRECISION),
+        shortcuts=_word(given, SHORTCUTS),
         fork=spec.fork,
         hang_s=spec.hang_s,
         gpus=max(1, counts[GPUS]) if inputs.device == CUDA else 1,
@@ -184,6 +185,11 @@ def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Poin
         files=inputs.files,
         command=spec.command.of_point if spec.command else None,
     )
+
+
+def _word(given: Mapping[str, Value], key: str) -> str | None:
+    """Return the word of a knob; a knob of the user's own with that name may have numbers."""
+    return value if isinstance(value := given.get(key), str) else None
 
 
 def _allocator(spec: SweepSpec) -> str | None:

@@ -17,7 +17,7 @@ from jobkit.core.paths import cache_dir
 from jobkit.core.records import FileRef, ModelRef, Point, TextRef
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.core.units import format_count
-from jobkit.planning.points import offered_precision
+from jobkit.planning.points import offered
 from jobkit.planning.templates import find_template
 from jobkit.planning.texts import SAMPLE, find_text
 from jobkit.planning.workload_traits import Traits, command_traits, traits
@@ -26,7 +26,7 @@ from jobkit.run.workloads.base import SHIPPED, class_name, missing_framework
 from jobkit.run.workloads.source_file import file_ref, names_file, source_path
 from jobkit.schedulers.registry import SCHEDULERS, choose_scheduler, runs_here
 from jobkit.spec.axes import name_faults, value_faults
-from jobkit.spec.checks import add_precision_fault
+from jobkit.spec.checks import add_offer_faults
 from jobkit.spec.command import command_faults, file_refs, sources, swept
 from jobkit.spec.site import Site, find_site, load_site, portable_name
 from jobkit.spec.sweep_spec import SweepSpec, load_spec, setting_overrides
@@ -152,7 +152,7 @@ def resolve(
         "site": lookup.site_name,
         "template": lookup.template,
         "environment": spec.environment.of_folder(path.parent),
-        "precision": offered_precision(spec, workload.knobs),
+        **offered(spec, workload.knobs),
     }
     if model and options.stand_in and model.stand_in:
         decided["model"] = spec.model.model_copy(update={"size": model.size, "fallback": "stand-in"})
@@ -280,7 +280,7 @@ class _Lookup:
         if self.traits is None or workload in SHIPPED:
             return
         knobs, axes = self.traits.knobs, document.data.get("sweep")
-        add_precision_fault(document, knobs, workload)
+        add_offer_faults(document, knobs, workload)
         if isinstance(axes, dict):
             for loc, what in (*name_faults(axes, knobs, workload), *value_faults(axes, knobs)):
                 document.faults.append(document.fault(("sweep", *loc), what, on_key=True))

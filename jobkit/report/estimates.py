@@ -88,7 +88,7 @@ def _estimates(collected: Collected, group: int, gpu_memory_bytes: int | None) -
         return
     allocator = memory_condition(row.record for row in _swept(collected, group) if row.record)
     search = collected.search(group)
-    answer = next((others(one.point.params, one.inert) for one in _finals(search)), None)
+    answer = next((others(one) for one in _finals(search)), None)
     memory = group_memory(collected, group, gpu_memory_bytes)
     alone = len(memory) == len(collected.by_group) == 1
     for words, own in memory.items():

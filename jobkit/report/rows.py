@@ -38,6 +38,8 @@ class Row:
         The host of a point on a CPU, which is what is measured there; of an old log its file.
     precision
         What it computed in; ``None`` if the workload offers no choice, and in a run of an earlier version.
+    shortcuts
+        ``off`` or ``exact``; ``off: `` and the reason if ``exact`` was refused; ``None`` as for precision.
     model_bytes
         Context and weights together.
     entities, differ, f1
@@ -86,6 +88,7 @@ class Row:
     gpus: int | None = None
     mps: str | None = None
     precision: str | None = None
+    shortcuts: str | None = None
     gpu: str | None = None
     gpu_capacity_bytes: int | None = None
     versions: str | None = None
@@ -214,8 +217,9 @@ def row_of_point(folder: str, result: PointResult) -> Row:
         workers=point.workers,
         gpus=point.gpus if point.device == CUDA else None,
         precision=point.precision,
+        shortcuts=point.shortcuts,
         host=record.host if record else (exit_.host if exit_ else "") or result.node or None,
-        params=point.params,
+        params=record.params if record else point.params,
         result=result,
     )
     if record:
@@ -238,7 +242,7 @@ def _add_record(row: Row, record: Record) -> None:
     """Add what a record measured."""
     versions = dict(record.versions)
     row.mps = record.mps if row.device == CUDA else None
-    row.precision = record.precision
+    row.precision, row.shortcuts = record.precision, record.shortcuts
     if gpu := record.gpu:
         versions |= {"driver": gpu.driver or "unknown", "cuda": gpu.cuda or versions.get("cuda", "unknown")}
         row.gpu, row.gpu_uuid = gpu.name, gpu.uuid

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from pathlib import PurePath
 
-from jobkit.core.knobs import FP32, GPUS, MPS, OFF, ORDER, PRECISION, THREADS, WORKERS
+from jobkit.core.knobs import FP32, GPUS, MPS, OFF, ORDER, PRECISION, SHORTCUTS, THREADS, WORKERS
 from jobkit.core.terminal import NoWrap, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, format_memory, format_setting
 from jobkit.fit.batch_line import BatchLine
@@ -51,6 +51,8 @@ def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
     )
     if group.precision not in {None, FP32} and PRECISION not in group.params:
         shared.append(f"precision: {group.precision}")
+    if group.shortcuts not in {None, OFF} and SHORTCUTS not in group.params:
+        shared.append(f"shortcuts: {group.shortcuts}")
     lines.append(f"{', '.join(shared)}{allocator}".removeprefix(", "))
     if group.versions:
         lines.append(group.versions)

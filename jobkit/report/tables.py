@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobkit.core.errors import ExitCode
-from jobkit.core.knobs import BATCH_SIZE, PRECISION, RUN_KNOBS
+from jobkit.core.knobs import BATCH_SIZE, OFFERED, RUN_KNOBS
 from jobkit.core.records import Outcome
 from jobkit.core.student import LEAST
 from jobkit.core.units import format_count, format_memory
@@ -313,7 +313,7 @@ def _name_knobs(rows: Iterable[Row]) -> tuple[str, ...]:
     """Return the names of the knob columns: a workload's knob named like another column gets a prefix."""
     names = sorted(dict.fromkeys(name for row in rows for name in row.params), key=lambda n: n != BATCH_SIZE)
     taken = {*FIXED, *OF_DERIVED}
-    taken -= {PRECISION, *(knob.name for knob in RUN_KNOBS)}
+    taken -= {*OFFERED, *(knob.name for knob in RUN_KNOBS)}
     columns = {name: f"knob_{name}" if name in taken else name for name in names}
     for row in rows:
         row.params = {columns[name]: row.params[name] for name in names if name in row.params}

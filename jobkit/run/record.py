@@ -58,6 +58,8 @@ class Task:
         The program that copies inputs and results, as the job script names it.
     idle, opening
         The energy counters of idle GPUs before and after that import, by UUID.
+    refused
+        Why the workload must do without its shortcuts; empty if it need not.
     """
 
     point: Point
@@ -71,6 +73,7 @@ class Task:
     copier: str = ""
     idle: Mapping[str, Reading] = field(default_factory=dict)
     opening: Mapping[str, Reading] = field(default_factory=dict)
+    refused: str = ""
 
     @property
     def lengths(self) -> Path | None:
@@ -96,6 +99,8 @@ class Measured:
         What torch's allocator held after the warm-up.
     effective, versions, failed_load
         As the workload reports them; see `Record`.
+    refused
+        As in `Task`, of the process that checks the shortcuts.
     """
 
     readings: memory.Readings = field(default_factory=memory.Readings)
@@ -112,6 +117,7 @@ class Measured:
     effective: Mapping[str, Value | None] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     failed_load: int | None = None
+    refused: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +165,8 @@ class Try:
         What the workload reports itself, and the file in which it does.
     wall_s
         How long the command of the point has run.
+    check
+        As in `Record`.
     cpu_before_s
         The CPU time of this process before the try.
     """
@@ -186,6 +194,7 @@ class Try:
     figures: OwnFigures = field(default_factory=OwnFigures)
     figures_file: GrowingFile | None = None
     wall_s: float | None = None
+    check: measurements.Check | None = None
     cpu_before_s: float = field(default_factory=process.cpu_s)
 
     def ask_sampler(self, word: str) -> Peaks | None:
@@ -243,6 +252,7 @@ def record_of(state: Try, error: BaseException | None) -> Record:
         metrics=dict(state.figures.metrics),
         metrics_bad_lines=state.figures.bad_lines,
         copier=state.task.copier,
+        check=state.check,
         cpu_s=process.cpu_s() - state.cpu_before_s,
     )
 

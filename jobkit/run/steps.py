@@ -18,13 +18,13 @@ from typing import Any, TextIO
 from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import digest
-from jobkit.core.knobs import ORDER, PADDED_CHARS, PRECISION, SORTED, Value
+from jobkit.core.knobs import OFF, OFFERED, ORDER, PADDED_CHARS, SHORTCUTS, SORTED, Value
 from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE, FILES_FOLDER
 from jobkit.core.measurements import Gpu
 from jobkit.core.records import Batch, Outcome, Point
 from jobkit.corpus.plan import read_corpus, read_planned
 from jobkit.corpus.reading import read_pieces
-from jobkit.run import process
+from jobkit.run import garbage, process
 from jobkit.run.failure import TryFailed, describe_error
 from jobkit.run.measure import baseline, energy, figures, memory, need, nvml
 from jobkit.run.measure.device import (
@@ -244,7 +244,7 @@ def load(task: Task, measured: Measured, workload: Workload, device: Device) -> 
     model = task.inputs / "model" if point.model else None
     start = time.perf_counter()
     try:
-        workload.load(model, point.device, settings_of(point), point.threads)
+        workload.load(model, point.device, settings_of(task), point.threads)
     except (JobkitError, FileNotFoundError) as error:
         if model is None:
             raise
@@ -254,6 +254,7 @@ def load(task: Task, measured: Measured, workload: Workload, device: Device) -> 
     readings.rss_model_bytes = rss_bytes(os.getpid())
     readings.weights_bytes = device.allocated_bytes()
     measured.items_per_call = workload.items_per_call()
+    garbage.only_between_calls(workload)
 
 
 def cut_calls(state: Try, todo: Todo) -> None:
@@ -269,13 +270,17 @@ def cut_calls(state: Try, todo: Todo) -> None:
         state.batches_total = whole * window + -(-rest // per_call)
 
 
-def settings_of(point: Point) -> dict[str, Value]:
+def settings_of(task: Task) -> dict[str, Value]:
     """Return what the workload is loaded with: the knobs, and what they leave to it."""
+    point = task.point
     settings = dict(point.params)
     if point.order == SORTED:
         settings[ORDER] = SORTED
-    if point.precision:
-        settings.setdefault(PRECISION, point.precision)
+    for key in OFFERED:
+        if word := getattr(point, key):
+            settings.setdefault(key, word)
+    if task.refused:
+        settings[SHORTCUTS] = f"{OFF}: {task.refused}"
     if PADDED_CHARS in settings:
         settings["paragraphs_per_call"] = point.work_unit
     return settings
@@ -325,6 +330,7 @@ def do_call(
     """
     with recording.of_call() if recording else contextlib.nullcontext():
         batch, result = run_call(call, workload, device)
+    garbage.collect()
     _keep_peaks(measured.readings, batch)
     rows: Sequence[Row] = result.entities
     if shard and result.rows is not None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from jobkit.core.knobs import OFF
-from jobkit.run import mps, pool, process, steps
+from jobkit.run import mps, pool, process, shortcuts, steps
 from jobkit.run.failure import HANG, BatchHung, Stopped
 from jobkit.run.measure import memory, nvml, profile
 from jobkit.run.measure.sampler import sampling
@@ -83,6 +83,7 @@ def supervise(state: Try, stack: ExitStack) -> None:
     steps.wait_for_memory(state)
     gpus = {gpu.uuid: gpu for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
     daemon = mps.start_if_wanted(state, stack, gpus.values())
+    shortcuts.check(state, todo, daemon)
     workers = stack.enter_context(pool.started(state, daemon))
     workers.ask(dict.fromkeys(workers, ("open", {uuid: gpu.processes for uuid, gpu in gpus.items()})))
     idle_bytes = {uuid: gpus[uuid].used_bytes if uuid in gpus else None for uuid in _uuids(state.workers)}

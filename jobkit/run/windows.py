@@ -96,6 +96,11 @@ class Todo:
         cut(self._open[0])
 
     @property
+    def texts(self) -> Sequence[str]:
+        """The paragraphs of the oldest window."""
+        return self._open[0].texts
+
+    @property
     def calls(self) -> Sequence[Call]:
         """The calls of the oldest window that wait for a worker."""
         return self._open[0].waiting if self._open else ()

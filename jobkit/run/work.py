@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import os
 import sys
 import time
@@ -18,7 +19,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import AUTO, OFF, ON
 from jobkit.core.layout import RECORD_FILE, read_point
 from jobkit.core.records import RESULTS, Job, Outcome
-from jobkit.run import process, steps
+from jobkit.run import process, shortcuts, steps
 from jobkit.run.failure import Signals, Stopped, TryFailed, print_error
 from jobkit.run.measure import figures, memory, need, nvml, profile
 from jobkit.run.measure.device import Device
@@ -163,10 +164,13 @@ def _run_steps(state: Try, stack: ExitStack) -> None:
 def _work_here(state: Try, stack: ExitStack) -> None:
     """Do all the work in this process."""
     [measured] = state.workers
+    stack.callback(gc.enable)
     stack.callback(steps.read_maxrss, measured)
     steps.read_idle(state)
     workload = steps.open_workload(state.task, measured)
     todo = steps.read_inputs(state)
+    steps.wait_for_memory(state)
+    shortcuts.check(state, todo)
     device = _prepare(state, stack, workload)
     steps.cut_calls(state, todo)
     recording = profile.of_point(state.task.point)
@@ -200,7 +204,6 @@ def _work(
 def _prepare(state: Try, stack: ExitStack, workload: Workload) -> Device:
     """Open the device, start the sampler, load the workload, and return the device."""
     point, [measured] = state.task.point, state.workers
-    steps.wait_for_memory(state)
     # Before this process opens a GPU and is counted on it.
     idle_bytes = {gpu.uuid: gpu.used_bytes for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
     device = steps.device_of(point, measured, workload)

@@ -119,6 +119,12 @@ class Worker:
         self._loaded = True
         self._recording = profile.of_point(self._task.point)
 
+    def check(self, paragraphs: Sequence[str]) -> None:
+        """Compare the shortcuts of the workload with its ordinary way, if it can."""
+        if compare := getattr(self._workload, "check_shortcuts", None):
+            self._measured.refused = compare(paragraphs)
+        self._measured.readings.reserved_peak_bytes = self._device.peaks()[1]
+
     def warm_up(self, paragraphs: Sequence[str], call: Call | None) -> None:
         """Warm up with the first paragraphs of the text and the likely first call, if there is one."""
         steps.warm_up(self._measured, self._workload, self._device, paragraphs)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from jobkit.core.knobs import AUTO, BATCH_SIZE, BF16, FP16, PRECISION, RUN_KNOBS, TF32, Knob, Value
+from jobkit.core.knobs import AUTO, BATCH_SIZE, OFFERED, RUN_KNOBS, Knob, Value
 from jobkit.core.terminal import suggest
 from jobkit.run.workloads.base import knobs, offered_by
 
@@ -106,11 +106,13 @@ def _instead(name: str, names: Sequence[str]) -> str:
     return close if close.startswith("; did you") else f", of no shipped workload{close}"
 
 
-def precision_fault(value: object, known: Sequence[Knob], owner: str) -> str:
-    """Return why a workload does not offer the precision that a spec names; empty if it does.
+def offer_fault(key: str, value: object, known: Sequence[Knob], owner: str) -> str:
+    """Return why a workload does not offer what a spec names; empty if it does.
 
     Parameters
     ----------
+    key
+        One of `OFFERED`.
     value
         As raw YAML gives it. The default is no fault: a workload without the knob ignores it.
     known
@@ -118,12 +120,14 @@ def precision_fault(value: object, known: Sequence[Knob], owner: str) -> str:
     owner
         The workload, as the spec names it.
     """
-    words = next((knob.words for knob in known if knob.name == PRECISION), ())
-    if not isinstance(value, str) or value not in {TF32, FP16, BF16} - {*words}:
+    words = next((knob.words for knob in known if knob.name == key), ())
+    if not isinstance(value, str) or value not in {*OFFERED[key]} - {*words}:
         return ""
     if words:
-        return f"precision: {value!r}: {owner} offers {', '.join(words)}"
-    return f"precision: {value!r}: {owner} offers no choice; {_each(offered_by(PRECISION))} do"
+        return f"{key}: {value!r}: {owner} offers {', '.join(words)}"
+    others = offered_by(key)
+    do = "do" if len(others) > 1 else "does"
+    return f"{key}: {value!r}: {owner} offers no choice; {_each(others)} {do}"
 
 
 def _each(names: Sequence[str]) -> str:

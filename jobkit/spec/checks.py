@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from jobkit.core.knobs import AUTO, BATCH_SIZE, CUT_BY, PADDED_CHARS, PRECISION, Knob
+from jobkit.core.knobs import AUTO, BATCH_SIZE, CUT_BY, OFFERED, PADDED_CHARS, Knob
 from jobkit.core.measurements import DIRECTIONS
 from jobkit.core.terminal import suggest
 from jobkit.core.units import format_count
 from jobkit.run.workloads.base import class_name, knobs, offered
 from jobkit.schedulers.registry import own_option
-from jobkit.spec.axes import Loc, axis_faults, knob_values, precision_fault
+from jobkit.spec.axes import Loc, axis_faults, knob_values, offer_fault
 from jobkit.spec.repeats import ENOUGH, Repeats
 from jobkit.spec.yaml_files import Document
 
@@ -110,17 +110,18 @@ def check_axes(document: Document) -> None:
         document.faults.append(document.fault(("sweep", *loc), what, on_key=True))
 
 
-def check_precision(document: Document) -> None:
-    """Add a fault for a precision that a shipped workload does not offer."""
+def check_offers(document: Document) -> None:
+    """Add a fault for a precision, or shortcuts, that a shipped workload does not offer."""
     workload = document.data.get("workload", "stanza-ner")
     if isinstance(workload, str) and (known := knobs(workload)) is not None:
-        add_precision_fault(document, known, workload)
+        add_offer_faults(document, known, workload)
 
 
-def add_precision_fault(document: Document, known: Sequence[Knob], workload: str) -> None:
-    """Add a fault if a workload with these knobs does not offer the precision of a spec."""
-    if what := precision_fault(document.data.get(PRECISION), known, workload):
-        document.faults.append(document.fault((PRECISION,), what))
+def add_offer_faults(document: Document, known: Sequence[Knob], workload: str) -> None:
+    """Add a fault for each key of `OFFERED` with a value that a workload with these knobs does not offer."""
+    for key in OFFERED:
+        if what := offer_fault(key, document.data.get(key), known, workload):
+            document.faults.append(document.fault((key,), what))
 
 
 def check_find_max(document: Document) -> None:
@@ -162,7 +163,7 @@ CHECKS = (
     check_workload,
     check_environment,
     check_options,
-    check_precision,
+    check_offers,
     check_find_max,
 )
 """All of them, in the order in which they are asked."""

@@ -31,6 +31,7 @@ UNUSED = {
     "every": 1,
     "mps": OFF,
     "precision": None,
+    "shortcuts": OFF,
     "profile": OFF,
     "find_max": None,
 }

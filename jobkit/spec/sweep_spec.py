@@ -340,6 +340,8 @@ class SweepSpec(_Part):
         Whether workers share a GPU through NVIDIA's MPS; ``auto``: if they can.
     precision
         The format of numbers in which the workload computes; ``null`` leaves the framework as it is.
+    shortcuts
+        ``exact``: the workload leaves out work that changes no result.
     fork
         Whether processes that work are forked from one that has imported the framework; else each is
         a fresh one.
@@ -401,6 +403,7 @@ class SweepSpec(_Part):
     gpus: fields.Positive | None = None
     mps: Literal["off", "on", "auto"] = "off"
     precision: Literal["fp32", "tf32", "fp16", "bf16"] | None = "fp32"
+    shortcuts: Literal["off", "exact"] | None = "off"
     fork: bool = True
     hang_s: fields.Positive = 60
     sweep: Axes = Axes()

@@ -15,7 +15,7 @@ from jobkit.core.records import ModelRef, Outcome, Record
 from jobkit.planning.texts import find_text
 from jobkit.run.paragraphs import read_paragraphs
 from jobkit.run.workloads.entities import write_entities
-from jobkit.run.workloads.stanza_ner import StanzaNer
+from jobkit.run.workloads.stanza.ner import StanzaNer
 from jobkit.status.standing import Standing
 from tests.cluster.halted import batches, begun, home, record, seen
 from tests.cluster.test_killed import why

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import Knob
 from jobkit.core.records import Point, TextRef
-from jobkit.planning.points import Inputs, group_points, offered_precision, plan
-from jobkit.run.workloads.stanza_precision import KNOB
+from jobkit.planning.points import Inputs, group_points, offered, plan
+from jobkit.run.workloads.stanza.precision import KNOB
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
 
@@ -76,9 +76,10 @@ def test_a_setting_that_names_no_precision_has_that_of_the_key() -> None:
 
 def test_a_workload_without_a_choice_has_no_precision() -> None:
     spec = SweepSpec(name="t")
-    assert (offered_precision(spec, [KNOB]), offered_precision(spec, [])) == ("fp32", None)
-    assert offered_precision(spec, [Knob(name="precision", words=("bf16",))]) is None
-    assert offered_precision(SweepSpec(name="t", precision=None), [KNOB]) is None
+    assert offered(spec, [KNOB]) == {"precision": "fp32", "shortcuts": None}
+    assert offered(spec, []) == {"precision": None, "shortcuts": None}
+    assert offered(spec, [Knob(name="precision", words=("bf16",))])["precision"] is None
+    assert offered(SweepSpec(name="t", precision=None), [KNOB])["precision"] is None
     assert [plan(SweepSpec(name="t", workload=name))[0].precision for name in ("stanza-ner", "count")] == [
         "fp32",
         None,

@@ -5,7 +5,7 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import RUN_KNOBS, Knob
 from jobkit.planning.resolve import _refuse_other_device
-from jobkit.run.workloads.stanza_precision import KNOB
+from jobkit.run.workloads.stanza.precision import KNOB
 from jobkit.spec.sweep_spec import SweepSpec
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.knobs import Knob, declared
-from jobkit.spec.axes import axis_faults, name_faults, precision_fault, settings
+from jobkit.spec.axes import axis_faults, name_faults, offer_fault, settings
 
 values = st.lists(st.integers(1, 9), min_size=1, max_size=4, unique=True)
 
@@ -84,7 +84,7 @@ def test_a_knob_of_another_workload_is_said_to_be_its() -> None:
 )
 def test_a_precision_must_be_offered(value: object, words: tuple[str, ...], said: str) -> None:
     known = (Knob(name="batch_size"), *((Knob(name="precision", words=words),) if words else ()))
-    assert precision_fault(value, known, "own:Own") == said
+    assert offer_fault("precision", value, known, "own:Own") == said
 
 
 @given(

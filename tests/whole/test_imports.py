@@ -51,7 +51,7 @@ NODE = (
     "jobkit.run.__main__",
     "jobkit.run.gate",
     "jobkit.run.workloads.count",
-    "jobkit.run.workloads.stanza_ner",
+    "jobkit.run.workloads.stanza.ner",
 )
 
 

@@ -22,7 +22,7 @@ from jobkit.core.records import FULL, ModelRef
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.planning.standin.build import SIZE_BYTES, is_built, make_standin, standin_path
 from jobkit.run.workloads.model_files import RESOURCES_FILE, fingerprint, missing_files, needed_files
-from jobkit.run.workloads.stanza_ner import PROCESSORS
+from jobkit.run.workloads.stanza.ner import PROCESSORS
 
 LANGUAGE = "en"
 """The model in place of which the stand-in is used."""

@@ -27,7 +27,7 @@ from jobkit.planning.child_process import run_in_child
 from jobkit.planning.sample import generate
 from jobkit.planning.standin import parts
 from jobkit.run.workloads.base import Entity
-from jobkit.run.workloads.stanza_ner import StanzaNer
+from jobkit.run.workloads.stanza.ner import StanzaNer
 
 RECIPE = 1
 """Raise it if the training changes in a way that the figures below do not show."""

@@ -154,7 +154,7 @@ def _memory(
     tries = [row for row in rows if row.trial]
     apart: dict[str, list[Record]] = defaultdict(list)
     for record in _records(row for row in rows if not row.trial):
-        apart[others(record.point.params, record.inert)].append(record)
+        apart[others(record)].append(record)
     memory, trials = group_memory(collected, group, gpu_memory_bytes), _trials(collected, tries)
     panels = {
         words: memory_of_records(memory[words], measured, _records(tries), trials, gpu_memory_bytes)

@@ -132,7 +132,7 @@ def judge(run: str, settings: Sequence[Speed], records: Sequence[Record], object
 
 
 def _judged(setting: Speed, well: Sequence[Record], objective: Objective) -> Judged:
-    own = [record for record in well if record.point.params == setting.params]
+    own = [record for record in well if record.params == setting.params]
     return Judged(setting=setting.setting, values=objective.values(own), broken=objective.broken(own))
 
 

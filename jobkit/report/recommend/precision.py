@@ -76,7 +76,7 @@ def _indices(speed: Speed, records: Iterable[Record]) -> list[int]:
     return [
         record.point.index
         for record in records
-        if record.outcome is Outcome.OK and record.point.params == speed.params
+        if record.outcome is Outcome.OK and record.params == speed.params
     ]
 
 
@@ -112,7 +112,7 @@ def _accept(refused: OfPrecision) -> str:
 
 def caution(chosen: Speed, records: Sequence[Record], precisions: Sequence[OfPrecision]) -> str:
     """Return a warning if the recommended precision was compared with nothing; else an empty string."""
-    record = next((record for record in records if record.point.params == chosen.params), None)
+    record = next((record for record in records if record.params == chosen.params), None)
     precision = record.precision if record else None
     if precision in {None, FP32} or any(own.setting == chosen.setting for own in precisions):
         return ""

@@ -201,7 +201,7 @@ def memory_of(material: RunData, record: Record) -> tuple[Prediction, Fit] | Non
         memory = _memory(material, RecommendOptions())
     except JobkitError:
         return None
-    own = memory.get(others(record.point.params, record.inert))
+    own = memory.get(others(record))
     if own is None or own.largest.reason or not isinstance(own.evidence.fit, Fit):
         return None
     return own.largest, own.evidence.fit
@@ -216,7 +216,7 @@ def _most_workers(own: Memory, setting: Speed) -> int | None:
 
 def _record_of(chosen: Speed, records: Sequence[Record]) -> Record:
     """Return a record of a setting."""
-    return next(record for record in records if record.point.params == chosen.params)
+    return next(record for record in records if record.params == chosen.params)
 
 
 def _params(params: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:
@@ -252,9 +252,7 @@ def _choice(
 ) -> tuple[types.Choice, Memory]:
     """Return the batch size, and what was measured of memory with its other knobs."""
     records, search = material.records, material.search
-    others_of = {
-        _params(record.point.params): others(record.point.params, record.inert) for record in records
-    }
+    others_of = {_params(record.params): others(record) for record in records}
 
     def safe(setting: Speed) -> bool | None:
         own = memory.get(others_of[_params(setting.params)])

@@ -70,13 +70,14 @@ def used_ram(record: Record) -> int | None:
     """Return the most RAM that a try is charged with: if it had a cgroup, that one's with its page cache."""
     memory, scheduler = record.memory, SCHEDULERS.get(record.job.scheduler)
     cgroup = memory.cgroup_peak_bytes if scheduler and scheduler.CHARGES_PAGE_CACHE else None
-    return max((peak for peak in (memory.ram_peak_bytes, cgroup) if peak is not None), default=None)
+    checked = record.check.rss_peak_bytes if record.check else None
+    return max((peak for peak in (memory.ram_peak_bytes, cgroup, checked) if peak is not None), default=None)
 
 
 def _alike(record: Record, chosen: Record, *, exactly: bool) -> bool:
     """Return whether a try counts for the RAM of a setting: it has as many processes, or that setting."""
     if exactly:
-        return record.point.params == chosen.point.params
+        return record.params == chosen.params
     point, other = record.point, chosen.point
     return (point.workers, point.gpus) == (other.workers, other.gpus)
 

@@ -45,7 +45,7 @@ def with_answer(material: RunData, search: Tuning) -> RunData:
 def memory_of_answer(memory: dict[str, Memory], search: Tuning) -> dict[str, Memory]:
     """Return memory with the other knobs of the answer only: settings that ran once have no line."""
     (winner, *_) = search.records_of(search.winner)
-    words = others(winner.point.params, winner.inert)
+    words = others(winner)
     if words in memory:
         return {words: memory[words]}
     reason = "its points cannot be compared with one another"

@@ -17,7 +17,7 @@ from jobkit.core.terminal import suggest
 from jobkit.run.failure import describe_error
 
 SHIPPED = {
-    "stanza-ner": "jobkit.run.workloads.stanza_ner:StanzaNer",
+    "stanza-ner": "jobkit.run.workloads.stanza.ner:StanzaNer",
     "count": "jobkit.run.workloads.count:Count",
     "hf-token-classification": "jobkit.run.workloads.extras.hf_tokens:TokenClassification",
     "sentence-embedding": "jobkit.run.workloads.extras.embedding:SentenceEmbedding",

@@ -15,7 +15,7 @@ from typing import Any
 from jobkit.core.files import write_atomically
 from jobkit.core.records import FOLDER, ModelRef, Outcome
 from jobkit.run.failure import TryFailed
-from jobkit.run.workloads.stanza_ner import PROCESSORS
+from jobkit.run.workloads.stanza.ner import PROCESSORS
 
 RESOURCES_FILE = "resources.json"
 MARK = "verified"

@@ -9,6 +9,7 @@ from pathlib import Path
 from jobkit.core import files
 from jobkit.core.errors import JobkitError, file_error
 from jobkit.core.files import folder_lock
+from jobkit.core.knobs import OFFERED
 from jobkit.core.layout import (
     ACCOUNTING_FILE,
     JOURNAL_FILE,
@@ -186,7 +187,7 @@ def _setting_differences(before: Point, now: Point) -> Iterator[str]:
         if digests[0][name] != digests[1][name]:
             yield f"{name}: SHA-256 {digests[0][name][:12]} there, {digests[1][name][:12]} now"
     names = ("workload", "device", "order", "sort_window", "work_unit", "threads", "workers", "gpus", "mps")
-    for name in (*names, "precision", "allocator", "workload_folder"):
+    for name in (*names, *OFFERED, "allocator", "workload_folder"):
         was, is_ = getattr(before, name), getattr(now, name)
         if was != is_ and name not in before.params:
             yield f"{name}: {was} there, {is_} now"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import CUDA, EVERY, OFF, Value
+from jobkit.core.knobs import CUDA, EVERY, EXACT, OFF, SHORTCUTS, Value
 from jobkit.core.layout import (
     FILES_FOLDER,
     SETTING_FILE,
@@ -115,6 +115,7 @@ class Setting:
         known = {**self.point.params}
         shown: dict[str, Value] = {"workers": self.point.workers} if self.point.workers > 1 else {}
         shown |= {name: value for name, value in known.items() if name != EVERY}
+        shown |= {SHORTCUTS: EXACT} if self.point.shortcuts == EXACT else {}
         return format_setting(shown) or "the workload's own"
 
 
@@ -189,7 +190,7 @@ def _of_run(run: Path, options: Options, refuse: Refuse) -> Setting:
             hint="jobkit models fetches or builds models; then measure again",
         )
     measured = material.search.records(FINAL) if material.search else material.records
-    alike = [record for record in measured if speed and record.point.params == speed.params]
+    alike = [record for record in measured if speed and record.params == speed.params]
     inputs = Inputs(
         run_id="",
         text=_no_text(),

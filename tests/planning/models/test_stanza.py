@@ -13,7 +13,7 @@ from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.planning.models.stanza import NOT_BUILT, fetch_model, find_model, list_models, model_places
 from jobkit.run.workloads.model_files import missing_files
-from jobkit.run.workloads.stanza_ner import StanzaNer
+from jobkit.run.workloads.stanza.ner import StanzaNer
 
 
 @pytest.fixture(autouse=True)

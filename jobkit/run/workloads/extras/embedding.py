@@ -23,10 +23,10 @@ from typing import Any, ClassVar
 
 from jobkit.core.knobs import BATCH_SIZE, CPU, PRECISION, Knob, Value, numbers
 from jobkit.core.records import ModelRef
-from jobkit.run.workloads import stanza_precision
 from jobkit.run.workloads.base import Heavy, Result
 from jobkit.run.workloads.extras.hf_tokens import SILENT_TOKENIZERS, model_folder
 from jobkit.run.workloads.extras.watched import WatchedModel, torch_versions
+from jobkit.run.workloads.stanza import precision as stanza_precision
 
 DEFAULT_BATCH_SIZE = 32
 """Paragraphs per call if the sweep does not set it: the default of ``encode``."""

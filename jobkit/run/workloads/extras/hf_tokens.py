@@ -24,9 +24,9 @@ from typing import Any, ClassVar
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BATCH_SIZE, PRECISION, Knob, Value, numbers
 from jobkit.core.records import ModelRef
-from jobkit.run.workloads import stanza_precision
 from jobkit.run.workloads.base import Entity, Heavy, Result
 from jobkit.run.workloads.extras.watched import WatchedModel, torch_versions
+from jobkit.run.workloads.stanza import precision as stanza_precision
 
 DEFAULT_BATCH_SIZE = 32
 """Paragraphs per call if the sweep does not set it. The pipeline's own default is 1."""

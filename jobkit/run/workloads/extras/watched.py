@@ -12,7 +12,7 @@ from typing import Any
 from jobkit.run.workloads.base import Heavy
 
 SHARES = (1.0, 0.85, 0.7)
-"""Parts of the heaviest batch that run again, as in `jobkit.run.workloads.stanza_retag`."""
+"""Parts of the heaviest batch that run again, as in `jobkit.run.workloads.stanza.tagging`."""
 INPUT = "input_ids"
 """The tensor of token ids, of shape (texts, tokens of the longest)."""
 

@@ -13,8 +13,8 @@ from jobkit.outcome.agreement import compare
 from jobkit.planning.sample import SEED, generate
 from jobkit.run.workloads.base import Entity
 from jobkit.run.workloads.entities import as_tsv
-from jobkit.run.workloads.stanza_ner import StanzaNer
-from jobkit.run.workloads.stanza_precision import KNOB, set_tf32
+from jobkit.run.workloads.stanza.ner import StanzaNer
+from jobkit.run.workloads.stanza.precision import KNOB, set_tf32
 
 PARAGRAPHS = generate(SEED, 60).paragraphs
 

@@ -16,8 +16,8 @@ from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import Loads
 from jobkit.planning.sample import SEED, Sample, generate
 from jobkit.run.workloads.base import Entity, Heavy, Result
-from jobkit.run.workloads.stanza_lengths import sentence_lengths
-from jobkit.run.workloads.stanza_ner import DEFAULT_BATCH_SIZE, StanzaNer, _entity, language_of
+from jobkit.run.workloads.stanza.lengths import sentence_lengths
+from jobkit.run.workloads.stanza.ner import DEFAULT_BATCH_SIZE, StanzaNer, _entity, language_of
 
 pytestmark = pytest.mark.xdist_group("torch")  # one worker imports it, for all tests of this group
 

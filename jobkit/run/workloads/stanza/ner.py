@@ -10,7 +10,9 @@ batch, and of the tokenizer's batches. ``tokenizer_batch`` is the tokenizer's ba
 tokenizer reads it from the arguments of the saved model: the pipeline's ``tokenize_batch_size`` has no
 effect, so this module sets it on the trainer.
 
-``precision`` is the format of numbers of the tagger (`jobkit.run.workloads.stanza_precision`).
+``precision`` is the format of numbers of the tagger (`jobkit.run.workloads.stanza.precision`).
+``shortcuts: exact`` leaves out what inference does not need (`jobkit.run.workloads.stanza.shortcuts`); then
+the tokenizer takes a call as one batch, unless ``tokenizer_batch`` or ``padded_chars`` limits it.
 
 Results do not depend on the batch sizes, except for rounding: in another batch a sentence is padded
 differently, kernels add in another order, and two tags with scores equal to the last digit of a 32-bit
@@ -27,13 +29,25 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import BATCH_SIZE, ORDER, PADDED_CHARS, PRECISION, SORTED, Knob, Value, numbers
+from jobkit.core.knobs import (
+    BATCH_SIZE,
+    CUDA,
+    EXACT,
+    OFF,
+    ORDER,
+    PADDED_CHARS,
+    PRECISION,
+    SHORTCUTS,
+    SORTED,
+    Knob,
+    Value,
+    numbers,
+)
 from jobkit.core.records import ModelRef
-from jobkit.run.workloads import stanza_precision
 from jobkit.run.workloads.base import Entity, Heavy, Result
-from jobkit.run.workloads.stanza_cut import SentenceCut
-from jobkit.run.workloads.stanza_lengths import SLEEP_WHILE_WAITING, columns_of, sentence_lengths
-from jobkit.run.workloads.stanza_retag import again, parts
+from jobkit.run.workloads.stanza import precision as stanza_precision
+from jobkit.run.workloads.stanza.cut import SentenceCut
+from jobkit.run.workloads.stanza.lengths import SLEEP_WHILE_WAITING, columns_of, sentence_lengths
 
 DEFAULT_BATCH_SIZE = 32
 """Paragraphs per call and sentences per NER batch if the sweep does not set them: Stanza's default."""
@@ -48,21 +62,34 @@ _BLANK = re.compile(r"[\s\u0080-\u009f]+")
 _TOO_LONG = "<UNK>"
 """Stanza's text for a token of more than 1,000 characters."""
 
+TOKENIZER_CHARS = 2**18
+"""Padded characters of a batch of the tokenizer, if it takes whole calls and the setting has no limit: about
+0.6 GiB."""
+
 
 class StanzaNer:
     """Tag named entities with a Stanza pipeline; the module's docstring explains the knobs."""
 
-    KNOBS: ClassVar[tuple[Knob | str, ...]] = (BATCH_SIZE, *_CUTS, _BUDGET, stanza_precision.KNOB)
+    KNOBS: ClassVar[tuple[Knob | str, ...]] = (
+        BATCH_SIZE,
+        *_CUTS,
+        _BUDGET,
+        stanza_precision.KNOB,
+        Knob(name=SHORTCUTS, words=(OFF, EXACT)),
+    )
     NEEDS_MODEL: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._cut = SentenceCut()
         self._params: Mapping[str, int] = {}  # those that are whole numbers
         self._precision: dict[str, Value] = {}  # what takes effect; empty if it is torch's own
+        self._shortcuts: dict[str, Value] = {}  # the same; empty if the setting does not name them
         self._pipeline: Any = None
+        self._stock: dict[str, Any] = {}  # the processors of stock Stanza
         self._shapes: list[tuple[int, int]] = []  # of the NER batches of a call: sentences, characters
         self._largest: dict[str, int] = {}  # by knob
-        self._tokenizer_batch = 0
+        self._saved_batch = 0  # of the tokenizer
+        self._whole_calls = self._on_gpu = False  # for the tokenizer
         self._heaviest: tuple[int, list[Any]] = (0, [])  # load and sentences of an NER batch
 
     @staticmethod
@@ -90,6 +117,7 @@ class StanzaNer:
         params
             Values of `KNOBS`; ``batch_size`` stands for ``paragraphs_per_call`` and
             ``sentences_per_ner_batch`` if these are not given. Without ``precision`` torch keeps its own.
+            ``shortcuts`` may be ``off`` with a reason.
         threads
             For torch on the CPU.
 
@@ -105,6 +133,7 @@ class StanzaNer:
         import torch
 
         torch.set_num_threads(threads)
+        self._on_gpu = device == CUDA
         self._params = numbers(params)
         if precision := str(params.get(PRECISION, "")):
             self._precision = {PRECISION: stanza_precision.set_tf32(precision, device)}
@@ -123,7 +152,7 @@ class StanzaNer:
             ner_batch_size=self._knob("sentences_per_ner_batch"),
         )
         stanza_precision.convert(self._pipeline.processors["ner"], precision)
-        self._set_up_trainers()
+        self._set_up(str(params.get(SHORTCUTS, "")))
 
     def items_per_call(self) -> int:
         """Return the number of paragraphs that go through the pipeline together."""
@@ -178,7 +207,7 @@ class StanzaNer:
         columns
             The columns of the longest.
         """
-        return parts(self._pipeline.processors["ner"], sentences, columns)
+        return list(self._tagger.parts(sentences, columns))
 
     def tag_heaviest(self, paragraphs: Sequence[str]) -> None:
         """Tag the heaviest NER batch of these paragraphs alone, and discard the result."""
@@ -202,20 +231,21 @@ class StanzaNer:
 
     def tag_again(self, sentences: Sequence[Any]) -> Callable[[], object]:
         """Return a function that runs only the tagger, on tokenised sentences."""
-        return again(self._pipeline.processors["ner"], sentences)
+        again: Callable[[], object] = self._tagger.again(sentences)
+        return again
 
     def effective(self) -> Mapping[str, Value | None]:
-        """Return the largest batches that entered the models, and the precision if one was asked for.
+        """Return the largest batches that entered the models, and precision and shortcuts if asked for.
 
         A batch is ``None`` before the first call. The value of ``batch_size`` is the smaller of the two
         knobs that it stands for.
         """
         largest = {name: self._largest.get(name) for name in _CUTS}
         if BATCH_SIZE not in self._params:
-            return {**largest, **self._precision}
+            return {**largest, **self._precision, **self._shortcuts}
         values = [largest[name] for name in _BATCH_SIZE_IS if name not in self._params]
         smaller = min((value for value in values if value is not None), default=None)
-        return {BATCH_SIZE: smaller, **largest, **self._precision}
+        return {BATCH_SIZE: smaller, **largest, **self._precision, **self._shortcuts}
 
     @staticmethod
     def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
@@ -249,23 +279,76 @@ class StanzaNer:
     def _note(self, knob: str, size: int) -> None:
         self._largest[knob] = max(self._largest.get(knob, 0), size)
 
-    def _cap_tokenizer(self, paragraphs: Sequence[str]) -> None:
-        """Keep paragraphs x characters of the longest in the tokenizer's batches within ``padded_chars``."""
-        if budget := self._params.get(PADDED_CHARS):
-            longest = 1 + max(map(len, paragraphs), default=0)  # it pads each by one at least
-            arguments = self._pipeline.processors["tokenize"].trainer.args
-            arguments[BATCH_SIZE] = min(self._tokenizer_batch, max(1, budget // longest))
+    def check_shortcuts(self, paragraphs: Sequence[str]) -> str:
+        """Return why the shortcuts must be off; empty if they find in these paragraphs what Stanza finds."""
+        if not self._is_exact:
+            return str(self._shortcuts.get(SHORTCUTS, OFF)).removeprefix(f"{OFF}: ")
+        exact = dict(self._pipeline.processors)
+        with_shortcuts = self._everything(paragraphs)
+        self._use(self._stock, exact=False)
+        stock = self._everything(paragraphs)
+        self._use(exact, exact=True)
+        return _difference(stock, with_shortcuts)
 
-    def _set_up_trainers(self) -> None:
-        """Set the tokenizer's batch in the arguments that it reads, and watch the batches of both models."""
-        self._cut.set_up(self._pipeline.processors["ner"])
-        tokenizer = self._pipeline.processors["tokenize"].trainer
-        if "tokenizer_batch" in self._params:
-            tokenizer.args[BATCH_SIZE] = self._params["tokenizer_batch"]
-        self._tokenizer_batch = int(tokenizer.args[BATCH_SIZE])
-        _watch(tokenizer, self._note_tokenizer_batch)
-        for trainer in self._pipeline.processors["ner"].trainers:
+    def _everything(self, paragraphs: Sequence[str]) -> list[tuple[list[Any], list[Any]]]:
+        """Return the tokens of each paragraph, by sentence, and its entities."""
+        self._cap_tokenizer(paragraphs)
+        return [
+            (
+                [
+                    [(token.text, token.start_char, token.end_char, token.ner) for token in sentence.tokens]
+                    for sentence in document.sentences
+                ],
+                [(entity.text, entity.type, entity.start_char, entity.end_char) for entity in document.ents],
+            )
+            for document in self._pipeline.bulk_process(list(paragraphs))
+        ]
+
+    @property
+    def _tagger(self) -> Any:  # noqa: ANN401 - Stanza is untyped
+        return self._pipeline.processors["ner"]
+
+    def _set_up(self, wanted: str) -> None:
+        """Put jobkit's tagger, and the shortcuts if they are wanted, in the place of Stanza's processors."""
+        from jobkit.run.workloads.stanza import shortcuts
+        from jobkit.run.workloads.stanza.tagging import Tagger
+
+        processors = self._pipeline.processors
+        refused = shortcuts.refusal(self._pipeline) if wanted == EXACT else ""
+        if wanted:
+            self._shortcuts = {SHORTCUTS: f"{OFF}: {refused}" if refused else wanted}
+        exact = shortcuts.processors(self._pipeline, self._cut) if self._is_exact else {}
+        self._stock = {**processors, "ner": Tagger.of(processors["ner"], self._cut)}
+        trainers = [*self._stock["ner"].trainers, *(exact["ner"].trainers if exact else ())]
+        _watch(processors["tokenize"].trainer, self._note_tokenizer_batch)
+        for trainer in trainers:
             _watch(trainer, self._note_ner_batch)
+        self._saved_batch = int(processors["tokenize"].trainer.args[BATCH_SIZE])
+        self._use(exact or self._stock, exact=bool(exact))
+
+    def _use(self, processors: Mapping[str, Any], *, exact: bool) -> None:
+        self._pipeline.processors.update(processors)
+        self._whole_calls = exact and self._on_gpu  # on a CPU their padding costs more than it saves
+
+    @property
+    def _is_exact(self) -> bool:
+        return self._shortcuts.get(SHORTCUTS) == EXACT
+
+    def _cap_tokenizer(self, paragraphs: Sequence[str]) -> None:
+        """Set the tokenizer's batch for a call, in the arguments that it reads.
+
+        ``output_predictions`` of ``stanza/models/tokenization/utils.py`` takes the number that was saved with
+        the model, 32, which makes many small batches of a call: a shortcut takes the call as one.
+        """
+        size = self._saved_batch
+        longest = 1 + max(map(len, paragraphs), default=0)  # it pads each by one at least
+        budget = self._params.get(PADDED_CHARS, TOKENIZER_CHARS if self._whole_calls else None)
+        if self._whole_calls:
+            size = max(size, len(paragraphs))
+        if budget:
+            size = min(size, max(1, budget // longest))
+        arguments = self._pipeline.processors["tokenize"].trainer.args
+        arguments[BATCH_SIZE] = min(size, self._params.get("tokenizer_batch", size))
 
     def _note_tokenizer_batch(self, batch: Any) -> None:  # noqa: ANN401 - Stanza is untyped
         paragraphs, _ = batch[0].shape
@@ -296,6 +379,18 @@ def _watch(trainer: Any, note: Callable[[Any], None]) -> None:  # noqa: ANN401 -
         return predict(batch, *args, **kwargs)
 
     trainer.predict = predict_watched
+
+
+def _difference(stock: Sequence[Any], other: Sequence[Any]) -> str:
+    """Return how two taggings of the same paragraphs differ; empty if they do not."""
+    names = ("sentences or tokens", "entities")
+    for tokens_or_entities, name in enumerate(names):
+        pairs = [
+            (one[tokens_or_entities], two[tokens_or_entities]) for one, two in zip(stock, other, strict=True)
+        ]
+        if differ := sum(one != two for one, two in pairs):
+            return f"in {differ} of {len(pairs)} paragraphs their {name} differ from those of stock Stanza"
+    return ""
 
 
 def _entity(number: int, paragraph: str, entity: Any) -> Entity:  # noqa: ANN401 - Stanza is untyped

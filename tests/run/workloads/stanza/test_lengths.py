@@ -10,8 +10,8 @@ from jobkit.core.records import ModelRef
 from jobkit.fit.lengths import Cut, Lengths
 from jobkit.fit.loads import Loads
 from jobkit.planning.sample import SEED, generate
-from jobkit.run.workloads.stanza_lengths import columns
-from jobkit.run.workloads.stanza_ner import StanzaNer
+from jobkit.run.workloads.stanza.lengths import columns
+from jobkit.run.workloads.stanza.ner import StanzaNer
 
 pytestmark = pytest.mark.xdist_group("torch")  # one worker imports it, and reads the text once
 

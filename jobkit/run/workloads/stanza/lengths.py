@@ -40,6 +40,8 @@ def columns_of(sentence: Any) -> int:  # noqa: ANN401 - Stanza is untyped
 def sentence_lengths(paragraphs: Sequence[str], model: ModelRef) -> list[list[int]]:
     """Return the columns of every sentence of every paragraph, by Stanza's tokenizer on the CPU.
 
+    A paragraph that occurs again is cut once.
+
     Parameters
     ----------
     paragraphs
@@ -62,9 +64,12 @@ def sentence_lengths(paragraphs: Sequence[str], model: ModelRef) -> list[list[in
             device="cpu",
             verbose=False,
         )
-        firsts = range(0, len(paragraphs), PARAGRAPHS_PER_CALL)
-        calls = (list(paragraphs[first : first + PARAGRAPHS_PER_CALL]) for first in firsts)
+        once = list(dict.fromkeys(paragraphs))
+        firsts = range(0, len(once), PARAGRAPHS_PER_CALL)
+        calls = (once[first : first + PARAGRAPHS_PER_CALL] for first in firsts)
         documents = (document for call in calls for document in pipeline.bulk_process(call))
-        return [[columns_of(sentence) for sentence in document.sentences] for document in documents]
+        rows = ([columns_of(sentence) for sentence in document.sentences] for document in documents)
+        lengths = dict(zip(once, rows, strict=True))
+        return [lengths[paragraph] for paragraph in paragraphs]
     finally:
         torch.set_num_threads(threads)

@@ -1,0 +1,27 @@
+"""Python's garbage collector, which runs between the calls of a workload and not during them.
+
+The collector looks at all objects again and again while a call makes new ones: a call of Stanza makes a
+million, and half of its time on a GPU was the collector's (docs/benchmarks-shortcuts.md). Between two calls
+nearly all of them are garbage, and what was loaded is frozen, so that one look is quick and leaves nothing.
+"""
+
+from __future__ import annotations
+
+import gc
+
+DUE = 50_000
+"""New objects that make a collection worth its time: about 5 ms."""
+
+
+def only_between_calls(workload: object) -> None:
+    """Freeze what is loaded and leave collecting to `collect`, unless the workload says ``GC = False``."""
+    if getattr(workload, "GC", True):
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+
+
+def collect() -> None:
+    """Collect what a call has left, if that is much; do nothing if Python collects by itself."""
+    if not gc.isenabled() and gc.get_count()[0] >= DUE:
+        gc.collect()

@@ -1,0 +1,68 @@
+"""Compare shortcuts with the ordinary way of a workload, in a process that ends before the workers start."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from jobkit.core.knobs import EXACT, SHORTCUTS
+from jobkit.core.measurements import Check
+from jobkit.core.records import Outcome
+from jobkit.run import pool, steps
+from jobkit.run.failure import TryFailed
+from jobkit.run.mps import Daemon
+from jobkit.run.paragraphs import split_sentences
+from jobkit.run.record import Try
+from jobkit.run.windows import Todo
+
+SENTENCES = 200
+"""Of the text, by punctuation, on which both ways are compared."""
+
+
+def check(state: Try, todo: Todo, daemon: Daemon | None = None) -> None:
+    """Have the workers of a try do without shortcuts that do not find the same; a shard fails instead.
+
+    Raises
+    ------
+    TryFailed
+        If the check fails, or the shortcuts of a shard are refused: without them it would be slower than
+        what its walltime was computed from.
+    """
+    if steps.settings_of(state.task).get(SHORTCUTS) != EXACT:
+        return
+    point, start = state.task.point, time.perf_counter()
+    alone = Try(state.task, state.started_at)
+    alone.forked = state.forked or not steps.preload(point, state.task.inputs)
+    try:
+        with pool.started(alone, daemon) as workers:
+            workers.ask({0: ("open", {})})
+            workers.ask({0: ("load",)})
+            workers.ask({0: ("check", part(todo.texts[:: point.every]))})
+    except TryFailed as failed:
+        raise TryFailed(failed.outcome, f"the check of {SHORTCUTS}: {failed.message}") from failed
+    [measured] = alone.workers
+    if measured.refused and point.shard:
+        message = f"{SHORTCUTS}: {EXACT} cannot be used here: {measured.refused}"
+        raise TryFailed(Outcome.ENVIRONMENT, message)
+    state.check = Check(
+        seconds=time.perf_counter() - start,
+        gpu_peak_bytes=measured.readings.reserved_peak_bytes,
+        rss_peak_bytes=measured.readings.maxrss_bytes,
+    )
+    opening = state.task.opening or measured.opening  # before a GPU was in use
+    state.task = replace(state.task, refused=measured.refused, opening=opening)
+
+
+def part(paragraphs: Sequence[str]) -> list[str]:
+    """Return the longest paragraph, and others from all over the text, up to the sentences to be checked."""
+    longest = max(range(len(paragraphs)), key=lambda place: len(paragraphs[place]))
+    step = max(1, len(paragraphs) // SENTENCES)
+    chosen, sentences = [paragraphs[longest]], len(split_sentences(paragraphs[longest]))
+    for place in range(0, len(paragraphs), step):
+        sentences += len(split_sentences(paragraphs[place]))
+        if sentences > SENTENCES:
+            break
+        if place != longest:
+            chosen.append(paragraphs[place])
+    return chosen
