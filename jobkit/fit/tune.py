@@ -15,10 +15,12 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, exclusive_lock, read_text, write_atomically
 from jobkit.core.json_codec import from_json, to_json
-from jobkit.core.knobs import BATCH_SIZE, MPS, ON, PADDED_CHARS, Value
+from jobkit.core.knobs import BATCH_SIZE, EVERY, MPS, ON, PADDED_CHARS, Value, numbers
 from jobkit.core.layout import POINTS_FILE, SEARCH_LOCK, SETTING_FILE, TUNE_GOAL_FILE
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import format_setting
+from jobkit.fit.lengths import NONE, read_lengths
+from jobkit.fit.loads import Loads
 from jobkit.fit.objective import Finals
 from jobkit.fit.speed import Ratio, Speed, ratio_of
 from jobkit.fit.tune_steps import (
@@ -54,12 +56,16 @@ class Tuning:
         The points, each with its candidate.
     next
         What is to be measured next, or the answer.
+    padding
+        The share of text in the padding of the plain loop, on the part of the text that it worked on and on
+        all of it; ``None`` if that is all of it, or it does not pad.
     """
 
     goal: TuneGoal
     results: tuple[tuple[Candidate, PointResult], ...]
     next: Candidate | Answer
     search: Search
+    padding: tuple[float, float] | None = None
 
     @property
     def held_s(self) -> float:
@@ -193,7 +199,19 @@ def read_tuning(run_dir: Path) -> Tuning:
         results=results,
         next=follow(search.steps(), lambda candidate: measured.get(candidate.key)),
         search=search,
+        padding=_padding(run_dir, goal, [candidate for candidate, _ in results]) if ended else None,
     )
+
+
+def _padding(run_dir: Path, goal: TuneGoal, ran: Sequence[Candidate]) -> tuple[float, float] | None:
+    loops = (one for one in ran if one.phase == FINAL and whole(one.params) == goal.loop)
+    part = next((numbers(one.params).get(EVERY, 1) for one in loops), 1)
+    lengths = read_lengths(run_dir) if part > 1 else None
+    if lengths is None or not lengths.padded or lengths.source == NONE:
+        return None
+    size = numbers(goal.loop)[BATCH_SIZE]
+    of_part, of_all = (Loads(some).chunks(size).efficiency for some in (lengths.every(part), lengths))
+    return of_part, of_all
 
 
 def _with_candidates(results: Sequence[PointResult]) -> list[tuple[Candidate, PointResult]]:

@@ -13,7 +13,20 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from jobkit.core.knobs import AUTO, EVERY, MPS, OFF, ON, ORDER, WORKERS, Value, numbers
+from jobkit.core.knobs import (
+    AUTO,
+    EVERY,
+    EXACT,
+    MPS,
+    OFF,
+    ON,
+    ORDER,
+    REFUSED,
+    SHORTCUTS,
+    WORKERS,
+    Value,
+    numbers,
+)
 from jobkit.core.measurements import SPEED, WORK
 from jobkit.core.records import Outcome, Record
 from jobkit.core.student import deviation, half_width
@@ -36,6 +49,10 @@ DOUBT = 0.45
 It is 1.6 standard deviations of the ratio of two speeds that scatter by 20 %."""
 TIMES = 2
 """How often a step in doubt is measured."""
+LOOP_S = 20.0
+"""The least time of the plain loop's work in the finals, if the budget is too short for the whole text."""
+LOOP_TIMES = 4.0
+"""How many times as long as one worker with shortcuts the plain loop is taken to work."""
 IDLE_SHARE = 0.15
 """Of the work, the mean time without work for a worker from which on the text is called too short."""
 
@@ -60,6 +77,8 @@ class TuneGoal:
         Why there are not more workers: a key of the spec, or the CPUs that there are.
     mps
         Whether workers may share a GPU through MPS.
+    shortcuts
+        Whether the workload has shortcuts: all settings but the plain loop use them, unless they are refused.
     memory_every, search_every
         The part of the text that the points of these phases work on; that of the search with the most
         workers.
@@ -94,6 +113,7 @@ class TuneGoal:
     cpus: int
     limited_by: str
     mps: bool
+    shortcuts: bool = False
     memory_every: int = 1
     search_every: int = 1
     repeats: int = 3
@@ -107,12 +127,14 @@ class TuneGoal:
     memory_bytes: int | None = None
     objective: Objective = field(default_factory=Objective)
 
-    def setting(
-        self, size: int, workers: int, *, mps: str = OFF, every: int = 1, order: str = ""
-    ) -> dict[str, Value]:
-        """Return the knobs of a setting."""
-        shared: dict[str, Value] = {MPS: mps} if self.mps else {}
-        return part({ORDER: order or self.order, self.size_knob: size, WORKERS: workers, **shared}, every)
+    def setting(self, size: int, workers: int, *, every: int = 1, **words: str) -> dict[str, Value]:
+        """Return the knobs of a setting; ``words`` are the values of those that have words."""
+        own: dict[str, Value] = {ORDER: self.order, self.size_knob: size, WORKERS: workers}
+        if self.mps:
+            own[MPS] = OFF
+        if self.shortcuts:
+            own[SHORTCUTS] = EXACT
+        return part(own | {knob: word for knob, word in words.items() if knob in own}, every)
 
     @property
     def steps(self) -> list[int]:
@@ -124,13 +146,13 @@ class TuneGoal:
     def combinations(self) -> int:
         """How many settings a grid of all values would have."""
         shared, orders = 2 if self.mps else 1, 2 if self.padding or self.other_order else 1
-        return orders * len(self.sizes) * (1 + shared * len(self.steps))
+        return (1 + self.shortcuts) * orders * len(self.sizes) * (1 + shared * len(self.steps))
 
     @property
     def most_settings(self) -> int:
         """How many settings are measured at most, the plain loop included."""
         others = self.mps + len(self.sizes) - 1 if self.workers > 1 else 0
-        return 1 + len(self.sizes) + len(self.steps) + others + bool(self.other_order)
+        return 1 + len(self.sizes) + len(self.steps) + others + bool(self.other_order) + self.shortcuts
 
     @property
     def most_points(self) -> int:
@@ -188,9 +210,14 @@ class Measured:
     held_s: float
 
     @property
+    def refused(self) -> bool:
+        """Whether it ran without the shortcuts of its setting."""
+        return self.record is not None and self.record.params.get(SHORTCUTS) == REFUSED
+
+    @property
     def speed(self) -> float:
-        """Paragraphs a second, or without items texts a second; 0 if it did not succeed."""
-        return pace(self.record) if self.record and self.outcome is Outcome.OK else 0.0
+        """Paragraphs a second, or without items texts a second; 0 if it did not succeed as it is set."""
+        return pace(self.record) if self.record and self.outcome is Outcome.OK and not self.refused else 0.0
 
     @property
     def work_s(self) -> float:
@@ -246,6 +273,8 @@ class Search:
         What one worker shows about memory, or why it shows nothing.
     limit, why
         As in `Answer`.
+    shortcuts
+        Of the settings that are tried.
     tried
         Of a search that has ended all candidates: they show what the budget decided. ``None`` while it
         goes on. Times alone do not show it again: those of files are lost with a copy of the run folder.
@@ -256,6 +285,7 @@ class Search:
     memory: MemoryObservations | str = ""
     limit: str = ""
     why: str = ""
+    shortcuts: str = EXACT
     tried: tuple[Candidate, ...] | None = None
 
     def steps(self) -> Steps:
@@ -287,13 +317,21 @@ class Search:
     # -- memory
 
     def _measure_memory(self) -> Generator[Candidate, Measured, None]:
-        """Measure one worker at each size: memory, and where the doubling begins."""
+        """Measure one worker at each size: memory, and where the doubling begins.
+
+        If its shortcuts are refused, the search begins again without them.
+        """
         goal = self.goal
         for size in goal.sizes:
-            candidate = Candidate(goal.setting(size, 1, every=goal.memory_every), MEMORY)
+            params = goal.setting(size, 1, every=goal.memory_every, shortcuts=self.shortcuts)
+            candidate = Candidate(params, MEMORY)
             if self._left_out(candidate):
                 return
             result = yield from self._try(candidate)
+            if result.refused:
+                self.shortcuts = OFF
+                yield from self._measure_memory()
+                return
             failed = len(self.results) - len(self._good(MEMORY))
             if result.outcome in OUT_OF_MEMORY or (failed > 1 and not self._good(MEMORY)):
                 return
@@ -418,11 +456,12 @@ class Search:
             if sure or repeats >= TIMES or not (yield from self._again(before, candidate)):
                 return times
 
-    def _shared(self, size: int, workers: int, mps: str = AUTO, order: str = "") -> dict[str, Value]:
+    def _shared(self, size: int, workers: int, mps: str = AUTO) -> dict[str, Value]:
         """Return a setting of the search. Fewer workers get less of the text: as many calls for each."""
         goal = self.goal
         every = min(goal.memory_every, goal.search_every * max(1, goal.workers // workers))
-        return goal.setting(size, workers, mps=mps if workers > 1 else OFF, every=every, order=order)
+        words = {MPS: mps if workers > 1 else OFF, SHORTCUTS: self.shortcuts}
+        return goal.setting(size, workers, every=every, **words)
 
     def _note(self, limit: str, why: str) -> None:
         self.limit, self.why = limit, why
@@ -435,7 +474,7 @@ class Search:
     # -- other values
 
     def _compare(self) -> Generator[Candidate, Measured, None]:
-        """Try the best number of workers without MPS, at the other sizes, and in another order of the text.
+        """Try the best number of workers without MPS, at other sizes, in another order, without shortcuts.
 
         One worker was measured at all sizes before.
         """
@@ -450,6 +489,9 @@ class Search:
         if self.goal.other_order:
             best = self._fastest()[0]
             yield from self._try_in_time(Candidate({**best.params, ORDER: self.goal.other_order}, SEARCH))
+        if self.goal.shortcuts and self.shortcuts == EXACT:
+            best = self._fastest()[0]
+            yield from self._try_in_time(Candidate({**best.params, SHORTCUTS: OFF}, SEARCH))
 
     def _fastest(self) -> list[Candidate]:
         """Return the settings of the search, the fastest first."""
@@ -493,10 +535,16 @@ class Search:
             yield from self._again(candidate)
 
     def _finalists(self) -> list[dict[str, Value]]:
-        """Return the two best settings that keep the constraints, on the whole text."""
+        """Return the two best settings that keep the constraints, on the whole text.
+
+        Only the best one if the search shows beyond doubt that it is faster.
+        """
         ranked = self._ranked()
         if self.tried is not None:
             ranked = [one for one in self.tried if one.phase == FINAL and whole(one.params) != self.goal.loop]
+        elif self.goal.objective.by_speed and len(ranked) > 1:
+            times = self._speed(ranked[0]) / self._speed(ranked[1])
+            ranked = ranked[:1] if math.log(times) > DOUBT else ranked
         kept = (whole(one.params) for one in ranked)
         return list({tuple(sorted(params.items())): params for params in kept}.values())[:2]
 
@@ -530,8 +578,8 @@ class Search:
         """Measure the plain loop and the finalists in turn, at least once, then as the budget allows."""
         if not finalists and self._left_out(Candidate(self.goal.loop, FINAL)):
             return
-        every = self._final_every(finalists)
-        rows = [part(params, every) for params in (self.goal.loop, *finalists)]
+        of_loop, every = self._final_parts(finalists)
+        rows = [part(self.goal.loop, of_loop), *(part(params, every) for params in finalists)]
         for repeat in range(1, max(self.goal.repeats, self.goal.most_repeats) + 1):
             before = len(self.results)
             for params in rows:
@@ -576,20 +624,40 @@ class Search:
         half = half_width(deviation(speeds), len(speeds))
         return half is not None and half < self.goal.share * fmean(speeds)
 
-    def _final_every(self, finalists: Sequence[Mapping[str, Value]]) -> int:
-        """Return which part of the text the finalists work on: all of it, unless the budget is too short."""
-        for one in self.tried or ():
-            if one.phase == FINAL:
-                return numbers(one.params).get(EVERY, 1)
+    def _final_parts(self, finalists: Sequence[Mapping[str, Value]]) -> tuple[int, int]:
+        """Return which part of the text the plain loop works on, and the finalists.
+
+        All of it, unless the budget is too short. With shortcuts the loop is so much slower that its part is
+        cut first: its speed does not depend on how long it works.
+        """
+        if self.tried is not None:
+            return self._parts_tried()
         good = self._good(MEMORY, SEARCH)
         whole_s = {
             tuple(sorted(whole(one.params).items())): result.work_s * numbers(one.params).get(EVERY, 1)
             for one, result in good
         }
         start_s = sum(result.held_s - result.work_s for _, result in good) / len(good)
-        work_s = max(whole_s.values()) + sum(whole_s[tuple(sorted(row.items()))] for row in finalists)
         room_s = self._left_s() / self.goal.repeats - (1 + len(finalists)) * start_s
-        return max(1, math.ceil(work_s / room_s)) if room_s > 0 else self.goal.memory_every
+        finals_s = sum(whole_s[tuple(sorted(row.items()))] for row in finalists)
+        if room_s <= 0:
+            return self.goal.memory_every, self.goal.memory_every
+        if not (self.goal.shortcuts and self.goal.objective.by_speed):
+            every = max(1, math.ceil((max(whole_s.values()) + finals_s) / room_s))
+            return every, every
+        loop_s = LOOP_TIMES * max(whole_s.values())
+        of_loop_s = min(loop_s, max(LOOP_S, room_s - finals_s))
+        of_finals_s = max(room_s - of_loop_s, room_s / 2)
+        return math.ceil(loop_s / of_loop_s), max(1, math.ceil(finals_s / of_finals_s))
+
+    def _parts_tried(self) -> tuple[int, int]:
+        """Return the parts of a search that has ended."""
+        parts: dict[bool, int] = {}
+        for one in self.tried or ():
+            if one.phase == FINAL:
+                parts.setdefault(whole(one.params) == self.goal.loop, numbers(one.params).get(EVERY, 1))
+        of_loop = parts.get(True, 1)
+        return of_loop, parts.get(False, of_loop)
 
     def _left_s(self) -> float:
         return self.goal.budget_s - sum(result.held_s for _, result in self.results)

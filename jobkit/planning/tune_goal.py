@@ -16,6 +16,7 @@ from jobkit.core.knobs import (
     OFF,
     ORDER,
     PADDED_CHARS,
+    SHORTCUTS,
     SORTED,
     THREADS,
     WORKERS,
@@ -40,8 +41,10 @@ CLUSTER_WORKERS = 16
 """The most workers on a cluster, if the spec names no other number and its nodes have more CPUs."""
 CALLS_A_WORKER = 8
 """With fewer calls for each worker, the last ones leave too many workers without work."""
-MIN_WORK_UNIT, MAX_WORK_UNIT = 10, 100
+MIN_WORK_UNIT, MAX_WORK_UNIT = 10, 300
 """Paragraphs of a call."""
+MEMORY_CALLS = 4
+"""The least calls of a point that measures the memory of one worker."""
 MEMORY_PARAGRAPHS = 600
 """The part of the text that is enough to measure the memory of one worker."""
 LOOP_BATCH = 300
@@ -115,6 +118,7 @@ def tuned(
     if spec.every > 1:
         message = f"every: {spec.every}: jobkit tune chooses the part of the text itself"
         raise JobkitError(message, hint="leave it out; a lower tune.budget makes the search shorter")
+    knobs = list(knobs)
     workers, limited_by = _most_workers(spec, node)
     paragraphs = len(lengths.paragraphs)
     work_unit = spec.work_unit or _within(
@@ -126,7 +130,9 @@ def tuned(
     sizes = _sizes(lengths, spec.sort_window, order, work_unit if budgets else None, workers)
     search_every = max(1, paragraphs // (workers * CALLS_A_WORKER * work_unit))
     cpus, on_gpu = spec.resources.cpus, spec.device == CUDA
+    shortcuts = any(knob.name == SHORTCUTS for knob in knobs)
     shared: dict[str, Value] = {MPS: OFF} if on_gpu else {THREADS: workers * cpus}
+    shared |= {SHORTCUTS: OFF} if shortcuts else {}
     goal = TuneGoal(
         size_knob=knob,
         sizes=tuple(sizes),
@@ -144,7 +150,8 @@ def tuned(
         cpus=cpus,
         limited_by=limited_by,
         mps=on_gpu,
-        memory_every=max(search_every, paragraphs // MEMORY_PARAGRAPHS),
+        shortcuts=shortcuts,
+        memory_every=max(search_every, paragraphs // max(MEMORY_PARAGRAPHS, MEMORY_CALLS * work_unit)),
         search_every=search_every,
         **_repeats(spec.tune.repeats),
         looks=LOOKS,

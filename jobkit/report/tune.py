@@ -179,8 +179,8 @@ def _conditions(tuning: Tuning) -> Conditions | None:
 
 def named(record: Record, tuning: Tuning) -> dict[str, Value]:
     """Return the setting of a final as the answer names settings: on the whole text, ``auto`` as it ran."""
-    params = whole(record.point.params)
-    if tuning.winner and record.point.params == tuning.winner.params:
+    params = whole(record.params)
+    if tuning.winner and record.params == tuning.winner.params:
         return tuning.setting
     return {**params, MPS: ON} if record.mps == ON and MPS in params else params
 
@@ -264,14 +264,18 @@ def _of_earlier_version(tuning: Tuning) -> Iterator[str]:
 
 def _on(speed: Speed) -> str:
     """Return on which text a finalist ran, and how often."""
+    return f"on {_text(speed)}, {format_count(speed.repeats, 'repeat')} each"
+
+
+def _text(speed: Speed) -> str:
     part = speed.params.get(EVERY, 1)
-    text = "the whole text" if part == 1 else f"one of every {part} paragraphs"
-    return f"on {text}, {format_count(speed.repeats, 'repeat')} each"
+    return "the whole text" if part == 1 else f"one of every {part} paragraphs"
 
 
 def _gains(tuning: Tuning, winner: Speed) -> Iterator[str]:
     if tuning.gain:
         yield f"  speed      {_times(tuning.gain)} as fast as the plain loop {_on(winner)}"
+        yield from _loop_part(tuning)
     own_j, loop_j = _energy(tuning.records_of(winner)), _energy(tuning.records_of(tuning.loop))
     if own_j is not None and loop_j is not None:
         yield f"  energy     {own_j:,.1f} J for 1,000 items, the plain loop {loop_j:,.1f} J"
@@ -280,6 +284,16 @@ def _gains(tuning: Tuning, winner: Speed) -> Iterator[str]:
     if second := tuning.second:
         words = format_setting({k: v for k, v in second.params.items() if winner.params.get(k) != v})
         yield f"  next best  {words}: {_apart(tuning, winner, second)}"
+
+
+def _loop_part(tuning: Tuning) -> Iterator[str]:
+    """Yield on which part of the text the plain loop worked, and that it pads as much there."""
+    if tuning.loop is None or tuning.winner is None or not tuning.padding:
+        return
+    if tuning.loop.params.get(EVERY, 1) != tuning.winner.params.get(EVERY, 1):
+        of_part, of_all = tuning.padding
+        padded = f"{of_part:.1%} of its padded characters are text, of the whole text {of_all:.1%}"
+        yield f"  plain loop on {_text(tuning.loop)}: {padded.replace('%', ' %')}"
 
 
 def _objective(tuning: Tuning, winner: Speed) -> str:

@@ -122,9 +122,9 @@ MACHINES = st.builds(
 
 @settings(max_examples=40)
 @given(MACHINES, st.sampled_from([1, 2, 3, 6, 12, 16]))
-def test_its_answer_is_within_5_percent_of_the_best_of_all_settings(machine: Machine, workers: int) -> None:
+def test_its_answer_is_within_10_percent_of_the_best_of_all_settings(machine: Machine, workers: int) -> None:
     goal = replace(GOAL, workers=workers)
-    assert found(goal, machine) >= 0.94 * of_grid(goal, machine)
+    assert found(goal, machine) >= 0.9 * of_grid(goal, machine)
 
 
 def test_more_workers_than_memory_holds_are_not_tried() -> None:

@@ -37,8 +37,8 @@ def test_the_text_decides_order_sizes_and_parts() -> None:
     assert len(goal.sizes) == 4
     assert list(goal.sizes) == sorted(goal.sizes)
     assert all(load <= size for size, load in zip(goal.sizes, goal.loads, strict=True))
-    assert (goal.search_every, goal.memory_every) == (7, 166)
-    assert (changed.work_unit, changed.repeats, changed.sweep.product["workers"]) == (100, 1, [1])
+    assert (goal.search_every, goal.memory_every) == (2, 83)
+    assert (changed.work_unit, changed.repeats, changed.sweep.product["workers"]) == (300, 1, [1])
     assert goal.loop == {"order": "text", "batch_size": 300, "workers": 1, "mps": "off"}
 
 
