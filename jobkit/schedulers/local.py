@@ -1,22 +1,20 @@
 """The machine itself as a scheduler: a driver process that runs one point after the other.
 
-There is no queue to ask; the driver (`jobkit.submit.local`) writes the accounting itself, one JSON
-object a point.
+There is no queue to ask, and no command that submits: jobkit starts the driver, which writes the accounting
+itself, one JSON object a point.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.schedulers import defaults
 from jobkit.schedulers.survey import Answers, Survey
-from jobkit.schedulers.types import Accounted, Array, JobId, Queued, State
+from jobkit.schedulers.types import Accounted, JobId, Queued, State
 
 NAME, TITLE, DIRECTIVE = "local", "this machine", ""
 PROGRAMS: tuple[str, ...] = ()
@@ -33,9 +31,8 @@ OVER_PATTERN = re.compile("No such process")
 JOB_VARIABLE = ""
 RECORDED_VARIABLES: tuple[str, ...] = ()
 LOG_OUTCOMES = defaults.NO_OUTCOMES
-interactive_argv = limit_argv = throttle_argv = checks = resource_names = accounting_argv = (
-    defaults.no_command
-)
+submit_argv = interactive_argv = limit_argv = throttle_argv = accounting_argv = defaults.no_command
+checks = resource_names = defaults.no_command
 parse_limit = task_limit_error = lint = remedy = defaults.nothing
 header_path = defaults.quoted_path
 slots = defaults.one_slot
@@ -49,11 +46,6 @@ _COLUMNS = 2
 def process_of(job: JobId) -> str:
     """Return the process id of a driver: the job id has a random suffix, since process ids are reused."""
     return job.id.partition("-")[0]
-
-
-def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
-    """Return the command of the driver that runs the whole run folder."""
-    return (sys.executable, "-m", "jobkit.submit.resume", str(Path(script).parent))
 
 
 def log_name(name: str, job: str, task: int) -> str:

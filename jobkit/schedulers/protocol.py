@@ -62,7 +62,7 @@ class Scheduler(Protocol):
     """Found in the lines of a job's log that are its error messages."""
 
     def submit_argv(self, script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
-        """Return the command that submits ``script`` as one array job.
+        """Return the command that submits ``script`` as one array job; empty if jobkit's driver runs it.
 
         It starts once the jobs ``after`` have ended, with whatever outcome.
         """

@@ -65,6 +65,8 @@ def preview(prepared: Prepared, report: Say = note) -> str:
 def submit_commands(prepared: Prepared, report: Say = note) -> list[tuple[str, ...]]:
     """Return the submit commands of a run, one an array, and those of the jobs that follow.
 
+    On this machine it is the command of the driver, which does it all.
+
     If the controller does not answer, since the scheduler is not on this machine, one array is
     assumed to hold all points.
 
@@ -73,7 +75,10 @@ def submit_commands(prepared: Prepared, report: Say = note) -> list[tuple[str, .
     JobkitError
         If the controller's limits forbid this number of points.
     """
-    scheduler, round_ = by_name(prepared.spec.scheduler), sweep.first_round(prepared)
+    scheduler = by_name(prepared.spec.scheduler)
+    if scheduler.RUNS_HERE:
+        return [local.driver_argv(prepared.run_dir)]
+    round_ = sweep.first_round(prepared)
     try:
         limits = rounds.ask_limits(scheduler, once=True)
     except JobkitError:
@@ -84,11 +89,10 @@ def submit_commands(prepared: Prepared, report: Say = note) -> list[tuple[str, .
         _report_refusal(prepared, arrays, report)
     jobs = sweep.planned_jobs(prepared, arrays)
     names = [JobId(f"JOB{number}") for number, _ in enumerate(arrays, 1)]
-    commands = [
+    return [
         scheduler.submit_argv(str(prepared.run_dir / job.script), job.array, job.waits_for(names))
         for job in jobs
     ]
-    return commands[:1] if scheduler.RUNS_HERE else commands
 
 
 def _report_refusal(prepared: Prepared, arrays: Sequence[Array], report: Say) -> None:
@@ -141,8 +145,7 @@ def detached(prepared: Prepared, check: sweep.Check) -> int:
     note(f"{headline(prepared)}\n{request_line(prepared)}")
     sweep.write_run(prepared, check)
     run_dir = prepared.run_dir
-    argv = by_name(prepared.spec.scheduler).submit_argv(str(run_dir / "job.sh"), ONE_TASK)
-    pid = shell.detach(argv, run_dir / "logs" / "driver.out")
+    pid = shell.detach(local.driver_argv(run_dir), run_dir / "logs" / "driver.out")
     _done(prepared, f"running here as process {pid}")
     return 0
 

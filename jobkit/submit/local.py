@@ -91,6 +91,11 @@ class LocalRound:
     given: tuple[str, ...] = ()
 
 
+def driver_argv(run_dir: Path) -> tuple[str, ...]:
+    """Return the command that runs the whole run folder, as a process that goes on by itself."""
+    return (sys.executable, "-m", "jobkit.submit.resume", str(run_dir))
+
+
 @contextlib.contextmanager
 def as_driver(run_dir: Path) -> Iterator[str]:
     """Be the driver of a run; yield its job id. An interruption is journalled.
@@ -172,8 +177,7 @@ def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalR
     span |= {"round": leg.round} | ({} if leg.points is None else {"only": list(leg.points)})
     span |= ({"given": leg.given} if leg.given else {}) | {"job_id": job_id, "cluster": platform.node()}
     span["on_path"] = unused_schedulers()
-    argv = [sys.executable, "-m", "jobkit.submit.resume", str(run_dir)]
-    journal.note(run_dir, "submitting", scheduler=NAME, argv=argv, **span)
+    journal.note(run_dir, "submitting", scheduler=NAME, argv=driver_argv(run_dir), **span)
     journal.note(run_dir, "submitted", scheduler=NAME, **span)
     spec = leg.spec or load_spec(run_dir / SPEC_FILE)
     try:

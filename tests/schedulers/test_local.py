@@ -17,15 +17,14 @@ def answer(text: str) -> Completed:
     return Completed((), 0, text, "")
 
 
-def test_a_driver_runs_the_whole_run_folder() -> None:
-    assert local.submit_argv("/runs/r1/job.sh", ARRAY)[-3:] == ("-m", "jobkit.submit.resume", "/runs/r1")
-    assert local.submit_argv("/runs/r1/find.sh", ARRAY, [JobId("7")])[-1] == "/runs/r1", "it does all itself"
+def test_a_driver_is_asked_for_and_ended_by_its_process_id() -> None:
     assert local.queue_argv((JobId("7-a1"), JobId("8-b2")))[-1] == "7,8"
     assert local.cancel_argv(JobId("7-a1")) == ("bash", "-c", 'kill -TERM "$1"', "kill", "7")
     assert local.diagnostic_argvs((JobId("7"), JobId("8")), "demo-1") == (("ps", "-p", "7,8"),)
 
 
 def test_there_is_no_limit_and_nothing_to_ask() -> None:
+    assert local.submit_argv("/runs/r1/job.sh", ARRAY) == (), "its driver is no command of a scheduler"
     assert local.limit_argv() == local.throttle_argv(JobId("7"), 3) == local.checks("job.sh", ARRAY) == ()
     assert local.task_limit_error("anything", [ARRAY] * 10**6) is None
     assert local.search_argvs("demo-1", "2026-01-02T03:04:05") == ((), ())

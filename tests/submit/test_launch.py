@@ -118,6 +118,12 @@ def test_a_dry_run_ends_with_what_would_be_refused(
     assert messages.count("the scheduler would refuse this sweep: ") == 2
 
 
+def test_a_dry_run_here_names_the_driver_that_does_it_all() -> None:
+    prepared = ready("find_max={}", scheduler="local")
+    (argv,) = launch.submit_commands(prepared)
+    assert argv[1:] == ("-m", "jobkit.submit.resume", str(prepared.run_dir))
+
+
 def test_what_to_type_next_is_named(cluster: Programs, capfd: pytest.CaptureFixture[str]) -> None:
     cluster.add("sbatch", 'case "$*" in *--test-only*) ;; *follow.sh*) echo 8;; *) echo 7;; esac')
     prepared = ready()
