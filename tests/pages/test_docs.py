@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields
 from itertools import takewhile
@@ -33,7 +32,6 @@ from tests.support import command_reference
 from tests.support.command_reference import commands
 
 ROOT = Path(__file__).parents[2]
-MOST_MODULES = 15
 DOCS = ROOT / "docs"
 LESSON = DOCS / "lesson"
 PAGES = sorted(
@@ -335,11 +333,6 @@ def test_the_rooms_are_drawn_and_described() -> None:
     assert set(re.findall(r"^\*\*`(\w+)/`\*\*", text, re.MULTILINE)) == rooms
     drawing = text.partition("```")[2].partition("```")[0]
     assert set(re.findall(r"(\w+)/", drawing)) >= rooms
-
-
-def test_no_folder_holds_more_than_15_modules() -> None:
-    folders = Counter(path.parent for path in _files("jobkit", "*.py") if path.name != "__init__.py")
-    assert {folder.name: number for folder, number in folders.items() if number > MOST_MODULES} == {}
 
 
 @pytest.mark.parametrize(
