@@ -9,53 +9,31 @@ no GPU, and ends with its owner.
 ``python -m jobkit.run`` is then only the client of its try (`run_in_child`): it passes its arguments,
 environment and open files to the parent, forwards TERM and INT, and ends as the child ends. If the client is
 killed, so is the child. If a child would differ from a fresh process, the try runs in a fresh process.
-
-The socket is in Linux's abstract namespace (unix(7)): it needs no folder, and ends with the parent. Both
-sides check that the other belongs to the same user. If another user has taken the address, the try runs in
-a fresh process.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import select
 import signal
 import socket
-import struct
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
-from jobkit.run import process
+from jobkit.run import parent_socket, process
+from jobkit.run.parent_socket import Request
 
-VARIABLE = "JOBKIT_PARENT"
-"""The owner's process id, perhaps with a hyphen and a word."""
 FORKED = "forked"
 """The parent's first answer; the exit status follows. Any other first answer is the reason why it did not."""
-END: tuple[str, ...] = ()
-"""The words of a request to end."""
 TICK_S = 0.5
 """The longest time between the end of the owner and the end of its parent."""
-LOCK_FD = 9
-"""On which the job script holds the lock of the try's folder on scratch; the worker holds it too."""
-
-STANDARD_FILES = 3
-_SIZE = struct.Struct("Q")
-_CREDENTIALS = struct.Struct("3i")
-"""``struct ucred`` of unix(7): pid, uid, gid."""
 FORWARDED = (signal.SIGTERM, signal.SIGINT)
 """The signals that a try catches."""
-
-_FREE_PREFIXES = ("JOBKIT_", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_")
-"""Read by jobkit, or by CUDA when a child initialises it."""
-_FREE = frozenset({"_", "SHLVL", "OLDPWD"})
-"""What the shell changes by itself."""
 
 
 # -- the client
@@ -67,7 +45,7 @@ def run_in_child(owner: str, words: Sequence[str]) -> int | None:
     Parameters
     ----------
     owner
-        As in `VARIABLE`.
+        As in `jobkit.run.parent_socket.VARIABLE`.
     words
         The arguments of ``python -m jobkit.run``.
 
@@ -81,7 +59,7 @@ def run_in_child(owner: str, words: Sequence[str]) -> int | None:
         with socket.socket(socket.AF_UNIX) as parent, parent.makefile(encoding="utf-8") as answers:
             _connect(parent, owner, words)
             before = {number: signal.signal(number, _forwarding(parent)) for number in FORWARDED}
-            _send(parent, words)
+            parent_socket.send(parent, words)
             reason = answers.readline().strip()
             if reason == FORKED:
                 return _status(answers)
@@ -102,61 +80,20 @@ def _status(answers: TextIO) -> int:
     return 128 + signal.SIGKILL
 
 
-def end(owner: str) -> None:
-    """End the parent of an owner that itself goes on, if there is one, once it has nothing to do."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
-        _connect_own(connection, _address(owner))
-        _send(connection, END)
-
-
-def _address(owner: str) -> str:
-    """Return the address of the parent's socket; another process with the number of the owner has another.
-
-    Raises
-    ------
-    OSError, ValueError
-        If the owner has ended, or its name is not the id of a process.
-    """
-    if (since := process.started_at(int(owner.partition("-")[0]))) is None:
-        raise ProcessLookupError(f"{VARIABLE}={owner}: there is no such process")
-    return f"\0jobkit-{os.geteuid()}-{since}-{owner}"
-
-
 def _connect(connection: socket.socket, owner: str, words: Sequence[str]) -> None:
     """Connect to the parent of an owner; start it if there is none.
 
     Raises
     ------
     OSError, ValueError
-        As `_address`; if the parent cannot be started, or belongs to another user.
+        As `jobkit.run.parent_socket.address`; if the parent cannot be started, or belongs to another user.
     """
-    address = _address(owner)
+    address = parent_socket.address(owner)
     try:
-        _connect_own(connection, address)
+        parent_socket.connect(connection, address)
     except ConnectionRefusedError:
         _start(address, owner, words)
-        _connect_own(connection, address)
-
-
-def _connect_own(connection: socket.socket, address: str) -> None:
-    """Connect to a socket of this user, at once or not at all.
-
-    Any user can listen at an abstract address. If such a socket has its queue full and accepts no client,
-    connect(2) would wait until the walltime ends.
-
-    Raises
-    ------
-    OSError
-        If there is no such socket, it belongs to another user, or its queue is full.
-    """
-    connection.settimeout(0)
-    try:
-        connection.connect(address)
-    except BlockingIOError as error:
-        raise PermissionError("the socket of its parent accepts no client") from error
-    connection.settimeout(None)
-    if _user_of(connection) != os.geteuid():
-        raise PermissionError("the socket of its parent belongs to another user")
+        parent_socket.connect(connection, address)
 
 
 def _start(address: str, owner: str, words: Sequence[str]) -> None:
@@ -182,65 +119,7 @@ def _forwarding(parent: socket.socket) -> Any:  # noqa: ANN401 - typeshed's name
     return forward
 
 
-def _send(parent: socket.socket, words: Sequence[str]) -> None:
-    """Send what makes the child the same as this process: words, environment, folder, open files."""
-    data = json.dumps([list(words), dict(os.environ), str(Path.cwd())]).encode()
-    files = [0, 1, 2]
-    with contextlib.suppress(OSError):
-        os.fstat(LOCK_FD)
-        files.append(LOCK_FD)
-    socket.send_fds(parent, [_SIZE.pack(len(data))], files)
-    parent.sendall(data)
-
-
-def _user_of(connection: socket.socket) -> int:
-    """Return the user id of the other side (unix(7), SO_PEERCRED)."""
-    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(data)[1])
-
-
 # -- the parent
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A try that a client has sent.
-
-    Attributes
-    ----------
-    words, environment, folder
-        Of the client; the folder is its working folder.
-    files
-        Descriptors here of the client's standard files, and of the lock if it has one.
-    """
-
-    words: list[str]
-    environment: dict[str, str]
-    folder: str
-    files: list[int]
-
-    def differs(self, environment: Mapping[str, str]) -> str:
-        """Return why a child of a process with this environment is not as a fresh process would be."""
-        if self.folder != str(Path.cwd()):
-            return "its working folder is not that of its parent"
-        names = self.environment.keys() | environment.keys()
-        changed = sorted(
-            name
-            for name in names
-            if self.environment.get(name) != environment.get(name)
-            and name not in _FREE
-            and not name.startswith(_FREE_PREFIXES)
-        )
-        return f"{', '.join(changed)} changed after the first try" if changed else ""
-
-    def become(self) -> None:
-        """Make this process, a new child, one that the client could have been."""
-        for place, descriptor in zip((0, 1, 2, LOCK_FD), self.files, strict=False):  # in this order
-            os.dup2(descriptor, place)
-        taken = {LOCK_FD} if len(self.files) > STANDARD_FILES else set()
-        for descriptor in {*self.files} - taken:
-            os.close(descriptor)
-        process.replace_environment(self.environment)
 
 
 @dataclass(slots=True)
@@ -288,7 +167,7 @@ class Parent:
     def _fork(self, here: int) -> Request | None:
         """Fork a child for the next client; return its request in the child."""
         client, _ = self.listener.accept()
-        request = _receive(client) if _user_of(client) == os.geteuid() else None
+        request = parent_socket.receive(client) if parent_socket.user_of(client) == os.geteuid() else None
         if request is None:
             client.close()
         elif not request.words:
@@ -329,22 +208,6 @@ class Parent:
                 if client := self.children.pop(pid):
                     _answer(client, str(code if code >= 0 else 128 - code))
                     client.close()
-
-
-def _receive(client: socket.socket) -> Request | None:
-    """Return what a client has sent; ``None`` if it ended before it had."""
-    files: list[int] = []
-    data, size = b"", 0
-    with contextlib.suppress(ConnectionError):
-        head, files, _, _ = socket.recv_fds(client, _SIZE.size, LOCK_FD)
-        size = _SIZE.unpack(head)[0] if len(head) == _SIZE.size else 0
-        data = client.recv(size, socket.MSG_WAITALL)
-    if not data or len(data) < size:
-        for descriptor in files:
-            os.close(descriptor)
-        return None
-    words, environment, folder = json.loads(data)
-    return Request(words, environment, folder, files)
 
 
 def _answer(client: socket.socket, line: str) -> None:

@@ -40,7 +40,7 @@ from jobkit.outcome import journal
 from jobkit.outcome.accounting import Answer
 from jobkit.outcome.driver_lock import driving
 from jobkit.planning.job_script import check_programs, script_name
-from jobkit.run import parent
+from jobkit.run import parent_socket
 from jobkit.schedulers.local import NAME, log_name
 from jobkit.schedulers.registry import unused_schedulers
 from jobkit.spec.site import load_site
@@ -120,7 +120,7 @@ def as_driver(run_dir: Path) -> Iterator[str]:
             terminal.say(f"  see it    jobkit {see} {run}\n  go on     jobkit resume {run}", err=True)
             raise
         finally:
-            parent.end(job_id)
+            parent_socket.end(job_id)
 
 
 def _end_orphan(run_dir: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from jobkit.core.records import ModelRef, Outcome
-from jobkit.run import parent
+from jobkit.run import parent_socket
 from tests.support import commands
 from tests.support.halted import Halted, ended, gone, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
@@ -39,7 +39,7 @@ class Owned:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.imports = folder / "imports"
         self.process = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
-        monkeypatch.setenv(parent.VARIABLE, str(self.process.pid))
+        monkeypatch.setenv(parent_socket.VARIABLE, str(self.process.pid))
         monkeypatch.setenv("FRAMEWORK", str(self.imports))
 
     def parents(self) -> list[int]:
@@ -133,7 +133,7 @@ def test_kill_9_of_the_client_of_a_forked_worker(tmp_path: Path, owned: Owned, h
     assert parent_of(worker) == owned.parents()[0]
     (client,) = (
         pid
-        for pid in with_variable(f"{parent.VARIABLE}={owned.process.pid}")
+        for pid in with_variable(f"{parent_socket.VARIABLE}={owned.process.pid}")
         if parent_of(pid) == process.pid
         and b"jobkit.run" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     )
@@ -257,8 +257,8 @@ def test_the_tiny_tagger_forked_twice_with_two_threads(tmp_path: Path, tiny_mode
 def test_a_client_imports_nothing_that_it_does_not_need() -> None:
     code = "import jobkit.run.__main__, sys; print(*(name for name in sys.modules if 'jobkit' in name))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    allowed = {"jobkit", "jobkit.run", "jobkit.run.__main__", "jobkit.run.parent", "jobkit.run.process"}
-    assert set(done.stdout.split()) <= allowed
+    needed = {"__main__", "parent", "parent_socket", "process"}
+    assert set(done.stdout.split()) <= {"jobkit", "jobkit.run", *(f"jobkit.run.{name}" for name in needed)}
 
 
 def test_a_sweep_on_this_machine_leaves_no_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
