@@ -4,36 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shlex
 from collections.abc import Sequence
-from dataclasses import asdict, replace
-from decimal import Decimal
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
-from jobkit.core.paths import CACHE_VARIABLE, cache_dir, make_folder, share_with_group
-from jobkit.core.records import ModelRef, Record, TextRef
+from jobkit.core.paths import CACHE_VARIABLE, make_folder, share_with_group
+from jobkit.core.records import ModelRef, TextRef
 from jobkit.core.terminal import Say
 from jobkit.core.units import format_count
 from jobkit.corpus.paragraphs import split_paragraphs
 from jobkit.fit.lengths import PUNCTUATION, Lengths
-from jobkit.fit.loads import loads_of
-from jobkit.fit.speed import Corpus
 from jobkit.planning.child_process import run_in_child
 from jobkit.planning.models.stanza import NOT_BUILT
 from jobkit.planning.sample import PARAGRAPHS, sample_text
-from jobkit.planning.texts import SAMPLE, find_text
+from jobkit.planning.texts import SAMPLE
 from jobkit.planning.workload_traits import Traits, traits
 from jobkit.run.paragraphs import read_paragraphs, split_sentences
 from jobkit.run.workloads import own
 from jobkit.run.workloads.base import CHARACTERS, EXTRAS, SHIPPED, missing_framework
 
-MOST_PARAGRAPHS = 10**12
-NUMBERS = "2000000, 2,000,000, 2_000_000 or 2e6"
-_NUMBER = re.compile(r"-?(\d+|\d{1,3}([,_]\d{3})+)(\.\d+)?([eE][+]?\d{1,3})?", re.ASCII)
-"""A number as people and programs write it; a number out of range is refused as a number, not as a file."""
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
@@ -175,85 +167,3 @@ def _kept_at(workload: str, text: TextRef, model: ModelRef | None, cache: Path) 
     framework, _ = EXTRAS.get(workload, ("stanza", ""))
     parts = [workload, text.sha256, model.fingerprint, *map(metadata.version, ("jobkit", framework))]
     return cache / "lengths" / f"{hashlib.sha256(' '.join(parts).encode()).hexdigest()[:16]}.json"
-
-
-# -- the text of `jobkit recommend --corpus`
-
-
-def read_corpora(texts: Sequence[str], records: Sequence[Record]) -> Corpus:
-    """Return what the user wants to work through: as `read_corpus`, or the paths of ``jobkit apply``.
-
-    Parameters
-    ----------
-    texts
-        A number of paragraphs or a text; or files and folders of any kind that a corpus may have.
-    records
-        As for `read_corpus`.
-
-    Raises
-    ------
-    JobkitError
-        As `read_corpus`; with all that cannot be read.
-    """
-    text, *more = texts
-    plain = not Path(text).is_dir() and not text.endswith((".gz", ".zst", ".jsonl"))
-    if not more and plain:
-        return read_corpus(text, records)
-    from jobkit.corpus.scan import scan  # it brings processes, which a number does not need
-    from jobkit.corpus.sources import find_sources
-
-    read = scan(find_sources(texts)).corpus
-    name = text if not more else f"{text} and {format_count(len(more), 'more path')}"
-    return Corpus(name=name, paragraphs=read.paragraphs, characters=read.characters)
-
-
-def read_corpus(text: str, records: Sequence[Record]) -> Corpus:
-    """Return what the user wants to work through.
-
-    Parameters
-    ----------
-    text
-        A number of paragraphs, or a file.
-    records
-        Of the run: their workload and model say where lengths may be known already.
-
-    Raises
-    ------
-    JobkitError
-        If it is neither.
-    """
-    if (number := _NUMBER.fullmatch(text)) and not Path(text).exists():
-        return Corpus(paragraphs=_paragraphs(number[0]))
-    try:
-        ref = find_text(text, base=Path(), cache=cache_dir(), write=False)
-    except JobkitError as error:
-        hint = f"a number of paragraphs ({NUMBERS}), a text that is here, or sample"
-        if text.startswith(("http://", "https://")):
-            hint = f"fetch it first, and name the file: curl -LO {shlex.quote(text)}"
-        raise JobkitError(f"--corpus {text}: {error.message}", hint=hint) from error
-    paragraphs = paragraphs_of(ref)
-    point = records[0].point if records else None
-    lengths = cached_lengths(point.workload, ref, point.model, cache_dir()) if point else None
-    return Corpus(
-        name=text,
-        paragraphs=len(paragraphs),
-        characters=sum(map(len, paragraphs)),
-        loads=loads_of(lengths, [replace(record.point, every=1) for record in records]),
-    )
-
-
-def _paragraphs(number: str) -> int:
-    """Return a number of paragraphs as people write it.
-
-    Raises
-    ------
-    JobkitError
-        If no corpus can have that many.
-    """
-    count = Decimal(number.replace(",", "").replace("_", ""))
-    why = "" if 1 <= count <= MOST_PARAGRAPHS else f"is not between 1 and {MOST_PARAGRAPHS:,} paragraphs"
-    if not why and count % 1:
-        why = "is not a whole number"
-    if why:
-        raise JobkitError(f"--corpus {number} {why}", hint=f"for instance {NUMBERS}; or name a file")
-    return int(count)

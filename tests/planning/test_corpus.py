@@ -10,7 +10,8 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.fit.speed import Corpus
-from jobkit.planning.text_lengths import read_corpus, text_lengths
+from jobkit.planning.corpus import read_corpus
+from jobkit.planning.text_lengths import text_lengths
 from jobkit.planning.texts import find_text
 from tests.support.recommendations import records
 

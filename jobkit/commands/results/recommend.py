@@ -82,7 +82,7 @@ def recommend(
     share = _share(margin)
     run, corpus = run_and_corpus(run, corpus)
     from jobkit.core.terminal import terminal_width
-    from jobkit.planning.text_lengths import read_corpora
+    from jobkit.planning.corpus import read_corpora
     from jobkit.report.recommend import output
     from jobkit.report.recommend.recommend import recommend as recommend_for
     from jobkit.report.recommend.run_data import read_material
