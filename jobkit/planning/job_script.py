@@ -17,9 +17,8 @@ from jobkit.core.units import format_walltime
 from jobkit.corpus.plan import Corpus
 from jobkit.fit.tune_steps import TuneGoal
 from jobkit.planning.templates import fill
-from jobkit.run.command.program import GRACE_VARIABLE
 from jobkit.run.measure.nvml import GPU_COUNT_VARIABLE
-from jobkit.run.process import ALLOCATOR_VARIABLES, MORE_VARIABLES
+from jobkit.run.process import ALLOCATOR_VARIABLES, GRACE_VARIABLE, MORE_VARIABLES
 from jobkit.run.workloads.model_files import RESOURCES_FILE
 from jobkit.schedulers.lint import refuse_script
 from jobkit.schedulers.registry import by_name, runs_here

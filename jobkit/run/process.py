@@ -28,6 +28,8 @@ RECORDED_VARIABLES = (
 """Environment variables that change what is measured, or name the place where it was measured."""
 MORE_VARIABLES = "JOBKIT_RECORD"
 """In this variable the job script names more of them: those of its scheduler."""
+GRACE_VARIABLE = "JOBKIT_GRACE"
+"""Seconds that the worker has after a signal; a command of the user's has half of them."""
 
 BLOCKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """The signals that child processes never get: a scheduler may send them to all processes of a job."""

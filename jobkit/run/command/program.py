@@ -40,8 +40,6 @@ HALF_BYTES = 50 * 2**20
 CUT_NOTE = "\njobkit: {:,} bytes of the output are left out here\n"
 LAST_LOOKS = 300
 """Looks at what is left of the output when the command has ended."""
-GRACE_VARIABLE = "JOBKIT_GRACE"
-"""Seconds that the worker has after a signal; the command has half of them."""
 GRACE_S = 4.0
 SIGNAL_S = 2.0
 """The time by which a signal to all processes of a job may reach the worker later than the command."""
@@ -266,7 +264,7 @@ def _follow(state: Try, keeper: Keeper, output: GrowingFile) -> Ended:
     except Stopped:
         state.wall_s = time.monotonic() - began_s
         keeper.send(signal.SIGTERM)
-        grace_s = float(os.environ.get(GRACE_VARIABLE) or GRACE_S) / 2
+        grace_s = float(os.environ.get(process.GRACE_VARIABLE) or GRACE_S) / 2
         ended = keeper.ended(grace_s)
         if ended is None:
             keeper.send(signal.SIGKILL)
