@@ -1,0 +1,61 @@
+"""Modules that strings name: ``python -m jobkit.run`` is an arrow that import-linter cannot see."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+LAYERS = next(contract["layers"] for contract in CONTRACTS["contracts"] if contract["type"] == "layers")
+FLOORS = {room: floor for floor, rooms in enumerate(reversed(LAYERS)) for room in rooms.split(" | ")}
+NAMED_ROOM = re.compile(rf"(?<![\w.])jobkit\.({'|'.join(FLOORS)})\b")
+
+
+def named_rooms(code: str) -> Iterator[tuple[str, int]]:
+    """Yield each room that a string of the code names, and its line; a string that stands alone documents."""
+    tree = ast.parse(code)
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
+            yield from ((room, node.lineno) for room in NAMED_ROOM.findall(node.value))
+
+
+def hidden_arrows(room: str, code: str) -> list[tuple[str, int]]:
+    """Return the rooms that a string names and the room may not import, each with its line."""
+    return [
+        (named, line) for named, line in named_rooms(code) if named != room and FLOORS[named] >= FLOORS[room]
+    ]
+
+
+def test_no_string_names_a_module_of_a_higher_floor() -> None:
+    package = ROOT / "jobkit"
+    found = {
+        str(path): arrows
+        for room in FLOORS
+        for path in (package / f"{room}.py", *(package / room).rglob("*.py"))
+        if path.is_file() and (arrows := hidden_arrows(room, path.read_text(encoding="utf-8")))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("room", "code", "found"),
+    [
+        ("schedulers", 'argv = ("-m", "jobkit.submit.resume")', [("submit", 1)]),
+        ("schedulers", 'name = f"jobkit.run.{name}:main"', [("run", 1)]),
+        ("planning", 'values = {"module": "jobkit.fit.search"}', []),
+        ("run", 'argv = ["python -m jobkit.run.worker"]', []),
+        ("core", '"""See `jobkit.submit`."""\nCOUNT = 1\n"""Of `jobkit.status`."""', []),
+        ("core", 'FILE, ENTRY = "jobkit.schema.json", "jobkit.workloads"', []),
+    ],
+)
+def test_an_arrow_up_or_to_a_room_of_the_same_floor_is_found(
+    room: str, code: str, found: list[tuple[str, int]]
+) -> None:
+    assert hidden_arrows(room, code) == found
