@@ -1,4 +1,4 @@
-"""``python -m benchmarks [NAME ...]``: measure, write docs/benchmarks/NAME.json and docs/benchmarks.md."""
+"""``python -m benchmarks [NAME ...]``: measure, write benchmarks/records/NAME.json and docs/benchmarks.md."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # ruff: noqa: T201 - it prints what it found
 """How often the bound of `jobkit.fit.memory_line` holds, simulated: scatter x points x how far x curvature.
 
-``python -m benchmarks.coverage`` writes docs/benchmarks/coverage.json and prints the tables that
+``python -m benchmarks.coverage`` writes benchmarks/records/coverage.json and prints the tables that
 docs/what-is-measured.md shows. Nothing but chance is measured, so it runs anywhere.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 from jobkit.fit.memory_line import Fit, Observation, fit_memory
 
-RAW = Path(__file__).parents[1] / "docs" / "benchmarks" / "coverage.json"
+RAW = Path(__file__).with_name("records") / "coverage.json"
 MIB = 2**20
 CASES, SEED = 4_000, 11
 FIXED_BYTES, GROWING_BYTES = 250 * MIB, 1024 * MIB

@@ -1,7 +1,7 @@
 # ruff: noqa: E501 - the page's sentences
 """Write docs/benchmarks-edge.md from the records of benchmarks/edge.py on a GPU.
 
-``python -m benchmarks.edge_page`` reads docs/benchmarks/edge/ and prints the page.
+``python -m benchmarks.edge_page`` reads benchmarks/records/edge/ and prints the page.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from benchmarks.edge_records import (
     smaller,
 )
 
-SHAPES = Path(__file__).parents[1] / "docs" / "benchmarks" / "small-caps"
+SHAPES = Path(__file__).with_name("records") / "small-caps"
 PAGE_PATH = Path(__file__).parents[1] / "docs" / "benchmarks-edge.md"
 MIB, GIB = 2**20, 2**30
 SMALL_BYTES = 1.2 * GIB
@@ -55,7 +55,7 @@ PYTORCH_ALLOC_CONF=expandable_segments:True python -m benchmarks.edge --text sam
 ```
 
 The last three commands ran again without the variable, for PyTorch's default allocator. \
-`python -m benchmarks.edge_page` makes this page from the [records](benchmarks/edge); a test checks that it agrees with them.
+`python -m benchmarks.edge_page` makes this page from the [records](../benchmarks/records/edge); a test checks that it agrees with them.
 
 ## What is compared
 
@@ -124,7 +124,7 @@ here for the cap of 8 GiB. The table shows today's fit at 4 GiB, as shares of th
 
 The two texts are similar. `python -m benchmarks.small_caps --out FILE` measures texts of other shapes under a cap of \
 4 GiB: with all sentences, or only with short ones (`<400`: paragraphs of fewer than 400 characters). It ran once with \
-each allocator ([records](benchmarks/small-caps)). The last two columns are the bound from points of up to a quarter \
+each allocator ([records](../benchmarks/records/small-caps)). The last two columns are the bound from points of up to a quarter \
 and up to a half of the cap, as a share of the load at the truth. Every bound passed, and no smaller batch that was tried failed.
 
 {shapes}

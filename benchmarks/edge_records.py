@@ -10,7 +10,7 @@ from typing import Any
 
 from jobkit.fit.memory_line import Fit, Observation, fit_memory
 
-RECORDS = Path(__file__).parents[1] / "docs" / "benchmarks" / "edge"
+RECORDS = Path(__file__).with_name("records") / "edge"
 LOAD, TEXT = "load", "text"
 EXPANDABLE, DEFAULT = "expandable", "default"
 JOBKIT, BISECTION = "jobkit", "bisection"

@@ -1,6 +1,6 @@
 """Write docs/benchmarks-gpu.md from the records of sweeps/stanza.yaml on a GPU.
 
-``python -m benchmarks.gpu_page`` reads docs/benchmarks/gpu/ and prints the page; the records are
+``python -m benchmarks.gpu_page`` reads benchmarks/records/gpu/ and prints the page; the records are
 what ``jobkit sweep sweeps/stanza.yaml`` brought home, entities and logs left out.
 """
 
@@ -17,7 +17,7 @@ from jobkit.report.output import render
 from jobkit.report.tables import collect
 
 ROOT = Path(__file__).parents[1]
-RUNS = ROOT / "docs" / "benchmarks" / "gpu"
+RUNS = ROOT / "benchmarks" / "records" / "gpu"
 WIDTH = 110
 GIB = 2**30
 
@@ -35,7 +35,7 @@ jobkit sweep sweeps/stanza.yaml
 jobkit sweep sweeps/stanza.yaml --set repeats=2 --set 'environment.variables={{PYTORCH_ALLOC_CONF: ""}}'
 ```
 
-The records are in [benchmarks/gpu](benchmarks/gpu), without entities and logs.
+The records are in [benchmarks/records/gpu](../benchmarks/records/gpu), without entities and logs.
 `python -m benchmarks.gpu_page` makes this page from them, and a test checks that it agrees with them.
 
 ## The table

@@ -1,7 +1,7 @@
 # ruff: noqa: E501 - the page's sentences
 """The parts of docs/benchmarks-workers.md on the grid of 44 settings and on the CPU.
 
-They are made from the records in docs/benchmarks/grid/ and cpu/, entities and logs left out.
+They are made from the records in benchmarks/records/grid/ and cpu/, entities and logs left out.
 """
 
 from __future__ import annotations

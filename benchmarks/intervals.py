@@ -1,7 +1,7 @@
 # ruff: noqa: T201 - it prints what it found
 """How often the intervals of `jobkit.fit.speed` hold, simulated: scatter x repeats x nodes.
 
-``python -m benchmarks.intervals`` writes docs/benchmarks/intervals.json and prints the table that
+``python -m benchmarks.intervals`` writes benchmarks/records/intervals.json and prints the table that
 docs/what-is-measured.md shows. Nothing but chance is measured, so it runs anywhere.
 """
 
@@ -26,7 +26,7 @@ from jobkit.spec.repeats import Repeats
 
 CONDITION = "if no other job slows some runs"
 """What the legend of the table says of each interval of a mean."""
-RAW = Path(__file__).parents[1] / "docs" / "benchmarks" / "intervals.json"
+RAW = Path(__file__).with_name("records") / "intervals.json"
 RECORD = "demo/*/results/*/try-1/record.json"
 CASES, SEED = 2_000, 26
 WORK_S, START_S, NODES_SD, SLOWED = 60.0, 15.0, 0.05, 0.15

@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - the page's sentences, a line each
-"""docs/benchmarks.md, made from the raw data next to it."""
+"""docs/benchmarks.md, made from the raw data in benchmarks/records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
-RAW = PAGE.with_suffix("")
+RAW = Path(__file__).with_name("records")
 NAMES = ("commands", "planning", "submission", "reading", "overhead", "forked", "corpus", "apply")
 LONG = ("harness", "shards", "replan")
 """`make bench` leaves these out, because they take minutes or need a package of Debian: the page has the
@@ -16,7 +16,7 @@ command of each."""
 
 HEAD = """# Benchmarks
 
-How fast jobkit itself is. `make bench` makes this page from the raw data in [benchmarks/](benchmarks/); edit `benchmarks/page.py`, not the page.
+How fast jobkit itself is. `make bench` makes this page from the raw data in [benchmarks/records](../benchmarks/records); edit `benchmarks/page.py`, not the page.
 
 The times are from a shared machine with two cores, on which other work ran: they differ by a factor of up to two from hour to hour.
 Compare only figures of the same table, which were measured in turn, and check whether a time grows in proportion to the number of points. Times are medians of whole processes, including interpreter start and imports.
@@ -59,7 +59,7 @@ def _section(path: Path, raw: dict[str, Any], words: str) -> str:
         "|---|--:|--:|---|",
         *(_row(row) for row in raw["rows"]),
         "",
-        f"`{raw['command']}`, {raw['date']}, {where}. Raw data: [{path.name}](benchmarks/{path.name}).",
+        f"`{raw['command']}`, {raw['date']}, {where}. Raw data: [{path.name}](../benchmarks/records/{path.name}).",
         "",
     ]
     return "\n".join(lines)

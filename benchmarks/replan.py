@@ -3,7 +3,7 @@
 A corpus goes through the tagger twice, with the tiny stand-in on the CPU: once in four shards that nothing
 disturbs, and once stopped after its first shard and cut into seven others. Then sentences meet others
 in their batches, and sums of floating-point numbers may round differently. The rows of both are compared;
-docs/benchmarks/replan.json has the result that docs/apply.md quotes.
+benchmarks/records/replan.json has the result that docs/apply.md quotes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The parts of docs/reliability.md on the soaks, out of docs/benchmarks/soak.json and soak-apply.json.
+"""The parts of docs/reliability.md on the soaks, out of benchmarks/records/soak.json and soak-apply.json.
 
 ``python -m benchmarks.soak_page`` writes it; tests/pages/test_soak_page.py holds the page to it.
 """
@@ -11,10 +11,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-DOCS = Path(__file__).parents[1] / "docs"
-RAW, PAGE = DOCS / "benchmarks" / "soak.json", DOCS / "reliability.md"
+RECORDS = Path(__file__).with_name("records")
+RAW, PAGE = RECORDS / "soak.json", Path(__file__).parents[1] / "docs" / "reliability.md"
 BEGIN, END = "<!-- the soak begins -->\n", "<!-- the soak ends -->\n"
-APPLY_RAW = DOCS / "benchmarks" / "soak-apply.json"
+APPLY_RAW = RECORDS / "soak-apply.json"
 APPLY_BEGIN, APPLY_END = "<!-- the soak of apply begins -->\n", "<!-- the soak of apply ends -->\n"
 NAMES = {"slurm": "Slurm", "sge": "Grid Engine"}
 Report = Mapping[str, Any]

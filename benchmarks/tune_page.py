@@ -1,7 +1,7 @@
 # ruff: noqa: E501 - the page's sentences
 """Write docs/benchmarks-tune.md from the records of six searches, a corpus and some sweeps on H200s.
 
-``python -m benchmarks.tune_page`` reads docs/benchmarks/tune/, apply/, energy/, precision/ and caps/ and prints
+``python -m benchmarks.tune_page`` reads benchmarks/records/tune/, apply/, energy/, precision/ and caps/ and prints
 the page; the records are what the commands on the page brought home, entities and logs left out.
 """
 
@@ -28,7 +28,7 @@ from jobkit.report.tables import collect
 from jobkit.report.tune import as_text
 
 ROOT = Path(__file__).parents[1]
-RUNS = ROOT / "docs" / "benchmarks"
+RUNS = ROOT / "benchmarks" / "records"
 TUNE = RUNS / "tune" / "tune-20261123-101748-667c"
 """The search that the page shows, and docs/tune.md too."""
 SECOND = TUNE.with_name("tune-20261122-213355-f020")
@@ -66,8 +66,8 @@ PAGE = """\
 # On a GPU: what jobkit tune finds, a corpus, energy, precision and caps
 
 NVIDIA H200s without other users, the full-size stand-in model, and the 881 paragraphs of the sample text, \
-several times over. The records are in [benchmarks/tune](benchmarks/tune), [apply](benchmarks/apply), \
-[energy](benchmarks/energy), [precision](benchmarks/precision) and [caps](benchmarks/caps), without entities and logs. `python -m benchmarks.tune_page` makes this page from them, \
+several times over. The records are in [benchmarks/records/tune](../benchmarks/records/tune), [apply](../benchmarks/records/apply), \
+[energy](../benchmarks/records/energy), [precision](../benchmarks/records/precision) and [caps](../benchmarks/records/caps), without entities and logs. `python -m benchmarks.tune_page` makes this page from them, \
 and a test checks that it agrees with them. The lengths of the repeated texts are those of the sample, repeated, \
 put into jobkit's cache before each command: this saves a minute of planning and changes no measurement.
 
@@ -193,7 +193,7 @@ The sample text (881 paragraphs), two repeats, on the other GPU of that machine 
 {agreement}
 
 The entities were compared on that machine and are not in the folder; this is what `jobkit collect --json` \
-printed there ([collected.json](benchmarks/precision/collected.json)). In fp16 and tf32 no entity changes, in bf16 \
+printed there ([collected.json](../benchmarks/records/precision/collected.json)). In fp16 and tf32 no entity changes, in bf16 \
 three lines differ. 16 bits save {half_gib:.1f} GiB of activations at batch size 300. Two repeats show no difference \
 in speed. Other batch sizes, and several workers, were not measured.
 
@@ -201,7 +201,7 @@ in speed. Other batch sizes, and several workers, were not measured.
 
 `profile: torch` on a point of one worker and batch size 300. The GPU was busy for 9 % of the first second, nearly all \
 of it in the tokenizer's LSTM; the rest is Python. This is why more workers help. The twenty largest costs: \
-[profile-gpu.txt](benchmarks/profile-gpu.txt).
+[profile-gpu.txt](../benchmarks/records/profile-gpu.txt).
 """
 
 

@@ -1,7 +1,7 @@
 # ruff: noqa: T201 - it prints what it found
 """How good the answers of `jobkit tune` are, simulated: shape of the cost x scatter, 300 searches each.
 
-``python -m benchmarks.tune_search`` writes docs/benchmarks/tune-search.json and prints the table that
+``python -m benchmarks.tune_search`` writes benchmarks/records/tune-search.json and prints the table that
 docs/tune.md shows. The search is that of `jobkit.fit.tune_steps`, with the repeats and looks of a spec's
 default; only the speeds are made up. So it runs anywhere, and the same seed gives the same table.
 """
@@ -25,7 +25,7 @@ from jobkit.fit.tune_steps import FINAL, Candidate, Measured, Search, TuneGoal, 
 from jobkit.planning.tune_goal import AGAIN, LOOKS
 from tests.support.machines import GOAL, LOOP, Machine
 
-RAW = Path(__file__).parents[1] / "docs" / "benchmarks" / "tune-search.json"
+RAW = Path(__file__).with_name("records") / "tune-search.json"
 SEARCHES, SEED = 300, 26
 SCATTERS = (0.05, 0.15, 0.30)
 """Standard deviations of the logarithm of a measured speed."""

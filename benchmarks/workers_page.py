@@ -1,7 +1,7 @@
 # ruff: noqa: E501 - the page's sentences
 """Write docs/benchmarks-workers.md from the records of sweeps of workers on GPUs and on a CPU.
 
-``python -m benchmarks.workers_page`` reads docs/benchmarks/workers/, grid/, gpus/ and cpu/ and prints the
+``python -m benchmarks.workers_page`` reads benchmarks/records/workers/, grid/, gpus/ and cpu/ and prints the
 page; the records are what the sweeps on the page brought home, entities and logs left out.
 """
 
@@ -21,7 +21,7 @@ from jobkit.fit.speed import ratio_of
 from jobkit.report.tables import collect
 
 ROOT = Path(__file__).parents[1]
-BENCHMARKS = ROOT / "docs" / "benchmarks"
+BENCHMARKS = ROOT / "benchmarks" / "records"
 RUNS = BENCHMARKS / "workers"
 WHOLE, PART, LATER = "table-20261122-131011-d185", "table-20261122-125756-f497", "table-20261122-214949-eea6"
 GPUS, GPUS_8, LONG, EXPERIMENT, CORES = (
@@ -79,8 +79,8 @@ seven settings. On the other GPU ran the sweeps of \
 What MPS saves here is time, not memory: the context of a worker is {context_on:.2f} GiB with it and \
 {context_off:.2f} GiB without.
 
-The records are in [benchmarks/workers](benchmarks/workers), [grid](benchmarks/grid), [gpus](benchmarks/gpus) \
-and [cpu](benchmarks/cpu), without entities and logs. `python -m benchmarks.workers_page` makes this page from \
+The records are in [benchmarks/records/workers](../benchmarks/records/workers), [grid](../benchmarks/records/grid), [gpus](../benchmarks/records/gpus) \
+and [cpu](../benchmarks/records/cpu), without entities and logs. `python -m benchmarks.workers_page` makes this page from \
 them, and a test checks that it agrees with them. Other texts, a corpus, caps, energy and precision: \
 [what `jobkit tune` finds](benchmarks-tune.md).
 
@@ -123,7 +123,7 @@ a difference that the interval shows, and nothing of it was kept:
 |---|---|---|--:|--:|
 {changes}
 
-The last two commands ran commit 7d4ae30b with a patch ([exp](benchmarks/gpus/exp.patch), [cores](benchmarks/gpus/cores.patch)) that acts on \
+The last two commands ran commit 7d4ae30b with a patch ([exp](../benchmarks/records/gpus/exp.patch), [cores](../benchmarks/records/gpus/cores.patch)) that acts on \
 points of `work_unit` 65 to 67 or `padded_chars` 120,001 only. The time of the last one ended before its sixteenth point. Each sweep is the \
 `sweep.yaml` in its run folder.
 

@@ -1,6 +1,6 @@
 """Print the tables of docs/workloads.md that show whether the load of a shipped workload explains its memory.
 
-``python -m benchmarks.workloads_table`` reads docs/benchmarks/workloads/: five batch sizes of each
+``python -m benchmarks.workloads_table`` reads benchmarks/records/workloads/: five batch sizes of each
 workload, and the largest batch that ``find_max`` then ran. The second table is of spaCy on a GPU, of which
 the load does not explain all.
 """
@@ -17,7 +17,7 @@ from jobkit.core.layout import read_batches
 from jobkit.core.records import Record
 from jobkit.setup.check_workload import line_of
 
-RUNS = Path(__file__).parents[1] / "docs" / "benchmarks" / "workloads"
+RUNS = Path(__file__).with_name("records") / "workloads"
 HEAD = """\
 | workload | architecture, device | tokens | R² | worst residual | limit: batch size | predicted | needed |
 |---|---|--:|--:|--:|--:|--:|--:|"""

@@ -20,10 +20,10 @@ from typing import Any
 import yaml
 
 from benchmarks.machine import describe
-from benchmarks.next_to.cells import DOCS, Bench, Cell, practice
+from benchmarks.next_to.cells import RECORDS, Bench, Cell, practice
 
 ROWS = Path(__file__).with_name("rows.yaml")
-OUT = DOCS / "benchmarks" / "next-to.json"
+OUT = RECORDS / "next-to.json"
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-DOCS = Path(__file__).parents[2] / "docs"
+RECORDS = Path(__file__).parents[1] / "records"
 CELL_S = 180
 KEPT = 8000
 """Characters of a cell's output that are kept: its end."""
@@ -117,7 +117,7 @@ class Bench:
             "TMPDIR": str(here / "tmp"),
             "XDG_CACHE_HOME": str(here / "cache"),
             "JOBKIT_CACHE": str(here / "cache"),
-            "DOCS": str(DOCS),
+            "RECORDS": str(RECORDS),
             "COLUMNS": "120",
             "NO_COLOR": "1",
             "RFM_COLORIZE": "n",
@@ -174,8 +174,8 @@ def neutral(output: str, here: Path, peers: Path) -> str:
     names = {
         here: ".",
         here.parent: "bench",
-        DOCS: "docs",
-        DOCS.parent: "checkout",
+        RECORDS: "benchmarks/records",
+        RECORDS.parents[1]: "checkout",
         ours.parent: "jobkit-environment",
         peers.parent: "peers",
         Path(sys.base_prefix): "python",

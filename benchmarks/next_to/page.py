@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 PAGE = Path(__file__).parents[2] / "docs" / "next-to-others.md"
-RAW = PAGE.parent / "benchmarks" / "next-to.json"
+RAW = Path(__file__).parents[1] / "records" / "next-to.json"
 ROWS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("rows.yaml").read_text(encoding="utf-8"))[
     "rows"
 ]

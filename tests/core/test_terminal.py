@@ -53,7 +53,7 @@ def test_another_programs_word_names_the_key(names: list[int | str], keys: list[
     assert terminal.suggest_key(names, WORDS, keys) == said
 
 
-RUN = Path(__file__).parents[2] / "docs/benchmarks/gpu/stanza-20261121-034558-42cc"
+RUN = Path(__file__).parents[2] / "benchmarks/records/gpu/stanza-20261121-034558-42cc"
 SPEC = "name: d\nworkload: count\ntext: text.txt\nsweep: {batch_size: [1]}\nscheduler: local\n"
 
 

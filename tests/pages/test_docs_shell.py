@@ -129,6 +129,7 @@ class World:
         """Lay out what the pages need: a checkout, a site of one's own, old logs, a run."""
         shutil.copytree(ROOT / "sweeps", self.folder / "sweeps")
         shutil.copytree(DOCS, self.folder / "docs")
+        shutil.copytree(ROOT / "benchmarks" / "records", self.folder / "benchmarks" / "records")
         shutil.copytree(ROOT / "tests" / "data" / "predecessors", self.folder, dirs_exist_ok=True)
         sites = self.folder / "home" / ".config" / "jobkit" / "sites"
         sites.mkdir(parents=True)

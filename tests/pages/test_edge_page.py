@@ -1,4 +1,4 @@
-"""What docs/benchmarks-edge.md says is what the records next to it say, and what the fit says of them."""
+"""What docs/benchmarks-edge.md says is what its records say, and what the fit says of them."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from jobkit.outcome.trials import Trial, describe_trials, trials
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "find-max.md").read_text(encoding="utf-8")
-RUNS = sorted((ROOT / "docs" / "benchmarks" / "find-max").iterdir())
+RUNS = sorted((ROOT / "benchmarks" / "records" / "find-max").iterdir())
 EARLIER = next(run for run in RUNS if run.name == "capped-16GiB-20261121-071153-d67e")
 """Run before the bound added a share of what lies beyond the largest load measured (`fit.UNSEEN`)."""
 LATER = next(run for run in RUNS if run.name == "capped-16GiB-20261121-084431-ad94")

@@ -1,4 +1,4 @@
-"""What docs/benchmarks-gpu.md says is what the records next to it say."""
+"""What docs/benchmarks-gpu.md says is what its records say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README's table consists of lines that `jobkit collect` prints for the run folder in docs/benchmarks."""
+"""The README's table consists of lines that `jobkit collect` prints for the run in benchmarks/records."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_table_is_that_of_its_records() -> None:
-    (run,) = (ROOT / "docs" / "benchmarks" / "demo").iterdir()
+    (run,) = (ROOT / "benchmarks" / "records" / "demo").iterdir()
     printed = iter(render(collect([run]), width=100).splitlines())
     quoted = README.partition("```text\n")[2].partition("```")[0].splitlines()
     assert len(quoted) > 6

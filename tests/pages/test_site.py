@@ -98,6 +98,6 @@ def test_a_link_to_a_folder_is_text_and_one_to_a_file_downloads_it(site: Path) -
     )
     text = (site / "docs" / "benchmarks-tune.html").read_text(encoding="utf-8")
     assert (
-        '(<code class="docutils literal notranslate"><span class="pre">docs/benchmarks/tune</span></code>)'
+        '(<code class="docutils literal notranslate"><span class="pre">benchmarks/records/tune</span></code>)'
         in text
     )

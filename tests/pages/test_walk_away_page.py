@@ -10,7 +10,7 @@ from jobkit.outcome.results import read_run
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "walk-away.md").read_text(encoding="utf-8")
-(RUN,) = (ROOT / "docs" / "benchmarks" / "prune").iterdir()
+(RUN,) = (ROOT / "benchmarks" / "records" / "prune").iterdir()
 
 
 def test_what_became_of_each_point_stands_on_the_page() -> None:

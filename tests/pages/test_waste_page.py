@@ -6,7 +6,7 @@ from jobkit.report.recommend.use import read_use
 from jobkit.report.recommend.waste import wastes
 from tests.pages.test_docs import ROOT, page, section
 
-H200 = ROOT / "docs/benchmarks/gpu/stanza-20261121-034558-42cc"
+H200 = ROOT / "benchmarks/records/gpu/stanza-20261121-034558-42cc"
 
 
 def test_every_waste_has_a_section_with_its_fix() -> None:

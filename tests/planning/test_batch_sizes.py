@@ -20,7 +20,7 @@ from jobkit.planning.batch_sizes import MIN_LOAD, sizes
 from jobkit.spec.sweep_spec import FindMax, SweepSpec
 from tests.fit.test_loads import CUTS, PARAGRAPHS, lengths, novel
 
-RECORDS = Path(__file__).parents[2] / "docs" / "benchmarks" / "gpu"
+RECORDS = Path(__file__).parents[2] / "benchmarks" / "records" / "gpu"
 FULL = ModelRef(path="/m", name="en", size="full", stand_in=True, fingerprint="f", size_bytes=1)
 NOVEL = Loads(Lengths(paragraphs=((900, 50), *((60, 40, 20),) * 999)))
 

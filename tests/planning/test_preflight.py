@@ -16,7 +16,7 @@ from jobkit.planning.texts import find_text
 from tests.support.builders import own_workload
 
 SPEC = "name: t\nworkload: count\ntext: text.txt\nsweep: {batch_size: [3, 200]}\nresources: {gpus: 0}\n"
-RECORDS = Path(__file__).parents[2] / "docs" / "benchmarks" / "gpu"
+RECORDS = Path(__file__).parents[2] / "benchmarks" / "records" / "gpu"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""docs/benchmarks.md says what the raw data next to it says, and the statistics are right."""
+"""docs/benchmarks.md says what the raw data says, and the statistics are right."""
 
 from __future__ import annotations
 

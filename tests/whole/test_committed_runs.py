@@ -1,4 +1,4 @@
-"""Run folders that earlier versions made are still read: those in docs/benchmarks, each by every reader."""
+"""Run folders that earlier versions made are still read: those of benchmarks/records, by every reader."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jobkit.core.layout import POINTS_FILE
 from jobkit.core.records import RESULTS
 from jobkit.outcome.results import read_run
 
-BENCHMARKS = Path(__file__).parents[2] / "docs" / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "records"
 RUNS = sorted(path.parent for path in BENCHMARKS.rglob(POINTS_FILE))
 
 

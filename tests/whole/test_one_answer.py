@@ -1,4 +1,4 @@
-"""Commands that print the same figure print the same number: each on every run in docs/benchmarks."""
+"""Commands that print the same figure print the same number: each on every run in benchmarks/records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jobkit.core.units import format_bytes_gib, format_count, format_setting, fo
 from tests.support.commands import jobkit
 
 ROOT = Path(__file__).parents[2]
-BENCHMARKS = ROOT / "docs" / "benchmarks"
+BENCHMARKS = ROOT / "benchmarks" / "records"
 RUNS = sorted(path.parent for path in BENCHMARKS.rglob(POINTS_FILE))
 SEARCHES = [run for run in RUNS if (run / TUNE_GOAL_FILE).is_file()]
 

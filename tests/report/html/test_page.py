@@ -18,8 +18,8 @@ from tests.support.builders import TEXT, grid, record, write_points, write_recor
 from tests.support.commands import jobkit as typed
 
 ROOT = Path(__file__).parents[3]
-GPU_RUN = ROOT / "docs" / "benchmarks" / "gpu" / "stanza-20261121-034558-42cc"
-CPU_RUN = ROOT / "docs" / "benchmarks" / "demo" / "demo-20261123-022857-7888"
+GPU_RUN = ROOT / "benchmarks" / "records" / "gpu" / "stanza-20261121-034558-42cc"
+CPU_RUN = ROOT / "benchmarks" / "records" / "demo" / "demo-20261123-022857-7888"
 HOSTILE = (
     "<script>alert(1)</script>",
     "javascript:alert(1)",
@@ -197,7 +197,7 @@ def test_the_command_writes_all_or_nothing(tmp_path: Path) -> None:
 
 
 def test_what_was_not_used_is_under_the_recommendation() -> None:
-    run = Path(__file__).parents[3] / "docs/benchmarks/gpu/stanza-20261121-034558-42cc"
+    run = Path(__file__).parents[3] / "benchmarks/records/gpu/stanza-20261121-034558-42cc"
     text = page([run])
     assert "Requested and not used" in text
     assert "#SBATCH --mem=2G" in text

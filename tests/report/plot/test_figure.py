@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
-COMMITTED = ROOT / "docs" / "benchmarks" / "gpu"
+COMMITTED = ROOT / "benchmarks" / "records" / "gpu"
 ONE = COMMITTED / "stanza-20261121-034558-42cc"
 OLD_LOG = ROOT / "tests" / "data" / "predecessors" / "gpu-stanza-tagging.o2650"
 SIZES = (50, 100, 150, 200, 300)

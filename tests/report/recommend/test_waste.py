@@ -35,7 +35,7 @@ from tests.support.builders import (
     write_submitted,
 )
 
-BENCHMARKS = Path(__file__).parents[3] / "docs" / "benchmarks"
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks" / "records"
 H200 = BENCHMARKS / "gpu" / "stanza-20261121-034558-42cc"
 SPEC = """\
 name: demo
