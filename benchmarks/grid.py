@@ -1,7 +1,7 @@
 # ruff: noqa: E501 - the page's sentences
 """The parts of docs/benchmarks-workers.md on the grid of 44 settings and on the CPU.
 
-They are made from the records in benchmarks/records/grid/ and cpu/, entities and logs left out.
+They are made from the records grid and cpu in benchmarks/records, entities and logs left out.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
-from benchmarks.tune_page import RUNS, SECOND, listed, read, spec, speeds
+from benchmarks.archives import group
+from benchmarks.tune_page import SECOND, listed, read, spec, speeds
 from jobkit.core.knobs import ORDER, PADDED_CHARS, WORKERS, numbers
 from jobkit.core.layout import read_batches
 from jobkit.core.measurements import Summary
@@ -19,7 +20,8 @@ from jobkit.core.student import deviation, half_width
 from jobkit.fit.speed import ratio_of
 from jobkit.fit.tune import read_tuning
 
-FINALS, CPU, GPU = (next(RUNS.glob(f"{name}-2*")) for name in ("grid/finals", "cpu/cpu", "cpu/gpu"))
+FINALS = next(group("grid").glob("finals-2*"))
+CPU, GPU = (next(group("cpu").glob(f"{name}-2*")) for name in ("cpu", "gpu"))
 COLUMNS = (("sorted", 15_000), ("sorted", 60_000), ("sorted", 240_000), ("text", 60_000))
 """The order and the padded characters of the grid."""
 MOST_WORKERS, MANY = 16, 8
@@ -101,7 +103,7 @@ def cpu_section() -> str:
 
 def grid() -> dict[Cell, Record]:
     """Return the records of the grid, by workers, MPS, order and padded characters."""
-    runs = sorted((RUNS / "grid").glob("grid-*"))
+    runs = sorted(group("grid").glob("grid-*"))
     return {_cell(record): record for run in runs for record in read(run)}
 
 

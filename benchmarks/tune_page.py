@@ -1,7 +1,7 @@
 # ruff: noqa: E501 - the page's sentences
 """Write docs/benchmarks-tune.md from the records of six searches, a corpus and some sweeps on H200s.
 
-``python -m benchmarks.tune_page`` reads benchmarks/records/tune/, apply/, energy/, precision/ and caps/ and prints
+``python -m benchmarks.tune_page`` reads tune, apply, energy, precision and caps in benchmarks/records and prints
 the page; the records are what the commands on the page brought home, entities and logs left out.
 """
 
@@ -16,6 +16,7 @@ from statistics import fmean, stdev
 
 import yaml
 
+from benchmarks.archives import RECORDS, group
 from benchmarks.gpu_page import GIB
 from jobkit.core.json_codec import from_json
 from jobkit.core.knobs import EVERY, PADDED_CHARS, WORKERS, numbers
@@ -28,8 +29,7 @@ from jobkit.report.tables import collect
 from jobkit.report.tune import as_text
 
 ROOT = Path(__file__).parents[1]
-RUNS = ROOT / "benchmarks" / "records"
-TUNE = RUNS / "tune" / "tune-20261123-101748-667c"
+TUNE = group("tune") / "tune-20261123-101748-667c"
 """The search that the page shows, and docs/tune.md too."""
 SECOND = TUNE.with_name("tune-20261122-213355-f020")
 """The search whose setting the corpus has, and the finals of the grid."""
@@ -42,8 +42,8 @@ MACHINES = {
     TUNE.name: "half of a machine with two, the other half idle",
 }
 """Where each search ran."""
-ENERGY, PRECISION = (next((RUNS / name).glob(f"{name}-2*")) for name in ("energy", "precision"))
-CORPUS = RUNS / "apply" / "tagged"
+ENERGY, PRECISION = (next(group(name).glob(f"{name}-2*")) for name in ("energy", "precision"))
+CORPUS = group("apply") / "tagged"
 CAPPED = [(workers, mps) for workers in (4, 12) for mps in ("off", "on")]
 CAPS_GIB = (8, 16)
 """The memory of the whole GPU under which each of these was tried."""
@@ -66,8 +66,8 @@ PAGE = """\
 # On a GPU: what jobkit tune finds, a corpus, energy, precision and caps
 
 NVIDIA H200s without other users, the full-size stand-in model, and the 881 paragraphs of the sample text, \
-several times over. The records are in [benchmarks/records/tune](../benchmarks/records/tune), [apply](../benchmarks/records/apply), \
-[energy](../benchmarks/records/energy), [precision](../benchmarks/records/precision) and [caps](../benchmarks/records/caps), without entities and logs. `python -m benchmarks.tune_page` makes this page from them, \
+several times over. The records are in [benchmarks/records/tune.tar.xz](../benchmarks/records/tune.tar.xz), [apply](../benchmarks/records/apply.tar.xz), \
+[energy](../benchmarks/records/energy.tar.xz), [precision](../benchmarks/records/precision.tar.xz) and [caps](../benchmarks/records/caps.tar.xz), without entities and logs; `tar -xJf` unpacks the run folders. `python -m benchmarks.tune_page` makes this page from them, \
 and a test checks that it agrees with them. The lengths of the repeated texts are those of the sample, repeated, \
 put into jobkit's cache before each command: this saves a minute of planning and changes no measurement.
 
@@ -394,7 +394,7 @@ def _of_corpus(tuning: Tuning) -> dict[str, object]:
 
 def _of_caps() -> dict[str, object]:
     """Return the table of the caps, and what the contexts of the most workers take."""
-    runs = {(w, mps): next((RUNS / "caps").glob(f"caps-{w}-{mps}-2*")) for w, mps in CAPPED}
+    runs = {(w, mps): next(group("caps").glob(f"caps-{w}-{mps}-2*")) for w, mps in CAPPED}
     lines = [
         "| workers | MPS | GPU | largest safe batch | for each allocator | needed, of each | peak of the GPU |",
         "|--:|---|--:|--:|--:|--:|--:|",
@@ -456,7 +456,7 @@ def _of_precision(records: Sequence[Record]) -> Mapping[str, object]:
 
 
 def _agreement() -> Iterator[str]:
-    text = (PRECISION.parent / "collected.json").read_text(encoding="utf-8")
+    text = (RECORDS / "precision" / "collected.json").read_text(encoding="utf-8")
     yield "| precision | entities | differ | F1 with fp32 |"
     yield "|---|--:|--:|--:|"
     for size in json.loads(text)["sizes"]:
@@ -465,7 +465,7 @@ def _agreement() -> Iterator[str]:
 
 def answer() -> str:
     """Return what ``jobkit tune`` prints of the search, but for its first line and the lines to paste."""
-    text = as_text(TUNE.relative_to(ROOT), read_tuning(TUNE))
+    text = as_text(TUNE, read_tuning(TUNE))
     return text.split("\n\n", maxsplit=1)[1].split("\n\nIn a spec", maxsplit=1)[0]
 
 

@@ -1,7 +1,7 @@
 # ruff: noqa: E501 - the page's sentences
 """Write docs/benchmarks-workers.md from the records of sweeps of workers on GPUs and on a CPU.
 
-``python -m benchmarks.workers_page`` reads benchmarks/records/workers/, grid/, gpus/ and cpu/ and prints the
+``python -m benchmarks.workers_page`` reads workers, grid, gpus and cpu in benchmarks/records and prints the
 page; the records are what the sweeps on the page brought home, entities and logs left out.
 """
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import fmean, geometric_mean
 
 from benchmarks import grid
+from benchmarks.archives import RECORDS, group
 from benchmarks.gpu_page import GIB
 from benchmarks.tune_page import listed, read, spec, speeds, table
 from jobkit.core.knobs import PADDED_CHARS
@@ -21,13 +22,12 @@ from jobkit.fit.speed import ratio_of
 from jobkit.report.tables import collect
 
 ROOT = Path(__file__).parents[1]
-BENCHMARKS = ROOT / "benchmarks" / "records"
-RUNS = BENCHMARKS / "workers"
+RUNS = group("workers")
 WHOLE, PART, LATER = "table-20261122-131011-d185", "table-20261122-125756-f497", "table-20261122-214949-eea6"
 GPUS, GPUS_8, LONG, EXPERIMENT, CORES = (
-    next((BENCHMARKS / "gpus").glob(f"{name}-2*")) for name in ("gpus", "gpus8", "long", "exp", "cores")
+    next(group("gpus").glob(f"{name}-2*")) for name in ("gpus", "gpus8", "long", "exp", "cores")
 )
-UNEQUAL = next((BENCHMARKS / "unequal").glob("unequal-2*"))
+UNEQUAL = next(group("unequal").glob("unequal-2*"))
 HALF_16, HALF_12 = "20261122", "20261123"
 """The days on which points of one GPU had half of the cores, with 16 and with 12 workers on each GPU."""
 WORK_UNIT, SIZE = 68, 120_000
@@ -79,8 +79,8 @@ seven settings. On the other GPU ran the sweeps of \
 What MPS saves here is time, not memory: the context of a worker is {context_on:.2f} GiB with it and \
 {context_off:.2f} GiB without.
 
-The records are in [benchmarks/records/workers](../benchmarks/records/workers), [grid](../benchmarks/records/grid), [gpus](../benchmarks/records/gpus) \
-and [cpu](../benchmarks/records/cpu), without entities and logs. `python -m benchmarks.workers_page` makes this page from \
+The records are in [benchmarks/records/workers.tar.xz](../benchmarks/records/workers.tar.xz), [grid](../benchmarks/records/grid.tar.xz), [gpus](../benchmarks/records/gpus.tar.xz) \
+and [cpu](../benchmarks/records/cpu.tar.xz), without entities and logs; `tar -xJf` unpacks the run folders. `python -m benchmarks.workers_page` makes this page from \
 them, and a test checks that it agrees with them. Other texts, a corpus, caps, energy and precision: \
 [what `jobkit tune` finds](benchmarks-tune.md).
 
@@ -160,7 +160,7 @@ def page() -> str:
     lines = [f"| {row.point.removesuffix('-r1')} | {row.items_per_s:,.0f} |" for row in rows]
     records = sorted(read(RUNS / LATER), key=lambda record: record.point.point_id)
     return PAGE.format(
-        spec=(RUNS / "workers.yaml").read_text(encoding="utf-8").rstrip(),
+        spec=(RECORDS / "workers" / "workers.yaml").read_text(encoding="utf-8").rstrip(),
         whole=table(RUNS / WHOLE),
         ratio=max(rates) / min(rates),
         part="\n".join(lines),
@@ -262,7 +262,7 @@ def _changes() -> Iterator[str]:
             f"| {name} | {listed(speeds(changed))} | {listed(speeds(before))} | {ratio.mean:.2f} |"
             f" {ratio.low:.2f} to {ratio.high:.2f} |"
         )
-    [fresh] = speeds(read(next((BENCHMARKS / "gpus").glob("fresh-2*"))))
+    [fresh] = speeds(read(next(group("gpus").glob("fresh-2*"))))
     yield (
         f"| `fork: false`, each worker a fresh process | {fresh:,.0f} | {listed(speeds(plain))} |"
         f" {fresh / fmean(speeds(plain)):.2f} | one repeat |"
@@ -275,7 +275,7 @@ def _call_s(records: Sequence[Record]) -> float:
 
 def _of_day(name: str, day: str) -> list[Record]:
     """Return the records of the runs of this name and a number, of a day."""
-    runs = sorted((BENCHMARKS / "gpus").glob(f"{name}?-{day}*"))
+    runs = sorted(group("gpus").glob(f"{name}?-{day}*"))
     return [record for run in runs for record in read(run)]
 
 

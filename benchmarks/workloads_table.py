@@ -1,6 +1,6 @@
 """Print the tables of docs/workloads.md that show whether the load of a shipped workload explains its memory.
 
-``python -m benchmarks.workloads_table`` reads benchmarks/records/workloads/: five batch sizes of each
+``python -m benchmarks.workloads_table`` reads benchmarks/records/workloads.tar.xz: five batch sizes of each
 workload, and the largest batch that ``find_max`` then ran. The second table is of spaCy on a GPU, of which
 the load does not explain all.
 """
@@ -11,13 +11,14 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.archives import group
 from benchmarks.gpu_page import GIB
 from benchmarks.tune_page import read
 from jobkit.core.layout import read_batches
 from jobkit.core.records import Record
 from jobkit.setup.check_workload import line_of
 
-RUNS = Path(__file__).with_name("records") / "workloads"
+RUNS = group("workloads")
 HEAD = """\
 | workload | architecture, device | tokens | R² | worst residual | limit: batch size | predicted | needed |
 |---|---|--:|--:|--:|--:|--:|--:|"""

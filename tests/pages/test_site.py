@@ -96,8 +96,8 @@ def test_a_link_to_a_folder_is_text_and_one_to_a_file_downloads_it(site: Path) -
     assert re.search(
         r'<a class="reference download internal"[^>]*href="\.\./_downloads/\w+/protocol\.py"', text
     )
-    text = (site / "docs" / "benchmarks-tune.html").read_text(encoding="utf-8")
+    text = (site / "docs" / "benchmarks-edge.html").read_text(encoding="utf-8")
     assert (
-        '(<code class="docutils literal notranslate"><span class="pre">benchmarks/records/tune</span></code>)'
+        '(<code class="docutils literal notranslate"><span class="pre">benchmarks/records/edge</span></code>)'
         in text
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.archives import group
 from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.units import GIB
 from jobkit.fit.gpus import GPUS
@@ -124,6 +125,6 @@ def test_a_card_on_which_nothing_fits_is_not_said_to_take_anything(tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["gpus", "precision"])
 def test_a_knob_with_which_the_load_does_not_grow_has_no_largest_value(name: str) -> None:
-    collected = collect([*(ROOT / "benchmarks" / "records" / name).glob(f"{name}-2*/")])
+    collected = collect([*group(name).glob(f"{name}-2*")])
     assert {"batch_size", "padded_chars"} >= {one.knob for one in estimates(collected)}
     assert f"largest {name}" not in render(collected).lower()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from benchmarks import coverage, intervals, page
+from benchmarks import archives, coverage, intervals, page
 from benchmarks.overhead import interval
 from benchmarks.runs import read_points, write_run, write_spec
 from jobkit.report.tables import collect
@@ -71,3 +73,22 @@ def test_the_interval_of_a_time_holds_or_a_warning_is_printed(repeats: str) -> N
         assert not cell.warnings
     assert all(intervals.simulate(skewed, place, repeats, 5).warnings for place in intervals.PLACES)
     assert all(intervals.simulate(normal, place, repeats, 5).warnings for place in intervals.PLACES[4:])
+
+
+def test_an_archive_that_several_unpack_at_once_is_unpacked_whole(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        (folder,) = set(pool.map(lambda _: archives.group("cpu", tmp_path), range(4)))
+    files = {str(path.relative_to(folder.parent)) for path in folder.rglob("*") if path.is_file()}
+    assert list(tmp_path.iterdir()) == [folder.parent]
+    with tarfile.open(archives.RECORDS / "cpu.tar.xz") as packed:
+        assert files == set(packed.getnames())
+
+
+@pytest.mark.parametrize("path", sorted(archives.RECORDS.glob("*.tar.xz")), ids=lambda path: path.name)
+def test_an_archive_has_no_trace_of_who_made_it_and_when(path: Path) -> None:
+    with tarfile.open(path) as packed:
+        files = packed.getmembers()
+    assert [file.name for file in files] == sorted(file.name for file in files)
+    assert {(file.uid, file.gid, file.uname, file.gname, file.mtime, file.mode) for file in files} == {
+        (0, 0, "", "", 0, 0o644)
+    }

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.archives import runs
 from jobkit import cli
 from jobkit.core.files import read_lines
 from jobkit.core.layout import POINTS_FILE
 from jobkit.core.records import RESULTS
 from jobkit.outcome.results import read_run
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "records"
-RUNS = sorted(path.parent for path in BENCHMARKS.rglob(POINTS_FILE))
+RUNS = runs()
 
 
-@pytest.mark.parametrize("run", RUNS, ids=lambda run: str(run.relative_to(BENCHMARKS)))
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_a_committed_run_is_read(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = read_run(run)
     assert [result.point.index for result in results.points] == [

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 import yaml
 
-from jobkit.core.layout import POINTS_FILE, SETTING_FILE, TUNE_GOAL_FILE
+from benchmarks.archives import RECORDS, runs
+from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE
 from jobkit.core.student import half_width
 from jobkit.core.units import format_bytes_gib, format_count, format_setting, format_walltime
 from tests.support.commands import jobkit
 
 ROOT = Path(__file__).parents[2]
-BENCHMARKS = ROOT / "benchmarks" / "records"
-RUNS = sorted(path.parent for path in BENCHMARKS.rglob(POINTS_FILE))
+RUNS = runs()
 SEARCHES = [run for run in RUNS if (run / TUNE_GOAL_FILE).is_file()]
 
 
@@ -50,7 +50,7 @@ class Answers:
 
     @cached_property
     def compare(self) -> Any:
-        return self._json("compare", self.run, BENCHMARKS / "demo" / "demo-20261123-022857-7888")
+        return self._json("compare", self.run, RECORDS / "demo" / "demo-20261123-022857-7888")
 
     @cached_property
     def status(self) -> Any:
@@ -158,7 +158,7 @@ def of_search(answers: Answers) -> Iterator[tuple[str, object, object]]:
     yield "cpus", answers.recommend["request"]["cpus"], cpus * setting["workers"]
 
 
-@pytest.mark.parametrize("run", RUNS, ids=lambda run: str(run.relative_to(BENCHMARKS)))
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
 def test_two_commands_print_one_figure(run: Path) -> None:
     answers = Answers(run)
     compared = [*largest_batches(answers), *figures(answers)]

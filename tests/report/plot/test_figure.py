@@ -20,6 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox, BboxBase
 
+from benchmarks.archives import RECORDS, group
 from jobkit.commands.results.collect import collect as command
 from jobkit.core.errors import JobkitError
 from jobkit.core.json_codec import to_json
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
-COMMITTED = ROOT / "benchmarks" / "records" / "gpu"
+COMMITTED = RECORDS / "gpu"
 ONE = COMMITTED / "stanza-20261121-034558-42cc"
 OLD_LOG = ROOT / "tests" / "data" / "predecessors" / "gpu-stanza-tagging.o2650"
 SIZES = (50, 100, 150, 200, 300)
@@ -452,9 +453,9 @@ def picture(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Figure, str
     kind, size = request.param
     shown = {
         "committed": COMMITTED / "stanza-20261121-034922-0192",
-        "capped": COMMITTED.parent / "find-max" / "default-allocator-4GiB-20261121-084250-7545",
-        "workers": COMMITTED.parent / "workers" / "table-20261122-125756-f497",
-        "tune": COMMITTED.parent / "tune" / "tune-20261122-213355-f020",
+        "capped": RECORDS / "find-max" / "default-allocator-4GiB-20261121-084250-7545",
+        "workers": group("workers") / "table-20261122-125756-f497",
+        "tune": group("tune") / "tune-20261122-213355-f020",
         "log": OLD_LOG,
     }
     if kind in shown:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.archives import RECORDS, group
 from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import Memory, Sampler
 from jobkit.core.records import Outcome, Record
@@ -35,8 +36,7 @@ from tests.support.builders import (
     write_submitted,
 )
 
-BENCHMARKS = Path(__file__).parents[3] / "benchmarks" / "records"
-H200 = BENCHMARKS / "gpu" / "stanza-20261121-034558-42cc"
+H200 = RECORDS / "gpu" / "stanza-20261121-034558-42cc"
 SPEC = """\
 name: demo
 sweep: {batch_size: [50, 100]}
@@ -138,7 +138,7 @@ def test_the_run_of_the_readme_left_its_gpu_idle() -> None:
     ]
 
 
-@pytest.mark.parametrize("folder", sorted((BENCHMARKS / "tune").iterdir()), ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", sorted(group("tune").iterdir()), ids=lambda folder: folder.name)
 def test_a_search_runs_its_points_in_one_job(folder: Path) -> None:
     judged = found(folder)
     assert judged["walltime"].wasted is judged["tiny jobs"].wasted is None
@@ -368,7 +368,7 @@ def test_text_and_json_say_the_same() -> None:
 
 
 def test_a_search_that_ended_names_its_limit_in_place_of_a_fix() -> None:
-    searches = [read_use(folder) for folder in (BENCHMARKS / "tune").iterdir()]
+    searches = [read_use(folder) for folder in group("tune").iterdir()]
     ended = [use for use in searches if use.search and isinstance(use.search.next, Answer)]
     assert ended
     plain = read_use(H200)
