@@ -15,10 +15,7 @@ from jobkit.core.errors import JobkitError
 
 
 def shipped_folder(name: str) -> Path:
-    """Return the folder ``templates``, ``sweeps`` or ``docs``.
-
-    The checkout comes first: an editable install leaves a copy inside the package that becomes
-    stale (seen with hatchling's force-include).
+    """Return the folder ``templates``, ``sweeps`` or ``docs``: of the checkout, else inside the package.
 
     Raises
     ------

@@ -109,6 +109,7 @@ def test_wheel_and_sdist_hold_what_a_user_needs(built: Path) -> None:
         "templates/job.sh.j2",
         "pyproject.toml",
     } <= names
+    assert not [name for name in names if name.startswith("benchmarks/records")]
 
 
 def test_the_sdist_builds_the_same_wheel(built: Path, tmp_path: Path) -> None:
