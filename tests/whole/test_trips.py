@@ -12,7 +12,7 @@ import pytest
 from tests.support import trip
 
 ROOT = Path(__file__).parents[2]
-RUNS = ROOT / "docs" / "benchmarks" / "gpu"
+RUNS = ROOT / "benchmarks" / "records" / "gpu"
 RUN = min(RUNS.iterdir())
 COMMANDS = {
     "recommend": ("recommend", RUN),
