@@ -139,15 +139,14 @@ class Characters(CharacterLanguageModel):  # type: ignore[misc]  # Stanza is unt
         """Return the state after each word, packed: the first word of all sentences, then the second."""
         with torch.no_grad():
             output, _, _ = self.forward(chars, charlens)
-        columns = output.shape[1]
-        flat = [np.array(offsets) + row * columns for row, offsets in enumerate(charoffsets)]
-        places = unsort(flat, char_orig_idx)
-        lengths = np.array([len(each) for each in places])
+        places = [np.array([[row] * len(at), at]) for row, at in enumerate(charoffsets)]
+        words = unsort(places, char_orig_idx)
+        lengths = np.array([each.shape[1] for each in words])
         there = np.arange(lengths.max()) < lengths[:, None]
-        padded = np.zeros(there.shape, dtype=np.int64)
-        padded[there] = np.concatenate(places)
-        picked = torch.from_numpy(padded.T[there.T]).to(output.device)
-        return PackedSequence(output.flatten(0, 1)[picked], torch.from_numpy(there.sum(axis=0)))
+        padded = np.zeros((2, *there.shape), dtype=np.int64)
+        padded[:, there] = np.concatenate(words, axis=1)
+        rows, columns = torch.from_numpy(padded.transpose(0, 2, 1)[:, there.T]).to(output.device)
+        return PackedSequence(output[rows, columns], torch.from_numpy(there.sum(axis=0)))
 
 
 class NoWordCharacters(Batches):
