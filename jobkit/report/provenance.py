@@ -12,7 +12,7 @@ from typing import Any
 from jobkit.core import files
 from jobkit.core.errors import JobkitError
 from jobkit.core.json_codec import from_json, to_json
-from jobkit.core.knobs import CPU, Value
+from jobkit.core.knobs import CPU, OFFERED, Value
 from jobkit.core.layout import PROMISE_FILE, PROVENANCE_FILE, is_corpus_folder, is_unplanned
 from jobkit.core.measurements import Attribution
 from jobkit.core.paths import ledger_path
@@ -237,7 +237,7 @@ def _model(point: Point) -> dict[str, object] | None:
 
 
 def _setting(point: Point, promise: Promise) -> dict[str, object]:
-    names = ("device", "order", "sort_window", "work_unit", "threads", "workers", "gpus", "mps", "precision")
+    names = ("device", "order", "sort_window", "work_unit", "threads", "workers", "gpus", "mps", *OFFERED)
     knobs: dict[str, Value | None] = {name: getattr(point, name) for name in names}
     return {**knobs, **point.params, "source": promise.source}
 

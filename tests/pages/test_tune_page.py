@@ -1,4 +1,4 @@
-"""What docs/benchmarks-tune.md and docs/tune.md report of a search on a GPU is what its records hold."""
+"""What the pages on searches on a GPU report is what their records hold."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from benchmarks import tune_page, tune_search
+from benchmarks import shortcuts_page, tune_page, tune_search
 from jobkit.fit.tune import read_tuning
 from jobkit.report.tune import as_text
 
@@ -19,8 +19,32 @@ def test_the_page_is_made_from_the_records() -> None:
     assert (DOCS / "benchmarks-tune.md").read_text(encoding="utf-8") == tune_page.page()
 
 
+def test_the_page_on_shortcuts_is_made_from_its_records() -> None:
+    assert (DOCS / "benchmarks-shortcuts.md").read_text(encoding="utf-8") == shortcuts_page.page()
+
+
+def test_with_shortcuts_the_answer_is_at_least_25_times_the_plain_loop() -> None:
+    tuning = read_tuning(shortcuts_page.SEARCH)
+    assert tuning.setting["shortcuts"] == "exact"
+    assert tuning.gain
+    assert tuning.gain.low
+    assert tuning.gain.low >= 25
+    assert tuning.held_s <= 600
+    assert tuning.padding == pytest.approx((0.178, 0.172), abs=0.001)
+
+
+def test_no_shortcut_changes_an_entity() -> None:
+    for device in ("gpu", "cpu"):
+        rows = json.loads((shortcuts_page.RAW / f"equal-{device}.json").read_text(encoding="utf-8"))
+        assert rows
+        for stock, exact in zip(rows[::2], rows[1::2], strict=True):
+            assert (stock["batch_size"], stock["paragraphs"]) == (exact["batch_size"], exact["paragraphs"])
+            assert len(stock["shortcuts"]) < len(exact["shortcuts"])
+            assert stock["sha256"] == exact["sha256"]
+
+
 def test_the_example_is_the_answer_of_that_search() -> None:
-    assert f"```text\n{tune_page.answer()}\n```" in (DOCS / "tune.md").read_text(encoding="utf-8")
+    assert f"```text\n{shortcuts_page.answer()}\n```" in (DOCS / "tune.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("run", tune_page.MACHINES)
