@@ -16,6 +16,7 @@ from jobkit.run.failure import (
     NO_GPU_REQUESTED,
     NO_MPS,
     NO_PROFILER,
+    NO_SHORTCUTS,
     OLD_DRIVER,
 )
 
@@ -127,6 +128,13 @@ BY_MESSAGE = {
     (Outcome.ENVIRONMENT, NO_MPS): (
         Step(
             f"{RESUME} --set resources.queue=NAME", "on nodes that can; or `mps: auto` in a new run", Kind.FIX
+        ),
+    ),
+    (Outcome.ENVIRONMENT, NO_SHORTCUTS): (
+        Step(
+            f"{RESUME} --set environment.venv=FOLDER",
+            "with another Stanza; or measure with `shortcuts: off`, and apply that run",
+            Kind.FIX,
         ),
     ),
     (Outcome.ENVIRONMENT, NO_PROFILER): (

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobkit.core.errors import ExitCode
-from jobkit.core.knobs import BATCH_SIZE, OFFERED, RUN_KNOBS
+from jobkit.core.knobs import BATCH_SIZE, OFFERED, REFUSED, RUN_KNOBS, SHORTCUTS
 from jobkit.core.records import Outcome
 from jobkit.core.student import LEAST
 from jobkit.core.units import format_count, format_memory
@@ -355,7 +355,9 @@ def _remarks(rows: Iterable[Row], groups: Sequence[Row]) -> Iterator[str]:
         yield f"{len(groups)} tables, never mixed: they differ in {', '.join(differ)}"
     if any(row.workload == LOG for row in rows):
         yield LOG_REMARK
-    effective = {row.inert: row.effective for row in reversed(rows) if row.inert}
+    refused = {row.shortcuts or "" for row in rows if row.params.get(SHORTCUTS) == REFUSED}
+    yield from (f"shortcuts refused, in effect {reason}" for reason in sorted(refused))
+    effective = {row.inert: row.effective for row in reversed(rows) if row.inert not in {None, "", SHORTCUTS}}
     for knob in sorted(effective):
         yield f"{knob} did not take effect; in effect: {effective[knob]}"
     disagreements = Counter(row.disagreement for row in rows if row.disagreement)

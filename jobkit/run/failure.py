@@ -49,9 +49,10 @@ NO_GPU_ASSIGNED = "the job was given no GPU"
 OLD_DRIVER = "cannot use the driver"
 """Parts of the messages of `Outcome.NO_GPU`; `outcome.remedies` chooses the remedy by them."""
 
+NO_SHORTCUTS = "shortcuts: exact cannot be used here:"
 NO_MPS = "mps: on, but"
 NO_PROFILER = "profile:"
-"""The beginnings of two messages of `Outcome.ENVIRONMENT`."""
+"""The beginnings of messages of `Outcome.ENVIRONMENT`."""
 HANG = "has not finished a batch"
 """A part of the message of `Outcome.TIMEOUT` if a batch hung; `outcome.remedies` chooses the remedy by it."""
 

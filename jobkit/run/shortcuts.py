@@ -10,7 +10,7 @@ from jobkit.core.knobs import EXACT, SHORTCUTS
 from jobkit.core.measurements import Check
 from jobkit.core.records import Outcome
 from jobkit.run import pool, steps
-from jobkit.run.failure import TryFailed
+from jobkit.run.failure import NO_SHORTCUTS, TryFailed
 from jobkit.run.mps import Daemon
 from jobkit.run.paragraphs import split_sentences
 from jobkit.run.record import Try
@@ -43,8 +43,7 @@ def check(state: Try, todo: Todo, daemon: Daemon | None = None) -> None:
         raise TryFailed(failed.outcome, f"the check of {SHORTCUTS}: {failed.message}") from failed
     [measured] = alone.workers
     if measured.refused and point.shard:
-        message = f"{SHORTCUTS}: {EXACT} cannot be used here: {measured.refused}"
-        raise TryFailed(Outcome.ENVIRONMENT, message)
+        raise TryFailed(Outcome.ENVIRONMENT, f"{NO_SHORTCUTS} {measured.refused}")
     state.check = Check(
         seconds=time.perf_counter() - start,
         gpu_peak_bytes=measured.readings.reserved_peak_bytes,
