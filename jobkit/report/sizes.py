@@ -10,7 +10,7 @@ from statistics import fmean
 
 from jobkit.core.knobs import WORKERS, Value, sort_key
 from jobkit.core.records import Outcome
-from jobkit.core.student import deviation, half_width
+from jobkit.core.student import TWO_SIDED, deviation, half_width
 from jobkit.fit.speed import Ratio, ratio_of
 from jobkit.fit.tune_steps import FINAL, MEMORY, SEARCH
 from jobkit.report import energy
@@ -82,14 +82,23 @@ class Size:
         return (None, None) if mean is None or half is None else (mean - half, mean + half)
 
 
-def sizes(rows: Iterable[Row], knobs: Sequence[str], own: Sequence[OwnFigure] = ()) -> list[Size]:
+def sizes(
+    rows: Iterable[Row],
+    knobs: Sequence[str],
+    own: Sequence[OwnFigure] = (),
+    probabilities: Mapping[str, float] | None = None,
+) -> list[Size]:
     """Return the sizes of all groups in order, and give the rows their speed-up.
 
     Parameters
     ----------
     own
         The figures that the workload reports.
+    probabilities
+        By run folder, of the quantile that ends the intervals of the finals of a search: these were looked at
+        several times.
     """
+    looked_at = probabilities or {}
     repeats: dict[int, list[Row]] = {}
     for row in rows:
         if row.size is not None:
@@ -102,7 +111,12 @@ def sizes(rows: Iterable[Row], knobs: Sequence[str], own: Sequence[OwnFigure] = 
         knob_keys = (sort_key(first.params.get(knob)) for knob in knobs)
         return first.group or 0, workers, *knob_keys, -PHASES.get(first.phase or "", 0)
 
-    found = [_size(same, own, base) for same in sorted(repeats.values(), key=order)]
+    found = [
+        _size(
+            same, own, base, looked_at.get(same[0].folder, TWO_SIDED) if same[0].phase == FINAL else TWO_SIDED
+        )
+        for same in sorted(repeats.values(), key=order)
+    ]
     groups = [list(same) for _, same in groupby(found, key=lambda size: size.first.group)]
     fronts = (energy.front([size.mean for size in same]) for same in groups)
     return list(map(_on_front, found, chain.from_iterable(fronts)))
@@ -112,7 +126,9 @@ def _on_front(size: Size, front: bool | None) -> Size:  # noqa: FBT001 - of map
     return size if front is None else replace(size, front=front)
 
 
-def _size(same: Sequence[Row], own: Sequence[OwnFigure], base: dict[int | None, list[float]]) -> Size:
+def _size(
+    same: Sequence[Row], own: Sequence[OwnFigure], base: dict[int | None, list[float]], probability: float
+) -> Size:
     """Return a size; ``base`` holds the speeds of the smallest size by group."""
     well = [row for row in same if row.outcome is Outcome.OK]
     known = {name: [getattr(row, name) for row in well] for name in MEASURES}
@@ -128,12 +144,12 @@ def _size(same: Sequence[Row], own: Sequence[OwnFigure], base: dict[int | None, 
         mean={name: fmean(values) if values else None for name, values in figures.items()},
         sd={name: deviation(values) for name, values in figures.items()},
         counts={name: len(values) for name, values in figures.items()},
-        times=_times(well, base),
+        times=_times(well, base, probability),
         **first,
     )
 
 
-def _times(well: Sequence[Row], base: dict[int | None, list[float]]) -> Ratio | None:
+def _times(well: Sequence[Row], base: dict[int | None, list[float]], probability: float) -> Ratio | None:
     """Return how many times as fast as the base the points of a size are, and give each its speed-up."""
     rates = [row.items_per_s for row in well if row.items_per_s]
     if not rates:
@@ -142,7 +158,7 @@ def _times(well: Sequence[Row], base: dict[int | None, list[float]]) -> Ratio | 
     mean = fmean(slowest)
     for row in well:
         row.speedup = row.items_per_s / mean if row.items_per_s else None
-    return Ratio(1.0, None, None) if rates is slowest else ratio_of(rates, slowest)
+    return Ratio(1.0, None, None) if rates is slowest else ratio_of(rates, slowest, probability)
 
 
 def _in_words(outcomes: Iterable[Outcome | None]) -> str:

@@ -249,7 +249,8 @@ def collect(paths: Sequence[Path], dcgm: Sequence[Path] = ()) -> Collected:
         knobs = _name_knobs(rows)
         by_group = _number(rows)
         own = name_metrics(rows, _taken(rows, knobs))
-        by_size = sizes(rows, knobs, own)
+        looked_at = {folder: search.finals.probability for folder, search in sources.searches.items()}
+    by_size = sizes(rows, knobs, own, looked_at)
     return Collected(
         rows=rows,
         by_size=by_size,
