@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from jobkit.core.knobs import CUDA, FP32, ON, TF32
+from jobkit.core.knobs import CUDA, EXACT, FP32, ON, TF32
 from jobkit.core.records import Outcome, Record
 from jobkit.core.terminal import NoWrap
 from jobkit.core.units import format_count
@@ -51,6 +51,8 @@ class Conditions:
         As in the point.
     precision
         The format of numbers in which it computed; ``None`` if it is the framework's own.
+    shortcuts
+        Whether the workload left out work that changes no result, which a script of the user's does not.
     mps
         Whether the workers shared a GPU through NVIDIA's MPS.
     lines
@@ -67,6 +69,7 @@ class Conditions:
     workers: int
     gpus: int
     precision: str | None
+    shortcuts: bool
     mps: bool
     lines: tuple[str, ...]
     unknown: tuple[str, ...]
@@ -92,6 +95,7 @@ def conditions_of(record: Record) -> Conditions | None:
         workers=point.workers,
         gpus=point.gpus,
         precision=record.precision,
+        shortcuts=record.shortcuts == EXACT,
         mps=record.mps == ON,
         lines=tuple(_lines(record, allocator)) if on_gpu else (),
         unknown=("PyTorch's allocator setting",) if on_gpu and allocator is None else (),
@@ -144,6 +148,8 @@ def _stated(conditions: Conditions) -> Iterator[str]:
         yield f"{conditions.precision} without TF32" if plain else conditions.precision
     elif on_gpu:
         yield "precision and TF32 as the framework sets them"
+    if conditions.shortcuts:
+        yield "shortcuts exact, which only jobkit has"
     workers = format_count(conditions.workers, "worker")
     if not on_gpu:
         yield f"{workers} with {format_count(conditions.threads, 'CPU thread')}"

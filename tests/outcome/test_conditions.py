@@ -133,6 +133,16 @@ def test_the_conditions_stand_in_words(precision: str | None, words: str) -> Non
     assert "4 workers on each of 2 GPUs, with MPS" in (conditions_of(several) or found).words
 
 
+def test_shortcuts_are_a_condition_that_no_line_can_set() -> None:
+    exact = tried()
+    exact = replace(exact, effective={**exact.effective, "shortcuts": "exact"})
+    assert (found := conditions_of(exact))
+    assert "shortcuts exact, which only jobkit has" in found.words
+    refused = replace(exact, effective={**exact.effective, "shortcuts": "off: entities differ"})
+    assert (found := conditions_of(refused))
+    assert "shortcuts" not in found.words
+
+
 def test_the_lines_are_shell_and_start_a_daemon_of_ones_own(tmp_path: Path) -> None:
     """A shell reads them as they are printed; the settings arrive, and the daemon ends with the job."""
     strange = "expandable_segments:True;$(touch hurt)"
