@@ -92,8 +92,8 @@ def test_scores_that_need_a_gradient_are_decoded() -> None:
     import torch
 
     scores, transitions = torch.rand(2, 3, 4), torch.rand(4, 4)
-    tracked = [table.clone().requires_grad_() for table in (scores, transitions)]
-    assert by_jobkit(*tracked, [3, 1]) == by_stanza(scores, transitions, [3, 1])
+    tracked, other = (table.clone().requires_grad_() for table in (scores, transitions))
+    assert by_jobkit(tracked, other, [3, 1]) == by_stanza(scores, transitions, [3, 1])
 
 
 def test_of_equal_sums_the_lowest_tag_is_taken() -> None:
