@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from jobkit.core.knobs import EXACT, SHORTCUTS
@@ -56,12 +56,20 @@ def check(state: Try, todo: Todo, daemon: Daemon | None = None) -> None:
 def part(paragraphs: Sequence[str]) -> list[str]:
     """Return the longest paragraph, and others from all over the text, up to the sentences to be checked."""
     longest = max(range(len(paragraphs)), key=lambda place: len(paragraphs[place]))
-    step = max(1, len(paragraphs) // SENTENCES)
     chosen, sentences = [paragraphs[longest]], len(split_sentences(paragraphs[longest]))
-    for place in range(0, len(paragraphs), step):
-        sentences += len(split_sentences(paragraphs[place]))
-        if sentences > SENTENCES:
-            break
+    for place in _spread(len(paragraphs)):
         if place != longest:
+            sentences += len(split_sentences(paragraphs[place]))
+            if sentences > SENTENCES:
+                break
             chosen.append(paragraphs[place])
     return chosen
+
+
+def _spread(count: int) -> Iterator[int]:
+    """Yield all places of so many, so that the first few are from all over: each gap is halved in turn."""
+    step = 2 ** (count - 1).bit_length()
+    yield 0
+    while step > 1:
+        yield from range(step // 2, count, step)
+        step //= 2
