@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from jobkit.core import measurements
-from jobkit.core.knobs import OFF, Value
+from jobkit.core.knobs import OFF, SHORTCUTS, Value
 from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.measurements import Share
 from jobkit.core.records import Batch, Job, Outcome, Point, Record
@@ -208,6 +208,8 @@ def record_of(state: Try, error: BaseException | None) -> Record:
     outcome, message = outcome_of(error, first.code) if error else (Outcome.OK, "")
     point = state.task.point
     effective = _effective(workers)
+    if state.task.refused:  # also if no batch was done, or the workload does not report it
+        effective[SHORTCUTS] = f"{OFF}: {state.task.refused}"
     return Record(
         point=point,
         try_number=state.task.try_number,
