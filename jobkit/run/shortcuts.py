@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from jobkit.core.knobs import EXACT, SHORTCUTS
+from jobkit.core.knobs import EXACT, OFF, SHORTCUTS
 from jobkit.core.measurements import Check
 from jobkit.core.records import Outcome
 from jobkit.run import pool, steps
@@ -32,7 +32,7 @@ def check(state: Try, todo: Todo, daemon: Daemon | None = None) -> None:
     if steps.settings_of(state.task).get(SHORTCUTS) != EXACT:
         return
     point, start = state.task.point, time.perf_counter()
-    alone = Try(state.task, state.started_at)
+    alone = Try(replace(state.task, point=replace(point, profile=OFF)), state.started_at)
     alone.forked = state.forked or not steps.preload(point, state.task.inputs)
     try:
         with pool.started(alone, daemon) as workers:
