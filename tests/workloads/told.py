@@ -22,7 +22,7 @@ class OutOfMemoryError(RuntimeError):
 
 
 class Told(Count):
-    """Counts, and first does what a paragraph tells it; `_WORDS` has the words.
+    """Counts, and first does what a paragraph tells it; `WORDS` has the words.
 
     ``TOLD`` names a folder. There each process leaves an empty file when it has loaded, and when it
     meets the others, and takes as long to load as ``TOLD_LOAD_S`` says.
@@ -33,13 +33,13 @@ class Told(Count):
         super().load(model, device, params, threads)
         time.sleep(float(os.environ.get("TOLD_LOAD_S", "0")))
         if word := os.environ.get("TOLD_LOAD"):
-            _WORDS[word]()
+            WORDS[word]()
         _leave("loaded")
 
     def process(self, paragraphs: Sequence[str]) -> Result:
         """Do what a paragraph says, then count."""
         for paragraph in paragraphs:
-            _WORDS.get(paragraph.strip(), lambda: None)()
+            WORDS.get(paragraph.strip(), lambda: None)()
         return super().process(paragraphs)
 
 
@@ -82,7 +82,7 @@ def _kill(number: signal.Signals) -> None:
     os.kill(os.getpid(), number)
 
 
-_WORDS: Mapping[str, Callable[[], object]] = {
+WORDS: Mapping[str, Callable[[], object]] = {
     MEET: _meet,
     WAIT: _wait,
     TERM: lambda: os.kill(os.getppid(), signal.SIGTERM),
