@@ -117,6 +117,9 @@ class Workload(Protocol):
     rows; with it each `Result` has ``rows``. Values are what JSON can hold; the columns ``start`` and ``end``
     are whole numbers, offsets into the paragraph as read, and come out as offsets into the document.
 
+    A workload may also have ``GC: ClassVar[bool]``: ``False`` if Python's garbage collector is to run as it
+    does by itself, also during a call. Without it jobkit runs it between calls only.
+
     Attributes
     ----------
     KNOBS

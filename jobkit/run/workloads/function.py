@@ -84,6 +84,7 @@ def _class_of(workload: str, file: UserFile, function: Function) -> type[Workloa
         "KNOBS": (BATCH_SIZE, *knobs),
         "NEEDS_MODEL": "model" in parameters,
         "COLUMNS": _columns(file),
+        "GC": getattr(file.module, "GC", True),
     }
     return cast("type[Workload]", type(function.__name__, (FunctionWorkload,), members))
 
@@ -154,6 +155,7 @@ class FunctionWorkload:
     KNOBS: ClassVar[tuple[Knob | str, ...]]
     NEEDS_MODEL: ClassVar[bool]
     COLUMNS: ClassVar[tuple[str, ...]]
+    GC: ClassVar[bool] = True
 
     def __init__(self) -> None:
         self._batch_size = DEFAULT_BATCH_SIZE
