@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.json_codec import from_json, to_json
-from jobkit.core.knobs import RUN_KNOBS, Knob, declared, from_fields, sort_key
+from jobkit.core.knobs import RUN_KNOBS, Knob, Value, declared, from_fields, sort_key
 from jobkit.core.records import Point
 from tests.support.builders import point
 
@@ -35,6 +35,18 @@ def test_a_word_may_mean_something_on_a_gpu_only() -> None:
 
 def test_fp32_is_the_first_of_the_precisions() -> None:
     assert sorted(["tf32", "bf16", "fp32", "fp16"], key=sort_key) == ["fp32", "bf16", "fp16", "tf32"]
+
+
+def test_off_is_the_first_word_and_refused_the_last_of_the_shortcuts() -> None:
+    assert sorted([None, "refused", "exact", "off"], key=sort_key) == ["off", "exact", "refused", None]
+
+
+def test_a_point_at_another_setting_has_its_words() -> None:
+    words: dict[str, Value] = {"shortcuts": "exact", "precision": "bf16", "workers": 3}
+    moved = point(1).at(words)
+    assert (moved.shortcuts, moved.precision, moved.workers) == ("exact", "bf16", 3)
+    numbered = replace(point(1), shortcuts="off").at({"shortcuts": 7})
+    assert (numbered.shortcuts, numbered.params) == ("off", {"shortcuts": 7}), "a knob of the user's own"
 
 
 @given(settings)

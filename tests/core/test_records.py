@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from jobkit.core import files, json_codec
 from jobkit.core.errors import JobkitError
 from jobkit.core.job_files import Exit, read_exit
-from jobkit.core.measurements import Memory, Metric, Need
+from jobkit.core.knobs import Value
+from jobkit.core.measurements import Check, Memory, Metric, Need
 from jobkit.core.records import Job, Outcome, Point, Record, TextRef
 
 POINT = Point(
@@ -147,3 +148,36 @@ def test_what_is_no_exit_file(tmp_path: Path, text: str) -> None:
 def test_only_a_dataclass_is_written(value: object) -> None:
     with pytest.raises(TypeError, match="not a dataclass"):
         json_codec.to_json(value)
+
+
+@pytest.mark.parametrize(
+    ("planned", "ran", "shortcuts", "added"),
+    [
+        (None, None, None, {}),
+        ("off", "off", "off", {}),
+        ("exact", None, "exact", {}),  # it ended before its first batch
+        ("exact", "exact", "exact", {}),
+        ("exact", "off: another version", "off: another version", {"shortcuts": "refused"}),
+        ("exact", "exact, off: another version", "exact, off: another version", {"shortcuts": "refused"}),
+        (None, "7", "7", {}),
+    ],
+)
+def test_shortcuts_that_were_refused_are_a_setting_of_their_own(
+    planned: str | None, ran: str | None, shortcuts: str | None, added: dict[str, str]
+) -> None:
+    effective = {} if ran is None else {"shortcuts": ran}
+    swept: dict[str, Value] = {"batch_size": 2, "shortcuts": planned or ""}
+    for params in ({"batch_size": swept["batch_size"]}, swept):
+        told = replace(RECORD, point=replace(POINT, shortcuts=planned, params=params), effective=effective)
+        assert (told.shortcuts, told.params) == (shortcuts, {**params, **added})
+        assert told.point.params == params
+        assert json_codec.from_json(Record, json_codec.to_json(told), where="x") == told
+
+
+def test_a_record_keeps_the_check_of_its_shortcuts() -> None:
+    told = replace(RECORD, check=Check(seconds=2.5, gpu_peak_bytes=3, rss_peak_bytes=4))
+    assert json_codec.from_json(Record, json_codec.to_json(told), where="x") == told
+    data = json.loads(json_codec.to_json(told))
+    del data["check"]
+    del data["point"]["shortcuts"]
+    assert json_codec.from_dict(Record, data, where="x") == RECORD

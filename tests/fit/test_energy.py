@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from jobkit.core.measurements import Attribution, Energy
 from jobkit.fit.energy import disagreement, front, joules, uses
 from jobkit.outcome.overlaps import attributed
-from tests.support.builders import ITEMS, grid, point, record
+from tests.support.builders import ITEMS, grid, point, record, with_shortcuts
 
 ENERGY = Energy(span_s=100, counter_j=9_000, power_j=9_100, idle_w=70, attribution=Attribution.OWN)
 
@@ -100,6 +100,12 @@ def test_the_energy_of_a_setting_is_the_mean_of_its_repeats() -> None:
     assert both.net_per_1000_j is None
     [sampled] = uses(records[2:])
     assert sampled.counted is False
+
+
+def test_the_energy_without_shortcuts_that_were_refused_is_apart() -> None:
+    told = replace(record(point()), energy=ENERGY)
+    settings = uses([with_shortcuts(told), with_shortcuts(told, "why"), with_shortcuts(told)])
+    assert {one.params.get("shortcuts"): one.repeats for one in settings} == {None: 2, "refused": 1}
 
 
 def test_repeats_without_energy_or_items_are_left_out() -> None:

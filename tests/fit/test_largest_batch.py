@@ -62,6 +62,17 @@ def test_where_not_even_one_fits_it_is_none() -> None:
     assert (found.largest_batch, found.safe_batch, found.saturated) == (0, 0, False)
 
 
+def test_memory_in_which_the_shortcuts_cannot_be_checked_holds_no_batch() -> None:
+    checked = replace(evidence(), check_bytes=450_000_000)
+    for capacity in (449_999_999, 0, -1):
+        found = predict(checked, capacity, text())
+        assert found == Prediction(
+            capacity_bytes=capacity, reason="the check of shortcuts alone takes 0.42 GiB"
+        )
+    assert predict(checked, 450_000_000, text()) == predict(evidence(), 450_000_000, text())
+    assert predict(evidence(), -1, text()).reason == ""
+
+
 def test_a_margin_lowers_what_is_safe_and_what_the_line_says() -> None:
     whole, less = (predict(evidence(), 5e8, text(), margin=margin) for margin in (0.0, 0.1))
     assert less.safe_batch < less.largest_batch < whole.largest_batch

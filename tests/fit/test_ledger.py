@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.fit.ledger import CorpusEntry, Entry, corpora, corpus_summary, entries, note, summary
-from tests.support.builders import MODEL, point, record
+from jobkit.fit.ledger import CorpusEntry, Entry, corpora, corpus_summary, entries, note, subject, summary
+from tests.support.builders import MODEL, point, record, with_shortcuts
 
 ENTRY = Entry(
     at="2026-01-02T10:16:30+00:00",
@@ -97,6 +97,18 @@ def test_a_prediction_in_fp32_shows_nothing_about_another_precision() -> None:
     assert summary([ENTRY, entry], replace(in_bf16, versions={"torch": "2.5.0", "cuda": "12.4"}))
     old = replace(in_bf16, point=replace(in_bf16.point, precision="fp32"))
     assert summary([ENTRY], replace(old, versions={"torch": "2.5.0", "cuda": "12.4"})) == told([ENTRY])
+
+
+def test_a_prediction_with_shortcuts_shows_nothing_about_those_without() -> None:
+    versions = {"torch": "2.5.0", "cuda": "12.4"}
+    plain = replace(record(point()), versions=versions)
+    exact, refused = with_shortcuts(plain), with_shortcuts(plain, "why")
+    entry = replace(ENTRY, shortcuts="exact")
+    assert [subject(one)["shortcuts"] for one in (plain, exact, refused)] == [None, "exact", None]
+    assert summary([entry], exact)
+    assert summary([entry], refused) == summary([entry], plain) is None
+    assert summary([ENTRY], refused) == summary([ENTRY], plain)
+    assert summary([ENTRY], exact) is None
 
 
 def test_memory_and_time_share_a_file(tmp_path: Path) -> None:

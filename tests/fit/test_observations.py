@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from jobkit.core.measurements import Memory
+from jobkit.core.measurements import Check, Memory
 from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import GIB
 from jobkit.fit import observations
 from jobkit.fit.gpus import usable_bytes
+from jobkit.fit.largest_batch import memory_by_setting
 from jobkit.fit.memory_line import Fit
 from jobkit.fit.observations import MemoryObservations, observe_memory
-from tests.support.builders import GPU, MODEL, grid, need, record, summary
+from tests.support.builders import GPU, MODEL, grid, need, record, summary, with_shortcuts
 
 SIZES = (10, 20, 30, 40, 50)
 LOAD = 1_000
@@ -188,6 +189,7 @@ CHANGES: dict[str, Callable[[Record], Record]] = {
     "workload": lambda one: in_its_point(one, workload="mine:Own"),
     "device": lambda one: in_its_point(one, device="cpu"),
     "precision": lambda one: replace(one, effective={**one.effective, "precision": "tf32"}),
+    "shortcuts": lambda one: in_its_point(one, shortcuts="exact"),
 }
 """Each changes one thing of a record."""
 
@@ -198,6 +200,43 @@ def test_what_differs_is_refused_by_name(name: str) -> None:
     assert str(observe_memory([CHANGES[name](first), *others])).startswith(
         f"the points differ in {name.removesuffix(' memory')}: "
     )
+
+
+@pytest.mark.parametrize("swept", [True, False])
+def test_memory_without_shortcuts_that_were_refused_is_a_line_of_its_own(
+    swept: bool,  # noqa: FBT001 - a parameter of pytest
+) -> None:
+    plain = [
+        in_its_point(one, params={**one.point.params, "shortcuts": "exact"}) if swept else one
+        for one in went_well()
+    ]
+    exact = [with_shortcuts(one) for one in plain]
+    refused = [replace(with_shortcuts(one, "why"), inert=("shortcuts",) if swept else ()) for one in plain]
+    assert observations.others(refused[0]) == "shortcuts refused"
+    assert observations.others(exact[0]) == ("shortcuts exact" if swept else "")
+    assert str(observe_memory([refused[0], *exact[1:]])).startswith("the points differ in shortcuts: ")
+    assert fit_of(told(refused)) == fit_of(told(exact))
+    assert set(memory_by_setting([*exact, *refused], {}, None)) == {
+        observations.others(exact[0]),
+        "shortcuts refused",
+    }
+
+
+def test_a_point_that_ran_out_without_its_shortcuts_does_not_raise_the_line_with_them() -> None:
+    exact = [with_shortcuts(one) for one in went_well()]
+    failed = with_shortcuts(ran_out(900, load=400_000, cap_bytes=6 * GIB), "why")
+    assert told([*exact, failed]).fit == told(exact).fit
+    assert (
+        told([*exact, with_shortcuts(ran_out(900, load=400_000, cap_bytes=6 * GIB))]).fit != told(exact).fit
+    )
+
+
+def test_the_largest_check_of_shortcuts_counts_of_the_memory_that_is_asked_for() -> None:
+    checks = [Check(seconds=1, gpu_peak_bytes=gpu, rss_peak_bytes=7 * GIB) for gpu in (5, 9, None, 8, 1)]
+    on_gpu = [replace(one, check=check) for one, check in zip(went_well(), checks, strict=True)]
+    assert (told(on_gpu).check_bytes, told(went_well()).check_bytes) == (9, 0)
+    assert told([replace(on_cpu()[0], check=checks[0]), *on_cpu()[1:]]).check_bytes == 7 * GIB
+    assert told(on_cpu()).check_bytes == 0
 
 
 # -- out of memory

@@ -10,7 +10,7 @@ import pytest
 from jobkit.core.records import Outcome, Record
 from jobkit.fit import speed as fit
 from jobkit.fit.speed import Speed, speeds
-from tests.support.builders import grid, point, record
+from tests.support.builders import grid, point, record, with_shortcuts
 
 
 def speed(*rates: float, size: int = 50, start_s: float = 0.0) -> Speed:
@@ -31,6 +31,15 @@ def test_repeats_are_one_setting_and_the_smallest_stands_first() -> None:
     assert small.items_per_s_sd == pytest.approx(abs(881 / 8 - 881 / 7) / sqrt(2))
     assert small.seconds_per_character == pytest.approx((8 / 170_000, 7 / 170_000))
     assert (small.repeats, small.load, small.start_s) == (2, 45_000, 4)
+
+
+def test_repeats_without_the_shortcuts_of_their_setting_are_another_setting() -> None:
+    exact, refused = (with_shortcuts(record(point(), work_s=s), why) for s, why in ((4, ""), (8, "why")))
+    found = {one.setting: one.items_per_s for one in speeds([exact, refused, exact])}
+    assert found == {
+        "batch_size 50": pytest.approx(881 / 4),
+        "batch_size 50, shortcuts refused": pytest.approx(881 / 8),
+    }
 
 
 def test_a_start_has_the_import_that_forked_tries_did_without() -> None:

@@ -25,6 +25,7 @@ from tests.support.builders import (
     grid,
     of_precision,
     record,
+    with_shortcuts,
     write_batches,
     write_exit,
     write_points,
@@ -176,6 +177,21 @@ def test_another_precision_is_another_table_with_what_ran(tmp_path: Path) -> Non
     found = collect([write_records(tmp_path / "run", told)])
     assert found.groups["precision"].tolist() == ["tf32", "fp32"]
     assert ["precision: " in " ".join(heading(group, [])) for group in found.by_group] == [True, False]
+
+
+def test_points_without_the_shortcuts_of_their_setting_are_rows_and_sizes_of_their_own(
+    tmp_path: Path,
+) -> None:
+    ran = ((4.0, ""), (8.0, "why"), (4.0, ""))
+    told = [
+        with_shortcuts(record(of, work_s=work_s), why)
+        for of, (work_s, why) in zip(grid([50], 3), ran, strict=True)
+    ]
+    found = collect([write_records(tmp_path / "run", told)])
+    assert found.points["shortcuts"].tolist() == ["exact", "off: why", "exact"]
+    assert found.sizes["shortcuts"].isna().tolist() == [True, False]
+    assert found.sizes["shortcuts"].tolist()[1] == "refused"
+    assert found.sizes["work_s"].tolist() == [4, 8]
 
 
 def test_points_without_results_are_rows_still_to_come(tmp_path: Path) -> None:

@@ -178,6 +178,14 @@ def of_precision(index: int, precision: str, batch_size: int = 50, repeat: int =
     return replace(point(index, params=params), precision=precision, repeat=repeat)
 
 
+def with_shortcuts(of: Record, refused: str = "") -> Record:
+    """Return a record of a setting with shortcuts; ``refused`` has why it ran without them."""
+    ran = f"off: {refused}" if refused else "exact"
+    return replace(
+        of, point=replace(of.point, shortcuts="exact"), effective={**of.effective, "shortcuts": ran}
+    )
+
+
 def write_tagged(run: Path, found: Iterable[tuple[Point, Iterable[Entity]]]) -> Path:
     """Write a run whose points succeeded and found these entities."""
     found = list(found)
