@@ -332,13 +332,18 @@ class Search:
                 self.shortcuts = OFF
                 yield from self._measure_memory()
                 return
-            failed = len(self.results) - len(self._good(MEMORY))
+            failed = sum(not one.speed and not one.refused for _, one in self.results)
             if result.outcome in OUT_OF_MEMORY or (failed > 1 and not self._good(MEMORY)):
                 return
 
     def _good(self, *phases: str) -> list[tuple[Candidate, Measured]]:
-        """Return the results that have a speed."""
-        return [(one, result) for one, result in self.results if result.speed and one.phase in phases]
+        """Return the results that have a speed; those with shortcuts only while these are not refused."""
+        without = EXACT if self.shortcuts == OFF else REFUSED
+        return [
+            (one, result)
+            for one, result in self.results
+            if result.speed and one.phase in phases and one.params.get(SHORTCUTS) != without
+        ]
 
     def _means(self, *phases: str) -> list[tuple[Candidate, float]]:
         """Return the settings that have a speed, each with the mean of its repeats."""
@@ -433,7 +438,8 @@ class Search:
             result = yield from self._try(candidate)
             if not result.speed:
                 limit = "memory" if result.outcome in OUT_OF_MEMORY else "failure"
-                self._note(limit, f"{workers} workers ended as {result.outcome}")
+                without = ", without their shortcuts" if result.refused else ""
+                self._note(limit, f"{workers} workers ended as {result.outcome}{without}")
                 return
             times = yield from self._times(candidate, last)
             step = f"{workers} workers are {times:.2f} times as fast as {last.workers}"
