@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,13 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobkit.core.knobs import EVERY, MPS, OFF, ON, PADDED_CHARS, WORKERS, Value
+from jobkit.core.knobs import EVERY, EXACT, MPS, OFF, ON, PADDED_CHARS, SHORTCUTS, WORKERS, Value
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
 from jobkit.fit.objective import Bound, Finals, Objective
 from jobkit.fit.observations import NEED, MemoryObservations
 from jobkit.fit.tune_steps import (
+    DOUBT,
     FINAL,
     MEMORY,
     SEARCH,
@@ -29,7 +31,7 @@ from jobkit.fit.tune_steps import (
     follow,
     whole,
 )
-from tests.support.machines import GOAL, LOOP, SIZES, Machine
+from tests.support.machines import FAST, GOAL, LOOP, SIZES, Machine
 
 
 def searched(goal: TuneGoal, machine: Machine) -> tuple[Answer, list[Candidate]]:
@@ -430,3 +432,168 @@ def test_a_search_that_an_earlier_version_ended_sooner_has_ended(
 def test_repeats_until_the_speeds_are_known_may_take_more_points() -> None:
     goal = replace(NOW, most_repeats=10, share=0.05)
     assert finals(searched(goal, Machine(noise=0.3))[1]) == 10
+
+
+# -- shortcuts
+
+
+def words(order: Sequence[Candidate], *phases: str) -> list[Value | None]:
+    """Return the value of the shortcuts of each point of some phases."""
+    return [one.params.get(SHORTCUTS) for one in order if one.phase in phases]
+
+
+def test_all_settings_but_the_plain_loop_have_shortcuts_and_the_best_is_tried_without() -> None:
+    answer, order = searched(FAST, Machine())
+    assert set(words(order, MEMORY)) == {EXACT}
+    *search, last = (one for one in order if one.phase == SEARCH)
+    assert set(words(search, SEARCH)) == {EXACT}
+    best = next(one for one in search if whole(one.params) == answer.finalists[0])
+    assert last.params == {**best.params, SHORTCUTS: OFF}
+    assert words(order, FINAL) == [OFF, EXACT, EXACT] * 3
+    assert [params[SHORTCUTS] for params in answer.finalists] == [EXACT, EXACT]
+    settings_ = {tuple(sorted(whole(one.params).items())) for one in order}
+    assert len(settings_) <= FAST.most_settings == GOAL.most_settings + 1
+    assert len(order) <= FAST.most_points
+    assert FAST.combinations == 2 * GOAL.combinations
+
+
+def test_a_machine_on_which_shortcuts_are_slower_is_answered_without() -> None:
+    answer, _ = searched(FAST, Machine(exact=0.5))
+    assert answer.finalists[0][SHORTCUTS] == OFF
+
+
+def test_shortcuts_that_are_refused_at_first_are_never_tried_again() -> None:
+    answer, order = searched(FAST, Machine(refuses=(MEMORY,)))
+    first, *others = order
+    assert (first.phase, first.params[SHORTCUTS]) == (MEMORY, EXACT)
+    assert {one.params[SHORTCUTS] for one in others} == {OFF}
+    plain, other = searched(GOAL, Machine())
+    assert [whole(one.params) for one in others] == [{**whole(one.params), SHORTCUTS: OFF} for one in other]
+    assert answer.finalists == tuple({**params, SHORTCUTS: OFF} for params in plain.finalists)
+    assert (answer.limit, answer.why) == (plain.limit, plain.why)
+    assert len(order) <= FAST.most_points
+
+
+class Refusing(Machine):
+    """Refuses shortcuts from the second size on."""
+
+    def refuses_shortcuts(self, candidate: Candidate) -> bool:
+        return candidate.params.get(SHORTCUTS) == EXACT and candidate.params[PADDED_CHARS] != SIZES[0]
+
+
+def test_nor_if_they_are_refused_later() -> None:
+    answer, order = searched(FAST, Refusing(exact=30.0))
+    assert words(order, MEMORY) == [EXACT, EXACT, *[OFF] * len(SIZES)]
+    assert set(words(order, SEARCH, FINAL)) == {OFF}
+    assert {params[SHORTCUTS] for params in answer.finalists} == {OFF}
+    assert answer.limit == "cores"
+
+
+def test_memory_without_shortcuts_is_that_of_a_search_without() -> None:
+    machine = Refusing(bytes_per_load=40_000)
+    goal = replace(FAST, memory_bytes=8 * GIB)
+    answer, order = searched(goal, machine)
+    assert [one.workers for one in order if one.phase == SEARCH][:3] == [2, 4, 6]
+    assert answer.limit == "memory"
+
+
+def test_a_try_that_is_refused_and_runs_out_of_memory_is_repeated_without() -> None:
+    class Small(Machine):
+        def run(self, candidate: Candidate) -> Measured:
+            done = super().run(candidate)
+            assert done.record
+            if not self.refuses_shortcuts(candidate):
+                return done
+            failed = replace(done.record, outcome=Outcome.GPU_OOM, summary=None)
+            return Measured(Outcome.GPU_OOM, failed, self.start_s)
+
+    answer, order = searched(FAST, Small(refuses=(MEMORY,)))
+    assert words(order, MEMORY) == [EXACT, *[OFF] * len(SIZES)]
+    assert answer.finalists
+
+
+def test_a_refusal_is_no_failure_of_its_size() -> None:
+    """Only two sizes that fail end a search."""
+    machine = Machine(refuses=(MEMORY,), fails={(PADDED_CHARS, 4_000): Outcome.BUG})
+
+    def run(candidate: Candidate) -> Measured:
+        return (replace(machine, fails={}) if machine.refuses_shortcuts(candidate) else machine).run(
+            candidate
+        )
+
+    answer, order = answered(FAST, run)
+    assert [one.params[PADDED_CHARS] for one in order if one.phase == MEMORY] == [4_000, *SIZES]
+    assert answer.finalists
+
+
+def test_more_workers_that_are_refused_end_the_doubling_with_that_reason() -> None:
+    answer, order = searched(FAST, Machine(refuses=(SEARCH,)))
+    assert next(one.workers for one in order if one.phase == SEARCH) == 2
+    assert (answer.limit, answer.why) == ("failure", "2 workers ended as ok, without their shortcuts")
+    assert {params[WORKERS] for params in answer.finalists} == {1}
+
+
+@pytest.mark.parametrize("refuses", [(), (MEMORY,), (SEARCH,), (FINAL,)])
+@pytest.mark.parametrize("budget_s", [60, 200, 300, 600, 3600])
+def test_the_answer_of_a_search_with_shortcuts_that_ended_stays(
+    budget_s: int, refuses: tuple[str, ...]
+) -> None:
+    goal, machine = replace(FAST, budget_s=budget_s, looks=3, most_repeats=9), Machine(refuses=refuses)
+    answer, order = searched(goal, machine)
+    done = {one.key: machine.run(one) for one in order}
+    for factor in (0.0, 3.0):
+        copied = {key: replace(one, held_s=max(one.work_s, one.held_s * factor)) for key, one in done.items()}
+        assert follow(Search(goal, tried=tuple(order)).steps(), _result_in(copied)) == answer
+
+
+def test_a_second_finalist_that_is_slower_beyond_doubt_is_not_measured() -> None:
+    alone = replace(FAST, sizes=SIZES[1:2], loads=SIZES[1:2], workers=1)
+    times = [1.3, 1.5, 1.6, 3.0]
+    found = [searched(alone, Machine(exact=exact))[0].finalists for exact in times]
+    assert [len(finalists) for finalists in found] == [2, 2, 1, 1]
+    assert 1.5 < math.exp(DOUBT) < 1.6
+    assert {finalists[0][SHORTCUTS] for finalists in found} == {EXACT}
+    by_f1 = replace(alone, objective=Objective(metric="f1", direction="max"))
+    answer, _ = answered(
+        by_f1, reporting(Machine(), lambda one: 0.9 + 0.05 * (one.params.get(SHORTCUTS) == OFF))
+    )
+    assert len(answer.finalists) == 2, "another figure may differ less"
+
+
+def parts(order: Sequence[Candidate]) -> tuple[Value, set[Value]]:
+    """Return on which part of the text the plain loop worked, and the finalists."""
+    final = [one for one in order if one.phase == FINAL]
+    [of_loop] = {one.params.get(EVERY, 1) for one in final if whole(one.params) == FAST.loop}
+    return of_loop, {one.params.get(EVERY, 1) for one in final if whole(one.params) != FAST.loop}
+
+
+@pytest.mark.parametrize(("budget_s", "expected"), [(300, (6, {1})), (500, (2, {1})), (600, (1, {1}))])
+def test_the_plain_loop_gets_a_smaller_part_than_the_finalists_if_the_budget_is_short(
+    budget_s: int, expected: tuple[Value, set[Value]]
+) -> None:
+    goal, machine = replace(FAST, budget_s=budget_s), Machine(exact=2.0)
+    _, order = searched(goal, machine)
+    assert parts(order) == expected
+    assert sum(machine.run(one).held_s for one in order) <= budget_s
+
+
+@given(
+    st.sampled_from([3.0, 10.0, 30.0]),
+    st.integers(100, 3_600),
+    st.sampled_from([1, 4, 16]),
+    st.sampled_from([1.0, 5.0, 60.0]),
+)
+def test_the_loops_part_is_never_larger_than_that_of_the_finalists(
+    exact: float, budget_s: int, workers: int, start_s: float
+) -> None:
+    goal = replace(FAST, budget_s=budget_s, workers=workers)
+    _, order = searched(goal, Machine(exact=exact, start_s=start_s))
+    if words(order, FINAL):
+        of_loop, of_finalists = parts(order)
+        assert all(of_loop >= every for every in of_finalists)  # type: ignore[operator]  # whole numbers
+
+
+def test_without_shortcuts_the_loop_and_the_finalists_work_on_the_same_part() -> None:
+    _, order = searched(replace(GOAL, budget_s=400), Machine(start_s=10.0))
+    final = {one.params.get(EVERY, 1) for one in order if one.phase == FINAL}
+    assert len(final) == 1

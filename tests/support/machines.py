@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jobkit.core.files import write_atomically
 from jobkit.core.json_codec import to_json
-from jobkit.core.knobs import EVERY, MPS, OFF, ON, ORDER, PADDED_CHARS, WORKERS, Value
+from jobkit.core.knobs import EVERY, EXACT, MPS, OFF, ON, ORDER, PADDED_CHARS, SHORTCUTS, WORKERS, Value
 from jobkit.core.layout import TUNE_GOAL_FILE
 from jobkit.core.measurements import Attribution, Energy, Memory, Sampler, Share
 from jobkit.core.records import Outcome
@@ -35,6 +35,8 @@ GOAL = TuneGoal(
     search_every=2,
     budget_s=3600,
 )
+FAST = replace(GOAL, shortcuts=True, loop={**LOOP, SHORTCUTS: OFF})
+"""Of a workload with shortcuts."""
 ITEMS = 8_000
 
 
@@ -52,6 +54,10 @@ class Machine:
         How much of the speed of all workers is left without MPS.
     best
         The size with which it is fastest.
+    exact
+        How many times as fast it is with shortcuts.
+    refuses
+        The phases in which it does without them.
     bytes_per_load, gpu_bytes
         Of a batch, above the context; and of the GPU.
     """
@@ -63,6 +69,8 @@ class Machine:
     bytes_per_load: int = 10_000
     gpu_bytes: int = 140 * GIB
     allows_mps: bool = True
+    exact: float = 3.0
+    refuses: tuple[str, ...] = ()
     utilisation: float = 40.0
     idle_share: float = 0.0
     start_s: float = 10.0
@@ -74,12 +82,17 @@ class Machine:
         assert isinstance(size, int)
         each = 200.0 / (1 + abs(size / self.best - 1) / 10)
         each *= 0.8 if params[ORDER] == "text" else 1.0
+        each *= self.exact if params.get(SHORTCUTS) == EXACT else 1.0
         mps = self.allows_mps and params.get(MPS, OFF) != OFF
         return each * min(workers, self.cores) * (1.0 if workers == 1 or mps else self.shared)
 
     def scatters(self, candidate: Candidate, /) -> float:
         """Return by how much a measurement of the speed is off: 1 if it is not."""
         return 1 + self.noise if candidate.repeat % 2 == 0 else 1 - self.noise
+
+    def refuses_shortcuts(self, candidate: Candidate) -> bool:
+        """Return whether a point does without the shortcuts of its setting."""
+        return candidate.params.get(SHORTCUTS) == EXACT and candidate.phase in self.refuses
 
     def run(self, candidate: Candidate) -> Measured:
         params, workers = candidate.params, candidate.workers
@@ -92,9 +105,10 @@ class Machine:
         assert isinstance(every, int)
         if workers * (GIB + load * self.bytes_per_load) > self.gpu_bytes:
             return Measured(Outcome.GPU_OOM, None, self.start_s)
-        speed = self.speed(params) * self.scatters(candidate)
+        refused = self.refuses_shortcuts(candidate)
+        speed = self.speed({**params, SHORTCUTS: OFF} if refused else params) * self.scatters(candidate)
         work_s = ITEMS / every / speed
-        held = replace(point(params=dict(params)), workers=workers, order=str(params[ORDER]))
+        held = point().at(params)
         told = replace(
             record(replace(held, params={"batch_size": 1})),
             point=held,
@@ -108,6 +122,7 @@ class Machine:
             sampler=Sampler(utilisation_mean_percent=self.utilisation),
             workers=tuple(Share(worker=k, idle_s=self.idle_share * work_s) for k in range(workers)),
             mps=ON if self.allows_mps and workers > 1 and params.get(MPS, OFF) != OFF else OFF,
+            effective={SHORTCUTS: "off: another version"} if refused else {},
         )
         return Measured(Outcome.OK, told, self.start_s + work_s)
 
