@@ -15,7 +15,7 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, exclusive_lock, read_text, write_atomically
 from jobkit.core.json_codec import from_json, to_json
-from jobkit.core.knobs import BATCH_SIZE, EVERY, MPS, ON, PADDED_CHARS, Value, numbers
+from jobkit.core.knobs import BATCH_SIZE, EVERY, MPS, ON, PADDED_CHARS, REFUSED, SHORTCUTS, Value, numbers
 from jobkit.core.layout import POINTS_FILE, SEARCH_LOCK, SETTING_FILE, TUNE_GOAL_FILE
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import format_setting
@@ -78,11 +78,12 @@ class Tuning:
         return before[0] if before else _point([result.point for _, result in self.results], candidate)
 
     def records(self, *phases: str) -> list[Record]:
-        """Return the records of the points of some phases that succeeded."""
+        """Return the records of the points of some phases that succeeded as they are set."""
         return [
             record
             for candidate, result in self.results
             if candidate.phase in phases and result.outcome is Outcome.OK and (record := timed(result.counts))
+            if record.params.get(SHORTCUTS) != REFUSED
         ]
 
     @property
