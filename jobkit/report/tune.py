@@ -287,13 +287,15 @@ def _gains(tuning: Tuning, winner: Speed) -> Iterator[str]:
 
 
 def _loop_part(tuning: Tuning) -> Iterator[str]:
-    """Yield on which part of the text the plain loop worked, and that it pads as much there."""
-    if tuning.loop is None or tuning.winner is None or not tuning.padding:
+    """Yield on which part of the text the plain loop worked, and that it pads as much there, if known."""
+    if tuning.loop is None or tuning.winner is None:
         return
     if tuning.loop.params.get(EVERY, 1) != tuning.winner.params.get(EVERY, 1):
-        of_part, of_all = tuning.padding
-        padded = f"{of_part:.1%} of its padded characters are text, of the whole text {of_all:.1%}"
-        yield f"  plain loop on {_text(tuning.loop)}: {padded.replace('%', ' %')}"
+        padded = ""
+        if tuning.padding:
+            of_part, of_all = (f"{100 * share:.1f} %" for share in tuning.padding)
+            padded = f": {of_part} of its padded characters are text, of the whole text {of_all}"
+        yield f"  plain loop on {_text(tuning.loop)}{padded}"
 
 
 def _objective(tuning: Tuning, winner: Speed) -> str:
