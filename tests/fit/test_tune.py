@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +12,16 @@ import yaml
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.job_files import Exit
-from jobkit.core.layout import SETTING_FILE, read_points
+from jobkit.core.layout import LENGTHS_FILE, SETTING_FILE, TUNE_GOAL_FILE, read_points
 from jobkit.core.records import Outcome
 from jobkit.fit import tune
+from jobkit.fit.lengths import Lengths
+from jobkit.fit.loads import Loads
 from jobkit.fit.tune import next_point, read_tuning
-from jobkit.fit.tune_steps import FINAL, MEMORY, Answer, Candidate
+from jobkit.fit.tune_steps import FINAL, MEMORY, SEARCH, Answer, Candidate
 from jobkit.outcome.trials import finished, tunes
 from tests.support.builders import point, write_exit, write_record
-from tests.support.machines import GOAL, LOOP, Machine, search
+from tests.support.machines import FAST, GOAL, ITEMS, LOOP, Machine, search
 
 
 def test_points_are_appended_as_they_are_chosen_and_the_setting_is_written_at_the_end(tmp_path: Path) -> None:
@@ -113,3 +116,82 @@ def test_the_job_prints_the_number_of_the_next_point(
 def test_the_first_point_has_the_first_setting_of_the_memory_line() -> None:
     first = tune.first_point(point(params={}), GOAL)
     assert (first.index, first.phase, first.params["padded_chars"]) == (1, MEMORY, 4_000)
+
+
+def test_the_setting_has_its_shortcuts_and_the_plain_loop_none(tmp_path: Path) -> None:
+    run = search(tmp_path, Machine(), FAST)
+    assert "\nshortcuts: exact\n" in (run / SETTING_FILE).read_text()
+    points, _ = read_points(run)
+    loops = {one.shortcuts for one in points if one.phase == FINAL and one.params.get("batch_size")}
+    assert (loops, points[0].shortcuts) == ({"off"}, "exact")
+    assert read_tuning(run).setting["shortcuts"] == "exact"
+
+
+def test_shortcuts_that_are_refused_leave_a_setting_without(tmp_path: Path) -> None:
+    run = search(tmp_path, Machine(refuses=(MEMORY, SEARCH, FINAL)), FAST)
+    assert "\nshortcuts: off\n" in (run / SETTING_FILE).read_text()
+    tuning = read_tuning(run)
+    assert {one.shortcuts for _, result in tuning.results[1:] for one in [result.point]} == {"off"}
+    assert tuning.winner
+    assert tuning.winner.params["workers"] == 16
+
+
+@pytest.mark.parametrize("looks", [0, 3])
+def test_a_finalist_that_ran_without_its_shortcuts_is_no_answer(tmp_path: Path, looks: int) -> None:
+    run = search(tmp_path, Machine(refuses=(FINAL,)), replace(FAST, looks=looks, most_repeats=3))
+    tuning = read_tuning(run)
+    assert "refused" not in (run / SETTING_FILE).read_text()
+    assert (tuning.is_loop, tuning.best, tuning.second) == (bool(looks), None, None)
+    assert bool(tuning.setting) == bool(looks)
+
+
+def test_a_goal_of_an_earlier_version_reads_as_before(tmp_path: Path) -> None:
+    run = search(tmp_path, Machine(), GOAL)
+    before = read_tuning(run)
+    path = run / TUNE_GOAL_FILE
+    data = json.loads(path.read_text())
+    del data["shortcuts"]
+    path.write_text(json.dumps(data))
+    again = read_tuning(run)
+    assert (again.goal, again.next, again.setting) == (before.goal, before.next, before.setting)
+    assert (again.goal, again.padding) == (GOAL, None)
+    assert "shortcuts" not in (run / SETTING_FILE).read_text()
+
+
+# -- the padding of the plain loop on its part of the text
+
+LENGTHS = Lengths(paragraphs=tuple((20 + 40 * (n % 3), 30) for n in range(ITEMS)))
+SHORT = replace(FAST, budget_s=300)
+
+
+def padding_of(run: Path, lengths: Lengths | None) -> tuple[float, float] | None:
+    """Return what is known of it if the run has these lengths."""
+    if lengths:
+        (run / LENGTHS_FILE).write_text(lengths.to_json())
+    return read_tuning(run).padding
+
+
+def test_the_padding_of_a_loop_on_a_part_is_that_of_its_part(tmp_path: Path) -> None:
+    run = search(tmp_path, Machine(exact=2.0), SHORT)
+    part = read_tuning(run).finals.plain
+    assert part
+    every = part.params["every"]
+    assert isinstance(every, int)
+    found = padding_of(run, LENGTHS)
+    assert found == (
+        Loads(LENGTHS.every(every)).chunks(300).efficiency,
+        Loads(LENGTHS).chunks(300).efficiency,
+    )
+    assert found[0] != found[1]
+
+
+@pytest.mark.parametrize(
+    "lengths", [None, replace(LENGTHS, padded=False), Lengths.unknown(ITEMS)], ids=["none", "flat", "unknown"]
+)
+def test_without_padding_or_lengths_there_is_none(tmp_path: Path, lengths: Lengths | None) -> None:
+    assert padding_of(search(tmp_path, Machine(exact=2.0), SHORT), lengths) is None
+
+
+def test_on_the_whole_text_or_before_the_end_there_is_none(tmp_path: Path) -> None:
+    assert padding_of(search(tmp_path / "whole", Machine(exact=2.0), FAST), LENGTHS) is None
+    assert padding_of(search(tmp_path / "open", Machine(exact=2.0), SHORT, most=20), LENGTHS) is None

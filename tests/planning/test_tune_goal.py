@@ -55,6 +55,18 @@ def test_a_workload_without_budgets_or_lengths_gets_batch_sizes() -> None:
     assert (goal.mps, goal.memory_bytes) == (False, 8 * 2**30)
 
 
+def test_a_workload_with_shortcuts_is_searched_with_them_and_compared_with_the_loop_without() -> None:
+    knob = Knob(name="shortcuts", words=("off", "exact"))
+    for knobs in ((*BUDGET, knob), iter((*BUDGET, knob))):
+        _, goal = tuned(spec(), knobs, text(100_000))
+        assert goal.shortcuts
+        assert goal.loop["shortcuts"] == "off"
+        assert goal.setting(goal.sizes[0], 2)["shortcuts"] == "exact"
+    _, without = tuned(spec(), BUDGET, text(100_000))
+    assert not without.shortcuts
+    assert "shortcuts" not in {*without.loop, *without.setting(without.sizes[0], 2)}
+
+
 @pytest.mark.parametrize(
     ("keys", "workers", "why"),
     [

@@ -12,14 +12,15 @@ import pytest
 import yaml
 
 from jobkit.core.knobs import Value
-from jobkit.core.layout import SETTING_FILE
+from jobkit.core.layout import LENGTHS_FILE, SETTING_FILE
 from jobkit.core.measurements import Metric
 from jobkit.core.units import GIB
+from jobkit.fit.lengths import Lengths
 from jobkit.fit.objective import Bound, Objective
 from jobkit.fit.tune import read_tuning
-from jobkit.fit.tune_steps import Candidate, Measured, TuneGoal
+from jobkit.fit.tune_steps import MEMORY, Candidate, Measured, TuneGoal
 from jobkit.report.tune import as_text, to_json
-from tests.support.machines import GOAL, LOOP, Machine, search
+from tests.support.machines import FAST, GOAL, ITEMS, LOOP, Machine, search
 
 
 def told(run: Path) -> str:
@@ -39,6 +40,27 @@ def test_the_answer_has_setting_gain_limit_what_was_not_tried_and_lines_to_paste
     assert f"jobkit sweep SPEC --setting {run}" in text
     assert "The figures hold under the conditions of the run: " in text
     assert "sorted by length" in text.partition("The figures hold")[2]
+
+
+@pytest.mark.parametrize("budget_s", [300, 3600])
+def test_a_loop_on_a_smaller_part_is_reported_with_what_it_pads_there(tmp_path: Path, budget_s: int) -> None:
+    run = search(tmp_path, Machine(exact=2.0), replace(FAST, budget_s=budget_s))
+    lengths = Lengths(paragraphs=tuple((20 + 40 * (n % 3), 30) for n in range(ITEMS)))
+    line = "plain loop on one of every 6 paragraphs"
+    assert (line in told(run)) == (budget_s == 300)
+    (run / LENGTHS_FILE).write_text(lengths.to_json())
+    tuning, text = read_tuning(run), told(run)
+    assert "shortcuts exact" in text
+    assert "on the whole text, 3 repeats each" in text
+    assert (f"{line}: " in text) == (budget_s == 300)
+    if tuning.padding:
+        of_part, of_all = (f"{100 * share:.1f} %" for share in tuning.padding)
+        assert f"{of_part} of its padded characters are text, of the whole text {of_all}" in text
+
+
+def test_a_point_that_was_refused_is_a_row_without_an_answer(tmp_path: Path) -> None:
+    text = told(search(tmp_path, Machine(refuses=(MEMORY,)), FAST))
+    assert "The setting: order sorted, padded_chars 16,000, workers 16, mps on, shortcuts off" in text
 
 
 def test_a_search_under_way_has_its_next_point_and_the_commands(tmp_path: Path) -> None:
