@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import CUDA, EVERY, EXACT, OFF, SHORTCUTS, Value
+from jobkit.core.knobs import CUDA, EVERY, EXACT, OFF, REFUSED, SHORTCUTS, Value
 from jobkit.core.layout import (
     FILES_FOLDER,
     SETTING_FILE,
@@ -180,17 +180,16 @@ def _of_run(run: Path, options: Options, refuse: Refuse) -> Setting:
     for point in points[:1]:
         refuse(point.workload, point.model, measure_again(run, point))
     params, speed, found = _chosen(run, material)
-    template = next((point for point in points if point.params == speed.params), points[0]) if speed else None
+    measured = material.search.records(FINAL) if material.search else material.records
+    alike = [record for record in measured if speed and record.params == speed.params]
     spec = load_spec(run / SPEC_FILE, (*found, *_spec_words(options)))
     spec, site, why = _placed(spec, options, _scheduler_of(run))
-    first = template or points[0]
+    first = alike[0].point if alike else points[0]
     if first.model and not Path(first.model.path).is_dir():
         raise JobkitError(
             f"{first.model.path}: the model of {relative_path(run)} is no longer there",
             hint="jobkit models fetches or builds models; then measure again",
         )
-    measured = material.search.records(FINAL) if material.search else material.records
-    alike = [record for record in measured if speed and record.params == speed.params]
     inputs = Inputs(
         run_id="",
         text=_no_text(),
@@ -243,7 +242,8 @@ def _chosen(run: Path, material: RunData) -> tuple[dict[str, Value], Speed | Non
         matching = [speed for speed in speeds(material.records) if speed.params == params]
         return params, matching[0] if matching else None, found
     speed = recommend(material, RecommendOptions()).batch.recommended
-    return dict(speed.params), speed, ()
+    without = {SHORTCUTS: OFF} if speed.params.get(SHORTCUTS) == REFUSED else {}
+    return {**speed.params, **without}, speed, ()
 
 
 def _of_spec(path: Path, options: Options, *, build: bool, say: Say, refuse: Refuse) -> Setting:
