@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
+from jobkit.outcome.results import read_run
 from jobkit.planning.resolve import Options
 from jobkit.submit.apply.setting import MOST_WINDOW, Setting, find_setting
 from tests.support.applied import SPEC, measured_run
-from tests.support.builders import ITEMS
+from tests.support.builders import ITEMS, with_shortcuts, write_record
 
 
 def found(word: Path, *overrides: str, **options: str) -> Setting:
@@ -38,6 +39,19 @@ def test_a_request_that_changes_leaves_the_setting_as_it_was_measured(run: Path)
     setting = found(run, "resources.cpus=4", "resources.memory=2GiB")
     assert (setting.spec.resources.cpus, setting.point.threads) == (4, 1)
     assert setting.given == ("resources.cpus", "resources.memory")
+
+
+def test_a_setting_whose_shortcuts_were_refused_has_none(run: Path) -> None:
+    """With them its shards would end at once."""
+    for result in read_run(run).points:
+        assert result.record
+        write_record(run, with_shortcuts(result.record, "another version"))
+    setting = found(run)
+    assert (setting.point.shortcuts, setting.spec.shortcuts) == ("off", "off")
+    assert setting.speed
+    assert setting.speed.repeats == 3
+    assert setting.peak_bytes
+    assert "refused" not in setting.words
 
 
 @pytest.mark.parametrize("word", ["workers=2", "sweep.batch_size=[7]", "order=sorted", "text=a.txt"])
