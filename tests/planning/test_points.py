@@ -86,9 +86,38 @@ def test_a_workload_without_a_choice_has_no_precision() -> None:
     ]
 
 
-def test_a_knob_of_numbers_with_that_name_is_no_precision() -> None:
-    (point,) = planned(sweep={"precision": [16]}, repeats=1, precision=None, workload="own:Own")
-    assert (point.params, point.precision) == ({"precision": 16}, None)
+def test_a_point_knows_its_shortcuts_by_the_knob_or_by_the_key() -> None:
+    assert [planned(repeats=1, **keys)[0].shortcuts for keys in ({}, {"shortcuts": "exact"})] == [
+        "off",
+        "exact",
+    ]
+    assert planned(repeats=1, shortcuts="exact")[0].params == {}
+    swept = planned(repeats=1, sweep={"shortcuts": ["exact", "off"]})
+    assert [(point.params, point.shortcuts) for point in swept] == [
+        ({"shortcuts": word}, word) for word in ("exact", "off")
+    ]
+    rows = {"include": [{"batch_size": 1}, {"batch_size": 1, "shortcuts": "off"}]}
+    filled = planned(sweep=rows, repeats=1, shortcuts="exact")
+    assert {(point.params["shortcuts"], point.shortcuts) for point in filled} == {
+        ("exact",) * 2,
+        ("off",) * 2,
+    }
+
+
+def test_a_workload_without_shortcuts_has_none() -> None:
+    knob = Knob(name="shortcuts", words=("off", "exact"))
+    assert offered(SweepSpec(name="t", shortcuts="exact"), [knob])["shortcuts"] == "exact"
+    assert offered(SweepSpec(name="t", shortcuts=None), [knob])["shortcuts"] is None
+    assert [plan(SweepSpec(name="t", workload=name))[0].shortcuts for name in ("stanza-ner", "count")] == [
+        "off",
+        None,
+    ]
+
+
+@pytest.mark.parametrize("name", ["precision", "shortcuts"])
+def test_a_knob_of_numbers_with_that_name_is_none_of_jobkits(name: str) -> None:
+    (point,) = planned(sweep={name: [16]}, repeats=1, precision=None, shortcuts=None, workload="own:Own")
+    assert (point.params, getattr(point, name)) == ({name: 16}, None)
 
 
 def test_a_knob_overrides_the_key_of_the_same_name() -> None:

@@ -55,6 +55,7 @@ def test_without_axes_there_is_one_point() -> None:
             {"precision": ["fp32", "fp64"]},
             "sweep.precision.1: 'fp64': should be one of fp32, tf32, fp16, bf16",
         ),
+        ({"shortcuts": ["off", "refused"]}, "sweep.shortcuts.1: 'refused': should be one of off, exact"),
         ({"tokenizer_batch": "auto"}, "sweep.tokenizer_batch: only batch_size may be 'auto'"),
     ],
 )
@@ -65,6 +66,8 @@ def test_faults(axes: dict[str, object], said: str) -> None:
 def test_a_knob_of_another_workload_is_said_to_be_its() -> None:
     (fault,) = axis_faults({"precision": ["bf16"]}, "count")
     assert fault[1] == f"sweep.precision: no such knob of this workload; {WITH_PRECISION} have it"
+    (fault,) = axis_faults({"shortcuts": ["exact"]}, "count")
+    assert fault[1].startswith("sweep.shortcuts: no such knob of this workload; stanza-ner")
 
 
 @pytest.mark.parametrize(
@@ -85,6 +88,22 @@ def test_a_knob_of_another_workload_is_said_to_be_its() -> None:
 def test_a_precision_must_be_offered(value: object, words: tuple[str, ...], said: str) -> None:
     known = (Knob(name="batch_size"), *((Knob(name="precision", words=words),) if words else ()))
     assert offer_fault("precision", value, known, "own:Own") == said
+
+
+@pytest.mark.parametrize(
+    ("value", "words", "said"),
+    [
+        ("exact", ("off", "exact"), ""),
+        ("off", (), ""),
+        (None, (), ""),
+        ("refused", (), ""),  # is a fault of the type
+        ("exact", (), "shortcuts: 'exact': own:Own offers no choice; stanza-ner does"),
+        ("exact", ("off", "most"), "shortcuts: 'exact': own:Own offers off, most"),
+    ],
+)
+def test_shortcuts_must_be_offered(value: object, words: tuple[str, ...], said: str) -> None:
+    known = (Knob(name="batch_size"), *((Knob(name="shortcuts", words=words),) if words else ()))
+    assert offer_fault("shortcuts", value, known, "own:Own") == said
 
 
 @given(

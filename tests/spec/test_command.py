@@ -47,6 +47,7 @@ def write(folder: Path, command: str, **keys: str) -> Path:
         ("run {batch_size}", {"sweep": "{batch_size: auto}"}, "sweep.batch_size: 'auto' is chosen by"),
         ("run", {"more": "find_max: {}"}, "own.yaml:9:11: find_max: means nothing to a command"),
         ("run", {"more": "every: 2"}, "every: means nothing to a command"),
+        ("run", {"more": "shortcuts: exact"}, "shortcuts: means nothing to a command"),
         ("run", {"more": "precision: bf16"}, "precision: means nothing to a command"),
         ("[a, b]", {}, "workload.command: ['a', 'b']: should be a valid string"),
         ("''", {}, "workload.command: is empty"),

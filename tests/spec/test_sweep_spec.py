@@ -70,6 +70,12 @@ def test_all_faults_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
             "3:12",
             "precision: 'bf16': count offers no choice; stanza-ner, hf-token-classification and",
         ),
+        (
+            "workload: count\nshortcuts: exact",
+            "3:12",
+            "shortcuts: 'exact': count offers no choice; stanza-ner does",
+        ),
+        ("shortcuts: fast", "2:12", "'fast': should be 'off' or 'exact'"),
         ("precision: half", "2:12", "'half': should be 'fp32', 'tf32', 'fp16' or 'bf16'"),
         ("sweep: {workers: many}", "2:9", "'many': should be a whole number above 0"),
     ],
@@ -162,6 +168,17 @@ def test_the_batch_sizes_may_be_left_to_jobkit(tmp_path: Path) -> None:
     path.write_text(spec.as_yaml(), encoding="utf-8")
     assert load_spec(path) == spec
     assert "\n  batch_size: auto\n" in spec.as_yaml()
+
+
+def test_shortcuts_are_a_key_and_a_knob_whose_off_is_text(tmp_path: Path) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text("name: t\nshortcuts: off\nsweep: {shortcuts: [off, exact]}\n", encoding="utf-8")
+    spec = load_spec(path)
+    assert (spec.shortcuts, spec.sweep.product) == ("off", {"shortcuts": ["off", "exact"]})
+    assert load_spec(path, ["shortcuts=exact"]).shortcuts == "exact"
+    assert load_spec(path, ["shortcuts=null", "workload=count", "sweep={}"]).shortcuts is None
+    path.write_text("name: t\n", encoding="utf-8")
+    assert load_spec(path).shortcuts == "off"
 
 
 def test_auto_is_a_value_of_mps_and_on_and_off_are_text(tmp_path: Path) -> None:
