@@ -181,7 +181,7 @@ def _equal() -> Iterator[str]:
 
 def _garbage() -> Iterator[str]:
     rows = _raw("garbage")
-    yield "`python -m benchmarks.garbage`: the collector of Python, and one that runs between calls, in fresh processes, three times each; means."
+    yield "`python -m benchmarks.garbage`: the collector of Python, and one that runs between calls, in fresh processes; `count` three times each (means), the tagger once."
     yield ""
     yield "| work | seconds: Python's | between calls | peak RSS, MiB: Python's | between calls |"
     yield "|---|--:|--:|--:|--:|"
