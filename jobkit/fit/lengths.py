@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
@@ -100,11 +101,14 @@ def _length(value: object) -> int:
     return value
 
 
+_parsed = lru_cache(maxsize=2)(Lengths.from_json)
+"""A report reads the lengths of a run several times, and runs of one text have the same."""
+
+
 def read_lengths(folder: Path) -> Lengths | None:
     """Return the lengths that a run folder holds; ``None`` if it holds none that can be read."""
-    path = folder / LENGTHS_FILE
     try:
-        return Lengths.from_json(read_text(path), where=str(path))
+        return _parsed(read_text(folder / LENGTHS_FILE))
     except (OSError, JobkitError):
         return None
 

@@ -6,7 +6,7 @@ import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate, chain, islice
 from typing import NamedTuple
 
@@ -262,9 +262,16 @@ class Budgets:
     def _longest(self) -> int:
         return max(map(max, filter(None, self.lengths.paragraphs)), default=0)
 
+    @cached_property
+    def _owned(self) -> dict[int, int]:
+        """The own loads that were asked for: each takes a pass over the text."""
+        return {}
+
     def own(self, padded_chars: int) -> int:
         """Return the largest load of any batch at exactly this budget."""
-        return self.text.under_budget(padded_chars, self.work_unit).load
+        if padded_chars not in self._owned:
+            self._owned[padded_chars] = self.text.under_budget(padded_chars, self.work_unit).load
+        return self._owned[padded_chars]
 
     def load(self, padded_chars: int) -> int:
         """Return a load that no batch exceeds at this budget and at all smaller ones.
@@ -284,6 +291,9 @@ TextLoads = Loads | Budgets
 LOAD_TOLERANCE = 0.2
 """Lengths whose loads differ by more than this share from what was measured are of something else."""
 
+_loads, _budgets = lru_cache(maxsize=4)(Loads), lru_cache(maxsize=4)(Budgets)
+"""The groups of a report share a text, and each group asks several times: its envelope is computed once."""
+
 
 def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> TextLoads | None:
     """Return the loads by batch size or by budget, other knobs that cut the text as the points have them.
@@ -299,10 +309,10 @@ def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> TextLoads | No
     by_length, window = all(point.order == SORTED for point in points), points[0].sort_window
     if all(PADDED_CHARS in param for param in params):
         unit = max(point.work_unit for point in points)
-        return Budgets(Loads(part, by_length=by_length, window=window), unit)
+        return _budgets(_loads(part, by_length=by_length, window=window), unit)
     if any(BATCH_SIZE not in param for param in params):
         return None
-    return Loads(part, Cut.largest(params), by_length, window)
+    return _loads(part, Cut.largest(params), by_length, window)
 
 
 def agreeing(loads: TextLoads | None, load_by_batch: Mapping[int, int]) -> TextLoads | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
@@ -46,7 +47,7 @@ FINAL_OUTCOMES = OUT_OF_MEMORY | {Outcome.OK, Outcome.BUG, Outcome.NO_GPU, Outco
 may end as ``environment``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Tuning:
     """A search, as far as it is.
 
@@ -77,16 +78,21 @@ class Tuning:
         before = [result.point for one, result in self.results if one.key == candidate.key]
         return before[0] if before else _point([result.point for _, result in self.results], candidate)
 
-    def records(self, *phases: str) -> list[Record]:
-        """Return the records of the points of some phases that succeeded as they are set."""
+    @cached_property
+    def _timed(self) -> list[tuple[str, Record]]:
+        """The phase and the record of each point that succeeded; the file system has its time."""
         return [
-            record
+            (candidate.phase, record)
             for candidate, result in self.results
-            if candidate.phase in phases and result.outcome is Outcome.OK and (record := timed(result.counts))
+            if result.outcome is Outcome.OK and (record := timed(result.counts))
             if record.params.get(SHORTCUTS) != REFUSED
         ]
 
-    @property
+    def records(self, *phases: str) -> list[Record]:
+        """Return the records of the points of some phases that succeeded as they are set."""
+        return [record for phase, record in self._timed if phase in phases]
+
+    @cached_property
     def finals(self) -> Finals:
         """The finalists and the plain loop, as far as they are measured."""
         goal = self.goal

@@ -275,6 +275,18 @@ def test_points_with_a_budget_have_loads_by_budget() -> None:
     assert loads_of(LENGTHS, [*points, point()]) is None
 
 
+@pytest.mark.parametrize("knob", ["batch_size", "padded_chars"])
+def test_what_takes_a_pass_over_a_text_is_computed_once(knob: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = (lengths([[3, 1], [4], [1, 5, 9]]) for _ in range(2))
+    points = [point(params={knob: 2})]
+    loads = loads_of(one, points)
+    assert loads
+    told = loads.own(2), loads.load(2)
+    assert loads_of(other, points) is loads
+    monkeypatch.setattr(Loads, "under_budget", None)
+    assert (loads.own(2), loads.load(2)) == told
+
+
 @pytest.mark.parametrize("params", [{"tokenizer_batch": 2}, None])
 def test_without_a_batch_size_or_lengths_there_are_none(params: dict[str, int] | None) -> None:
     points = [point(params=params)]
