@@ -12,11 +12,12 @@ from jobkit.core.files import read_lines
 from jobkit.core.layout import POINTS_FILE
 from jobkit.core.records import RESULTS
 from jobkit.outcome.results import read_run
+from tests.whole.test_one_answer import by_group
 
 RUNS = runs()
 
 
-@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+@pytest.mark.parametrize("run", by_group(RUNS))
 def test_a_committed_run_is_read(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = read_run(run)
     assert [result.point.index for result in results.points] == [

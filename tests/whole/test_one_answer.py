@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,18 @@ class Answers:
         ]
         assert len(rows) == 1, (params, len(rows))
         return rows[0]
+
+
+answers_of = cache(Answers)
+"""Those of a run are asked for once, also if two tests compare them."""
+
+
+def by_group(found: list[Path]) -> list[Any]:
+    """Return runs as parameters; those of one group go to one worker, for they share texts and lengths."""
+    return [
+        pytest.param(run, marks=pytest.mark.xdist_group(f"records-{run.parent.name}"), id=run.name)
+        for run in found
+    ]
 
 
 def _shared(value: Any, wanted: Mapping[str, Any]) -> Any:
@@ -158,18 +170,18 @@ def of_search(answers: Answers) -> Iterator[tuple[str, object, object]]:
     yield "cpus", answers.recommend["request"]["cpus"], cpus * setting["workers"]
 
 
-@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+@pytest.mark.parametrize("run", by_group(RUNS))
 def test_two_commands_print_one_figure(run: Path) -> None:
-    answers = Answers(run)
+    answers = answers_of(run)
     compared = [*largest_batches(answers), *figures(answers)]
     compared += of_search(answers) if run in SEARCHES else ()
     different = [(name, one, other) for name, one, other in compared if not same(one, other)]
     assert not different
 
 
-@pytest.mark.parametrize("run", SEARCHES, ids=lambda run: run.name)
+@pytest.mark.parametrize("run", by_group(SEARCHES))
 def test_every_report_of_a_search_begins_with_its_answer(run: Path, tmp_path: Path) -> None:
-    answers = Answers(run)
+    answers = answers_of(run)
     setting, times = format_setting(answers.search["setting"]), answers.search["times_the_plain_loop"]
     interval = f"{times['mean']:.2f} times ({times['low']:.2f} to {times['high']:.2f}"
     request, time = answers.recommend["request"], answers.recommend["time"]
