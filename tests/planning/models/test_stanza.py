@@ -15,6 +15,8 @@ from jobkit.planning.models.stanza import NOT_BUILT, fetch_model, find_model, li
 from jobkit.run.workloads.model_files import missing_files
 from jobkit.run.workloads.stanza.ner import StanzaNer
 
+pytestmark = pytest.mark.xdist_group("torch")  # one worker imports it, for all tests of this group
+
 
 @pytest.fixture(autouse=True)
 def no_models_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from jobkit.planning.standin.random_weights import ARCHITECTURES
 from jobkit.run.workloads.base import EXTRAS, workload_class
 from jobkit.run.workloads.model_files import fingerprint, folder_files
 
+pytestmark = pytest.mark.xdist_group("torch")  # one worker imports it, for all tests of this group
 TAGGER, EMBEDDER, SPACY = EXTRAS
 PARAGRAPHS = split_paragraphs(sample_text(40))
 LONG = " ".join(PARAGRAPHS[:30])

@@ -16,6 +16,7 @@ from jobkit.run.workloads.entities import as_tsv
 from jobkit.run.workloads.stanza.ner import StanzaNer
 from jobkit.run.workloads.stanza.precision import KNOB, set_tf32
 
+pytestmark = pytest.mark.xdist_group("torch")  # one worker imports it, for all tests of this group
 PARAGRAPHS = generate(SEED, 60).paragraphs
 
 
