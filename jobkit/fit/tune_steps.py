@@ -654,7 +654,8 @@ class Search:
         loop_s = LOOP_TIMES * max(whole_s.values())
         of_loop_s = min(loop_s, max(LOOP_S, room_s - finals_s))
         of_finals_s = max(room_s - of_loop_s, room_s / 2)
-        return math.ceil(loop_s / of_loop_s), max(1, math.ceil(finals_s / of_finals_s))
+        every = max(1, math.ceil(finals_s / of_finals_s))
+        return math.ceil(loop_s / of_loop_s), min(every, self.goal.memory_every)
 
     def _parts_tried(self) -> tuple[int, int]:
         """Return the parts of a search that has ended."""
