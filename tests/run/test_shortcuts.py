@@ -18,7 +18,7 @@ from jobkit.planning.sample import sample_text
 from jobkit.run.paragraphs import split_sentences
 from jobkit.run.shortcuts import SENTENCES, part
 from tests.run import test_shards
-from tests.run.test_supervisor import COUNTED, PLAIN, restored, tried
+from tests.run.test_supervisor import COUNTED, PLAIN, apart, restored, tried
 from tests.support.shards import write_shards
 from tests.workloads.cut import BYTES
 
@@ -77,12 +77,13 @@ def test_a_paragraph_that_is_longer_than_the_limit_is_alone() -> None:
 @EACH_WAY
 def test_shortcuts_that_find_the_same_stay_and_the_check_has_figures_of_its_own(
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     workers: int,
     fork: bool,  # noqa: FBT001 - a parameter of pytest
 ) -> None:
-    monkeypatch.setenv("CUT_CHECKED", str(tmp_path / "checked"))
-    found = tried(tmp_path, replace(CUT, workers=workers, fork=fork, every=2))
+    """A fresh Python runs it: a child has the high-water mark of this one."""
+    of = replace(CUT, workers=workers, fork=fork, every=2)
+    files.write_atomically(tmp_path / "point", json_codec.to_json(of))
+    found = apart(tmp_path, COUNTED, CUT_CHECKED=str(tmp_path / "checked"))
     assert (found.outcome, found.message) == (Outcome.OK, "")
     assert found.effective["shortcuts"] == found.shortcuts == "exact"
     assert (found.inert, found.params) == ((), found.point.params)
