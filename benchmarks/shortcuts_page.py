@@ -76,7 +76,7 @@ the processes wait for the GPU, with busy cores. With TF32, in the search above,
 
 {equal}
 
-Not measured, because the time on the GPU was over: the sizes 10 and 100 on 10,000 paragraphs, and other sizes with 16 processes than in the table of the shortcuts.
+Not measured, because the time on the GPU was over: the sizes 10 and 100 on 10,000 paragraphs, and on the GPU other sizes with 16 processes than in the table of the shortcuts. The CPU had two cores, on which tests ran at the same time: its speeds say little.
 
 ## Memory
 
