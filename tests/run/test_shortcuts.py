@@ -80,7 +80,7 @@ def test_shortcuts_that_find_the_same_stay_and_the_check_has_figures_of_its_own(
     workers: int,
     fork: bool,  # noqa: FBT001 - a parameter of pytest
 ) -> None:
-    """A fresh Python runs it: a child has the high-water mark of this one."""
+    """A fresh Python runs it, for this one may be large. A child inherits the kernel's mark, even so."""
     of = replace(CUT, workers=workers, fork=fork, every=2)
     files.write_atomically(tmp_path / "point", json_codec.to_json(of))
     found = apart(tmp_path, COUNTED, CUT_CHECKED=str(tmp_path / "checked"))
@@ -92,9 +92,8 @@ def test_shortcuts_that_find_the_same_stay_and_the_check_has_figures_of_its_own(
     assert found.check.gpu_peak_bytes is None
     assert found.check.rss_peak_bytes
     assert found.check.rss_peak_bytes > BYTES
-    assert found.memory.ram_peak_bytes
-    assert found.memory.ram_peak_bytes < found.check.rss_peak_bytes - BYTES // 2 or workers > 1
-    assert all((share.maxrss_bytes or 0) < found.check.rss_peak_bytes - BYTES // 2 for share in found.workers)
+    assert found.memory.rss_peak_bytes
+    assert found.memory.rss_peak_bytes < BYTES, "of a process with Python alone"
     assert len(found.workers) == (workers if workers > 1 else 0)
     checked = (tmp_path / "checked").read_text().split("\n\n")
     assert sorted(map(str.strip, checked)) == sorted(COUNTED.split("\n\n")[::2])
