@@ -89,7 +89,7 @@ def predict(
     fit = evidence.fit
     if isinstance(fit, str):
         return Prediction(capacity_bytes=capacity_bytes, knob=evidence.knob, reason=fit)
-    if evidence.check_bytes > max(capacity_bytes, 0):
+    if evidence.check_bytes > evidence.workers * max(capacity_bytes, 0):  # it runs alone
         reason = f"the check of shortcuts alone takes {format_bytes_gib(evidence.check_bytes)}"
         return Prediction(capacity_bytes=capacity_bytes, knob=evidence.knob, reason=reason)
     largest_load = fit.largest(capacity_bytes * (1 - margin))

@@ -383,7 +383,7 @@ def _watch(trainer: Any, note: Callable[[Any], None]) -> None:  # noqa: ANN401 -
 
 def _difference(stock: Sequence[Any], other: Sequence[Any]) -> str:
     """Return how two taggings of the same paragraphs differ; empty if they do not."""
-    names = ("sentences or tokens", "entities")
+    names = ("sentences, tokens or tags", "entities")
     for tokens_or_entities, name in enumerate(names):
         pairs = [
             (one[tokens_or_entities], two[tokens_or_entities]) for one, two in zip(stock, other, strict=True)

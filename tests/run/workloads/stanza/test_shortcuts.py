@@ -296,7 +296,7 @@ def test_with_another_signature_they_are_off(
         (lambda processors: processors["ner"].trainers[0].model.crits[0], "CRFLoss"),
         (lambda processors: processors["ner"].trainers[0].model.charmodel_backward, "CharacterLanguageModel"),
     ],
-    ids=str,
+    ids=["tokenizer", "trainer", "tagger", "loss", "characters"],
 )
 def test_with_another_class_they_are_off(
     tiny_model: ModelRef,
@@ -321,7 +321,7 @@ def test_with_another_class_they_are_off(
         ({"bert_model": object()}, "the tagger has a transformer"),
         ({"charlm": False}, "the tagger has no character language model"),
     ],
-    ids=str,
+    ids=["pretokenized", "speakers", "transformer", "no characters"],
 )
 def test_what_they_know_nothing_of_is_refused(
     tiny_model: ModelRef, names: dict[str, Any], reason: str
