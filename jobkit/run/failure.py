@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import re
 import signal
 import sys
@@ -113,6 +114,13 @@ def _location(error: BaseException, folder: str | None) -> str:
         and "site-packages" not in frame.filename.removeprefix(folder or "")
     ]
     return own[-1] if own else ""
+
+
+def free_memory(error: BaseException | None) -> None:
+    """Drop what the frames of a lack of memory hold, so that there is enough to record it."""
+    if isinstance(error, MemoryError):
+        traceback.clear_frames(error.__traceback__)
+        gc.collect()
 
 
 def print_error(error: BaseException, folder: str | None = None) -> None:

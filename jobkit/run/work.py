@@ -20,7 +20,7 @@ from jobkit.core.knobs import AUTO, OFF, ON
 from jobkit.core.layout import RECORD_FILE, read_point
 from jobkit.core.records import RESULTS, Job, Outcome
 from jobkit.run import process, shortcuts, steps
-from jobkit.run.failure import Signals, Stopped, TryFailed, print_error
+from jobkit.run.failure import Signals, Stopped, TryFailed, free_memory, print_error
 from jobkit.run.measure import figures, memory, need, nvml, profile
 from jobkit.run.measure.device import Device
 from jobkit.run.measure.sampler import sampling
@@ -133,6 +133,7 @@ def run(task: Task, signals: Signals) -> Outcome:
     if error and not isinstance(error, TryFailed | Stopped):
         with contextlib.suppress(OSError):  # the log may be on a full disk
             print_error(error, state.workers[0].code)
+    free_memory(error)
     return _write_results(state, error)
 
 

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from jobkit.core.records import Batch
 from jobkit.run import process, steps
-from jobkit.run.failure import TryFailed, outcome_of, print_error
+from jobkit.run.failure import TryFailed, free_memory, outcome_of, print_error
 from jobkit.run.measure import need, profile
 from jobkit.run.measure.device import Device
 from jobkit.run.measure.profile import Recording
@@ -96,6 +96,7 @@ class Worker:
         if error and not isinstance(error, TryFailed):
             with contextlib.suppress(OSError):  # the log may be on a full disk
                 print_error(error, self._measured.code)
+        free_memory(error)
         return Report(self._measured, done, outcome_of(error, self._measured.code) if error else None)
 
     def open(self, foreign_processes: Mapping[str, int | None]) -> None:

@@ -81,6 +81,15 @@ def test_versions_are_reported_where_there_are_any(tmp_path: Path) -> None:
     assert last == "largest batch first, CPU threads: 2"
 
 
+@pytest.mark.parametrize(
+    ("shortcuts", "said"), [("exact", "largest batch first, CPU threads: 2, shortcuts: exact"), ("off", "")]
+)
+def test_shortcuts_of_all_points_are_in_the_heading(tmp_path: Path, shortcuts: str, said: str) -> None:
+    told = record(replace(point(device="cpu"), shortcuts=shortcuts))
+    lines = title(collected(tmp_path, [told]))
+    assert [line for line in lines if "shortcuts" in line] == ([said] if said else [])
+
+
 @pytest.mark.parametrize("differ", [True, False])
 def test_the_fastest_with_other_entities_says_so(tmp_path: Path, differ: bool) -> None:  # noqa: FBT001
     fp32, bf16 = of_precision(1, "fp32"), of_precision(2, "bf16")
