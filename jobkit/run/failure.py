@@ -116,11 +116,23 @@ def _location(error: BaseException, folder: str | None) -> str:
     return own[-1] if own else ""
 
 
-def free_memory(error: BaseException | None) -> None:
-    """Drop what the frames of a lack of memory hold, so that there is enough to record it."""
-    if isinstance(error, MemoryError):
-        traceback.clear_frames(error.__traceback__)
-        gc.collect()
+class SpareMemory:
+    """Memory that a process takes at its start and gives back after a lack of it: a record needs some.
+
+    Nothing is written to it, so it is address space, which Grid Engine limits, and not resident.
+    """
+
+    SIZE_BYTES = 8 * 2**20
+
+    def __init__(self) -> None:
+        self._room = bytes(self.SIZE_BYTES)
+
+    def free_after(self, error: BaseException | None) -> None:
+        """Give it back if that was the error, and what the frames of the error hold."""
+        if isinstance(error, MemoryError):
+            self._room = b""
+            traceback.clear_frames(error.__traceback__)
+            gc.collect()
 
 
 def print_error(error: BaseException, folder: str | None = None) -> None:

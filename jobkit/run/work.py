@@ -20,7 +20,7 @@ from jobkit.core.knobs import AUTO, OFF, ON
 from jobkit.core.layout import RECORD_FILE, read_point
 from jobkit.core.records import RESULTS, Job, Outcome
 from jobkit.run import process, shortcuts, steps
-from jobkit.run.failure import Signals, Stopped, TryFailed, free_memory, print_error
+from jobkit.run.failure import Signals, SpareMemory, Stopped, TryFailed, print_error
 from jobkit.run.measure import figures, memory, need, nvml, profile
 from jobkit.run.measure.device import Device
 from jobkit.run.measure.sampler import sampling
@@ -118,6 +118,7 @@ def run(task: Task, signals: Signals) -> Outcome:
     """Run one try to its end, write its record to ``task.out``, and return its outcome."""
     state = Try(task, now(), forked=task.forked, waited_s=task.waited_s)
     error: BaseException | None = None
+    spare = SpareMemory()
     with ExitStack() as stack:
         try:
             with signals.may_stop():
@@ -127,13 +128,13 @@ def run(task: Task, signals: Signals) -> Outcome:
                 steps.read_figures(state, figures.REST)
         except (Exception, Stopped) as caught:  # noqa: BLE001 - the record reports what it was
             error = caught
+            spare.free_after(error)
             steps.read_figures(state, figures.STOPPED)
         state.peaks = state.ask_sampler("peaks")
         state.cgroup_peak_bytes = process.cgroup_peak()
     if error and not isinstance(error, TryFailed | Stopped):
         with contextlib.suppress(OSError):  # the log may be on a full disk
             print_error(error, state.workers[0].code)
-    free_memory(error)
     return _write_results(state, error)
 
 

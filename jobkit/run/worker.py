@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from jobkit.core.records import Batch
 from jobkit.run import process, steps
-from jobkit.run.failure import TryFailed, free_memory, outcome_of, print_error
+from jobkit.run.failure import SpareMemory, TryFailed, outcome_of, print_error
 from jobkit.run.measure import need, profile
 from jobkit.run.measure.device import Device
 from jobkit.run.measure.profile import Recording
@@ -81,6 +81,7 @@ class Worker:
         self._workload: Workload
         self._loaded = self._worked = False
         self._recording: Recording | None = None
+        self._spare = SpareMemory()
 
     def report(self, step: str, arguments: Sequence[object]) -> Report:
         """Do a step; return what it did, all that is measured so far, and the failure if it failed."""
@@ -90,13 +91,13 @@ class Worker:
             done = getattr(self, step)(*arguments)
         except Exception as caught:  # noqa: BLE001 - the record reports what it was
             error = caught
+            self._spare.free_after(error)
         if self._loaded:
             error = steps.ask_workload(self._measured, self._workload, worked=self._worked, error=error)
         steps.read_maxrss(self._measured)
         if error and not isinstance(error, TryFailed):
             with contextlib.suppress(OSError):  # the log may be on a full disk
                 print_error(error, self._measured.code)
-        free_memory(error)
         return Report(self._measured, done, outcome_of(error, self._measured.code) if error else None)
 
     def open(self, foreign_processes: Mapping[str, int | None]) -> None:
