@@ -31,7 +31,7 @@ MOST = 16
 PAGE = """\
 # On a GPU: Stanza without what inference does not need
 
-`shortcuts: exact` of `stanza-ner` leaves out what Stanza computes and nobody reads ([what and why](stanza-shortcuts.md)). \
+`shortcuts: exact` of `stanza-ner` leaves out what Stanza computes and does not use ([what and why](stanza-shortcuts.md)). \
 This page has what that gives, on H200s with 16 cores without other users, and on two CPU cores. The models are stand-ins: \
 the full-size one on a GPU, the tiny one on a CPU. The text is the sample (881 paragraphs), several times over. Raw figures: \
 [benchmarks/records/shortcuts](../benchmarks/records/shortcuts) and the run folders in [shortcuts.tar.xz](../benchmarks/records/shortcuts.tar.xz); \
@@ -51,7 +51,7 @@ jobkit tune sweeps/tune.yaml --set text=./sample80.txt --set precision=null --st
 ```
 
 - {points} points of {settings} settings held the GPU for {minutes:.1f} minutes, loading and the checks of the shortcuts included (about 4 s a point).
-- The plain loop is stock Stanza with the garbage collector between calls, in this command {loop:.0f} paragraphs a second. In [earlier searches](benchmarks-tune.md), without TF32 and with Python's own collector, it was 216 to 251. Both were not measured in one command.
+- The plain loop is stock Stanza with the garbage collector between calls, in this command {loop:.0f} paragraphs a second. In [earlier searches](benchmarks-tune.md), without TF32 and with Python's own collector, it was for instance 223 to 246. The two were not measured in one command.
 - A search of seven minutes just before, on another machine, found {before}. It measured one of three paragraphs: calls of 300 leave few for each of 16 workers.
 - Without MPS, 16 workers reach {without:,.0f} paragraphs a second, {share:.0%} of those with it.
 

@@ -1,8 +1,8 @@
 """Python's garbage collector, which runs between the calls of a workload and not during them.
 
-The collector looks at all objects again and again while a call makes new ones: a call of Stanza makes a
-million, and half of its time on a GPU was the collector's (docs/benchmarks-shortcuts.md). Between two calls
-nearly all of them are garbage, and what was loaded is frozen, so that one look is quick and leaves nothing.
+The collector looks at all objects again and again while a call makes new ones: on a GPU that took 29 % of
+the time of stock Stanza (docs/benchmarks-shortcuts.md). Between two calls most of them are garbage, and what
+was loaded is frozen, so one look is enough.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import gc
 
 DUE = 50_000
-"""New objects that make a collection worth its time: about 5 ms."""
+"""New objects from which on a collection is worth its time."""
 
 
 def only_between_calls(workload: object) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from jobkit.core.knobs import EXACT, OFF, SHORTCUTS
 from jobkit.core.measurements import Check
 from jobkit.core.records import Outcome
-from jobkit.run import pool, steps
+from jobkit.run import steps
 from jobkit.run.failure import NO_SHORTCUTS, TryFailed
 from jobkit.run.mps import Daemon
 from jobkit.run.paragraphs import split_sentences
@@ -31,6 +31,8 @@ def check(state: Try, todo: Todo, daemon: Daemon | None = None) -> None:
     """
     if steps.settings_of(state.task).get(SHORTCUTS) != EXACT:
         return
+    from jobkit.run import pool  # what a try without a check does not need
+
     point, start = state.task.point, time.perf_counter()
     alone = Try(replace(state.task, point=replace(point, profile=OFF)), state.started_at)
     alone.forked = state.forked or not steps.preload(point, state.task.inputs)

@@ -12,7 +12,7 @@ effect, so this module sets it on the trainer.
 
 ``precision`` is the format of numbers of the tagger (`jobkit.run.workloads.stanza.precision`).
 ``shortcuts: exact`` leaves out what inference does not need (`jobkit.run.workloads.stanza.shortcuts`); then
-the tokenizer takes a call as one batch, unless ``tokenizer_batch`` or ``padded_chars`` limits it.
+the tokenizer on a GPU takes a call as one batch, unless ``tokenizer_batch`` or ``padded_chars`` limits it.
 
 Results do not depend on the batch sizes, except for rounding: in another batch a sentence is padded
 differently, kernels add in another order, and two tags with scores equal to the last digit of a 32-bit
@@ -63,8 +63,7 @@ _TOO_LONG = "<UNK>"
 """Stanza's text for a token of more than 1,000 characters."""
 
 TOKENIZER_CHARS = 2**18
-"""Padded characters of a batch of the tokenizer, if it takes whole calls and the setting has no limit: about
-0.6 GiB."""
+"""Padded characters of a batch of the tokenizer, if it takes whole calls and the setting has no limit."""
 
 
 class StanzaNer:
