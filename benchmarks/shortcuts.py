@@ -9,6 +9,9 @@ calls come from one queue, sorted by length, and the time is that from the first
 stock Stanza and of ``exact``, for each batch size and number of processes.
 
 ``python -m benchmarks.shortcuts kernels --model DIR --out FILE``: the time of the kernels on a GPU.
+
+``python -m benchmarks.shortcuts alone --model DIR --out FILE``: one process, several times in turn: the plain
+loop with TF32 as PyTorch sets it and without, and stock next to ``exact`` with calls sorted by length.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jobkit.core.knobs import BATCH_SIZE, OFF
+from jobkit.core.knobs import BATCH_SIZE, OFF, SHORTCUTS
 from jobkit.planning.sample import SEED, generate
 from jobkit.run.paragraphs import split_sentences
 from jobkit.run.workloads.stanza.cut import SentenceCut
@@ -42,6 +45,9 @@ PARTS = (LOSS, DECODER, WORDS, WHOLE, VITERBI, FREEZE, GATHER, FEATURES, ONCE)
 BATCH_SIZES = (32, 64, 128, 300, 1000)
 CALL, SENTENCES = 100, 150
 """Paragraphs of a call and sentences of an NER batch, where gains are measured."""
+SORTED_CALLS = {"paragraphs_per_call": CALL, "sentences_per_ner_batch": SENTENCES, "order": "sorted"}
+LOOP = 300
+"""Paragraphs of a call, and sentences of an NER batch, of the plain loop."""
 
 
 class Tagger:
@@ -50,7 +56,7 @@ class Tagger:
     def __init__(self, model: Path, device: str, **params: Any) -> None:  # noqa: ANN401 - knobs
         self.device = device
         self.workload = StanzaNer()
-        self.workload.load(model, device, params, 1)
+        self.workload.load(model, device, {SHORTCUTS: OFF, **params}, 1)
 
     def cut(self, size: int) -> None:
         """Cut calls and NER batches as ``batch_size`` does."""
@@ -241,14 +247,7 @@ def gains(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         calls = cut(text_of(paragraphs), CALL, by_length=True)
         with mps(arguments.device) if processes > 1 else contextlib.nullcontext():
             pool = Pool(
-                processes,
-                arguments.model,
-                arguments.device,
-                paragraphs_per_call=CALL,
-                sentences_per_ner_batch=SENTENCES,
-                order="sorted",
-                shortcuts=OFF,
-                precision=arguments.precision,
+                processes, arguments.model, arguments.device, precision=arguments.precision, **SORTED_CALLS
             )
             for parts in [*added, *alone]:
                 yield pool.run(parts, calls)
@@ -258,7 +257,7 @@ def gains(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
 def equal(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield the entities' SHA-256 of both ways, for each batch size and number of processes."""
     with mps(arguments.device):
-        many = Pool(arguments.processes, arguments.model, arguments.device, shortcuts=OFF, precision="fp32")
+        many = Pool(arguments.processes, arguments.model, arguments.device, precision="fp32")
         for size in arguments.sizes:
             for paragraphs in (881, arguments.paragraphs):
                 calls = cut(text_of(paragraphs), size, by_length=False)
@@ -267,20 +266,32 @@ def equal(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         many.close()
 
 
+def alone(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Yield speeds of one process, several times in turn: the plain loop and sorted calls, two precisions."""
+    texts: dict[str, tuple[list[list[str]], dict[str, Any]]] = {
+        "text": (cut(text_of(arguments.alone), LOOP, by_length=False), {BATCH_SIZE: LOOP}),
+        "sorted": (cut(text_of(arguments.alone), CALL, by_length=True), SORTED_CALLS),
+    }
+    pools = {
+        (precision, order): Pool(1, arguments.model, arguments.device, precision=precision, **params)
+        for precision in ("", "fp32")
+        for order, (_, params) in texts.items()
+    }
+    for repeat in range(1, arguments.repeats + 1):
+        for (precision, order), pool in pools.items():
+            for parts in ((), (FREEZE,), PARTS):
+                row = {"precision": precision or "as PyTorch sets it", "order": order, "repeat": repeat}
+                yield row | pool.run(parts, texts[order][0])
+    for pool in pools.values():
+        pool.close()
+
+
 def kernels(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield the time of the kernels of one process, stock and with all shortcuts."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
-    tagger = Tagger(
-        arguments.model,
-        arguments.device,
-        paragraphs_per_call=CALL,
-        sentences_per_ner_batch=SENTENCES,
-        order="sorted",
-        shortcuts=OFF,
-        precision=arguments.precision,
-    )
+    tagger = Tagger(arguments.model, arguments.device, precision=arguments.precision, **SORTED_CALLS)
     calls = cut(text_of(arguments.alone), CALL, by_length=True)
     for parts in ((), PARTS):
         tagger.use(parts)
@@ -300,26 +311,30 @@ def kernels(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
         }
 
 
+BENCHMARKS = {"gains": gains, "equal": equal, "kernels": kernels, "alone": alone}
+
+
 def _left_out(device: str) -> tuple[str, ...]:
     return () if device == "cuda" else (WHOLE,)
 
 
 def main() -> None:
-    """Measure one of the two, and write the raw figures."""
+    """Measure one of them, and write the raw figures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["gains", "equal", "kernels"])
+    parser.add_argument("what", choices=BENCHMARKS)
     parser.add_argument("--model", type=Path, required=True)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--processes", type=int, default=16)
     parser.add_argument("--alone", type=int, default=1_762, help="paragraphs for one process")
+    parser.add_argument("--repeats", type=int, default=5, help="of alone")
     parser.add_argument("--together", type=int, default=17_620, help="paragraphs for all processes")
     parser.add_argument("--sizes", type=int, nargs="+", default=BATCH_SIZES, help="batch sizes of equal")
     parser.add_argument("--paragraphs", type=int, default=10_000, help="of the longer text of equal")
     arguments = parser.parse_args()
     measured = []
-    for row in {"gains": gains, "equal": equal, "kernels": kernels}[arguments.what](arguments):
+    for row in BENCHMARKS[arguments.what](arguments):
         measured.append(row)
         print({key: value for key, value in row.items() if key != "shortcuts"}, *row["shortcuts"], flush=True)
         arguments.out.write_text(json.dumps(measured, indent=1) + "\n", encoding="utf-8")
