@@ -47,7 +47,7 @@ PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %
 	corpus/coverage corpus/documents corpus/paragraphs corpus/scanning/doubled corpus/scanning/tasks \
 	corpus/shards core/filesystems core/job_files core/json_codec core/records core/student core/units fit/batch_line \
 	fit/energy fit/gpus fit/ledger fit/lengths fit/loads fit/memory_line fit/objective fit/observations \
-	fit/largest_batch fit/speed fit/stats fit/tune_steps \
+	fit/memory fit/speed fit/stats fit/tune_steps \
 	outcome/accounting outcome/conditions outcome/log_outcome outcome/logs outcome/overlaps outcome/remedies outcome/timing outcome/trials \
 	outcome/tries outcome/verdict planning/batch_sizes planning/points planning/preflight_output \
 	planning/sample planning/standin/labels report/columns report/energy report/dcgm_figures report/logs/dcgm report/logs/tagger report/own_figures report/recommend/energy \

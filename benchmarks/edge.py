@@ -27,11 +27,11 @@ from jobkit.core.measurements import Need
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import Outcome
 from jobkit.corpus.paragraphs import split_paragraphs
-from jobkit.fit.largest_batch import predict
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import Loads
+from jobkit.fit.memory import Memory
 from jobkit.fit.memory_line import Observation, fit_memory
-from jobkit.fit.observations import ALLOCATED, NEED, MemoryObservations
+from jobkit.fit.observations import ALLOCATED, NEED
 from jobkit.planning.batch_sizes import share, sizes
 from jobkit.planning.models.stanza import find_model
 from jobkit.planning.sample import sample_text
@@ -223,9 +223,7 @@ def jobkit(bench: Bench, cap_bytes: int, up_to: float | None = None) -> tuple[Se
         in_steps=bench.order == "load",
     )
     kind = NEED if bench.order == "load" else ALLOCATED
-    found = predict(
-        MemoryObservations(kind=kind, fit=fit, load_by_batch={}, points=len(chosen)), cap_bytes, bench.loads
-    )
+    found = Memory(kind=kind, line=fit, load_by_batch={}, loads=bench.loads).predict(cap_bytes)
     done = [
         Trial(batch, bench.loads.load(batch), passed=True, seconds=sum(one.seconds for one in told_by[batch]))
         for batch in chosen

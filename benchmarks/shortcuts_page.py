@@ -208,19 +208,19 @@ def _corpus() -> dict[str, float]:
 
 def _memory() -> dict[str, Any]:
     tuning = read_tuning(SEARCH)
-    line = tuning.search.memory
-    if isinstance(line, str) or isinstance(line.fit, str):
+    memory = tuning.search.memory
+    if isinstance(memory, str) or isinstance(memory.line, str):
         raise TypeError
     exact = [(one, r.record) for one, r in tuning.results if r.record and one.params[SHORTCUTS] == EXACT]
     needs = [record.needs[0] for _, record in exact if record.needs]
-    if any(need.passed_bytes > line.fit.upper(need.load) for need in needs):
+    if any(need.passed_bytes > memory.line.upper(need.load) for need in needs):
         raise AssertionError
     many = [(one, record) for one, record in exact if one.workers == MOST]
     bounds: dict[int, float] = {}
     shares = []
     for one, record in many:
         load = record.summary.load_max if record.summary else 0
-        bound = one.workers * (line.context_bytes + line.fit.upper(load or 0))
+        bound = one.workers * (memory.context_bytes + memory.line.upper(load or 0))
         bounds[int(str(one.params["padded_chars"]))] = bound / GIB
         shares.append((record.memory.process_peak_bytes or 0) / bound)
     peaks = [(record.memory.process_peak_bytes or 0) / GIB for _, record in many]

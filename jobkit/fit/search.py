@@ -30,15 +30,14 @@ from jobkit.core.layout import (
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import format_memory
 from jobkit.fit import ledger
-from jobkit.fit.largest_batch import TOO_SMALL, Prediction, predict
 from jobkit.fit.lengths import read_lengths
-from jobkit.fit.loads import TextLoads, agreeing, loads_of
-from jobkit.fit.observations import RAM, MemoryObservations, measured_bytes, observe_memory, swept_knob
+from jobkit.fit.memory import TOO_SMALL, Memory, memory_of
+from jobkit.fit.observations import RAM, measured_bytes, swept_knob
 from jobkit.outcome import trials
 from jobkit.outcome.accounting import read_accounts
 from jobkit.outcome.conditions import memory_condition
 from jobkit.outcome.journal import Role
-from jobkit.outcome.results import PointResult, read_run
+from jobkit.outcome.results import PointResult, batches_of, read_run
 from jobkit.outcome.trials import SearchGoal, Trial
 from jobkit.outcome.verdict import KILLED
 from jobkit.run.measure import nvml
@@ -160,30 +159,29 @@ def _predicted(
         return Trial(message=why)
     records = [result.record for result in results if result.record]
     asked = {trial.index for trial in done}
-    evidence = observe_memory([record for record in records if _tells(record, asked)])
-    if isinstance(evidence, str):
-        return Trial(message=evidence)
-    capacity = _capacity(wanted, evidence)
+    memory = memory_of(
+        [record for record in records if _tells(record, asked)], batches_of(results), read_lengths(run_dir)
+    )
+    if isinstance(memory, str):
+        return Trial(message=memory)
+    capacity = _capacity(wanted, memory)
     if capacity is None:
         return Trial(message="the GPU does not report its memory: set find_max.memory")
-    loads = agreeing(loads_of(read_lengths(run_dir), points), evidence.load_by_batch)
-    prediction = predict(evidence, capacity, loads)
-    paragraphs = max((record.summary.items_total for record in records if record.summary), default=0)
-    by_size = evidence.knob == BATCH_SIZE
-    batch = _batch(prediction, loads, done)
-    batch = min(batch, loads.limit if loads else paragraphs if by_size else batch)
-    if isinstance(evidence.fit, str) or not batch:
-        return Trial(capacity_bytes=capacity, message=prediction.reason or TOO_SMALL[evidence.knob])
-    load = _load(batch, loads, evidence)
+    batch = _testable(_batch(memory, capacity, done), memory, records)
+    if isinstance(memory.line, str) or not batch:
+        return Trial(
+            capacity_bytes=capacity, message=memory.predict(capacity).reason or TOO_SMALL[memory.knob]
+        )
+    load, by_size = memory.own_load(batch), memory.knob == BATCH_SIZE
     trial = Trial(
         index=points[-1].index + 1,
         batch_size=batch if by_size else 0,
         padded_chars=0 if by_size else batch,
         load=load,
         capacity_bytes=capacity,
-        expected_bytes=evidence.fit.at(load),
-        bound_bytes=evidence.fit.upper(load),
-        memory=trials.memory_of(evidence.kind == RAM, points[0].workers),
+        expected_bytes=memory.line.at(load),
+        bound_bytes=memory.line.upper(load),
+        memory=trials.memory_of(memory.kind == RAM, points[0].workers),
         condition=memory_condition(records),
     )
     return _known(trial, records) or trial
@@ -210,13 +208,13 @@ def _known(trial: Trial, records: Sequence[Record]) -> Trial | None:
     return Trial(message=why, proved=True, capacity_bytes=trial.capacity_bytes)
 
 
-def _load(batch: int, loads: TextLoads | None, evidence: MemoryObservations) -> int:
-    """Return the load that a batch will have; if no lengths are known, at the worst rate measured."""
-    if loads is not None:
-        return loads.own(batch)
-    if evidence.knob == PADDED_CHARS:
+def _testable(batch: int, memory: Memory, records: Sequence[Record]) -> int:
+    """Return a batch, or the largest that the text has."""
+    if memory.loads is not None:
+        return min(batch, memory.loads.limit)
+    if memory.knob == PADDED_CHARS:
         return batch
-    return round(batch * max(load / size for size, load in evidence.load_by_batch.items()))
+    return min(batch, max((record.summary.items_total for record in records if record.summary), default=0))
 
 
 def _not_one_knob(points: Sequence[Point]) -> str:
@@ -239,22 +237,22 @@ def _another_gpu(results: Sequence[PointResult]) -> str:
     return f"the points ran on {on}, but this job was given {here.name}: set resources.gpu_type"
 
 
-def _capacity(wanted: SearchGoal, evidence: MemoryObservations) -> float | None:
+def _capacity(wanted: SearchGoal, memory: Memory) -> float | None:
     if wanted.memory_bytes is not None:
-        return wanted.memory_bytes // evidence.workers
-    if evidence.kind == RAM:
+        return wanted.memory_bytes // memory.workers
+    if memory.kind == RAM:
         return wanted.ram_bytes
-    return None if evidence.gpu_bytes is None else evidence.allocator_bytes(evidence.gpu_bytes)
+    return None if memory.limit_bytes is None else memory.allocator_bytes(memory.limit_bytes)
 
 
-def _batch(prediction: Prediction, loads: TextLoads | None, done: Sequence[Trial]) -> int:
+def _batch(memory: Memory, capacity_bytes: float, done: Sequence[Trial]) -> int:
     """Return the batch size, or budget, to try: the safe one, or well below one that failed."""
-    failed = [trial for trial in done if not trial.held]
+    largest, failed = memory.predict(capacity_bytes), [trial for trial in done if not trial.held]
     if not failed:
-        return prediction.safe_batch
-    if loads is None:
-        return min(prediction.safe_batch, int(STEP_DOWN * min(trial.size for trial in failed)))
-    return loads.largest_batch(min(prediction.safe_load, STEP_DOWN * min(trial.load for trial in failed)))
+        return largest.safe_batch
+    if memory.loads is None:
+        return min(largest.safe_batch, int(STEP_DOWN * min(trial.size for trial in failed)))
+    return memory.largest_batch(min(largest.safe_load, STEP_DOWN * min(trial.load for trial in failed)))
 
 
 def _point(run_dir: Path, points: Sequence[Point], trial: Trial, wanted: SearchGoal) -> Point:

@@ -30,8 +30,8 @@ from jobkit.core.knobs import (
 from jobkit.core.measurements import SPEED, WORK
 from jobkit.core.records import Outcome, Record
 from jobkit.core.student import deviation, half_width
+from jobkit.fit.memory import Memory, memory_of
 from jobkit.fit.objective import Finals, Objective, pace
-from jobkit.fit.observations import MemoryObservations, observe_memory
 
 MEMORY, SEARCH, FINAL = "memory", "search", "final"
 """The phases of a search, as `Point.phase` has them."""
@@ -282,7 +282,7 @@ class Search:
 
     goal: TuneGoal
     results: list[tuple[Candidate, Measured]] = field(default_factory=list)
-    memory: MemoryObservations | str = ""
+    memory: Memory | str = ""
     limit: str = ""
     why: str = ""
     shortcuts: str = EXACT
@@ -296,7 +296,7 @@ class Search:
             return Answer(why=self._failure())
         if not any(self._values(result) for _, result in alone):
             return Answer(why=self._no_metric())
-        self.memory = observe_memory([result.record for _, result in alone if result.record])
+        self.memory = memory_of([result.record for _, result in alone if result.record])
         size = self._first_size(alone)
         yield from self._add_workers(size)
         yield from self._compare()
@@ -388,15 +388,15 @@ class Search:
 
     def most_workers(self, size: int) -> int | None:
         """Return how many workers memory holds at a size, by the bound of the line; ``None`` if unknown."""
-        line = self.memory
-        if isinstance(line, str):
+        memory = self.memory
+        if isinstance(memory, str):
             return None
-        limits = [limit for limit in (self.goal.memory_bytes, line.gpu_bytes) if limit is not None]
+        limits = [limit for limit in (self.goal.memory_bytes, memory.limit_bytes) if limit is not None]
         if not limits:
             return None
-        if isinstance(line.fit, str):
+        if isinstance(memory.line, str):
             return self._by_one(size, min(limits))
-        return line.most_workers(min(limits), self.goal.loads[self.goal.sizes.index(size)])
+        return memory.most_workers(min(limits), self.goal.loads[self.goal.sizes.index(size)])
 
     def _by_one(self, size: int, capacity_bytes: float) -> int | None:
         """Return how many workers memory holds if each takes what one took at this size: there is no line."""

@@ -11,7 +11,7 @@ from jobkit.core.knobs import BATCH_SIZE
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import format_count
 from jobkit.fit.batch_line import Estimate, estimate
-from jobkit.fit.largest_batch import Memory, Prediction, memory_by_setting
+from jobkit.fit.memory import Memory, Prediction, memory_by_setting
 from jobkit.fit.observations import others
 from jobkit.fit.tune import Tuning
 from jobkit.outcome.conditions import memory_condition

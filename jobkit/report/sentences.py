@@ -10,7 +10,7 @@ from jobkit.core.knobs import FP32, GPUS, MPS, OFF, ORDER, PRECISION, SHORTCUTS,
 from jobkit.core.terminal import NoWrap, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, format_memory, format_setting
 from jobkit.fit.batch_line import BatchLine
-from jobkit.fit.largest_batch import Prediction
+from jobkit.fit.memory import Prediction
 from jobkit.outcome.conditions import ORDERS
 from jobkit.outcome.remedies import Step, remedy
 from jobkit.outcome.trials import answers

@@ -11,9 +11,9 @@ from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import GIB
 from jobkit.fit import observations
 from jobkit.fit.gpus import usable_bytes
-from jobkit.fit.largest_batch import memory_by_setting
+from jobkit.fit.memory import Memory as Found
+from jobkit.fit.memory import memory_by_setting, memory_of
 from jobkit.fit.memory_line import Fit
-from jobkit.fit.observations import MemoryObservations, observe_memory
 from tests.support.builders import GPU, MODEL, grid, need, record, summary, with_shortcuts
 
 SIZES = (10, 20, 30, 40, 50)
@@ -47,29 +47,25 @@ def ran_out(batch_size: int, *, load: int | None, cap_bytes: int | None = None) 
     return replace(record(point), outcome=Outcome.GPU_OOM, summary=None, failed_load=load)
 
 
-def told(
-    records: Sequence[Record], batches: Mapping[str, Sequence[Batch]] | None = None
-) -> MemoryObservations:
-    found = observe_memory(records, batches)
-    assert isinstance(found, MemoryObservations), found
+def told(records: Sequence[Record], batches: Mapping[str, Sequence[Batch]] | None = None) -> Found:
+    found = memory_of(records, batches)
+    assert isinstance(found, Found), found
     return found
 
 
-def fit_of(evidence: MemoryObservations) -> Fit:
-    assert isinstance(evidence.fit, Fit), evidence.fit
-    return evidence.fit
+def fit_of(evidence: Found) -> Fit:
+    assert isinstance(evidence.line, Fit), evidence.line
+    return evidence.line
 
 
 # -- on a GPU
 
 
-def test_need_is_the_line_and_allocated_stands_next_to_it() -> None:
+def test_need_is_the_line() -> None:
     found = told(went_well())
-    assert (found.kind, found.slack, found.points, found.remarks) == (observations.NEED, 1.0, 5, ())
+    assert (found.kind, found.slack, found.remarks) == (observations.NEED, 1.0, ())
     assert fit_of(found).at(10_000) == pytest.approx(line(10_000))
-    assert found.allocated
-    assert found.allocated.slope_bytes == pytest.approx(10_000)
-    assert (found.gpu, found.gpu_bytes) == (GPU.name, usable_bytes(GPU.name, GPU.total_bytes or 0))
+    assert (found.gpu, found.limit_bytes) == (GPU.name, usable_bytes(GPU.name, GPU.total_bytes or 0))
     assert found.load_by_batch == {size: LOAD * size for size in SIZES}
 
 
@@ -78,8 +74,6 @@ def test_what_was_not_measured_is_allocated_times_the_worst_slack() -> None:
     assert found.kind == observations.ALLOCATED
     assert found.slack == pytest.approx(1.25)
     assert fit_of(found).at(10_000) == pytest.approx(1.25 * line(10_000))
-    assert found.allocated
-    assert found.allocated.at(10_000) == pytest.approx(line(10_000))
     assert found.remarks == (
         "what the batches need was not measured: allocated memory and the worst slack are used instead",
     )
@@ -101,17 +95,15 @@ def test_every_batch_counts_where_batches_are_reported() -> None:
         ]
         for one in went_well()
     }
-    found = told(went_well(), batches)
-    assert found.allocated
-    assert found.allocated.observations == 10
-    assert found.allocated.at(9_000) == pytest.approx(line(9_000) + 1_000_000)
+    fit = fit_of(told(went_well(needs=False), batches))
+    assert fit.observations == 10
+    assert fit.at(9_000) == pytest.approx(1.25 * (line(9_000) + 1_000_000))
+    assert fit_of(told(went_well(), batches)) == fit_of(told(went_well())), "the need is measured"
 
 
 def test_repeats_are_one_point() -> None:
     found = told(went_well(repeats=3))
-    assert found.points == fit_of(found).points == 5
-    assert fit_of(found).observations == 15
-    assert observations.setting(went_well()[0]) == "batch_size 10"
+    assert (fit_of(found).points, fit_of(found).observations) == (5, 15)
 
 
 def test_the_context_and_what_the_card_held_are_kept_free() -> None:
@@ -138,7 +130,7 @@ def test_workers_share_what_their_contexts_leave() -> None:
     assert most is not None
     assert most * each + 100 <= 8 * GIB < (most + 1) * each + 100
     assert fit_of(found) == fit_of(told(went_well())), "the line is that of one process"
-    assert isinstance(observe_memory([*shared, *went_well()]), str), "never mixed"
+    assert isinstance(memory_of([*shared, *went_well()]), str), "never mixed"
 
 
 def test_no_worker_fits_a_gpu_without_room_for_one() -> None:
@@ -150,22 +142,21 @@ def test_no_worker_fits_a_gpu_without_room_for_one() -> None:
 
 def test_too_few_points_are_a_reason_and_no_line() -> None:
     found = told(went_well()[:3])
-    assert found.fit == "3 distinct loads measured, and a line with an error needs 4"
-    assert found.allocated is None
+    assert found.line == "3 distinct loads measured, and a line with an error needs 4"
 
 
 def test_points_without_figures_are_passed_over() -> None:
     bare = replace(went_well()[0], summary=None, gpu=GPU, memory=Memory(), needs=())
     found = told([bare, *went_well()[1:]])
-    assert (found.points, 10 in found.load_by_batch) == (4, False)
+    assert (fit_of(found).points, 10 in found.load_by_batch) == (4, False)
     other = [replace(one, point=replace(one.point, params={"paragraphs_per_call": 9})) for one in went_well()]
     assert told(other).load_by_batch == {}
 
 
 def test_other_ends_say_nothing() -> None:
     lost = [replace(one, outcome=Outcome.TIMEOUT) for one in went_well()]
-    assert observe_memory(lost) == observe_memory([]) == "no point has succeeded yet"
-    assert observe_memory([ran_out(90, load=90_000)]) == "no point has succeeded yet"
+    assert memory_of(lost) == memory_of([]) == "no point has succeeded yet"
+    assert memory_of([ran_out(90, load=90_000)]) == "no point has succeeded yet"
     assert told([*went_well(), lost[0]]) == told(went_well())
 
 
@@ -197,7 +188,7 @@ CHANGES: dict[str, Callable[[Record], Record]] = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_differs_is_refused_by_name(name: str) -> None:
     first, *others = went_well()
-    assert str(observe_memory([CHANGES[name](first), *others])).startswith(
+    assert str(memory_of([CHANGES[name](first), *others])).startswith(
         f"the points differ in {name.removesuffix(' memory')}: "
     )
 
@@ -214,7 +205,7 @@ def test_memory_without_shortcuts_that_were_refused_is_a_line_of_its_own(
     refused = [replace(with_shortcuts(one, "why"), inert=("shortcuts",) if swept else ()) for one in plain]
     assert observations.others(refused[0]) == "shortcuts refused"
     assert observations.others(exact[0]) == ("shortcuts exact" if swept else "")
-    assert str(observe_memory([refused[0], *exact[1:]])).startswith("the points differ in shortcuts: ")
+    assert str(memory_of([refused[0], *exact[1:]])).startswith("the points differ in shortcuts: ")
     assert fit_of(told(refused)) == fit_of(told(exact))
     assert set(memory_by_setting([*exact, *refused], {}, None)) == {
         observations.others(exact[0]),
@@ -225,9 +216,9 @@ def test_memory_without_shortcuts_that_were_refused_is_a_line_of_its_own(
 def test_a_point_that_ran_out_without_its_shortcuts_does_not_raise_the_line_with_them() -> None:
     exact = [with_shortcuts(one) for one in went_well()]
     failed = with_shortcuts(ran_out(900, load=400_000, cap_bytes=6 * GIB), "why")
-    assert told([*exact, failed]).fit == told(exact).fit
+    assert told([*exact, failed]).line == told(exact).line
     assert (
-        told([*exact, with_shortcuts(ran_out(900, load=400_000, cap_bytes=6 * GIB))]).fit != told(exact).fit
+        told([*exact, with_shortcuts(ran_out(900, load=400_000, cap_bytes=6 * GIB))]).line != told(exact).line
     )
 
 
@@ -269,7 +260,7 @@ def test_without_a_cap_it_had_the_card_less_the_context() -> None:
 )
 def test_one_of_which_too_little_is_known_is_reported_and_not_counted(failed: Record) -> None:
     found = told([*went_well(), failed])
-    assert found.fit == told(went_well()).fit
+    assert found.line == told(went_well()).line
     [remark] = found.remarks
     assert remark == (
         "1 of 1 point that ran out of memory is not in the line: its load is unknown, or it ran otherwise"
@@ -309,10 +300,10 @@ def on_cpu() -> list[Record]:
 
 def test_on_a_cpu_it_is_the_memory_of_the_process() -> None:
     found = told(on_cpu())
-    assert (found.kind, found.points, found.overhead_bytes, found.gpu_bytes) == (observations.RAM, 5, 0, None)
+    assert (found.kind, found.overhead_bytes, found.limit_bytes) == (observations.RAM, 0, None)
     assert fit_of(found).at(10_000) == pytest.approx(line(10_000))
     assert found.load_by_batch == {size: LOAD * size for size in SIZES}
-    assert told([replace(on_cpu()[0], memory=Memory()), *on_cpu()[1:]]).points == 4
+    assert fit_of(told([replace(on_cpu()[0], memory=Memory()), *on_cpu()[1:]])).points == 4
 
 
 def test_a_process_that_was_out_of_ram_counts_as_well() -> None:
@@ -321,5 +312,5 @@ def test_a_process_that_was_out_of_ram_counts_as_well() -> None:
     reached = Memory(maxrss_bytes=6 * GIB)
     assert fit_of(told([*on_cpu(), replace(failed, memory=reached)])).safe_load(6 * GIB) < 400_000
     unknown = told([*on_cpu(), replace(failed, memory=reached, failed_load=None)])
-    assert unknown.fit == told(on_cpu()).fit
+    assert unknown.line == told(on_cpu()).line
     assert "1 of 1 point that ran out of memory is not in the line" in unknown.remarks[0]

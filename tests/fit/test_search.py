@@ -20,19 +20,23 @@ from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import GIB
 from jobkit.fit import ledger, search
 from jobkit.fit.lengths import Lengths
-from jobkit.fit.observations import MemoryObservations, observe_memory
+from jobkit.fit.memory import memory_of
 from jobkit.outcome.journal import Role
 from jobkit.outcome.results import read_run
 from jobkit.outcome.trials import ALLOCATOR, PROCESS, SearchGoal, describe_trials, finished, trials
+from jobkit.report.recommend.recommend import memory_of_setting
+from jobkit.report.recommend.run_data import read_material
 from jobkit.report.sources import never_began, read_sources
 from jobkit.run.measure import nvml
 from tests.support.builders import (
     GPU,
     ITEMS,
+    batch,
     grid,
     need,
     record,
     write_answer,
+    write_batches,
     write_begin,
     write_exit,
     write_record,
@@ -121,6 +125,20 @@ def test_the_safe_batch_is_tried_first_as_a_point_of_its_own(tmp_path: Path) -> 
     assert trial.expected_bytes < trial.bound_bytes <= trial.capacity_bytes == GIB
     assert trial.bound_bytes + 900 * BYTES_PER_LOAD > GIB, "the next batch would not be safe"
     assert trial.memory == PROCESS
+
+
+def test_without_needs_the_batches_count_as_they_do_for_a_recommendation(tmp_path: Path) -> None:
+    run = run_of(tmp_path, device="cuda", memory_bytes=None)
+    for point in points_of(run):
+        bare = replace(measured(point), needs=())
+        write_record(run, bare)
+        load = 900 * point.numbers["batch_size"]
+        write_batches(run, point, [replace(batch(0), load=load, allocated_peak_bytes=load * 2**16)])
+    planned(run)
+    (trial,), found = trials(run), memory_of_setting(read_material(run), bare)
+    assert found
+    assert trial.expected_bytes == found.largest.expected_bytes
+    assert trial.bound_bytes == found.largest.bound_bytes
 
 
 def test_a_trial_that_held_is_the_last(tmp_path: Path) -> None:
@@ -383,10 +401,10 @@ def test_workers_share_all_of_a_gpu_less_their_contexts(
 ) -> None:
     """At most N workers fit a GPU: with N the batch is safe, with N + 1 it is not."""
     monkeypatch.setattr(nvml, "visible_uuid", lambda _: None)
-    most = observe_memory([measured(point) for point in grid(SIZES)])
-    assert isinstance(most, MemoryObservations)
-    assert most.gpu_bytes is not None
-    workers = most.most_workers(most.gpu_bytes, 900 * 881)
+    most = memory_of([measured(point) for point in grid(SIZES)])
+    assert not isinstance(most, str)
+    assert most.limit_bytes is not None
+    workers = most.most_workers(most.limit_bytes, 900 * 881)
     assert workers is not None
     for number, fits in ((workers, True), (workers + 1, False)):
         run = run_of(tmp_path / str(number), device="cuda", memory_bytes=None, workers=number)
@@ -394,7 +412,7 @@ def test_workers_share_all_of_a_gpu_less_their_contexts(
         (trial,) = trials(run)
         contexts = number * 3 * GIB // 4
         assert point.cap_bytes is None
-        assert trial.capacity_bytes == pytest.approx((most.gpu_bytes - contexts) / number)
+        assert trial.capacity_bytes == pytest.approx((most.limit_bytes - contexts) / number)
         assert (trial.batch_size == ITEMS) is fits
     other = run_of(tmp_path / "none", device="cuda", memory_bytes=None, workers=200)
     assert search.next_trial(other) is None

@@ -16,8 +16,9 @@ from jobkit.core.knobs import EVERY, EXACT, MPS, OFF, ON, PADDED_CHARS, SHORTCUT
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
+from jobkit.fit.memory import Memory
 from jobkit.fit.objective import Bound, Finals, Objective
-from jobkit.fit.observations import NEED, MemoryObservations
+from jobkit.fit.observations import NEED
 from jobkit.fit.tune_steps import (
     DOUBT,
     FINAL,
@@ -137,7 +138,7 @@ def test_more_workers_than_memory_holds_are_not_tried() -> None:
 
 
 def test_without_a_measurement_of_memory_no_number_of_workers_is_ruled_out() -> None:
-    nothing = MemoryObservations(kind=NEED, fit="no line", load_by_batch={}, points=0)
+    nothing = Memory(kind=NEED, line="no line", load_by_batch={})
     for memory in ("no point has succeeded yet", nothing):
         assert Search(GOAL, memory=memory).most_workers(4_000) is None
 

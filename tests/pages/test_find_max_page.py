@@ -9,10 +9,8 @@ import pytest
 
 from jobkit.core.units import format_bytes_gib
 from jobkit.fit import memory_line as fit
-from jobkit.fit.largest_batch import Prediction, predict
 from jobkit.fit.lengths import read_lengths
-from jobkit.fit.loads import loads_of
-from jobkit.fit.observations import MemoryObservations, observe_memory
+from jobkit.fit.memory import Memory, Prediction, memory_of
 from jobkit.outcome.results import read_run
 from jobkit.outcome.trials import Trial, describe_trials, trials
 
@@ -26,20 +24,18 @@ TODAY = [run for run in RUNS if run != EARLIER]
 MIB = 1024**2
 
 
-def evidence_of(run: Path) -> MemoryObservations:
+def memory_of_sweep(run: Path) -> Memory:
     """Return what the points of the sweep reported, without those that tried the prediction."""
     results = [point for point in read_run(run).points if not point.point.point_id.endswith("-verify")]
-    evidence = observe_memory(
-        [result.chosen.record for result in results if result.chosen and result.chosen.record]
-    )
-    assert not isinstance(evidence, str)
-    return evidence
+    records = [result.chosen.record for result in results if result.chosen and result.chosen.record]
+    memory = memory_of(records, lengths=read_lengths(run))
+    assert not isinstance(memory, str)
+    return memory
 
 
 def predicted(run: Path) -> Prediction:
     """Return what the code as it is now predicts from the points of the sweep."""
-    points = [point.point for point in read_run(run).points if not point.point.point_id.endswith("-verify")]
-    return predict(evidence_of(run), trials(run)[0].capacity_bytes, loads_of(read_lengths(run), points))
+    return memory_of_sweep(run).predict(trials(run)[0].capacity_bytes)
 
 
 def only_trial(run: Path) -> tuple[Trial, int]:
@@ -103,7 +99,7 @@ def test_without_the_share_the_bound_would_name_more_than_held(monkeypatch: pyte
     assert f"{max(names):,} without the 0.5 %" in PAGE
     assert len(names) == 1
     assert max(names) > only_trial(LATER)[0].batch_size
-    line, (tried, needed) = evidence_of(LATER).fit, only_trial(LATER)
+    line, (tried, needed) = memory_of_sweep(LATER).line, only_trial(LATER)
     assert not isinstance(line, str)
     assert f"needed {(needed - line.upper(tried.load)) / MIB:.0f} MiB more than today's bound without" in PAGE
 

@@ -11,7 +11,7 @@ from jobkit.core.job_files import Exit
 from jobkit.core.records import FOLDER, ModelRef, Outcome, Record
 from jobkit.core.units import GIB
 from jobkit.fit.batch_line import Estimate, fit_line
-from jobkit.fit.largest_batch import Prediction
+from jobkit.fit.memory import Prediction
 from jobkit.report.estimates import GroupEstimate
 from jobkit.report.sentences import count_lines, estimate_lines, fastest_line, heading, missing_lines
 from jobkit.report.tables import Collected, collect

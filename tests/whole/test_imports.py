@@ -47,7 +47,7 @@ NODE = (
     "jobkit.corpus.reading",
     "jobkit.corpus.rows",
     "jobkit.corpus.winners",
-    "jobkit.fit.largest_batch",
+    "jobkit.fit.memory",
     "jobkit.run.__main__",
     "jobkit.run.gate",
     "jobkit.run.workloads.count",

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,18 @@ import pytest
 import yaml
 
 from benchmarks.archives import RECORDS, runs
-from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE
+from jobkit.core.layout import SETTING_FILE, SPEC_FILE, TUNE_GOAL_FILE
 from jobkit.core.student import half_width
 from jobkit.core.units import format_bytes_gib, format_count, format_setting, format_walltime
+from jobkit.fit.search import foreseen
+from jobkit.outcome.trials import trials
+from jobkit.report.plot.data import group_plots
+from jobkit.report.plot.memory_data import PREDICTED
+from jobkit.report.recommend.recommend import memory_of_setting
+from jobkit.report.recommend.run_data import read_material
+from jobkit.report.tables import collect
+from jobkit.spec.sweep_spec import load_spec
+from jobkit.submit.sweep import search_goal
 from tests.support.commands import jobkit
 
 ROOT = Path(__file__).parents[2]
@@ -175,6 +184,35 @@ def test_two_commands_print_one_figure(run: Path) -> None:
     answers = answers_of(run)
     compared = [*largest_batches(answers), *figures(answers)]
     compared += of_search(answers) if run in SEARCHES else ()
+    different = [(name, one, other) for name, one, other in compared if not same(one, other)]
+    assert not different
+
+
+def other_largest_batches(run: Path, answers: Answers) -> Iterator[tuple[str, object, object]]:
+    """Yield the largest batch of `verify`, `apply` and the picture next to that of the recommendation."""
+    largest = answers.recommend["batch"]["largest"]
+    size = f"{largest['safe_batch']:,}"
+    material, chosen = read_material(run), answers.chosen["params"]
+    record = next(record for record in material.records if record.params == chosen)
+    memory = memory_of_setting(material, record)
+    applied = json.loads(json.dumps(asdict(memory.largest))) if memory else None
+    yield "apply, recommend", applied, None if largest["reason"] else largest
+    goal = replace(search_goal(load_spec(run / SPEC_FILE)), memory_bytes=None)
+    trial, _ = foreseen(run, goal)
+    if not trial.message.startswith("find_max needs a sweep"):
+        most = _paragraphs(answers) if largest["knob"] == "batch_size" else largest["safe_batch"]
+        testable = f"{largest['knob']} {min(largest['safe_batch'], most):,}"
+        tested = trial.setting if trial.index else trial.message.partition(" was measured")[0]
+        yield "verify, recommend", tested, largest["reason"] or testable
+    marks = [mark for plot in group_plots(collect([run])) for mark in plot.memory.marks]
+    drawn = [mark.name.split()[2] for mark in marks if mark.kind == PREDICTED and mark.name != PREDICTED]
+    if drawn or not (largest["reason"] or trials(run) or record.point.device == "cpu"):
+        yield "picture, recommend", drawn, [size]
+
+
+@pytest.mark.parametrize("run", by_group([run for run in RUNS if run not in SEARCHES]))
+def test_all_commands_have_one_largest_batch(run: Path) -> None:
+    compared = [*largest_batches(answers_of(run)), *other_largest_batches(run, answers_of(run))]
     different = [(name, one, other) for name, one, other in compared if not same(one, other)]
     assert not different
 

@@ -9,9 +9,9 @@ from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import format_bytes_gib
 from jobkit.fit.batch_line import BatchLine, estimate, fit_line
-from jobkit.fit.largest_batch import TOO_SMALL, Memory
+from jobkit.fit.memory import TOO_SMALL, Memory
 from jobkit.fit.memory_line import Fit
-from jobkit.fit.observations import NEED, RAM, MemoryObservations, measured_bytes
+from jobkit.fit.observations import NEED, RAM, measured_bytes
 from jobkit.outcome.trials import Trial
 from jobkit.run.workloads.base import SHIPPED, load_unit
 
@@ -120,7 +120,7 @@ def memory_of_records(
     Parameters
     ----------
     memory
-        What the points show, as `jobkit.fit.largest_batch.memory_by_setting` returns it.
+        What the points show, as `jobkit.fit.memory.memory_by_setting` returns it.
     measured
         Of the sweep: what the line is fitted to.
     tries
@@ -133,31 +133,27 @@ def memory_of_records(
     """
     if isinstance(memory, str):
         return MemoryPanel(across="load", up="memory", marks=(), notes=(memory,))
-    evidence, workload = memory.evidence, measured[0].point.workload
-    limit = _limit(evidence, trials, gpu_memory_bytes)
+    workload, limit = measured[0].point.workload, _limit(memory, trials, gpu_memory_bytes)
     panel = MemoryPanel(
         across=f"load ({load_unit(workload)})" if workload in SHIPPED else "load",
-        up="RAM" if evidence.kind == RAM else "allocator memory",
-        marks=_present([*_measured(evidence, measured), *_tried(measured, tries, limit)]),
+        up="RAM" if memory.kind == RAM else "allocator memory",
+        marks=_present([*_measured(memory.kind, measured), *_tried(measured, tries, limit)]),
         limit=limit,
     )
-    if isinstance(evidence.fit, str):
-        return replace(panel, notes=(f"no line: {evidence.fit}",))
-    return _with_line(panel, memory, evidence.fit, trials)
+    if isinstance(memory.line, str):
+        return replace(panel, notes=(f"no line: {memory.line}",))
+    return _with_line(panel, memory, memory.line, trials)
 
 
-def _limit(
-    evidence: MemoryObservations, trials: Sequence[Trial], gpu_memory_bytes: int | None
-) -> Limit | None:
+def _limit(memory: Memory, trials: Sequence[Trial], gpu_memory_bytes: int | None) -> Limit | None:
     """Return what must not be exceeded; ``None`` if that is unknown, as on a CPU without trials."""
-    if trials and (gpu_memory_bytes is None or evidence.kind == RAM):
+    if trials and (gpu_memory_bytes is None or memory.kind == RAM):
         size_bytes = min(trial.capacity_bytes for trial in trials)
         return Limit(f"limit {format_bytes_gib(size_bytes)}", size_bytes)
-    gpu_bytes = gpu_memory_bytes or evidence.gpu_bytes
-    if gpu_bytes is None or evidence.kind == RAM:
+    if memory.limit_bytes is None or memory.kind == RAM:
         return None
-    room = evidence.allocator_bytes(gpu_bytes)
-    less = "GPU less context" if evidence.overhead_bytes else "GPU"
+    room = memory.allocator_bytes(memory.limit_bytes)
+    less = "GPU less context" if memory.overhead_bytes else "GPU"
     return Limit(f"{less}, {format_bytes_gib(room)}", room)
 
 
@@ -165,9 +161,9 @@ def _present(marks: Iterable[Marks]) -> tuple[Marks, ...]:
     return tuple(mark for mark in marks if mark.spots)
 
 
-def _measured(evidence: MemoryObservations, measured: Sequence[Record]) -> list[Marks]:
+def _measured(kind: str, measured: Sequence[Record]) -> list[Marks]:
     well = [record for record in measured if record.outcome is Outcome.OK]
-    if evidence.kind == NEED:
+    if kind == NEED:
         needs = [need for record in well for need in record.needs]
         return [
             Marks(ALLOCATED, "allocated peak", tuple((need.load, need.allocated_bytes) for need in needs)),
@@ -177,7 +173,7 @@ def _measured(evidence: MemoryObservations, measured: Sequence[Record]) -> list[
     def peaks(name: str) -> tuple[Spot, ...]:
         return _spots((_load(record), getattr(record.memory, name)) for record in well)
 
-    if evidence.kind == RAM:
+    if kind == RAM:
         return [Marks(MEASURED, "RAM peak", peaks("ram_peak_bytes"))]
     return [
         Marks(ALLOCATED, "allocated peak", peaks("allocated_peak_bytes")),
@@ -216,13 +212,12 @@ def _sizes(records: Sequence[Record]) -> str:
 
 
 def _with_line(panel: MemoryPanel, memory: Memory, fit: Fit, trials: Sequence[Trial]) -> MemoryPanel:
-    evidence = memory.evidence
-    slack = f"allocated line x {evidence.slack:.2f} (slack)"
+    slack = f"allocated line x {memory.slack:.2f} (slack)"
     predicted, notes = _predicted(memory, fit, panel.limit, trials)
     return replace(
         panel,
         marks=_present([*panel.marks, *predicted]),
-        line=Curve("fitted line" if evidence.slack == 1 else slack, fit.at),
+        line=Curve("fitted line" if memory.slack == 1 else slack, fit.at),
         bound=Curve("95 % bound, one-sided", fit.upper),
         reach=fit.largest(panel.limit.size_bytes) if panel.limit else None,
         notes=notes,

@@ -18,7 +18,7 @@ from jobkit.core.units import (
     format_setting,
     format_walltime,
 )
-from jobkit.fit.largest_batch import Prediction
+from jobkit.fit.memory import Prediction
 from jobkit.fit.objective import mean_words
 from jobkit.fit.observations import ALLOCATED, NEED, RAM
 from jobkit.fit.speed import SPEED_TOLERANCE, Corpus, Speed, differ
@@ -176,9 +176,10 @@ def _tried(sentence: str) -> str:
 
 def _why(advice: types.Recommendation) -> str:
     """Return why the recommended setting is the one to take."""
-    if types.within(advice.batch.recommended, advice.batch.largest) is False:
+    chosen, fastest, largest = advice.batch.recommended, advice.batch.fastest, advice.batch.largest
+    if largest.holds(chosen.size, chosen.load) is False:
         return "the smallest that was measured, though none of them is safe"
-    safe = " that is safe" if types.within(advice.batch.fastest, advice.batch.largest) is False else ""
+    safe = " that is safe" if largest.holds(fastest.size, fastest.load) is False else ""
     return f"the smallest within {_percent(SPEED_TOLERANCE)} of the fastest{safe}"
 
 

@@ -12,9 +12,9 @@ from jobkit.core.terminal import shell_quote
 from jobkit.core.units import format_count
 from jobkit.fit import speed
 from jobkit.fit.gpus import GpuKind, common_gpus
-from jobkit.fit.largest_batch import Memory, Prediction, memory_by_setting
+from jobkit.fit.memory import Memory, Prediction, memory_by_setting
 from jobkit.fit.memory_line import Fit
-from jobkit.fit.observations import RAM, MemoryObservations, others
+from jobkit.fit.observations import RAM, others
 from jobkit.fit.speed import Corpus, Speed
 from jobkit.outcome import overlaps
 from jobkit.outcome.conditions import conditions_of, memory_condition
@@ -31,7 +31,7 @@ LONGER = 10
 
 
 def cautions(
-    material: RunData, evidence: MemoryObservations, wishes: RecommendOptions, batch: types.Choice
+    material: RunData, memory: Memory, wishes: RecommendOptions, batch: types.Choice
 ) -> tuple[str, ...]:
     """Return what to beware of, the weightiest first.
 
@@ -39,14 +39,14 @@ def cautions(
     ----------
     material, wishes
         The data of the run folder, and the user's options.
-    evidence
-        What was measured of memory.
+    memory
+        Of the other knobs of what is recommended.
     batch
         What is recommended.
     """
     chosen, largest = batch.recommended, batch.largest
-    notes = [_unsafe(chosen, largest)] if types.within(chosen, largest) is False else []
-    notes += _of_memory(material, evidence, largest)
+    notes = [_unsafe(chosen, largest)] if largest.holds(chosen.size, chosen.load) is False else []
+    notes += _of_memory(material, memory)
     if unknown := precision.caution(chosen, material.records, batch.precisions):
         notes.append(unknown)
     if chosen.repeats == 1:
@@ -67,11 +67,11 @@ def cautions(
     return (*notes, *_of_corpus(material, wishes.corpus, chosen, largest), *material.notes)
 
 
-def _of_memory(material: RunData, evidence: MemoryObservations, largest: Prediction) -> tuple[str, ...]:
+def _of_memory(material: RunData, memory: Memory) -> tuple[str, ...]:
     """Return what to beware of in the line of memory; of a search without one, on what its finals worked."""
     if material.search is None:
-        return largest.doubts or evidence.remarks
-    return (*of_search.cautions(material.search), *largest.doubts)
+        return memory.largest.doubts or memory.remarks
+    return (*of_search.cautions(material.search), *memory.largest.doubts)
 
 
 def paragraphs(records: Sequence[Record]) -> int:
@@ -157,10 +157,8 @@ def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendati
     return types.Recommendation(
         measured=_measured(tried, own, first),
         batch=batch,
-        beware=cautions(material, own.evidence, wishes, batch),
-        cards=tuple(
-            _on_gpu(gpu, own, wishes.margin, batch.recommended) for gpu in _gpus(own.evidence, wishes)
-        ),
+        beware=cautions(material, own, wishes, batch),
+        cards=tuple(_on_gpu(gpu, own, batch.recommended) for gpu in _gpus(own, wishes)),
         corpus=corpus,
         time=time,
         energy=energy_answer(material.records, batch.recommended, corpus),
@@ -184,9 +182,7 @@ def _memory(material: RunData, wishes: RecommendOptions) -> dict[str, Memory]:
         ram_bytes=material.resources.memory if material.resources else None,
     )
     memory = {
-        words: replace(own, largest=own.within(own.limit_bytes, wishes.margin))
-        for words, own in found.items()
-        if isinstance(own, Memory)
+        words: replace(own, margin=wishes.margin) for words, own in found.items() if isinstance(own, Memory)
     }
     if not memory:
         why = next((own for own in found.values() if isinstance(own, str)), "no point has succeeded yet")
@@ -195,23 +191,21 @@ def _memory(material: RunData, wishes: RecommendOptions) -> dict[str, Memory]:
     return memory
 
 
-def memory_of(material: RunData, record: Record) -> tuple[Prediction, Fit] | None:
-    """Return the largest load by the memory line of a record's setting, and the line; ``None`` if unknown."""
+def memory_of_setting(material: RunData, record: Record) -> Memory | None:
+    """Return the memory of a record's setting; ``None`` if its largest batch is not known."""
     try:
         memory = _memory(material, RecommendOptions())
     except JobkitError:
         return None
     own = memory.get(others(record))
-    if own is None or own.largest.reason or not isinstance(own.evidence.fit, Fit):
-        return None
-    return own.largest, own.evidence.fit
+    return None if own is None or own.largest.reason else own
 
 
 def _most_workers(own: Memory, setting: Speed) -> int | None:
     """Return how many workers the GPU holds at a setting, by the bound; ``None`` if unknown."""
-    if own.limit_bytes is None or setting.load is None or own.evidence.kind == RAM:
+    if own.limit_bytes is None or setting.load is None or own.kind == RAM:
         return None
-    return own.evidence.most_workers(own.limit_bytes, setting.load)
+    return own.most_workers(own.limit_bytes, setting.load)
 
 
 def _record_of(chosen: Speed, records: Sequence[Record]) -> Record:
@@ -224,7 +218,7 @@ def _params(params: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:
 
 
 def _measured(material: RunData, own: Memory, first: Record) -> types.Measured:
-    evidence, point, model = own.evidence, first.point, first.point.model
+    point, model = first.point, first.point.model
     return types.Measured(
         run=material.run,
         workload=point.workload,
@@ -233,13 +227,13 @@ def _measured(material: RunData, own: Memory, first: Record) -> types.Measured:
         stand_in=bool(model and model.stand_in),
         caveat=model.caveat if model else "",
         device=point.device,
-        gpu=evidence.gpu,
+        gpu=own.gpu,
         points=sum(record.outcome is Outcome.OK for record in material.records),
         paragraphs=paragraphs(material.records),
-        kind=evidence.kind,
+        kind=own.kind,
         capacity_bytes=None if own.limit_bytes is None else int(own.limit_bytes),
-        overhead_bytes=evidence.overhead_bytes,
-        workers=evidence.workers,
+        overhead_bytes=own.overhead_bytes,
+        workers=own.workers,
     )
 
 
@@ -256,7 +250,7 @@ def _choice(
 
     def safe(setting: Speed) -> bool | None:
         own = memory.get(others_of[_params(setting.params)])
-        return types.within(setting, own.largest) if own else None
+        return own.largest.holds(setting.size, setting.load) if own else None
 
     allowed = judged.allowed(precision.without_refused(settings, precisions))
     best = speed.fastest(allowed or settings)
@@ -268,7 +262,7 @@ def _choice(
     )
     words = others_of[_params(chosen.params)]
     own = memory.get(words) or next(iter(memory.values()))
-    fit, unsafe = own.evidence.fit, bool(allowed) and safe(judged.best(allowed)) is False
+    line, unsafe = own.line, bool(allowed) and safe(judged.best(allowed)) is False
     by_size = judged.objective.by_speed and search is None
     choice = types.Choice(
         settings=settings,
@@ -281,7 +275,7 @@ def _choice(
         lines=tuple(
             types.Line(others=name, largest=part.largest) for name, part in memory.items() if part is not own
         ),
-        leave_largest_out=fit.leave_largest_out if isinstance(fit, Fit) else None,
+        leave_largest_out=line.leave_largest_out if isinstance(line, Fit) else None,
         binds=_binds(chosen, allowed, own.largest, unsafe=unsafe) if by_size else None,
         most_workers=_most_workers(own, chosen),
         allocator=memory_condition(records),
@@ -303,19 +297,19 @@ def _one_pass(material: RunData) -> Corpus:
     return Corpus(name=name, paragraphs=max(parts, default=0))
 
 
-def _gpus(evidence: MemoryObservations, wishes: RecommendOptions) -> Sequence[GpuKind]:
-    if evidence.kind == RAM:
+def _gpus(own: Memory, wishes: RecommendOptions) -> Sequence[GpuKind]:
+    if own.kind == RAM:
         return ()
     return common_gpus() if wishes.gpus is None else wishes.gpus
 
 
-def _on_gpu(gpu: GpuKind, own: Memory, margin: float, chosen: Speed) -> types.OnGpu:
-    prediction = own.within(gpu.usable_bytes, margin)
+def _on_gpu(gpu: GpuKind, own: Memory, chosen: Speed) -> types.OnGpu:
+    prediction = own.within(gpu.usable_bytes)
     return types.OnGpu(
         name=gpu.name,
         usable_bytes=gpu.usable_bytes,
         link=gpu.link,
-        fits=types.within(chosen, prediction),
+        fits=prediction.holds(chosen.size, chosen.load),
         prediction=prediction,
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_count
-from jobkit.fit.largest_batch import Memory, Prediction
+from jobkit.fit.memory import Memory
 from jobkit.fit.observations import others
 from jobkit.fit.speed import Speed
 from jobkit.fit.tune import Tuning
@@ -50,7 +50,7 @@ def memory_of_answer(memory: dict[str, Memory], search: Tuning) -> dict[str, Mem
         return {words: memory[words]}
     reason = "its points cannot be compared with one another"
     other = next(iter(memory.values()))
-    return {words: replace(other, largest=Prediction(capacity_bytes=0, reason=reason))}
+    return {words: replace(other, line=reason)}
 
 
 def chosen(settings: tuple[Speed, ...], search: Tuning) -> Speed:

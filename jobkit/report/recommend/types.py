@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from jobkit.core.records import Batch, Record
 from jobkit.fit.gpus import GpuKind
-from jobkit.fit.largest_batch import Prediction
 from jobkit.fit.lengths import Lengths
+from jobkit.fit.memory import Prediction
 from jobkit.fit.objective import Objective
 from jobkit.fit.speed import Corpus, Duration, Ratio, Speed
 from jobkit.fit.tune import Tuning
@@ -22,13 +22,6 @@ from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Resources
 
 THROUGHPUT, SATURATION, MEMORY, SWEEP = "throughput", "saturation", "memory", "sweep"
-
-
-def within(speed: Speed, largest: Prediction) -> bool | None:
-    """Return whether a setting stays within the bound of a prediction; ``None`` if nothing is known."""
-    if largest.reason or speed.load is None:
-        return None
-    return largest.saturated or (speed.size <= largest.safe_batch and speed.load <= largest.safe_load)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

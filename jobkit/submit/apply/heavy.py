@@ -56,7 +56,7 @@ def find_heavy(corpus: Corpus, pieces: Sequence[Piece], setting: Setting) -> lis
         If the corpus cannot be read again.
     """
     lengths_of = LENGTHS.get(setting.point.workload)
-    if setting.largest is None or lengths_of is None:
+    if setting.memory is None or lengths_of is None:
         return []
     limit = longest_item(setting)
     found = (
@@ -67,12 +67,12 @@ def find_heavy(corpus: Corpus, pieces: Sequence[Piece], setting: Setting) -> lis
 
 def longest_item(setting: Setting) -> int:
     """Return how long an item may be in any company: a batch of such items keeps the bound."""
-    if setting.largest is None:
+    if setting.memory is None:
         raise AssertionError  # the caller has asked; for the type checker
     together = numbers(setting.point.params).get(BATCH_SIZE, 1)
     if PADDED_CHARS in setting.point.params:
         together = 1  # an item that is longer than the budget is a batch of its own
-    return int(setting.largest.safe_load // max(1, together))
+    return int(setting.memory.largest.safe_load // max(1, together))
 
 
 def _looked_at(
@@ -104,13 +104,13 @@ def refuse_too_large(heavy: Sequence[Heavy], setting: Setting) -> None:
     JobkitError
         With all of them.
     """
-    if setting.largest is None or setting.point.device == CPU:
+    if setting.memory is None or setting.point.device == CPU:
         return
-    lines = list(_too_large(heavy, setting.largest.safe_load))
+    lines = list(_too_large(heavy, setting.memory.largest.safe_load))
     if not lines:
         return
     more = [f"and {len(lines) - MOST_NAMED:,} more"] if len(lines) > MOST_NAMED else []
-    bound = format_memory(setting.largest.capacity_bytes)
+    bound = format_memory(setting.memory.largest.capacity_bytes)
     head = f"{format_count(len(lines), 'paragraph')} too large for the GPU, by the bound of {bound}:"
     raise JobkitError(
         "\n  ".join([head, *lines[:MOST_NAMED], *more]),
@@ -126,7 +126,8 @@ def _too_large(heavy: Sequence[Heavy], safe_load: float) -> Iterator[str]:
 
 def memory_of(heavy: Heavy, setting: Setting, usual_bytes: int) -> int:
     """Return the RAM that the shard of a heavy piece requests."""
-    if setting.line is None or setting.point.device != CPU:
+    line = setting.memory.line if setting.memory else ""
+    if isinstance(line, str) or setting.point.device != CPU:
         return usual_bytes
-    needed = setting.line.upper(heavy.load)
+    needed = line.upper(heavy.load)
     return max(usual_bytes, math.ceil(MEMORY_FACTOR * needed / GIB) * GIB)

@@ -22,8 +22,7 @@ from jobkit.core.terminal import Say, relative_path, shell_path
 from jobkit.core.units import format_count, format_setting
 from jobkit.fit import ledger
 from jobkit.fit.energy import EnergyUse
-from jobkit.fit.largest_batch import Prediction
-from jobkit.fit.memory_line import Fit
+from jobkit.fit.memory import Memory
 from jobkit.fit.speed import Corpus, Speed, not_sampled, speeds
 from jobkit.fit.tune import read_tuning
 from jobkit.fit.tune_steps import FINAL
@@ -32,7 +31,7 @@ from jobkit.planning.points import Inputs, plan
 from jobkit.planning.resolve import Options, ResolvedSpec
 from jobkit.planning.workload_traits import Traits
 from jobkit.report.recommend.energy import energy_answer
-from jobkit.report.recommend.recommend import memory_of, paragraphs, recommend
+from jobkit.report.recommend.recommend import memory_of_setting, paragraphs, recommend
 from jobkit.report.recommend.request import used_ram
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import RecommendOptions, RunData
@@ -70,8 +69,8 @@ class Setting:
         The keys that a person set.
     speed, energy
         ``None`` if they were not measured.
-    largest, line
-        The largest load by the memory line, and the line; ``None`` if it is not known.
+    memory
+        With its largest load; ``None`` if that is not known.
     peak_bytes
         The most RAM that a try of the setting held; ``None`` if unknown.
     measured
@@ -89,8 +88,7 @@ class Setting:
     given: tuple[str, ...] = ()
     speed: Speed | None = None
     energy: EnergyUse | None = None
-    largest: Prediction | None = None
-    line: Fit | None = None
+    memory: Memory | None = None
     peak_bytes: int | None = None
     measured: int = 0
     past: tuple[float, ...] = ()
@@ -201,7 +199,6 @@ def _of_run(run: Path, options: Options, refuse: Refuse) -> Setting:
     )
     spec = _alone(spec, params, options, first, paragraphs(material.records))
     (point,) = plan(spec, inputs)
-    memory = memory_of(material, alike[0]) if alike else None
     return Setting(
         spec=spec,
         site=site,
@@ -212,8 +209,7 @@ def _of_run(run: Path, options: Options, refuse: Refuse) -> Setting:
         given=_keys(options),
         speed=speed if speed and speed.rates else None,
         energy=_energy(alike, speed) if speed else None,
-        largest=memory[0] if memory else None,
-        line=memory[1] if memory else None,
+        memory=memory_of_setting(material, alike[0]) if alike else None,
         peak_bytes=_peak(alike),
         measured=paragraphs(material.records),
         past=past_of(first, next((record.gpu.name for record in alike if record.gpu), None)),

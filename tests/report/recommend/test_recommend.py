@@ -12,11 +12,13 @@ from jobkit.core.units import GIB
 from jobkit.fit.gpus import GPUS, GpuKind, gpu_kinds
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import Loads
-from jobkit.fit.observations import NEED, RAM, observe_memory
+from jobkit.fit.memory import memory_of
+from jobkit.fit.memory_line import Fit
+from jobkit.fit.observations import NEED, RAM
 from jobkit.fit.speed import NEIGHBOURS, Corpus
 from jobkit.outcome.trials import Trial
 from jobkit.report.recommend import types
-from jobkit.report.recommend.recommend import memory_of, recommend
+from jobkit.report.recommend.recommend import memory_of_setting, recommend
 from jobkit.report.recommend.types import Recommendation, RecommendOptions, RunData
 from tests.support.builders import ITEMS, grid, record
 from tests.support.recommendations import (
@@ -236,9 +238,9 @@ def test_each_value_of_another_knob_has_a_line_of_its_own() -> None:
     assert {found.others: found.largest, other.others: other.largest} == lines
     assert other.largest.safe_batch != found.largest.safe_batch
     assert found.recommended.params["sentences_per_ner_batch"] == int(found.others.split()[-1])
-    assert "another knob than batch_size" in str(observe_memory(both))
+    assert "another knob than batch_size" in str(memory_of(both))
     unused = [replace(one, inert=("sentences_per_ner_batch",)) for one in both]
-    assert not isinstance(observe_memory(unused), str), "a knob that does nothing needs no line of its own"
+    assert not isinstance(memory_of(unused), str), "a knob that does nothing needs no line of its own"
 
 
 def test_points_that_ran_at_the_same_time_are_a_caution() -> None:
@@ -305,15 +307,15 @@ def test_a_corpus_that_is_held_in_memory() -> None:
 
 def test_the_memory_line_of_a_setting() -> None:
     first = records()[0]
-    found = memory_of(material(records()), first)
+    found = memory_of_setting(material(records()), first)
     assert found
-    largest, line = found
-    assert largest.safe_load > 0
-    assert line.theil_sen_slope_bytes == pytest.approx(BYTES_PER_LOAD, rel=0.05)
+    assert found.largest.safe_load > 0
+    assert isinstance(found.line, Fit)
+    assert found.line.theil_sen_slope_bytes == pytest.approx(BYTES_PER_LOAD, rel=0.05)
     failed = replace(first, needs=(), memory=Memory(), outcome=Outcome.BUG)
-    assert memory_of(material([failed]), failed) is None, "nothing was measured"
+    assert memory_of_setting(material([failed]), failed) is None, "nothing was measured"
     other = replace(first, point=replace(first.point, params={"batch_size": 50, "workers": 4}, workers=4))
-    assert memory_of(material(records()), other) is None, "of another setting"
+    assert memory_of_setting(material(records()), other) is None, "of another setting"
 
 
 def test_points_on_a_part_of_the_text_stand_for_all_of_it() -> None:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import GIB
-from jobkit.fit.largest_batch import Prediction
-from jobkit.fit.memory_line import Fit
+from jobkit.fit.memory import Memory
+from jobkit.fit.memory_line import fit_memory
+from jobkit.fit.observations import RAM
+from jobkit.fit.stats import Observation
 from jobkit.outcome.journal import read_journal
 from jobkit.planning.resolve import Options
 from jobkit.submit.apply import folder, start
@@ -23,12 +24,11 @@ from tests.support.applied import measured_run, request, write_corpus
 LONG = "x" * 900
 
 
-@dataclass(frozen=True)
-class Line:
-    """Memory as a line in the load: 4 MiB a character."""
-
-    def upper(self, load: float) -> float:
-        return load * 2**22
+def memory_with(limit: int) -> Memory:
+    """Return memory of 4 MiB a character, with room for so many characters."""
+    loads = (500, 1_000, 5_000, 20_000, 50_000)
+    line = fit_memory([Observation(load, load * 2**22, str(load)) for load in loads])
+    return Memory(kind=RAM, line=line, load_by_batch={1: 100}, limit_bytes=limit * 2**22)
 
 
 @pytest.fixture
@@ -45,8 +45,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def setting(home: Path) -> Setting:
     """Return the setting of 50 paragraphs a batch, with a bound of 5,000 padded characters."""
     found = find_setting(home / "run", Options(), build=False, say=lambda _: None)
-    largest = Prediction(capacity_bytes=GIB, safe_load=5000)
-    return replace(found, largest=largest, line=cast("Fit", Line()))
+    return replace(found, memory=memory_with(5_020))
 
 
 def test_only_what_is_longer_than_a_batch_may_hold_is_looked_at(home: Path, setting: Setting) -> None:
@@ -54,7 +53,7 @@ def test_only_what_is_longer_than_a_batch_may_hold_is_looked_at(home: Path, sett
     assert longest_item(setting) == 100
     (heavy,) = find_heavy(corpus, pieces, setting)
     assert (heavy.where, heavy.longest) == ("letters.txt, paragraph 21", 901)
-    assert find_heavy(corpus, pieces, replace(setting, largest=None)) == []
+    assert find_heavy(corpus, pieces, replace(setting, memory=None)) == []
 
 
 def test_on_a_cpu_it_has_a_shard_with_the_memory_that_it_needs(home: Path, setting: Setting) -> None:
@@ -71,7 +70,7 @@ def test_on_a_cpu_it_has_a_shard_with_the_memory_that_it_needs(home: Path, setti
 def test_on_a_gpu_that_is_too_small_it_is_refused_with_its_place(home: Path, setting: Setting) -> None:
     on_gpu = replace(setting, point=replace(setting.point, device="cuda"))
     corpus, pieces, _ = start.read(request(home / "run", ["letters.txt"], home / "tagged"))
-    small = replace(on_gpu, largest=Prediction(capacity_bytes=GIB, safe_load=500))
+    small = replace(on_gpu, memory=memory_with(520))
     with pytest.raises(JobkitError, match=r"letters\.txt, paragraph 21: a sentence of 901 characters"):
         refuse_too_large(find_heavy(corpus, pieces, small), small)
 
@@ -81,7 +80,7 @@ def test_what_needs_more_is_a_round_of_its_own(
 ) -> None:
     asked = request(home / "run", ["letters.txt"], home / "tagged", shards=2)
     slurm = find_setting(home / "run", Options(scheduler="slurm"), build=False, say=lambda _: None)
-    slurm = replace(slurm, largest=setting.largest, line=setting.line)
+    slurm = replace(slurm, memory=setting.memory)
     monkeypatch.setattr(start, "find_setting", lambda *_, **__: slurm)
     planned = start.prepare(asked, slurm, *start.read(asked))
     number = len(planned.prepared.points)
