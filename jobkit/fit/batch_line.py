@@ -54,7 +54,7 @@ class Estimate:
     line
         ``None`` if there is no estimate; ``reason`` then has the cause.
     capacity_bytes
-        What must not be exceeded; ``None`` if the GPU's size is unknown.
+        What must not be exceeded; ``None`` if that is unknown.
     largest
         The largest size on the line; never capped, so that the warnings can name the excess.
     warnings
@@ -88,7 +88,7 @@ def fit_line(sizes: Sequence[float], peaks_bytes: Sequence[float]) -> BatchLine 
 def estimate(
     sizes: Sequence[float],
     peaks_bytes: Sequence[float],
-    capacity_bytes: float,
+    capacity_bytes: float | None,
     *,
     model_bytes: float = 0,
 ) -> Estimate:
@@ -100,7 +100,7 @@ def estimate(
         One measurement each: batch size or load, and the total peak (context, weights and
         activations) there.
     capacity_bytes
-        What the GPU holds.
+        What the GPU holds; ``None`` for the line alone.
     model_bytes
         Context and weights, if known: a line that meets size 0 below them bends.
     """
@@ -108,6 +108,8 @@ def estimate(
     if line is None:
         reason = f"{len(set(sizes))} size measured: a line needs two" if sizes else "nothing measured"
         return Estimate(line=None, capacity_bytes=capacity_bytes, reason=reason)
+    if capacity_bytes is None:
+        return Estimate(line=line, capacity_bytes=None, reason="how much memory there is was not recorded")
     if line.slope_bytes <= 0:
         reason = "the peak does not grow with the size over the sizes measured"
         return Estimate(line=None, capacity_bytes=capacity_bytes, reason=reason)

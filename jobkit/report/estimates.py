@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from statistics import fmean
 
-from jobkit.core.knobs import BATCH_SIZE
-from jobkit.core.records import Outcome, Record
+from jobkit.core.knobs import BATCH_SIZE, CPU
+from jobkit.core.records import Record
 from jobkit.core.units import format_count
 from jobkit.fit.batch_line import Estimate, estimate
 from jobkit.fit.memory import Memory, Prediction, memory_by_setting
@@ -76,7 +76,7 @@ def estimates(collected: Collected, gpu_memory_bytes: int | None = None) -> tupl
         return tuple(
             found
             for group, first in enumerate(collected.by_group)
-            if first.device != "cpu"
+            if first.device != CPU
             for found in _estimates(collected, group, gpu_memory_bytes)
         )
 
@@ -84,7 +84,8 @@ def estimates(collected: Collected, gpu_memory_bytes: int | None = None) -> tupl
 def _estimates(collected: Collected, group: int, gpu_memory_bytes: int | None) -> Iterator[GroupEstimate]:
     first = collected.by_group[group]
     if first.workload == LOG:
-        yield _of_log(collected, group, gpu_memory_bytes)
+        guess = guess_of_log([row for row in collected.rows if row.group == group], gpu_memory_bytes)
+        yield GroupEstimate(group=group, knob=BATCH_SIZE, by_knob=guess, run=first.folder)
         return
     allocator = memory_condition(row.record for row in _swept(collected, group) if row.record)
     search = collected.search(group)
@@ -134,26 +135,20 @@ def _swept(collected: Collected, group: int) -> list[Row]:
     return [row for row in collected.rows if not row.trial and (alone or row.group == group)]
 
 
-def _of_log(collected: Collected, group: int, gpu_memory_bytes: int | None) -> GroupEstimate:
-    """Return the guess from an old log."""
-    rows = [row for row in collected.rows if row.group == group]
-    measured = [row for row in rows if row.outcome is Outcome.OK and row.gpu_peak_bytes is not None]
-    capacity = gpu_memory_bytes or rows[0].gpu_capacity_bytes
-    guess = Estimate(line=None, capacity_bytes=capacity, reason=_why_not(capacity, measured))
-    if capacity and measured:
-        models = [row.model_bytes for row in measured if row.model_bytes is not None]
-        guess = estimate(
-            [row.numbers[BATCH_SIZE] for row in measured],
-            [row.gpu_peak_bytes or 0 for row in measured],
-            capacity,
-            model_bytes=fmean(models) if models else 0.0,
-        )
-        guess = _within_text(guess, max(row.items_total or 0 for row in measured))
-    return GroupEstimate(group=group, knob=BATCH_SIZE, by_knob=guess, run=rows[0].folder)
+def guess_of_log(rows: Sequence[Row], gpu_memory_bytes: int | None = None) -> Estimate:
+    """Return the straight line through the peaks of an old log, and where it meets the memory of the GPU.
 
-
-def _within_text(guess: Estimate, items_total: int) -> Estimate:
-    """Return a guess with a warning if the text is too short to test it."""
+    Of the log of a CPU it is that of its RAM, without a limit.
+    """
+    peaks, first = log_peaks(rows), rows[0]
+    models = [row.model_bytes for row in rows if row.model_bytes is not None]
+    guess = estimate(
+        [size for size, _ in peaks],
+        [peak for _, peak in peaks],
+        None if first.device == CPU else gpu_memory_bytes or first.gpu_capacity_bytes,
+        model_bytes=fmean(models) if models else 0.0,
+    )
+    items_total = max(row.items_total or 0 for row in rows)
     if guess.largest is None or guess.largest <= items_total:
         return guess
     text = f"the text has only {format_count(items_total, 'paragraph')}"
@@ -161,7 +156,7 @@ def _within_text(guess: Estimate, items_total: int) -> Estimate:
     return replace(guess, warnings=(*guess.warnings, beyond))
 
 
-def _why_not(capacity: float | None, measured: Sequence[Row]) -> str:
-    if not measured:
-        return "no GPU memory was measured"
-    return "" if capacity else "the GPU's size is not recorded: give it with --gpu-memory"
+def log_peaks(rows: Sequence[Row]) -> list[tuple[int, int]]:
+    """Return batch size and total peak of the runs of an old log: of GPU memory, on a CPU of RAM."""
+    peaks = ((row, row.ram_peak_bytes if row.device == CPU else row.gpu_peak_bytes) for row in rows)
+    return [(row.numbers[BATCH_SIZE], peak) for row, peak in peaks if peak is not None]

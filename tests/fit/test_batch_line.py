@@ -67,6 +67,12 @@ def test_no_line_through_one_size() -> None:
     assert estimate([], [], 10).reason == "nothing measured"
 
 
+def test_without_a_capacity_there_is_the_line_alone() -> None:
+    found = estimate([50, 100], [5.0, 6.0], None)
+    assert (found.line, found.largest) == (fit_line([50, 100], [5.0, 6.0]), None)
+    assert found.reason == "how much memory there is was not recorded"
+
+
 def test_no_line_where_memory_does_not_grow() -> None:
     found = estimate([50, 100], [5.0, 5.0], 10)
     assert found.largest is None

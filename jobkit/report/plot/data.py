@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from statistics import fmean
 
-from jobkit.core.knobs import BATCH_SIZE, sort_key
+from jobkit.core.knobs import BATCH_SIZE, CPU, sort_key
 from jobkit.core.records import Outcome, Record
 from jobkit.core.student import deviation, half_width
 from jobkit.core.units import format_setting
@@ -21,7 +21,7 @@ from jobkit.fit.speed import SPEED_TOLERANCE
 from jobkit.fit.tune_steps import FINAL
 from jobkit.outcome.trials import Trial
 from jobkit.report import energy
-from jobkit.report.estimates import group_memory
+from jobkit.report.estimates import group_memory, guess_of_log, log_peaks
 from jobkit.report.plot.memory_data import NOTHING, MemoryPanel, memory_of_log, memory_of_records, together
 from jobkit.report.rows import LOG, Row
 from jobkit.report.sizes import Size
@@ -125,7 +125,8 @@ def _group(collected: Collected, group: int, gpu_memory_bytes: int | None) -> Gr
     rows = [row for row in collected.rows if row.group == group]
     swept = [row for row in rows if not row.trial]
     if rows[0].workload == LOG:
-        memory = _memory_of_log(rows, gpu_memory_bytes)
+        up = "RAM" if rows[0].device == CPU else "GPU memory, total"
+        memory = memory_of_log(guess_of_log(rows, gpu_memory_bytes), log_peaks(rows), up)
     else:
         memory = _memory(collected, group, rows, gpu_memory_bytes)
     sizes = [size for size in collected.by_size if size.first.group == group]
@@ -176,20 +177,6 @@ def _trials(collected: Collected, tries: Iterable[Row]) -> list[Trial]:
         for trial in sorted(trials, key=attrgetter("index"))
         if (folder, trial.index) in indices
     ]
-
-
-def _memory_of_log(rows: Sequence[Row], gpu_memory_bytes: int | None) -> MemoryPanel:
-    on_gpu = rows[0].device != "cpu"
-    peaks = [(row, row.gpu_peak_bytes if on_gpu else row.ram_peak_bytes) for row in rows]
-    known = [(row, peak) for row, peak in peaks if peak is not None]
-    models = [row.model_bytes for row, _ in known if row.model_bytes is not None]
-    return memory_of_log(
-        [row.numbers[BATCH_SIZE] for row, _ in known],
-        [peak for _, peak in known],
-        up="GPU memory, total" if on_gpu else "RAM",
-        capacity_bytes=(gpu_memory_bytes or rows[0].gpu_capacity_bytes) if on_gpu else None,
-        model_bytes=fmean(models) if models else 0.0,
-    )
 
 
 def _speed(rows: Iterable[Row], knobs: Sequence[str]) -> SpeedPanel:

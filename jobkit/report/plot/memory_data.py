@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import format_bytes_gib
-from jobkit.fit.batch_line import BatchLine, estimate, fit_line
+from jobkit.fit.batch_line import Estimate
 from jobkit.fit.memory import TOO_SMALL, Memory
 from jobkit.fit.memory_line import Fit
 from jobkit.fit.observations import NEED, RAM, measured_bytes
@@ -242,49 +242,31 @@ def _predicted(
     return [Marks(PREDICTED, name, ((load, fit.at(load)),))], prediction.doubts[:1]
 
 
-def memory_of_log(
-    sizes: Sequence[float],
-    peaks_bytes: Sequence[float],
-    *,
-    up: str,
-    capacity_bytes: float | None,
-    model_bytes: float = 0.0,
-) -> MemoryPanel:
+def memory_of_log(guess: Estimate, peaks: Sequence[Spot], up: str) -> MemoryPanel:
     """Return the panel of an old log: a straight line in the batch size, without an error bar.
 
     Parameters
     ----------
-    sizes, peaks_bytes
+    guess
+        The line, and where it meets the memory of the GPU.
+    peaks
         Batch size and total peak of each run of the log.
     up
         Which memory it is.
-    capacity_bytes
-        Of the GPU; ``None`` on a CPU.
-    model_bytes
-        Context and weights, if known.
     """
+    capacity, line, largest = guess.capacity_bytes, guess.line, guess.largest
     panel = MemoryPanel(
         across="batch size (the log has no load)",
         up=up,
-        marks=_present([Marks(MEASURED, "peak in the log", tuple(zip(sizes, peaks_bytes, strict=True)))]),
-        limit=Limit(f"GPU {format_bytes_gib(capacity_bytes)}", capacity_bytes) if capacity_bytes else None,
+        marks=_present([Marks(MEASURED, "peak in the log", tuple(peaks))]),
+        limit=Limit(f"GPU {format_bytes_gib(capacity)}", capacity) if capacity else None,
     )
-    if capacity_bytes is None:
-        return _straight(panel, fit_line(sizes, peaks_bytes), "one size measured: a line needs two")
-    fitted = estimate(sizes, peaks_bytes, capacity_bytes, model_bytes=model_bytes)
-    panel = _straight(panel, fitted.line, fitted.reason)
-    if fitted.line is None or fitted.largest is None:
-        return panel
-    spot = (float(fitted.largest), fitted.line.at(fitted.largest))
-    at_limit = Marks(PREDICTED, f"meets the limit near batch {fitted.largest:,}", (spot,))
-    doubts = tuple(warning for warning in fitted.warnings if warning != fitted.line.no_error_bar)
-    return replace(
-        panel, marks=(*panel.marks, at_limit), reach=float(fitted.largest), notes=(*panel.notes, *doubts[:1])
-    )
-
-
-def _straight(panel: MemoryPanel, line: BatchLine | None, reason: str) -> MemoryPanel:
     if line is None:
-        return replace(panel, notes=(f"no line: {reason}",))
-    note = line.no_error_bar or "no error bar"
-    return replace(panel, line=Curve("straight line", line.at), notes=(note,))
+        return replace(panel, notes=(f"no line: {guess.reason}",))
+    straight, note = Curve("straight line", line.at), line.no_error_bar or "no error bar"
+    panel = replace(panel, line=straight, notes=(note,))
+    if largest is None:
+        return panel
+    at_limit = Marks(PREDICTED, f"meets the limit near batch {largest:,}", ((largest, line.at(largest)),))
+    doubts = tuple(warning for warning in guess.warnings if warning != line.no_error_bar)
+    return replace(panel, marks=(*panel.marks, at_limit), reach=float(largest), notes=(note, *doubts[:1]))
