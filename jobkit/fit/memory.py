@@ -84,6 +84,8 @@ class Memory:
 
     Attributes
     ----------
+    records
+        Of the points that succeeded or ran out of memory.
     kind
         `NEED`, `ALLOCATED` (need not measured) or `RAM` (a CPU).
     line
@@ -116,6 +118,7 @@ class Memory:
         Share of the memory to keep free besides what the bound keeps.
     """
 
+    records: Sequence[Record] = ()
     kind: str
     line: Fit | str
     slack: float = 1.0
@@ -345,6 +348,7 @@ def memory_of(
 def _of_ram(well: Sequence[Record], failed: Sequence[Record]) -> Memory:
     bounds = observations.bounds(failed, well, lambda record: record.memory.ram_peak_bytes)
     return Memory(
+        records=(*well, *failed),
         kind=RAM,
         line=fit_memory(observations.peaks(well, "ram_peak_bytes"), bounds),
         load_by_batch=observations.load_by_batch(well),
@@ -362,6 +366,7 @@ def _of_gpu(
     overhead = observations.overhead_bytes(well)
     bounds = observations.bounds(failed, well, lambda record: observations.had_bytes(record, overhead or 0))
     return Memory(
+        records=(*well, *failed),
         kind=kind,
         line=fit_memory(observations.on_gpu(well, batches), bounds, in_steps=kind == NEED),
         slack=1.0 if kind == NEED else observations.slack(well),

@@ -13,10 +13,9 @@ from operator import attrgetter
 from statistics import fmean
 
 from jobkit.core.knobs import BATCH_SIZE, CPU, sort_key
-from jobkit.core.records import Outcome, Record
+from jobkit.core.records import Outcome
 from jobkit.core.student import deviation, half_width
 from jobkit.core.units import format_setting
-from jobkit.fit.observations import others
 from jobkit.fit.speed import SPEED_TOLERANCE
 from jobkit.fit.tune_steps import FINAL
 from jobkit.outcome.trials import Trial
@@ -153,19 +152,12 @@ def _memory(
     collected: Collected, group: int, rows: Sequence[Row], gpu_memory_bytes: int | None
 ) -> MemoryPanel:
     tries = [row for row in rows if row.trial]
-    apart: dict[str, list[Record]] = defaultdict(list)
-    for record in _records(row for row in rows if not row.trial):
-        apart[others(record)].append(record)
-    memory, trials = group_memory(collected, group, gpu_memory_bytes), _trials(collected, tries)
+    tested, trials = [row.record for row in tries if row.record], _trials(collected, tries)
     panels = {
-        words: memory_of_records(memory[words], measured, _records(tries), trials, gpu_memory_bytes)
-        for words, measured in apart.items()
+        words: memory_of_records(memory, tested, trials, gpu_memory_bytes)
+        for words, memory in group_memory(collected, group, gpu_memory_bytes).items()
     }
     return together(panels) if len(panels) > 1 else next(iter(panels.values()), NOTHING)
-
-
-def _records(rows: Iterable[Row]) -> list[Record]:
-    return [row.record for row in rows if row.record]
 
 
 def _trials(collected: Collected, tries: Iterable[Row]) -> list[Trial]:

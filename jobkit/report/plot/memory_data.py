@@ -110,7 +110,6 @@ def together(panels: Mapping[str, MemoryPanel]) -> MemoryPanel:
 
 def memory_of_records(
     memory: Memory | str,
-    measured: Sequence[Record],
     tries: Sequence[Record],
     trials: Sequence[Trial] = (),
     gpu_memory_bytes: int | None = None,
@@ -121,8 +120,6 @@ def memory_of_records(
     ----------
     memory
         What the points show, as `jobkit.fit.memory.memory_by_setting` returns it.
-    measured
-        Of the sweep: what the line is fitted to.
     tries
         Of points that tried a prediction. The line is without them: it is what they are held to.
     trials
@@ -133,11 +130,12 @@ def memory_of_records(
     """
     if isinstance(memory, str):
         return MemoryPanel(across="load", up="memory", marks=(), notes=(memory,))
-    workload, limit = measured[0].point.workload, _limit(memory, trials, gpu_memory_bytes)
+    workload = memory.records[0].point.workload
+    limit = _limit(memory, trials, gpu_memory_bytes)
     panel = MemoryPanel(
         across=f"load ({load_unit(workload)})" if workload in SHIPPED else "load",
         up="RAM" if memory.kind == RAM else "allocator memory",
-        marks=_present([*_measured(memory.kind, measured), *_tried(measured, tries, limit)]),
+        marks=_present([*_measured(memory), *_tried(memory.records, tries, limit)]),
         limit=limit,
     )
     if isinstance(memory.line, str):
@@ -161,9 +159,9 @@ def _present(marks: Iterable[Marks]) -> tuple[Marks, ...]:
     return tuple(mark for mark in marks if mark.spots)
 
 
-def _measured(kind: str, measured: Sequence[Record]) -> list[Marks]:
-    well = [record for record in measured if record.outcome is Outcome.OK]
-    if kind == NEED:
+def _measured(memory: Memory) -> list[Marks]:
+    well = [record for record in memory.records if record.outcome is Outcome.OK]
+    if memory.kind == NEED:
         needs = [need for record in well for need in record.needs]
         return [
             Marks(ALLOCATED, "allocated peak", tuple((need.load, need.allocated_bytes) for need in needs)),
@@ -173,7 +171,7 @@ def _measured(kind: str, measured: Sequence[Record]) -> list[Marks]:
     def peaks(name: str) -> tuple[Spot, ...]:
         return _spots((_load(record), getattr(record.memory, name)) for record in well)
 
-    if kind == RAM:
+    if memory.kind == RAM:
         return [Marks(MEASURED, "RAM peak", peaks("ram_peak_bytes"))]
     return [
         Marks(ALLOCATED, "allocated peak", peaks("allocated_peak_bytes")),
