@@ -207,6 +207,17 @@ class Memory:
         return batch if self.knob == PADDED_CHARS else round(batch * self._worst_rate)
 
     @property
+    def paragraphs(self) -> int:
+        """How many paragraphs the text has that was measured."""
+        return max((record.summary.items_total for record in self.records if record.summary), default=0)
+
+    def testable(self, batch: int) -> int:
+        """Return a batch, or the largest that the text has."""
+        if self.loads is not None:
+            return min(batch, self.loads.limit)
+        return batch if self.knob == PADDED_CHARS else min(batch, self.paragraphs)
+
+    @property
     def _worst_rate(self) -> float:
         """The most load that was measured for each item of a batch."""
         return max((load / batch for batch, load in self.load_by_batch.items()), default=1.0)

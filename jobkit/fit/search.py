@@ -167,7 +167,7 @@ def _predicted(
     capacity = _capacity(wanted, memory)
     if capacity is None:
         return Trial(message="the GPU does not report its memory: set find_max.memory")
-    batch = _testable(_batch(memory, capacity, done), memory, records)
+    batch = memory.testable(_batch(memory, capacity, done))
     if isinstance(memory.line, str) or not batch:
         return Trial(
             capacity_bytes=capacity, message=memory.predict(capacity).reason or TOO_SMALL[memory.knob]
@@ -206,15 +206,6 @@ def _known(trial: Trial, records: Sequence[Record]) -> Trial | None:
     sizes += f", of {format_memory(trial.capacity_bytes)}{trial.condition}"
     why = f"{trial.setting} was measured already: {sizes}"
     return Trial(message=why, proved=True, capacity_bytes=trial.capacity_bytes)
-
-
-def _testable(batch: int, memory: Memory, records: Sequence[Record]) -> int:
-    """Return a batch, or the largest that the text has."""
-    if memory.loads is not None:
-        return min(batch, memory.loads.limit)
-    if memory.knob == PADDED_CHARS:
-        return batch
-    return min(batch, max((record.summary.items_total for record in records if record.summary), default=0))
 
 
 def _not_one_knob(points: Sequence[Point]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import BATCH_SIZE, CPU, Value
+from jobkit.core.knobs import CPU, Value
 from jobkit.core.records import Outcome, Record
 from jobkit.core.terminal import shell_quote
 from jobkit.core.units import format_count
@@ -57,9 +57,8 @@ def cautions(
     spans = [overlaps.span_of(record) for record in material.records]
     if shared := overlaps.overlap_words(spans, overlaps.overlaps(spans)):
         notes.append(shared)
-    there = paragraphs(material.records)
-    if largest.knob == BATCH_SIZE and largest.safe_batch > there:
-        text = f"the text has only {format_count(there, 'paragraph')}"
+    if largest.safe_batch > memory.testable(largest.safe_batch):
+        text = f"the text has only {format_count(memory.paragraphs, 'paragraph')}"
         notes.append(f"{text}, so a larger batch cannot be tested on it")
     if material.to_come or material.failed:
         to_come = f"{format_count(material.to_come, 'point')} {'is' if material.to_come == 1 else 'are'}"
