@@ -18,7 +18,7 @@ from jobkit.fit.gpus import usable_bytes
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import Budgets, TextLoads, agreeing, loads_of
 from jobkit.fit.memory_line import CURVED, Fit, doubts, fit_memory
-from jobkit.fit.observations import ALLOCATED, NEED, RAM, others
+from jobkit.fit.observations import ALLOCATED, MUST_MATCH, NEED, RAM, others
 from jobkit.outcome.trials import Trial
 
 TELLS = 2.0
@@ -339,14 +339,15 @@ def memory_of(
     Returns
     -------
     Memory or str
-        A reason also if the records differ in one of `observations.MUST_MATCH`: they are never mixed.
+        A reason also if the records differ in one of `MUST_MATCH`: they are never mixed.
     """
     records = list(records)
     well = [record for record in records if record.outcome is Outcome.OK]
     if not well:
         return "no point has succeeded yet"
-    if why := observations.difference(well):
-        return why
+    for name, values in zip(MUST_MATCH, zip(*map(observations.alike, well), strict=True), strict=True):
+        if len(set(values)) > 1:
+            return f"the points differ in {name}: {', '.join(sorted(set(map(str, values))))}"
     if well[0].point.device == CPU:
         memory = _of_ram(well, [record for record in records if record.outcome is Outcome.RAM_OOM])
     else:

@@ -35,15 +35,8 @@ MUST_MATCH = (
 """What the records behind one line must share."""
 
 
-def difference(well: Sequence[Record]) -> str:
-    """Return in which of `MUST_MATCH` records differ, in a sentence; empty if in none."""
-    for name, values in zip(MUST_MATCH, zip(*map(_alike, well), strict=True), strict=True):
-        if len(set(values)) > 1:
-            return f"the points differ in {name}: {', '.join(sorted(set(map(str, values))))}"
-    return ""
-
-
-def _alike(record: Record) -> tuple[object, ...]:
+def alike(record: Record) -> tuple[object, ...]:
+    """Return what a record has of each of `MUST_MATCH`."""
     point = record.point
     return (
         (record.gpu.name, record.gpu.total_bytes) if record.gpu else None,
@@ -168,11 +161,11 @@ def bounds(
 
     Only of those that ran as the others did, and of which the load of that batch is known.
     """
-    alike = _alike(well[0])
+    first = alike(well[0])
     return [
         Censored(record.failed_load, above)
         for record in failed
-        if record.failed_load and (above := had(record)) and _alike(record) == alike
+        if record.failed_load and (above := had(record)) and alike(record) == first
     ]
 
 

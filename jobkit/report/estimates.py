@@ -8,12 +8,10 @@ from itertools import chain
 from statistics import fmean
 
 from jobkit.core.knobs import BATCH_SIZE, CPU
-from jobkit.core.records import Record
 from jobkit.core.units import format_count
 from jobkit.fit.batch_line import Estimate, estimate
 from jobkit.fit.memory import Memory, Prediction, memory_by_setting
 from jobkit.fit.observations import others
-from jobkit.fit.tune import Tuning
 from jobkit.outcome.conditions import memory_condition
 from jobkit.outcome.results import batches_of
 from jobkit.report.rows import LOG, Row
@@ -87,16 +85,16 @@ def _estimates(collected: Collected, group: int, gpu_memory_bytes: int | None) -
         guess = guess_of_log([row for row in collected.rows if row.group == group], gpu_memory_bytes)
         yield GroupEstimate(group=group, knob=BATCH_SIZE, by_knob=guess, run=first.folder)
         return
-    allocator = memory_condition(row.record for row in _swept(collected, group) if row.record)
     search = collected.search(group)
-    answer = next((others(one) for one in _finals(search)), None)
+    answer = next(map(others, search.records_of(search.winner)), None) if search else None
     memory = group_memory(collected, group, gpu_memory_bytes)
     alone = len(memory) == len(collected.by_group) == 1
     for words, own in memory.items():
         if answer is not None and words != answer:
             continue  # points of a search that ran once are no line of memory
-        limit = own.limit_bytes if isinstance(own, Memory) else None
-        largest = own.largest if isinstance(own, Memory) else Prediction(capacity_bytes=0, reason=own)
+        known = own if isinstance(own, Memory) else None
+        largest = known.largest if known else Prediction(capacity_bytes=0, reason=str(own))
+        limit = known.limit_bytes if known else None
         yield GroupEstimate(
             group=group,
             knob=largest.knob,
@@ -105,20 +103,16 @@ def _estimates(collected: Collected, group: int, gpu_memory_bytes: int | None) -
             run=first.folder,
             unit=load_unit(first.workload),
             others="" if search or alone else words,
-            allocator=allocator,
+            allocator=memory_condition(known.records if known else ()),
         )
-
-
-def _finals(search: Tuning | None) -> Sequence[Record]:
-    """Return the records of the answer of a search."""
-    return search.records_of(search.winner) if search else ()
 
 
 def group_memory(
     collected: Collected, group: int, gpu_memory_bytes: int | None = None
 ) -> dict[str, Memory | str]:
     """Return memory and largest batch of a group of runs of jobkit, as `jobkit recommend` has them."""
-    rows = _swept(collected, group)
+    alone = len(collected.by_group) == 1  # then a point that failed early is of this group, too
+    rows = [row for row in collected.rows if not row.trial and (alone or row.group == group)]
     folders = dict.fromkeys(row.folder for row in rows)
     return memory_by_setting(
         [row.record for row in rows if row.record],
@@ -127,12 +121,6 @@ def group_memory(
         tuple(chain.from_iterable(collected.trials.get(folder, ()) for folder in folders)),
         gpu_bytes=gpu_memory_bytes,
     )
-
-
-def _swept(collected: Collected, group: int) -> list[Row]:
-    """Return the rows of a group, without trials."""
-    alone = len(collected.by_group) == 1  # then a point that failed early is of this group, too
-    return [row for row in collected.rows if not row.trial and (alone or row.group == group)]
 
 
 def guess_of_log(rows: Sequence[Row], gpu_memory_bytes: int | None = None) -> Estimate:
