@@ -136,10 +136,9 @@ def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendati
         point has the metric of the objective, or no setting keeps the constraints.
     """
     tried, search = material, material.search
-    memory = _memory(material, wishes)
     if search:
         material = of_search.with_answer(material, search)
-        memory = of_search.memory_of_answer(memory, search)
+    memory = _memory(tried, wishes)
     settings = speed.settings_of(material.records, tried.records)
     judged = judge(material.run, settings, material.records, material.objective)
     first = next(record for record in material.records if record.outcome is Outcome.OK)
@@ -180,14 +179,15 @@ def _memory(material: RunData, wishes: RecommendOptions) -> dict[str, Memory]:
         material.tried,
         ram_bytes=material.resources.memory if material.resources else None,
     )
-    memory = {
-        words: replace(own, margin=wishes.margin) for words, own in found.items() if isinstance(own, Memory)
-    }
-    if not memory:
+    if not any(isinstance(own, Memory) for own in found.values()):
         why = next((own for own in found.values() if isinstance(own, str)), "no point has succeeded yet")
         hint = f"see what there is: jobkit collect {shell_quote(material.run)}"
         raise JobkitError(f"{material.run}: {why}", hint=hint)
-    return memory
+    if material.search and material.search.winner:
+        found = of_search.memory_of_answer(found, material.search)
+    return {
+        words: replace(own, margin=wishes.margin) for words, own in found.items() if isinstance(own, Memory)
+    }
 
 
 def memory_of_setting(material: RunData, record: Record) -> Memory | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,15 +42,16 @@ def with_answer(material: RunData, search: Tuning) -> RunData:
     return replace(material, records=records, objective=search.goal.objective)
 
 
-def memory_of_answer(memory: dict[str, Memory], search: Tuning) -> dict[str, Memory]:
-    """Return memory with the other knobs of the answer only: settings that ran once have no line."""
+def memory_of_answer(found: Mapping[str, Memory | str], search: Tuning) -> dict[str, Memory | str]:
+    """Return memory with the other knobs of the answer only: settings that ran once have no line.
+
+    If nothing is known of it, that of other knobs says which GPU it is, and has the reason for its line.
+    """
     (winner, *_) = search.records_of(search.winner)
-    words = others(winner)
-    if words in memory:
-        return {words: memory[words]}
-    reason = "its points cannot be compared with one another"
-    other = next(iter(memory.values()))
-    return {words: replace(other, line=reason)}
+    own = found[others(winner)]
+    if isinstance(own, str):
+        own = next(replace(memory, line=own) for memory in found.values() if isinstance(memory, Memory))
+    return {others(winner): own}
 
 
 def chosen(settings: tuple[Speed, ...], search: Tuning) -> Speed:

@@ -33,3 +33,13 @@ def test_a_search_under_way_and_one_without_a_setting_have_no_recommendation(tmp
     none = replace(GOAL, objective=Objective(bounds={"batch_p95": Bound(max=1e-9)}))
     with pytest.raises(JobkitError, match="the search found no setting"):
         recommend(read_material(search(tmp_path / "none", Machine(), none)), RecommendOptions())
+
+
+def test_finals_that_differ_have_no_largest_batch_for_the_reason_of_their_memory(tmp_path: Path) -> None:
+    material = read_material(search(tmp_path, Machine()))
+    assert material.search
+    *_, last = material.search.records_of(material.search.winner)
+    other = replace(last, versions={**last.versions, "torch": "0.1"})
+    records = [other if record == last else record for record in material.records]
+    largest = recommend(replace(material, records=records), RecommendOptions()).batch.largest
+    assert largest.reason.startswith("the points differ in version of torch: ")
