@@ -27,6 +27,7 @@ TELLS = 2.0
 ALIKE = 0.99
 """A trial that failed counts for capacities up to its own, and for those that differ by rounding."""
 
+NOTHING = "no point has succeeded yet"
 TOO_SMALL = {
     BATCH_SIZE: "not even a batch of 1 fits",
     PADDED_CHARS: "not even a batch of the longest sentence fits",
@@ -85,7 +86,7 @@ class Memory:
     Attributes
     ----------
     records
-        Of the points that succeeded or ran out of memory.
+        Of the points that succeeded or ran out of memory; none if nothing is known of them.
     kind
         `NEED`, `ALLOCATED` (need not measured) or `RAM` (a CPU).
     line
@@ -287,8 +288,8 @@ def memory_by_setting(
     *,
     gpu_bytes: float | None = None,
     ram_bytes: float | None = None,
-) -> dict[str, Memory | str]:
-    """Return memory, or why nothing is known of it, by the values of the other knobs in words.
+) -> dict[str, Memory] | str:
+    """Return memory by the values of the other knobs in words, or why nothing is known of any.
 
     Parameters
     ----------
@@ -308,15 +309,21 @@ def memory_by_setting(
     apart: dict[str, list[Record]] = {}
     for record in records:
         apart.setdefault(others(record), []).append(record)
+    found = {words: memory_of(part, batches, lengths) for words, part in apart.items()}
+    known = next((memory for memory in found.values() if isinstance(memory, Memory)), None)
+    if known is None:
+        return next(map(str, found.values()), NOTHING)
+    whole = {
+        words: replace(known, line=memory, records=()) if isinstance(memory, str) else memory
+        for words, memory in found.items()
+    }
     return {
-        words: memory
-        if isinstance(memory := memory_of(part, batches, lengths), str)
-        else replace(
+        words: replace(
             memory,
             tried=tried,
             limit_bytes=ram_bytes if memory.kind == RAM else gpu_bytes or memory.limit_bytes,
         )
-        for words, part in apart.items()
+        for words, memory in whole.items()
     }
 
 
@@ -344,7 +351,7 @@ def memory_of(
     records = list(records)
     well = [record for record in records if record.outcome is Outcome.OK]
     if not well:
-        return "no point has succeeded yet"
+        return NOTHING
     for name, values in zip(MUST_MATCH, zip(*map(observations.alike, well), strict=True), strict=True):
         if len(set(values)) > 1:
             return f"the points differ in {name}: {', '.join(sorted(set(map(str, values))))}"

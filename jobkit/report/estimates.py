@@ -88,28 +88,31 @@ def _estimates(collected: Collected, group: int, gpu_memory_bytes: int | None) -
     search = collected.search(group)
     answer = next(map(others, search.records_of(search.winner)), None) if search else None
     memory = group_memory(collected, group, gpu_memory_bytes)
+    if isinstance(memory, str):
+        why = Prediction(capacity_bytes=0, reason=memory)
+        reason = Estimate(line=None, capacity_bytes=None, reason=memory)
+        yield GroupEstimate(group=group, knob=why.knob, by_knob=reason, prediction=why, run=first.folder)
+        return
     alone = len(memory) == len(collected.by_group) == 1
     for words, own in memory.items():
         if answer is not None and words != answer:
             continue  # points of a search that ran once are no line of memory
-        known = own if isinstance(own, Memory) else None
-        largest = known.largest if known else Prediction(capacity_bytes=0, reason=str(own))
-        limit = known.limit_bytes if known else None
+        largest = own.largest
         yield GroupEstimate(
             group=group,
             knob=largest.knob,
-            by_knob=Estimate(line=None, capacity_bytes=limit, reason=largest.reason or BOUNDED),
+            by_knob=Estimate(line=None, capacity_bytes=own.limit_bytes, reason=largest.reason or BOUNDED),
             prediction=largest,
             run=first.folder,
             unit=load_unit(first.workload),
             others="" if search or alone else words,
-            allocator=memory_condition(known.records if known else ()),
+            allocator=memory_condition(own.records),
         )
 
 
 def group_memory(
     collected: Collected, group: int, gpu_memory_bytes: int | None = None
-) -> dict[str, Memory | str]:
+) -> dict[str, Memory] | str:
     """Return memory and largest batch of a group of runs of jobkit, as `jobkit recommend` has them."""
     alone = len(collected.by_group) == 1  # then a point that failed early is of this group, too
     rows = [row for row in collected.rows if not row.trial and (alone or row.group == group)]

@@ -11,8 +11,8 @@ from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import GIB
 from jobkit.fit import observations
 from jobkit.fit.gpus import usable_bytes
+from jobkit.fit.memory import NOTHING, memory_by_setting, memory_of
 from jobkit.fit.memory import Memory as Found
-from jobkit.fit.memory import memory_by_setting, memory_of
 from jobkit.fit.memory_line import Fit
 from tests.support.builders import GPU, MODEL, grid, need, record, summary, with_shortcuts
 
@@ -211,6 +211,16 @@ def test_memory_without_shortcuts_that_were_refused_is_a_line_of_its_own(
         observations.others(exact[0]),
         "shortcuts refused",
     }
+
+
+def test_a_setting_of_which_nothing_is_known_has_the_reason_in_place_of_a_line() -> None:
+    lost = replace(went_well()[0], outcome=Outcome.BUG)
+    other = replace(lost, point=replace(lost.point, params={**lost.point.params, "workers": 4}))
+    assert memory_by_setting([lost], {}, None) == memory_by_setting([], {}, None) == NOTHING
+    found = memory_by_setting([*went_well(), other], {}, None)
+    assert not isinstance(found, str)
+    assert found[""] == told(went_well())
+    assert (found["workers 4"].largest.reason, found["workers 4"].records) == (NOTHING, ())
 
 
 def test_a_point_that_ran_out_without_its_shortcuts_does_not_raise_the_line_with_them() -> None:

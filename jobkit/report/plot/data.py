@@ -21,7 +21,7 @@ from jobkit.fit.tune_steps import FINAL
 from jobkit.outcome.trials import Trial
 from jobkit.report import energy
 from jobkit.report.estimates import group_memory, guess_of_log, log_peaks
-from jobkit.report.plot.memory_data import NOTHING, MemoryPanel, memory_of_log, memory_of_records, together
+from jobkit.report.plot.memory_data import MemoryPanel, memory_of_log, memory_of_records, together
 from jobkit.report.rows import LOG, Row
 from jobkit.report.sizes import Size
 from jobkit.report.tables import Collected
@@ -153,11 +153,13 @@ def _memory(
 ) -> MemoryPanel:
     tries = [row for row in rows if row.trial]
     tested, trials = [row.record for row in tries if row.record], _trials(collected, tries)
+    found = group_memory(collected, group, gpu_memory_bytes)
+    if isinstance(found, str):
+        return MemoryPanel(across="load", up="memory", marks=(), notes=(found,))
     panels = {
-        words: memory_of_records(memory, tested, trials, gpu_memory_bytes)
-        for words, memory in group_memory(collected, group, gpu_memory_bytes).items()
+        words: memory_of_records(memory, tested, trials, gpu_memory_bytes) for words, memory in found.items()
     }
-    return together(panels) if len(panels) > 1 else next(iter(panels.values()), NOTHING)
+    return together(panels) if len(panels) > 1 else next(iter(panels.values()))
 
 
 def _trials(collected: Collected, tries: Iterable[Row]) -> list[Trial]:

@@ -89,9 +89,6 @@ class MemoryPanel:
         return [spot for mark in self.marks if not kinds or mark.kind in kinds for spot in mark.spots]
 
 
-NOTHING = MemoryPanel(across="load", up="memory", marks=(), notes=("no point has succeeded yet",))
-
-
 def together(panels: Mapping[str, MemoryPanel]) -> MemoryPanel:
     """Return one panel of what was measured with several values of the other knobs, without a line.
 
@@ -109,7 +106,7 @@ def together(panels: Mapping[str, MemoryPanel]) -> MemoryPanel:
 
 
 def memory_of_records(
-    memory: Memory | str,
+    memory: Memory,
     tries: Sequence[Record],
     trials: Sequence[Trial] = (),
     gpu_memory_bytes: int | None = None,
@@ -128,9 +125,7 @@ def memory_of_records(
         Of the GPU to draw, the context included; by default what the tries had to stay within,
         else the GPU measured on.
     """
-    if isinstance(memory, str):
-        return MemoryPanel(across="load", up="memory", marks=(), notes=(memory,))
-    workload = memory.records[0].point.workload
+    workload = next((record.point.workload for record in memory.records), "")
     limit = _limit(memory, trials, gpu_memory_bytes)
     panel = MemoryPanel(
         across=f"load ({load_unit(workload)})" if workload in SHIPPED else "load",

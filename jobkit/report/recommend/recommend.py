@@ -139,6 +139,9 @@ def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendati
     if search:
         material = of_search.with_answer(material, search)
     memory = _memory(tried, wishes)
+    if search:  # settings that ran once have no line
+        words = others(search.records_of(search.winner)[0])
+        memory = {words: memory[words]}
     settings = speed.settings_of(material.records, tried.records)
     judged = judge(material.run, settings, material.records, material.objective)
     first = next(record for record in material.records if record.outcome is Outcome.OK)
@@ -179,15 +182,10 @@ def _memory(material: RunData, wishes: RecommendOptions) -> dict[str, Memory]:
         material.tried,
         ram_bytes=material.resources.memory if material.resources else None,
     )
-    if not any(isinstance(own, Memory) for own in found.values()):
-        why = next((own for own in found.values() if isinstance(own, str)), "no point has succeeded yet")
+    if isinstance(found, str):
         hint = f"see what there is: jobkit collect {shell_quote(material.run)}"
-        raise JobkitError(f"{material.run}: {why}", hint=hint)
-    if material.search and material.search.winner:
-        found = of_search.memory_of_answer(found, material.search)
-    return {
-        words: replace(own, margin=wishes.margin) for words, own in found.items() if isinstance(own, Memory)
-    }
+        raise JobkitError(f"{material.run}: {found}", hint=hint)
+    return {words: replace(own, margin=wishes.margin) for words, own in found.items()}
 
 
 def memory_of_setting(material: RunData, record: Record) -> Memory | None:
@@ -247,9 +245,13 @@ def _choice(
     records, search = material.records, material.search
     others_of = {_params(record.params): others(record) for record in records}
 
+    def memory_with(setting: Speed) -> Memory:
+        # A search has one, and its settings have the names that its answer has.
+        words = next(iter(memory)) if search else others_of[_params(setting.params)]
+        return memory[words]
+
     def safe(setting: Speed) -> bool | None:
-        own = memory.get(others_of[_params(setting.params)])
-        return own.largest.holds(setting.size, setting.load) if own else None
+        return memory_with(setting).largest.holds(setting.size, setting.load)
 
     allowed = judged.allowed(precision.without_refused(settings, precisions))
     best = speed.fastest(allowed or settings)
@@ -259,8 +261,7 @@ def _choice(
         if search
         else judged.best([setting for setting in allowed if safe(setting) is not False] or allowed[:1])
     )
-    words = others_of[_params(chosen.params)]
-    own = memory.get(words) or next(iter(memory.values()))
+    own = memory_with(chosen)
     line, unsafe = own.line, bool(allowed) and safe(judged.best(allowed)) is False
     by_size = judged.objective.by_speed and search is None
     choice = types.Choice(
@@ -269,10 +270,12 @@ def _choice(
         recommended=chosen,
         fastest=best,
         times=None if chosen is best else speed.ratio(best, chosen),
-        others=words if len(memory) > 1 else "",
+        others=others_of[_params(chosen.params)] if len(memory) > 1 else "",
         largest=own.largest,
         lines=tuple(
-            types.Line(others=name, largest=part.largest) for name, part in memory.items() if part is not own
+            types.Line(others=name, largest=part.largest)
+            for name, part in memory.items()
+            if part is not own and part.records
         ),
         leave_largest_out=line.leave_largest_out if isinstance(line, Fit) else None,
         binds=_binds(chosen, allowed, own.largest, unsafe=unsafe) if by_size else None,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_count
-from jobkit.fit.memory import Memory
-from jobkit.fit.observations import others
 from jobkit.fit.speed import Speed
 from jobkit.fit.tune import Tuning
 from jobkit.fit.tune_steps import FINAL, Candidate, whole
@@ -40,18 +38,6 @@ def with_answer(material: RunData, search: Tuning) -> RunData:
         for record in search.records(FINAL)
     ]
     return replace(material, records=records, objective=search.goal.objective)
-
-
-def memory_of_answer(found: Mapping[str, Memory | str], search: Tuning) -> dict[str, Memory | str]:
-    """Return memory with the other knobs of the answer only: settings that ran once have no line.
-
-    If nothing is known of it, that of other knobs says which GPU it is, and has the reason for its line.
-    """
-    (winner, *_) = search.records_of(search.winner)
-    own = found[others(winner)]
-    if isinstance(own, str):
-        own = next(replace(memory, line=own) for memory in found.values() if isinstance(memory, Memory))
-    return {others(winner): own}
 
 
 def chosen(settings: tuple[Speed, ...], search: Tuning) -> Speed:
