@@ -87,10 +87,10 @@ docs: setup           ## the pages of docs/ as a site in build/site; without net
 	$(BIN)/sphinx-build -q -E -a -n -W --keep-going -b html -c docs . build/site
 	@echo "build/site/index.html"
 
-test-faults: setup    ## every row of docs/reliability.md (JOBKIT_CLUSTER=1 for those on real schedulers)
+test-faults: setup    ## the tests that break something on purpose (JOBKIT_CLUSTER=1 for those on real schedulers)
 	$(BIN)/python -m pytest tests -m fault -n 2 --dist loadgroup -rs
 
-bench: setup          ## measure jobkit itself, ten minutes; see docs/benchmarks.md
+bench: setup          ## measure jobkit itself, ten minutes; see docs/measurements.md
 	$(PIP_INSTALL) -e '.[bench]'
 	$(BIN)/python -m benchmarks
 

@@ -1,1 +1,1 @@
-"""How fast jobkit itself is: run by ``make bench``, told in docs/benchmarks.md."""
+"""How fast jobkit itself is: run by ``make bench``, shown in docs/measurements.md."""

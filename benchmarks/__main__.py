@@ -1,4 +1,4 @@
-"""``python -m benchmarks [NAME ...]``: measure, write benchmarks/records/NAME.json and docs/benchmarks.md."""
+"""``python -m benchmarks [NAME ...]``: write records/NAME.json, and the tables of docs/measurements.md."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks import page, raw
+from benchmarks import measurements, page, raw
+from benchmarks.archives import RECORDS
 
 
 def main() -> None:
-    """Run the benchmarks named on the command line, or all, one after the other; then write the page."""
+    """Run the benchmarks named on the command line, or all, one after the other; then write the tables."""
     files = Path(__file__).parent.glob("*.py")
     known = sorted(file.stem for file in files if "\ndef measure(" in file.read_text(encoding="utf-8"))
     if unknown := set(sys.argv[1:]) - set(known):
@@ -18,8 +19,8 @@ def main() -> None:
     for name in sys.argv[1:] or page.NAMES:
         sys.stderr.write(f"{name} ...\n")
         module = import_module(f"benchmarks.{name}")
-        raw.write(page.RAW / f"{name}.json", module.TITLE, f"python -m benchmarks {name}", module.measure)
-    page.PAGE.write_text(page.text(), encoding="utf-8")
+        raw.write(RECORDS / f"{name}.json", module.TITLE, f"python -m benchmarks {name}", module.measure)
+    measurements.main()
 
 
 if __name__ == "__main__":

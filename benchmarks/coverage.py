@@ -1,8 +1,8 @@
 # ruff: noqa: T201 - it prints what it found
 """How often the bound of `jobkit.fit.memory_line` holds, simulated: scatter x points x how far x curvature.
 
-``python -m benchmarks.coverage`` writes benchmarks/records/coverage.json and prints the tables that
-docs/what-is-measured.md shows. Nothing but chance is measured, so it runs anywhere.
+``python -m benchmarks.coverage`` writes benchmarks/records/coverage.json and prints its
+tables, which docs/what-is-measured.md sums up. Nothing but chance is measured, so it runs anywhere.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The records of benchmarks/edge.py, read into cells, and what was asked of them."""
+"""The records of benchmarks/edge.py, read into cells."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,8 @@ LOAD, TEXT = "load", "text"
 EXPANDABLE, DEFAULT = "expandable", "default"
 JOBKIT, BISECTION = "jobkit", "bisection"
 BINSEARCH, POWER = "Lightning, binsearch", "Lightning, power"
-NEAR, TIGHT, THIRD, POINTS = 0.02, 0.95, 1 / 3, 5
-"""Asked: the point estimate within this share of the truth, the bound at least this share of it,
-at most this share of the others' trials, and at most so many points."""
+TIGHT = 0.95
+"""The least share of the largest batch that fits that a bound should reach."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +46,6 @@ class Cell:
         The load at the truth over the largest measured.
     now
         The load at the bound of the fit as it is now, over that at the truth.
-    needs
-        What the points measured, by point.
     held_bytes
         What tensors held before the trials: one figure where all began alike.
     """
@@ -66,10 +62,6 @@ class Cell:
     verified: bool
     beyond: float
     now: float
-    slope_bytes: float
-    slack: float
-    start_s: float
-    needs: dict[int, list[dict[str, Any]]]
     held_bytes: frozenset[int]
     contenders: dict[str, Contender]
 
@@ -77,11 +69,6 @@ class Cell:
     def counts(self) -> bool:
         """Whether memory ends the batch, largest load first."""
         return self.order == LOAD and not self.saturated
-
-    @property
-    def error(self) -> float:
-        """How far the point estimate is off the truth, as a share of it."""
-        return self.point / self.truth - 1
 
     @property
     def tightness(self) -> float:
@@ -92,16 +79,6 @@ class Cell:
     def holds(self) -> bool:
         """Whether the safe bound passed, and lies below all that is known to fail."""
         return self.verified and self.safe <= self.truth and (self.hole is None or self.safe < self.hole)
-
-    @property
-    def runs(self) -> int:
-        """How often a batch was run inside jobkit's points."""
-        return sum(need["tries"] for many in self.needs.values() for need in many)
-
-    @property
-    def label(self) -> str:
-        """The cell in words."""
-        return f"{self.allocator}, {self.paragraphs:,} paragraphs, {self.cap_gib:g} GiB"
 
 
 def reports() -> list[dict[str, Any]]:
@@ -132,10 +109,6 @@ def _cell(report: dict[str, Any], raw: dict[str, Any]) -> Cell:
         verified=searches[0]["tried"][-1]["batch"] == safe and searches[0]["tried"][-1]["passed"],
         beyond=raw["truth_load"] / told["fit"]["load_max"],
         now=fit_now(report["order"], told).safe_load(told["capacity_bytes"]) / raw["truth_load"],
-        slope_bytes=told["fit"]["slope_bytes"],
-        slack=told["slack"],
-        start_s=report["start_s"],
-        needs={point["batch"]: point["needs"] for point in told["points"]},
         held_bytes=frozenset(one["held_bytes"] for one in tried) - {None},
         contenders={searche["name"]: _contender(searche) for searche in searches},
     )
@@ -203,41 +176,3 @@ def _size_bytes(order: str, need: dict[str, Any], slack: float) -> float:
 
 def _contender(raw: dict[str, Any]) -> Contender:
     return Contender(**{field.name: raw[field.name] for field in fields(Contender)})
-
-
-def _few(cell: Cell) -> bool:
-    mine = cell.contenders[JOBKIT]
-    well = all(cell.needs.values()) and not mine.out_of_memory
-    return well and len(cell.needs) <= POINTS and mine.trials <= POINTS + 1
-
-
-def _trials(other: str) -> Callable[[Cell], bool]:
-    return lambda cell: cell.contenders[JOBKIT].trials <= THIRD * cell.contenders[other].trials
-
-
-def _work(other: str) -> Callable[[Cell], bool]:
-    return lambda cell: cell.contenders[JOBKIT].work_s < cell.contenders[other].work_s
-
-
-def _with_starts(other: str) -> Callable[[Cell], bool]:
-    return lambda cell: cell.contenders[JOBKIT].with_starts_s < cell.contenders[other].with_starts_s
-
-
-ASKED: tuple[tuple[str, Callable[[Cell], bool]], ...] = (
-    ("point estimate within 2 % of the truth", lambda cell: abs(cell.error) <= NEAR),
-    ("safe bound never above the truth", lambda cell: cell.holds),
-    ("safe bound at least 95 % of the truth", lambda cell: cell.tightness >= TIGHT),
-    ("today's bound not above the truth, in load", lambda cell: cell.now <= 1),
-    ("today's bound at least 95 % of the truth, in load", lambda cell: cell.now >= TIGHT),
-    ("at most 5 points and 1 verification, none out of memory", _few),
-    ("at most a third of bisection's trials", _trials(BISECTION)),
-    ("at most a third of `binsearch`'s trials", _trials(BINSEARCH)),
-    ("at most a third of `power`'s trials", _trials(POWER)),
-    ("less GPU time than bisection, work alone", _work(BISECTION)),
-    ("less GPU time than `binsearch`, work alone", _work(BINSEARCH)),
-    ("less GPU time than `power`, work alone", _work(POWER)),
-    ("less GPU time than bisection, with starts", _with_starts(BISECTION)),
-    ("less GPU time than `binsearch`, with starts", _with_starts(BINSEARCH)),
-    ("less GPU time than `power`, with starts", _with_starts(POWER)),
-)
-"""What was asked of a cell that counts, in words and as a test."""

@@ -1,72 +1,19 @@
-"""Write docs/benchmarks-gpu.md from the records of sweeps/stanza.yaml on a GPU.
-
-``python -m benchmarks.gpu_page`` reads benchmarks/records/gpu/ and prints the page; the records are
-what ``jobkit sweep sweeps/stanza.yaml`` brought home, entities and logs left out.
-"""
+"""The parts of the memory of a GPU, from the records of sweeps/stanza.yaml in benchmarks/records/gpu."""
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.archives import RECORDS
+from benchmarks.markdown import table
 from jobkit.core.json_codec import from_json
 from jobkit.core.measurements import Memory
 from jobkit.core.records import Record
-from jobkit.report.output import render
-from jobkit.report.tables import collect
 
-ROOT = Path(__file__).parents[1]
-RUNS = ROOT / "benchmarks" / "records" / "gpu"
-WIDTH = 110
+RUNS = RECORDS / "gpu"
 GIB = 2**30
-
-PAGE = """\
-# On a GPU: the parts of the memory
-
-The whole sweep `sweeps/stanza.yaml` on one NVIDIA H200 without other users, with the full-size stand-in \
-model: once with expandable segments (jobkit's default, 3 repeats) and once with PyTorch's default \
-allocator setting (2 repeats).
-
-<!-- not run: needs a GPU -->
-```sh
-jobkit models build --size full
-jobkit sweep sweeps/stanza.yaml
-jobkit sweep sweeps/stanza.yaml --set repeats=2 --set 'environment.variables={{PYTORCH_ALLOC_CONF: ""}}'
-```
-
-The records are in [benchmarks/records/gpu](../benchmarks/records/gpu), without entities and logs.
-`python -m benchmarks.gpu_page` makes this page from them, and a test checks that it agrees with them.
-
-## The table
-
-```text
-{table}
-```
-
-## The parts add up
-
-GiB, means over the repeats. *Slack* is the memory that torch reserved beyond its tensors at the peak. \
-*Sum* is context, weights, activations and slack; *NVML* is the memory of the process by the driver's count.
-
-{parts}
-
-Context, weights and activations alone are {three_low:.0f} to {three_high:.0f} % of NVML's figure with \
-expandable segments, and {three_low_default:.0f} to {three_high_default:.0f} % without. The rest is the \
-allocator's slack: with it the sum is always within {worst:.1f} % of NVML. \
-The line through the points (memory against load) misses them by 0.004 GiB with expandable segments \
-and by 0.6 GiB without; therefore expandable segments are the default.
-
-## Four instruments compared
-
-GiB at the peak, means over the repeats.
-
-{instruments}
-
-- *torch allocated* is the memory of tensors; *torch reserved* adds the allocator's cache.
-- *NVML process* adds the CUDA context and kernels.
-- *NVML device* is the whole GPU, with all processes (call v2, which excludes the driver's reserve).
-"""
 
 
 def records(run: Path) -> list[Record]:
@@ -77,7 +24,7 @@ def records(run: Path) -> list[Record]:
 
 
 def slack_bytes(memory: Memory) -> int:
-    """Return what torch reserved beyond what its tensors held, each at its peak."""
+    """Return the memory that torch reserved beyond its tensors, each at its peak."""
     return (memory.reserved_peak_bytes or 0) - (memory.allocated_peak_bytes or 0)
 
 
@@ -92,58 +39,24 @@ def share(memory: Memory, parts: int) -> float:
     return sum(parts_bytes(memory)[:parts]) / (memory.process_peak_bytes or 1)
 
 
-def _instruments(memory: Memory) -> tuple[int, int, int, int]:
-    return (
-        memory.allocated_peak_bytes or 0,
-        memory.reserved_peak_bytes or 0,
-        memory.process_peak_bytes or 0,
-        memory.device_peak_bytes or 0,
+def memory_parts() -> str:
+    """Return the table: the parts of the smallest and the largest batch, with each allocator."""
+    heads = ("allocator", "batch size", "context", "weights", "activations", "slack", "process, by NVML")
+    found = [record for run in sorted(RUNS.iterdir()) for record in records(run)]
+    sizes = {int(str(record.point.params["batch_size"])) for record in found}
+    return table(
+        heads, _rows([one for one in found if one.point.params["batch_size"] in (min(sizes), max(sizes))])
     )
 
 
-def _parts(memory: Memory) -> tuple[int, ...]:
-    parts = parts_bytes(memory)
-    return (*parts, sum(parts), memory.process_peak_bytes or 0)
-
-
-def _table(heads: Sequence[str], figures: Callable[[Memory], Sequence[int]], found: Sequence[Record]) -> str:
-    lines = ["| allocator | batch | " + " | ".join(heads) + " |", "|---|" + "---:|" * (len(heads) + 1)]
-    return "\n".join([*lines, *_rows(figures, found)])
-
-
-def _rows(figures: Callable[[Memory], Sequence[int]], found: Sequence[Record]) -> Iterator[str]:
-    settings = dict.fromkeys((record.point.allocator, record.point.params["batch_size"]) for record in found)
-    for allocator, size in settings:
+def _rows(found: list[Record]) -> Iterator[tuple[str, ...]]:
+    for allocator, size in dict.fromkeys(
+        (one.point.allocator, one.point.params["batch_size"]) for one in found
+    ):
         same = [
-            figures(record.memory)
-            for record in found
-            if (record.point.allocator, record.point.params["batch_size"]) == (allocator, size)
+            (*parts_bytes(one.memory), one.memory.process_peak_bytes or 0)
+            for one in found
+            if (one.point.allocator, one.point.params["batch_size"]) == (allocator, size)
         ]
-        means = [f"{statistics.mean(column) / GIB:.3f}" for column in zip(*same, strict=True)]
-        yield f"| {'expandable' if allocator else 'default'} | {size} | {' | '.join(means)} |"
-
-
-def page() -> str:
-    """Return the page."""
-    runs = sorted(path for path in RUNS.iterdir() if path.is_dir())
-    found = [record for run in runs for record in records(run)]
-    three = {
-        default: [100 * share(r.memory, 3) for r in found if (r.point.allocator is None) == default]
-        for default in (False, True)
-    }
-    return PAGE.format(
-        table=render(collect(runs), "table", width=WIDTH).replace(f"{ROOT}/", "").rstrip(),
-        parts=_table(("context", "weights", "activations", "slack", "sum", "NVML"), _parts, found),
-        instruments=_table(
-            ("torch allocated", "torch reserved", "NVML process", "NVML device"), _instruments, found
-        ),
-        three_low=min(three[False]),
-        three_high=max(three[False]),
-        three_low_default=min(three[True]),
-        three_high_default=max(three[True]),
-        worst=max(abs(100 * share(record.memory, 4) - 100) for record in found),
-    )
-
-
-if __name__ == "__main__":
-    print(page(), end="")  # noqa: T201 - a script prints
+        means = [f"{statistics.mean(column) / GIB:.2f} GiB" for column in zip(*same, strict=True)]
+        yield "expandable" if allocator else "default", str(size), *means

@@ -1,8 +1,8 @@
 # ruff: noqa: T201 - it prints what it found
 """How often the intervals of `jobkit.fit.speed` hold, simulated: scatter x repeats x nodes.
 
-``python -m benchmarks.intervals`` writes benchmarks/records/intervals.json and prints the table that
-docs/what-is-measured.md shows. Nothing but chance is measured, so it runs anywhere.
+``python -m benchmarks.intervals`` writes benchmarks/records/intervals.json and prints its
+table, which docs/what-is-measured.md sums up. Nothing but chance is measured, so it runs anywhere.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 """Small caps on a real GPU: points up to a quarter of the cap, points up to a half, and the truth.
 
 ``python -m benchmarks.small_caps --out FILE`` with PyTorch's default allocator, and once more with
-``PYTORCH_ALLOC_CONF=expandable_segments:True``; see docs/benchmarks-edge.md. The texts are of several
+``PYTORCH_ALLOC_CONF=expandable_segments:True``; see docs/measurements.md. The texts are of several
 shapes, for what the blocks of the default allocator cost depends on the text. No cell is begun after
 ``--minutes``.
 """

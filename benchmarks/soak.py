@@ -3,7 +3,7 @@
 ``python -m benchmarks.soak slurm 500 [--seed N] [--nodes]`` on a cluster that tests/cluster brought up and
 that nobody else uses. It sweeps the workload ``count``, kills at random, resumes until nothing failed, and
 checks: every point ends with an outcome, none is counted twice, none is lost. What happened is printed as
-JSON; benchmarks/records/soak.json holds the runs that docs/reliability.md quotes.
+JSON; benchmarks/records/soak.json holds the runs that docs/measurements.md quotes.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ up and that nobody else uses. It works through a corpus with the workload ``coun
 workers, job scripts and the client, fills the disk of the run folder for a while, and with ``--nodes``
 breaks nodes and (Slurm) slurmdbd. In the middle it plans the rest again, and later moves the rest to this
 machine. It checks that the merged rows are byte for byte those of one process that nothing disturbed. It
-prints a report as JSON; benchmarks/records/soak-apply.json has the runs that docs/reliability.md quotes.
+prints a report as JSON; benchmarks/records/soak-apply.json has the runs that docs/measurements.md quotes.
 """
 
 from __future__ import annotations

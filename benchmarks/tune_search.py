@@ -1,8 +1,8 @@
 # ruff: noqa: T201 - it prints what it found
 """How good the answers of `jobkit tune` are, simulated: shape of the cost x scatter, 300 searches each.
 
-``python -m benchmarks.tune_search`` writes benchmarks/records/tune-search.json and prints the table that
-docs/tune.md shows. The search is that of `jobkit.fit.tune_steps`, with the repeats and looks of a spec's
+``python -m benchmarks.tune_search`` writes benchmarks/records/tune-search.json and prints the table, which
+docs/tune.md sums up. The search is that of `jobkit.fit.tune_steps`, with the repeats and looks of a spec's
 default; only the speeds are made up. So it runs anywhere, and the same seed gives the same table.
 """
 
@@ -177,7 +177,7 @@ def measure(searches: int = SEARCHES) -> dict[str, Any]:
 
 
 def table(raw: dict[str, Any]) -> str:
-    """Return the table of docs/tune.md."""
+    """Return the table in Markdown."""
     heads = (
         *("cost", "scatter", "near the best, or not shown", "not shown"),
         *("slower than the loop", "interval holds", "points: mean, most"),

@@ -47,7 +47,7 @@ SAID = {
 
 TYPICAL = {("stanza-ner", "en", "full"): Line(intercept_bytes=970_000_000, slope_bytes=12_750)}
 """By workload, model and its size: the process's peak on one H200, with the stand-in of these dimensions,
-as docs/benchmarks-gpu.md has it.
+as docs/measurements.md has it.
 A rough guess of another GPU, good enough to choose what is measured there."""
 
 ASSUMED_BYTES = 24 * GIB

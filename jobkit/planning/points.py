@@ -117,7 +117,7 @@ def offered(spec: SweepSpec, knobs: Iterable[Knob]) -> dict[str, str | None]:
 
 CONTEXT_AS_BATCH = 100
 """A process holds as much GPU memory for its context and the model as for a batch of about this size
-(the full-size model on an H200, docs/benchmarks-gpu.md)."""
+(the full-size model on an H200, docs/measurements.md)."""
 
 
 HALF = {FP16: 0.5, BF16: 0.5}

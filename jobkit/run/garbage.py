@@ -1,7 +1,7 @@
 """Python's garbage collector, which runs between the calls of a workload and not during them.
 
 The collector looks at all objects again and again while a call makes new ones: on a GPU that took 29 % of
-the time of stock Stanza (docs/benchmarks-shortcuts.md). Between two calls most of them are garbage, and what
+the time of stock Stanza (docs/measurements.md). Between two calls most of them are garbage, and what
 was loaded is frozen, so one look is enough.
 """
 

@@ -1,4 +1,4 @@
-"""What docs/benchmarks-edge.md says is what its records say, and what the fit says of them."""
+"""The largest batches in the records of docs/measurements.md, and what the fit says of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks import edge_page
 from benchmarks.edge_records import LOAD, TIGHT, Cell, cells, fit_now, reports, smaller
 
 READ = reports()
@@ -16,10 +15,6 @@ RAW = [(report, raw) for report in READ for raw in report["cells"]]
 
 def named(cell: Cell) -> str:
     return f"{cell.allocator}-{cell.order}-{cell.paragraphs}-{cell.cap_gib:g}"
-
-
-def test_the_page_is_made_from_the_records() -> None:
-    assert edge_page.PAGE_PATH.read_text(encoding="utf-8") == edge_page.page()
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=named)

@@ -1,4 +1,4 @@
-"""The pages as a site: each has one place in docs/README.md, no build warns, and nothing is loaded."""
+"""The pages as a site: each has one place in docs/README.md, no build warns, search finds, nothing is loaded."""
 
 from __future__ import annotations
 
@@ -7,16 +7,24 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from urllib.parse import quote
 
 import pytest
 
 from tests.pages.test_docs import DOCS, ROOT
+from tests.support.browser import BROWSER, visit
 
 GROUPS = ["Tutorial", "How-to", "Reference", "Explanation"]
 ROW = re.compile(r"^\| \[([^\]]+)\]\(([\w./-]+\.md)\)", re.MULTILINE)
 ANOTHER_ADDRESS = re.compile(r"^(https?:)?//")
+FIRST = 10
+"""How many results a reader looks at."""
 LOADED_BY_CSS = re.compile(r"""url\(\s*['"]?(?:https?:)?//|@import""")
 
 
@@ -96,8 +104,44 @@ def test_a_link_to_a_folder_is_text_and_one_to_a_file_downloads_it(site: Path) -
     assert re.search(
         r'<a class="reference download internal"[^>]*href="\.\./_downloads/\w+/protocol\.py"', text
     )
-    text = (site / "docs" / "benchmarks-edge.html").read_text(encoding="utf-8")
+    text = (site / "docs" / "measurements.html").read_text(encoding="utf-8")
     assert (
-        '(<code class="docutils literal notranslate"><span class="pre">benchmarks/records/edge</span></code>)'
+        '(<code class="docutils literal notranslate"><span class="pre">benchmarks/records</span></code>)'
         in text
     )
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serves files and logs nothing."""
+
+    def log_message(self, *_: object) -> None:
+        """Write nothing."""
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """Serve the site on this machine."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.program(BROWSER)
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        ("out of memory", "symptoms.html#out-of-memory"),
+        ("walltime", "symptoms.html#walltime"),
+        ("how long will it take", "tag-my-corpus.html#how-long-will-it-take"),
+        ("which GPU", "recommend.html#which-gpu"),
+    ],
+)
+def test_the_search_of_the_site_answers_among_its_first_results(
+    address: str, tmp_path: Path, question: str, answer: str
+) -> None:
+    dom = visit(tmp_path, f"{address}/search.html?q={quote(question)}", "--dump-dom").stdout
+    results = dom.partition('<ul class="search">')[2]
+    found = re.findall(r'<a href="([^"]+)"', results)[:FIRST]
+    assert any(link.endswith(answer) for link in found), found

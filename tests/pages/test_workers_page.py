@@ -1,4 +1,4 @@
-"""What docs/benchmarks-workers.md reports is what its records hold."""
+"""What docs/measurements.md concludes from the records of workers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ from statistics import fmean
 from benchmarks import grid, tune_page, workers_page
 from jobkit.fit.speed import ratio_of
 from jobkit.report.tables import collect
-
-
-def test_the_page_is_made_from_the_records() -> None:
-    page = workers_page.ROOT / "docs" / "benchmarks-workers.md"
-    assert page.read_text(encoding="utf-8") == workers_page.page()
 
 
 def test_sixteen_workers_with_mps_do_more_than_ten_times_the_work_of_one() -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import workloads_table
 from jobkit.core.errors import JobkitError
 from jobkit.planning.prepare import Options, prepare
 from jobkit.run.workloads.own import checked_class, open_workload
@@ -16,12 +15,6 @@ from jobkit.spec.schema import spec_schema
 from tests.pages.test_docs import DOCS
 
 PAGE = (DOCS / "adding-a-scheduler.md").read_text(encoding="utf-8").partition("### A knob of your own\n")[2]
-
-
-def test_the_tables_of_memory_are_those_of_the_records() -> None:
-    page = (DOCS / "workloads.md").read_text(encoding="utf-8")
-    assert workloads_table.table() in page
-    assert workloads_table.first_calls() in page
 
 
 @pytest.fixture

@@ -283,7 +283,7 @@ def test_a_repeat_is_skipped_if_the_interval_of_the_others_is_short() -> None:
 
 
 def test_an_interval_that_ended_the_repeats_holds_a_little_less_often() -> None:
-    """At a scatter of 5 %, 91 of 100 hold, as docs/spec.md says; of a fixed number of repeats it is 95."""
+    """At a scatter of 5 %, 91 of 100 hold, as docs/what-is-measured.md says; of fixed repeats it is 95."""
     draw = Random(14)  # noqa: S311 - the same repeats each time
     until, held = Until(share=0.03, least=3, most=10), 0
     for _ in range(400):

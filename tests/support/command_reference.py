@@ -1,11 +1,12 @@
-"""The usage and the options of every command, as docs/commands.md shows them under its heading.
+"""The part of docs/commands.md that lists every command: its purpose, its usage and its options, from the code.
 
-After a change to a command, or for a new heading: ``python -m tests.support.command_reference``.
+After a change to a command: ``python -m tests.support.command_reference``.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,9 +16,13 @@ from jobkit import cli
 
 PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 BEGIN, END = "<!-- from the code -->\n", "<!-- to here -->\n"
-BLOCK = re.compile(rf"\n{BEGIN}.*?{END}", re.DOTALL)
+BLOCK = re.compile(rf"{BEGIN}.*?{END}", re.DOTALL)
 BRACKET = re.compile(r"\s*\[(default: )?([^\]]*)\]$")
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
+SEVERAL = 3
+"""An option with the same help in so many commands is explained once."""
+Option = tuple[str, str]
+"""An option as click prints it, and its help."""
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
@@ -31,21 +36,48 @@ def commands() -> Iterator[tuple[str, click.Command]]:
             yield from ((f"jobkit {name} {sub}", one) for sub, one in command.commands.items())
 
 
-def reference(name: str, command: click.Command) -> str:
-    """Return the usage of a command, and the table of its options."""
+def options(name: str, command: click.Command) -> list[Option]:
+    """Return the options of a command."""
     context = click.Context(command, info_name=name)
-    usage = " ".join([name, *command.collect_usage_pieces(context)])
-    lines = [BEGIN, "```text", usage, "```", ""]
-    records = [
-        record
-        for parameter in command.params
-        if isinstance(parameter, click.Option) and (record := parameter.get_help_record(context))
-    ]
-    if records:
-        lines += ["| option | help |", "|---|---|"]
-        lines += [f"| `{_cell(option)}` | {_prose(meaning)} |" for option, meaning in records]
-        lines.append("")
-    return "\n" + "\n".join(lines).replace(BEGIN + "\n", BEGIN) + "\n" + END
+    found = [one for one in command.params if isinstance(one, click.Option)]
+    return [record for one in found if (record := one.get_help_record(context))]
+
+
+def shared() -> list[Option]:
+    """Return the options that several commands have, with the same help."""
+    counts = Counter(option for name, command in commands() for option in options(name, command))
+    return [option for option, number in counts.items() if number >= SEVERAL]
+
+
+def reference() -> str:
+    """Return the sections of all commands, and of the options that several have."""
+    known = shared()
+    sections = ["## Options of several commands\n", _table(known)]
+    sections += [part for name, command in commands() for part in _section(name, command, known)]
+    return "\n".join([BEGIN, *sections, END])
+
+
+def _section(name: str, command: click.Command, known: list[Option]) -> Iterator[str]:
+    found = options(name, command)
+    context = click.Context(command, info_name=name)
+    yield f"{'#' * len(name.split())} {name}\n"
+    yield f"{_purpose(command)}\n"
+    yield f"`{' '.join([name, *command.collect_usage_pieces(context)])}`\n"
+    if own := [option for option in found if option not in known]:
+        yield _table(own)
+    if others := [OPTION.findall(option)[0] for option, meaning in found if (option, meaning) in known]:
+        yield f"Also {', '.join(f'`{option}`' for option in others)}.\n"
+
+
+def _purpose(command: click.Command) -> str:
+    """Return the first paragraph of a command's help."""
+    first = (command.help or "").split("\n\n", maxsplit=1)[0]
+    return " ".join(first.split())
+
+
+def _table(found: list[Option]) -> str:
+    rows = [f"| `{_cell(option)}` | {_prose(meaning)} |" for option, meaning in found]
+    return "\n".join(["| option | help |", "|---|---|", *rows, ""])
 
 
 def _cell(text: str) -> str:
@@ -65,13 +97,8 @@ def _sentence(default: str, rest: str) -> str:
 
 
 def page(text: str) -> str:
-    """Return the page with usage and options of each command, as they are now, under its heading."""
-    text = BLOCK.sub("", text)
-    for name, command in commands():
-        before, heading, after = text.partition(f"# {name}\n")
-        assert heading, f"{PAGE.name} has no heading {name!r}"
-        text = before + heading + reference(name, command) + after
-    return text
+    """Return the page with all commands and options as they are now."""
+    return BLOCK.sub(lambda _: reference(), text)
 
 
 if __name__ == "__main__":

@@ -56,10 +56,10 @@ from jobkit.submit.resubmit import read_settled, run_lock
 
 LEAST_S, MINUTE_S = 600, 60
 BYTES_PER_S = 20 * MIB
-"""Of files: slower than one core reads JSONL (docs/benchmarks.md), for a file server that others use."""
+"""Of files: slower than one core reads JSONL (docs/measurements.md), for a file server that others use."""
 LEAST_BYTES = 2 * GIB
 CORPUS_SHARE = 64
-"""Planning holds 2.5 MiB for each GiB of text (docs/benchmarks.md), of archives some times that."""
+"""Planning holds 2.5 MiB for each GiB of text (docs/measurements.md), of archives some times that."""
 POLL_S = 1.0
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import subprocess
 from importlib import resources
 from pathlib import Path
 
@@ -13,9 +12,8 @@ import pytest
 
 from jobkit.report.html.page import page
 from tests.report.html.test_page import CPU_RUN, GPU_RUN, HOSTILE, Parsed, measured
+from tests.support.browser import BROWSER, visit
 
-BROWSER = "chromium"
-DEADLINE_S = 60
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser"), pytest.mark.program(BROWSER)]
 PNG_SIZE = slice(16, 24)
 """Where width and height stand in a PNG: https://www.w3.org/TR/png-3/#11IHDR"""
@@ -50,10 +48,7 @@ def browse(tmp_path: Path, text: str, *options: str) -> str:
     """Open a page and return what the browser prints; it gets no network."""
     file = tmp_path / "page.html"
     file.write_text(text, encoding="utf-8")
-    fixed = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile")
-    offline = ("--proxy-server=127.0.0.1:9", "--enable-logging=stderr", "--virtual-time-budget=8000")
-    argv = [BROWSER, *fixed, *offline, *options, file.as_uri()]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
+    done = visit(tmp_path, file.as_uri(), *options)
     lines = [line for line in done.stderr.split("\n") if "CONSOLE" in line and BLOCKED not in line]
     assert not lines
     return done.stdout

@@ -1,0 +1,73 @@
+"""The tables of docs/measurements.md, made from benchmarks/records.
+
+``python -m benchmarks.measurements`` writes each table into the page: between a line that names it,
+``<!-- table: NAME -->``, and the next ``<!-- to here -->``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from benchmarks import edge_page, gpu_page, grid, page, shortcuts_page, soak_page, tune_page, workers_page
+from benchmarks.archives import RECORDS
+from benchmarks.markdown import table
+from benchmarks.workloads_table import workloads
+from jobkit.outcome.trials import describe_trials, trials
+
+PAGE = Path(__file__).parents[1] / "docs" / "measurements.md"
+PLACE = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- to here -->\n)", re.DOTALL)
+
+
+def searches() -> str:
+    """Return the table of all searches, without shortcuts and with them."""
+    return table(tune_page.SEARCH_HEADS, (*tune_page.searches(), *shortcuts_page.searches()))
+
+
+def corpora() -> str:
+    """Return the table of all corpora: the time that was predicted, and the time that it took."""
+    first = tune_page.corpus_row("16 workers", tune_page.CORPUS)
+    return table(tune_page.CORPUS_HEADS, (first, *shortcuts_page.corpora()))
+
+
+def largest() -> str:
+    """Return what `jobkit collect` prints of each batch that was predicted and tried."""
+    runs = sorted((RECORDS / "find-max").iterdir())
+    return "\n".join(f"- `{line}`" for run in runs for line in describe_trials(trials(run)))
+
+
+TABLES: Mapping[str, Callable[[], str]] = {
+    "searches": searches,
+    "corpora": corpora,
+    "grid": grid.settings,
+    "two-gpus": workers_page.two_gpus,
+    "unequal": workers_page.unequal,
+    "cpu": grid.cpu,
+    "gains": shortcuts_page.gains,
+    "equal": shortcuts_page.equal,
+    "garbage": shortcuts_page.garbage,
+    "precision": tune_page.precision,
+    "memory": gpu_page.memory_parts,
+    "largest": largest,
+    "answers": edge_page.answers,
+    "cost": edge_page.cost,
+    "caps": tune_page.caps,
+    "workloads": workloads,
+    "soaks": soak_page.soaks,
+    "speeds": page.speeds,
+}
+
+
+def written(text: str) -> str:
+    """Return the page with all tables as the records have them now."""
+    return PLACE.sub(lambda found: f"{found[1]}\n{TABLES[found[2]]()}\n\n{found[3]}", text)
+
+
+def main() -> None:
+    """Write the tables into the page."""
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
