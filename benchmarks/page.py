@@ -13,13 +13,12 @@ NAMES = ("commands", "planning", "submission", "reading", "overhead", "forked", 
 SHOWN: Mapping[str, tuple[str, ...]] = {
     "commands": ("`jobkit --help`", "`jobkit sweep --dry-run`"),
     "submission": ("`jobkit sweep`: wall", "submitit"),
-    "reading": ("`jobkit collect` of 10,000", "`jobkit collect` of 100,000"),
+    "reading": ("`jobkit collect` of 10,000",),
     "overhead-gpu": ("wall time added",),
     "forked-cuda": ("a fresh try", "a forked try"),
     "corpus": ("text, one process", "JSONL", "100 GiB"),
     "apply": ("jobkit: beyond", "datatrove: beyond"),
     "harness": ("jobkit,", "ReFrame,"),
-    "shards-gib": ("count, 1 worker: memory", "count, 1 worker: in the last"),
 }
 """Of each file the rows that the page shows, by their first words."""
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from benchmarks.archives import RECORDS, group
-from benchmarks.gpu_page import GIB
 from benchmarks.markdown import table
 from benchmarks.tune_page import corpus_row, search_row
 from jobkit.fit.tune import read_tuning
@@ -46,7 +45,7 @@ def answer() -> str:
 
 def gains() -> str:
     """Return the table of each shortcut alone, and with those above it, in one process and in many."""
-    kinds = ("alone", "with those above", "GiB")
+    kinds = ("alone", "with those above")
     heads = ("shortcut", *(f"{name}: {kind}" for name in ("1 process", f"{MOST}") for kind in kinds))
     return table(heads, _gains())
 
@@ -60,7 +59,6 @@ def _gains() -> Iterator[tuple[str, ...]]:
         for processes in (1, MOST):
             row, own = rows[processes, parts], rows.get((processes, parts[-1:]))
             cells += [f"{one['paragraphs_per_s']:,.0f}" if one else "" for one in (own, row)]
-            cells += [f"{row['reserved_bytes'] / GIB:.1f}"]
         yield tuple(cells)
 
 

@@ -37,6 +37,7 @@ PAGES = sorted(
     [*ROOT.glob("*.md"), *DOCS.glob("*.md"), *LESSON.glob("*.md"), ROOT / "tests" / "data" / "README.md"]
 )
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+MOST_WORDS = 55_000
 MINIMAL = "name: minimal\n"
 FENCE = re.compile(r"^```(.*)\n((?:(?!```).*\n)*)```$", re.MULTILINE)
 RESERVED = "reserved: nothing in this version sets it"
@@ -134,6 +135,14 @@ def test_pages_that_the_code_names_are_there() -> None:
 
 def _files(folder: str, pattern: str) -> list[Path]:
     return [path for path in (ROOT / folder).rglob(pattern) if path.is_file() and path.suffix != ".pyc"]
+
+
+def test_the_pages_stay_short_enough_to_be_read() -> None:
+    """All of Markdown but the changelog: who adds a page shortens another."""
+    folders = ("docs", "tests", "benchmarks", "sweeps", "templates", "jobkit")
+    pages = {*ROOT.glob("*.md"), *(path for name in folders for path in (ROOT / name).rglob("*.md"))}
+    pages -= {ROOT / "CHANGELOG.md"}
+    assert sum(len(path.read_text(encoding="utf-8").split()) for path in pages) <= MOST_WORDS
 
 
 def test_every_page_is_in_the_index() -> None:
@@ -244,6 +253,10 @@ OUTCOME_ROWS = table(section(page("structure.md"), "Outcomes"))
 
 def test_every_outcome_is_documented() -> None:
     assert [coded(row[0])[0] for row in OUTCOME_ROWS] == [str(outcome) for outcome in Outcome]
+
+
+def test_every_outcome_has_its_symptom_and_command() -> None:
+    assert set(named(page("symptoms.md"))) >= set(map(str, Outcome)) - {"ok"}
 
 
 def test_an_outcome_is_called_reserved_if_nothing_sets_it() -> None:

@@ -1,4 +1,4 @@
-"""The pages as a site: each has one place in docs/README.md, no build warns, search finds, nothing is loaded."""
+"""The pages as a site: each has one place, no build warns, the search finds, and nothing is loaded."""
 
 from __future__ import annotations
 
@@ -142,6 +142,6 @@ def test_the_search_of_the_site_answers_among_its_first_results(
     address: str, tmp_path: Path, question: str, answer: str
 ) -> None:
     dom = visit(tmp_path, f"{address}/search.html?q={quote(question)}", "--dump-dom").stdout
-    results = dom.partition('<ul class="search">')[2]
+    results = dom.partition('<div id="search-results">')[2]
     found = re.findall(r'<a href="([^"]+)"', results)[:FIRST]
     assert any(link.endswith(answer) for link in found), found

@@ -1,4 +1,4 @@
-"""The part of docs/commands.md that lists every command: its purpose, its usage and its options, from the code.
+"""The part of docs/commands.md that lists every command: its purpose, usage and options, from the code.
 
 After a change to a command: ``python -m tests.support.command_reference``.
 """
