@@ -14,6 +14,8 @@ from benchmarks import edge_page, gpu_page, grid, page, shortcuts_page, soak_pag
 from benchmarks.archives import RECORDS
 from benchmarks.markdown import table
 from benchmarks.workloads_table import workloads
+from jobkit.core.knobs import EXACT
+from jobkit.outcome.results import read_run
 from jobkit.outcome.trials import describe_trials, trials
 
 PAGE = Path(__file__).parents[1] / "docs" / "measurements.md"
@@ -34,7 +36,12 @@ def corpora() -> str:
 def largest() -> str:
     """Return what `jobkit collect` prints of each batch that was predicted and tried."""
     runs = sorted((RECORDS / "find-max").iterdir())
-    return "\n".join(f"- `{line}`" for run in runs for line in describe_trials(trials(run)))
+    return "\n".join(f"- `{line}`{_condition(run)}" for run in runs for line in describe_trials(trials(run)))
+
+
+def _condition(run: Path) -> str:
+    """Return what a reader must know of a run besides: the shortcuts, if it had them."""
+    return ", with shortcuts" if read_run(run).points[0].point.shortcuts == EXACT else ""
 
 
 TABLES: Mapping[str, Callable[[], str]] = {
