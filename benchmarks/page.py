@@ -12,7 +12,6 @@ NAMES = ("commands", "planning", "submission", "reading", "overhead", "forked", 
 """The parts of `make bench`; `harness`, `shards` and `replan` take minutes or need a package of Debian."""
 SHOWN: Mapping[str, tuple[str, ...]] = {
     "commands": ("`jobkit --help`", "`jobkit sweep --dry-run`"),
-    "submission": ("`jobkit sweep`: wall", "submitit"),
     "reading": ("`jobkit collect` of 10,000",),
     "overhead-gpu": ("wall time added",),
     "forked-cuda": ("a fresh try", "a forked try"),
