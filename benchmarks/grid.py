@@ -34,8 +34,8 @@ def _cell(record: Record) -> Cell:
 
 def settings() -> str:
     """Return the table of paragraphs a second: a row for each number of workers, a column for each way."""
-    columns = [f"{size:,}{', text order' if order == 'text' else ''}" for order, size in COLUMNS]
-    heads = ("workers", *(f"MPS {mps}: {name}" for mps in ("off", "on") for name in columns))
+    columns = [f"{size:,}{', text' if order == 'text' else ''}" for order, size in COLUMNS]
+    heads = ("workers", *(f"{mps}, {name}" for mps in ("off", "on") for name in columns))
     return table(heads, _grid(grid()))
 
 

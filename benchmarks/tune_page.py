@@ -24,11 +24,11 @@ SECOND = TUNE.with_name("tune-20261122-213355-f020")
 """The search whose setting the corpus has, and the finals of the grid."""
 MACHINES = {
     "tune-20261122-180438-5f62": "one H200",
-    SECOND.name: "half of two H200s, the other half busy",
+    SECOND.name: "half of two H200s, other half busy",
     "tune-20261123-042039-9490": "two H200s, one idle",
-    "tune-20261123-074302-a544": "half of two H200s, the other half idle",
+    "tune-20261123-074302-a544": "half of two H200s, other half idle",
     "tune-20261123-075119-ff54": "the same",
-    TUNE.name: "half of two H200s, the other half idle",
+    TUNE.name: "half of two H200s, other half idle",
 }
 """Where each search ran."""
 ENERGY, PRECISION = (next(group(name).glob(f"{name}-2*")) for name in ("energy", "precision"))
@@ -42,10 +42,10 @@ CLOSE_GIB = 0.01
 LEAST_S = 60.0
 """The shortest work over which the two instruments of energy are compared."""
 SEARCH_HEADS = (
-    *("search on", "CPU cores", "setting found", "times the plain loop", "95 % interval"),
-    *("J for 1,000: loop, found", "minutes"),
+    *("search on", "CPUs", "workers, size", "times the loop", "95 % interval"),
+    *("J: loop, found", "minutes"),
 )
-CORPUS_HEADS = ("setting", "paragraphs", "predicted", "95 % interval", "took", "paragraphs/s of the work")
+CORPUS_HEADS = ("setting", "paragraphs", "predicted", "95 % interval", "took", "paragraphs/s")
 
 
 def read(run: Path) -> list[Record]:
@@ -95,7 +95,7 @@ def search_row(machine: str, tuning: Tuning) -> tuple[str, ...]:
     return (
         machine,
         str(tuning.goal.workers),
-        f"{found[WORKERS]} workers, {found[PADDED_CHARS]:,} padded characters",
+        f"{found[WORKERS]}, {found[PADDED_CHARS]:,}",
         f"{gain.mean:.1f}",
         f"{gain.low:.1f} to {gain.high:.1f}",
         ", ".join(f"{one:.0f}" for one in joules),
