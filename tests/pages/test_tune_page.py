@@ -95,13 +95,12 @@ def test_the_instruments_of_energy_agree_over_a_minute() -> None:
 
 def test_no_need_with_shortcuts_is_above_its_bound() -> None:
     tuning = read_tuning(shortcuts_page.SEARCH)
-    line = tuning.search.memory
-    assert not isinstance(line, str)
-    assert not isinstance(line.fit, str)
+    memory = tuning.search.memory
+    assert not isinstance(memory.line, str)
     needs = [
         result.record.needs[0]
         for one, result in tuning.results
         if result.record and result.record.needs and one.params[SHORTCUTS] == EXACT
     ]
     assert needs
-    assert all((need.passed_bytes or 0) <= line.fit.upper(need.load) for need in needs)
+    assert all((need.passed_bytes or 0) <= memory.line.upper(need.load) for need in needs)
