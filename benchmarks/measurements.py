@@ -35,7 +35,7 @@ def corpora() -> str:
 
 def largest() -> str:
     """Return what `jobkit collect` prints of each batch that was predicted and tried."""
-    runs = sorted((RECORDS / "find-max").iterdir())
+    runs = (*sorted((RECORDS / "find-max").iterdir()), *shortcuts_page.LARGEST)
     return "\n".join(f"- `{line}`{_condition(run)}" for run in runs for line in describe_trials(trials(run)))
 
 
@@ -52,6 +52,8 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "unequal": workers_page.unequal,
     "cpu": grid.cpu,
     "gains": shortcuts_page.gains,
+    "alone": shortcuts_page.alone,
+    "kernels": shortcuts_page.kernels,
     "equal": shortcuts_page.equal,
     "garbage": shortcuts_page.garbage,
     "precision": tune_page.precision,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from statistics import fmean
 from typing import Any
 
 from benchmarks.archives import RECORDS, group
@@ -14,6 +15,8 @@ from jobkit.report.tune import as_text
 
 RAW = RECORDS / "shortcuts"
 RUNS = group("shortcuts")
+LARGEST = tuple(sorted(RUNS.glob("largest-*")))
+"""The runs that found the largest batch with shortcuts."""
 SEARCH, BEFORE = RUNS / "tune-20261125-020320-8e68", RUNS / "tune-20261125-015158-5925"
 """The search that docs/tune.md shows, and the one before it on another machine."""
 SEARCHES = {BEFORE: "one H200, shortcuts", SEARCH: "another H200, shortcuts"}
@@ -23,6 +26,7 @@ CORPORA = {RUNS / "tagged": "16 workers, shortcuts"}
 WIDTH = 118
 MOST = 16
 """The most workers."""
+MIB = 2**20
 
 
 def searches() -> Iterator[tuple[str, ...]]:
@@ -64,7 +68,7 @@ def _gains() -> Iterator[tuple[str, ...]]:
 
 def equal() -> str:
     """Return the table of how many entities were compared, by device and processes, and how many differ."""
-    heads = ("device", "processes", "batch sizes", "paragraphs", "same entities", "times as fast")
+    heads = ("device", "processes", "batch sizes", "paragraphs", "same entities")
     found: dict[tuple[str, int], list[tuple[dict[str, Any], dict[str, Any]]]] = {}
     for device in ("gpu", "cpu"):
         rows = _raw(f"equal-{device}")
@@ -78,19 +82,57 @@ def _equal(
 ) -> tuple[object, ...]:
     sizes = sorted({stock["batch_size"] for stock, _ in pairs})
     same = [stock["sha256"] == exact["sha256"] for stock, exact in pairs]
-    times = [exact["paragraphs_per_s"] / stock["paragraphs_per_s"] for stock, exact in pairs]
     most = max(stock["paragraphs"] for stock, _ in pairs)
     return (
         *(device, processes, ", ".join(map(str, sizes)), f"up to {most:,}"),
-        *(f"{sum(same)} of {len(same)} texts", f"{min(times):.1f} to {max(times):.1f}"),
+        f"{sum(same)} of {len(same)} texts",
+    )
+
+
+def alone() -> str:
+    """Return the table of one process: stock Stanza, the plain loop of tune, and `exact`, several times."""
+    found: dict[tuple[str, str], list[list[float]]] = {}
+    for row in _raw("alone-gpu"):
+        ways = found.setdefault((row["order"], row["precision"]), [[], [], []])
+        ways[min(len(row["shortcuts"]), 2)].append(row["paragraphs_per_s"])
+    heads = ("order", "precision", "stock", "collector between calls", "`exact`", "times stock")
+    return table(heads, (_alone(*where, *ways) for where, ways in sorted(found.items(), reverse=True)))
+
+
+def _alone(
+    order: str, precision: str, stock: list[float], loop: list[float], exact: list[float]
+) -> tuple[str, ...]:
+    times = [after / before for before, after in zip(stock, exact, strict=False)]
+    ratio = f"{fmean(times):.1f} ({min(times):.1f} to {max(times):.1f})"
+    return (order, precision, *(f"{fmean(one):.0f}" for one in (stock, loop, exact)), ratio)
+
+
+def kernels() -> str:
+    """Return the table of the time of the kernels of a paragraph, one process."""
+    rows = _raw("kernels-gpu")
+    pairs = zip(rows[::2], rows[1::2], strict=True)
+    times = (
+        (stock["precision"], *(row["kernels_ms_per_paragraph"] for row in (stock, exact)))
+        for stock, exact in pairs
+    )
+    return table(
+        ("precision", "stock", "`exact`"), ((name, f"{a:.2f} ms", f"{b:.2f} ms") for name, a, b in times)
     )
 
 
 def garbage() -> str:
-    """Return the table of the seconds with Python's collector, and with one that runs between calls."""
-    heads = ("work", "Python's collector", "between calls")
+    """Return the table of seconds and memory with Python's collector, and with one between calls."""
+    heads = ("work", "Python's collector", "between calls", "peak memory", "between calls")
     return table(
-        heads, ((row["work"], *(f"{one:.0f} s" for one in row["seconds"])) for row in _raw("garbage"))
+        heads,
+        (
+            (
+                row["work"],
+                *(f"{one:.0f} s" for one in row["seconds"]),
+                *(f"{one / MIB:,.0f} MiB" for one in row["peak_bytes"]),
+            )
+            for row in _raw("garbage")
+        ),
     )
 
 

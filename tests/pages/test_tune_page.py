@@ -96,6 +96,7 @@ def test_the_instruments_of_energy_agree_over_a_minute() -> None:
 def test_no_need_with_shortcuts_is_above_its_bound() -> None:
     tuning = read_tuning(shortcuts_page.SEARCH)
     memory = tuning.search.memory
+    assert not isinstance(memory, str)
     assert not isinstance(memory.line, str)
     needs = [
         result.record.needs[0]
