@@ -45,7 +45,7 @@ lint: setup           ## style, types, import layers
 # module of the kind belongs here; where one is renamed, make stops and names it.
 PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %,jobkit/%.py, \
 	corpus/coverage corpus/documents corpus/paragraphs corpus/scanning/doubled corpus/scanning/tasks \
-	corpus/shards core/filesystems core/job_files core/json_codec core/records core/student core/units fit/batch_line \
+	corpus/shards core/blocks core/filesystems core/job_files core/json_codec core/records core/student core/units fit/batch_line \
 	fit/energy fit/gpus fit/ledger fit/lengths fit/loads fit/memory_line fit/objective fit/observations \
 	fit/memory fit/speed fit/stats fit/tune_steps \
 	outcome/accounting outcome/conditions outcome/log_outcome outcome/logs outcome/overlaps outcome/remedies outcome/timing outcome/trials \

@@ -10,8 +10,9 @@ from typing import Any
 from benchmarks.archives import RECORDS, group
 from benchmarks.markdown import table
 from benchmarks.tune_page import corpus_row, search_row
+from jobkit.core.blocks import as_text
 from jobkit.fit.tune import read_tuning
-from jobkit.report.tune import as_text
+from jobkit.report.tune import blocks
 
 RAW = RECORDS / "shortcuts"
 RUNS = group("shortcuts")
@@ -41,7 +42,7 @@ def corpora() -> Iterator[tuple[str, ...]]:
 
 def answer() -> str:
     """Return what `jobkit tune` prints of the search."""
-    lines = as_text(SEARCH, read_tuning(SEARCH), WIDTH).splitlines()
+    lines = as_text(blocks(SEARCH, read_tuning(SEARCH)), WIDTH).splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("phase"))
     last = next(number for number, line in enumerate(lines) if line.startswith("In a spec"))
     return "\n".join(lines[first:last]).rstrip()

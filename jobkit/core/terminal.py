@@ -1,4 +1,4 @@
-"""Text for a person at a terminal: wrapped, in columns, made safe, quoted for a shell, "did you mean"."""
+"""Text for a person at a terminal: wrapped, made safe, quoted for a shell, "did you mean"."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ import sys
 import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
 
 from jobkit.core.files import mask
 
@@ -102,8 +99,6 @@ def shell_path(path: Path) -> str:
 
 LEAST, PAGE = 40, 120
 """The narrowest width that text is wrapped to, and the width if there is no terminal."""
-GAP = 2
-"""Blanks between two columns of a table."""
 _SHOWN = "\n\t"
 """Control characters that lay out a text of several lines."""
 _COLOUR = re.compile(r"(\x1b\[[0-9;:]*m)")
@@ -120,36 +115,6 @@ class NoWrap(str):
     """A line that is never wrapped: a row of a table, or a command to copy."""
 
     __slots__ = ()
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table.
-
-    Attributes
-    ----------
-    head
-        Its name, in one or more lines.
-    cells
-        One a row.
-    rank
-        If room is short, the columns of the highest rank are left out first; those of rank 0 stay.
-    left
-        Whether it is flush left; numbers are flush right.
-    """
-
-    head: str
-    cells: Sequence[str]
-    rank: int = 0
-    left: bool = False
-
-    @cached_property
-    def width(self) -> int:
-        """How many columns of a terminal it takes."""
-        return max(map(display_width, (*self.head.split("\n"), *self.cells)))
-
-
-C = TypeVar("C", bound=Column)
 
 
 def page_width() -> int:
@@ -169,42 +134,6 @@ def display_width(text: str) -> int:
     return sum(
         2 if unicodedata.east_asian_width(char) in "WF" else not unicodedata.combining(char) for char in text
     )
-
-
-def fit_columns(
-    columns: Sequence[C], width: int, keep: Callable[[Sequence[C]], Sequence[C]] | None = None
-) -> Sequence[C]:
-    """Return the columns that fit a width, less the most dispensable.
-
-    Parameters
-    ----------
-    keep
-        Returns which of some columns are shown, if that depends on the others.
-    """
-    while True:
-        shown, rank = keep(columns) if keep else columns, max((column.rank for column in columns), default=0)
-        if not rank or sum(column.width + GAP for column in shown) - GAP <= width:
-            return shown
-        columns = [column for column in columns if column.rank < rank]
-
-
-def table(columns: Sequence[Column], *, rule: bool = True) -> list[NoWrap]:
-    """Return the lines of a table: the heads, a rule if wanted, and the rows."""
-    columns = [column for column in columns if column.width]
-    high = max((column.head.count("\n") for column in columns), default=0)
-    rows = zip(*(_padded(column, high, rule=rule) for column in columns), strict=True)
-    lines = [NoWrap((" " * GAP).join(row).rstrip()) for row in rows]
-    if rule:
-        lines[high + 1] = NoWrap(lines[high + 1].replace(" ", "─"))
-    return lines
-
-
-def _padded(column: Column, high: int, *, rule: bool) -> list[str]:
-    head = column.head.split("\n")
-    lines = [*[""] * (high + 1 - len(head)), *head, *["─" * column.width] * rule, *column.cells]
-    pads = (" " * (column.width - display_width(line)) for line in lines)
-    pairs = zip(map(printable, lines), pads, strict=True)
-    return [line + pad if column.left else pad + line for line, pad in pairs]
 
 
 def say(text: str, *, err: bool = False, nl: bool = True, colours: bool = False) -> None:
@@ -230,22 +159,8 @@ def note(line: str) -> None:
     say(line, err=True)
 
 
-def wrap_sections(sections: Iterable[Iterable[str]], width: int | None = None) -> str:
-    """Return sections of lines, an empty line between, as text that ends with a newline.
-
-    Parameters
-    ----------
-    sections
-        Those without a line are left out.
-    width
-        As for `wrap_lines`.
-    """
-    wrapped = (wrap_lines(section, width) for section in sections)
-    return "\n\n".join("\n".join(lines) for lines in wrapped if lines) + "\n"
-
-
 def wrap_lines(lines: Iterable[str], width: int | None = None) -> list[str]:
-    """Return lines safe for a terminal, none longer than a width unless it is `NoWrap`.
+    """Return lines safe for a terminal, none longer than a width, if there is one, unless it is `NoWrap`.
 
     What is longer goes on below, indented.
     """

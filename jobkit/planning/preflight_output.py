@@ -6,17 +6,19 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 from jobkit.core import terminal
+from jobkit.core.blocks import Block, Column
 from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS, numbers
-from jobkit.core.terminal import Column, NoWrap, table, wrap_sections
+from jobkit.core.terminal import NoWrap
 from jobkit.core.units import GIB, format_count, format_setting
 from jobkit.fit.lengths import NONE, PUNCTUATION
 from jobkit.planning.preflight import Preflight, Setting, Size
 
 SPECS_OWN, WORTH_MEASURING = "*", ">"
 WITHOUT_LENGTHS = (
-    "This workload reports no lengths, so its load is taken to be the batch size. What that costs: memory",
-    "that follows the longest paragraph of a batch shows as scatter about the line, and the largest batch",
-    "is right only for texts like this one. A static method `lengths` of its class fixes it.",
+    "This workload reports no lengths, so its load is taken to be the batch size. What that costs:",
+    "  memory that follows the longest paragraph of a batch shows as scatter about the line;",
+    "  the largest batch is right only for texts like this one.",
+    "A static method `lengths` of its class fixes it.",
 )
 
 
@@ -25,16 +27,23 @@ def as_json(report: Preflight) -> str:
     return terminal.as_json({"schema": 1, **asdict(report)}, indent=2) + "\n"
 
 
-def as_text(report: Preflight, width: int | None = None) -> str:
-    """Return the result for a person, in GiB, with a newline at the end; folded if a width is given."""
-    return wrap_sections(
-        [_heading(report), _longest(report), _table(report), _settings(report), _answer(report)], width
-    )
+def blocks(report: Preflight) -> Iterator[Block]:
+    """Yield the result for a person, in GiB."""
+    yield Block(title=_title(report), before=tuple(_about(report)))
+    if report.longest:
+        yield _longest(report)
+    yield Block(columns=tuple(_columns(report)))
+    if any(set(setting.params) != {BATCH_SIZE} for setting in report.settings):
+        yield Block(title="The spec's own settings:", before=tuple(_settings(report)))
+    yield Block(before=tuple(_answer(report)))
 
 
-def _heading(report: Preflight) -> Iterator[str]:
+def _title(report: Preflight) -> str:
     model = f", model {report.model}" if report.model else ""
-    yield f"{report.workload}: {report.text}{model}{f' ({report.caveat})' if report.caveat else ''}"
+    return f"{report.workload}: {report.text}{model}{f' ({report.caveat})' if report.caveat else ''}"
+
+
+def _about(report: Preflight) -> Iterator[str]:
     counts = [format_count(report.paragraphs, "paragraph"), format_count(report.characters, "character")]
     if report.items is not None and _items(report) != "paragraphs":
         counts.insert(1, f"{report.items:,} {_items(report)}")
@@ -55,51 +64,47 @@ def _unit_of_one(report: Preflight) -> str:
     return report.unit.split()[-1].removesuffix("s")
 
 
-def _longest(report: Preflight) -> Iterator[str]:
-    if not report.longest:
-        return
+def _longest(report: Preflight) -> Block:
     first, *others = report.longest
     noun = _items(report).removesuffix("s")
     after = f"; the next longest has {others[0].length:,}" if others else ""
     length = f"{first.length:,}-{_unit_of_one(report)}"
-    yield f"This one {length} {noun} sets the memory of the batches that it is in{after}:"
+    lines = []
     for item in report.longest:
         place = f"paragraph {item.paragraph}" + (f", sentence {item.item}" if noun == "sentence" else "")
-        yield f"  {item.length:>6,}  {place}: {item.beginning}"
+        lines.append(f"  {item.length:>6,}  {place}: {item.beginning}")
+    title = f"This one {length} {noun} sets the memory of the batches that it is in{after}:"
+    return Block(title=title, before=tuple(lines))
 
 
-def _table(report: Preflight) -> Iterator[str]:
-    has_lengths = report.source != NONE
-    heads = ["batch size", "load", *(["text of padded %", "if sorted %"] if has_lengths else [])]
-    rough = any(size.gpu_bytes is not None for size in report.sizes)
-    heads += ["GPU GiB, roughly"] if rough else []
-    cells = zip(*(_cells(size, has_lengths=has_lengths, rough=rough) for size in report.sizes), strict=True)
-    yield from table([Column(head, cells) for head, cells in zip([*heads, ""], cells, strict=True)])
-    yield ""
-    yield f"load: the most {report.unit} of a batch, of this size or a smaller one"
-    if has_lengths:
-        yield f"text of padded: share of the {report.unit} that are text"
-        yield "sorted: the same share, if sentences were sorted by length"
-    if rough:
-        yield "GPU GiB: by a line measured on an H200 with the stand-in; yours may take half or twice that"
-    yield f"{SPECS_OWN} in the spec, {WORTH_MEASURING} worth measuring"
+def _columns(report: Preflight) -> Iterator[Column]:
+    sizes, unit = report.sizes, report.unit
+    load = f"load: the most {unit} of a batch, of this size or a smaller one"
+    yield Column("batch size", [f"{size.batch_size:,}" for size in sizes])
+    yield Column("load", [f"{size.load:,}" for size in sizes], notes=(load,))
+    if report.source != NONE:
+        padded = f"text of padded: share of the {unit} that are text"
+        yield Column("text of padded %", [_percent(size.efficiency) for size in sizes], notes=(padded,))
+        ordered = "sorted: the same share, if sentences were sorted by length"
+        yield Column("if sorted %", [_percent(size.efficiency_sorted) for size in sizes], notes=(ordered,))
+    if any(size.gpu_bytes is not None for size in sizes):
+        rough = "GPU GiB: by a line measured on an H200 with the stand-in; yours may take half or twice that"
+        gib = [f"{(size.gpu_bytes or 0) / GIB:.1f}" for size in sizes]
+        yield Column("GPU GiB, roughly", gib, notes=(rough,))
+    marks = f"{SPECS_OWN} in the spec, {WORTH_MEASURING} worth measuring"
+    yield Column("", [_mark(size) for size in sizes], notes=(marks,))
 
 
-def _cells(size: Size, *, has_lengths: bool, rough: bool) -> list[str]:
-    cells = [f"{size.batch_size:,}", f"{size.load:,}"]
-    if has_lengths:
-        cells += [f"{100 * (share or 0):.1f}" for share in (size.efficiency, size.efficiency_sorted)]
-    if rough:
-        cells.append(f"{(size.gpu_bytes or 0) / GIB:.1f}")
-    marks = (SPECS_OWN if size.in_spec else " ") + (WORTH_MEASURING if size.to_measure else " ")
-    return [*cells, marks]
+def _percent(share: float | None) -> str:
+    return f"{100 * (share or 0):.1f}"
+
+
+def _mark(size: Size) -> str:
+    return (SPECS_OWN if size.in_spec else " ") + (WORTH_MEASURING if size.to_measure else " ")
 
 
 def _settings(report: Preflight) -> Iterator[str]:
-    """Yield the spec's own settings if the batch size alone does not name them."""
-    if all(set(setting.params) == {BATCH_SIZE} for setting in report.settings):
-        return
-    yield "The spec's own settings:"
+    """Yield the batches of each setting of the spec."""
     for setting in report.settings:
         text = (
             "" if setting.efficiency is None else f", {100 * setting.efficiency:.1f} % of the padded is text"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from jobkit.core.blocks import Column
 from jobkit.core.records import Outcome
 from jobkit.core.student import unknown_spread
-from jobkit.core.terminal import Column
-from jobkit.core.units import GIB
+from jobkit.core.units import GIB, format_setting
 from jobkit.fit.speed import Ratio
 from jobkit.report import energy
 from jobkit.report.own_figures import OwnFigure
@@ -39,7 +39,7 @@ LEGENDS = {
     "own load": "load: of the largest batch, as the program reports it; else its items",
     "agreement": "entities differ: in one of this setting and fp32, not in both; F1: how far the two agree",
 }
-"""A line for each family of columns, shown with its columns or `MARKS`; ``single`` for one point."""
+"""A line for each family of columns, shown below a table that has one of them, or one of the `MARKS`."""
 PART, INTERVAL, UNKNOWN = " (n=", " ± ", " ± ?"
 MARKS = {"part": PART, "interval": INTERVAL, "unknown": UNKNOWN}
 """What the cells contain that a line of `LEGENDS` explains."""
@@ -58,7 +58,7 @@ class Measure:
     family
         A key of `LEGENDS`.
     rank
-        As in `jobkit.core.terminal.Column`.
+        As in `jobkit.core.blocks.Column`.
     scale
         Divides the value into the unit.
     places
@@ -109,37 +109,29 @@ SPEEDUP = "speedup"
 CONTEXT, WEIGHTS, MODEL = "context_bytes", "weights_bytes", "model_bytes"
 
 
-@dataclass(frozen=True, kw_only=True)
-class SizeColumn(Column):
-    """A column with its cells, ready to be printed."""
-
-    name: str
-    family: str = "size"
-
-
-def size_columns(
-    sizes: Sequence[Size], knobs: Sequence[str], own: Sequence[OwnFigure] = ()
-) -> list[SizeColumn]:
+def size_columns(sizes: Sequence[Size], knobs: Sequence[str], own: Sequence[OwnFigure] = ()) -> list[Column]:
     """Return the columns that have a value for these sizes."""
-
-    def plain(name: str, head: str, cells: Iterable[object], rank: int = 0) -> SizeColumn:
-        return SizeColumn(name=name, head=head, cells=tuple(map(_plain, cells)), rank=rank)
-
-    columns = [plain("phase", "phase\n", (size.first.phase for size in sizes))]
+    columns = [_plain("phase\n", (size.first.phase for size in sizes))]
     columns += [
-        plain(knob, knob.replace("_", "\n", 1), (s.params.get(knob) for s in sizes)) for knob in knobs
+        _plain(knob.replace("_", "\n", 1), (size.params.get(knob) for size in sizes)) for knob in knobs
     ]
     if any(size.n != 1 for size in sizes):
-        columns.append(plain("n", "n\n", (size.n for size in sizes), 1))
+        columns.append(_plain("n\n", (size.n for size in sizes), 1, (LEGENDS["size"],)))
     if any(size.outcomes != Outcome.OK for size in sizes):
-        columns.append(plain("outcomes", "outcome\n", (size.outcomes for size in sizes)))
-    columns.append(plain("inert", "no effect\nof", (size.inert for size in sizes), 2))
+        columns.append(_plain("outcome\n", (size.outcomes for size in sizes)))
+    columns.append(_plain("no effect\nof", (size.inert for size in sizes), 2))
     hidden = energy.hidden([size.mean for size in sizes])
     shown = [measure for measure in with_own(own) if measure.name not in hidden]
-    columns += [column for measure in shown for column in _columns(_in_unit(measure, sizes), sizes)]
+    columns += [column for measure in shown for column in _columns(_in_unit(measure, sizes), sizes, own)]
     fronts = ("*" if size.front else "" for size in sizes)
-    columns.append(SizeColumn(name="front", head="front\n", cells=tuple(fronts), rank=2, family="front"))
+    columns.append(_plain("front\n", fronts, 2, (LEGENDS["front"],)))
     return [column for column in columns if any(column.cells)]
+
+
+def base_of(sizes: Sequence[Size]) -> str:
+    """Return the setting that speed-ups are over: the smallest that succeeded."""
+    base = next((size for size in sizes if size.speedup), None)
+    return (format_setting(base.params) if base else "") or "the smallest size"
 
 
 def with_own(own: Sequence[OwnFigure]) -> list[Measure]:
@@ -150,12 +142,6 @@ def with_own(own: Sequence[OwnFigure]) -> list[Measure]:
     of_workload = [Measure(one.measure, f"{one.name}\n{one.unit}", "own", 0, own=True) for one in own]
     speed = [measure for measure in MEASURES if measure.family == "speed"]
     return [*speed, *of_workload, *(measure for measure in MEASURES if measure not in speed)]
-
-
-def without_repetition(columns: Sequence[SizeColumn]) -> list[SizeColumn]:
-    """Return the columns less the sum of context and weights if both are there."""
-    names = {column.name for column in columns}
-    return [column for column in columns if column.name != MODEL or not {CONTEXT, WEIGHTS} <= names]
 
 
 def _in_unit(measure: Measure, sizes: Sequence[Size]) -> Measure:
@@ -169,16 +155,8 @@ def _in_unit(measure: Measure, sizes: Sequence[Size]) -> Measure:
     return measure if unit == CHARACTERS else replace(measure, head="load\ntokens", family=unit)
 
 
-def _columns(measure: Measure, sizes: Sequence[Size]) -> list[SizeColumn]:
+def _columns(measure: Measure, sizes: Sequence[Size], own: Sequence[OwnFigure]) -> list[Column]:
     """Return the column of a measure, and of the speed-up its interval."""
-    column = _column(measure, sizes)
-    if measure.name != SPEEDUP:
-        return [column]
-    ends = tuple(_ends(size.times) for size in sizes)
-    return [column, SizeColumn(name="interval", head="95 %\ninterval", cells=ends, rank=1, family="times")]
-
-
-def _column(measure: Measure, sizes: Sequence[Size]) -> SizeColumn:
     name, scale = measure.name, measure.scale
     means = [size.speedup if name == SPEEDUP else size.mean[name] for size in sizes]
     form = _form(measure, [mean / scale for mean in means if mean is not None])
@@ -186,9 +164,34 @@ def _column(measure: Measure, sizes: Sequence[Size]) -> SizeColumn:
         "" if mean is None else f"{mean / scale:{form}}{_spread(measure, size, form)}"
         for size, mean in zip(sizes, means, strict=True)
     ]
-    return SizeColumn(
-        name=name, head=measure.head, cells=tuple(cells), rank=measure.rank, family=measure.family
-    )
+    notes = tuple(_notes(measure, cells, sizes, own))
+    column = Column(measure.head, cells, measure.rank, notes=notes, sum_of=_parts(name))
+    if name != SPEEDUP:
+        return [column]
+    ends = [_ends(size.times) for size in sizes]
+    return [column, Column("95 %\ninterval", ends, rank=1, notes=(LEGENDS["times"],))]
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    """Return the heads of the measures that one is the sum of."""
+    return tuple(one.head for one in MEASURES if name == MODEL and one.name in {CONTEXT, WEIGHTS})
+
+
+def _notes(
+    measure: Measure, cells: Sequence[str], sizes: Sequence[Size], own: Sequence[OwnFigure]
+) -> Iterator[str]:
+    """Yield what a column means, and what the marks in its cells do."""
+    families = {name for name, mark in MARKS.items() if any(mark in cell for cell in cells)}
+    families |= {measure.family, *(["single"] if _is_single(measure, sizes) else [])}
+    names = ", ".join(one.column for one in own if any(size.mean[one.measure] is not None for size in sizes))
+    for name, line in LEGENDS.items():
+        if name in families:
+            yield line.format(base=base_of(sizes), own=names)
+
+
+def _is_single(measure: Measure, sizes: Sequence[Size]) -> bool:
+    """Return whether a column of speeds has one of a single repeat."""
+    return measure.family == "speed" and any(size.n == 1 for size in sizes)
 
 
 def _form(measure: Measure, means: Sequence[float]) -> str:
@@ -221,6 +224,7 @@ def _ends(times: Ratio | None) -> str:
     return "" if times is None or times.low is None else f"{times.low:,.2f}-{times.high:,.2f}"
 
 
-def _plain(value: object) -> str:
-    """Return a whole number or a word; a missing value is empty."""
-    return "" if value is None else value if isinstance(value, str) else f"{value:,}"
+def _plain(head: str, values: Iterable[object], rank: int = 0, notes: tuple[str, ...] = ()) -> Column:
+    """Return a column of whole numbers and words; a missing value is empty."""
+    cells = ["" if value is None else value if isinstance(value, str) else f"{value:,}" for value in values]
+    return Column(head, cells, rank, notes=notes)

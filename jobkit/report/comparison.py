@@ -11,8 +11,8 @@ from operator import itemgetter
 from string import ascii_uppercase
 from typing import Any
 
+from jobkit.core.blocks import Block, Column
 from jobkit.core.records import Outcome
-from jobkit.core.terminal import Column, table, wrap_sections
 from jobkit.core.units import GIB, format_bytes_gib, format_list, format_setting
 from jobkit.fit.speed import Ratio, ratio_of
 from jobkit.fit.tune import Tuning
@@ -120,15 +120,6 @@ class Comparison:
     lines: Mapping[Measure, Sequence[Line]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """A piece of the comparison: a title, lines, and a table if there is one."""
-
-    title: str
-    lines: tuple[str, ...] = ()
-    columns: tuple[Column, ...] = ()
-
-
 def sides(runs: Sequence[Collected]) -> list[Side]:
     """Return the sides of runs that were each collected alone, in order: a side for each of their tables."""
     groups = [(run, group) for run in runs for group in range(len(run.by_group))]
@@ -222,13 +213,8 @@ def verdict(ratio: Ratio, measure: Measure) -> str:
 def blocks(found: Sequence[Side]) -> list[Block]:
     """Return the comparison of each side with the first, in pieces."""
     answers = tuple(f"{side.letter}: {side.found}" for side in found if side.found)
-    names = Block(title="Runs", lines=answers, columns=_names(found))
+    names = Block(title="Runs", before=answers, columns=_names(found))
     return [names, *(block for other in found[1:] for block in _pair(compare(found[0], other)))]
-
-
-def as_text(found: Sequence[Side], width: int | None = None) -> str:
-    """Return the comparison for a terminal, ending with a newline; wrapped if a width is given."""
-    return wrap_sections((_flat(block) for block in blocks(found)), width)
 
 
 def as_data(found: Sequence[Side]) -> dict[str, Any]:
@@ -277,13 +263,6 @@ def _line_data(line: Line, measure: Measure) -> dict[str, Any]:
     }
 
 
-def _flat(block: Block) -> Iterator[str]:
-    yield block.title
-    yield from block.lines
-    if block.columns:
-        yield from ("", *table(block.columns))
-
-
 def _names(found: Sequence[Side]) -> tuple[Column, ...]:
     fastest = [side.fastest for side in found]
     return (
@@ -301,7 +280,7 @@ def _names(found: Sequence[Side]) -> tuple[Column, ...]:
 
 def _pair(pair: Comparison) -> Iterator[Block]:
     first, other = pair.first.letter, pair.other.letter
-    yield Block(title=f"{other} next to {first}", lines=tuple(_about(pair)), columns=_differing(pair))
+    yield Block(title=f"{other} next to {first}", before=tuple(_about(pair)), columns=_differing(pair))
     for measure, lines in pair.lines.items():
         cells: list[tuple[str, Callable[[Line], str]]] = [
             ("setting", lambda line: line.setting),
@@ -321,7 +300,7 @@ def _pair(pair: Comparison) -> Iterator[Block]:
 def _differing(pair: Comparison) -> tuple[Column, ...]:
     if not pair.differ:
         return ()
-    names, first, other = zip(*pair.differ, strict=True)
+    names, first, other = zip(*([cell or "-" for cell in row] for row in pair.differ), strict=True)
     heads = ("they differ in", pair.first.letter, pair.other.letter)
     return tuple(
         Column(head, cells, left=True) for head, cells in zip(heads, (names, first, other), strict=True)

@@ -102,12 +102,6 @@ def _sure(size: Size) -> str:
     return f" ({times.low:.2f} to {times.high:.2f} with 95 % confidence)"
 
 
-def base_of(sizes: Sequence[Size]) -> str:
-    """Return the setting that speed-ups are over: the smallest that succeeded."""
-    base = next((size for size in sizes if size.speedup), None)
-    return (format_setting(base.params) if base else "") or "the smallest size"
-
-
 def estimate_lines(estimates: Sequence[GroupEstimate]) -> Iterator[str]:
     """Yield the largest batches of a group, each in a sentence, and beneath it how far to trust it."""
     known = [found for found in estimates if found.prediction is None or not found.prediction.reason]

@@ -7,11 +7,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import fmean
 
+from jobkit.core.blocks import Block, Column
 from jobkit.core.knobs import EVERY, MPS, ON, Value
 from jobkit.core.layout import SETTING_FILE
 from jobkit.core.measurements import GPU_MEMORY
 from jobkit.core.records import ModelRef, Outcome, Record, described
-from jobkit.core.terminal import Column, NoWrap, as_json, relative_path, shell_path, table, wrap_lines
+from jobkit.core.terminal import NoWrap, as_json, relative_path, shell_path
 from jobkit.core.units import format_about, format_bytes_gib, format_count, format_setting, format_walltime
 from jobkit.fit.objective import (
     energy_per_1000,
@@ -25,7 +26,7 @@ from jobkit.fit.objective import (
 from jobkit.fit.speed import Ratio, Speed
 from jobkit.fit.tune import Tuning, spec_lines
 from jobkit.fit.tune_steps import Answer, Candidate, whole
-from jobkit.outcome.conditions import Conditions, condition_lines, conditions_of
+from jobkit.outcome.conditions import Conditions, condition_block, conditions_of
 from jobkit.outcome.results import PointResult
 from jobkit.report.own_figures import own_columns
 
@@ -42,22 +43,20 @@ NO_DIFFERENCE = "no difference is shown"
 Row = tuple[Candidate, list[PointResult]]
 
 
-def as_text(run_dir: Path, tuning: Tuning, width: int | None = None) -> str:
-    """Return the answer, or how far the search is, in lines for a person."""
-    answer = tuning.next
-    model = _model(tuning)
-    warning = [model.warning] if model and model.stand_in else []
-    lines = [headline(run_dir, tuning), *warning, "", *_table(tuning), ""]
+def blocks(run_dir: Path, tuning: Tuning) -> Iterator[Block]:
+    """Yield the answer for a person, or how far the search is."""
+    answer, model, run = tuning.next, _model(tuning), shell_path(run_dir)
+    warning = (model.warning,) if model and model.stand_in else ()
+    yield Block(title=headline(run_dir, tuning), before=warning, columns=tuple(phase_columns(tuning)))
     if isinstance(answer, Candidate):
-        run = shell_path(run_dir)
-        lines.append(f"The search has not ended. Next, {answer.phase}: {format_setting(answer.params)}")
-        lines.append(NoWrap(f"  progress     jobkit status {run}"))
-        lines.append(NoWrap(f"  go on        jobkit resume {run}   (if its job was cancelled or killed)"))
+        title = f"The search has not ended. Next, {answer.phase}: {format_setting(answer.params)}"
+        progress = NoWrap(f"  progress     jobkit status {run}")
+        go_on = NoWrap(f"  go on        jobkit resume {run}   (if its job was cancelled or killed)")
+        yield Block(title=title, before=(progress, go_on))
     elif tuning.winner is None:
-        lines.append(f"No setting was found: {answer.why}")
+        yield Block(title=f"No setting was found: {answer.why}")
     else:
-        lines += _found(run_dir, tuning)
-    return "".join(f"{line}\n" for line in wrap_lines(lines, width))
+        yield from _found(run_dir, tuning)
 
 
 def _model(tuning: Tuning) -> ModelRef | None:
@@ -84,10 +83,6 @@ def _rows(tuning: Tuning) -> list[Row]:
         key = (candidate.phase, *sorted(candidate.params.items()))
         rows.setdefault(key, (candidate, []))[1].append(result)
     return list(rows.values())
-
-
-def _table(tuning: Tuning) -> list[NoWrap]:
-    return table(phase_columns(tuning))
 
 
 def phase_columns(tuning: Tuning) -> list[Column]:
@@ -157,19 +152,15 @@ def _remark(tuning: Tuning, results: Sequence[PointResult]) -> str:
     return tuning.goal.objective.broken(kept)
 
 
-def _found(run_dir: Path, tuning: Tuning) -> Iterator[str]:
-    if tuning.is_loop:
-        yield _not_shown(tuning)
-    yield f"The setting: {format_setting(tuning.setting)}{_named_loop(tuning)}"
-    yield from _worth(tuning)
-    yield f"  not tried  {_not_tried(tuning)}"
-    yield ""
-    yield f"In a spec (also in {relative_path(run_dir)}/{SETTING_FILE}):"
-    yield from (NoWrap(f"  {line}") for line in spec_lines(tuning))
-    yield ""
-    yield NoWrap(f"  jobkit sweep SPEC --setting {shell_path(run_dir)}")
-    yield ""
-    yield from condition_lines(_conditions(tuning))
+def _found(run_dir: Path, tuning: Tuning) -> Iterator[Block]:
+    setting = f"The setting: {format_setting(tuning.setting)}{_named_loop(tuning)}"
+    title, *first = [_not_shown(tuning), setting] if tuning.is_loop else [setting]
+    lines = (*first, *_worth(tuning), f"  not tried  {_not_tried(tuning)}")
+    yield Block(title=title, before=lines)
+    spec = tuple(NoWrap(f"  {line}") for line in spec_lines(tuning))
+    yield Block(title=f"In a spec (also in {relative_path(run_dir)}/{SETTING_FILE}):", before=spec)
+    yield Block(after=(NoWrap(f"  jobkit sweep SPEC --setting {shell_path(run_dir)}"),))
+    yield condition_block(_conditions(tuning))
 
 
 def _conditions(tuning: Tuning) -> Conditions | None:

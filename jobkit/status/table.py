@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from jobkit.core.blocks import GAP, Column, fit_columns
+from jobkit.core.blocks import table as terminal_table
 from jobkit.core.layout import caveat_of_order, is_corpus_folder
 from jobkit.core.records import Outcome
-from jobkit.core.terminal import GAP, Column, fit_columns, printable
-from jobkit.core.terminal import table as terminal_table
+from jobkit.core.terminal import printable
 from jobkit.core.units import format_about, format_clock
 from jobkit.outcome.remedies import Step
 from jobkit.status.advice import Advice, advice, job_line

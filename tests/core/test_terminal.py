@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core import terminal
-from jobkit.core.terminal import Column, NoWrap
 
 
 @pytest.mark.parametrize(
@@ -55,45 +54,6 @@ def test_another_programs_word_names_the_key(names: list[int | str], keys: list[
 
 RUN = Path(__file__).parents[2] / "benchmarks/records/gpu/stanza-20261121-034558-42cc"
 SPEC = "name: d\nworkload: count\ntext: text.txt\nsweep: {batch_size: [1]}\nscheduler: local\n"
-
-
-def test_parts_stand_apart_and_empty_ones_are_left_out() -> None:
-    assert terminal.wrap_sections([["a", "b"], [], ["c"]]) == "a\nb\n\nc\n"
-
-
-def test_long_lines_go_on_below_unless_they_are_to_be_copied() -> None:
-    words = "  " + "word " * 20
-    command = NoWrap("  Prove it: jobkit verify " + "x" * 60)
-    table = NoWrap("1  " * 30)
-    first, *others = terminal.wrap_sections([[words, command, table]], 40).splitlines()
-    assert len(first) <= 40
-    assert others[0].startswith("    word")
-    assert others[-2:] == [command, table]
-
-
-@given(st.lists(st.integers(0, 9), min_size=1, max_size=12))
-def test_a_table_loses_the_most_dispensable_columns_first(ranks: list[int]) -> None:
-    columns = [Column(str(rank), (), rank) for rank in [0, *ranks]]
-    for most in sorted({*ranks}, reverse=True):
-        left = [column for column in columns if column.rank <= most]
-        assert terminal.fit_columns(columns, 3 * len(left) - 2) == left
-    assert terminal.fit_columns(columns, 0) == [column for column in columns if not column.rank]
-
-
-def test_the_cells_of_a_table_stand_in_columns() -> None:
-    columns = [Column("name", ["a", "見本"], left=True), Column("size\nGiB", ["1.0", "12.0"])]
-    lines = terminal.table([*columns, Column("", ["", ""])])
-    assert lines == ["      size", "name   GiB", "──────────", "a      1.0", "見本  12.0"]
-    assert terminal.table(columns, rule=False) == lines[:2] + lines[3:]
-
-
-@given(st.text(), st.integers(40, 80))
-def test_nothing_is_lost_and_no_terminal_obeys(text: str, width: int) -> None:
-    told = terminal.wrap_sections([[text]], width)
-    assert told.replace("\n", "").replace(" ", "").isprintable() or not text.isprintable()
-    assert terminal.printable(text).isascii() or not text.isascii()
-    assert "".join(terminal.printable(text).split()) == "".join(told.split())
-    assert "\x1b" not in told
 
 
 @pytest.mark.parametrize(

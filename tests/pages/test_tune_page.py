@@ -7,9 +7,10 @@ import json
 import pytest
 
 from benchmarks import measurements, shortcuts_page, tune_page, tune_search
+from jobkit.core.blocks import as_text
 from jobkit.core.knobs import EXACT, SHORTCUTS
 from jobkit.fit.tune import read_tuning
-from jobkit.report.tune import as_text
+from jobkit.report.tune import blocks
 
 ABOVE_TEN = {"tune-20261123-075119-ff54", tune_page.TUNE.name}
 """The searches whose interval lies above ten times the plain loop."""
@@ -61,7 +62,7 @@ def test_a_search_kept_to_its_limits_and_its_mean_is_above_ten_times(run: str) -
     assert tuning.gain.low
     assert tuning.gain.mean > 10
     assert (tuning.gain.low >= 10) == (run in ABOVE_TEN)
-    assert "no difference is shown" in as_text(tune_page.TUNE, tuning)
+    assert "no difference is shown" in as_text(blocks(tune_page.TUNE, tuning))
 
 
 def test_the_simulated_searches_meet_their_targets() -> None:

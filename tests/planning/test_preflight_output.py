@@ -6,10 +6,11 @@ from dataclasses import fields, replace
 
 import pytest
 
+from jobkit.core.blocks import as_text
 from jobkit.core.units import GIB
 from jobkit.fit.lengths import NONE, PUNCTUATION, TOKENIZER
 from jobkit.planning.preflight import Item, Preflight, Setting, Size
-from jobkit.planning.preflight_output import as_json, as_text
+from jobkit.planning.preflight_output import as_json, blocks
 from jobkit.run.workloads.base import CHARACTERS
 
 SIZE = Size(
@@ -53,7 +54,7 @@ FOUND = Preflight(
 
 
 def test_what_a_reader_is_shown() -> None:
-    page = as_text(FOUND)
+    page = as_text(blocks(FOUND))
     assert page.startswith(
         "stanza-ner: sample, model en full (STAND-IN model)\n881 paragraphs, 2,121 sentences, "
     )
@@ -79,21 +80,20 @@ def without_gpu(found: Preflight) -> Preflight:
 
 
 def test_an_estimate_says_so() -> None:
-    assert "ESTIMATED from punctuation" in as_text(replace(FOUND, source=PUNCTUATION))
+    assert "ESTIMATED from punctuation" in as_text(blocks(replace(FOUND, source=PUNCTUATION)))
 
 
 def test_a_workload_without_lengths_says_what_that_costs() -> None:
     sizes = tuple(replace(size, efficiency=None, efficiency_sorted=None) for size in FOUND.sizes)
-    page = as_text(
-        without_gpu(replace(FOUND, source=NONE, unit="paragraphs", items=None, longest=(), sizes=sizes))
-    )
+    found = without_gpu(replace(FOUND, source=NONE, unit="paragraphs", items=None, longest=(), sizes=sizes))
+    page = as_text(blocks(found))
     assert "This workload reports no lengths" in page
     assert "%" not in page
     assert "load: the most paragraphs of a batch" in page
 
 
 def test_a_text_of_one_item_a_paragraph_speaks_of_paragraphs() -> None:
-    page = as_text(replace(FOUND, items=881))
+    page = as_text(blocks(replace(FOUND, items=881)))
     assert "\n881 paragraphs, 164,138 characters\n" in page
     assert "This one 941-character paragraph sets" in page
     assert "  941  paragraph 176: The" in page
@@ -105,7 +105,7 @@ def test_other_knobs_have_a_list() -> None:
         Setting(params={}, load=30_112, batches=70, efficiency=0.5),
         Setting(params={"padded_chars": 900, "order": "sorted"}, load=941, batches=9, efficiency=1, alone=1),
     )
-    page = as_text(replace(FOUND, settings=settings))
+    page = as_text(blocks(replace(FOUND, settings=settings)))
     assert "  batch_size 50, tokenizer_batch 8: 1 batch, load 47,050\n" in page
     assert "  the workload as it comes: 70 batches, load 30,112, 50.0 % of the padded" in page
     assert "  padded_chars 900, order sorted: 9 batches, load 941," in page
@@ -122,12 +122,12 @@ def test_other_knobs_have_a_list() -> None:
     ],
 )
 def test_what_is_not_known_of_the_card_is_reported(found: Preflight, told: str) -> None:
-    page = as_text(found)
+    page = as_text(blocks(found))
     assert told in page
     assert (told == "") == (page.splitlines()[-1].startswith("  or choose now"))
 
 
 def test_without_sizes_nothing_is_offered() -> None:
-    page = as_text(replace(FOUND, measure=(), saturation=881))
+    page = as_text(blocks(replace(FOUND, measure=(), saturation=881)))
     assert "or say so now" not in page
     assert "A call holds" not in page

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from jobkit.core.blocks import Column, fit_columns
 from jobkit.core.measurements import Memory
 from jobkit.core.records import Command, Outcome
 from jobkit.core.units import GIB
-from jobkit.report.columns import LEGENDS, MEASURES, SizeColumn, size_columns, without_repetition
+from jobkit.report.columns import LEGENDS, MEASURES, size_columns
 from jobkit.report.output import render
 from jobkit.report.sizes import Size
 from jobkit.report.tables import collect
@@ -30,14 +31,14 @@ def sizes(run: Path, inert: tuple[str, ...] = ()) -> Sequence[Size]:
     return collect([write_records(run, records)]).by_size
 
 
-def cells(columns: Sequence[SizeColumn]) -> dict[str, Sequence[str]]:
+def cells(columns: Sequence[Column]) -> dict[str, Sequence[str]]:
     return {column.name: column.cells for column in columns}
 
 
 def test_a_knob_without_effect_is_named_next_to_its_size(tmp_path: Path) -> None:
     shown = cells(size_columns(sizes(tmp_path / "some", ("batch_size",)), ["batch_size"]))
-    assert shown["inert"] == ("batch_size", "")
-    assert "inert" not in cells(size_columns(sizes(tmp_path / "none"), ["batch_size"]))
+    assert shown["no effect of"] == ["batch_size", ""]
+    assert "no effect of" not in cells(size_columns(sizes(tmp_path / "none"), ["batch_size"]))
 
 
 def test_every_column_has_a_legend() -> None:
@@ -51,15 +52,15 @@ def test_a_count_has_decimal_places_only_if_a_mean_has_some(tmp_path: Path) -> N
     found = zip(points, [[entity], [entity], []], strict=True)
     part = collect([write_tagged(tmp_path / "part", found)])
     shown = [cells(size_columns(one.by_size, one.knobs)) for one in (whole, part)]
-    assert [one["differ"] for one in shown] == [("0", "0"), ("0.0", "0.5")]
-    assert [one["f1"] for one in shown] == [("1.0000", "1.0000"), ("1.0000", "0.5000")]
+    assert [one["entities differ"] for one in shown] == [["0", "0"], ["0.0", "0.5"]]
+    assert [one["F1 with fp32"] for one in shown] == [["1.0000", "1.0000"], ["1.0000", "0.5000"]]
 
 
 def test_the_sum_goes_if_its_parts_are_shown(tmp_path: Path) -> None:
     columns = size_columns(sizes(tmp_path / "run"), ["batch_size"])
-    assert "model_bytes" not in cells(without_repetition(columns))
-    parts = [column for column in columns if column.name != "weights_bytes"]
-    assert "model_bytes" in cells(without_repetition(parts))
+    assert "model GiB" not in cells(fit_columns(columns))
+    parts = [column for column in columns if column.name != "weights GiB"]
+    assert "model GiB" in cells(fit_columns(parts))
 
 
 def test_a_mean_over_fewer_points_than_the_row_says_so(tmp_path: Path) -> None:
@@ -86,23 +87,21 @@ def test_a_speed_up_names_the_size_that_it_is_over(tmp_path: Path) -> None:
 
 def test_a_load_of_tokens_says_so(tmp_path: Path) -> None:
     units = {"stanza-ner": "chars", "sentence-embedding": "tokens", "spacy-ner": "tokens"}
-    families = set()
+    notes: set[str] = set()
     for workload, unit in units.items():
         records = [record(replace(p, workload=workload)) for p in grid([50, 100])]
         found = collect([write_records(tmp_path / workload, records)])
-        (column,) = (c for c in size_columns(found.by_size, ["batch_size"]) if c.name == "load_max")
-        assert column.head == f"load\n{unit}"
-        families.add(column.family)
-    assert families == {"load", "padded tokens", "tokens"} <= set(LEGENDS)
+        (column,) = (c for c in size_columns(found.by_size, ["batch_size"]) if c.name == f"load {unit}")
+        notes.update(column.notes)
+    assert notes == {LEGENDS[name] for name in ("load", "padded tokens", "tokens")}
 
 
 def test_a_load_that_a_command_reports_is_its_own(tmp_path: Path) -> None:
     command = Command(template="tag {batch_size} {text}")
     records = [record(replace(p, command=command)) for p in grid([50, 100])]
     found = collect([write_records(tmp_path / "run", records)])
-    (column,) = (c for c in size_columns(found.by_size, ["batch_size"]) if c.name == "load_max")
-    assert (column.head, column.family) == ("load\n", "own load")
-    assert column.family in LEGENDS
+    (column,) = (c for c in size_columns(found.by_size, ["batch_size"]) if c.name == "load")
+    assert column.notes == (LEGENDS["own load"],)
 
 
 def test_a_spread_larger_than_the_mean_is_unknown(tmp_path: Path) -> None:
@@ -112,7 +111,7 @@ def test_a_spread_larger_than_the_mean_is_unknown(tmp_path: Path) -> None:
         tmp_path / "run", [record(p, work_s=s) for p, s in zip(points, (1.0, 30.0), strict=True)]
     )
     found = collect([run])
-    assert cells(size_columns(found.by_size, found.knobs))["items_per_s"] == ("455 ± ?",)
+    assert cells(size_columns(found.by_size, found.knobs))["speed paragr./s"] == ["455 ± ?"]
     assert "spread unknown" in render(found, "md")
     (size,) = json.loads(render(found, "json"))["sizes"]
     assert size["items_per_s_low"] < 0

@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobkit.core.blocks import fit_columns
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome, Record
-from jobkit.core.terminal import display_width, fit_columns, printable
+from jobkit.core.terminal import display_width, printable
 from jobkit.outcome.results import read_run
-from jobkit.report.columns import MEASURES, size_columns, without_repetition
+from jobkit.report.columns import MEASURES, size_columns
 from jobkit.report.loaded import load
 from jobkit.report.output import render
 from jobkit.report.own_figures import DERIVED, own_columns
@@ -56,7 +57,7 @@ def run(
 def cells(collected: Collected) -> dict[str, list[str]]:
     """Return the cells of the table by the head of their column."""
     columns = size_columns(collected.by_size, collected.knobs, collected.own)
-    return {" ".join(column.head.split()): list(column.cells) for column in columns}
+    return {column.name: list(column.cells) for column in columns}
 
 
 @given(REPORTED)
@@ -118,7 +119,7 @@ def test_no_width_drops_or_shortens_a_figure(tmp_path: Path, width: int) -> None
     name = "validation_accuracy_of_the_largest_class"
     collected = collect([run(tmp_path, {name: 0.01, "f1": 0.02}, "percent")])
     columns = size_columns(collected.by_size, collected.knobs, collected.own)
-    shown = fit_columns(columns, width, without_repetition)
+    shown = fit_columns(columns, width)
     assert {f"{name}\npercent", "f1\npercent"} <= {column.head for column in shown}
     report = render(collected, width=width)
     assert any(name in line for line in report.splitlines())

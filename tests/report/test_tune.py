@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from jobkit.core.blocks import as_text
 from jobkit.core.knobs import Value
 from jobkit.core.layout import LENGTHS_FILE, SETTING_FILE
 from jobkit.core.measurements import Metric
@@ -19,12 +20,12 @@ from jobkit.fit.lengths import Lengths
 from jobkit.fit.objective import Bound, Objective
 from jobkit.fit.tune import read_tuning
 from jobkit.fit.tune_steps import MEMORY, Candidate, Measured, TuneGoal
-from jobkit.report.tune import as_text, to_json
+from jobkit.report.tune import blocks, to_json
 from tests.support.machines import FAST, GOAL, ITEMS, LOOP, Machine, search
 
 
 def told(run: Path) -> str:
-    return " ".join(as_text(run, read_tuning(run)).split())
+    return " ".join(as_text(blocks(run, read_tuning(run))).split())
 
 
 def test_the_answer_has_setting_gain_limit_what_was_not_tried_and_lines_to_paste(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ def preflight(
     A spec with `sweep: {batch_size: auto}` runs these sizes. See jobkit help preflight.
     """
     gpu_memory_bytes = None if gpu_memory is None else parse_size(gpu_memory)
+    from jobkit.core.blocks import as_text
     from jobkit.core.terminal import terminal_width
     from jobkit.planning import preflight_output
     from jobkit.planning.preflight import preflight as compute
@@ -55,6 +56,8 @@ def preflight(
         stand_in=stand_in,
         say=terminal.note,
     )
-    text = preflight_output.as_json(result) if as_json else preflight_output.as_text(result, terminal_width())
-    terminal.say(text, nl=False)
+    if as_json:
+        terminal.say(preflight_output.as_json(result), nl=False)
+    else:
+        terminal.say(as_text(preflight_output.blocks(result), terminal_width()), nl=False)
     return 0

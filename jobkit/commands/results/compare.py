@@ -25,6 +25,7 @@ def compare(runs: tuple[Path, ...], as_json: bool) -> int:
       jobkit compare runs/a100-20260102-101530-3f9a runs/v100-20260103-091200-77b2
       jobkit compare runs/a100-20260102-101530-3f9a runs/v100-20260103-091200-77b2 --json
     """
+    from jobkit.core.blocks import as_text
     from jobkit.report import comparison
     from jobkit.report.tables import collect
 
@@ -36,7 +37,7 @@ def compare(runs: tuple[Path, ...], as_json: bool) -> int:
     if as_json:
         terminal.say(terminal.as_json(comparison.as_data(sides), indent=1))
         return 0
-    terminal.say(comparison.as_text(sides, terminal.terminal_width()), nl=False)
+    terminal.say(as_text(comparison.blocks(sides), terminal.terminal_width()), nl=False)
     return 0
 
 

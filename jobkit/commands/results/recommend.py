@@ -81,6 +81,7 @@ def recommend(
         raise click.UsageError("--gpu-memory and --gpu both name the GPUs: give one of them")
     share = _share(margin)
     run, corpus = run_and_corpus(run, corpus)
+    from jobkit.core.blocks import as_text
     from jobkit.core.terminal import terminal_width
     from jobkit.planning.corpus import read_corpora
     from jobkit.report.recommend import output
@@ -100,7 +101,10 @@ def recommend(
         min_f1=min_f1,
     )
     answer = recommend_for(material, options)
-    terminal.say(output.as_json(answer) if as_json else output.as_text(answer, terminal_width()), nl=False)
+    if as_json:
+        terminal.say(output.as_json(answer), nl=False)
+    else:
+        terminal.say(as_text(output.blocks(answer), terminal_width()), nl=False)
     return 0
 
 

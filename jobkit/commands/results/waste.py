@@ -34,6 +34,7 @@ def waste(run: Path | None, as_json: bool) -> int:
       0  the run was read, with or without waste
       2  there is nothing to read
     """
+    from jobkit.core.blocks import as_text
     from jobkit.report.recommend import waste_output
     from jobkit.report.recommend.use import read_use
     from jobkit.report.recommend.waste import wastes
@@ -41,10 +42,8 @@ def waste(run: Path | None, as_json: bool) -> int:
 
     use = read_use(run_or_latest(run))
     found = wastes(use)
-    text = (
-        waste_output.as_json(use, found)
-        if as_json
-        else waste_output.as_text(use, found, terminal.terminal_width())
-    )
-    terminal.say(text, nl=False)
+    if as_json:
+        terminal.say(waste_output.as_json(use, found), nl=False)
+    else:
+        terminal.say(as_text(waste_output.blocks(use, found), terminal.terminal_width()), nl=False)
     return 0

@@ -102,6 +102,7 @@ def _node(spec: SweepSpec, site: Site) -> Node | None:
 
 def _print(run_dir: Path, *, as_json: bool) -> int:
     """Print the answer of a search; return the exit code."""
+    from jobkit.core.blocks import as_text
     from jobkit.core.errors import ExitCode
     from jobkit.core.terminal import terminal_width
     from jobkit.fit.tune import read_tuning
@@ -109,8 +110,10 @@ def _print(run_dir: Path, *, as_json: bool) -> int:
     from jobkit.report import tune as report
 
     tuning = read_tuning(run_dir.absolute())
-    text = report.to_json(tuning) if as_json else report.as_text(run_dir, tuning, terminal_width())
-    terminal.say(text, nl=False)
+    if as_json:
+        terminal.say(report.to_json(tuning), nl=False)
+    else:
+        terminal.say(as_text(report.blocks(run_dir, tuning), terminal_width()), nl=False)
     if isinstance(tuning.next, Candidate):
         return ExitCode.TO_COME
     return 0 if tuning.winner else ExitCode.FAILED

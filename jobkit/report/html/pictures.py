@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
+from jobkit.core.blocks import Block, Column
 from jobkit.core.student import unknown_spread
 from jobkit.core.units import GIB
 from jobkit.fit.speed import SPEED_TOLERANCE
@@ -42,15 +43,14 @@ class Picture:
         The picture, as markup that is safe to insert; empty if there is nothing to draw.
     caption
         What it shows, in sentences.
-    heads, rows
-        The data as a table.
+    data
+        The same as a table.
     """
 
     title: str
     svg: str
     caption: str
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    data: Block
 
 
 def pictures(group: GroupPlot, rows: Sequence[Row]) -> list[Picture]:
@@ -93,7 +93,12 @@ def memory_picture(panel: MemoryPanel, names: Mapping[float, str]) -> Picture:
     rows += [["limit", "", f"{panel.limit.size_bytes / GIB:.3f}", panel.limit.name]] if panel.limit else []
     heads = ("what", "load", "GiB", "setting")
     svg = _draw_memory(panel, names).svg(title) if panel.spots() else ""
-    return Picture(title=title, svg=svg, caption=caption, heads=heads, rows=rows)
+    return Picture(title=title, svg=svg, caption=caption, data=_data(heads, rows))
+
+
+def _data(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Block:
+    columns = [Column(head, cells) for head, cells in zip(heads, zip(*rows, strict=True), strict=bool(rows))]
+    return Block(title="The data of this picture", columns=tuple(columns), folded=True)
 
 
 def _draw_memory(panel: MemoryPanel, names: Mapping[float, str]) -> Drawing:
@@ -161,12 +166,10 @@ def speed_picture(panel: SpeedPanel) -> Picture:
     bars = "Each setting ran once: there is no interval." if single else "Bars: 95 % interval of the mean."
     caption = f"Speed against {knob}. {bars} The knee is the smallest {knob} {NEAR}."
     rows = [list(row) for line in panel.series for row in _speed_rows(line)]
-    heads = ["setting", knob, "paragraphs/s", "± (95 %)", "repeats"]
-    if not any(line.name for line in panel.series):
-        heads, rows = heads[1:], [row[1:] for row in rows]
+    heads = ("setting", knob, "paragraphs/s", "± (95 %)", "repeats")
     sizes = sorted({size for line in panel.series for size in line.sizes})
     svg = _draw_speed(panel).svg(title, sizes)
-    return Picture(title=title, svg=svg, caption=caption, heads=heads, rows=rows)
+    return Picture(title=title, svg=svg, caption=caption, data=_data(heads, rows))
 
 
 def _draw_speed(panel: SpeedPanel) -> Drawing:
@@ -247,4 +250,4 @@ def energy_picture(panel: EnergyPanel) -> Picture:
         for spot in panel.spots
     ]
     heads = ("setting", "paragraphs/s", "J per 1,000 paragraphs", "no other beats it")
-    return Picture(title=title, svg=drawing.svg(title), caption=caption, heads=heads, rows=rows)
+    return Picture(title=title, svg=drawing.svg(title), caption=caption, data=_data(heads, rows))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 
 from jobkit.core import terminal
+from jobkit.core.blocks import Block, Column
 from jobkit.core.knobs import BATCH_SIZE, EVERY
 from jobkit.core.student import TWO_SIDED, half_width, unknown_spread
-from jobkit.core.terminal import Column, NoWrap, shell_quote, table, wrap_sections
+from jobkit.core.terminal import NoWrap, shell_quote
 from jobkit.core.units import (
     MIB,
     format_bytes_gib,
@@ -21,8 +22,8 @@ from jobkit.core.units import (
 from jobkit.fit.memory import Prediction
 from jobkit.fit.objective import mean_words
 from jobkit.fit.observations import ALLOCATED, NEED, RAM
-from jobkit.fit.speed import SPEED_TOLERANCE, Corpus, Speed, differ
-from jobkit.outcome.conditions import condition_lines
+from jobkit.fit.speed import SPEED_TOLERANCE, Corpus, Duration, Speed, differ
+from jobkit.outcome.conditions import condition_block
 from jobkit.outcome.trials import NOT_TRIED
 from jobkit.report import tune
 from jobkit.report.recommend import objective, precision, types
@@ -44,8 +45,8 @@ BINDS = {
     types.SWEEP: "the sweep: nothing larger was measured, and all smaller ones are slower",
 }
 ADDRESS_SPACE = (
-    "h_vmem counts address space on many sites, of which PyTorch maps far more than is resident (with CUDA",
-    "tens of GiB): if a job ends at once for lack of memory, request more than this.",
+    "  h_vmem counts address space on many sites, of which PyTorch maps far more than is resident.",
+    "  With CUDA that is tens of GiB: if a job ends at once for lack of memory, request more than this.",
 )
 
 
@@ -57,72 +58,55 @@ def as_json(advice: types.Recommendation) -> str:
     return terminal.as_json(data, indent=2) + "\n"
 
 
-def as_text(advice: types.Recommendation, width: int | None = None) -> str:
-    """Return it for a person, in GiB, ending with a newline; wrapped if a width is given."""
-    return wrap_sections((_flat(part) for part in parts(advice)), width)
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A piece of the answer: lines, a table if there is one, and lines after it."""
-
-    lines: tuple[str, ...]
-    columns: tuple[Column, ...] = ()
-    after: tuple[str, ...] = ()
-
-
-def parts(advice: types.Recommendation) -> list[Part]:
-    """Return the answer in pieces: the first names what was measured, the second the batch size."""
-    first, later = (
-        [Part(tuple(lines(advice))) for lines in group] for group in ((_heading, _batch), (_time, _energy))
-    )
-    requests = [Part(tuple(lines)) for lines in _requests(advice)]
-    conditions = Part(tuple(condition_lines(advice.conditions)))
+def blocks(advice: types.Recommendation) -> list[Block]:
+    """Return the answer for a person, in GiB: first what was measured, then the batch size."""
     found = [
-        *first,
+        Block(title=_measured(advice), before=(_tries(advice),)),
+        _batch(advice),
         _phases(advice),
         _gpus(advice),
-        *later,
-        *requests,
-        conditions,
-        Part(tuple(_cost(advice))),
+        _time(advice),
+        _energy(advice),
+        *_requests(advice),
+        condition_block(advice.conditions),
+        Block(title=_cost(advice)),
     ]
-    return [part for part in found if part.lines]
+    return [block for block in found if block.title]
 
 
-def _flat(part: Part) -> Iterator[str]:
-    yield from part.lines
-    if part.columns:
-        yield from ("", *table(part.columns), "", *part.after)
-
-
-def _heading(advice: types.Recommendation) -> Iterator[str]:
+def _measured(advice: types.Recommendation) -> str:
     of = advice.measured
     model = f", model {of.model}" if of.model else ""
     where = "a CPU" if of.device == "cpu" else of.gpu or "a GPU of unknown name"
     if of.capacity_bytes and of.device != "cpu":
         where += f" ({format_bytes_gib(of.capacity_bytes, 1)} usable)"
-    yield f"{of.workload}: {of.text}{model}{f' ({of.caveat})' if of.caveat else ''}, on {where}"
+    return f"{of.workload}: {of.text}{model}{f' ({of.caveat})' if of.caveat else ''}, on {where}"
+
+
+def _tries(advice: types.Recommendation) -> str:
+    of = advice.measured
     if advice.search:
-        yield f"{of_search.heading(advice.search, of.points)}: {of.run}"
-        return
+        return f"{of_search.heading(advice.search, of.points)}: {of.run}"
     settings = format_count(len(advice.batch.settings), "setting")
-    yield f"{format_count(of.points, 'point')} that succeeded, of {settings}: {of.run}"
+    return f"{format_count(of.points, 'point')} that succeeded, of {settings}: {of.run}"
 
 
-def _phases(advice: types.Recommendation) -> Part:
-    """Return what the search measured, phase by phase."""
+def _phases(advice: types.Recommendation) -> Block:
+    """Return what the search measured, phase by phase; an empty block of a sweep."""
     if advice.search is None:
-        return Part(())
+        return Block()
     columns = tune.phase_columns(advice.search)
-    title = "What the search measured, by phase"
     part = " (every: one of so many paragraphs)" if any(one.head == EVERY for one in columns) else ""
-    return Part((f"{title}{part}",), tuple(columns))
+    return Block(title=f"What the search measured, by phase{part}", columns=tuple(columns))
 
 
-def _batch(advice: types.Recommendation) -> Iterator[str]:
+def _batch(advice: types.Recommendation) -> Block:
+    return Block(title=_taken(advice), before=tuple(_about_batch(advice)))
+
+
+def _about_batch(advice: types.Recommendation) -> Iterator[str]:
     chosen = advice.batch.recommended
-    yield from _taken(advice)
+    yield from _about_taken(advice)
     compared = precision.lines(advice.batch.settings, chosen, advice.batch.precisions)
     yield from (f"  {line}." for line in (*objective.left_out_lines(advice.batch.judged), *compared))
     yield from _smaller(advice)
@@ -144,17 +128,23 @@ def _batch(advice: types.Recommendation) -> Iterator[str]:
         yield f"  Predictions of other runs, of this model, GPU and versions: {advice.ledger}."
 
 
-def _taken(advice: types.Recommendation) -> Iterator[str]:
-    """Yield the setting to take, and what is the fastest."""
+def _taken(advice: types.Recommendation) -> str:
+    """Return the setting to take, and why."""
+    chosen, judged = advice.batch.recommended, advice.batch.judged
+    if advice.search:
+        return f"Take {format_setting(advice.search.setting)}: {_rate(chosen)}, the answer of the search."
+    if judged.objective.by_speed:
+        return f"Take {chosen.setting}: {_rate(chosen)}, {_why(advice)}."
+    return f"Take {chosen.setting}: {objective.taken_line(judged, _accepted(advice), chosen)}."
+
+
+def _about_taken(advice: types.Recommendation) -> Iterator[str]:
+    """Yield what the setting to take is worth, and what is the fastest."""
     chosen, best, judged = advice.batch.recommended, advice.batch.fastest, advice.batch.judged
     if advice.search:
-        yield f"Take {format_setting(advice.search.setting)}: {_rate(chosen)}, the answer of the search."
         yield from (f"{line}." for line in tune.answer_lines(advice.search))
         return
-    if judged.objective.by_speed:
-        yield f"Take {chosen.setting}: {_rate(chosen)}, {_why(advice)}."
-    else:
-        yield f"Take {chosen.setting}: {objective.taken_line(judged, _accepted(advice), chosen)}."
+    if not judged.objective.by_speed:
         yield from (f"  {line}." for line in objective.compared_lines(judged, _accepted(advice), chosen))
         yield f"  Its speed: {_rate(chosen)}."
     if chosen is best and chosen.rates:
@@ -307,14 +297,14 @@ def _room(advice: types.Recommendation) -> str:
     return f"It takes {expected} by the line, at most {bound} (95 %), of {there}{kept}.{context}"
 
 
-def _gpus(advice: types.Recommendation) -> Part:
+def _gpus(advice: types.Recommendation) -> Block:
     if all(gpu.prediction.reason for gpu in advice.cards):  # the batch size has the reason
-        return Part(())
+        return Block()
     title = f"On other GPUs (does {advice.batch.recommended.setting} fit; the largest batch)"
     heads = ["GPU", "usable GiB", "fits", "largest safe", "by the line", ""]
     columns = zip(*map(_gpu_cells, advice.cards), strict=True)
     cells = (Column(head, cells, left=head == heads[0]) for head, cells in zip(heads, columns, strict=True))
-    return Part((title,), tuple(cells), tuple(_about_gpus(advice)))
+    return Block(title=title, columns=tuple(cells), after=tuple(_about_gpus(advice)))
 
 
 def _about_gpus(advice: types.Recommendation) -> Iterator[str]:
@@ -341,22 +331,27 @@ def _gpu_cells(gpu: types.OnGpu) -> list[str]:
     return [gpu.name, usable, fits, f"{prediction.safe_batch:,}", f"{prediction.largest_batch:,}", note]
 
 
-def _time(advice: types.Recommendation) -> Iterator[str]:
-    time = advice.time
-    yield f"Time for {_corpus(advice.corpus)}, with {advice.batch.recommended.setting} on what was measured:"
+def _time(advice: types.Recommendation) -> Block:
+    chosen = advice.batch.recommended.setting
+    title = f"Time for {_corpus(advice.corpus)}, with {chosen} on what was measured:"
+    return Block(title=title, before=(_duration(advice.time),))
+
+
+def _duration(time: Duration) -> str:
     spent = f"{_clock(time.start_s)} of it once, to start, load the model and end"
     if time.low_s is None or time.high_s is None:
-        yield f"  {_clock(time.expected_s)}, {spent}; one repeat has no interval."
-    elif time.unknown:
-        yield f"  {_clock(time.expected_s)}, {spent}; spread unknown (n={time.repeats})."
-    else:
-        between = f"{_clock(time.low_s)} to {_clock(time.high_s)} (t, n={time.repeats})"
-        yield f"  {_clock(time.expected_s)}, {spent}; {_percent(2 * TWO_SIDED - 1)} of runs: {between}."
+        return f"  {_clock(time.expected_s)}, {spent}; one repeat has no interval."
+    if time.unknown:
+        return f"  {_clock(time.expected_s)}, {spent}; spread unknown (n={time.repeats})."
+    between = f"{_clock(time.low_s)} to {_clock(time.high_s)} (t, n={time.repeats})"
+    return f"  {_clock(time.expected_s)}, {spent}; {_percent(2 * TWO_SIDED - 1)} of runs: {between}."
 
 
-def _energy(advice: types.Recommendation) -> Iterator[str]:
-    if advice.energy:
-        yield from energy_lines(advice.energy, advice.batch.settings, _corpus(advice.corpus))
+def _energy(advice: types.Recommendation) -> Block:
+    if advice.energy is None:
+        return Block()
+    title, *lines = energy_lines(advice.energy, advice.batch.settings, _corpus(advice.corpus))
+    return Block(title=title, before=tuple(lines))
 
 
 def _corpus(corpus: Corpus) -> str:
@@ -372,18 +367,17 @@ def _clock(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 120 else format_walltime(seconds)  # noqa: PLR2004 - two minutes
 
 
-def _requests(advice: types.Recommendation) -> Iterator[Iterator[str]]:
+def _requests(advice: types.Recommendation) -> Iterator[Block]:
     if advice.request is None:
         return
-    yield _asked(advice.request, advice)
-    for lines in advice.request.lines:
-        yield _lines(lines)
+    memory = format_bytes_gib(advice.request.memory_bytes, 0)
+    title = f"Request {memory} and {format_walltime(advice.request.walltime_s)} from the scheduler:"
+    yield Block(title=title, before=tuple(_asked(advice.request, advice)))
+    yield from map(_header, advice.request.lines)
 
 
 def _asked(request: types.Request, advice: types.Recommendation) -> Iterator[str]:
     upper = "the upper end" if advice.time.high_s is not None else "the mean (no upper end is known)"
-    memory = format_bytes_gib(request.memory_bytes, 0)
-    yield f"Request {memory} and {format_walltime(request.walltime_s)} from the scheduler:"
     if request.used_memory_bytes is not None:
         used = format_memory(request.used_memory_bytes)
         unused = _wasted(request, _kind(advice))
@@ -404,23 +398,20 @@ def _wasted(request: types.Request, what: str) -> str:
     return f"The {what} requested {asked}: {_percent(max(0.0, share))} of it was unused."
 
 
-def _lines(lines: types.Lines) -> Iterator[str]:
+def _header(lines: types.Lines) -> Block:
     of = "the run's own" if lines.own else "a plain one: queue, account and GPU type are yours to add"
-    yield f"{lines.scheduler}, site {lines.site} ({of})"
-    yield ""
-    if lines.reason:
-        yield f"  no lines: {lines.reason}"
-    yield from (NoWrap(f"  {line}") for line in lines.lines)
+    shown = ["", f"  no lines: {lines.reason}"] if lines.reason else [""]
+    shown += (NoWrap(f"  {line}") for line in lines.lines)
     if any("h_vmem" in line for line in lines.lines):
-        yield ""
-        yield from (f"  {line}" for line in ADDRESS_SPACE)
+        shown += ["", *ADDRESS_SPACE]
+    return Block(title=f"{lines.scheduler}, site {lines.site} ({of})", before=tuple(shown))
 
 
-def _cost(advice: types.Recommendation) -> Iterator[str]:
+def _cost(advice: types.Recommendation) -> str:
     cost = advice.cost
     unit = "CPU-minutes" if advice.measured.device == "cpu" else "GPU-minutes"
     tries = f"{cost.tries} {'tries' if cost.tries != 1 else 'try'}" + (
         f", {cost.unknown} of which left no times" if cost.unknown else ""
     )
     spent = f"{cost.seconds / 60:.1f} {unit} ({tries})"
-    yield f"The {_kind(advice)} took {spent}; queueing is not in it."
+    return f"The {_kind(advice)} took {spent}; queueing is not in it."

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from jobkit.core import terminal
-from jobkit.core.terminal import Column, NoWrap, table, wrap_sections
+from jobkit.core.blocks import Block, Column
+from jobkit.core.terminal import NoWrap
 from jobkit.core.units import format_count, format_setting
 from jobkit.fit.tune_steps import Answer
 from jobkit.report.recommend.fix import Fix
@@ -32,21 +33,24 @@ def as_json(run: RunUse, found: Sequence[Waste]) -> str:
     return terminal.as_json(data, indent=2) + "\n"
 
 
-def as_text(run: RunUse, found: Sequence[Waste], width: int | None = None) -> str:
-    """Return the wastes for a terminal, ending with a newline; wrapped if a width is given."""
+def blocks(run: RunUse, found: Sequence[Waste]) -> Iterator[Block]:
+    """Yield the wastes for a person: all seven, then what fixes each."""
+    about = tuple(_about(run))
+    yield Block(title=_title(run), before=about, columns=_columns(found), after=tuple(_summary(found)))
     wasted = [waste for waste in found if waste.wasted]
-    sections = [_heading(run), table(columns(found)), summary(found)]
-    sections += [tuple(explained(waste, run)) for waste in wasted]
+    yield from (_explained(waste, run) for waste in wasted)
     if any(waste.fix and waste.fix.lines for waste in wasted) and not run.own:
-        sections.append(("The header lines are for a plain site; your cluster may need others.",))
-    sections.append(run.notes)
-    return wrap_sections(sections, width)
+        yield Block(after=("The header lines are for a plain site; your cluster may need others.",))
+    yield Block(after=tuple(run.notes))
 
 
-def _heading(run: RunUse) -> Iterator[str]:
+def _title(run: RunUse) -> str:
     where = "on this machine, without a scheduler" if run.here else f"on {by_name(run.scheduler).TITLE}"
     to_come = f", {format_count(run.to_come, 'point')} to come" if run.to_come else ""
-    yield f"{run.run}: {format_count(len(run.points), 'point')} {where}{to_come}"
+    return f"{run.run}: {format_count(len(run.points), 'point')} {where}{to_come}"
+
+
+def _about(run: RunUse) -> Iterator[str]:
     yield from _of_search(run)
     if run.here:
         yield "No scheduler reserved anything for it: the lines are for a job with the same request."
@@ -59,7 +63,7 @@ def _of_search(run: RunUse) -> Iterator[str]:
         yield from answer_lines(run.search)
 
 
-def columns(found: Sequence[Waste]) -> tuple[Column, ...]:
+def _columns(found: Sequence[Waste]) -> tuple[Column, ...]:
     """Return the seven as columns."""
     return (
         Column("kind", [waste.name for waste in found], left=True),
@@ -70,7 +74,7 @@ def columns(found: Sequence[Waste]) -> tuple[Column, ...]:
     )
 
 
-def summary(found: Sequence[Waste]) -> Iterator[str]:
+def _summary(found: Sequence[Waste]) -> Iterator[str]:
     """Yield how many of the seven are waste, and why the others are not, where that needs a reason."""
     verdicts = [waste.wasted for waste in found]
     unknown = f", and {verdicts.count(None)} not measured" if None in verdicts else ""
@@ -84,13 +88,14 @@ def summary(found: Sequence[Waste]) -> Iterator[str]:
         yield "Each fix below leaves the rest unchanged. Change the key in your spec, or add --set KEY=VALUE."
 
 
-def explained(waste: Waste, run: RunUse) -> Iterator[str]:
-    """Yield when it is waste, and what fixes it; of what a search ended at, that it did."""
-    yield f"{waste.name}: waste if {waste.limit}."
+def _explained(waste: Waste, run: RunUse) -> Block:
+    """Return when it is waste, and what fixes it; of what a search ended at, that it did."""
+    title, lines = f"{waste.name}: waste if {waste.limit}.", []
     if waste.fix:
-        yield from _fix(waste.fix)
+        lines = [*_fix(waste.fix)]
     elif run.search and isinstance(run.search.next, Answer):
-        yield f"  No fix: the search found no setting that uses more. Its limit: {run.search.next.why}."
+        lines = [f"  No fix: the search found no setting that uses more. Its limit: {run.search.next.why}."]
+    return Block(title=title, before=tuple(lines))
 
 
 def _fix(fix: Fix) -> Iterator[str]:

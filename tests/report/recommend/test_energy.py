@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from jobkit.core.blocks import as_text
 from jobkit.core.measurements import Attribution, Energy
 from jobkit.core.records import Outcome, Record
 from jobkit.fit.speed import Corpus
-from jobkit.report.recommend.output import as_text
+from jobkit.report.recommend.output import blocks
 from jobkit.report.recommend.recommend import recommend
 from jobkit.report.recommend.types import Recommendation, RecommendOptions
 from tests.support.builders import ITEMS
@@ -34,7 +35,7 @@ def found(*told: Record, corpus: Corpus | None = None) -> Recommendation:
 
 def lines(answer: Recommendation) -> list[str]:
     """Return the lines on energy."""
-    text = as_text(answer)
+    text = as_text(blocks(answer))
     return [] if "Energy" not in text else text[text.index("Energy") :].partition("\n\n")[0].splitlines()
 
 
@@ -116,4 +117,4 @@ def test_no_other_setting_is_named_if_the_recommended_one_takes_the_least() -> N
     answer = found(*map(drawing, records(sizes=(130,))))
     assert answer.energy
     assert answer.energy.recommended is answer.energy.least
-    assert "Least energy" not in as_text(answer)
+    assert "Least energy" not in as_text(blocks(answer))

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Record
 from jobkit.fit.objective import Bound, Objective
 from jobkit.fit.speed import Corpus, settings_of
 from jobkit.report.recommend.objective import judge, refuse_none
-from jobkit.report.recommend.output import as_json, as_text
+from jobkit.report.recommend.output import as_json, blocks
 from jobkit.report.recommend.recommend import recommend
 from jobkit.report.recommend.types import Recommendation, RecommendOptions
 from tests.support.recommendations import SIZES, material, records
@@ -46,7 +47,7 @@ def advice(
 
 
 def text(tries: Sequence[Record], objective: Objective = HIGHEST, corpus: Corpus | None = None) -> str:
-    return as_text(advice(tries, objective, corpus))
+    return as_text(blocks(advice(tries, objective, corpus)))
 
 
 APART: Values = {40: (0.90, 0.91, 0.92), 85: (0.80, 0.81, 0.82), 130: (0.70, 0.71, 0.72)}
@@ -81,7 +82,7 @@ def test_single_repeats_show_no_difference() -> None:
 def test_of_equal_means_the_speed_decides() -> None:
     found = advice(reporting(dict.fromkeys(SIZES, (0.9, 0.9, 0.9))))
     assert found.batch.recommended.params == {"batch_size": 175}
-    assert "4 other settings have the same f1: speed decides." in as_text(found)
+    assert "4 other settings have the same f1: speed decides." in as_text(blocks(found))
 
 
 @given(
@@ -178,4 +179,4 @@ def test_a_setting_that_is_better_but_not_safe_is_not_taken() -> None:
     small = [replace(one, gpu=replace(gpu, total_bytes=2**31)) for one in tries]
     found = advice(small)
     assert found.batch.recommended.size < max(SIZES)
-    assert "the highest mean that is safe." in as_text(found)
+    assert "the highest mean that is safe." in as_text(blocks(found))

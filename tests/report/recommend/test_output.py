@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from jobkit.commands.results.recommend import recommend as command
+from jobkit.core.blocks import as_text
 from jobkit.core.units import GIB
 from jobkit.fit.gpus import GpuKind
 from jobkit.fit.speed import Corpus, Duration, Ratio
-from jobkit.report.recommend.output import as_json, as_text
+from jobkit.report.recommend.output import as_json, blocks
 from jobkit.report.recommend.recommend import recommend
 from jobkit.report.recommend.types import Line, Recommendation, RecommendOptions, RunData
 from jobkit.spec.site import Site
@@ -31,7 +32,7 @@ PAGE = (ROOT / "docs" / "recommend.md").read_text(encoding="utf-8")
 
 
 def text(of: RunData | None = None, wishes: RecommendOptions | None = None) -> str:
-    return as_text(found(of, wishes))
+    return as_text(blocks(found(of, wishes)))
 
 
 def found(of: RunData | None = None, wishes: RecommendOptions | None = None) -> Recommendation:
@@ -115,7 +116,9 @@ def test_how_many_workers_fit_is_said() -> None:
     assert "The contexts of the 4 workers are" in said
     kept = found(material(shared), RecommendOptions(gpus=(), margin=0.2))
     together = int(4 * 0.8 * kept.batch.largest.capacity_bytes / 2**20)
-    assert f"jobkit verify runs/demo --gpu-memory {together}MiB" in as_text(kept), "of all workers together"
+    assert f"jobkit verify runs/demo --gpu-memory {together}MiB" in as_text(blocks(kept)), (
+        "of all workers together"
+    )
 
 
 def test_what_binds() -> None:
@@ -150,7 +153,7 @@ def test_how_far_off_the_line_would_have_been_where_that_is_known() -> None:
     assert re.search(r"would have missed it by [+-]\d\.\d %\.", text())
     told = found()
     unknown = replace(told, batch=replace(told.batch, leave_largest_out=None))
-    assert "would have missed it" not in as_text(unknown)
+    assert "would have missed it" not in as_text(blocks(unknown))
 
 
 def test_what_cannot_be_known_says_why() -> None:
@@ -192,11 +195,11 @@ def test_time_with_and_without_an_interval() -> None:
     long = replace(found(), time=Duration(expected_s=7_200, low_s=119, high_s=9_000, start_s=5, repeats=3))
     assert (
         "  02:00:00, 5.0 s of it once, to start, load the model and end; 95 % of runs: 119.0 s to 02:30:00"
-        in as_text(long)
+        in as_text(blocks(long))
     )
     vague = replace(found(), time=Duration(expected_s=6.7, low_s=6.6, high_s=1_071, start_s=6.6, repeats=2))
     assert "  6.7 s, 6.6 s of it once, to start, load the model and end; spread unknown (n=2)." in as_text(
-        vague
+        blocks(vague)
     )
 
 
@@ -289,9 +292,9 @@ def test_settings_that_are_as_fast_and_one_paragraph() -> None:
     even = [measured(one, 300.0) for one in grid((40, 85, 130, 175), 2)]
     told = found(material(even))
     last = replace(told.batch, fastest=told.batch.settings[-1])
-    equal = as_text(replace(told, batch=replace(last, times=Ratio(1.0, 0.99, 1.01))))
+    equal = as_text(blocks(replace(told, batch=replace(last, times=Ratio(1.0, 0.99, 1.01)))))
     assert "just as fast (-1.0 to 1.0 % with 95 % confidence): no difference is shown." in equal
-    assert ": just as fast." in as_text(replace(told, batch=last))
+    assert ": just as fast." in as_text(blocks(replace(told, batch=last)))
     assert "Time for 1 paragraph, with" in text(wishes=RecommendOptions(gpus=(), corpus=Corpus(paragraphs=1)))
 
 
@@ -303,9 +306,9 @@ def test_the_largest_for_other_values_of_the_other_knobs() -> None:
         Line(others="precision bf16", largest=safe),
         *(Line(others="", largest=one) for one in unknown[:2]),
     ]
-    shown = as_text(replace(advice, batch=replace(advice.batch, lines=tuple(lines))))
+    shown = as_text(blocks(replace(advice, batch=replace(advice.batch, lines=tuple(lines)))))
     assert f"    With precision bf16: {safe.knob} {safe.safe_batch:,}, " in shown
     assert "    With 2 other values of the other knobs: not known, because two sizes ran.\n" in shown
     none = replace(advice.batch, largest=unknown[0], lines=(Line(others="", largest=unknown[1]),))
-    shown = as_text(replace(advice, batch=none))
+    shown = as_text(blocks(replace(advice, batch=none)))
     assert "    With 1 other value of the other knobs: not known either.\n" in shown

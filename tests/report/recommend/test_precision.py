@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from jobkit.core.blocks import as_text
 from jobkit.core.records import Record
 from jobkit.outcome.agreement import Agreement
-from jobkit.report.recommend.output import as_json, as_text
+from jobkit.report.recommend.output import as_json, blocks
 from jobkit.report.recommend.recommend import recommend
 from jobkit.report.recommend.types import Recommendation, RecommendOptions
 from tests.support.builders import grid
@@ -44,7 +45,7 @@ def test_a_precision_whose_entities_differ_is_not_taken_and_named() -> None:
     answer = found(OTHER, FASTER)
     assert answer.batch.recommended.params == {"batch_size": 175, "precision": "fp32"}
     assert answer.batch.fastest.params["precision"] == "fp32"
-    said = " ".join(as_text(answer).split())
+    said = " ".join(as_text(blocks(answer)).split())
     assert "Not taken: batch_size 220, precision bf16, 42 % faster" in said
     assert "12 entities of it or of fp32 are not in the other (F1 0.9964); --min-f1 0.9964 takes it." in said
     assert {one.accepted for one in answer.batch.precisions} == {False}
@@ -54,7 +55,7 @@ def test_a_precision_whose_entities_differ_is_not_taken_and_named() -> None:
 def test_the_user_may_accept_it() -> None:
     answer = found(OTHER, FASTER, min_f1=0.9964)
     assert answer.batch.recommended.params == {"batch_size": 175, "precision": "bf16"}
-    said = " ".join(as_text(answer).split())
+    said = " ".join(as_text(blocks(answer)).split())
     assert "Of this precision, 12 entities of it or of fp32 are not in the other (F1 0.9964)." in said
     assert "Not taken" not in said
 
@@ -62,7 +63,7 @@ def test_the_user_may_accept_it() -> None:
 def test_the_same_entities_are_taken_without_a_word_of_the_user() -> None:
     answer = found(SAME, FASTER)
     assert answer.batch.recommended.params["precision"] == "bf16"
-    assert "Of this precision, the entities are those of fp32, 100 in all." in as_text(answer)
+    assert "Of this precision, the entities are those of fp32, 100 in all." in as_text(blocks(answer))
 
 
 def test_as_fast_and_the_same_is_no_reason_to_leave_fp32() -> None:
@@ -73,11 +74,11 @@ def test_as_fast_and_the_same_is_no_reason_to_leave_fp32() -> None:
 def test_what_could_not_be_compared_is_not_taken() -> None:
     answer = found(None, FASTER)
     assert answer.batch.recommended.params["precision"] == "fp32"
-    assert "because its entities could not be compared with those of fp32.\n" in as_text(answer)
+    assert "because its entities could not be compared with those of fp32.\n" in as_text(blocks(answer))
 
 
 def test_a_slower_precision_is_not_mentioned() -> None:
-    assert "Not taken" not in as_text(found(OTHER, {"fp32": 1.0, "fp16": 0.5}))
+    assert "Not taken" not in as_text(blocks(found(OTHER, {"fp32": 1.0, "fp16": 0.5})))
 
 
 @pytest.mark.parametrize("faster", [{"bf16": 1.0}, {"bf16": 1.0, "fp16": 1.2}])
@@ -85,7 +86,9 @@ def test_without_fp32_any_is_taken_with_a_warning(faster: Mapping[str, float]) -
     answer = found(None, faster)
     taken = answer.batch.recommended.params["precision"]
     assert taken == list(faster)[-1]
-    assert f"so the entities of {taken} were compared with nothing" in " ".join(as_text(answer).split())
+    assert f"so the entities of {taken} were compared with nothing" in " ".join(
+        as_text(blocks(answer)).split()
+    )
 
 
 def test_each_precision_has_a_line_of_its_own() -> None:

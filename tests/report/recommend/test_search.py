@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
 from jobkit.fit.objective import Bound, Objective
-from jobkit.report.recommend.output import as_text
+from jobkit.report.recommend.output import blocks
 from jobkit.report.recommend.recommend import recommend
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import RecommendOptions
@@ -21,7 +22,7 @@ def test_the_answer_of_the_search_is_recommended(tmp_path: Path) -> None:
     advice = recommend(material, RecommendOptions())
     assert material.search
     assert advice.batch.recommended.params == material.search.setting
-    text = as_text(advice)
+    text = as_text(blocks(advice))
     assert "the answer of the search" in text
     assert "What the search measured, by phase" in text
     assert text.count("not known, because") <= 1

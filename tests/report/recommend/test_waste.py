@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.archives import RECORDS, group
+from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import Memory, Sampler
 from jobkit.core.records import Outcome, Record
@@ -22,7 +23,7 @@ from jobkit.fit.tune_steps import Answer
 from jobkit.report.recommend.fix import Fix
 from jobkit.report.recommend.use import RunUse, read_use
 from jobkit.report.recommend.waste import Waste, smallest_card, wastes
-from jobkit.report.recommend.waste_output import as_json, as_text, explained
+from jobkit.report.recommend.waste_output import as_json, blocks
 from tests.support.builders import (
     GPU,
     grid,
@@ -91,7 +92,7 @@ def found(folder: Path) -> dict[str, Waste]:
 def printed(folder: Path) -> str:
     """Return what `jobkit waste` prints."""
     use = read_use(folder)
-    return as_text(use, wastes(use))
+    return as_text(blocks(use, wastes(use)))
 
 
 def fix_of(waste: Waste) -> Fix:
@@ -357,7 +358,7 @@ def test_text_and_json_say_the_same() -> None:
     data = json.loads(as_json(use, judged))
     assert [waste["name"] for waste in data["wastes"]] == list(NAMES)
     assert (data["points"], data["scheduler"]) == (15, "local")
-    text = as_text(use, judged, 100)
+    text = as_text(blocks(use, judged), 100)
     for waste in judged:
         assert waste.name in text
         if waste.fix:
@@ -377,9 +378,7 @@ def test_a_search_that_ended_names_its_limit_in_place_of_a_fix() -> None:
         assert isinstance(use.search.next, Answer)
         idle = next(waste for waste in wastes(use) if waste.name == "idle GPU")
         idle = replace(idle, wasted=True, fix=None)
-        assert len(list(explained(idle, plain))) == 1
-        said = list(explained(idle, use))
-        assert (
-            said[-1]
-            == f"  No fix: the search found no setting that uses more. Its limit: {use.search.next.why}."
-        )
+        assert "No fix" not in as_text(blocks(plain, [idle]))
+        limit = f"Its limit: {use.search.next.why}."
+        said = f"  No fix: the search found no setting that uses more. {limit}\n"
+        assert said in as_text(blocks(use, [idle]))

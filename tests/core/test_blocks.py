@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.blocks import Block, Column, as_markdown, as_text, fit_columns, table
+from jobkit.core.terminal import NoWrap, printable
+
+SPEED = Column("speed\n1/s", ["20", "19"], notes=("speed: of the work", "± ?: unknown"))
+MEMORY = Column("memory\nGiB", ["1.5", "2.5"], rank=1, notes=("± ?: unknown", "memory: the peak"))
+SIZE = Column("size", ["a|b", "c"], left=True)
+WHOLE = Block(title="Sizes", before=("of one run",), columns=(SIZE, SPEED, MEMORY), after=("The end.",))
+
+
+def test_blocks_stand_apart_and_empty_ones_are_left_out() -> None:
+    assert as_text([Block(title="a", before=("b",), after=("c",)), Block(), Block(after=("d",))]) == (
+        "a\nb\nc\n\nd\n"
+    )
+
+
+def test_a_table_stands_between_its_lines_and_has_each_note_once() -> None:
+    assert as_text([WHOLE]).splitlines() == [
+        "Sizes",
+        "of one run",
+        "",
+        "      speed  memory",
+        "size    1/s     GiB",
+        "───────────────────",
+        "a|b      20     1.5",
+        "c        19     2.5",
+        "",
+        "speed: of the work",
+        "± ?: unknown",
+        "memory: the peak",
+        "",
+        "The end.",
+    ]
+
+
+def test_what_a_terminal_has_no_room_for_is_named() -> None:
+    text = as_text([WHOLE], 18, wider="a page has them")
+    assert "GiB" not in text.splitlines()[4]
+    assert "memory: the peak" not in text
+    assert "no room for:\n  memory GiB; a\n  page has them" in text
+
+
+def test_a_column_without_a_value_is_not_shown() -> None:
+    empty = Column("empty", ["", ""], notes=("empty: nothing",))
+    assert as_text([Block(columns=(empty, SIZE))]) == as_text([Block(columns=(SIZE,))])
+    assert as_text([Block(title="none", columns=(empty,), after=("why",))]) == "none\nwhy\n"
+
+
+def test_only_titles_and_notes_have_a_colour() -> None:
+    text = as_text([WHOLE], 80, color=True)
+    coloured = [line for line in text.splitlines() if "\x1b" in line]
+    assert coloured == [
+        "\x1b[1mSizes\x1b[0m",
+        "\x1b[2mspeed: of the work\x1b[0m",
+        "\x1b[2m± ?: unknown\x1b[0m",
+        "\x1b[2mmemory: the peak\x1b[0m",
+    ]
+    assert "\x1b" not in as_text([WHOLE], 80)
+
+
+def test_markdown_has_all_of_a_block() -> None:
+    code = NoWrap("  jobkit resume")
+    block = Block(
+        title="# Sizes",
+        before=("of one run", ""),
+        columns=WHOLE.columns,
+        after=("- An item.", "  more of it", "", code),
+    )
+    assert as_markdown([block, Block(after=("last",))]).splitlines() == [
+        "## \\# Sizes",
+        "",
+        "of one run  ",
+        "",
+        "| size | speed 1/s | memory GiB |",
+        "| :-- | --: | --: |",
+        "| a\\|b | 20 | 1.5 |",
+        "| c | 19 | 2.5 |",
+        "",
+        "- speed: of the work",
+        "- ± ?: unknown",
+        "- memory: the peak",
+        "",
+        "- An item.",
+        "  - more of it",
+        "  - jobkit resume",
+        "",
+        "- last",
+    ]
+
+
+def test_long_lines_go_on_below_unless_they_are_to_be_copied() -> None:
+    words = "  " + "word " * 20
+    command = NoWrap("  Prove it: jobkit verify " + "x" * 60)
+    row = NoWrap("1  " * 30)
+    first, *others = as_text([Block(before=(words, command, row))], 40).splitlines()
+    assert len(first) <= 40
+    assert others[0].startswith("    word")
+    assert others[-2:] == [command, row]
+
+
+@given(st.text(), st.integers(40, 80))
+def test_nothing_is_lost_and_no_terminal_obeys(text: str, width: int) -> None:
+    shown = as_text([Block(before=(text,))], width)
+    assert shown.replace("\n", "").replace(" ", "").isprintable() or not text.isprintable()
+    assert "".join(printable(text).split()) == "".join(shown.split())
+    assert "\x1b" not in shown
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=12))
+def test_a_table_loses_the_most_dispensable_columns_first(ranks: list[int]) -> None:
+    columns = [Column(str(rank), (), rank) for rank in [0, *ranks]]
+    for most in sorted({*ranks}, reverse=True):
+        left = [column for column in columns if column.rank <= most]
+        assert fit_columns(columns, 3 * len(left) - 2) == left
+    assert fit_columns(columns, 0) == [column for column in columns if not column.rank]
+    assert fit_columns(columns) == columns
+
+
+@pytest.mark.parametrize(("width", "heads"), [(None, "abx"), (7, "abx"), (4, "sx")])
+def test_a_sum_is_shown_unless_all_its_parts_are(width: int | None, heads: str) -> None:
+    total = Column("s", ["3"], rank=1, sum_of=("a", "b"))
+    parts = [Column("a", ["1"], rank=2), Column("b", ["2"], rank=2)]
+    x = Column("x", ["0"])
+    shown = fit_columns([total, *parts, x], width)
+    assert "".join(column.head for column in shown) == heads
+    assert fit_columns([total, parts[0], x]) == [total, parts[0], x]
+
+
+def test_the_cells_of_a_table_stand_in_columns() -> None:
+    columns = [Column("name", ["a", "見本"], left=True), Column("size\nGiB", ["1.0", "12.0"])]
+    lines = table([*columns, Column("", ["", ""])])
+    assert lines == ["      size", "name   GiB", "──────────", "a      1.0", "見本  12.0"]
+    assert table(columns, rule=False) == lines[:2] + lines[3:]
