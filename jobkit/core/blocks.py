@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from jobkit.core.terminal import NoWrap, display_width, for_markdown, printable, wrap_lines
+from jobkit.core.terminal import display_width, for_markdown, printable, wrap_lines
 
 GAP = 2
 """Blanks between two columns of a table."""
@@ -57,7 +57,8 @@ class Block:
     """A piece of an answer: a title, lines, a table, and lines after it.
 
     A line is a sentence or an item. One that begins with blanks is about the line above it, one that begins
-    with ``- `` is an item of a list, a `NoWrap` is code to copy, and an empty line is a gap.
+    with ``- `` is an item of a list, a `NoWrap` of `jobkit.core.terminal` is code to copy, and an empty line
+    is a gap.
 
     Attributes
     ----------
@@ -76,6 +77,12 @@ class Block:
     columns: tuple[Column, ...] = ()
     after: tuple[str, ...] = ()
     folded: bool = False
+
+    @classmethod
+    def of(cls, lines: Iterable[str], columns: Sequence[Column] = (), after: Iterable[str] = ()) -> Block:
+        """Return a block of lines, the first of which is its title, with a table and lines below it."""
+        title, *before = [*lines] or [""]
+        return cls(title=title, before=tuple(before), columns=tuple(columns), after=tuple(after))
 
     def shown(self, width: int | None = None) -> list[Column]:
         """Return the columns that have a value and fit a width; all that have one without a width."""
@@ -99,14 +106,14 @@ def notes_of(columns: Iterable[Column]) -> list[str]:
     return list(dict.fromkeys(note for column in columns for note in column.notes))
 
 
-def table(columns: Sequence[Column], *, rule: bool = True) -> list[NoWrap]:
+def table(columns: Sequence[Column], *, rule: bool = True) -> list[str]:
     """Return the lines of a table: the heads, a rule if wanted, and the rows."""
     columns = [column for column in columns if column.width]
     high = max((column.head.count("\n") for column in columns), default=0)
     rows = zip(*(_padded(column, high, rule=rule) for column in columns), strict=True)
-    lines = [NoWrap((" " * GAP).join(row).rstrip()) for row in rows]
+    lines = [(" " * GAP).join(row).rstrip() for row in rows]
     if rule:
-        lines[high + 1] = NoWrap(lines[high + 1].replace(" ", "─"))
+        lines[high + 1] = lines[high + 1].replace(" ", "─")
     return lines
 
 
@@ -144,15 +151,15 @@ def as_text(
 
 def _parts(block: Block, width: int | None, wider: str, *, color: bool) -> Iterator[list[str]]:
     """Yield the lines of a block that stand together."""
-    title = _styled([block.title] * bool(block.title), width, BOLD * color)
+    title = _styled([block.title] if block.title else [], width, BOLD if color else 0)
     head, after = title + wrap_lines(block.before, width), wrap_lines(block.after, width)
     columns = block.shown(width)
     if not columns:
         yield head + after
         return
     yield head
-    yield [*table(columns)]
-    yield _styled([*notes_of(columns), *_left_out(block, columns, wider)], width, DIM * color)
+    yield table(columns)
+    yield _styled([*notes_of(columns), *_left_out(block, columns, wider)], width, DIM if color else 0)
     yield after
 
 

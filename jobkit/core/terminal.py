@@ -112,7 +112,7 @@ _LINK = re.compile(r"(?i)((?:\b[a-z][a-z0-9+.-]*://|\bwww\.|\bmailto:)[^\s`|]*|[
 
 
 class NoWrap(str):
-    """A line that is never wrapped: a row of a table, or a command to copy."""
+    """A line that is never wrapped: a command or a header line to copy."""
 
     __slots__ = ()
 

@@ -12,7 +12,6 @@ import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from jobkit.core.blocks import Block
 from jobkit.core.knobs import CUDA, EXACT, FP32, ON, TF32
 from jobkit.core.records import Outcome, Record
 from jobkit.core.terminal import NoWrap
@@ -121,15 +120,11 @@ def memory_condition(records: Iterable[Record]) -> str:
     return f", with {DEFAULT_WORDS if setting == DEFAULT else setting}"
 
 
-def condition_block(conditions: Conditions | None) -> Block:
-    """Return the conditions for a person; an empty block for a command."""
+def condition_lines(conditions: Conditions | None) -> Iterator[str]:
+    """Yield the conditions in lines for a person, the first a title; nothing for a command."""
     if conditions is None:
-        return Block()
-    title = "The figures hold under the conditions of the run:"
-    return Block(title=title, before=tuple(_sentences(conditions)))
-
-
-def _sentences(conditions: Conditions) -> Iterator[str]:
+        return
+    yield "The figures hold under the conditions of the run:"
     yield f"  {conditions.words}."
     if conditions.unknown:
         unknown = ", ".join(conditions.unknown)

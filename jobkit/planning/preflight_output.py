@@ -29,21 +29,16 @@ def as_json(report: Preflight) -> str:
 
 def blocks(report: Preflight) -> Iterator[Block]:
     """Yield the result for a person, in GiB."""
-    yield Block(title=_title(report), before=tuple(_about(report)))
-    if report.longest:
-        yield _longest(report)
+    yield Block.of(_heading(report))
+    yield Block.of(_longest(report))
     yield Block(columns=tuple(_columns(report)))
-    if any(set(setting.params) != {BATCH_SIZE} for setting in report.settings):
-        yield Block(title="The spec's own settings:", before=tuple(_settings(report)))
-    yield Block(before=tuple(_answer(report)))
+    yield Block.of(_settings(report))
+    yield Block.of(_answer(report))
 
 
-def _title(report: Preflight) -> str:
+def _heading(report: Preflight) -> Iterator[str]:
     model = f", model {report.model}" if report.model else ""
-    return f"{report.workload}: {report.text}{model}{f' ({report.caveat})' if report.caveat else ''}"
-
-
-def _about(report: Preflight) -> Iterator[str]:
+    yield f"{report.workload}: {report.text}{model}{f' ({report.caveat})' if report.caveat else ''}"
     counts = [format_count(report.paragraphs, "paragraph"), format_count(report.characters, "character")]
     if report.items is not None and _items(report) != "paragraphs":
         counts.insert(1, f"{report.items:,} {_items(report)}")
@@ -64,17 +59,17 @@ def _unit_of_one(report: Preflight) -> str:
     return report.unit.split()[-1].removesuffix("s")
 
 
-def _longest(report: Preflight) -> Block:
+def _longest(report: Preflight) -> Iterator[str]:
+    if not report.longest:
+        return
     first, *others = report.longest
     noun = _items(report).removesuffix("s")
     after = f"; the next longest has {others[0].length:,}" if others else ""
     length = f"{first.length:,}-{_unit_of_one(report)}"
-    lines = []
+    yield f"This one {length} {noun} sets the memory of the batches that it is in{after}:"
     for item in report.longest:
         place = f"paragraph {item.paragraph}" + (f", sentence {item.item}" if noun == "sentence" else "")
-        lines.append(f"  {item.length:>6,}  {place}: {item.beginning}")
-    title = f"This one {length} {noun} sets the memory of the batches that it is in{after}:"
-    return Block(title=title, before=tuple(lines))
+        yield f"  {item.length:>6,}  {place}: {item.beginning}"
 
 
 def _columns(report: Preflight) -> Iterator[Column]:
@@ -104,7 +99,10 @@ def _mark(size: Size) -> str:
 
 
 def _settings(report: Preflight) -> Iterator[str]:
-    """Yield the batches of each setting of the spec."""
+    """Yield the spec's own settings if the batch size alone does not name them."""
+    if all(set(setting.params) == {BATCH_SIZE} for setting in report.settings):
+        return
+    yield "The spec's own settings:"
     for setting in report.settings:
         text = (
             "" if setting.efficiency is None else f", {100 * setting.efficiency:.1f} % of the padded is text"

@@ -106,7 +106,10 @@ MEASURES = (
 )
 
 SPEEDUP = "speedup"
-CONTEXT, WEIGHTS, MODEL = "context_bytes", "weights_bytes", "model_bytes"
+SUM_OF = {
+    "model_bytes": tuple(one.head for one in MEASURES if one.name in {"context_bytes", "weights_bytes"})
+}
+"""The heads of the columns that one is the sum of."""
 
 
 def size_columns(sizes: Sequence[Size], knobs: Sequence[str], own: Sequence[OwnFigure] = ()) -> list[Column]:
@@ -165,16 +168,11 @@ def _columns(measure: Measure, sizes: Sequence[Size], own: Sequence[OwnFigure]) 
         for size, mean in zip(sizes, means, strict=True)
     ]
     notes = tuple(_notes(measure, cells, sizes, own))
-    column = Column(measure.head, cells, measure.rank, notes=notes, sum_of=_parts(name))
+    column = Column(measure.head, cells, measure.rank, notes=notes, sum_of=SUM_OF.get(name, ()))
     if name != SPEEDUP:
         return [column]
     ends = [_ends(size.times) for size in sizes]
     return [column, Column("95 %\ninterval", ends, rank=1, notes=(LEGENDS["times"],))]
-
-
-def _parts(name: str) -> tuple[str, ...]:
-    """Return the heads of the measures that one is the sum of."""
-    return tuple(one.head for one in MEASURES if name == MODEL and one.name in {CONTEXT, WEIGHTS})
 
 
 def _notes(
@@ -182,16 +180,13 @@ def _notes(
 ) -> Iterator[str]:
     """Yield what a column means, and what the marks in its cells do."""
     families = {name for name, mark in MARKS.items() if any(mark in cell for cell in cells)}
-    families |= {measure.family, *(["single"] if _is_single(measure, sizes) else [])}
+    families.add(measure.family)
+    if measure.family == "speed" and any(size.n == 1 for size in sizes):
+        families.add("single")
     names = ", ".join(one.column for one in own if any(size.mean[one.measure] is not None for size in sizes))
     for name, line in LEGENDS.items():
         if name in families:
             yield line.format(base=base_of(sizes), own=names)
-
-
-def _is_single(measure: Measure, sizes: Sequence[Size]) -> bool:
-    """Return whether a column of speeds has one of a single repeat."""
-    return measure.family == "speed" and any(size.n == 1 for size in sizes)
 
 
 def _form(measure: Measure, means: Sequence[float]) -> str:

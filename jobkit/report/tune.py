@@ -26,7 +26,7 @@ from jobkit.fit.objective import (
 from jobkit.fit.speed import Ratio, Speed
 from jobkit.fit.tune import Tuning, spec_lines
 from jobkit.fit.tune_steps import Answer, Candidate, whole
-from jobkit.outcome.conditions import Conditions, condition_block, conditions_of
+from jobkit.outcome.conditions import Conditions, condition_lines, conditions_of
 from jobkit.outcome.results import PointResult
 from jobkit.report.own_figures import own_columns
 
@@ -153,14 +153,20 @@ def _remark(tuning: Tuning, results: Sequence[PointResult]) -> str:
 
 
 def _found(run_dir: Path, tuning: Tuning) -> Iterator[Block]:
-    setting = f"The setting: {format_setting(tuning.setting)}{_named_loop(tuning)}"
-    title, *first = [_not_shown(tuning), setting] if tuning.is_loop else [setting]
-    lines = (*first, *_worth(tuning), f"  not tried  {_not_tried(tuning)}")
-    yield Block(title=title, before=lines)
+    yield Block.of(_setting(tuning))
     spec = tuple(NoWrap(f"  {line}") for line in spec_lines(tuning))
     yield Block(title=f"In a spec (also in {relative_path(run_dir)}/{SETTING_FILE}):", before=spec)
     yield Block(after=(NoWrap(f"  jobkit sweep SPEC --setting {shell_path(run_dir)}"),))
-    yield condition_block(_conditions(tuning))
+    yield Block.of(condition_lines(_conditions(tuning)))
+
+
+def _setting(tuning: Tuning) -> Iterator[str]:
+    """Yield the setting, what it is worth, and what was not tried."""
+    if tuning.is_loop:
+        yield _not_shown(tuning)
+    yield f"The setting: {format_setting(tuning.setting)}{_named_loop(tuning)}"
+    yield from _worth(tuning)
+    yield f"  not tried  {_not_tried(tuning)}"
 
 
 def _conditions(tuning: Tuning) -> Conditions | None:

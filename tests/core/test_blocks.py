@@ -19,6 +19,11 @@ def test_blocks_stand_apart_and_empty_ones_are_left_out() -> None:
     )
 
 
+def test_the_first_of_some_lines_is_the_title() -> None:
+    assert Block.of(iter("ab"), [SIZE], "c") == Block(title="a", before=("b",), columns=(SIZE,), after=("c",))
+    assert Block.of([]) == Block()
+
+
 def test_a_table_stands_between_its_lines_and_has_each_note_once() -> None:
     assert as_text([WHOLE]).splitlines() == [
         "Sizes",

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.blocks import Block, as_text
 from jobkit.core.records import Command, Outcome, Record
 from jobkit.core.terminal import NoWrap
-from jobkit.outcome.conditions import condition_block, conditions_of, memory_condition
+from jobkit.outcome.conditions import condition_lines, conditions_of, memory_condition
 from tests.support.builders import point, record
 
 NEW, OLD = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
@@ -73,14 +72,14 @@ def test_the_default_allocator_a_cpu_and_a_command_need_no_line() -> None:
     on_cpu = tried({}, device="cpu")
     assert lines(on_cpu) == ()
     assert memory_condition([on_cpu]) == ""
-    (words,) = condition_block(conditions_of(on_cpu)).before
-    assert words == "  largest batch first; fp32; 1 worker with 2 CPU threads."
+    words = list(condition_lines(conditions_of(on_cpu)))
+    assert words[1:] == ["  largest batch first; fp32; 1 worker with 2 CPU threads."]
     own = conditions_of(tried({}, device="cpu", precision=None))
     assert own
     assert own.words == "largest batch first; 1 worker with 2 CPU threads"
     of_program = replace(on_cpu, point=replace(point(), command=Command(template="tag {input}")))
     assert conditions_of(of_program) is None
-    assert condition_block(None) == Block()
+    assert list(condition_lines(None)) == []
     assert memory_condition([of_program]) == ""
 
 
@@ -89,7 +88,7 @@ def test_a_record_without_its_environment_shows_no_allocator() -> None:
     found = conditions_of(bare)
     assert found
     assert (found.allocator, found.unknown, found.lines) == (None, ("PyTorch's allocator setting",), ())
-    text = as_text([condition_block(found)])
+    text = "\n".join(condition_lines(found))
     assert "Not recorded: PyTorch's allocator setting" in text
     assert "not measured" in text
     assert "not recorded" in memory_condition([bare])
@@ -155,7 +154,7 @@ def test_the_lines_are_shell_and_start_a_daemon_of_ones_own(tmp_path: Path) -> N
     )
     control.chmod(0o755)
     of = tried({NEW: strange}, mps="on", workers=2)
-    printed = [line for line in condition_block(conditions_of(of)).before if isinstance(line, NoWrap)]
+    printed = [line for line in condition_lines(conditions_of(of)) if isinstance(line, NoWrap)]
     script = "\n".join(["set -eu", *printed, "env -0"])
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
     ran = subprocess.run(

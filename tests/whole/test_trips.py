@@ -25,10 +25,10 @@ SIZES = ("functions", "modules", "types")
 # What each took when this test was written, and 2 %. A later feature may raise a figure, with its reason.
 CEILINGS = {
     "recommend": (613, 95, 87),
-    "report": (830, 105, 118),
+    "report": (830, 105, 114),
     "sweep": (429, 110, 51),
     "collect": (437, 68, 61),
-    "status": (296, 45, 49),
+    "status": (296, 46, 49),  # its table is laid out by core/blocks.py, as every other table is
 }
 
 

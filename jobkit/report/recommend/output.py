@@ -22,8 +22,8 @@ from jobkit.core.units import (
 from jobkit.fit.memory import Prediction
 from jobkit.fit.objective import mean_words
 from jobkit.fit.observations import ALLOCATED, NEED, RAM
-from jobkit.fit.speed import SPEED_TOLERANCE, Corpus, Duration, Speed, differ
-from jobkit.outcome.conditions import condition_block
+from jobkit.fit.speed import SPEED_TOLERANCE, Corpus, Speed, differ
+from jobkit.outcome.conditions import condition_lines
 from jobkit.outcome.trials import NOT_TRIED
 from jobkit.report import tune
 from jobkit.report.recommend import objective, precision, types
@@ -61,34 +61,31 @@ def as_json(advice: types.Recommendation) -> str:
 def blocks(advice: types.Recommendation) -> list[Block]:
     """Return the answer for a person, in GiB: first what was measured, then the batch size."""
     found = [
-        Block(title=_measured(advice), before=(_tries(advice),)),
-        _batch(advice),
+        Block.of(_heading(advice)),
+        Block.of(_batch(advice)),
         _phases(advice),
         _gpus(advice),
-        _time(advice),
-        _energy(advice),
-        *_requests(advice),
-        condition_block(advice.conditions),
-        Block(title=_cost(advice)),
+        Block.of(_time(advice)),
+        Block.of(_energy(advice)),
+        *(Block.of(lines) for lines in _requests(advice)),
+        Block.of(condition_lines(advice.conditions)),
+        Block.of(_cost(advice)),
     ]
     return [block for block in found if block.title]
 
 
-def _measured(advice: types.Recommendation) -> str:
+def _heading(advice: types.Recommendation) -> Iterator[str]:
     of = advice.measured
     model = f", model {of.model}" if of.model else ""
     where = "a CPU" if of.device == "cpu" else of.gpu or "a GPU of unknown name"
     if of.capacity_bytes and of.device != "cpu":
         where += f" ({format_bytes_gib(of.capacity_bytes, 1)} usable)"
-    return f"{of.workload}: {of.text}{model}{f' ({of.caveat})' if of.caveat else ''}, on {where}"
-
-
-def _tries(advice: types.Recommendation) -> str:
-    of = advice.measured
+    yield f"{of.workload}: {of.text}{model}{f' ({of.caveat})' if of.caveat else ''}, on {where}"
     if advice.search:
-        return f"{of_search.heading(advice.search, of.points)}: {of.run}"
+        yield f"{of_search.heading(advice.search, of.points)}: {of.run}"
+        return
     settings = format_count(len(advice.batch.settings), "setting")
-    return f"{format_count(of.points, 'point')} that succeeded, of {settings}: {of.run}"
+    yield f"{format_count(of.points, 'point')} that succeeded, of {settings}: {of.run}"
 
 
 def _phases(advice: types.Recommendation) -> Block:
@@ -100,13 +97,9 @@ def _phases(advice: types.Recommendation) -> Block:
     return Block(title=f"What the search measured, by phase{part}", columns=tuple(columns))
 
 
-def _batch(advice: types.Recommendation) -> Block:
-    return Block(title=_taken(advice), before=tuple(_about_batch(advice)))
-
-
-def _about_batch(advice: types.Recommendation) -> Iterator[str]:
+def _batch(advice: types.Recommendation) -> Iterator[str]:
     chosen = advice.batch.recommended
-    yield from _about_taken(advice)
+    yield from _taken(advice)
     compared = precision.lines(advice.batch.settings, chosen, advice.batch.precisions)
     yield from (f"  {line}." for line in (*objective.left_out_lines(advice.batch.judged), *compared))
     yield from _smaller(advice)
@@ -128,23 +121,17 @@ def _about_batch(advice: types.Recommendation) -> Iterator[str]:
         yield f"  Predictions of other runs, of this model, GPU and versions: {advice.ledger}."
 
 
-def _taken(advice: types.Recommendation) -> str:
-    """Return the setting to take, and why."""
-    chosen, judged = advice.batch.recommended, advice.batch.judged
-    if advice.search:
-        return f"Take {format_setting(advice.search.setting)}: {_rate(chosen)}, the answer of the search."
-    if judged.objective.by_speed:
-        return f"Take {chosen.setting}: {_rate(chosen)}, {_why(advice)}."
-    return f"Take {chosen.setting}: {objective.taken_line(judged, _accepted(advice), chosen)}."
-
-
-def _about_taken(advice: types.Recommendation) -> Iterator[str]:
-    """Yield what the setting to take is worth, and what is the fastest."""
+def _taken(advice: types.Recommendation) -> Iterator[str]:
+    """Yield the setting to take, and what is the fastest."""
     chosen, best, judged = advice.batch.recommended, advice.batch.fastest, advice.batch.judged
     if advice.search:
+        yield f"Take {format_setting(advice.search.setting)}: {_rate(chosen)}, the answer of the search."
         yield from (f"{line}." for line in tune.answer_lines(advice.search))
         return
-    if not judged.objective.by_speed:
+    if judged.objective.by_speed:
+        yield f"Take {chosen.setting}: {_rate(chosen)}, {_why(advice)}."
+    else:
+        yield f"Take {chosen.setting}: {objective.taken_line(judged, _accepted(advice), chosen)}."
         yield from (f"  {line}." for line in objective.compared_lines(judged, _accepted(advice), chosen))
         yield f"  Its speed: {_rate(chosen)}."
     if chosen is best and chosen.rates:
@@ -331,27 +318,22 @@ def _gpu_cells(gpu: types.OnGpu) -> list[str]:
     return [gpu.name, usable, fits, f"{prediction.safe_batch:,}", f"{prediction.largest_batch:,}", note]
 
 
-def _time(advice: types.Recommendation) -> Block:
-    chosen = advice.batch.recommended.setting
-    title = f"Time for {_corpus(advice.corpus)}, with {chosen} on what was measured:"
-    return Block(title=title, before=(_duration(advice.time),))
-
-
-def _duration(time: Duration) -> str:
+def _time(advice: types.Recommendation) -> Iterator[str]:
+    time = advice.time
+    yield f"Time for {_corpus(advice.corpus)}, with {advice.batch.recommended.setting} on what was measured:"
     spent = f"{_clock(time.start_s)} of it once, to start, load the model and end"
     if time.low_s is None or time.high_s is None:
-        return f"  {_clock(time.expected_s)}, {spent}; one repeat has no interval."
-    if time.unknown:
-        return f"  {_clock(time.expected_s)}, {spent}; spread unknown (n={time.repeats})."
-    between = f"{_clock(time.low_s)} to {_clock(time.high_s)} (t, n={time.repeats})"
-    return f"  {_clock(time.expected_s)}, {spent}; {_percent(2 * TWO_SIDED - 1)} of runs: {between}."
+        yield f"  {_clock(time.expected_s)}, {spent}; one repeat has no interval."
+    elif time.unknown:
+        yield f"  {_clock(time.expected_s)}, {spent}; spread unknown (n={time.repeats})."
+    else:
+        between = f"{_clock(time.low_s)} to {_clock(time.high_s)} (t, n={time.repeats})"
+        yield f"  {_clock(time.expected_s)}, {spent}; {_percent(2 * TWO_SIDED - 1)} of runs: {between}."
 
 
-def _energy(advice: types.Recommendation) -> Block:
-    if advice.energy is None:
-        return Block()
-    title, *lines = energy_lines(advice.energy, advice.batch.settings, _corpus(advice.corpus))
-    return Block(title=title, before=tuple(lines))
+def _energy(advice: types.Recommendation) -> Iterator[str]:
+    if advice.energy:
+        yield from energy_lines(advice.energy, advice.batch.settings, _corpus(advice.corpus))
 
 
 def _corpus(corpus: Corpus) -> str:
@@ -367,17 +349,18 @@ def _clock(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 120 else format_walltime(seconds)  # noqa: PLR2004 - two minutes
 
 
-def _requests(advice: types.Recommendation) -> Iterator[Block]:
+def _requests(advice: types.Recommendation) -> Iterator[Iterator[str]]:
     if advice.request is None:
         return
-    memory = format_bytes_gib(advice.request.memory_bytes, 0)
-    title = f"Request {memory} and {format_walltime(advice.request.walltime_s)} from the scheduler:"
-    yield Block(title=title, before=tuple(_asked(advice.request, advice)))
-    yield from map(_header, advice.request.lines)
+    yield _asked(advice.request, advice)
+    for lines in advice.request.lines:
+        yield _lines(lines)
 
 
 def _asked(request: types.Request, advice: types.Recommendation) -> Iterator[str]:
     upper = "the upper end" if advice.time.high_s is not None else "the mean (no upper end is known)"
+    memory = format_bytes_gib(request.memory_bytes, 0)
+    yield f"Request {memory} and {format_walltime(request.walltime_s)} from the scheduler:"
     if request.used_memory_bytes is not None:
         used = format_memory(request.used_memory_bytes)
         unused = _wasted(request, _kind(advice))
@@ -398,20 +381,22 @@ def _wasted(request: types.Request, what: str) -> str:
     return f"The {what} requested {asked}: {_percent(max(0.0, share))} of it was unused."
 
 
-def _header(lines: types.Lines) -> Block:
+def _lines(lines: types.Lines) -> Iterator[str]:
     of = "the run's own" if lines.own else "a plain one: queue, account and GPU type are yours to add"
-    shown = ["", f"  no lines: {lines.reason}"] if lines.reason else [""]
-    shown += (NoWrap(f"  {line}") for line in lines.lines)
+    yield f"{lines.scheduler}, site {lines.site} ({of})"
+    yield ""
+    if lines.reason:
+        yield f"  no lines: {lines.reason}"
+    yield from (NoWrap(f"  {line}") for line in lines.lines)
     if any("h_vmem" in line for line in lines.lines):
-        shown += ["", *ADDRESS_SPACE]
-    return Block(title=f"{lines.scheduler}, site {lines.site} ({of})", before=tuple(shown))
+        yield from ("", *ADDRESS_SPACE)
 
 
-def _cost(advice: types.Recommendation) -> str:
+def _cost(advice: types.Recommendation) -> Iterator[str]:
     cost = advice.cost
     unit = "CPU-minutes" if advice.measured.device == "cpu" else "GPU-minutes"
     tries = f"{cost.tries} {'tries' if cost.tries != 1 else 'try'}" + (
         f", {cost.unknown} of which left no times" if cost.unknown else ""
     )
     spent = f"{cost.seconds / 60:.1f} {unit} ({tries})"
-    return f"The {_kind(advice)} took {spent}; queueing is not in it."
+    yield f"The {_kind(advice)} took {spent}; queueing is not in it."

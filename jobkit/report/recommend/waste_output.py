@@ -35,22 +35,18 @@ def as_json(run: RunUse, found: Sequence[Waste]) -> str:
 
 def blocks(run: RunUse, found: Sequence[Waste]) -> Iterator[Block]:
     """Yield the wastes for a person: all seven, then what fixes each."""
-    about = tuple(_about(run))
-    yield Block(title=_title(run), before=about, columns=_columns(found), after=tuple(_summary(found)))
+    yield Block.of(_heading(run), _columns(found), _summary(found))
     wasted = [waste for waste in found if waste.wasted]
-    yield from (_explained(waste, run) for waste in wasted)
+    yield from (Block.of(_explained(waste, run)) for waste in wasted)
     if any(waste.fix and waste.fix.lines for waste in wasted) and not run.own:
         yield Block(after=("The header lines are for a plain site; your cluster may need others.",))
     yield Block(after=tuple(run.notes))
 
 
-def _title(run: RunUse) -> str:
+def _heading(run: RunUse) -> Iterator[str]:
     where = "on this machine, without a scheduler" if run.here else f"on {by_name(run.scheduler).TITLE}"
     to_come = f", {format_count(run.to_come, 'point')} to come" if run.to_come else ""
-    return f"{run.run}: {format_count(len(run.points), 'point')} {where}{to_come}"
-
-
-def _about(run: RunUse) -> Iterator[str]:
+    yield f"{run.run}: {format_count(len(run.points), 'point')} {where}{to_come}"
     yield from _of_search(run)
     if run.here:
         yield "No scheduler reserved anything for it: the lines are for a job with the same request."
@@ -88,14 +84,13 @@ def _summary(found: Sequence[Waste]) -> Iterator[str]:
         yield "Each fix below leaves the rest unchanged. Change the key in your spec, or add --set KEY=VALUE."
 
 
-def _explained(waste: Waste, run: RunUse) -> Block:
-    """Return when it is waste, and what fixes it; of what a search ended at, that it did."""
-    title, lines = f"{waste.name}: waste if {waste.limit}.", []
+def _explained(waste: Waste, run: RunUse) -> Iterator[str]:
+    """Yield when it is waste, and what fixes it; of what a search ended at, that it did."""
+    yield f"{waste.name}: waste if {waste.limit}."
     if waste.fix:
-        lines = [*_fix(waste.fix)]
+        yield from _fix(waste.fix)
     elif run.search and isinstance(run.search.next, Answer):
-        lines = [f"  No fix: the search found no setting that uses more. Its limit: {run.search.next.why}."]
-    return Block(title=title, before=tuple(lines))
+        yield f"  No fix: the search found no setting that uses more. Its limit: {run.search.next.why}."
 
 
 def _fix(fix: Fix) -> Iterator[str]:
