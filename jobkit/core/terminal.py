@@ -13,6 +13,7 @@ import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 from jobkit.core.files import mask
 
@@ -112,9 +113,26 @@ _LINK = re.compile(r"(?i)((?:\b[a-z][a-z0-9+.-]*://|\bwww\.|\bmailto:)[^\s`|]*|[
 
 
 class NoWrap(str):
-    """A line that is never wrapped: a command or a header line to copy."""
+    """A line that is never wrapped: a command or a header line to copy, perhaps after a few words.
 
-    __slots__ = ()
+    Attributes
+    ----------
+    code
+        What to copy.
+    words
+        What stands before it, with the blanks between.
+    """
+
+    __slots__ = ("code", "words")
+
+    code: str
+    words: str
+
+    def __new__(cls, code: str, words: str = "") -> Self:
+        """Return the words and the code as one line."""
+        line = super().__new__(cls, words + code)
+        line.code, line.words = code, words
+        return line
 
 
 def page_width() -> int:

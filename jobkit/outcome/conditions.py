@@ -134,7 +134,7 @@ def condition_lines(conditions: Conditions | None) -> Iterator[str]:
     yield "  jobkit sets them itself. A script of your own needs these lines below its header lines."
     yield "  Without them the figures are not measured for it:"
     yield ""
-    yield from (NoWrap(f"  {line}") for line in conditions.lines)
+    yield from (NoWrap(line, "  ") for line in conditions.lines)
 
 
 def _stated(conditions: Conditions) -> Iterator[str]:

@@ -132,7 +132,7 @@ def _answer(report: Preflight) -> Iterator[str]:
     if report.measure:
         yield "  let jobkit choose: sweep: {batch_size: auto}"
         sizes = ", ".join(map(str, report.measure))
-        yield NoWrap(f"  or choose now:     --set 'sweep.batch_size=[{sizes}]'")
+        yield NoWrap(f"--set 'sweep.batch_size=[{sizes}]'", "  or choose now:     ")
     if report.gpu_memory_named and all(size.gpu_bytes is None for size in report.sizes):
         yield "  --gpu-memory changes nothing: what a load takes is unknown for this workload and model."
     elif report.device != "cpu" and not report.gpu_memory_named:

@@ -117,7 +117,8 @@ def estimate_lines(estimates: Sequence[GroupEstimate]) -> Iterator[str]:
     if unknown:
         yield _not_known(unknown, of=len(estimates))
     if any(found.prediction for found in known):
-        yield NoWrap(f"  GPUs, time and scheduler lines: jobkit recommend {shell_quote(estimates[0].run)}")
+        command = f"jobkit recommend {shell_quote(estimates[0].run)}"
+        yield NoWrap(command, "  GPUs, time and scheduler lines: ")
 
 
 def _not_known(unknown: Sequence[GroupEstimate], of: int) -> str:
@@ -189,8 +190,8 @@ def missing_lines(collected: Collected) -> tuple[str, ...]:
         lines.append(f"... and {len(points) - MOST_POINTS} more (--format csv has them all)")
     waiting = dict.fromkeys(shell_quote(row.folder) for row in points if row.outcome is None)
     if waiting:
-        lines.append(NoWrap(f"look again later: jobkit status {' '.join(waiting)}"))
-        lines += [NoWrap(f"or ask what runs them: {line}") for line in collected.questions[:MOST_POINTS]]
+        lines.append(NoWrap(f"jobkit status {' '.join(waiting)}", "look again later: "))
+        lines += [NoWrap(line, "or ask what runs them: ") for line in collected.questions[:MOST_POINTS]]
     return tuple(lines)
 
 
@@ -217,9 +218,7 @@ def _missing(row: Row) -> list[str]:
     if row.outcome is None:
         return [f"{name}: to come: {row.evidence}"]
     lines = [f"{name}: {row.outcome}{' (provisional)' if row.provisional else ''}: {row.evidence}"]
-    if steps := steps_of(row):
-        lines.append(NoWrap("  " + "; ".join(f"{step.does}: {step.command}" for step in steps)))
-    return lines
+    return [*lines, *(NoWrap(step.command, f"  {step.does}: ") for step in steps_of(row))]
 
 
 def steps_of(row: Row) -> tuple[Step, ...]:

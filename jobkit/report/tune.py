@@ -50,8 +50,8 @@ def blocks(run_dir: Path, tuning: Tuning) -> Iterator[Block]:
     yield Block(title=headline(run_dir, tuning), before=warning, columns=tuple(phase_columns(tuning)))
     if isinstance(answer, Candidate):
         title = f"The search has not ended. Next, {answer.phase}: {format_setting(answer.params)}"
-        progress = NoWrap(f"  progress     jobkit status {run}")
-        go_on = NoWrap(f"  go on        jobkit resume {run}   (if its job was cancelled or killed)")
+        progress = NoWrap(f"jobkit status {run}", "  progress     ")
+        go_on = NoWrap(f"jobkit resume {run}   # if its job was cancelled or killed", "  go on        ")
         yield Block(title=title, before=(progress, go_on))
     elif tuning.winner is None:
         yield Block(title=f"No setting was found: {answer.why}")
@@ -154,9 +154,9 @@ def _remark(tuning: Tuning, results: Sequence[PointResult]) -> str:
 
 def _found(run_dir: Path, tuning: Tuning) -> Iterator[Block]:
     yield Block.of(_setting(tuning))
-    spec = tuple(NoWrap(f"  {line}") for line in spec_lines(tuning))
+    spec = tuple(NoWrap(line, "  ") for line in spec_lines(tuning))
     yield Block(title=f"In a spec (also in {relative_path(run_dir)}/{SETTING_FILE}):", before=spec)
-    yield Block(after=(NoWrap(f"  jobkit sweep SPEC --setting {shell_path(run_dir)}"),))
+    yield Block(after=(NoWrap(f"jobkit sweep SPEC --setting {shell_path(run_dir)}", "  "),))
     yield Block.of(condition_lines(_conditions(tuning)))
 
 

@@ -69,7 +69,7 @@ def test_only_titles_and_notes_have_a_colour() -> None:
 
 
 def test_markdown_has_all_of_a_block() -> None:
-    code = NoWrap("  jobkit resume")
+    code = NoWrap("resume", "  jobkit ")
     block = Block(
         title="# Sizes",
         before=("of one run", ""),
@@ -100,7 +100,7 @@ def test_markdown_has_all_of_a_block() -> None:
 
 def test_long_lines_go_on_below_unless_they_are_to_be_copied() -> None:
     words = "  " + "word " * 20
-    command = NoWrap("  Prove it: jobkit verify " + "x" * 60)
+    command = NoWrap("jobkit verify " + "x" * 60, "  Prove it: ")
     row = NoWrap("1  " * 30)
     first, *others = as_text([Block(before=(words, command, row))], 40).splitlines()
     assert len(first) <= 40

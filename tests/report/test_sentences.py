@@ -108,7 +108,8 @@ def test_out_of_gpu_memory_needs_no_advice_and_a_bug_does(tmp_path: Path) -> Non
     found = collect([run])
     assert missing_lines(found) == (
         "p001 (batch_size 50, repeat 1): bug: exit file: status 1 in step run, but no record was copied home",
-        f"  read its log: jobkit logs {run} 1; once it is fixed: jobkit resume {run} 1",
+        f"  read its log: jobkit logs {run} 1",
+        f"  once it is fixed: jobkit resume {run} 1",
         "p002 (batch_size 600, repeat 1): gpu_oom: exit file: no room",
     )
     assert count_lines(found) == "Points: 1 failed, of 2"

@@ -177,7 +177,7 @@ def env(scheduler: str | None, folder: Path | None) -> int:
 
     found = cluster.variables(_running(_folder(folder), scheduler))
     for name, value in found.items():
-        terminal.say(terminal.NoWrap(f"export {name}={shlex.quote(value)}"))
+        terminal.say(f"export {name}={shlex.quote(value)}")
     return 0
 
 

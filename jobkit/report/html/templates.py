@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import resources
 from itertools import groupby
-from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
 from jobkit.core.blocks import notes_of
@@ -30,15 +29,18 @@ def text_of(name: str) -> str:
 
 def paragraphs(lines: Iterable[str]) -> Iterator[str]:
     """Yield the lines of a block without indents and gaps; code that stands together in one piece."""
-    for code, group in groupby(lines, _is_code):
-        if code:
-            yield NoWrap(dedent("\n".join(group)))
-        else:
+    for words, group in groupby(lines, _words):
+        if words is None:
             yield from (line.strip().removeprefix("- ") for line in group if line)
+            continue
+        if words:
+            yield words
+        yield NoWrap("\n".join(line.code for line in group if isinstance(line, NoWrap)))
 
 
-def _is_code(line: str) -> bool:
-    return isinstance(line, NoWrap)
+def _words(line: str) -> str | None:
+    """Return the words before a line of code; ``None`` of prose."""
+    return line.words.strip() if isinstance(line, NoWrap) else None
 
 
 @cache
@@ -54,7 +56,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"paragraphs": paragraphs, "notes": notes_of}
-    environment.tests["code"] = _is_code
+    environment.tests["code"] = lambda line: isinstance(line, NoWrap)
     return environment
 
 

@@ -176,7 +176,8 @@ def _proof(advice: types.Recommendation) -> Iterator[str]:
         yield f"  jobkit verify cannot test it on so short a text ({text})."
     else:
         memory = _memory_option(advice, largest.capacity_bytes) if advice.margin else ""
-        yield NoWrap(f"  Test it before you rely on it: jobkit verify {shell_quote(of.run)}{memory}")
+        command = f"jobkit verify {shell_quote(of.run)}{memory}"
+        yield NoWrap(command, "  Test it before you rely on it: ")
 
 
 def _fits_text(advice: types.Recommendation, largest: Prediction) -> bool:
@@ -305,9 +306,8 @@ def _about_gpus(advice: types.Recommendation) -> Iterator[str]:
         kept = each * (1 - advice.margin) >= MIB
         if kept and _fits_text(advice, gpu.prediction) and not advice.batch.others:
             yield "  Test its largest batch on the GPU that was measured, if that has as much memory:"
-            yield NoWrap(
-                f"    jobkit verify {shell_quote(advice.measured.run)}{_memory_option(advice, each)}"
-            )
+            command = f"jobkit verify {shell_quote(advice.measured.run)}{_memory_option(advice, each)}"
+            yield NoWrap(command, "    ")
 
 
 def _gpu_cells(gpu: types.OnGpu) -> list[str]:
@@ -387,7 +387,7 @@ def _lines(lines: types.Lines) -> Iterator[str]:
     yield ""
     if lines.reason:
         yield f"  no lines: {lines.reason}"
-    yield from (NoWrap(f"  {line}") for line in lines.lines)
+    yield from (NoWrap(line, "  ") for line in lines.lines)
     if any("h_vmem" in line for line in lines.lines):
         yield from ("", *ADDRESS_SPACE)
 

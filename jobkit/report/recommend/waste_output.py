@@ -96,13 +96,13 @@ def _explained(waste: Waste, run: RunUse) -> Iterator[str]:
 def _fix(fix: Fix) -> Iterator[str]:
     yield f"  Fix: {fix.does}."
     if fix.command:
-        yield NoWrap(f"  command  {fix.command}")
+        yield NoWrap(fix.command, "  command  ")
     if fix.keys:
         words = " ".join(f"--set {key}={value}" for key, value in fix.keys.items())
-        yield NoWrap(f"  spec     {words}")
+        yield NoWrap(words, "  spec     ")
     for lines in fix.lines:
         if lines.reason:
             yield f"  {lines.scheduler:7}  no line: {lines.reason}."
-        yield from (NoWrap(f"  {lines.scheduler:7}  {line}") for line in lines.lines)
+        yield from (NoWrap(line, f"  {lines.scheduler:7}  ") for line in lines.lines)
     for lines in fix.leave_out:
-        yield from (NoWrap(f"  {lines.scheduler:7}  leave out: {line}") for line in lines.lines)
+        yield from (NoWrap(line, f"  {lines.scheduler:7}  leave out: ") for line in lines.lines)

@@ -11,9 +11,10 @@ import jobkit
 from jobkit.core.layout import JOB_SCRIPT, SPEC_FILE
 from jobkit.core.measurements import Gpu
 from jobkit.core.records import Outcome
-from jobkit.core.terminal import printable
+from jobkit.core.terminal import NoWrap, printable
 from jobkit.core.units import GIB
 from jobkit.report.html.page import MOST_CHARACTERS, page
+from jobkit.report.html.templates import paragraphs
 from tests.support.builders import TEXT, grid, record, write_points, write_record
 from tests.support.commands import jobkit as typed
 
@@ -151,6 +152,21 @@ def test_no_name_of_a_run_becomes_markup(tmp_path: Path, hostile: str) -> None:
     assert [tag for tag, _ in found.found] == [tag for tag, _ in expected.found]
     assert [set(one) for _, one in found.found] == [set(one) for _, one in expected.found]
     assert found.words.count(printable(hostile)) > 5
+
+
+def test_code_to_copy_stands_without_the_words_before_it() -> None:
+    pieces = re.findall(r"<pre[^>]*><code>(.*?)</code></pre>", page([GPU_RUN]), flags=re.DOTALL)
+    assert "--set resources.memory=2GiB" in pieces
+    assert "#SBATCH --mem=2G" in pieces
+    assert any(piece.startswith("#SBATCH --gres=gpu:1\n#SBATCH --cpus-per-task=2\n") for piece in pieces)
+    assert list(
+        paragraphs(["", "- a note", "  more", NoWrap("one", "  do: "), NoWrap("  two", "  do: ")])
+    ) == [
+        "a note",
+        "more",
+        "do:",
+        "one\n  two",
+    ]
 
 
 def test_the_fragment_of_a_notebook_holds_no_hostile_markup_and_no_script(tmp_path: Path) -> None:
