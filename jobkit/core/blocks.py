@@ -159,19 +159,14 @@ def _parts(block: Block, width: int | None, wider: str, *, color: bool) -> Itera
         return
     yield head
     yield table(columns)
-    yield _styled([*notes_of(columns), *_left_out(block, columns, wider)], width, DIM if color else 0)
+    missing = [column.name for column in block.shown() if column not in columns]
+    room = [f"no room for: {', '.join(missing)}; {wider}"] if missing else []
+    yield _styled([*notes_of(columns), *room], width, DIM if color else 0)
     yield after
 
 
 def _styled(lines: Iterable[str], width: int | None, code: int) -> list[str]:
     return [f"\x1b[{code}m{line}\x1b[0m" if code else line for line in wrap_lines(lines, width)]
-
-
-def _left_out(block: Block, shown: Sequence[Column], wider: str) -> Iterator[str]:
-    """Yield which columns a terminal had no room for."""
-    missing = [column.name for column in block.shown() if column not in shown]
-    if missing:
-        yield f"no room for: {', '.join(missing)}; {wider}"
 
 
 def as_markdown(blocks: Iterable[Block]) -> str:

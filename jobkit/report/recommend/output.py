@@ -60,14 +60,16 @@ def as_json(advice: types.Recommendation) -> str:
 
 def blocks(advice: types.Recommendation) -> list[Block]:
     """Return the answer for a person, in GiB: first what was measured, then the batch size."""
+    request, energy = advice.request, advice.energy
     found = [
         Block.of(_heading(advice)),
         Block.of(_batch(advice)),
         _phases(advice),
         _gpus(advice),
         Block.of(_time(advice)),
-        Block.of(_energy(advice)),
-        *(Block.of(lines) for lines in _requests(advice)),
+        Block.of(energy_lines(energy, advice.batch.settings, _corpus(advice.corpus)) if energy else ()),
+        Block.of(_asked(request, advice) if request else ()),
+        *(Block.of(_lines(lines)) for lines in (request.lines if request else ())),
         Block.of(condition_lines(advice.conditions)),
         Block.of(_cost(advice)),
     ]
@@ -331,11 +333,6 @@ def _time(advice: types.Recommendation) -> Iterator[str]:
         yield f"  {_clock(time.expected_s)}, {spent}; {_percent(2 * TWO_SIDED - 1)} of runs: {between}."
 
 
-def _energy(advice: types.Recommendation) -> Iterator[str]:
-    if advice.energy:
-        yield from energy_lines(advice.energy, advice.batch.settings, _corpus(advice.corpus))
-
-
 def _corpus(corpus: Corpus) -> str:
     if not corpus.paragraphs:
         return f"one run over {corpus.name}"
@@ -347,14 +344,6 @@ def _corpus(corpus: Corpus) -> str:
 def _clock(seconds: float) -> str:
     """Return seconds as they are below two minutes, else as a clock."""
     return f"{seconds:.1f} s" if seconds < 120 else format_walltime(seconds)  # noqa: PLR2004 - two minutes
-
-
-def _requests(advice: types.Recommendation) -> Iterator[Iterator[str]]:
-    if advice.request is None:
-        return
-    yield _asked(advice.request, advice)
-    for lines in advice.request.lines:
-        yield _lines(lines)
 
 
 def _asked(request: types.Request, advice: types.Recommendation) -> Iterator[str]:
