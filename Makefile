@@ -45,12 +45,12 @@ lint: setup           ## style, types, import layers
 # module of the kind belongs here; where one is renamed, make stops and names it.
 PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %,jobkit/%.py, \
 	corpus/coverage corpus/documents corpus/paragraphs corpus/scanning/doubled corpus/scanning/tasks \
-	corpus/shards core/blocks core/filesystems core/job_files core/json_codec core/records core/student core/units fit/batch_line \
-	fit/energy fit/gpus fit/ledger fit/lengths fit/loads fit/memory_line fit/objective fit/observations \
-	fit/memory fit/speed fit/stats fit/tune_steps \
+	corpus/shards core/blocks core/figures core/filesystems core/job_files core/json_codec core/records core/student core/units fit/batch_line \
+	fit/gpus fit/ledger fit/lengths fit/loads fit/memory_line fit/objective fit/observations \
+	fit/memory fit/setting fit/speed fit/stats fit/tune_steps \
 	outcome/accounting outcome/conditions outcome/log_outcome outcome/logs outcome/overlaps outcome/remedies outcome/timing outcome/trials \
 	outcome/tries outcome/verdict planning/batch_sizes planning/points planning/preflight_output \
-	planning/sample planning/standin/labels report/columns report/energy report/dcgm_figures report/logs/dcgm report/logs/tagger report/own_figures report/recommend/energy \
+	planning/sample planning/standin/labels report/columns report/energy report/dcgm_figures report/logs/dcgm report/logs/tagger report/recommend/energy \
 	report/recommend/objective report/recommend/output report/recommend/precision \
 	report/recommend/fix report/recommend/recommend report/recommend/request report/recommend/types \
 	report/recommend/waste report/recommend/waste_output report/rows \

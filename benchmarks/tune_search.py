@@ -20,7 +20,7 @@ from typing import Any
 
 from jobkit.core.knobs import ON, WORKERS, Value, numbers
 from jobkit.fit.objective import Comparison, Finals
-from jobkit.fit.speed import Ratio
+from jobkit.fit.setting import Ratio
 from jobkit.fit.tune_steps import FINAL, Candidate, Measured, Search, TuneGoal, follow, whole
 from jobkit.planning.tune_goal import AGAIN, LOOKS
 from tests.support.machines import GOAL, LOOP, Machine

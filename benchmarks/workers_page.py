@@ -11,7 +11,7 @@ from benchmarks.markdown import table
 from benchmarks.tune_page import read, speeds
 from jobkit.core.knobs import PADDED_CHARS
 from jobkit.core.records import Record
-from jobkit.fit.speed import ratio_of
+from jobkit.fit.setting import Mean
 
 RUNS = group("workers")
 WHOLE = "table-20261122-131011-d185"
@@ -43,7 +43,7 @@ def _two_gpus() -> Iterator[tuple[object, ...]]:
         "12, the same text": [_of_setting(EXPERIMENT, gpus) for gpus in (1, BOTH)],
         "12, again": [_of_setting(CORES, gpus) for gpus in (1, BOTH)],
     }
-    ratios = {name: ratio_of(speeds(two), speeds(one)) for name, (one, two) in commands.items()}
+    ratios = {name: Mean.of(speeds(two)).over(Mean.of(speeds(one))) for name, (one, two) in commands.items()}
     for name, ratio in ratios.items():
         repeats = len(commands[name][1])
         yield name, repeats, f"{ratio.mean:.2f}", f"{ratio.low:.2f} to {ratio.high:.2f}"

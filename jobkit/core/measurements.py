@@ -5,25 +5,11 @@ Standard library only. Bytes and seconds; a value that could not be read is ``No
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 BASELINE_SLACK_BYTES = 16 * 2**20
 """Less than this above the baseline of a GPU is no memory of an earlier try: a CUDA context is larger."""
-
-
-SPEED, WORK, BATCH_P95 = "items_per_s", "work_s", "batch_p95"
-JOULES_PER_1000, GPU_MEMORY = "joules_per_1000", "gpu_memory"
-MIN, MAX = "min", "max"
-DIRECTIONS: Mapping[str, str] = {
-    SPEED: MAX,
-    WORK: MIN,
-    BATCH_P95: MIN,
-    JOULES_PER_1000: MIN,
-    GPU_MEMORY: MIN,
-}
-"""The figures that jobkit measures and settings may be chosen by, each with the direction that is better."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

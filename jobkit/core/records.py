@@ -10,10 +10,10 @@ Bytes and seconds; a value that could not be read is ``None``, never 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from jobkit.core.json_codec import SCHEMA
 from jobkit.core.knobs import (
@@ -497,3 +497,15 @@ class Record:
         """The knobs of its setting; with shortcuts that were refused it is a setting of its own."""
         refused = self.point.shortcuts == EXACT and self.shortcuts != EXACT
         return {**self.point.params, SHORTCUTS: REFUSED} if refused else self.point.params
+
+    def value(self, figure: Reading) -> float | None:
+        """Return a figure of the try; ``None`` if it is not known."""
+        return figure.read(self)
+
+
+class Reading(Protocol):
+    """A figure, as far as a record needs it (`jobkit.core.figures.Figure`)."""
+
+    @property
+    def read(self) -> Callable[[Record], float | None]:
+        """What returns it for a record."""

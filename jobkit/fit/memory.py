@@ -18,7 +18,8 @@ from jobkit.fit.gpus import usable_bytes
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.loads import Budgets, TextLoads, agreeing, loads_of
 from jobkit.fit.memory_line import CURVED, Fit, doubts, fit_memory
-from jobkit.fit.observations import ALLOCATED, MUST_MATCH, NEED, RAM, others
+from jobkit.fit.observations import ALLOCATED, MUST_MATCH, NEED, RAM
+from jobkit.fit.setting import other_knobs
 from jobkit.outcome.trials import Trial
 
 TELLS = 2.0
@@ -308,7 +309,7 @@ def memory_by_setting(
     """
     apart: dict[str, list[Record]] = {}
     for record in records:
-        apart.setdefault(others(record), []).append(record)
+        apart.setdefault(other_knobs(record), []).append(record)
     found = {words: memory_of(part, batches, lengths) for words, part in apart.items()}
     known = next((memory for memory in found.values() if isinstance(memory, Memory)), None)
     if known is None:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from jobkit.core.knobs import BATCH_SIZE, LOAD_KNOBS, PADDED_CHARS, SHORTCUTS, Value
+from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS, Value
 from jobkit.core.records import Batch, Outcome, Record
-from jobkit.core.units import format_count, format_setting
+from jobkit.core.units import format_count
 from jobkit.fit.memory_line import Censored, Observation
+from jobkit.fit.setting import other_knobs
 
 NEED, ALLOCATED, RAM = "need", "allocated", "ram"
 
@@ -50,24 +51,8 @@ def alike(record: Record) -> tuple[object, ...]:
         record.mps,
         record.precision,
         record.shortcuts,
-        others(record),
+        other_knobs(record),
     )
-
-
-def others(record: Record) -> str:
-    """Return in words the knobs of which each value has its own line: it may need different memory.
-
-    Those that did not take effect have none, except shortcuts that were refused.
-
-    Returns
-    -------
-    str
-        ``sentences_per_ner_batch 50``; empty if there is no knob but the one that the line is about.
-    """
-    params = record.params
-    own = next((knob for knob in (*LOAD_KNOBS, *sorted(params)) if knob in params), None)
-    rest = sorted(params.keys() - ({own, *record.inert} - {SHORTCUTS}))
-    return format_setting({knob: params[knob] for knob in rest})
 
 
 def _setting(record: Record) -> str:

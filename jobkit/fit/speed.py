@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 
+from jobkit.core.figures import SPEED
 from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS, Value, numbers, sort_key
-from jobkit.core.measurements import Summary
 from jobkit.core.records import Outcome, Record
-from jobkit.core.student import TWO_SIDED, deviation, quantile, unknown_spread, welch_half_width
+from jobkit.core.student import TWO_SIDED, quantile, unknown_spread
 from jobkit.core.units import format_setting
 from jobkit.fit.loads import TextLoads
+from jobkit.fit.setting import Mean, Ratio, Setting, settings_of
 
 SPEED_TOLERANCE = 0.05
 """The smallest setting within this share of the fastest is the one to take."""
@@ -82,7 +82,7 @@ class Speed:
     @property
     def rate(self) -> float:
         """The mean speed to compare settings by: of items, or without items of whole runs."""
-        work_s = fmean(self.works_s)
+        work_s = Mean.of(self.works_s).value
         return self.items_per_s or (1 / work_s if work_s else 0.0)
 
     @property
@@ -100,28 +100,6 @@ class Speed:
     def setting(self) -> str:
         """The knobs in words: ``batch_size 50``."""
         return format_setting(dict(sorted(self.params.items())))
-
-
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    """How many times as large as another a mean is.
-
-    Attributes
-    ----------
-    mean
-        The ratio of the two means.
-    low, high
-        Its interval with 95 % confidence; ``None`` if one of the means is of a single repeat.
-    """
-
-    mean: float
-    low: float | None
-    high: float | None
-
-    @property
-    def differs(self) -> bool | None:
-        """Whether the interval excludes 1, so that the difference is real; ``None`` without one."""
-        return None if self.low is None or self.high is None else not self.low <= 1 <= self.high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,10 +155,10 @@ class Corpus:
 
 def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:
     """Return the speed of every setting that succeeded and has one, the smallest first."""
-    return tuple(setting for setting in settings_of(records) if setting.items_per_s)
+    return tuple(speed for speed in speeds_of(records) if speed.items_per_s)
 
 
-def settings_of(records: Iterable[Record], run: Iterable[Record] = ()) -> tuple[Speed, ...]:
+def speeds_of(records: Iterable[Record], run: Iterable[Record] = ()) -> tuple[Speed, ...]:
     """Return every setting that succeeded, with its speed if it has one, the smallest first.
 
     The time of a start has the longest import of all: forked tries did without, but a new run has one.
@@ -195,22 +173,17 @@ def settings_of(records: Iterable[Record], run: Iterable[Record] = ()) -> tuple[
     records = list(records)
     every = list(run) or records
     import_s = max((record.import_s or 0.0 for record in every), default=0.0)
-    groups: dict[tuple[tuple[str, Value], ...], list[Record]] = {}
-    for record in records:
-        if record.outcome is Outcome.OK and record.summary:
-            groups.setdefault(tuple(sorted(record.params.items())), []).append(record)
-    starts: dict[int, list[float]] = {}
-    for record in every:
-        if record.outcome is Outcome.OK:
-            starts.setdefault(record.point.workers, []).append(start_of(record))
-    found = [
-        (repeats[0].point.workers, _speed(dict(key), repeats, import_s)) for key, repeats in groups.items()
-    ]
+    well = (record for record in records if record.outcome is Outcome.OK and record.summary)
+    found = [(setting.first.point.workers, _speed(setting, import_s)) for setting in settings_of(well)]
+    alike = {
+        setting.first.point.workers: setting
+        for setting in settings_of(every, lambda record: record.point.workers)
+    }
     works = {workers: [other for its, other in found if its == workers] for workers, _ in found}
     settings = [
         replace(
             speed,
-            start_scatter=_scatter([starts[workers]]),
+            start_scatter=_scatter([[start_of(record) for record in alike[workers].well]]),
             work_scatter=_scatter([other.seconds_per_item or other.works_s for other in works[workers]]),
         )
         for workers, speed in found
@@ -223,7 +196,7 @@ def _scatter(groups: Sequence[Sequence[float]]) -> tuple[float, int] | None:
 
     Few repeats show little of it, and so groups that scatter alike are taken together.
     """
-    means = [fmean(values) for values in groups]
+    means = [Mean.of(values).value for values in groups]
     degrees = sum(len(values) - 1 for values in groups)
     if not degrees:
         return None
@@ -248,10 +221,6 @@ def start_of(record: Record) -> float:
     return max(known, record.task_s - record.summary.work_s - (record.import_s or 0.0))
 
 
-def _has_speed(summary: Summary) -> bool:
-    return summary.items > 0 and summary.work_s > 0
-
-
 def _size(speed: Speed) -> tuple[object, ...]:
     return (
         speed.size,
@@ -260,24 +229,24 @@ def _size(speed: Speed) -> tuple[object, ...]:
     )
 
 
-def _speed(params: Mapping[str, Value], records: Sequence[Record], import_s: float) -> Speed:
-    known = [record for record in records if record.summary and _has_speed(record.summary)]
-    records = known or records
+def _speed(setting: Setting[Record], import_s: float) -> Speed:
+    known = [record for record in setting.well if record.value(SPEED)]
+    records = known or setting.well
     summaries = [record.summary for record in records if record.summary]
-    counted = [summary for summary in summaries if _has_speed(summary)]
-    rates = [summary.items / summary.work_s for summary in counted]
+    counted = summaries if known else []
+    speed = setting.mean(SPEED)
     starts = tuple(import_s + start_of(record) for record in records)
     return Speed(
-        params=params,
+        params=dict(sorted(setting.params.items())),
         load=max((summary.load_max for summary in summaries if summary.load_max), default=None),
-        items_per_s=fmean(rates) if rates else None,
-        items_per_s_sd=deviation(rates),
+        items_per_s=speed.value if speed else None,
+        items_per_s_sd=speed.sd if speed else None,
         seconds_per_item=tuple(summary.work_s / summary.items for summary in counted),
         seconds_per_character=tuple(
             summary.work_s / summary.characters for summary in counted if summary.characters
         ),
         works_s=tuple(summary.work_s for summary in summaries),
-        start_s=fmean(starts),
+        start_s=Mean.of(starts).value,
         starts_s=starts,
         import_s=import_s,
         hosts=len({record.host for record in records}),
@@ -296,35 +265,8 @@ def recommended(settings: Sequence[Speed], near: float = SPEED_TOLERANCE) -> Spe
 
 
 def ratio(first: Speed, other: Speed) -> Ratio | None:
-    """Return how many times as fast as another a setting is, as `ratio_of` computes it.
-
-    ``None`` if one of them has no speed.
-    """
-    return ratio_of(first.rates, other.rates) if first.rates and other.rates else None
-
-
-def ratio_of(first: Sequence[float], other: Sequence[float], probability: float = TWO_SIDED) -> Ratio:
-    """Return the ratio of two means, with its interval, by default at 95 % confidence.
-
-    The interval is Welch's (Biometrika 34, 1947, 28-35) for the difference of the logarithms of the
-    means: the variance of such a logarithm is (sd / mean)^2 / n (Hedges and others, Ecology 80,
-    1999, 1150-1156). So it is the same interval whichever setting stands first, and never below 0.
-
-    Parameters
-    ----------
-    first, other
-        Positive values of independent repeats, at least one each.
-    probability
-        Of the quantile that ends the interval.
-    """
-    means, spreads = [*map(fmean, (first, other))], [*map(deviation, (first, other))]
-    mean, degrees = means[0] / means[1], [len(first) - 1, len(other) - 1]
-    shares = [(sd or 0.0) / value for sd, value in zip(spreads, means, strict=True)]
-    variances = [share**2 / (free + 1) for share, free in zip(shares, degrees, strict=True)]
-    half = welch_half_width(variances, degrees, probability)
-    if half is None:
-        return Ratio(mean, None, None)
-    return Ratio(mean, mean / math.exp(half), mean * math.exp(half))
+    """Return how many times as fast as another a setting is; ``None`` if one of them has no speed."""
+    return Mean.of(first.rates).over(Mean.of(other.rates)) if first.rates and other.rates else None
 
 
 def differ(first: Speed, other: Speed) -> bool | None:
@@ -365,7 +307,7 @@ def duration(
     each = speed.seconds_per_character if by_character else speed.seconds_per_item or speed.works_s
     amount = characters if by_character and characters is not None else items if speed.rates else 1
     start_s = speed.start_s - (speed.import_s if forked else 0.0)
-    work_s = amount * fmean(each)
+    work_s = amount * Mean.of(each).value
     base_s = speed.start_s - speed.import_s
     half, degrees = _half(speed, start_s, work_s, past)
     below, _ = _half(speed, base_s, work_s, past)

@@ -23,7 +23,8 @@ from jobkit.core.units import format_setting
 from jobkit.fit.lengths import NONE, read_lengths
 from jobkit.fit.loads import Loads
 from jobkit.fit.objective import Finals
-from jobkit.fit.speed import Ratio, Speed, ratio_of
+from jobkit.fit.setting import Mean, Ratio, Setting
+from jobkit.fit.speed import Speed
 from jobkit.fit.tune_steps import (
     FINAL,
     MEMORY,
@@ -148,13 +149,14 @@ class Tuning:
         objective = self.goal.objective
         return "faster" if objective.by_speed else f"better by {objective.name}"
 
-    def values_of(self, speed: Speed | None) -> tuple[float, ...]:
-        """Return the metric of the objective of each repeat of a finalist, or of the plain loop."""
-        return self.finals.values(speed)
+    def setting_of(self, speed: Speed | None) -> Setting[Record] | None:
+        """Return a finalist, or the plain loop, with its repeats."""
+        return self.finals.setting(speed) if speed else None
 
-    def records_of(self, speed: Speed | None) -> list[Record]:
+    def records_of(self, speed: Speed | None) -> tuple[Record, ...]:
         """Return the records of a finalist, or of the plain loop."""
-        return self.finals.records_of(speed)
+        setting = self.setting_of(speed)
+        return setting.points if setting else ()
 
     @property
     def gain(self) -> Ratio | None:
@@ -170,7 +172,7 @@ class Tuning:
         best, loop = self.best, self.loop
         if not best or not loop or not best.rates or not loop.rates:
             return None
-        return ratio_of(best.rates, loop.rates, self.finals.probability)
+        return Mean.of(best.rates).over(Mean.of(loop.rates), self.finals.probability)
 
 
 def read_goal(run_dir: Path) -> TuneGoal:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
 
+from jobkit.core.figures import SPEED, WORK, pace
 from jobkit.core.knobs import (
     AUTO,
     EVERY,
@@ -27,11 +27,10 @@ from jobkit.core.knobs import (
     Value,
     numbers,
 )
-from jobkit.core.measurements import SPEED, WORK
 from jobkit.core.records import Outcome, Record
-from jobkit.core.student import deviation, half_width
 from jobkit.fit.memory import Memory, memory_of
-from jobkit.fit.objective import Finals, Objective, pace
+from jobkit.fit.objective import Finals, Objective
+from jobkit.fit.setting import Mean, Setting
 
 MEMORY, SEARCH, FINAL = "memory", "search", "final"
 """The phases of a search, as `Point.phase` has them."""
@@ -350,7 +349,9 @@ class Search:
         groups: dict[tuple[tuple[str, Value], ...], list[tuple[Candidate, Measured]]] = {}
         for one, result in self._good(*phases):
             groups.setdefault(tuple(sorted(one.params.items())), []).append((one, result))
-        return [(group[0][0], fmean(result.speed for _, result in group)) for group in groups.values()]
+        return [
+            (group[0][0], Mean.of((result.speed for _, result in group)).value) for group in groups.values()
+        ]
 
     def _speed(self, candidate: Candidate) -> float:
         """Return the mean speed of a setting; 0 if it has none."""
@@ -559,22 +560,24 @@ class Search:
         ranked = []
         for one, speed in self._means(SEARCH, MEMORY):
             repeats = [result for other, result in self._good(SEARCH, MEMORY) if other.params == one.params]
-            values = [value for result in repeats for value in self._values(result)]
-            records = [result.record for result in repeats if result.record]
-            if values and not self.goal.objective.broken(records):
-                ranked.append((self.goal.objective.rank(fmean(values)), speed, one))
+            values = tuple(value for result in repeats for value in self._values(result))
+            records = tuple(result.record for result in repeats if result.record)
+            if values and not self.goal.objective.broken(Setting(points=records)):
+                ranked.append((self.goal.objective.rank(Mean.of(values).value), speed, one))
         return [one for *_, one in sorted(ranked, key=lambda found: found[:2], reverse=True)]
 
     def _values(self, result: Measured) -> tuple[float, ...]:
         """Return the metric of a point that has it; the time of the work as if for the whole text."""
-        record, objective = result.record, self.goal.objective
-        parts = record.point.every if record and objective.metric == WORK else 1
-        return tuple(parts * value for value in objective.values([record] if record else []))
+        record, figure = result.record, self.goal.objective.figure
+        value = record.value(figure) if record else None
+        if record is None or value is None:
+            return ()
+        return (value * record.point.every if figure is WORK else value,)
 
     def _no_metric(self) -> str:
         """Return why there is nothing to choose by."""
         metric = self.goal.objective.metric
-        if metric == SPEED:
+        if metric == SPEED.key:
             return (
                 "the workload reports no items, so no setting has a speed; objective may name another figure"
             )
@@ -626,9 +629,9 @@ class Search:
 
     def _is_known(self, params: Mapping[str, Value]) -> bool:
         """Return whether the interval of the mean speed of a finalist is short enough."""
-        speeds = [result.speed for one, result in self._good(FINAL) if one.params == params]
-        half = half_width(deviation(speeds), len(speeds))
-        return half is not None and half < self.goal.share * fmean(speeds)
+        speeds = tuple(result.speed for one, result in self._good(FINAL) if one.params == params)
+        half = Mean.of(speeds).half_width
+        return half is not None and half < self.goal.share * Mean.of(speeds).value
 
     def _final_parts(self, finalists: Sequence[Mapping[str, Value]]) -> tuple[int, int]:
         """Return which part of the text the plain loop works on, and the finalists.

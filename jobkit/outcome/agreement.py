@@ -17,7 +17,8 @@ from jobkit.outcome.results import PointResult
 Rows = frozenset[tuple[str, ...]]
 """The entities of a text: the rows of ``entities.tsv``."""
 NOT_COMPARED = "entities were not compared: that needs a point with precision fp32 that has succeeded"
-Setting = tuple[tuple[str, Value], ...]
+OtherKnobs = tuple[tuple[str, Value], ...]
+"""The knobs of a point without its precision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def agreements(points: Sequence[PointResult]) -> dict[int, Agreement]:
     if not sweeps_precision(point.point.params for point in points):
         return {}
     found = {point.point.index: rows for point in well if (rows := _entities(point)) is not None}
-    references: dict[Setting, Rows] = {}
+    references: dict[OtherKnobs, Rows] = {}
     for point in well:
         if point.point.precision == FP32 and point.point.index in found:
             references.setdefault(_without_precision(point), found[point.point.index])
@@ -81,7 +82,7 @@ def compare(entities: Rows, reference: Rows) -> Agreement:
     return Agreement(len(entities), len(entities ^ reference), f1)
 
 
-def _without_precision(point: PointResult) -> Setting:
+def _without_precision(point: PointResult) -> OtherKnobs:
     return tuple(sorted((name, value) for name, value in point.point.params.items() if name != PRECISION))
 
 

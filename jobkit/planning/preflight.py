@@ -90,7 +90,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class SettingLoad:
     """A setting that the spec sweeps, and its batches.
 
     Attributes
@@ -158,7 +158,7 @@ class Preflight:
     gpu_memory_bytes: int | None
     gpu_memory_named: bool
     sizes: tuple[Size, ...]
-    settings: tuple[Setting, ...]
+    settings: tuple[SettingLoad, ...]
 
 
 def preflight(
@@ -241,7 +241,7 @@ def _gathered(named: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen, 
     )
 
 
-def _setting(spec: SweepSpec, lengths: Lengths, params: Mapping[str, Value]) -> Setting:
+def _setting(spec: SweepSpec, lengths: Lengths, params: Mapping[str, Value]) -> SettingLoad:
     """Return what the text shows of a setting."""
     by_length = params.get(ORDER, spec.order) == SORTED
     knobs = numbers(params)
@@ -254,7 +254,7 @@ def _setting(spec: SweepSpec, lengths: Lengths, params: Mapping[str, Value]) -> 
     else:
         chunks = loads.under_budget(budget, knobs.get(WORK_UNIT, spec.work_unit or DEFAULT_WORK_UNIT))
     longer = (length for row in lengths.paragraphs for length in row if budget and length > budget)
-    return Setting(
+    return SettingLoad(
         params=params,
         load=chunks.load,
         batches=chunks.batches,

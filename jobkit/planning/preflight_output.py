@@ -11,7 +11,7 @@ from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS, numbers
 from jobkit.core.terminal import NoWrap
 from jobkit.core.units import GIB, format_count, format_setting
 from jobkit.fit.lengths import NONE, PUNCTUATION
-from jobkit.planning.preflight import Preflight, Setting, Size
+from jobkit.planning.preflight import Preflight, SettingLoad, Size
 
 SPECS_OWN, WORTH_MEASURING = "*", ">"
 WITHOUT_LENGTHS = (
@@ -113,7 +113,7 @@ def _settings(report: Preflight) -> Iterator[str]:
             yield f"    {_alone(report, setting)}"
 
 
-def _alone(report: Preflight, setting: Setting) -> str:
+def _alone(report: Preflight, setting: SettingLoad) -> str:
     """Return which items are longer than the budget of a setting, the longest by their place."""
     budget = numbers(setting.params)[PADDED_CHARS]
     noun = _items(report).removesuffix("s")

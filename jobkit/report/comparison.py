@@ -1,6 +1,6 @@
 """Runs side by side: what they differ in, and the ratio of the means of the settings that they share. Pure.
 
-A difference is called one only if the 95 % interval of the ratio (`jobkit.fit.speed.ratio_of`) excludes 1.
+A difference is called one only if the 95 % interval of the ratio (`jobkit.fit.setting.Mean.over`) excludes 1.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from string import ascii_uppercase
 from typing import Any
 
 from jobkit.core.blocks import Block, Column
-from jobkit.core.records import Outcome
-from jobkit.core.units import GIB, format_bytes_gib, format_list, format_setting
-from jobkit.fit.speed import Ratio, ratio_of
+from jobkit.core.figures import FIGURES, SPEED, Figure
+from jobkit.core.units import format_bytes_gib, format_list, format_setting
+from jobkit.fit.setting import Mean, Ratio
 from jobkit.fit.tune import Tuning
 from jobkit.fit.tune_steps import FINAL
 from jobkit.report.rows import SETTING, Row
@@ -30,24 +30,6 @@ WORK = ("text_sha256", "model_fingerprint", "workload")
 """Two sides that differ in one of these do not do the same work."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """What is compared: its name in `Size.mean`, a title, the unit, and the words for more and less."""
-
-    name: str
-    title: str
-    scale: float
-    more: str
-    less: str
-
-
-SPEED = Measure("items_per_s", "Speed, paragraphs/s", 1.0, "faster", "slower")
-GPU = Measure("gpu_peak_bytes", "GPU memory, total, GiB", GIB, "more", "less")
-RAM = Measure("ram_peak_bytes", "RAM, GiB", GIB, "more", "less")
-ENERGY = Measure("energy_per_1000_j", "Energy of the GPU, J per 1,000 paragraphs", 1.0, "more", "less")
-MEASURES = (SPEED, GPU, RAM, ENERGY)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
     """A group of points of one run: all that share GPU, model, text, versions and settings.
@@ -60,8 +42,6 @@ class Side:
         The first point of the group.
     sizes
         By setting, in words.
-    values
-        By setting and measure: the repeats that succeeded.
     answer
         Of a search, which then has only its finals here: the setting that it found, in words.
     found
@@ -73,7 +53,6 @@ class Side:
     title: str
     first: Row
     sizes: Mapping[str, Size]
-    values: Mapping[tuple[str, str], Sequence[float]]
     answer: str = ""
     found: str = ""
 
@@ -82,22 +61,22 @@ class Side:
         """The setting of the highest mean speed, of a search its answer; ``None`` if no speed is known."""
         if self.answer:
             return self.answer, self.sizes[self.answer]
-        known = [
-            (size.mean["items_per_s"] or 0.0, words)
-            for words, size in self.sizes.items()
-            if size.mean["items_per_s"]
-        ]
+        known = [(mean.value, words) for words, size in self.sizes.items() if (mean := size.mean(SPEED))]
         return (words := max(known, key=itemgetter(0))[1], self.sizes[words]) if known else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A setting of both sides: the means of a measure, and the other over the first."""
+    """A setting of both sides: the means of a figure, and the other over the first."""
 
     setting: str
-    first: float
-    other: float
-    ratio: Ratio
+    first: Mean
+    other: Mean
+
+    @property
+    def ratio(self) -> Ratio:
+        """The other over the first."""
+        return self.other.over(self.first)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,13 +90,13 @@ class Comparison:
     differ
         The columns in which they differ, with the two values in words.
     lines
-        By measure, the settings that both have.
+        By figure, the settings that both have.
     """
 
     first: Side
     other: Side
     differ: Sequence[tuple[str, str, str]]
-    lines: Mapping[Measure, Sequence[Line]]
+    lines: Mapping[Figure, Sequence[Line]]
 
 
 def sides(runs: Sequence[Collected]) -> list[Side]:
@@ -131,16 +110,6 @@ def _side(run: Collected, group: int, letter: str) -> Side:
     search = run.search(group)
     sizes = [size for size in run.by_size if size.first.group == group]
     found = [size for size in sizes if _counts(size.first, search)]
-    rows = [
-        row
-        for row in run.rows
-        if row.group == group and row.outcome is Outcome.OK and row.size is not None and _counts(row, search)
-    ]
-    values: dict[tuple[str, str], list[float]] = {}
-    for row in rows:
-        for measure in MEASURES:
-            if (value := getattr(row, measure.name)) is not None and value > 0:
-                values.setdefault((_setting(row, search), measure.name), []).append(value)
     first = run.by_group[group]
     model = first.record.point.model if first.record else None
     return Side(
@@ -149,7 +118,6 @@ def _side(run: Collected, group: int, letter: str) -> Side:
         title=f"{heading(first, sizes)[0]}{f' ({model.caveat})' if model and model.caveat else ''}",
         first=first,
         sizes={_setting(size.first, search): size for size in found},
-        values=values,
         answer=format_setting(search.setting) if search else "",
         found=as_sentence(search) if search else "",
     )
@@ -167,28 +135,20 @@ def _setting(row: Row, search: Tuning | None) -> str:
 
 def compare(first: Side, other: Side) -> Comparison:
     """Return one side next to another."""
-    lines = {}
-    for measure in MEASURES:
-        both = [
-            words
-            for words in first.sizes
-            if {(words, measure.name)} <= first.values.keys() & other.values.keys()
-        ]
-        found = [
-            _line(words, first.values[words, measure.name], other.values[words, measure.name])
-            for words in both
-        ]
-        if found:
-            lines[measure] = found
+    compared = [figure for figure in FIGURES.values() if figure.compared]
+    lines = {figure: found for figure in compared if (found := [*_lines(first, other, figure)])}
     values = [(name, *(_words(name, side.first) for side in (first, other))) for name in SETTING]
     return Comparison(
         first=first, other=other, lines=lines, differ=[(name, a, b) for name, a, b in values if a != b]
     )
 
 
-def _line(setting: str, first: Sequence[float], other: Sequence[float]) -> Line:
-    means = [sum(values) / len(values) for values in (first, other)]
-    return Line(setting=setting, first=means[0], other=means[1], ratio=ratio_of(other, first))
+def _lines(first: Side, other: Side, figure: Figure) -> Iterator[Line]:
+    """Yield the settings of both sides that have a figure above 0: there is no ratio to 0."""
+    for words, size in first.sizes.items():
+        one, two = size.mean(figure), other.sizes[words].mean(figure) if words in other.sizes else None
+        if one and two and min(*one.values, *two.values) > 0:
+            yield Line(setting=words, first=one, other=two)
 
 
 def _words(name: str, row: Row) -> str:
@@ -201,13 +161,13 @@ def _words(name: str, row: Row) -> str:
     return format_bytes_gib(value) if isinstance(value, int) and name.endswith("_bytes") else str(value)
 
 
-def verdict(ratio: Ratio, measure: Measure) -> str:
+def verdict(ratio: Ratio, figure: Figure) -> str:
     """Return whether two means differ, in words."""
     if ratio.differs is None:
         return "one repeat: cannot show a difference"
     if not ratio.differs:
         return "no difference is shown"
-    return measure.more if ratio.mean > 1 else measure.less
+    return figure.more if ratio.mean > 1 else figure.less
 
 
 def blocks(found: Sequence[Side]) -> list[Block]:
@@ -225,12 +185,13 @@ def as_data(found: Sequence[Side]) -> dict[str, Any]:
 
 def _side_data(side: Side) -> dict[str, Any]:
     setting, size = side.fastest or (None, None)
+    speed = size.mean(SPEED) if size else None
     return {
         "side": side.letter,
         "run": side.run,
         "title": side.title,
         "fastest": setting,
-        "items_per_s": size.mean["items_per_s"] if size else None,
+        "items_per_s": speed.value if speed else None,
         "answer": side.answer or None,
     }
 
@@ -243,28 +204,28 @@ def _pair_data(pair: Comparison) -> dict[str, Any]:
         "differ": {name: {first.letter: one, other.letter: two} for name, one, two in pair.differ},
         "notes": list(_about(pair)),
         "measures": {
-            measure.name: [_line_data(line, measure) for line in lines]
-            for measure, lines in pair.lines.items()
+            figure.name: [_line_data(line, figure) for line in lines] for figure, lines in pair.lines.items()
         },
     }
 
 
-def _line_data(line: Line, measure: Measure) -> dict[str, Any]:
+def _line_data(line: Line, figure: Figure) -> dict[str, Any]:
     ratio = line.ratio
     return {
         "setting": line.setting,
-        "first": line.first,
-        "other": line.other,
+        "first": line.first.value,
+        "other": line.other.value,
         "ratio": ratio.mean,
         "ratio_low": ratio.low,
         "ratio_high": ratio.high,
         "differs": ratio.differs,
-        "verdict": verdict(ratio, measure),
+        "verdict": verdict(ratio, figure),
     }
 
 
 def _names(found: Sequence[Side]) -> tuple[Column, ...]:
     fastest = [side.fastest for side in found]
+    speeds = [best[1].mean(SPEED) if best else None for best in fastest]
     return (
         Column("side", [side.letter for side in found], left=True),
         Column("run", [side.run for side in found], left=True),
@@ -274,27 +235,27 @@ def _names(found: Sequence[Side]) -> tuple[Column, ...]:
             [best[0] if best else "" for best in fastest],
             left=True,
         ),
-        Column("paragraphs/s", [_number(best[1].mean["items_per_s"] if best else None) for best in fastest]),
+        Column("paragraphs/s", [_number(speed.value) if speed else "" for speed in speeds]),
     )
 
 
 def _pair(pair: Comparison) -> Iterator[Block]:
     first, other = pair.first.letter, pair.other.letter
     yield Block(title=f"{other} next to {first}", before=tuple(_about(pair)), columns=_differing(pair))
-    for measure, lines in pair.lines.items():
+    for figure, lines in pair.lines.items():
         cells: list[tuple[str, Callable[[Line], str]]] = [
             ("setting", lambda line: line.setting),
-            (first, lambda line, by=measure.scale: _number(line.first / by)),  # type: ignore[misc]
-            (other, lambda line, by=measure.scale: _number(line.other / by)),  # type: ignore[misc]
+            (first, lambda line, by=figure.scale: _number(line.first.value / by)),  # type: ignore[misc]
+            (other, lambda line, by=figure.scale: _number(line.other.value / by)),  # type: ignore[misc]
             (f"{other} over {first}", lambda line: f"{line.ratio.mean:.2f}"),
             ("95 % interval", lambda line: _ends(line.ratio)),
-            (f"{other} is", lambda line, of=measure: verdict(line.ratio, of)),  # type: ignore[misc]
+            (f"{other} is", lambda line, of=figure: verdict(line.ratio, of)),  # type: ignore[misc]
         ]
         columns = (
             Column(head, [cell(line) for line in lines], left=head in {"setting", f"{other} is"})
             for head, cell in cells
         )
-        yield Block(title=f"{measure.title}: {other} next to {first}", columns=tuple(columns))
+        yield Block(title=f"{figure.title}: {other} next to {first}", columns=tuple(columns))
 
 
 def _differing(pair: Comparison) -> tuple[Column, ...]:
@@ -330,8 +291,8 @@ def _fastest(first: Side, other: Side) -> str:
     """Return how the fastest settings of two sides compare."""
     if first.fastest is None or other.fastest is None:
         return ""
-    (one, _), (two, _) = first.fastest, other.fastest
-    ratio = ratio_of(other.values[two, SPEED.name], first.values[one, SPEED.name])
+    (one, base), (two, best) = first.fastest, other.fastest
+    ratio = Mean.of(best.values(SPEED)).over(Mean.of(base.values(SPEED)))
     times = f"{ratio.mean:.2f} times as fast"
     which = "answer" if other.answer else "fastest"
     of = f"the answer of {first.letter}" if first.answer else f"the fastest of {first.letter}"
@@ -348,7 +309,5 @@ def _ends(ratio: Ratio) -> str:
     return "" if ratio.low is None else f"{ratio.low:.2f}-{ratio.high:.2f}"
 
 
-def _number(value: float | None) -> str:
-    if value is None:
-        return ""
+def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"  # noqa: PLR2004 - three figures

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import fsum
 from pathlib import PurePath
 
+from jobkit.core.figures import GPU_MEMORY, WORK
 from jobkit.core.units import format_count, format_energy, format_memory
 from jobkit.outcome.timing import worker_s
 from jobkit.report.logs.dcgm import SUFFIX, GpuReport
@@ -19,7 +20,7 @@ EVEN = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class DcgmFigure:
     """One figure of both.
 
     Attributes
@@ -65,7 +66,7 @@ class JobFigures:
     source: str
     whose: str
     points: int
-    figures: tuple[Figure, ...]
+    figures: tuple[DcgmFigure, ...]
     remarks: tuple[str, ...]
 
 
@@ -143,8 +144,8 @@ def _remarks(reports: Sequence[GpuReport]) -> Iterator[str]:
         )
 
 
-def _time(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, log: bool) -> Figure:
-    seconds = [row.work_s if log else worker_s(row.record) if row.record else None for row in rows]
+def _time(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, log: bool) -> DcgmFigure:
+    seconds = [row.value(WORK) if log else worker_s(row.record) if row.record else None for row in rows]
     counted = "the loops over the text" if log else "each point from its first step to its record"
     why = (
         "DCGM counts from the start of the job to its end, with staging, imports and loading; "
@@ -153,13 +154,13 @@ def _time(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, log: b
     return _figure("time", _most([report.seconds for report in reports]), _sum(seconds), "s", why)
 
 
-def _busy(reports: Sequence[GpuReport], rows: Sequence[Row]) -> Figure:
+def _busy(reports: Sequence[GpuReport], rows: Sequence[Row]) -> DcgmFigure:
     why = (
         "both are the share of time in which any kernel ran; DCGM's is the mean over the whole job, in which "
         "the GPU also waits for loading, and jobkit's over the batches alone"
     )
     pairs = [
-        (row.record.sampler.utilisation_mean_percent, row.work_s)
+        (row.record.sampler.utilisation_mean_percent, row.value(WORK))
         for row in rows
         if row.record and row.record.sampler
     ]
@@ -167,7 +168,7 @@ def _busy(reports: Sequence[GpuReport], rows: Sequence[Row]) -> Figure:
     return _figure("GPU busy", _mean(means), _weighted(pairs), "%", why)
 
 
-def _energy(reports: Sequence[GpuReport], rows: Sequence[Row]) -> Figure:
+def _energy(reports: Sequence[GpuReport], rows: Sequence[Row]) -> DcgmFigure:
     why = (
         "DCGM counts all that the GPU used between its first sample in the job and its last, idle time and "
         "other processes included; jobkit counts from the first batch of each point to its last"
@@ -176,10 +177,10 @@ def _energy(reports: Sequence[GpuReport], rows: Sequence[Row]) -> Figure:
     if dcgm == 0:
         why = "DCGM takes the difference of the GPU's counter between two samples: 0 J is no measurement"
     own = _sum([row.record.energy.joules if row.record and row.record.energy else None for row in rows])
-    return _figure("energy", dcgm, own, "J", why) if dcgm else Figure("energy", dcgm, own, "J", why)
+    return _figure("energy", dcgm, own, "J", why) if dcgm else DcgmFigure("energy", dcgm, own, "J", why)
 
 
-def _power(reports: Sequence[GpuReport], rows: Sequence[Row]) -> Figure:
+def _power(reports: Sequence[GpuReport], rows: Sequence[Row]) -> DcgmFigure:
     why = (
         "DCGM's is the mean over the whole job, in which the GPU also waits; jobkit's is over the batches "
         "alone"
@@ -193,16 +194,16 @@ def _power(reports: Sequence[GpuReport], rows: Sequence[Row]) -> Figure:
     return _figure("mean power", _sum(means), _weighted(pairs), "W", why)
 
 
-def _memory(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, log: bool) -> Figure:
+def _memory(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, log: bool) -> DcgmFigure:
     dcgm = _most([report.memory_peak_bytes for report in reports])
-    mine = _most([row.gpu_peak_bytes for row in rows])
+    mine = _most([row.value(GPU_MEMORY) for row in rows])
     return _figure("GPU memory, peak", dcgm, mine, "bytes", _why_memory(reports, rows, own, log=log))
 
 
 def _why_memory(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, log: bool) -> str:
     """Return what the two peaks count."""
     dcgm = _most([report.memory_peak_bytes for report in reports]) or 0
-    mine = _most([row.gpu_peak_bytes for row in rows]) or 0
+    mine = _most([row.value(GPU_MEMORY) for row in rows]) or 0
     seen = _sum([report.processes for report in reports])
     whose = f"the {seen:.0f} process{'' if seen == 1 else 'es'} that it saw" if seen else "those it saw"
     counts = f"DCGM has the largest peak of one process, by the driver's own count, among {whose}"
@@ -220,7 +221,7 @@ def _why_memory(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, 
     return counts
 
 
-def _processes(reports: Sequence[GpuReport], rows: Sequence[Row], *, log: bool) -> Figure:
+def _processes(reports: Sequence[GpuReport], rows: Sequence[Row], *, log: bool) -> DcgmFigure:
     why = (
         "DCGM lists the processes that were on the GPU when it took a sample; jobkit counts one for each "
         "worker of each point"
@@ -229,11 +230,11 @@ def _processes(reports: Sequence[GpuReport], rows: Sequence[Row], *, log: bool) 
     return _figure("processes", _sum([report.processes for report in reports]), own, "", why)
 
 
-def _figure(name: str, dcgm: float | None, own: float | None, unit: str, why: str) -> Figure:
+def _figure(name: str, dcgm: float | None, own: float | None, unit: str, why: str) -> DcgmFigure:
     """Return a figure; without the reason if the values are alike, or one is not known."""
     known = dcgm is not None and own is not None
     differ = known and abs((dcgm or 0) - (own or 0)) > EVEN * max(dcgm or 0, own or 0)
-    return Figure(name, dcgm, own, unit, why if differ else "")
+    return DcgmFigure(name, dcgm, own, unit, why if differ else "")
 
 
 def shown(value: float | None, unit: str) -> str:

@@ -3,39 +3,42 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from jobkit.core.figures import ENERGY, ENERGY_PER_1000, NET_ENERGY, NET_PER_1000, SPEED, Figure
 from jobkit.core.measurements import Attribution, Energy
 from jobkit.core.units import format_count
-from jobkit.fit import energy as fit
+from jobkit.fit.setting import Setting
 from jobkit.report.rows import Row
 
-GROSS = ("energy_j", "energy_per_1000_j")
-NET = ("net_energy_j", "net_energy_per_1000_j")
-
-Means = Mapping[str, float | None]
-"""The means of a setting, by measure."""
-
-
-def hidden(means: Sequence[Means]) -> tuple[str, str]:
-    """Return the measures that a table does not show: those of all settings are net, or none is."""
-    measured = [mean for mean in means if mean["energy_j"] is not None]
-    return GROSS if measured and all(mean["net_energy_j"] is not None for mean in measured) else NET
+COMPARED_S = 60.0
+"""Over less time the steps of the counter and the lag of the power are too large a share."""
+TOLERANCE = 0.05
+"""Counter and sampled power that differ by more than this share disagree."""
+GROSS = (ENERGY, ENERGY_PER_1000)
+NET = (NET_ENERGY, NET_PER_1000)
 
 
-def per_1000(means: Sequence[Means]) -> str:
-    """Return the measure of energy for 1,000 items that a table shows."""
-    return (NET if hidden(means) is GROSS else GROSS)[1]
+def hidden(sizes: Iterable[Setting[Row]]) -> tuple[Figure, Figure]:
+    """Return the figures that a table does not show: those of all settings are net, or none is."""
+    measured = [size for size in sizes if size.mean(ENERGY)]
+    return GROSS if measured and all(size.mean(NET_ENERGY) for size in measured) else NET
 
 
-def front(means: Sequence[Means]) -> list[bool | None]:
+def per_1000(sizes: Iterable[Setting[Row]]) -> Figure:
+    """Return the figure of energy for 1,000 items that a table shows."""
+    return (NET if hidden(sizes) is GROSS else GROSS)[1]
+
+
+def front(sizes: Sequence[Setting[Row]]) -> list[bool | None]:
     """Return for each setting of a table whether no other beats it in both time and energy.
 
     ``None`` if its speed or its energy is unknown, or if there is no other to compare with.
     """
-    name = per_1000(means)
-    times = [1 / speed if (speed := mean["items_per_s"]) else None for mean in means]
-    found = fit.front([(time, mean[name]) for time, mean in zip(times, means, strict=True)])
+    figure = per_1000(sizes)
+    speeds, joules = ([size.mean(one) for size in sizes] for one in (SPEED, figure))
+    times = [1 / mean.value if mean else None for mean in speeds]
+    found = unbeaten(list(zip(times, [mean.value if mean else None for mean in joules], strict=True)))
     return found if len(found) - found.count(None) > 1 else [None] * len(found)
 
 
@@ -57,10 +60,37 @@ def _instruments(measured: Sequence[Energy]) -> Iterator[str]:
     if powered:
         points = format_count(powered, "point")
         yield f"the energy of {points} is the integral of the sampled power: the GPU has no energy counter"
-    shares = [share for energy in measured if (share := fit.disagreement(energy)) is not None]
+    shares = [share for energy in measured if (share := disagreement(energy)) is not None]
     if shares:
         points = format_count(len(shares), "point")
         yield (
             f"energy: the counter and the sampled power differ by up to {100 * max(shares):.0f} % "
-            f"({points} of at least {fit.COMPARED_S:.0f} s)"
+            f"({points} of at least {COMPARED_S:.0f} s)"
         )
+
+
+def disagreement(energy: Energy) -> float | None:
+    """Return by which share of the counter the two instruments differ; ``None`` if they agree well enough."""
+    if energy.span_s < COMPARED_S or not energy.counter_j or energy.power_j is None:
+        return None
+    share = abs(energy.power_j - energy.counter_j) / energy.counter_j
+    return share if share > TOLERANCE else None
+
+
+def unbeaten(settings: Sequence[tuple[float | None, float | None]]) -> list[bool | None]:
+    """Return for each setting whether no other beats it; ``None`` if a value is unknown.
+
+    Another beats it if that is at least as good in both, and better in one of them.
+
+    Parameters
+    ----------
+    settings
+        Time and energy of each: less is better.
+    """
+    known = [(time, energy) for time, energy in settings if time is not None and energy is not None]
+    return [
+        None
+        if time is None or energy is None
+        else not any((other != (time, energy)) and other[0] <= time and other[1] <= energy for other in known)
+        for time, energy in settings
+    ]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from statistics import fmean
 
+from jobkit.core.figures import GPU_MEMORY, MODEL, RAM
 from jobkit.core.knobs import BATCH_SIZE, CPU
 from jobkit.core.units import format_count
 from jobkit.fit.batch_line import Estimate, estimate
 from jobkit.fit.memory import Memory, Prediction, memory_by_setting
-from jobkit.fit.observations import others
+from jobkit.fit.setting import Setting, other_knobs
 from jobkit.outcome.conditions import memory_condition
 from jobkit.outcome.results import batches_of
 from jobkit.report.rows import LOG, Row
@@ -86,7 +86,7 @@ def _estimates(collected: Collected, group: int, gpu_memory_bytes: int | None) -
         yield GroupEstimate(group=group, knob=BATCH_SIZE, by_knob=guess, run=first.folder)
         return
     search = collected.search(group)
-    answer = next(map(others, search.records_of(search.winner)), None) if search else None
+    answer = next(map(other_knobs, search.records_of(search.winner)), None) if search else None
     memory = group_memory(collected, group, gpu_memory_bytes)
     if isinstance(memory, str):
         why = Prediction(capacity_bytes=0, reason=memory)
@@ -132,12 +132,12 @@ def guess_of_log(rows: Sequence[Row], gpu_memory_bytes: int | None = None) -> Es
     Of the log of a CPU it is that of its RAM, without a limit.
     """
     peaks, first = log_peaks(rows), rows[0]
-    models = [row.model_bytes for row in rows if row.model_bytes is not None]
+    model = Setting(points=tuple(rows)).mean(MODEL)
     guess = estimate(
         [size for size, _ in peaks],
         [peak for _, peak in peaks],
         None if first.device == CPU else gpu_memory_bytes or first.gpu_capacity_bytes,
-        model_bytes=fmean(models) if models else 0.0,
+        model_bytes=model.value if model else 0.0,
     )
     items_total = max(row.items_total or 0 for row in rows)
     if guess.largest is None or guess.largest <= items_total:
@@ -147,7 +147,7 @@ def guess_of_log(rows: Sequence[Row], gpu_memory_bytes: int | None = None) -> Es
     return replace(guess, warnings=(*guess.warnings, beyond))
 
 
-def log_peaks(rows: Sequence[Row]) -> list[tuple[int, int]]:
+def log_peaks(rows: Sequence[Row]) -> list[tuple[int, float]]:
     """Return batch size and total peak of the runs of an old log: of GPU memory, on a CPU of RAM."""
-    peaks = ((row, row.ram_peak_bytes if row.device == CPU else row.gpu_peak_bytes) for row in rows)
+    peaks = ((row, row.value(RAM if row.device == CPU else GPU_MEMORY)) for row in rows)
     return [(row.numbers[BATCH_SIZE], peak) for row, peak in peaks if peak is not None]

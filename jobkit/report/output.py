@@ -88,7 +88,7 @@ def _json(collected: Collected, per_group: Iterable[GroupEstimate]) -> str:
     report = {
         "points": [*map(_whole_numbers, collected.point_records())],
         "sizes": [*map(_whole_numbers, collected.size_records())],
-        "metrics": [asdict(one) for one in collected.own],
+        "metrics": [{"column": one.name, "name": one.label, "unit": one.unit} for one in collected.own],
         "groups": [*collected.group_records()],
         "estimates": [asdict(estimate) for estimate in per_group],
         "dcgm": [asdict(job) for job in collected.jobs],

@@ -21,12 +21,12 @@ from jobkit.core.terminal import as_json
 from jobkit.core.units import format_about, format_count, format_energy
 from jobkit.corpus.plan import Corpus, Winner, read_corpus, read_plan
 from jobkit.fit import ledger
-from jobkit.fit.energy import EnergyUse
 from jobkit.fit.speed import Speed
 from jobkit.outcome.results import PointResult, each_point
 from jobkit.outcome.shards import settle
 from jobkit.outcome.timing import task_s
 from jobkit.outcome.tries import TryResult
+from jobkit.report.recommend.energy import EnergyUse
 
 SCHEMA = 1
 HOUR_S = 3600.0

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from math import fsum
 
+from jobkit.core.figures import (
+    ACTIVATIONS,
+    BATCH_MEAN,
+    FIGURES,
+    GPU_MEMORY,
+    LOAD,
+    MODEL,
+    RAM,
+    SPEED,
+    WORK,
+    Figure,
+    gpu_memory,
+)
 from jobkit.core.knobs import BATCH_SIZE, CUDA, MPS, ON, Value, numbers
 from jobkit.core.layout import repeat_id
-from jobkit.core.measurements import Memory
 from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import GIB
-from jobkit.fit.energy import joules
-from jobkit.fit.objective import gpu_memory, rate
 from jobkit.outcome.overlaps import attributed
 from jobkit.outcome.results import PointResult
 from jobkit.report.logs.tagger import LogRun
@@ -25,8 +35,8 @@ LOG = "tagger log"
 class Row:
     """A point: what was planned, what was measured, and its place in the tables.
 
-    A value that is not known is ``None``. The fields up to ``energy_reason``, in this
-    order, are the columns of ``jobkit collect --format csv``.
+    A value that is not known is ``None``. The fields up to ``energy_reason``, in this order and with all
+    figures before ``items``, are the columns of ``jobkit collect --format csv``.
 
     Attributes
     ----------
@@ -40,26 +50,21 @@ class Row:
         What it computed in; ``None`` if the workload offers no choice, and in a run of an earlier version.
     shortcuts
         ``off`` or ``exact``; ``off: `` and the reason if ``exact`` was refused; ``None`` as for precision.
-    model_bytes
-        Context and weights together.
-    entities, differ, f1
-        As in `jobkit.outcome.agreement.Agreement`; ``None`` unless the run sweeps the precision.
-    energy_j, energy_per_1000_j, net_energy_j, net_energy_per_1000_j
-        Of the point and of 1,000 of its items, if the energy is attributable; net is above idle.
     energy_counter_j, energy_power_j, energy_span_s, idle_w
         As in `jobkit.core.measurements.Energy`, whoever used it.
     overlaps
         How many other points ran at the same time on the same GPU, or on a CPU on the same host.
     params
         The values of the knobs.
-    metrics
-        By column the figures that the workload itself reports (`jobkit.report.own_figures`).
+    figures
+        By name those that its record does not have: of an old log, of a try that left no record, how its
+        entities agree with those of fp32, and its speed over that of the smallest setting of its group.
+    record
+        Of the try that counts; its energy is attributed by all points that were collected.
     result
         What the run folder holds of the point.
     group, size
         Numbers of its group and of its size in the tables; ``None`` for a point without figures.
-    speedup
-        Over the smallest size of its group that succeeded.
     """
 
     run: str
@@ -93,26 +98,6 @@ class Row:
     gpu_capacity_bytes: int | None = None
     versions: str | None = None
     machine: str | None = None
-    items_per_s: float | None = None
-    work_s: float | None = None
-    batch_mean_s: float | None = None
-    batch_p95_s: float | None = None
-    load_s: float | None = None
-    context_bytes: int | None = None
-    weights_bytes: int | None = None
-    model_bytes: int | None = None
-    activations_bytes: int | None = None
-    gpu_peak_bytes: int | None = None
-    ram_peak_bytes: int | None = None
-    padding_efficiency: float | None = None
-    load_max: int | None = None
-    entities: int | None = None
-    differ: int | None = None
-    f1: float | None = None
-    energy_j: float | None = None
-    energy_per_1000_j: float | None = None
-    net_energy_j: float | None = None
-    net_energy_per_1000_j: float | None = None
     items: int | None = None
     items_total: int | None = None
     effective: str | None = None
@@ -132,16 +117,17 @@ class Row:
     energy_attribution: str | None = None
     energy_reason: str | None = None
     params: Mapping[str, Value] = field(default_factory=dict)
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    figures: dict[str, float | None] = field(default_factory=dict)
+    record: Record | None = None
     result: PointResult | None = None
     group: int | None = None
     size: int | None = None
-    speedup: float | None = None
 
-    @property
-    def record(self) -> Record | None:
-        """The record of the try that counts."""
-        return self.result.record if self.result else None
+    def value(self, figure: Figure) -> float | None:
+        """Return a figure; ``None`` if it is not known."""
+        if figure.name in self.figures:
+            return self.figures[figure.name]
+        return figure.read(self.record) if self.record else None
 
     @property
     def numbers(self) -> Mapping[str, int]:
@@ -177,14 +163,20 @@ class Row:
 
 
 _NAMES = tuple(column.name for column in fields(Row))
-FIXED = _NAMES[: _NAMES.index("params")]
-"""The columns that every point has."""
-SETTING = FIXED[FIXED.index("workload") : FIXED.index("items_per_s")]
+_BEFORE, _AFTER = _NAMES[: _NAMES.index("items")], _NAMES[_NAMES.index("items") : _NAMES.index("params")]
+SETTING = _BEFORE[_BEFORE.index("workload") :]
 """What two points must share, apart from the knobs, before a mean over both means anything."""
-MEASURES = FIXED[FIXED.index("items_per_s") : FIXED.index("items")]
-"""What is averaged over repeats."""
-AGREEMENT = ("entities", "differ", "f1")
-"""The measures that only a run with several precisions has."""
+
+
+def fixed_columns() -> list[str]:
+    """Return the columns that every point has."""
+    return [*_BEFORE, *FIGURES, *_AFTER]
+
+
+def cells(row: Row, figures: Iterable[Figure]) -> dict[str, object]:
+    """Return the cells of a point in the columns that every point has, with some of the figures."""
+    before, after = ({name: getattr(row, name) for name in names} for names in (_BEFORE, _AFTER))
+    return {**before, **{figure.name: row.value(figure) for figure in figures}, **after}
 
 
 def row_of_point(folder: str, result: PointResult) -> Row:
@@ -220,6 +212,7 @@ def row_of_point(folder: str, result: PointResult) -> Row:
         shortcuts=point.shortcuts,
         host=record.host if record else (exit_.host if exit_ else "") or result.node or None,
         params=record.params if record else point.params,
+        record=record,
         result=result,
     )
     if record:
@@ -229,13 +222,15 @@ def row_of_point(folder: str, result: PointResult) -> Row:
     return row
 
 
-def _add_batches(row: Row, batches: Iterable[Batch]) -> None:
+def _add_batches(row: Row, batches: Sequence[Batch]) -> None:
     """Add how far a try without a record came, from the batches that are home."""
-    batches = list(batches)
-    row.items, row.work_s = sum(b.items for b in batches), fsum(b.seconds for b in batches)
-    row.items_per_s = row.items / row.work_s if row.items and row.work_s > 0 else None
-    row.batch_mean_s = row.work_s / len(batches)
-    row.load_max = max(b.load for b in batches)
+    row.items, work_s = sum(b.items for b in batches), fsum(b.seconds for b in batches)
+    row.figures |= {
+        SPEED.name: row.items / work_s if row.items and work_s > 0 else None,
+        WORK.name: work_s or None,
+        BATCH_MEAN.name: work_s / len(batches),
+        LOAD.name: max(b.load for b in batches),
+    }
 
 
 def _add_record(row: Row, record: Record) -> None:
@@ -252,41 +247,21 @@ def _add_record(row: Row, record: Record) -> None:
     row.started_at, row.ended_at = record.started_at, record.ended_at
     row.effective = ", ".join(f"{k}={'unknown' if v is None else v}" for k, v in record.effective.items())
     row.inert = ", ".join(record.inert)
-    row.load_s = record.load_s
-    _add_memory(row, record.memory)
-    row.gpu_peak_bytes, row.gpu_instrument = gpu_memory(record)
+    row.disagreement = record.memory.disagreement
+    row.gpu_instrument = gpu_memory(record)[1]
     if summary := record.summary:
         row.items, row.items_total = summary.items, summary.items_total
-        row.items_per_s, row.work_s = rate(record), summary.work_s
-        row.batch_mean_s, row.batch_p95_s = summary.batch_mean_s, summary.batch_p95_s
-        row.padding_efficiency, row.load_max = summary.padding_efficiency, summary.load_max
 
 
 def add_energy(row: Row) -> None:
-    """Add the energy of a point whose ``overlaps`` are known."""
-    record = row.record
-    if record is None or record.energy is None:
+    """Attribute the energy of a point whose ``overlaps`` are known."""
+    if row.record is None or row.record.energy is None:
         return
-    energy = attributed(record.energy, row.overlaps)
+    energy = attributed(row.record.energy, row.overlaps)
+    row.record = replace(row.record, energy=energy)
     row.energy_counter_j, row.energy_power_j = energy.counter_j, energy.power_j
     row.energy_span_s, row.idle_w = energy.span_s, energy.idle_w
     row.energy_attribution, row.energy_reason = energy.attribution, energy.reason
-    row.energy_j, row.net_energy_j = joules(energy)
-    if row.items:
-        row.energy_per_1000_j = None if row.energy_j is None else 1000 * row.energy_j / row.items
-        row.net_energy_per_1000_j = None if row.net_energy_j is None else 1000 * row.net_energy_j / row.items
-
-
-def _add_memory(row: Row, memory: Memory) -> None:
-    row.context_bytes, row.weights_bytes = memory.context_bytes, memory.weights_bytes
-    row.model_bytes = _sum(memory.context_bytes, memory.weights_bytes)
-    row.activations_bytes = memory.activations_bytes
-    row.ram_peak_bytes = memory.ram_peak_bytes
-    row.disagreement = memory.disagreement
-
-
-def _sum(first: int | None, second: int | None) -> int | None:
-    return None if first is None or second is None else first + second
 
 
 def rows_of_log(file: str, runs: Iterable[LogRun]) -> list[Row]:
@@ -311,15 +286,22 @@ def rows_of_log(file: str, runs: Iterable[LogRun]) -> list[Row]:
             gpu_capacity_bytes=capacity,
             items=run.items,
             items_total=run.items,
-            items_per_s=run.items / run.total_s,
-            work_s=run.total_s,
-            batch_mean_s=run.batch_mean_s,
-            model_bytes=run.gpu_model_bytes,
-            activations_bytes=run.gpu_batch_peak_bytes,
-            gpu_peak_bytes=run.gpu_peak_bytes,
             gpu_instrument=None if capacity is None else "NVML device, sampled every 50 paragraphs",
-            ram_peak_bytes=run.ram_peak_bytes,
             params={BATCH_SIZE: run.batch_size},
+            figures=_figures_of(run),
         )
         rows.append(row)
     return rows
+
+
+def _figures_of(run: LogRun) -> dict[str, float | None]:
+    """Return the figures of a run that an old log has."""
+    return {
+        SPEED.name: run.items / run.total_s,
+        WORK.name: run.total_s,
+        BATCH_MEAN.name: run.batch_mean_s,
+        MODEL.name: run.gpu_model_bytes,
+        ACTIVATIONS.name: run.gpu_batch_peak_bytes,
+        GPU_MEMORY.name: run.gpu_peak_bytes,
+        RAM.name: run.ram_peak_bytes,
+    }

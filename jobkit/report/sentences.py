@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from pathlib import PurePath
 
+from jobkit.core.figures import DIFFER
 from jobkit.core.knobs import FP32, GPUS, MPS, OFF, ORDER, PRECISION, SHORTCUTS, THREADS, WORKERS
 from jobkit.core.terminal import NoWrap, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, format_memory, format_setting
@@ -25,7 +26,7 @@ MOST_ON_FRONT = 8
 
 def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
     """Return what a table is about: first its title, then the details that set it apart."""
-    items = max((size.items_total or 0 for size in sizes), default=0)
+    items = max((row.items_total or 0 for size in sizes for row in size.points), default=0)
     paragraphs = format_count(items, "paragraph") if items else "paragraphs"
     if group.workload == LOG:
         file = PurePath(group.folder).name
@@ -70,7 +71,7 @@ def _device(group: Row, *, with_machine: bool = True) -> str:
 
 def fastest_line(sizes: Sequence[Size]) -> tuple[str, ...]:
     """Return the sentence on the fastest size, if there are two to compare."""
-    well = [(size.speedup, size) for size in sizes if size.speedup]
+    well = [(size.times.mean, size) for size in sizes if size.times]
     if len(well) < 2:  # noqa: PLR2004 - nothing to compare
         return ()
     (_, first), (speedup, best) = well[0], max(well, key=itemgetter(0))
@@ -80,7 +81,8 @@ def fastest_line(sizes: Sequence[Size]) -> tuple[str, ...]:
     real = best.times is None or best.times.differs is not False
     result = f"{100 * (1 - 1 / speedup):.0f} % less time" if real else "no difference is shown"
     line = f"Fastest: {format_setting(best.params)}, {than}: {result}."
-    return (f"{line} Its entities differ from those of fp32." if best.mean["differ"] else line,)
+    differ = best.mean(DIFFER)
+    return (f"{line} Its entities differ from those of fp32." if differ and differ.value else line,)
 
 
 def front_line(sizes: Sequence[Size]) -> tuple[str, ...]:

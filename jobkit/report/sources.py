@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.figures import AGREEMENT
 from jobkit.core.files import read_text
 from jobkit.core.knobs import FP32, OFF, PRECISION
 from jobkit.core.layout import (
@@ -190,7 +191,8 @@ def _add_agreement(rows: Sequence[Row]) -> Iterator[str]:
     worst: dict[str, Agreement] = {}
     for row in rows:
         if agreement := found.get(row.index):
-            row.entities, row.differ, row.f1 = agreement.entities, agreement.differ, agreement.f1
+            counts = (agreement.entities, agreement.differ, agreement.f1)
+            row.figures |= {figure.name: value for figure, value in zip(AGREEMENT, counts, strict=True)}
             name = str(row.params[PRECISION])
             worst[name] = min(agreement, worst.get(name, agreement), key=lambda compared: compared.f1)
     if not found:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobkit.core.errors import ExitCode
+from jobkit.core.figures import AGREEMENT, F1, FIGURES, LARGEST, SPEEDUP, Figure, own_columns, reported
 from jobkit.core.knobs import BATCH_SIZE, OFFERED, REFUSED, RUN_KNOBS, SHORTCUTS
 from jobkit.core.records import Outcome
 from jobkit.core.student import LEAST
@@ -23,11 +24,10 @@ from jobkit.outcome.journal import read_journal
 from jobkit.outcome.overlaps import Span, overlap_words, overlaps, span
 from jobkit.outcome.results import exit_code
 from jobkit.outcome.trials import Trial, answers
-from jobkit.report import energy, own_figures
+from jobkit.report import energy
 from jobkit.report.dcgm_figures import JobFigures
-from jobkit.report.own_figures import OwnFigure, name_metrics
-from jobkit.report.rows import AGREEMENT, FIXED, LOG, MEASURES, SETTING, Row, add_energy
-from jobkit.report.sizes import INTERVALS, OF_A_SIZE, Size, sizes
+from jobkit.report.rows import LOG, SETTING, Row, add_energy, cells, fixed_columns
+from jobkit.report.sizes import OF_A_SIZE, Size, sizes
 from jobkit.report.sources import read_sources
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import JobId
@@ -64,7 +64,7 @@ class Collected:
     notes
         Files skipped and why, and what a reader must know of the rows.
     own
-        The figures that the workloads report, each with its column.
+        The figures that the workloads report.
     trials
         By run folder the predictions that were tried, with their outcomes.
     profiled
@@ -80,7 +80,7 @@ class Collected:
     by_group: Sequence[Row]
     knobs: tuple[str, ...]
     notes: tuple[str, ...]
-    own: tuple[OwnFigure, ...] = ()
+    own: tuple[Figure, ...] = ()
     trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
     profiled: int = 0
     jobs: tuple[JobFigures, ...] = ()
@@ -111,65 +111,51 @@ class Collected:
     @property
     def point_columns(self) -> list[str]:
         """The names of the columns of points."""
-        return [*self._fixed, *self._own_knobs, *self._own, "group", "size", "speedup"]
+        absent = {figure.name for figure in _absent(self.rows)}
+        fixed = [name for name in fixed_columns() if name not in absent]
+        return [*fixed, *self._own_knobs, *(one.name for one in self.own), "group", "size", "speedup"]
 
     @property
-    def _own(self) -> list[str]:
-        """The columns of the figures that the workloads report."""
-        return [one.column for one in self.own]
-
-    @property
-    def _absent(self) -> frozenset[str]:
-        """The measures that these runs cannot have."""
-        return _absent(self.rows)
-
-    @property
-    def _fixed(self) -> list[str]:
-        """The columns that every point has."""
-        return [name for name in FIXED if name not in self._absent]
-
-    @property
-    def _measures(self) -> list[str]:
-        """The measures that these runs can have."""
-        return [*(name for name in MEASURES if name not in self._absent), *self._own]
-
-    @property
-    def _intervals(self) -> list[str]:
-        """The measures whose means have an interval."""
-        return [*INTERVALS, *self._own]
+    def _figures(self) -> list[Figure]:
+        """The figures of jobkit that these runs can have."""
+        absent = _absent(self.rows)
+        return [figure for figure in FIGURES.values() if figure not in absent]
 
     @property
     def _own_knobs(self) -> list[str]:
         """The knobs that no other column holds."""
-        return [knob for knob in self.knobs if knob not in FIXED]
+        fixed = set(fixed_columns())
+        return [knob for knob in self.knobs if knob not in fixed]
 
     def point_records(self) -> Iterator[dict[str, object]]:
         """Yield the points by column."""
-        own, fixed, metrics = self._own_knobs, self._fixed, self._own
+        knobs, figures = self._own_knobs, self._figures
         for row in self.rows:
-            params = {knob: row.params.get(knob) for knob in own}
-            places = {"group": row.group, "size": row.size, "speedup": row.speedup}
-            reported = {name: row.metrics.get(name) for name in metrics}
-            yield {name: getattr(row, name) for name in fixed} | params | reported | places
+            params = {knob: row.params.get(knob) for knob in knobs}
+            places = {"group": row.group, "size": row.size, "speedup": row.value(SPEEDUP)}
+            yield cells(row, figures) | params | {one.name: row.value(one) for one in self.own} | places
 
     def size_records(self) -> Iterator[dict[str, object]]:
         """Yield the sizes by column: ``*_sd`` and ``*_n`` follow the means, and the ends of intervals all."""
-        measures = dict(zip(self._measures, self._measures, strict=True))
-        measures |= {one.column: one.measure for one in self.own}
-        bounded = {name: measures[name] for name in self._intervals}
+        figures = [*self._figures, *self.own]
         for size in self.by_size:
+            means = {figure: size.mean(figure) for figure in figures}
             times = (size.times.low, size.times.high) if size.times else (None, None)
-            ends = {name: size.ends(measure) for name, measure in bounded.items()} | {"speedup": times}
+            bounded = {one: mean for one, mean in means.items() if one.interval}
+            ends = {one.name: mean.ends if mean else (None, None) for one, mean in bounded.items()}
+            ends |= {"speedup": times}
             yield {
                 "size": size.first.size,
                 "group": size.first.group,
                 "phase": size.first.phase,
                 **{knob: size.params.get(knob) for knob in self.knobs},
-                **{name: getattr(size, name) for name in (*OF_A_SIZE, "outcomes", "n")},
-                **{name: size.mean[measure] for name, measure in measures.items()},
-                **{f"{name}_sd": size.sd[measure] for name, measure in measures.items()},
-                **{f"{name}_n": size.counts[measure] for name, measure in measures.items()},
-                "speedup": size.speedup,
+                **{name: size.of(name) for name in OF_A_SIZE},
+                "outcomes": size.outcomes,
+                "n": size.n,
+                **{one.name: mean.value if mean else None for one, mean in means.items()},
+                **{f"{one.name}_sd": mean.sd if mean else None for one, mean in means.items()},
+                **{f"{one.name}_n": mean.n if mean else 0 for one, mean in means.items()},
+                "speedup": size.times.mean if size.times else None,
                 "front": size.front,
                 **{f"{name}_low": low for name, (low, _) in ends.items()},
                 **{f"{name}_high": high for name, (_, high) in ends.items()},
@@ -187,11 +173,12 @@ class Collected:
     @cached_property
     def sizes(self) -> pd.DataFrame:
         """The sizes as a frame."""
-        measures = self._measures
-        spreads = [f"{name}_{what}" for what in ("sd", "n") for name in measures]
-        columns = ["size", "group", "phase", *self.knobs, *OF_A_SIZE, "outcomes", "n", *measures, *spreads]
-        columns += ["speedup", "front"]
-        columns += [f"{name}_{end}" for end in ("low", "high") for name in (*self._intervals, "speedup")]
+        figures = [*self._figures, *self.own]
+        names = [figure.name for figure in figures]
+        ended = [*(figure.name for figure in figures if figure.interval), "speedup"]
+        columns = ["size", "group", "phase", *self.knobs, *OF_A_SIZE, "outcomes", "n", *names]
+        columns += [f"{name}_{what}" for what in ("sd", "n") for name in names]
+        columns += ["speedup", "front", *(f"{name}_{end}" for end in ("low", "high") for name in ended)]
         return _frame(self.size_records(), columns)
 
     @cached_property
@@ -248,15 +235,15 @@ def collect(paths: Sequence[Path], dcgm: Sequence[Path] = ()) -> Collected:
         rows = sources.rows
         knobs = _name_knobs(rows)
         by_group = _number(rows)
-        own = name_metrics(rows, _taken(rows, knobs))
+        own = own_columns((row.record for row in rows), _taken(rows, knobs))
         looked_at = {folder: search.finals.probability for folder, search in sources.searches.items()}
-    by_size = sizes(rows, knobs, own, looked_at)
+    by_size = sizes(rows, knobs, looked_at)
     return Collected(
         rows=rows,
         by_size=by_size,
         by_group=by_group,
         knobs=knobs,
-        notes=(*sources.notes, *_remarks(rows, by_group), *own_figures.remarks(rows, own)),
+        notes=(*sources.notes, *_remarks(rows, by_group), *_of_own(rows, own)),
         own=own,
         trials=sources.trials,
         profiled=sources.profiled,
@@ -300,20 +287,20 @@ def _last_jobs(folder: Path, indices: set[int]) -> tuple[tuple[str, JobId], ...]
     return tuple(dict.fromkeys(last.values()))
 
 
-def _absent(rows: Iterable[Row]) -> frozenset[str]:
-    """Return the measures that no row can have."""
-    return frozenset() if any(row.f1 is not None for row in rows) else frozenset(AGREEMENT)
+def _absent(rows: Iterable[Row]) -> tuple[Figure, ...]:
+    """Return the figures that no row can have."""
+    return () if any(row.value(F1) is not None for row in rows) else AGREEMENT
 
 
 def _taken(rows: Iterable[Row], knobs: Iterable[str]) -> set[str]:
     """Return the names that a column of a workload's own figure cannot have."""
-    return {*FIXED, *OF_DERIVED, *OF_A_SIZE, *knobs} - _absent(rows)
+    return {*fixed_columns(), *OF_DERIVED, *OF_A_SIZE, *knobs} - {figure.name for figure in _absent(rows)}
 
 
 def _name_knobs(rows: Iterable[Row]) -> tuple[str, ...]:
     """Return the names of the knob columns: a workload's knob named like another column gets a prefix."""
     names = sorted(dict.fromkeys(name for row in rows for name in row.params), key=lambda n: n != BATCH_SIZE)
-    taken = {*FIXED, *OF_DERIVED}
+    taken = {*fixed_columns(), *OF_DERIVED}
     taken -= {*OFFERED, *(knob.name for knob in RUN_KNOBS)}
     columns = {name: f"knob_{name}" if name in taken else name for name in names}
     for row in rows:
@@ -392,3 +379,19 @@ def _shared_gpus(rows: Sequence[Row]) -> Iterator[str]:
     if words := overlap_words([_span(row) for row in rows], [row.overlaps for row in rows]):
         yield words
     yield from energy.remarks(rows)
+
+
+def _of_own(rows: Sequence[Row], own: Sequence[Figure]) -> Iterator[str]:
+    """Yield what a reader must know of the figures that the workload reports, each thing once."""
+    records = [row.record for row in rows if row.record]
+    bad = [record.metrics_bad_lines for record in records if record.metrics_bad_lines]
+    if bad:
+        lines, points = format_count(sum(bad), "line"), format_count(len(bad), "point")
+        yield f"{lines} of the workload's own figures ({points}) could not be read, and are left out"
+    if large := sum(len(record.metrics) - len(reported(record)) for record in records):
+        figures = format_count(large, "figure")
+        yield f"{figures} of the workload's own left out: not a number, or beyond {LARGEST:g}"
+    for name, number in sorted(Counter(figure.label for figure in own).items()):
+        if number > 1:
+            units = ", ".join(figure.unit or "none" for figure in own if figure.label == name)
+            yield f"{name} has several units, each with a column of its own: {units}"

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from statistics import fmean
 
 from jobkit.core.blocks import Block, Column
+from jobkit.core.figures import (
+    ENERGY_PER_1000,
+    GPU_MEMORY,
+    SPEED,
+    Figure,
+    format_figure,
+    own_columns,
+    units_of,
+)
 from jobkit.core.knobs import EVERY, MPS, ON, Value
 from jobkit.core.layout import SETTING_FILE
-from jobkit.core.measurements import GPU_MEMORY
 from jobkit.core.records import ModelRef, Outcome, Record, described
 from jobkit.core.terminal import NoWrap, as_json, relative_path, shell_path
 from jobkit.core.units import format_about, format_bytes_gib, format_count, format_setting, format_walltime
-from jobkit.fit.objective import (
-    energy_per_1000,
-    format_figure,
-    mean_words,
-    rate,
-    reported,
-    units_of,
-    values_of,
-)
-from jobkit.fit.speed import Ratio, Speed
+from jobkit.fit.setting import Mean, Ratio, Setting
+from jobkit.fit.speed import Speed
 from jobkit.fit.tune import Tuning, spec_lines
 from jobkit.fit.tune_steps import Answer, Candidate, whole
 from jobkit.outcome.conditions import Conditions, condition_lines, conditions_of
 from jobkit.outcome.results import PointResult
-from jobkit.report.own_figures import own_columns
 
 HELP = {
     "cores": "faster or more CPU cores may help",
@@ -39,8 +37,6 @@ HELP = {
 """What may make a faster setting possible, by what limits the search."""
 
 NO_DIFFERENCE = "no difference is shown"
-
-Row = tuple[Candidate, list[PointResult]]
 
 
 def blocks(run_dir: Path, tuning: Tuning) -> Iterator[Block]:
@@ -76,9 +72,9 @@ def headline(run_dir: Path, tuning: Tuning) -> str:
     return f"{relative_path(run_dir)}: {spent}, {format_about(tuning.held_s)} of {where}"
 
 
-def _rows(tuning: Tuning) -> list[Row]:
+def _phases(tuning: Tuning) -> list[tuple[Candidate, list[PointResult]]]:
     """Return the settings of each phase with their points."""
-    rows: dict[tuple[object, ...], Row] = {}
+    rows: dict[tuple[object, ...], tuple[Candidate, list[PointResult]]] = {}
     for candidate, result in tuning.results:
         key = (candidate.phase, *sorted(candidate.params.items()))
         rows.setdefault(key, (candidate, []))[1].append(result)
@@ -87,17 +83,24 @@ def _rows(tuning: Tuning) -> list[Row]:
 
 def phase_columns(tuning: Tuning) -> list[Column]:
     """Return the settings of each phase with their means, as columns."""
-    rows = _rows(tuning)
-    knobs = list(dict.fromkeys(knob for one, _ in rows for knob in one.params))
-    columns = [Column("phase", [one.phase for one, _ in rows], left=True)]
-    columns += [Column(knob, [_value(one.params.get(knob)) for one, _ in rows]) for knob in knobs]
-    columns += [
-        Column("paragraphs/s", [_speed_cell(results) for _, results in rows]),
-        *_own_columns([results for _, results in rows]),
-        Column("J/1,000", [_energy_cell(results) for _, results in rows]),
-        Column("GPU memory", [_memory_cell(results) for _, results in rows]),
-        Column("", [_remark(tuning, results) for _, results in rows], left=True),
+    phases = _phases(tuning)
+    settings = [_measured(results) for _, results in phases]
+    knobs = list(dict.fromkeys(knob for one, _ in phases for knob in one.params))
+    own = own_columns(record for setting in settings if setting for record in setting.well)
+    columns = [Column("phase", [one.phase for one, _ in phases], left=True)]
+    columns += [Column(knob, [_value(one.params.get(knob)) for one, _ in phases]) for knob in knobs]
+    shown: list[tuple[str, Figure, Callable[[float], str]]] = [
+        ("paragraphs/s", SPEED, "{:,.1f}".format),
+        *((f"{one.label} [{one.unit}]" if one.unit else one.label, one, format_figure) for one in own),
+        ("J/1,000", ENERGY_PER_1000, "{:,.1f}".format),
+        ("GPU memory", GPU_MEMORY, format_bytes_gib),
     ]
+    for head, figure, form in shown:
+        means = [setting.mean(figure) if setting else None for setting in settings]
+        columns.append(Column(head, [form(mean.value) if mean else "" for mean in means]))
+    pairs = zip(settings, phases, strict=True)
+    remarks = [_remark(tuning, setting, results) for setting, (_, results) in pairs]
+    columns.append(Column("", remarks, left=True))
     return [column for column in columns if any(column.cells)]
 
 
@@ -105,51 +108,15 @@ def _value(value: Value | None) -> str:
     return f"{value:,}" if isinstance(value, int) else value or ""
 
 
-def _records(results: Sequence[PointResult]) -> list[Record]:
-    return [result.record for result in results if result.record and result.outcome is Outcome.OK]
+def _measured(results: Sequence[PointResult]) -> Setting[Record] | None:
+    """Return the repeats of a setting that succeeded; ``None`` if none did."""
+    records = [result.record for result in results if result.record and result.outcome is Outcome.OK]
+    return Setting(points=tuple(records)) if records else None
 
 
-def _own_columns(rows: Sequence[Sequence[PointResult]]) -> Iterator[Column]:
-    """Yield a column for each figure that the workload reports, with its unit."""
-    columns = own_columns(record for results in rows for record in _records(results))
-    for (name, unit), own in columns.items():
-        cells = [_own_cell(name, unit, _records(results)) for results in rows]
-        yield Column(f"{own.name} [{own.unit}]" if own.unit else own.name, cells)
-
-
-def _own_cell(name: str, unit: str, records: Sequence[Record]) -> str:
-    found = [metric for record in records if (metric := reported(record).get(name)) and metric.unit == unit]
-    return format_figure(fmean(metric.value for metric in found)) if found else ""
-
-
-def _speed_cell(results: Sequence[PointResult]) -> str:
-    rates = [speed for record in _records(results) if (speed := rate(record))]
-    return f"{sum(rates) / len(rates):,.1f}" if rates else ""
-
-
-def _energy_cell(results: Sequence[PointResult]) -> str:
-    per_1000 = _energy(_records(results))
-    return "" if per_1000 is None else f"{per_1000:,.1f}"
-
-
-def _energy(records: Sequence[Record]) -> float | None:
-    """Return the mean joules for 1,000 items of some points; ``None`` if one has none."""
-    each = [energy_per_1000(record) for record in records]
-    known = [energy_j for energy_j in each if energy_j is not None]
-    return fmean(known) if known and len(known) == len(each) else None
-
-
-def _memory_cell(results: Sequence[PointResult]) -> str:
-    peaks = [*values_of(_records(results), GPU_MEMORY)]
-    return format_bytes_gib(fmean(peaks)) if peaks else ""
-
-
-def _remark(tuning: Tuning, results: Sequence[PointResult]) -> str:
+def _remark(tuning: Tuning, setting: Setting[Record] | None, results: Sequence[PointResult]) -> str:
     """Return why a setting is out, or how a point of it failed."""
-    kept = _records(results)
-    if not kept:
-        return str(results[-1].outcome or "to come")
-    return tuning.goal.objective.broken(kept)
+    return tuning.goal.objective.broken(setting) if setting else str(results[-1].outcome or "to come")
 
 
 def _found(run_dir: Path, tuning: Tuning) -> Iterator[Block]:
@@ -273,9 +240,9 @@ def _gains(tuning: Tuning, winner: Speed) -> Iterator[str]:
     if tuning.gain:
         yield f"  speed      {_times(tuning.gain)} as fast as the plain loop {_on(winner)}"
         yield from _loop_part(tuning)
-    own_j, loop_j = _energy(tuning.records_of(winner)), _energy(tuning.records_of(tuning.loop))
-    if own_j is not None and loop_j is not None:
-        yield f"  energy     {own_j:,.1f} J for 1,000 items, the plain loop {loop_j:,.1f} J"
+    own_j, loop_j = (_mean(tuning, one, ENERGY_PER_1000) for one in (winner, tuning.loop))
+    if own_j and loop_j:
+        yield f"  energy     {own_j.value:,.1f} J for 1,000 items, the plain loop {loop_j.value:,.1f} J"
     if not tuning.goal.objective.by_speed:
         yield f"  objective  {_objective(tuning, winner)}"
     if second := tuning.second:
@@ -298,14 +265,20 @@ def _loop_part(tuning: Tuning) -> Iterator[str]:
 def _objective(tuning: Tuning, winner: Speed) -> str:
     """Return the metric of the objective, next to that of the plain loop."""
     objective, unit = tuning.goal.objective, _unit(tuning)
-    words = f"{objective.name} {mean_words(tuning.values_of(winner), unit)}"
-    of_loop = tuning.values_of(tuning.loop)
-    return f"{words}, the plain loop {mean_words(of_loop, unit)}" if of_loop else words
+    own, of_loop = (_mean(tuning, one, objective.figure) for one in (winner, tuning.loop))
+    words = f"{objective.name} {own.words(unit)}" if own else f"no {objective.name}"
+    return f"{words}, the plain loop {of_loop.words(unit)}" if of_loop else words
+
+
+def _mean(tuning: Tuning, speed: Speed | None, figure: Figure) -> Mean | None:
+    """Return the mean of a figure of a finalist, or of the plain loop; ``None`` if it is not known."""
+    setting = tuning.setting_of(speed)
+    return setting.mean(figure) if setting else None
 
 
 def _unit(tuning: Tuning) -> str:
     records = tuning.records_of(tuning.winner)
-    return " or ".join(units_of(records, tuning.goal.objective.metric))
+    return " or ".join(units_of(records, tuning.goal.objective.figure))
 
 
 def _apart(tuning: Tuning, winner: Speed, second: Speed) -> str:
@@ -359,17 +332,18 @@ def to_json(tuning: Tuning) -> str:
 def as_data(tuning: Tuning) -> dict[str, object]:
     """Return the answer for a program."""
     answer, gain, winner, model = tuning.next, tuning.gain, tuning.winner, _model(tuning)
-    objective, values = tuning.goal.objective, tuning.values_of(winner)
+    objective = tuning.goal.objective
+    best, joules = (_mean(tuning, winner, one) for one in (objective.figure, ENERGY_PER_1000))
     return {
         "ended": isinstance(answer, Answer),
         **described(model),
         "setting": tuning.setting or None,
-        "objective": {**asdict(objective), "mean": fmean(values) if values else None},
+        "objective": {**asdict(objective), "mean": best.value if best else None},
         "plain_loop": tuning.is_loop,
         "best_other": _best_other_json(tuning),
         "items_per_s": winner.items_per_s if winner else None,
         "times_the_plain_loop": {"mean": gain.mean, "low": gain.low, "high": gain.high} if gain else None,
-        "joules_per_1000": _energy(tuning.records_of(winner)),
+        "joules_per_1000": joules.value if joules else None,
         "limit": answer.limit if isinstance(answer, Answer) else None,
         "why": answer.why if isinstance(answer, Answer) else None,
         "held_s": tuning.held_s,

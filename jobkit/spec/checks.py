@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from jobkit.core.figures import by_key
 from jobkit.core.knobs import AUTO, BATCH_SIZE, CUT_BY, OFFERED, PADDED_CHARS, Knob
-from jobkit.core.measurements import DIRECTIONS
 from jobkit.core.terminal import suggest
 from jobkit.core.units import format_count
 from jobkit.run.workloads.base import class_name, knobs, offered
@@ -65,7 +65,7 @@ def check_objective(document: Document) -> None:
     objective = document.data.get("objective")
     objective = objective if isinstance(objective, dict) else {}
     metric = objective.get("metric")
-    if not isinstance(metric, str) or metric in DIRECTIONS or objective.get("direction") is not None:
+    if not isinstance(metric, str) or by_key(metric).direction or objective.get("direction") is not None:
         return
     what = f"objective.metric: {metric!r}: needs objective.direction, max if more is better, else min"
     document.faults.append(document.fault(("objective", "metric"), what))

@@ -11,10 +11,10 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.figures import SPEED, by_key, choosable
 from jobkit.core.files import read_text
 from jobkit.core.knobs import AUTO, CUDA, Value
 from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE
-from jobkit.core.measurements import BATCH_P95, DIRECTIONS, GPU_MEMORY, JOULES_PER_1000, SPEED
 from jobkit.core.records import Point
 from jobkit.core.terminal import SCHEDULER_WORDS
 from jobkit.spec import fields
@@ -234,13 +234,13 @@ class Objective(_Part):
         figure that jobkit measures.
     """
 
-    metric: Annotated[str, Field(min_length=1)] = SPEED
+    metric: Annotated[str, Field(min_length=1)] = SPEED.key
     direction: Literal["max", "min"] | None = None
 
     @property
     def chosen_direction(self) -> str:
         """The direction, or the usual one; without either, `jobkit.spec.checks` refuses the spec."""
-        return self.direction or DIRECTIONS[self.metric]
+        return self.direction or by_key(self.metric).direction
 
 
 def _ends(value: object) -> object:
@@ -299,7 +299,7 @@ class Constraints(BaseModel):
     @property
     def bounds(self) -> dict[str, tuple[float | None, float | None]]:
         """The least and the highest value of each figure that has a limit."""
-        names = (GPU_MEMORY, BATCH_P95, JOULES_PER_1000)
+        names = [name for name in type(self).model_fields if name in choosable()]
         limits = {name: (None, limit) for name in names if (limit := getattr(self, name)) is not None}
         given = self.__pydantic_extra__ or {}
         return {**limits, **{name: (bound.min, bound.max) for name, bound in given.items()}}

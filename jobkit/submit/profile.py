@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.figures import pace
 from jobkit.core.files import append_line, exclusive_lock, read_text
 from jobkit.core.json_codec import to_json
 from jobkit.core.knobs import CUDA, OFF
@@ -22,7 +23,6 @@ from jobkit.core.layout import (
 )
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import note, relative_path, shell_path
-from jobkit.fit.objective import pace
 from jobkit.outcome.journal import Role
 from jobkit.outcome.remedies import remedy
 from jobkit.outcome.trials import added_id

@@ -7,11 +7,11 @@ import shutil
 from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.figures import SPEED
 from jobkit.core.layout import SETTING_FILE, TUNE_SCRIPT
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.core.units import format_about, format_count, format_setting
-from jobkit.fit.objective import rate
 from jobkit.fit.tune import next_point, read_tuning
 from jobkit.fit.tune_steps import Candidate, TuneGoal
 from jobkit.outcome.journal import PURPOSES, Role
@@ -114,7 +114,7 @@ def _ending(run_dir: Path, point: Point) -> str:
     summary = result.record.summary if result.record else None
     end = f"{result.outcome}: {result.verdict.evidence}"
     if summary and result.outcome is Outcome.OK:
-        speed = rate(result.record)
+        speed = result.record.value(SPEED) if result.record else None
         end = f"{speed:,.1f} paragraphs/s" if speed else f"{summary.work_s:,.1f} s"
     return f"{point.index:>4}  {point.phase:<6}  {format_setting(point.params)}: {end}"
 

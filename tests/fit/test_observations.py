@@ -14,6 +14,7 @@ from jobkit.fit.gpus import usable_bytes
 from jobkit.fit.memory import NOTHING, memory_by_setting, memory_of
 from jobkit.fit.memory import Memory as Found
 from jobkit.fit.memory_line import Fit
+from jobkit.fit.setting import other_knobs
 from tests.support.builders import GPU, MODEL, grid, need, record, summary, with_shortcuts
 
 SIZES = (10, 20, 30, 40, 50)
@@ -203,12 +204,12 @@ def test_memory_without_shortcuts_that_were_refused_is_a_line_of_its_own(
     ]
     exact = [with_shortcuts(one) for one in plain]
     refused = [replace(with_shortcuts(one, "why"), inert=("shortcuts",) if swept else ()) for one in plain]
-    assert observations.others(refused[0]) == "shortcuts refused"
-    assert observations.others(exact[0]) == ("shortcuts exact" if swept else "")
+    assert other_knobs(refused[0]) == "shortcuts refused"
+    assert other_knobs(exact[0]) == ("shortcuts exact" if swept else "")
     assert str(memory_of([refused[0], *exact[1:]])).startswith("the points differ in shortcuts: ")
     assert fit_of(told(refused)) == fit_of(told(exact))
     assert set(memory_by_setting([*exact, *refused], {}, None)) == {
-        observations.others(exact[0]),
+        other_knobs(exact[0]),
         "shortcuts refused",
     }
 

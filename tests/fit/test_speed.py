@@ -9,6 +9,7 @@ import pytest
 
 from jobkit.core.records import Outcome, Record
 from jobkit.fit import speed as fit
+from jobkit.fit.setting import Mean
 from jobkit.fit.speed import Speed, speeds
 from tests.support.builders import grid, point, record, with_shortcuts
 
@@ -111,7 +112,7 @@ def test_the_interval_of_a_ratio_holds_as_often_as_it_claims() -> None:
     """Of 1,000 pairs of three repeats, about 95 in 100 intervals contain the true ratio."""
     draw = Random(14)  # noqa: S311 - the same pairs each time
     pairs = [[[draw.gauss(mean, mean / 30) for _ in range(3)] for mean in (100, 300)] for _ in range(1_000)]
-    ratios = [fit.ratio_of(large, small) for small, large in pairs]
+    ratios = [Mean.of(large).over(Mean.of(small)) for small, large in pairs]
     held = [(ratio.low or 0) <= 3 <= (ratio.high or 0) for ratio in ratios]
     assert 0.94 < fmean(held) < 0.985, "whole degrees of freedom are on the safe side"
 

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
-from jobkit.outcome.overlaps import Span, overlap_words, overlaps
+from jobkit.core.measurements import Attribution, Energy
+from jobkit.outcome.overlaps import Span, attributed, overlap_words, overlaps
+
+OF_ONE = Energy(span_s=100, counter_j=9_000, power_j=9_100, idle_w=70, attribution=Attribution.OWN)
 
 
 def at(place: str, began: int, ended: int) -> Span:
@@ -35,3 +39,11 @@ def test_overlaps_of_a_large_sweep_take_no_time() -> None:
     began = time.process_time()
     assert min(overlap or 0 for overlap in overlaps(spans)) > 300
     assert time.process_time() - began < 1
+
+
+def test_points_at_the_same_time_are_the_reason_if_there_is_none_before() -> None:
+    shared = attributed(OF_ONE, 2)
+    assert shared.attribution is Attribution.NOT_ATTRIBUTABLE
+    assert shared.reason == "2 other points ran at the same time on the GPU"
+    mig = replace(OF_ONE, attribution=Attribution.NOT_ATTRIBUTABLE, reason="MIG")
+    assert attributed(mig, 2) == mig

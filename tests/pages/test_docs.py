@@ -18,11 +18,12 @@ from pydantic import BaseModel
 
 from jobkit import cli
 from jobkit.core.errors import JobkitError
+from jobkit.core.figures import in_table
 from jobkit.core.job_files import Exit
 from jobkit.core.records import ModelRef, Outcome, TextRef
 from jobkit.planning.job_script import job_values
 from jobkit.planning.points import Inputs, plan
-from jobkit.report import columns, rows
+from jobkit.report import rows
 from jobkit.run.workloads.base import SHIPPED, Workload, knobs
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.spec.site import Site, load_site
@@ -286,13 +287,13 @@ def test_the_lines_of_the_exit_file_are_documented() -> None:
 
 def test_every_column_of_the_table_is_documented() -> None:
     told = named(section(page("what-is-measured.md"), "The table"))
-    heads = {column.head.replace("\n", " ") for column in columns.MEASURES}
+    heads = {column.head.replace("\n", " ") for column in in_table()}
     assert set(told) == heads | {"batch_size", "n", "outcome", "no effect of", "front", "95 % interval"}
 
 
 def test_every_column_of_csv_is_documented() -> None:
     told = named(section(page("what-is-measured.md"), "Columns of csv and json"))
-    assert sorted(told) == sorted({*rows.FIXED, "speedup", "group", "size"})
+    assert sorted(told) == sorted({*rows.fixed_columns(), "speedup", "group", "size"})
 
 
 def test_usage_and_options_of_every_command_are_those_of_the_code() -> None:

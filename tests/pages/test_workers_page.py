@@ -5,17 +5,18 @@ from __future__ import annotations
 from statistics import fmean
 
 from benchmarks import grid, tune_page, workers_page
-from jobkit.fit.speed import ratio_of
+from jobkit.core.figures import SPEED
+from jobkit.fit.setting import Mean
 from jobkit.report.tables import collect
 
 
 def test_sixteen_workers_with_mps_do_more_than_ten_times_the_work_of_one() -> None:
     rows = {row.point: row for row in collect([workers_page.RUNS / workers_page.WHOLE]).rows}
-    one = rows["workers-1-batch_size-300-order-text-mps-off-r1"]
-    best = rows["workers-16-padded_chars-40000-mps-on-order-sorted-r1"]
-    assert one.items_per_s
-    assert best.items_per_s
-    assert best.items_per_s > 10 * one.items_per_s
+    one = rows["workers-1-batch_size-300-order-text-mps-off-r1"].value(SPEED)
+    best = rows["workers-16-padded_chars-40000-mps-on-order-sorted-r1"].value(SPEED)
+    assert one
+    assert best
+    assert best > 10 * one
 
 
 def test_the_grid_has_every_setting_and_its_best_three_are_in_the_finals() -> None:
@@ -31,7 +32,7 @@ def test_the_grid_has_every_setting_and_its_best_three_are_in_the_finals() -> No
 
 def test_the_answer_of_tune_is_close_to_the_best_of_the_grid() -> None:
     finals = grid.finals()
-    tuned = ratio_of(finals[grid.answer()], max(finals.values(), key=fmean))
+    tuned = Mean.of(finals[grid.answer()]).over(Mean.of(max(finals.values(), key=fmean)))
     assert tuned.mean >= 0.97 or not tuned.differs
 
 

@@ -9,7 +9,7 @@ import pytest
 from jobkit.core.blocks import as_text
 from jobkit.core.units import GIB
 from jobkit.fit.lengths import NONE, PUNCTUATION, TOKENIZER
-from jobkit.planning.preflight import Item, Preflight, Setting, Size
+from jobkit.planning.preflight import Item, Preflight, SettingLoad, Size
 from jobkit.planning.preflight_output import as_json, blocks
 from jobkit.run.workloads.base import CHARACTERS
 
@@ -49,7 +49,7 @@ FOUND = Preflight(
     gpu_memory_bytes=24 * GIB,
     gpu_memory_named=False,
     sizes=(replace(SIZE, batch_size=1, load=941, gpu_bytes=GIB, in_spec=False, to_measure=True), SIZE),
-    settings=(Setting(params={"batch_size": 50}, load=47_050, batches=43, efficiency=0.279),),
+    settings=(SettingLoad(params={"batch_size": 50}, load=47_050, batches=43, efficiency=0.279),),
 )
 
 
@@ -101,9 +101,11 @@ def test_a_text_of_one_item_a_paragraph_speaks_of_paragraphs() -> None:
 
 def test_other_knobs_have_a_list() -> None:
     settings = (
-        Setting(params={"batch_size": 50, "tokenizer_batch": 8}, load=47_050, batches=1, efficiency=None),
-        Setting(params={}, load=30_112, batches=70, efficiency=0.5),
-        Setting(params={"padded_chars": 900, "order": "sorted"}, load=941, batches=9, efficiency=1, alone=1),
+        SettingLoad(params={"batch_size": 50, "tokenizer_batch": 8}, load=47_050, batches=1, efficiency=None),
+        SettingLoad(params={}, load=30_112, batches=70, efficiency=0.5),
+        SettingLoad(
+            params={"padded_chars": 900, "order": "sorted"}, load=941, batches=9, efficiency=1, alone=1
+        ),
     )
     page = as_text(blocks(replace(FOUND, settings=settings)))
     assert "  batch_size 50, tokenizer_batch 8: 1 batch, load 47,050\n" in page

@@ -6,10 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobkit.core.blocks import Column, fit_columns
+from jobkit.core.figures import in_table
 from jobkit.core.measurements import Memory
 from jobkit.core.records import Command, Outcome
 from jobkit.core.units import GIB
-from jobkit.report.columns import LEGENDS, MEASURES, size_columns
+from jobkit.report.columns import LEGENDS, size_columns
 from jobkit.report.output import render
 from jobkit.report.sizes import Size
 from jobkit.report.tables import collect
@@ -42,7 +43,7 @@ def test_a_knob_without_effect_is_named_next_to_its_size(tmp_path: Path) -> None
 
 
 def test_every_column_has_a_legend() -> None:
-    assert {measure.family for measure in MEASURES} <= LEGENDS.keys()
+    assert {figure.family for figure in in_table()} <= LEGENDS.keys()
 
 
 def test_a_count_has_decimal_places_only_if_a_mean_has_some(tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.blocks import as_text
+from jobkit.core.figures import GPU_MEMORY, RAM, SPEED
 from jobkit.core.records import Outcome
 from jobkit.report import comparison
-from jobkit.report.comparison import GPU, RAM, SPEED, Side, compare, verdict
+from jobkit.report.comparison import Side, compare, verdict
 from jobkit.report.tables import collect
 from tests.support.builders import GPU as CARD
 from tests.support.builders import grid, record, write_points, write_record
@@ -67,7 +68,7 @@ def test_single_repeats_show_nothing(tmp_path: Path) -> None:
 
 def test_equal_memory_is_no_difference(tmp_path: Path) -> None:
     pair = compare(*read(side(tmp_path / "a", SPEEDS), side(tmp_path / "b", SPEEDS)))
-    assert {verdict(line.ratio, measure) for measure in (GPU, RAM) for line in pair.lines[measure]} == {
+    assert {verdict(line.ratio, figure) for figure in (GPU_MEMORY, RAM) for line in pair.lines[figure]} == {
         "no difference is shown"
     }
     assert pair.differ == []

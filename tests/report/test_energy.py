@@ -5,18 +5,25 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from jobkit.core.figures import ENERGY as ENERGY_J
+from jobkit.core.figures import ENERGY_PER_1000 as PER_1000
+from jobkit.core.figures import FIGURES
 from jobkit.core.measurements import Attribution, Energy
 from jobkit.core.records import Record
-from jobkit.fit.objective import energy_per_1000
 from jobkit.outcome.results import read_run
+from jobkit.report.energy import disagreement, unbeaten
 from jobkit.report.output import render
 from jobkit.report.sentences import front_line
+from jobkit.report.sizes import Size
 from jobkit.report.tables import Collected, collect
 from tests.support.builders import ITEMS, grid, record, write_records
 
 ENERGY = Energy(span_s=10, counter_j=881, power_j=890, idle_w=20, idle_s=6, attribution=Attribution.OWN)
 FOREIGN = replace(ENERGY, attribution=Attribution.NOT_ATTRIBUTABLE, reason="another process")
+OF_ONE = Energy(span_s=100, counter_j=9_000, power_j=9_100, idle_w=70, attribution=Attribution.OWN)
 
 
 def records(*energies: Energy | None, repeats: int = 1) -> list[Record]:
@@ -32,16 +39,21 @@ def collected(folder: Path, *energies: Energy | None, repeats: int = 1) -> Colle
     return collect([write_records(folder / "run", records(*energies, repeats=repeats))])
 
 
+def mean(size: Size, name: str) -> float | None:
+    found = size.mean(FIGURES[name])
+    return found.value if found else None
+
+
 def spending(counter_j: float, **more: object) -> Energy:
     return replace(ENERGY, counter_j=counter_j, **more)  # type: ignore[arg-type]  # fields by name
 
 
 def test_energy_is_of_the_work_and_of_1000_items(tmp_path: Path) -> None:
     [size] = collected(tmp_path, ENERGY).by_size
-    assert size.mean["energy_j"] == 881
-    assert size.mean["energy_per_1000_j"] == pytest.approx(1000 * 881 / ITEMS)
-    assert size.mean["net_energy_j"] == 881 - 200
-    assert size.mean["net_energy_per_1000_j"] == pytest.approx(1000 * 681 / ITEMS)
+    assert mean(size, "energy_j") == 881
+    assert mean(size, "energy_per_1000_j") == pytest.approx(1000 * 881 / ITEMS)
+    assert mean(size, "net_energy_j") == 881 - 200
+    assert mean(size, "net_energy_per_1000_j") == pytest.approx(1000 * 681 / ITEMS)
     assert size.front is None, "there is no other setting"
 
 
@@ -66,7 +78,7 @@ def test_a_table_is_net_of_idle_if_all_that_it_shows_is(
 def test_what_is_not_attributable_is_in_no_mean_and_in_csv(tmp_path: Path) -> None:
     found = collected(tmp_path, ENERGY, FOREIGN, repeats=2)
     [size] = found.by_size
-    assert (size.mean["energy_j"], size.counts["energy_j"]) == (881, 1)
+    assert (size.n, size.values(FIGURES["energy_j"])) == (2, (881,))
     _, shared = found.point_records()
     assert (shared["energy_j"], shared["net_energy_per_1000_j"]) == (None, None)
     raw = ("energy_counter_j", "energy_power_j", "energy_span_s", "idle_w", "energy_attribution")
@@ -78,29 +90,30 @@ def test_what_is_not_attributable_is_in_no_mean_and_in_csv(tmp_path: Path) -> No
 def test_a_point_that_did_no_item_has_no_energy_for_1000(tmp_path: Path) -> None:
     [one] = records(ENERGY)
     found = collect([write_records(tmp_path / "run", [replace(one, summary=None)])])
-    assert (found.rows[0].energy_j, found.rows[0].energy_per_1000_j) == (881, None)
+    assert [found.rows[0].value(one) for one in (ENERGY_J, PER_1000)] == [881, None]
 
 
 def test_energy_of_points_at_the_same_time_is_not_attributable(tmp_path: Path) -> None:
     first, second = records(ENERGY, ENERGY)
     together = [first, replace(second, started_at=first.started_at, ended_at=first.ended_at)]
     found = collect([write_records(tmp_path / "run", together)])
-    assert [row.energy_j for row in found.rows] == [None, None]
+    assert [row.value(ENERGY_J) for row in found.rows] == [None, None]
     assert {row.energy_attribution for row in found.rows} == {"not attributable"}
     assert "front" not in render(found, "md")
     results = read_run(tmp_path / "run").points
-    assert [energy_per_1000(result.record) for result in results] == [None, None], "no constraint has them"
+    constrained = [result.record.value(PER_1000) for result in results if result.record]
+    assert constrained == [None, None], "no constraint has them"
 
 
 def test_unknown_attribution_is_in_the_table_with_a_note(tmp_path: Path) -> None:
     found = collected(tmp_path, replace(ENERGY, attribution=Attribution.UNKNOWN, reason="a container"))
-    assert found.by_size[0].mean["energy_j"] == 881
+    assert mean(found.by_size[0], "energy_j") == 881
     assert found.notes == ("the energy of 1 point may be of other processes too: a container",)
 
 
 def test_sampled_power_stands_in_for_the_counter_and_is_named(tmp_path: Path) -> None:
     found = collected(tmp_path, replace(ENERGY, counter_j=None))
-    assert found.by_size[0].mean["energy_j"] == 890
+    assert mean(found.by_size[0], "energy_j") == 890
     assert found.notes == (
         "the energy of 1 point is the integral of the sampled power: the GPU has no energy counter",
     )
@@ -136,3 +149,45 @@ def test_old_records_have_no_columns_of_energy(tmp_path: Path) -> None:
     assert "energy" not in report
     assert "front" not in report
     assert found.rows[0].energy_attribution is None
+
+
+@pytest.mark.parametrize(
+    ("energy", "share"),
+    [
+        (OF_ONE, None),
+        (replace(OF_ONE, power_j=9_460), pytest.approx(460 / 9_000)),
+        (replace(OF_ONE, power_j=8_540), pytest.approx(460 / 9_000)),
+        (replace(OF_ONE, power_j=18_000, span_s=59.9), None),
+        (replace(OF_ONE, power_j=None), None),
+        (replace(OF_ONE, counter_j=None), None),
+        (replace(OF_ONE, counter_j=0), None),
+    ],
+)
+def test_the_instruments_disagree_beyond_five_percent_over_a_minute(
+    energy: Energy, share: float | None
+) -> None:
+    assert disagreement(energy) == share
+
+
+def test_the_front_is_what_no_other_setting_beats_in_both() -> None:
+    settings = [(1.0, 9.0), (2.0, 5.0), (2.0, 6.0), (3.0, 5.0), (4.0, 1.0), (None, 0.0), (0.5, None)]
+    assert unbeaten(settings) == [True, True, False, False, True, None, None]
+
+
+Value = st.none() | st.integers(0, 4).map(float)
+
+
+@given(st.lists(st.tuples(Value, Value), max_size=8))
+def test_whatever_is_not_on_the_front_is_beaten_by_something_on_it(
+    settings: list[tuple[float | None, float | None]],
+) -> None:
+    known = [one for one in settings if None not in one]
+    marks = dict(zip(settings, unbeaten(settings), strict=True))
+    assert {one for one, mark in marks.items() if mark is None} == set(settings) - set(known)
+    best = [(time, energy) for (time, energy), mark in marks.items() if mark and time is not None]
+    assert bool(best) == bool(known)
+    for time, energy in known:
+        assert time is not None
+        assert energy is not None
+        at_least = [one for one in best if one[0] <= time and (one[1] or 0.0) <= energy]
+        assert at_least, "of equal settings all are on the front"

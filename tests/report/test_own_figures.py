@@ -15,14 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.blocks import fit_columns
+from jobkit.core.figures import DERIVED, SPEED, WORK, in_table, own_columns
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome, Record
 from jobkit.core.terminal import display_width, printable
 from jobkit.outcome.results import read_run
-from jobkit.report.columns import MEASURES, size_columns
+from jobkit.report.columns import size_columns
 from jobkit.report.loaded import load
 from jobkit.report.output import render
-from jobkit.report.own_figures import DERIVED, own_columns
 from jobkit.report.plot.data import group_plots
 from jobkit.report.tables import Collected, collect
 from tests.support.builders import grid, point, record, write_records
@@ -64,7 +64,7 @@ def cells(collected: Collected) -> dict[str, list[str]]:
 def test_each_name_and_unit_has_a_column_of_a_safe_name_that_no_other_has(
     found: list[dict[str, Metric]],
 ) -> None:
-    taken = {"batch_size", *(measure.name for measure in MEASURES), "n"}
+    taken = {"batch_size", *(figure.name for figure in in_table()), "n"}
     columns = own_columns([replace(record(point()), metrics=metrics) for metrics in found], taken)
     keys = {
         (name, metric.unit)
@@ -72,13 +72,12 @@ def test_each_name_and_unit_has_a_column_of_a_safe_name_that_no_other_has(
         for name, metric in metrics.items()
         if abs(metric.value) <= 1e100
     }
-    assert columns.keys() == keys
-    names = [one.column for one in columns.values()]
+    assert len(columns) == len(keys)
+    assert {one.label for one in columns} == {printable(name) for name, _ in keys}
+    names = [one.name for one in columns]
     every = [*names, *(f"{name}_{what}" for name in (*names, *taken) for what in DERIVED), *taken]
     assert len(every) == len(set(every))
-    assert all(
-        text == printable(text) for one in columns.values() for text in (one.column, one.name, one.unit)
-    )
+    assert all(text == printable(text) for one in columns for text in (one.name, one.label, one.unit))
 
 
 @pytest.mark.parametrize(
@@ -146,8 +145,10 @@ def test_the_same_columns_are_in_csv_json_and_the_frame(tmp_path: Path) -> None:
 
 def test_a_name_that_another_column_has_gets_a_prefix_and_changes_no_measure(tmp_path: Path) -> None:
     collected = collect([run(tmp_path, {"differ": 1.0, "f1": 0.01, "work_s": 2.0})])
-    assert [one.column for one in collected.own] == ["differ", "f1", "metric_work_s"]
-    assert collected.by_size[0].mean["work_s"] == 8
+    assert [one.name for one in collected.own] == ["differ", "f1", "metric_work_s"]
+    mean = collected.by_size[0].mean(WORK)
+    assert mean
+    assert mean.value == 8
     report = render(collected)
     assert "entities differ" not in report
     assert "F1 with" not in report
@@ -183,7 +184,7 @@ def test_without_items_the_speed_is_blank_and_the_time_of_the_work_is_shown(tmp_
     shown = cells(collected)
     assert shown["total s"] == ["3.00 ± 0.00"] * 2
     assert not {"speed paragr./s", "speed-up x", "energy J/1,000"} & shown.keys()
-    assert [row.items_per_s for row in collected.rows] == [None] * 4
+    assert [row.value(SPEED) for row in collected.rows] == [None] * 4
     assert "Fastest" not in render(collected)
     assert [plot.speed.series for plot in group_plots(collected)] == [()]
     assert all(point.outcome is Outcome.OK for point in read_run(tmp_path).points)

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.measurements import GPU_MEMORY, Memory
+from jobkit.core.figures import GPU_MEMORY
+from jobkit.core.measurements import Memory
 from jobkit.core.units import GIB
-from jobkit.fit.objective import Bound, Objective, figure
+from jobkit.fit.objective import Bound, Objective
+from jobkit.fit.setting import Setting
 from jobkit.report.rows import Row
 from jobkit.report.sources import read_sources
 from tests.support.builders import GPU, point, record, write_records
@@ -31,23 +33,23 @@ def test_without_the_peak_of_the_process_another_instrument_stands_in(
     tmp_path: Path, memory: Memory, instrument: str
 ) -> None:
     found = row_of(tmp_path / "run", memory, 0)
-    assert (found.gpu_peak_bytes, found.gpu_instrument) == (4 * GIB, instrument)
+    assert (found.value(GPU_MEMORY), found.gpu_instrument) == (4 * GIB, instrument)
 
 
 def test_the_context_of_one_process_is_not_the_memory_of_several_workers(tmp_path: Path) -> None:
     one_process = Memory(context_bytes=GIB, reserved_peak_bytes=3 * GIB)
-    assert row_of(tmp_path / "run", one_process, 0, workers=2).gpu_peak_bytes is None
+    assert row_of(tmp_path / "run", one_process, 0, workers=2).value(GPU_MEMORY) is None
     device = replace(one_process, device_peak_bytes=9 * GIB, device_idle_bytes=GIB)
-    assert row_of(tmp_path / "second", device, 0, workers=2).gpu_peak_bytes == 8 * GIB
+    assert row_of(tmp_path / "second", device, 0, workers=2).value(GPU_MEMORY) == 8 * GIB
 
 
 def test_a_constraint_is_judged_by_the_memory_that_the_table_shows(tmp_path: Path) -> None:
     memory = Memory(device_peak_bytes=9 * GIB, device_idle_bytes=7 * GIB)
     row = row_of(tmp_path / "run", memory, 0)
     assert row.record
-    assert row.gpu_peak_bytes == figure(row.record, GPU_MEMORY) == 2 * GIB
-    at_most = Objective(bounds={GPU_MEMORY: Bound(max=3 * GIB)})
-    assert at_most.broken([row.record]) == ""
+    assert row.value(GPU_MEMORY) == 2 * GIB
+    at_most = Objective(bounds={GPU_MEMORY.key: Bound(max=3 * GIB)})
+    assert at_most.broken(Setting(points=(row.record,))) == ""
 
 
 @pytest.mark.parametrize(
@@ -58,4 +60,4 @@ def test_else_the_card_tells_nothing_of_this_process(
 ) -> None:
     memory = Memory(device_peak_bytes=5 * GIB, device_idle_bytes=idle)
     found = row_of(tmp_path / "run", memory, foreign)
-    assert (found.gpu_peak_bytes, found.gpu_instrument) == (None, None)
+    assert (found.value(GPU_MEMORY), found.gpu_instrument) == (None, None)

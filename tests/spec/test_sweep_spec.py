@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.measurements import DIRECTIONS
+from jobkit.core.figures import choosable
 from jobkit.core.paths import shipped_folder
 from jobkit.core.units import parse_duration
 from jobkit.spec.fields import Auto
@@ -307,8 +307,9 @@ def loaded(tmp_path: Path, *overrides: str) -> SweepSpec:
 
 
 def test_an_objective_has_the_usual_direction_of_a_figure_that_jobkit_measures(tmp_path: Path) -> None:
-    directions = {name: loaded(tmp_path, f"objective.metric={name}").objective for name in DIRECTIONS}
-    assert {name: objective.chosen_direction for name, objective in directions.items()} == DIRECTIONS
+    found = {name: loaded(tmp_path, f"objective.metric={name}").objective for name in choosable()}
+    usual = {name: figure.direction for name, figure in choosable().items()}
+    assert {name: objective.chosen_direction for name, objective in found.items()} == usual
     own = loaded(tmp_path, "objective={metric: f1, direction: max}").objective
     assert (own.metric, own.chosen_direction) == ("f1", "max")
 

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from itertools import cycle
 
 from jobkit.core.blocks import Block, Column
+from jobkit.core.figures import LOAD, SPEED
 from jobkit.core.student import unknown_spread
 from jobkit.core.units import GIB
+from jobkit.fit.setting import Mean
 from jobkit.fit.speed import SPEED_TOLERANCE
 from jobkit.report.html.drawing import Drawing, Spot
 from jobkit.report.plot import memory_data
-from jobkit.report.plot.data import EnergyPanel, GroupPlot, SpeedPanel, SpeedSeries
-from jobkit.report.plot.findings import NEAR, energy_finding, memory_finding, speed_finding
+from jobkit.report.plot.data import EnergyPanel, GroupPlot, KnobPanel, KnobSeries
+from jobkit.report.plot.findings import NEAR, energy_finding, figure_finding, memory_finding, speed_finding
 from jobkit.report.plot.memory_data import Marks, MemoryPanel
 from jobkit.report.rows import Row
 
@@ -64,10 +66,11 @@ def pictures(group: GroupPlot, rows: Sequence[Row]) -> list[Picture]:
         The points of the group, for the batch sizes of the loads.
     """
     knob = group.speed.knob
-    sizes = {row.load_max: row.numbers[knob] for row in rows if row.load_max and knob in row.numbers}
+    sizes = {load: row.numbers[knob] for row in rows if (load := row.value(LOAD)) and knob in row.numbers}
     found = [memory_picture(group.memory, {load: f"{_words(knob)} {size:,}" for load, size in sizes.items()})]
-    found += [speed_picture(group.speed)] if group.speed.knee else []
-    return [*found, energy_picture(group.energy)] if group.energy else found
+    found += [knob_picture(group.speed)] if group.speed.series else []
+    found += [energy_picture(group.energy)] if group.energy else []
+    return [*found, *map(knob_picture, group.others)]
 
 
 def _words(knob: str) -> str:
@@ -158,35 +161,36 @@ def _memory_rows(marks: Marks, names: Mapping[float, str]) -> Iterator[Sequence[
         yield what, f"{load:,.0f}", f"{size / GIB:.3f}", names.get(load, marks.name.partition(", ")[2])
 
 
-def speed_picture(panel: SpeedPanel) -> Picture:
-    """Return speed against the first knob, with the intervals of the means and the knee."""
-    title = speed_finding(panel)
-    knob = panel.knob.replace("_", " ")
-    single = all(most == 1 for line in panel.series for most in line.repeats)
+def knob_picture(panel: KnobPanel) -> Picture:
+    """Return a figure against the first knob, with the intervals of the means; of the speed with its knee."""
+    knob, figure, speed = panel.knob.replace("_", " "), panel.figure, panel.figure is SPEED
+    title = speed_finding(panel) if speed else figure_finding(panel)
+    single = all(mean.n == 1 for line in panel.series for mean in line.means)
     bars = "Each setting ran once: there is no interval." if single else "Bars: 95 % interval of the mean."
-    caption = f"Speed against {knob}. {bars} The knee is the smallest {knob} {NEAR}."
-    rows = [list(row) for line in panel.series for row in _speed_rows(line)]
-    heads = ("setting", knob, "paragraphs/s", "± (95 %)", "repeats")
-    sizes = sorted({size for line in panel.series for size in line.sizes})
-    svg = _draw_speed(panel).svg(title, sizes)
+    knee = f" The knee is the smallest {knob} {NEAR}." if speed else ""
+    caption = f"{figure.label} against {knob}. {bars}{knee}"
+    rows = [list(row) for line in panel.series for row in _knob_rows(line)]
+    heads = ("setting", knob, _unit(panel), "± (95 %)", "repeats")
+    svg = _draw_knob(panel).svg(title, panel.sizes)
     return Picture(title=title, svg=svg, caption=caption, data=_data(heads, rows))
 
 
-def _draw_speed(panel: SpeedPanel) -> Drawing:
-    ends = [
-        (size, mean + (half or 0.0))
-        for line in panel.series
-        for size, mean, half in zip(line.sizes, line.items_per_s, line.half_widths, strict=True)
-    ]
+def _unit(panel: KnobPanel) -> str:
+    return panel.figure.unit if panel.figure is SPEED else panel.figure.title
+
+
+def _draw_knob(panel: KnobPanel) -> Drawing:
+    means = [mean for line in panel.series for mean in line.means]
+    most = max(mean.value for mean in means)
     drawing = Drawing(
         across=panel.knob.replace("_", " "),
-        up="paragraphs/s",
-        right=float(max(size for size, _ in ends)),
-        top=min(max(top for _, top in ends), 2 * panel.fastest_items_per_s),
+        up=_unit(panel),
+        right=float(panel.sizes[-1]),
+        top=min(max(mean.value + (mean.half_width or 0.0) for mean in means), 2 * most),
     )
-    drawing.level((1 - SPEED_TOLERANCE) * panel.fastest_items_per_s, NEAR, css="grey")
     if panel.knee:
         size, mean = panel.knee
+        drawing.level((1 - SPEED_TOLERANCE) * panel.best, NEAR, css="grey")
         drawing.mark(
             (size, mean),
             "ring",
@@ -195,33 +199,35 @@ def _draw_speed(panel: SpeedPanel) -> Drawing:
             first=True,
         )
     for line, shape in zip(panel.series, cycle(SHAPES), strict=False):
-        _draw_series(drawing, line, shape)
+        _draw_series(drawing, line, shape, _unit(panel))
     return drawing
 
 
-def _draw_series(drawing: Drawing, line: SpeedSeries, shape: str) -> None:
-    spots: list[Spot] = [*zip(map(float, line.sizes), line.items_per_s, strict=True)]
+def _draw_series(drawing: Drawing, line: KnobSeries, shape: str, unit: str) -> None:
+    spots: list[Spot] = [(float(size), mean.value) for size, mean in zip(line.sizes, line.means, strict=True)]
     drawing.line(spots, css="grey", width=1.2)
-    for spot, half, repeats in zip(spots, line.half_widths, line.repeats, strict=True):
+    for spot, mean in zip(spots, line.means, strict=True):
+        half = mean.half_width
         if half is not None:
             drawing.bar(spot[0], spot[1] - half, min(spot[1] + half, 1.1 * drawing.top))
-        spread = f" ± {_half(spot[1], half)}" if half is not None else ""
-        title = f"{spot[0]:,.0f}: {spot[1]:,.4g}{spread} paragraphs/s, n={repeats}"
+        spread = f" ± {_half(mean)}" if half is not None else ""
+        title = f"{spot[0]:,.0f}: {mean.value:,.4g}{spread} {unit}, n={mean.n}"
         drawing.mark(spot, shape, title=f"{line.name}, {title}" if line.name else title)
     if line.name:
         drawing.label(spots[-1], line.name)
 
 
-def _speed_rows(line: SpeedSeries) -> Iterator[Sequence[str]]:
-    for size, mean, half, repeats in zip(
-        line.sizes, line.items_per_s, line.half_widths, line.repeats, strict=True
-    ):
-        yield line.name, f"{size:,}", f"{mean:,.4g}", _half(mean, half), f"{repeats}"
+def _knob_rows(line: KnobSeries) -> Iterator[Sequence[str]]:
+    for size, mean in zip(line.sizes, line.means, strict=True):
+        yield line.name, f"{size:,}", f"{mean.value:,.4g}", _half(mean), f"{mean.n}"
 
 
-def _half(mean: float, half: float | None) -> str:
+def _half(mean: Mean) -> str:
     """Return half an interval, unless it is larger than the mean."""
-    return "" if half is None else "? (spread unknown)" if unknown_spread(mean, half) else f"{half:,.3g}"
+    half = mean.half_width
+    if half is None:
+        return ""
+    return "? (spread unknown)" if unknown_spread(mean.value, half) else f"{half:,.3g}"
 
 
 def energy_picture(panel: EnergyPanel) -> Picture:

@@ -7,15 +7,14 @@ never in one panel. Knows nothing of how it is drawn.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from operator import attrgetter
-from statistics import fmean
 
-from jobkit.core.knobs import BATCH_SIZE, CPU, sort_key
-from jobkit.core.records import Outcome
-from jobkit.core.student import deviation, half_width
+from jobkit.core.figures import FIGURES, GPU_MEMORY, MIN, RAM, SPEED, Figure
+from jobkit.core.knobs import BATCH_SIZE, CPU
 from jobkit.core.units import format_setting
+from jobkit.fit.setting import Mean, other_knobs
 from jobkit.fit.speed import SPEED_TOLERANCE
 from jobkit.fit.tune_steps import FINAL
 from jobkit.outcome.trials import Trial
@@ -31,8 +30,8 @@ OF_SEARCH = "the table of the search has it by phase"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpeedSeries:
-    """Speed over the first knob, all other knobs the same.
+class KnobSeries:
+    """A figure over the first knob, all other knobs the same.
 
     Attributes
     ----------
@@ -40,43 +39,50 @@ class SpeedSeries:
         The other knobs in words; empty if none varies by itself.
     sizes
         Values of the knob, ascending.
-    items_per_s, half_widths
-        Paragraphs a second: the mean over the repeats, and half of its 95 % interval; ``None`` for the
-        latter of one repeat.
-    repeats
-        How many there were of each.
+    means
+        Over the repeats of each, as a person sees the figure.
     """
 
     name: str
     sizes: tuple[int, ...]
-    items_per_s: tuple[float, ...]
-    half_widths: tuple[float | None, ...]
-    repeats: tuple[int, ...]
+    means: tuple[Mean, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpeedPanel:
-    """Speed against the batch size.
+class KnobPanel:
+    """A figure against the batch size.
 
     Attributes
     ----------
+    figure
+        What is shown.
     knob
         The name of the knob.
     series
-        One for each setting of the other knobs; empty if no speed is known.
-    fastest_items_per_s
-        The highest mean.
+        One for each setting of the other knobs; empty if the figure is not known.
     knee
-        The smallest value whose mean is within `jobkit.fit.speed.SPEED_TOLERANCE` of that, and its mean.
+        Of the speed, the smallest value whose mean is within `jobkit.fit.speed.SPEED_TOLERANCE` of the
+        fastest, and its mean.
     why
         Why there are no series.
     """
 
+    figure: Figure = SPEED
     knob: str
-    series: tuple[SpeedSeries, ...]
-    fastest_items_per_s: float = 0.0
+    series: tuple[KnobSeries, ...]
     knee: tuple[int, float] | None = None
     why: str = "not recorded"
+
+    @property
+    def best(self) -> float:
+        """The best mean of a panel that has one."""
+        best = min if self.figure.direction == MIN else max
+        return best(mean.value for line in self.series for mean in line.means)
+
+    @property
+    def sizes(self) -> list[int]:
+        """All values of the knob, ascending."""
+        return sorted({size for line in self.series for size in line.sizes})
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +105,16 @@ class EnergyPanel:
 
 @dataclass(frozen=True, slots=True)
 class GroupPlot:
-    """The panels of a group, a row of ``Collected.groups``; ``energy`` is ``None`` if there is none."""
+    """The panels of a group, a row of ``Collected.groups``; ``energy`` is ``None`` if there is none.
+
+    ``others`` are those of the figures that have a picture of their own.
+    """
 
     group: int
     memory: MemoryPanel
-    speed: SpeedPanel
+    speed: KnobPanel
     energy: EnergyPanel | None = None
+    others: tuple[KnobPanel, ...] = ()
 
 
 def group_plots(collected: Collected, gpu_memory_bytes: int | None = None) -> list[GroupPlot]:
@@ -122,30 +132,29 @@ def group_plots(collected: Collected, gpu_memory_bytes: int | None = None) -> li
 
 def _group(collected: Collected, group: int, gpu_memory_bytes: int | None) -> GroupPlot:
     rows = [row for row in collected.rows if row.group == group]
-    swept = [row for row in rows if not row.trial]
     if rows[0].workload == LOG:
-        up = "RAM" if rows[0].device == CPU else "GPU memory, total"
-        memory = memory_of_log(guess_of_log(rows, gpu_memory_bytes), log_peaks(rows), up)
+        peak = RAM if rows[0].device == CPU else GPU_MEMORY
+        memory = memory_of_log(guess_of_log(rows, gpu_memory_bytes), log_peaks(rows), peak.label)
     else:
         memory = _memory(collected, group, rows, gpu_memory_bytes)
     sizes = [size for size in collected.by_size if size.first.group == group]
     if collected.search(group):  # its answer is no knee, and a part of the text no size
         finals = [size for size in sizes if size.first.phase == FINAL]
-        return GroupPlot(
-            group, memory, SpeedPanel(knob=BATCH_SIZE, series=(), why=OF_SEARCH), _energy(finals)
-        )
-    return GroupPlot(group, memory, _speed(swept, collected.knobs), _energy(sizes))
+        return GroupPlot(group, memory, KnobPanel(knob=BATCH_SIZE, series=(), why=OF_SEARCH), _energy(finals))
+    drawn = [SPEED, *(figure for figure in FIGURES.values() if figure.drawn)]
+    speed, *others = (_over_knob(sizes, collected.knobs, figure) for figure in drawn)
+    return GroupPlot(group, memory, speed, _energy(sizes), tuple(panel for panel in others if panel.series))
 
 
 def _energy(sizes: Sequence[Size]) -> EnergyPanel | None:
-    name = energy.per_1000([size.mean for size in sizes])
+    figure = energy.per_1000(sizes)
     spots = [
-        EnergySpot(format_setting(size.params), speed, joules, size.front is not False)
+        EnergySpot(format_setting(size.params), speed.value, joules.value, size.front is not False)
         for size in sizes
-        if (speed := size.mean["items_per_s"]) is not None and (joules := size.mean[name]) is not None
+        if (speed := size.mean(SPEED)) and (joules := size.mean(figure))
     ]
     ordered = tuple(sorted(spots, key=attrgetter("items_per_s")))
-    return EnergyPanel(ordered, net=name in energy.NET) if spots else None
+    return EnergyPanel(ordered, net=figure in energy.NET) if spots else None
 
 
 def _memory(
@@ -173,43 +182,36 @@ def _trials(collected: Collected, tries: Iterable[Row]) -> list[Trial]:
     ]
 
 
-def _speed(rows: Iterable[Row], knobs: Sequence[str]) -> SpeedPanel:
-    """Return the speed over the first knob of numbers that is there, of the points that succeeded."""
-    well = [row for row in rows if row.outcome is Outcome.OK and row.items_per_s is not None]
-    used = [knob for knob in knobs if any(knob in row.params for row in well)]
-    knob = next((knob for knob in used if any(knob in row.numbers for row in well)), None)
+def _over_knob(settings: Sequence[Size], knobs: Sequence[str], figure: Figure) -> KnobPanel:
+    """Return a figure over the first knob of numbers that is there, of the settings that succeeded."""
+    known = [setting for setting in settings if setting.mean(figure)]
+    knob = next((knob for knob in knobs if any(knob in one.first.numbers for one in known)), None)
     if knob is None:
-        return SpeedPanel(knob=BATCH_SIZE, series=())
-    rest = [name for name in used if name != knob]
-    well = [row for row in well if knob in row.params]
-    settings = {tuple(sorted(row.params.items())) for row in well}
-    ambiguous = len(settings) > len({row.params[knob] for row in well})
-    by_setting: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for row in sorted(well, key=lambda row: [sort_key(row.params.get(name)) for name in (knob, *rest)]):
-        name = format_setting(
-            {other: row.params[other] for other in rest if ambiguous and other in row.params}
-        )
-        by_setting[name][row.numbers[knob]].append(row.items_per_s or 0.0)
-    series = tuple(_series(name, repeats) for name, repeats in by_setting.items())
-    fastest = max(max(line.items_per_s) for line in series)
-    return SpeedPanel(knob=knob, series=series, fastest_items_per_s=fastest, knee=_knee(series, fastest))
+        return KnobPanel(figure=figure, knob=BATCH_SIZE, series=())
+    known = [setting for setting in known if knob in setting.first.numbers]
+    lines: dict[str, list[Size]] = defaultdict(list)
+    for setting in sorted(known, key=lambda one: one.first.numbers[knob]):
+        record = setting.first.record
+        lines[other_knobs(record, knob) if record else ""].append(setting)
+    several = len(lines) > 1
+    series = tuple(_series(name if several else "", knob, line, figure) for name, line in lines.items())
+    panel = KnobPanel(figure=figure, knob=knob, series=series)
+    return replace(panel, knee=_knee(panel)) if figure is SPEED else panel
 
 
-def _series(name: str, repeats: Mapping[int, Sequence[float]]) -> SpeedSeries:
-    return SpeedSeries(
+def _series(name: str, knob: str, settings: Sequence[Size], figure: Figure) -> KnobSeries:
+    return KnobSeries(
         name=name,
-        sizes=tuple(repeats),
-        items_per_s=tuple(fmean(speeds) for speeds in repeats.values()),
-        half_widths=tuple(half_width(deviation(speeds), len(speeds)) for speeds in repeats.values()),
-        repeats=tuple(len(speeds) for speeds in repeats.values()),
+        sizes=tuple(setting.first.numbers[knob] for setting in settings),
+        means=tuple(Mean.of(value / figure.scale for value in one.values(figure)) for one in settings),
     )
 
 
-def _knee(series: Sequence[SpeedSeries], fastest: float) -> tuple[int, float]:
+def _knee(panel: KnobPanel) -> tuple[int, float]:
     """Return the smallest size within reach of the fastest, and its mean."""
     return min(
-        (size, mean)
-        for line in series
-        for size, mean in zip(line.sizes, line.items_per_s, strict=True)
-        if mean >= (1 - SPEED_TOLERANCE) * fastest
+        (size, mean.value)
+        for line in panel.series
+        for size, mean in zip(line.sizes, line.means, strict=True)
+        if mean.value >= (1 - SPEED_TOLERANCE) * panel.best
     )

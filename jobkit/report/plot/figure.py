@@ -13,15 +13,16 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
 from jobkit.core.terminal import printable
 from jobkit.report.plot.data import GroupPlot, group_plots
-from jobkit.report.plot.findings import energy_finding, memory_finding, speed_finding
+from jobkit.report.plot.findings import energy_finding, figure_finding, memory_finding, speed_finding
 from jobkit.report.plot.labels import Label, place
-from jobkit.report.plot.panels import SMALL, draw_energy, draw_memory, draw_speed
+from jobkit.report.plot.panels import SMALL, draw_energy, draw_knob, draw_memory
 from jobkit.report.sentences import heading
 from jobkit.report.tables import Collected
 
@@ -173,7 +174,7 @@ def figure(collected: Collected, *, gpu_memory_bytes: int | None = None, size: s
     heights = [_height(group, text, look, columns) for group, text in pairs]
     whole = Figure(figsize=(width, sum(heights)), layout="constrained")
     rows = whole.subfigures(len(plots), 1, squeeze=False, height_ratios=heights)[:, 0]
-    letters = iter("abcdefghijkl")
+    letters = iter(ascii_lowercase)
     names = []
     for row, group, text in zip(rows, plots, wrapped, strict=True):
         row.suptitle(text, x=0.01, ha="left")
@@ -194,11 +195,11 @@ def _columns(plots: Sequence[GroupPlot], size: str) -> int:
     """Return how many panels are side by side."""
     if size == PAPER:
         return 1 if len(plots) == 1 else 2
-    return 3 if any(group.energy for group in plots) else 2
+    return min(3, max(map(_panels, plots)))
 
 
 def _panels(group: GroupPlot) -> int:
-    return 3 if group.energy else 2
+    return 2 + (group.energy is not None) + len(group.others)
 
 
 def _height(group: GroupPlot, title: str, look: Look, columns: int) -> float:
@@ -246,11 +247,14 @@ def _row(
     """Draw the panels of a group; return the names to write into each."""
     panels = _panels(group)
     axes = row.subplots(math.ceil(panels / columns), columns, squeeze=False).flatten()
-    names = [draw_memory(axes[0], group.memory), draw_speed(axes[1], group.speed)]
+    names = [draw_memory(axes[0], group.memory), draw_knob(axes[1], group.speed)]
     findings = [memory_finding(group.memory), speed_finding(group.speed)]
     if group.energy:
         names.append(draw_energy(axes[2], group.energy))
         findings.append(energy_finding(group.energy))
+    for panel in group.others:
+        names.append(draw_knob(axes[len(names)], panel))
+        findings.append(figure_finding(panel))
     for empty in axes[panels:]:
         empty.remove()
     for one, finding in zip(axes, findings, strict=False):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from jobkit.core.figures import MIN
 from jobkit.core.units import format_bytes_gib
 from jobkit.fit.speed import SPEED_TOLERANCE
 from jobkit.report.plot import memory_data
-from jobkit.report.plot.data import EnergyPanel, SpeedPanel
+from jobkit.report.plot.data import EnergyPanel, KnobPanel
 from jobkit.report.plot.memory_data import MemoryPanel
 
 NEAR = f"within {100 * SPEED_TOLERANCE:.0f} % of the fastest"
@@ -28,27 +29,32 @@ def memory_finding(panel: MemoryPanel) -> str:
     return f"Memory: {panel.up} of at most {format_bytes_gib(max(size for _, size in measured))}"
 
 
-def speed_finding(panel: SpeedPanel) -> str:
+def speed_finding(panel: KnobPanel) -> str:
     """Return what a panel of speed shows."""
     if panel.knee is None:
         return f"Speed: {panel.why}"
     size, mean = panel.knee
     knob = panel.knob.replace("_", " ")
-    sizes = {size for line in panel.series for size in line.sizes}
-    if len(sizes) == 1:
-        best = max(panel.series, key=lambda line: max(line.items_per_s)).name
+    if len(panel.sizes) == 1:
+        best = max(panel.series, key=lambda line: max(mean.value for mean in line.means)).name
         which = f"{best}, {knob} {size:,}" if best else f"{knob} {size:,}"
         return f"Speed: {mean:,.4g} paragraphs/s at {which}"
-    if size == max(sizes):
+    if size == max(panel.sizes):
         return f"Speed: no knee up to {knob} {size:,}, the largest measured and the fastest"
     return f"Speed: the knee is at {knob} {size:,}, {_gain(panel, mean) or NEAR}"
 
 
-def _gain(panel: SpeedPanel, mean: float) -> str:
+def _gain(panel: KnobPanel, mean: float) -> str:
     """Return how many times as fast as the smallest size the knee is; empty if that is unknown."""
-    if len(panel.series) > 1 or (slowest := panel.series[0].items_per_s[0]) == mean:
+    if len(panel.series) > 1 or (slowest := panel.series[0].means[0].value) == mean:
         return ""
     return f"{mean / slowest:.2g} times as fast as {panel.series[0].sizes[0]:,}"
+
+
+def figure_finding(panel: KnobPanel) -> str:
+    """Return what a panel of any other figure shows: its best mean, if more or less is better."""
+    which = "lowest" if panel.figure.direction == MIN else "highest"
+    return f"{panel.figure.title}: {panel.best:,.4g} is the {which} mean"
 
 
 def energy_finding(panel: EnergyPanel) -> str:

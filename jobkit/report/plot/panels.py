@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from itertools import cycle, pairwise
 from typing import TYPE_CHECKING, Any
 
+from jobkit.core.figures import SPEED
 from jobkit.core.units import GIB, format_list
 from jobkit.fit.speed import SPEED_TOLERANCE
 from jobkit.report.plot import memory_data
-from jobkit.report.plot.data import EnergyPanel, SpeedPanel, SpeedSeries
+from jobkit.report.plot.data import EnergyPanel, KnobPanel, KnobSeries
 from jobkit.report.plot.findings import NEAR
 from jobkit.report.plot.labels import DOWN, UP, WAYS, Label
 from jobkit.report.plot.memory_data import Curve, Marks, MemoryPanel
@@ -163,41 +164,40 @@ def short(value: float) -> str:
     return f"{value:g}"
 
 
-def draw_speed(axes: Axes, panel: SpeedPanel) -> list[Label]:
-    """Draw paragraphs a second against the batch size, with intervals; mark the knee; return the names."""
+def draw_knob(axes: Axes, panel: KnobPanel) -> list[Label]:
+    """Draw a figure against the batch size, with intervals; of the speed mark the knee; return the names."""
     axes.set_xlabel(panel.knob.replace("_", " "))
-    axes.set_ylabel("paragraphs per second")
-    if panel.knee is None:
+    axes.set_ylabel("paragraphs per second" if panel.figure is SPEED else panel.figure.title)
+    if not panel.series:
         axes.set(xticks=[], yticks=[])
         return []
     for style, series in zip(cycle(SERIES), panel.series, strict=False):
         _series(axes, series, style)
-    sizes = sorted({size for line in panel.series for size in line.sizes})
-    labels = _knee(axes, panel, *panel.knee) if len(sizes) > 1 else []
+    sizes = panel.sizes
+    labels = _knee(axes, panel, *panel.knee) if panel.knee and len(sizes) > 1 else []
     _scale_sizes(axes, sizes)
     axes.margins(y=0.12)
-    bars = sorted({repeats for series in panel.series for repeats in series.repeats})
+    bars = sorted({mean.n for series in panel.series for mean in series.means})
     axes.set_xlabel(f"{axes.get_xlabel()} ({repeats_in_words(bars)})")
     return labels + _names_of_series(axes, panel)
 
 
-def _knee(axes: Axes, panel: SpeedPanel, size: int, mean: float) -> list[Label]:
+def _knee(axes: Axes, panel: KnobPanel, size: int, mean: float) -> list[Label]:
     """Draw the knee, and the speed that is near the fastest."""
-    near = (1 - SPEED_TOLERANCE) * panel.fastest_items_per_s
+    near = (1 - SPEED_TOLERANCE) * panel.best
     axes.axhline(near, color=GREY, linestyle=":", linewidth=1.2, label=NEAR)
-    first, last = (end(size for line in panel.series for size in line.sizes) for end in (min, max))
-    name = f"knee: {size:,}" if size < last else f"fastest: {size:,}"
+    name = f"knee: {size:,}" if size < panel.sizes[-1] else f"fastest: {size:,}"
     axes.plot([size], [mean], label=name, **KNEE)
-    return [Label(name, (size, mean), BLUE), Label(NEAR, (first, near), "0.4")]
+    return [Label(name, (size, mean), BLUE), Label(NEAR, (panel.sizes[0], near), "0.4")]
 
 
-def _names_of_series(axes: Axes, panel: SpeedPanel) -> list[Label]:
+def _names_of_series(axes: Axes, panel: KnobPanel) -> list[Label]:
     """Return the names next to the ends of a few series; of many draw a legend."""
     if len(panel.series) > MOST_SERIES:
         axes.legend(loc="lower right", ncols=2)
         return []
     return [
-        Label(series.name, (series.sizes[-1], series.items_per_s[-1]))
+        Label(series.name, (series.sizes[-1], series.means[-1].value))
         for series in panel.series
         if series.name
     ]
@@ -220,14 +220,14 @@ def draw_energy(axes: Axes, panel: EnergyPanel) -> list[Label]:
     return [Label(spot.setting, (spot.items_per_s, spot.joules)) for spot in (*best, *others)]
 
 
-def _series(axes: Axes, series: SpeedSeries, style: str) -> None:
+def _series(axes: Axes, series: KnobSeries, style: str) -> None:
     marker, line = style[0], style[1:]
-    label = ": ".join(part for part in (series.name, repeats_in_words(series.repeats)) if part)
-    errors = [0.0 if half is None else half for half in series.half_widths]
+    repeats, halves = ([mean.n for mean in series.means], [mean.half_width for mean in series.means])
+    label = ": ".join(part for part in (series.name, repeats_in_words(repeats)) if part)
     axes.errorbar(
         series.sizes,
-        series.items_per_s,
-        yerr=errors if any(half is not None for half in series.half_widths) else None,
+        [mean.value for mean in series.means],
+        yerr=[half or 0.0 for half in halves] if any(half is not None for half in halves) else None,
         label=label,
         color=BLACK,
         marker=marker,

@@ -2,18 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from jobkit.core.figures import ENERGY, ENERGY_PER_1000, NET_PER_1000
+from jobkit.core.knobs import Value
 from jobkit.core.measurements import Attribution
 from jobkit.core.records import Outcome, Record
 from jobkit.core.student import half_width, unknown_spread
 from jobkit.core.units import format_energy, format_setting
-from jobkit.fit.energy import EnergyUse, uses
+from jobkit.fit.setting import Mean, Setting, settings_of
 from jobkit.fit.speed import Corpus, Speed
 
 EVEN = 0.005
 """A share that would be printed as 0 %."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyUse:
+    """The energy of one setting: means over the repeats whose energy is attributable.
+
+    Attributes
+    ----------
+    params
+        The knobs.
+    per_1000_j, per_1000_j_sd
+        Joules for 1,000 items, and the standard deviation; ``None`` for the latter of one repeat.
+    net_per_1000_j
+        The same above idle; ``None`` if a repeat has no idle power.
+    per_character_j
+        Joules for a character of the text; ``None`` if the characters are unknown.
+    counted
+        Whether each repeat has the energy counter.
+    repeats
+        How many there are.
+    """
+
+    params: Mapping[str, Value]
+    per_1000_j: float
+    per_1000_j_sd: float | None
+    net_per_1000_j: float | None
+    per_character_j: float | None
+    counted: bool
+    repeats: int
+
+    def of(self, items: int, characters: int | None) -> float:
+        """Return the energy of a text, by its characters if they are known."""
+        if characters is not None and self.per_character_j is not None:
+            return characters * self.per_character_j
+        return items * self.per_1000_j / 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +74,30 @@ class EnergyAnswer:
     corpus_j: float | None
     attribution: Attribution
     reason: str
+
+
+def uses(records: Iterable[Record]) -> tuple[EnergyUse, ...]:
+    """Return the energy of each setting, from the records of points that succeeded."""
+    known = (record for record in records if record.value(ENERGY_PER_1000) is not None)
+    return tuple(map(_use, settings_of(known)))
+
+
+def _use(setting: Setting[Record]) -> EnergyUse:
+    each, net = Mean.of(setting.values(ENERGY_PER_1000)), setting.mean(NET_PER_1000)
+    letters = [
+        joules / record.summary.characters
+        for record in setting.well
+        if (joules := record.value(ENERGY)) is not None and record.summary and record.summary.characters
+    ]
+    return EnergyUse(
+        params=dict(sorted(setting.params.items())),
+        per_1000_j=each.value,
+        per_1000_j_sd=each.sd,
+        net_per_1000_j=net.value if net and net.n == each.n else None,
+        per_character_j=Mean.of(letters).value if len(letters) == each.n else None,
+        counted=all(record.energy and record.energy.counter_j is not None for record in setting.well),
+        repeats=each.n,
+    )
 
 
 def energy_answer(records: Sequence[Record], chosen: Speed, corpus: Corpus) -> EnergyAnswer | None:

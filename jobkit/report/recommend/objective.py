@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.measurements import MAX, SPEED, WORK
-from jobkit.core.records import Outcome, Record
+from jobkit.core.figures import MAX, SPEED, WORK, choosable, format_figure, reported, units_of
+from jobkit.core.records import Record
 from jobkit.core.terminal import did_you_mean, printable
 from jobkit.core.units import format_count, format_list
 from jobkit.fit import speed
-from jobkit.fit.objective import (
-    FIGURES,
-    Objective,
-    difference,
-    format_figure,
-    mean_words,
-    reported,
-    units_of,
-)
+from jobkit.fit.objective import Objective
+from jobkit.fit.setting import Mean, Setting, setting_with, settings_of
 from jobkit.fit.speed import Speed
 
 MOST_LISTED = 8
@@ -43,6 +35,11 @@ class Judged:
     setting: str
     values: tuple[float, ...]
     broken: str
+
+    @property
+    def mean(self) -> Mean:
+        """The mean of these values, if there are any."""
+        return Mean.of(self.values)
 
     @property
     def allowed(self) -> bool:
@@ -92,7 +89,7 @@ class Judgement:
 
     def rank(self, setting: Speed) -> float:
         """Return a number that is the higher, the better the setting is."""
-        return self.objective.rank(fmean(self.of(setting).values))
+        return self.objective.rank(self.of(setting).mean.value)
 
 
 def judge(run: str, settings: Sequence[Speed], records: Sequence[Record], objective: Objective) -> Judgement:
@@ -112,42 +109,42 @@ def judge(run: str, settings: Sequence[Speed], records: Sequence[Record], object
     JobkitError
         If no point has the metric, or its unit differs between points.
     """
-    well = [record for record in records if record.outcome is Outcome.OK]
-    values = objective.values(well)
+    figure, run_as_one = objective.figure, Setting(points=tuple(records))
+    well, values = run_as_one.well, run_as_one.values(figure)
     if not values:
         raise _missing(run, objective, well)
-    units = units_of(well, objective.metric)
+    units = units_of(well, figure)
     if len(units) > 1:
         raise JobkitError(
             f"{run}: {objective.name} has several units, which cannot be compared: {', '.join(units)}",
             hint="the workload must report it in one unit",
         )
+    measured = settings_of(well)
+    judged = [(one.setting, setting_with(measured, one.params)) for one in settings]
     return Judgement(
         objective=objective,
         unit=units[0],
-        settings=tuple(_judged(setting, well, objective) for setting in settings),
+        settings=tuple(
+            Judged(setting=words, values=one.values(figure), broken=objective.broken(one))
+            for words, one in judged
+        ),
         points=len(well),
         missing=len(well) - len(values),
     )
 
 
-def _judged(setting: Speed, well: Sequence[Record], objective: Objective) -> Judged:
-    own = [record for record in well if record.params == setting.params]
-    return Judged(setting=setting.setting, values=objective.values(own), broken=objective.broken(own))
-
-
 def _missing(run: str, objective: Objective, well: Sequence[Record]) -> JobkitError:
     """Return the error that no point has the metric of the objective."""
-    if objective.metric == SPEED:
+    if objective.metric == SPEED.key:
         return JobkitError(
             f"{run}: no point has recorded its speed: the workload reports no items",
-            hint=f"report items, or choose by another figure: --set objective.metric={WORK}",
+            hint=f"report items, or choose by another figure: --set objective.metric={WORK.key}",
         )
     names = list(dict.fromkeys(name for record in well for name in reported(record)))
-    if objective.metric in FIGURES:
+    if objective.metric in choosable():
         return JobkitError(
             f"{run}: no point has measured {objective.metric}, by which objective chooses",
-            hint=f"choose by another figure: {', '.join([*FIGURES, *map(printable, names)])}",
+            hint=f"choose by another figure: {', '.join([*choosable(), *map(printable, names)])}",
         )
     known = did_you_mean(objective.metric, names) or f"reported are {format_list(names, MOST_LISTED)}"
     return JobkitError(
@@ -180,7 +177,7 @@ def taken_line(judgement: Judgement, settings: Sequence[Speed], chosen: Speed) -
     extreme = "highest" if judgement.objective.direction == MAX else "lowest"
     best = max(map(judgement.rank, judgement.allowed(settings)))
     safe = " that is safe" if judgement.rank(chosen) < best else ""
-    words = mean_words(judgement.of(chosen).values, judgement.unit)
+    words = judgement.of(chosen).mean.words(judgement.unit)
     return f"{judgement.objective.name} {words}, the {extreme} mean{safe}"
 
 
@@ -202,16 +199,16 @@ def compared_lines(judgement: Judgement, settings: Sequence[Speed], chosen: Spee
 
 
 def _differs(judgement: Judgement, chosen: Speed, other: Speed) -> bool | None:
-    return difference(judgement.of(chosen).values, judgement.of(other).values).differs
+    return judgement.of(chosen).mean.minus(judgement.of(other).mean).differs
 
 
 def _next(judgement: Judgement, chosen: Speed, other: Speed) -> str:
     """Return how the next best setting differs from the recommended one."""
-    values, unit, highest = judgement.of(other).values, judgement.unit, judgement.objective.direction == MAX
-    pair = (judgement.of(chosen).values, values)
-    apart = difference(*pair) if highest else difference(*reversed(pair))
+    unit, highest = judgement.unit, judgement.objective.direction == MAX
+    best, mean = judgement.of(chosen).mean, judgement.of(other).mean
+    apart = best.minus(mean) if highest else mean.minus(best)
     by = f"{format_figure(apart.mean, unit)} {'lower' if highest else 'higher'}"
-    words = f"Next: {other.setting}, {mean_words(values, unit)}: {by}"
+    words = f"Next: {other.setting}, {mean.words(unit)}: {by}"
     if apart.low is None or apart.high is None:
         return f"{words}; single repeats cannot show whether that is more than scatter"
     interval = f"{format_figure(apart.low, unit)} to {format_figure(apart.high, unit)} with 95 % confidence"

@@ -20,8 +20,8 @@ from jobkit.core.units import (
     format_walltime,
 )
 from jobkit.fit.memory import Prediction
-from jobkit.fit.objective import mean_words
 from jobkit.fit.observations import ALLOCATED, NEED, RAM
+from jobkit.fit.setting import Mean
 from jobkit.fit.speed import SPEED_TOLERANCE, Corpus, Speed, differ
 from jobkit.outcome.conditions import condition_lines
 from jobkit.outcome.trials import NOT_TRIED
@@ -214,7 +214,9 @@ def _smaller(advice: types.Recommendation) -> Iterator[str]:
 
 def _rate(speed: Speed) -> str:
     if speed.items_per_s is None:
-        return f"not known, because the workload reports no items; {mean_words(speed.works_s, 's')} for a run"
+        return (
+            f"not known, because the workload reports no items; {Mean.of(speed.works_s).words('s')} for a run"
+        )
     digits = 0 if speed.items_per_s >= 100 else 1 if speed.items_per_s >= 1 else 4  # noqa: PLR2004 - three digits
     half = half_width(speed.items_per_s_sd, speed.repeats)
     known = half is not None and not unknown_spread(speed.items_per_s, half)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import CPU, Value
+from jobkit.core.knobs import CPU
 from jobkit.core.records import Outcome, Record
 from jobkit.core.terminal import shell_quote
 from jobkit.core.units import format_count
@@ -14,7 +14,8 @@ from jobkit.fit import speed
 from jobkit.fit.gpus import GpuKind, common_gpus
 from jobkit.fit.memory import Memory, Prediction, memory_by_setting
 from jobkit.fit.memory_line import Fit
-from jobkit.fit.observations import RAM, others
+from jobkit.fit.observations import RAM
+from jobkit.fit.setting import other_knobs, setting_with, settings_of
 from jobkit.fit.speed import Corpus, Speed
 from jobkit.outcome import overlaps
 from jobkit.outcome.conditions import conditions_of, memory_condition
@@ -140,9 +141,9 @@ def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendati
         material = of_search.with_answer(material, search)
     memory = _memory(tried, wishes)
     if search:  # settings that ran once have no line
-        words = others(search.records_of(search.winner)[0])
+        words = other_knobs(search.records_of(search.winner)[0])
         memory = {words: memory[words]}
-    settings = speed.settings_of(material.records, tried.records)
+    settings = speed.speeds_of(material.records, tried.records)
     judged = judge(material.run, settings, material.records, material.objective)
     first = next(record for record in material.records if record.outcome is Outcome.OK)
     if wishes.gpus is not None and first.point.device == "cpu":
@@ -155,6 +156,7 @@ def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendati
     batch, own = _choice(settings, judged, memory, material, precisions)
     corpus = (wishes.corpus if batch.recommended.rates else None) or _one_pass(tried)
     time = speed.duration(batch.recommended, items=corpus.paragraphs, characters=corpus.characters)
+    repeat = setting_with(settings_of(material.records), batch.recommended.params).first
     return types.Recommendation(
         measured=_measured(tried, own, first),
         batch=batch,
@@ -163,12 +165,12 @@ def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendati
         corpus=corpus,
         time=time,
         energy=energy_answer(material.records, batch.recommended, corpus),
-        request=request(material, _record_of(batch.recommended, material.records), time),
+        request=request(material, repeat, time),
         cost=_cost(material, first),
         margin=wishes.margin,
         trials=material.trials,
         ledger=material.ledger,
-        conditions=conditions_of(_record_of(batch.recommended, material.records)),
+        conditions=conditions_of(repeat),
         search=search,
     )
 
@@ -194,7 +196,7 @@ def memory_of_setting(material: RunData, record: Record) -> Memory | None:
         memory = _memory(material, RecommendOptions())
     except JobkitError:
         return None
-    own = memory.get(others(record))
+    own = memory.get(other_knobs(record))
     return None if own is None or own.largest.reason else own
 
 
@@ -203,15 +205,6 @@ def _most_workers(own: Memory, setting: Speed) -> int | None:
     if own.limit_bytes is None or setting.load is None or own.kind == RAM:
         return None
     return own.most_workers(own.limit_bytes, setting.load)
-
-
-def _record_of(chosen: Speed, records: Sequence[Record]) -> Record:
-    """Return a record of a setting."""
-    return next(record for record in records if record.params == chosen.params)
-
-
-def _params(params: Mapping[str, Value]) -> tuple[tuple[str, Value], ...]:
-    return tuple(sorted(params.items()))
 
 
 def _measured(material: RunData, own: Memory, first: Record) -> types.Measured:
@@ -243,15 +236,15 @@ def _choice(
 ) -> tuple[types.Choice, Memory]:
     """Return the batch size, and what was measured of memory with its other knobs."""
     records, search = material.records, material.search
-    others_of = {_params(record.params): others(record) for record in records}
+    measured = settings_of(records)
 
-    def memory_with(setting: Speed) -> Memory:
-        # A search has one, and its settings have the names that its answer has.
-        words = next(iter(memory)) if search else others_of[_params(setting.params)]
-        return memory[words]
+    def others(setting: Speed) -> str:
+        if search:  # it has one memory, and its settings have the names that its answer has
+            return next(iter(memory))
+        return other_knobs(setting_with(measured, setting.params).first)
 
     def safe(setting: Speed) -> bool | None:
-        return memory_with(setting).largest.holds(setting.size, setting.load)
+        return memory[others(setting)].largest.holds(setting.size, setting.load)
 
     allowed = judged.allowed(precision.without_refused(settings, precisions))
     best = speed.fastest(allowed or settings)
@@ -261,7 +254,8 @@ def _choice(
         if search
         else judged.best([setting for setting in allowed if safe(setting) is not False] or allowed[:1])
     )
-    own = memory_with(chosen)
+    words = others(chosen)
+    own = memory[words]
     line, unsafe = own.line, bool(allowed) and safe(judged.best(allowed)) is False
     by_size = judged.objective.by_speed and search is None
     choice = types.Choice(
@@ -270,7 +264,7 @@ def _choice(
         recommended=chosen,
         fastest=best,
         times=None if chosen is best else speed.ratio(best, chosen),
-        others=others_of[_params(chosen.params)] if len(memory) > 1 else "",
+        others=words if len(memory) > 1 else "",
         largest=own.largest,
         lines=tuple(
             types.Line(others=name, largest=part.largest)

@@ -10,7 +10,8 @@ from jobkit.fit.gpus import GpuKind
 from jobkit.fit.lengths import Lengths
 from jobkit.fit.memory import Prediction
 from jobkit.fit.objective import Objective
-from jobkit.fit.speed import Corpus, Duration, Ratio, Speed
+from jobkit.fit.setting import Ratio
+from jobkit.fit.speed import Corpus, Duration, Speed
 from jobkit.fit.tune import Tuning
 from jobkit.outcome.agreement import Agreement
 from jobkit.outcome.conditions import Conditions

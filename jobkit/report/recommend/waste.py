@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import fsum
 from statistics import median
 
+from jobkit.core.figures import GPU_MEMORY, WORK
 from jobkit.core.knobs import CPU
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB, format_count, format_list, format_memory, format_size, format_walltime
@@ -106,13 +107,14 @@ def _busy(use: PointUse) -> tuple[float, float] | None:
     """Return the mean utilisation of the GPU in percent, and over how many seconds of work."""
     record = use.record
     percent = record.sampler.utilisation_mean_percent if record and record.sampler else None
-    return (percent, use.row.work_s) if percent is not None and use.row.work_s else None
+    work_s = use.row.value(WORK)
+    return (percent, work_s) if percent is not None and work_s else None
 
 
 def _more_workers(run: RunUse, uses: Sequence[PointUse], share: float) -> Fix:
     """Return how several workers share the GPU: as many as the idle time and the memory have room for."""
     one = [use for use in uses if use.point.workers == 1]
-    capacity, peak = _capacity(uses), max((use.row.gpu_peak_bytes or 0 for use in one), default=0)
+    capacity, peak = _capacity(uses), max((use.row.value(GPU_MEMORY) or 0 for use in one), default=0)
     room = int(capacity / (CARD_FACTOR * peak)) if capacity and peak else 1
     workers = min(MOST_WORKERS, room, int(1 / max(share, 1 / MOST_WORKERS)))
     if workers == 1 or len(one) < len(uses):
@@ -206,7 +208,7 @@ def large_card(run: RunUse) -> Waste:
     if any(use.row.outcome is Outcome.GPU_OOM for use in used):
         why = "a point ran out of the memory of the GPU"
         return named(requested=requested, used="all of it", points=len(used), wasted=False, why=why)
-    peaks = [use.row.gpu_peak_bytes / use.point.gpus for use in used if use.row.gpu_peak_bytes]
+    peaks = [peak / use.point.gpus for use in used if (peak := use.row.value(GPU_MEMORY))]
     if not peaks or not capacity:
         return named(requested=requested, why="no record has the peak of the GPU's memory")
     smaller = smallest_card(max(peaks), capacity)
@@ -280,14 +282,14 @@ def tiny_jobs(run: RunUse) -> Waste:
         f"several jobs, half of them shorter than {TINY_S // 60} minutes, and {HALF} of their time is work"
     )
     named = _named("tiny jobs", limit)
-    known = [use for use in run.points if use.seconds and use.row.work_s and not use.point.phase]
+    known = [use for use in run.points if use.seconds and use.row.value(WORK) and not use.point.phase]
     if not known:
         return named(requested=format_count(len(run.points), "point"), why=_no_times(run))
     jobs: dict[object, float] = {}
     for use in known:
         key = use.point.index if run.here else use.task
         jobs[key] = jobs.get(key, 0.0) + (use.seconds or 0.0)
-    share = fsum(use.row.work_s or 0.0 for use in known) / fsum(use.seconds or 0.0 for use in known)
+    share = fsum(use.row.value(WORK) or 0.0 for use in known) / fsum(use.seconds or 0.0 for use in known)
     wasted = len(jobs) > 1 and median(jobs.values()) < TINY_S and share < LIMIT
     return named(
         requested=format_count(len(jobs), "job") if not run.here else f"{len(jobs)} points, no job",

@@ -13,7 +13,7 @@ from jobkit.corpus.plan import Corpus, Piece
 from jobkit.corpus.reading import Paragraph, read_pieces
 from jobkit.planning.text_lengths import estimated_lengths
 from jobkit.report.recommend.request import MEMORY_FACTOR
-from jobkit.submit.apply.setting import Setting
+from jobkit.submit.apply.setting import AppliedSetting
 
 MOST_NAMED = 10
 LENGTHS: Mapping[str, Callable[[str], Sequence[int]]] = {
@@ -45,7 +45,7 @@ class Heavy:
     load: int
 
 
-def find_heavy(corpus: Corpus, pieces: Sequence[Piece], setting: Setting) -> list[Heavy]:
+def find_heavy(corpus: Corpus, pieces: Sequence[Piece], setting: AppliedSetting) -> list[Heavy]:
     """Return the pieces that must not share a batch with others, by the memory line of the setting.
 
     Only paragraphs that are longer than the bound allows an item to be are looked at.
@@ -65,7 +65,7 @@ def find_heavy(corpus: Corpus, pieces: Sequence[Piece], setting: Setting) -> lis
     return [heavy for heavy in found if heavy is not None]
 
 
-def longest_item(setting: Setting) -> int:
+def longest_item(setting: AppliedSetting) -> int:
     """Return how long an item may be in any company: a batch of such items keeps the bound."""
     if setting.memory is None:
         raise AssertionError  # the caller has asked; for the type checker
@@ -76,7 +76,11 @@ def longest_item(setting: Setting) -> int:
 
 
 def _looked_at(
-    corpus: Corpus, piece: Piece, setting: Setting, lengths_of: Callable[[str], Sequence[int]], limit: int
+    corpus: Corpus,
+    piece: Piece,
+    setting: AppliedSetting,
+    lengths_of: Callable[[str], Sequence[int]],
+    limit: int,
 ) -> Heavy | None:
     """Return a piece if an item in it is really too long."""
     paragraphs = [(one, lengths_of(one.text)) for one in read_pieces(corpus, (piece,))]
@@ -96,7 +100,7 @@ def _where(corpus: Corpus, piece: Piece, paragraph: Paragraph) -> str:
     return f"{name}{document}, paragraph {paragraph.number + 1:,}"
 
 
-def refuse_too_large(heavy: Sequence[Heavy], setting: Setting) -> None:
+def refuse_too_large(heavy: Sequence[Heavy], setting: AppliedSetting) -> None:
     """Refuse paragraphs that do not fit on the GPU of the setting even alone.
 
     Raises
@@ -124,7 +128,7 @@ def _too_large(heavy: Sequence[Heavy], safe_load: float) -> Iterator[str]:
             yield f"{one.where}: a sentence of {one.longest:,} characters"
 
 
-def memory_of(heavy: Heavy, setting: Setting, usual_bytes: int) -> int:
+def memory_of(heavy: Heavy, setting: AppliedSetting, usual_bytes: int) -> int:
     """Return the RAM that the shard of a heavy piece requests."""
     line = setting.memory.line if setting.memory else ""
     if isinstance(line, str) or setting.point.device != CPU:

@@ -20,7 +20,7 @@ from jobkit.core.units import (
 from jobkit.corpus.plan import Corpus
 from jobkit.fit.speed import Duration
 from jobkit.schedulers.registry import runs_here
-from jobkit.submit.apply.setting import Setting
+from jobkit.submit.apply.setting import AppliedSetting
 from jobkit.submit.apply.shards import UNKNOWN_BYTES, Plan
 
 LABEL = 11
@@ -45,7 +45,7 @@ class Prospect:
     """
 
     corpus: Corpus
-    setting: Setting
+    setting: AppliedSetting
     plan: Plan
     read_s: float | None
     now: datetime

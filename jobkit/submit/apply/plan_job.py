@@ -49,7 +49,7 @@ from jobkit.status.standing import first_task
 from jobkit.submit import launch, resume, rounds, scheduler_calls
 from jobkit.submit.apply import folder, start
 from jobkit.submit.apply.lines import LABEL, format_bytes
-from jobkit.submit.apply.setting import Setting
+from jobkit.submit.apply.setting import AppliedSetting
 from jobkit.submit.apply.shards import Wishes
 from jobkit.submit.guards import refuse_moved_run
 from jobkit.submit.resubmit import read_settled, run_lock
@@ -141,7 +141,7 @@ def read_order(run_dir: Path) -> Order:
         raise file_error(error, path) from error
 
 
-def _order(request: start.Request, setting: Setting) -> Order:
+def _order(request: start.Request, setting: AppliedSetting) -> Order:
     return Order(
         run_id=run_id_of(request.out) or run_id(setting.spec.name),
         folder=str(Path.cwd()),
@@ -207,7 +207,7 @@ def _as_planned(before: Corpus, found: Sequence[Found]) -> Corpus:
 
 
 def _submit(
-    request: start.Request, setting: Setting, found: Sequence[Found], *, dry_run: bool, wait: bool
+    request: start.Request, setting: AppliedSetting, found: Sequence[Found], *, dry_run: bool, wait: bool
 ) -> int | None:
     order, run_dir, spec = _order(request, setting), request.out, setting.spec
     resources = _resources(setting, found, _unfinished(run_dir))
@@ -246,7 +246,7 @@ def _unfinished(run_dir: Path) -> int:
     return sum(first_task(job) not in before.cancelled for job in jobs)
 
 
-def _resources(setting: Setting, found: Sequence[Found], unfinished: int) -> Resources:
+def _resources(setting: AppliedSetting, found: Sequence[Found], unfinished: int) -> Resources:
     """Return what the job requests, with twice the walltime for each job that did not finish."""
     size = sum(one.size_bytes for one in found)
     return little(
@@ -258,7 +258,7 @@ def _resources(setting: Setting, found: Sequence[Found], unfinished: int) -> Res
     )
 
 
-def _lines(setting: Setting, found: Sequence[Found], resources: Resources) -> Iterator[str]:
+def _lines(setting: AppliedSetting, found: Sequence[Found], resources: Resources) -> Iterator[str]:
     """Yield what is known before the corpus is read."""
     size = format_bytes(sum(one.size_bytes for one in found))
     queue = resources.queue or setting.site.queue
@@ -272,7 +272,7 @@ def _lines(setting: Setting, found: Sequence[Found], resources: Resources) -> It
     yield from (f"{label.ljust(LABEL)}{words}" for label, words in rows.items() if words)
 
 
-def _print_preview(setting: Setting, run_dir: Path, script: str) -> None:
+def _print_preview(setting: AppliedSetting, run_dir: Path, script: str) -> None:
     """Print the script of the job, and the command that would submit it."""
     scheduler, job = by_name(setting.spec.scheduler), rounds.plan_job()
     argv = scheduler.submit_argv(str(run_dir / job.script), job.array, ())
@@ -286,7 +286,7 @@ def _print_preview(setting: Setting, run_dir: Path, script: str) -> None:
     terminal.say("\n".join(lines))
 
 
-def _check(order: Order, setting: Setting, resources: Resources, script: str) -> None:
+def _check(order: Order, setting: AppliedSetting, resources: Resources, script: str) -> None:
     """Ask the scheduler whether it would accept the job, before anything is written.
 
     Raises

@@ -38,7 +38,7 @@ from jobkit.status.retry import merge_overrides
 from jobkit.status.standing import LIVE, RunStanding
 from jobkit.submit import cancel, resume
 from jobkit.submit.apply.lines import Prospect, plan_lines
-from jobkit.submit.apply.setting import Setting, refuse_keys
+from jobkit.submit.apply.setting import AppliedSetting, refuse_keys
 from jobkit.submit.apply.shards import Plan, Wishes, plan_shards, points_of
 from jobkit.submit.guards import refuse_moved_run
 from jobkit.submit.resubmit import refuse_silent, run_lock, spec_of_run
@@ -190,7 +190,7 @@ def _plan_rest(run_dir: Path, rest: _Rest, wishes: Wishes, given: tuple[str, ...
         withdraw(run_dir, point)
 
 
-def _request(plan: Plan, setting: Setting) -> tuple[str, ...]:
+def _request(plan: Plan, setting: AppliedSetting) -> tuple[str, ...]:
     """Return what the new shards request, as ``key=value``, if it follows from a measured speed."""
     before, now = setting.spec.resources, plan.resources
     words = []
@@ -201,12 +201,12 @@ def _request(plan: Plan, setting: Setting) -> tuple[str, ...]:
     return tuple(words)
 
 
-def _setting(run_dir: Path, point: Point, given: tuple[str, ...]) -> Setting:
+def _setting(run_dir: Path, point: Point, given: tuple[str, ...]) -> AppliedSetting:
     """Return the setting of a corpus, with what is known of its speed by now."""
     spec = spec_of_run(run_dir, given)
     site, _ = find_site(spec.site, spec.scheduler)
     promise = read_promise(run_dir)
-    return Setting(
+    return AppliedSetting(
         spec=spec,
         site=site,
         why="as requested" if given else "as before",
@@ -250,7 +250,7 @@ def _append(run_dir: Path, shards: Sequence[Shard], points: Sequence[Point], fir
         files.append_line(path, blank + "\n".join(map(to_json, values)))
 
 
-def _write_follow(run_dir: Path, setting: Setting, point: Point) -> None:
+def _write_follow(run_dir: Path, setting: AppliedSetting, point: Point) -> None:
     """Write the script of the follow-up job for the scheduler that is used from now on."""
     spec = setting.spec
     if runs_here(spec.scheduler) or not spec.policy.follow_up:

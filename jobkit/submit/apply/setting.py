@@ -21,7 +21,6 @@ from jobkit.core.records import FULL, ModelRef, Outcome, Point, Record, TextRef
 from jobkit.core.terminal import Say, relative_path, shell_path
 from jobkit.core.units import format_count, format_setting
 from jobkit.fit import ledger
-from jobkit.fit.energy import EnergyUse
 from jobkit.fit.memory import Memory
 from jobkit.fit.speed import Corpus, Speed, not_sampled, speeds
 from jobkit.fit.tune import read_tuning
@@ -30,7 +29,7 @@ from jobkit.planning import resolve
 from jobkit.planning.points import Inputs, plan
 from jobkit.planning.resolve import Options, ResolvedSpec
 from jobkit.planning.workload_traits import Traits
-from jobkit.report.recommend.energy import energy_answer
+from jobkit.report.recommend.energy import EnergyUse, energy_answer
 from jobkit.report.recommend.recommend import memory_of_setting, paragraphs, recommend
 from jobkit.report.recommend.request import used_ram
 from jobkit.report.recommend.run_data import read_material
@@ -50,7 +49,7 @@ MOST_LISTED = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
+class AppliedSetting:
     """A setting, ready to be applied, and what is known of it.
 
     Attributes
@@ -123,7 +122,7 @@ Refuse = Callable[[str, ModelRef | None, tuple[str, ...]], None]
 
 def find_setting(
     word: Path, options: Options, *, build: bool, say: Say, refuse: Refuse = lambda *_: None
-) -> Setting:
+) -> AppliedSetting:
     """Return the setting that a run or a spec names.
 
     Parameters
@@ -171,7 +170,7 @@ def refuse_keys(overrides: Sequence[str]) -> None:
             )
 
 
-def _of_run(run: Path, options: Options, refuse: Refuse) -> Setting:
+def _of_run(run: Path, options: Options, refuse: Refuse) -> AppliedSetting:
     refuse_corpus(run, "apply")
     load_spec(run / SPEC_FILE).refuse_command("jobkit apply")
     material, points = read_material(run), read_points(run)[0]
@@ -199,7 +198,7 @@ def _of_run(run: Path, options: Options, refuse: Refuse) -> Setting:
     )
     spec = _alone(spec, params, options, first, paragraphs(material.records))
     (point,) = plan(spec, inputs)
-    return Setting(
+    return AppliedSetting(
         spec=spec,
         site=site,
         why=why,
@@ -242,7 +241,7 @@ def _chosen(run: Path, material: RunData) -> tuple[dict[str, Value], Speed | Non
     return {**speed.params, **without}, speed, ()
 
 
-def _of_spec(path: Path, options: Options, *, build: bool, say: Say, refuse: Refuse) -> Setting:
+def _of_spec(path: Path, options: Options, *, build: bool, say: Say, refuse: Refuse) -> AppliedSetting:
     def check(named: ResolvedSpec, _: Traits) -> None:
         small = named.model is not None and named.model.size != FULL
         way = (f"then again with `model.size: full` in {relative_path(path.absolute())}",)
@@ -264,7 +263,7 @@ def _of_spec(path: Path, options: Options, *, build: bool, say: Say, refuse: Ref
     params = _one_of([point.params for point in found], path)
     spec = _alone(named.spec, params, options, found[0], 0)
     (point,) = plan(spec, inputs)
-    return Setting(
+    return AppliedSetting(
         spec=spec,
         site=named.site,
         why=named.why,

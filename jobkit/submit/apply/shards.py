@@ -18,7 +18,7 @@ from jobkit.fit.speed import Duration, duration, total, upper
 from jobkit.report.recommend.request import enough
 from jobkit.spec.sweep_spec import Resources, SweepSpec
 from jobkit.submit.apply.heavy import Heavy, memory_of
-from jobkit.submit.apply.setting import Setting
+from jobkit.submit.apply.setting import AppliedSetting
 
 MINUTES = 30.0
 """How long a shard takes if no one says."""
@@ -90,7 +90,7 @@ class Plan:
 
 def plan_shards(
     pieces: Sequence[Piece],
-    setting: Setting,
+    setting: AppliedSetting,
     wishes: Wishes,
     *,
     first: int = 1,
@@ -136,7 +136,7 @@ def plan_shards(
 
 
 def _needs(
-    shards: Sequence[Shard], heavy: Sequence[Heavy], setting: Setting, resources: Resources
+    shards: Sequence[Shard], heavy: Sequence[Heavy], setting: AppliedSetting, resources: Resources
 ) -> dict[int, tuple[str, ...]]:
     """Return what the shards of heavy pieces request beyond the others."""
     sizes = [memory_of(one, setting, resources.memory) for one in heavy]
@@ -151,7 +151,7 @@ def _expected(time: Duration | None) -> float:
     return time.expected_s if time else 0.0
 
 
-def _number(pieces: Sequence[Piece], setting: Setting, wishes: Wishes) -> int:
+def _number(pieces: Sequence[Piece], setting: AppliedSetting, wishes: Wishes) -> int:
     """Return how many shards there are to be."""
     if wishes.number:
         return wishes.number
@@ -174,7 +174,7 @@ def _shard(index: int, pieces: Sequence[Piece], time: Duration | None) -> Shard:
     )
 
 
-def _time(pieces: Sequence[Piece], setting: Setting, *, forked: bool) -> Duration | None:
+def _time(pieces: Sequence[Piece], setting: AppliedSetting, *, forked: bool) -> Duration | None:
     if setting.speed is None:
         return None
     items, characters = (
@@ -183,7 +183,7 @@ def _time(pieces: Sequence[Piece], setting: Setting, *, forked: bool) -> Duratio
     return duration(setting.speed, items=items, characters=characters, forked=forked, past=setting.past)
 
 
-def _resources(shards: Sequence[Shard], each: Duration | None, setting: Setting) -> Resources:
+def _resources(shards: Sequence[Shard], each: Duration | None, setting: AppliedSetting) -> Resources:
     """Return what a shard requests: as the spec says, but memory and walltime by what was measured."""
     asked, given = setting.spec.resources, set(setting.given)
     longest_s = None

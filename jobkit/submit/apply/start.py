@@ -36,7 +36,7 @@ from jobkit.submit import launch, local, resume, sweep
 from jobkit.submit.apply import folder
 from jobkit.submit.apply.heavy import find_heavy, refuse_too_large
 from jobkit.submit.apply.lines import Prospect, plan_lines
-from jobkit.submit.apply.setting import Setting, find_setting
+from jobkit.submit.apply.setting import AppliedSetting, find_setting
 from jobkit.submit.apply.shards import Wishes, plan_shards, points_of
 
 MOST_LISTED = 10
@@ -121,7 +121,7 @@ def apply(request: Request, *, dry_run: bool = False, wait: bool = False) -> int
     return _start(planned, wait=wait)
 
 
-def find_permitted(request: Request, *, build: bool) -> Setting:
+def find_permitted(request: Request, *, build: bool) -> AppliedSetting:
     """Return the setting that a person asks for; refuse a stand-in for a corpus that is not the sample.
 
     Raises
@@ -176,7 +176,7 @@ def read(request: Request) -> tuple[Corpus, Sequence[Piece], float]:
 
 
 def prepare(
-    request: Request, setting: Setting, corpus: Corpus, pieces: Sequence[Piece], read_s: float
+    request: Request, setting: AppliedSetting, corpus: Corpus, pieces: Sequence[Piece], read_s: float
 ) -> Planned:
     """Return the run that works through a corpus, as it could be submitted now."""
     heavy = find_heavy(corpus, pieces, setting)
@@ -269,7 +269,7 @@ def write_planned(planned: Planned) -> None:
     folder.write_folder(planned.prepared, prospect.corpus, prospect.plan.shards, promise)
 
 
-def promise_of(setting: Setting) -> Promise:
+def promise_of(setting: AppliedSetting) -> Promise:
     """Return what was measured of a setting, as the run folder keeps it."""
     return Promise(
         source=setting.source,
@@ -300,7 +300,9 @@ def advise(run_dir: Path) -> None:
     note(f"  cancel       jobkit cancel {run}")
 
 
-def go_on(request: Request, setting: Setting, corpus: Corpus, *, dry_run: bool, wait: bool) -> int | None:
+def go_on(
+    request: Request, setting: AppliedSetting, corpus: Corpus, *, dry_run: bool, wait: bool
+) -> int | None:
     """Go on with a folder that is of this corpus and this setting; refuse any other."""
     folder.refuse_differences(request.out, corpus, setting.point)
     note(f"{relative_path(request.out)}: is planned already: going on with it")

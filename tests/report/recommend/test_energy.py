@@ -9,15 +9,18 @@ from jobkit.core.blocks import as_text
 from jobkit.core.measurements import Attribution, Energy
 from jobkit.core.records import Outcome, Record
 from jobkit.fit.speed import Corpus
+from jobkit.outcome.overlaps import attributed
+from jobkit.report.recommend.energy import uses
 from jobkit.report.recommend.output import blocks
 from jobkit.report.recommend.recommend import recommend
 from jobkit.report.recommend.types import Recommendation, RecommendOptions
-from tests.support.builders import ITEMS
+from tests.support.builders import ITEMS, grid, point, record, with_shortcuts
 from tests.support.recommendations import material, records
 
 WATTS: Mapping[int, float] = {40: 120, 85: 130, 130: 140, 175: 170, 220: 150}
 """By batch size: 220 takes less energy than 175, which is recommended."""
 OWN = Attribution.OWN
+OF_ONE = Energy(span_s=100, counter_j=9_000, power_j=9_100, idle_w=70, attribution=Attribution.OWN)
 
 
 def drawing(one: Record, attribution: Attribution = OWN, **more: object) -> Record:
@@ -80,7 +83,7 @@ def test_the_setting_of_least_energy_is_compared(rate: float, words: str) -> Non
         assert speed
         if one.point.numbers["batch_size"] == 175:
             speed = 301.0
-        told.append(replace(one, summary=replace(one.summary, work_s=ITEMS / speed)))
+        told.append(replace(one, summary=replace(one.summary, work_s=ITEMS / speed, items_per_s=speed)))
     assert lines(found(*told))[2].endswith(words)
 
 
@@ -118,3 +121,43 @@ def test_no_other_setting_is_named_if_the_recommended_one_takes_the_least() -> N
     assert answer.energy
     assert answer.energy.recommended is answer.energy.least
     assert "Least energy" not in as_text(blocks(answer))
+
+
+def test_the_energy_of_a_setting_is_the_mean_of_its_repeats() -> None:
+    energies = [OF_ONE, replace(OF_ONE, counter_j=11_000, idle_w=None), replace(OF_ONE, counter_j=None)]
+    records = [replace(record(of), energy=energy) for of, energy in zip(grid([50], 3), energies, strict=True)]
+    [first] = uses(records[:1])
+    assert (first.params, first.repeats, first.counted) == ({"batch_size": 50}, 1, True)
+    assert first.per_1000_j == pytest.approx(9_000_000 / ITEMS)
+    assert first.net_per_1000_j == pytest.approx(2_000_000 / ITEMS)
+    assert first.per_1000_j_sd is None
+    [both] = uses(records[:2])
+    assert both.per_1000_j == pytest.approx(10_000_000 / ITEMS)
+    assert both.per_1000_j_sd == pytest.approx(2**0.5 * 1_000_000 / ITEMS)
+    assert both.net_per_1000_j is None
+    [sampled] = uses(records[2:])
+    assert sampled.counted is False
+
+
+def test_the_energy_without_shortcuts_that_were_refused_is_apart() -> None:
+    told = replace(record(point()), energy=OF_ONE)
+    settings = uses([with_shortcuts(told), with_shortcuts(told, "why"), with_shortcuts(told)])
+    assert {one.params.get("shortcuts"): one.repeats for one in settings} == {None: 2, "refused": 1}
+
+
+def test_repeats_without_energy_or_items_are_left_out() -> None:
+    one = replace(record(point()), energy=OF_ONE)
+    assert one.summary
+    shared = replace(one, energy=attributed(OF_ONE, 1))
+    assert uses([replace(one, energy=None), replace(one, summary=None), shared]) == ()
+    assert uses([replace(one, summary=replace(one.summary, items=0))]) == ()
+
+
+def test_the_energy_of_a_text_goes_by_its_characters_if_they_are_known() -> None:
+    one = replace(record(point()), energy=OF_ONE)
+    assert one.summary
+    [use] = uses([one])
+    assert use.of(ITEMS, None) == pytest.approx(9_000)
+    assert use.of(ITEMS, 2 * 170_000) == pytest.approx(18_000)
+    [unknown] = uses([replace(one, summary=replace(one.summary, characters=0))])
+    assert unknown.of(ITEMS, 2 * 170_000) == pytest.approx(9_000)

@@ -14,7 +14,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Record
 from jobkit.fit.objective import Bound, Objective
-from jobkit.fit.speed import Corpus, settings_of
+from jobkit.fit.speed import Corpus, speeds_of
 from jobkit.report.recommend.objective import judge, refuse_none
 from jobkit.report.recommend.output import as_json, blocks
 from jobkit.report.recommend.recommend import recommend
@@ -95,7 +95,7 @@ def test_no_setting_that_is_allowed_has_a_better_mean(values: list[list[float]],
         for one in records((size,), max(1, len(own))):
             metrics = {"f1": Metric(value=own[one.point.repeat - 1])} if own else {}
             tries.append(replace(one, metrics=metrics))
-    settings, objective = settings_of(tries), Objective(metric="f1", direction=direction)
+    settings, objective = speeds_of(tries), Objective(metric="f1", direction=direction)
     if not any(values):
         with pytest.raises(JobkitError, match="no point reports the metric 'f1'"):
             judge("run", settings, tries, objective)
@@ -150,7 +150,7 @@ def test_if_all_settings_break_a_constraint_that_is_an_error() -> None:
     with pytest.raises(JobkitError, match="no setting keeps the constraints") as caught:
         advice(tries, objective)
     assert "batch_size 40: f1 0.91 is under 0.95" in caught.value.message
-    settings = settings_of(tries)
+    settings = speeds_of(tries)
     with pytest.raises(JobkitError, match="and 1 more"):
         refuse_none("run", judge("run", settings, tries, objective), settings * 3)
 

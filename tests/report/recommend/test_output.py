@@ -18,7 +18,8 @@ from jobkit.commands.results.recommend import recommend as command
 from jobkit.core.blocks import as_text
 from jobkit.core.units import GIB
 from jobkit.fit.gpus import GpuKind
-from jobkit.fit.speed import Corpus, Duration, Ratio
+from jobkit.fit.setting import Ratio
+from jobkit.fit.speed import Corpus, Duration
 from jobkit.report.recommend.output import as_json, blocks
 from jobkit.report.recommend.recommend import recommend
 from jobkit.report.recommend.types import Line, Recommendation, RecommendOptions, RunData

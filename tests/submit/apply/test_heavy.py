@@ -17,7 +17,7 @@ from jobkit.outcome.journal import read_journal
 from jobkit.planning.resolve import Options
 from jobkit.submit.apply import folder, start
 from jobkit.submit.apply.heavy import find_heavy, longest_item, refuse_too_large
-from jobkit.submit.apply.setting import Setting, find_setting
+from jobkit.submit.apply.setting import AppliedSetting, find_setting
 from jobkit.submit.apply.shards import Wishes, plan_shards
 from tests.support.applied import measured_run, request, write_corpus
 
@@ -42,13 +42,13 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def setting(home: Path) -> Setting:
+def setting(home: Path) -> AppliedSetting:
     """Return the setting of 50 paragraphs a batch, with a bound of 5,000 padded characters."""
     found = find_setting(home / "run", Options(), build=False, say=lambda _: None)
     return replace(found, memory=memory_with(5_020))
 
 
-def test_only_what_is_longer_than_a_batch_may_hold_is_looked_at(home: Path, setting: Setting) -> None:
+def test_only_what_is_longer_than_a_batch_may_hold_is_looked_at(home: Path, setting: AppliedSetting) -> None:
     corpus, pieces, _ = start.read(request(home / "run", ["letters.txt"], home / "tagged"))
     assert longest_item(setting) == 100
     (heavy,) = find_heavy(corpus, pieces, setting)
@@ -56,7 +56,7 @@ def test_only_what_is_longer_than_a_batch_may_hold_is_looked_at(home: Path, sett
     assert find_heavy(corpus, pieces, replace(setting, memory=None)) == []
 
 
-def test_on_a_cpu_it_has_a_shard_with_the_memory_that_it_needs(home: Path, setting: Setting) -> None:
+def test_on_a_cpu_it_has_a_shard_with_the_memory_that_it_needs(home: Path, setting: AppliedSetting) -> None:
     corpus, pieces, _ = start.read(request(home / "run", ["letters.txt"], home / "tagged"))
     heavy = find_heavy(corpus, pieces, setting)
     refuse_too_large(heavy, setting)
@@ -67,7 +67,7 @@ def test_on_a_cpu_it_has_a_shard_with_the_memory_that_it_needs(home: Path, setti
     assert words == (f"resources.memory={-(-heavy[0].load * 2**22 * 6 // 5 // GIB)}GiB",)
 
 
-def test_on_a_gpu_that_is_too_small_it_is_refused_with_its_place(home: Path, setting: Setting) -> None:
+def test_on_a_gpu_that_is_too_small_it_is_refused_with_its_place(home: Path, setting: AppliedSetting) -> None:
     on_gpu = replace(setting, point=replace(setting.point, device="cuda"))
     corpus, pieces, _ = start.read(request(home / "run", ["letters.txt"], home / "tagged"))
     small = replace(on_gpu, memory=memory_with(520))
@@ -76,7 +76,7 @@ def test_on_a_gpu_that_is_too_small_it_is_refused_with_its_place(home: Path, set
 
 
 def test_what_needs_more_is_a_round_of_its_own(
-    home: Path, setting: Setting, monkeypatch: pytest.MonkeyPatch
+    home: Path, setting: AppliedSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = request(home / "run", ["letters.txt"], home / "tagged", shards=2)
     slurm = find_setting(home / "run", Options(scheduler="slurm"), build=False, say=lambda _: None)

@@ -9,12 +9,12 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.outcome.results import read_run
 from jobkit.planning.resolve import Options
-from jobkit.submit.apply.setting import MOST_WINDOW, Setting, find_setting
+from jobkit.submit.apply.setting import MOST_WINDOW, AppliedSetting, find_setting
 from tests.support.applied import SPEC, measured_run
 from tests.support.builders import ITEMS, with_shortcuts, write_record
 
 
-def found(word: Path, *overrides: str, **options: str) -> Setting:
+def found(word: Path, *overrides: str, **options: str) -> AppliedSetting:
     return find_setting(word, Options(overrides=overrides, **options), build=False, say=lambda _: None)  # type: ignore[arg-type]
 
 

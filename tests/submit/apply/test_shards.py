@@ -10,7 +10,7 @@ import pytest
 from jobkit.corpus.plan import Piece
 from jobkit.planning.resolve import Options
 from jobkit.submit.apply.heavy import Heavy
-from jobkit.submit.apply.setting import Setting, find_setting
+from jobkit.submit.apply.setting import AppliedSetting, find_setting
 from jobkit.submit.apply.shards import UNKNOWN_BYTES, Wishes, plan_shards
 from tests.support.applied import CHARACTERS, measured_run
 
@@ -18,7 +18,7 @@ NUMBER = 400
 
 
 @pytest.fixture
-def setting(tmp_path: Path) -> Setting:
+def setting(tmp_path: Path) -> AppliedSetting:
     return find_setting(measured_run(tmp_path / "run"), Options(), build=False, say=lambda _: None)
 
 
@@ -37,7 +37,7 @@ def pieces(number: int = NUMBER, characters: int = CHARACTERS // 10) -> list[Pie
     ]
 
 
-def test_the_measured_speed_says_how_many_shards_there_are(setting: Setting) -> None:
+def test_the_measured_speed_says_how_many_shards_there_are(setting: AppliedSetting) -> None:
     """The corpus is the measured text 40 times: 8.1 s of work each time."""
     plan = plan_shards(pieces(), setting, Wishes(minutes=2))
     assert len(plan.shards) == 3
@@ -51,14 +51,14 @@ def test_the_measured_speed_says_how_many_shards_there_are(setting: Setting) -> 
     assert plan.resources.walltime >= plan.each.high_s + 60  # type: ignore[operator]
 
 
-def test_loads_of_eight_shards_of_one_file_are_within_five_percent(setting: Setting) -> None:
+def test_loads_of_eight_shards_of_one_file_are_within_five_percent(setting: AppliedSetting) -> None:
     plan = plan_shards(pieces(1000, 500), setting, Wishes(number=8))
     assert len(plan.shards) == 8
     assert plan.spread <= 0.05
     assert [shard.index for shard in plan.shards] == list(range(1, 9))
 
 
-def test_the_whole_is_the_sum_of_its_shards_with_its_interval(setting: Setting) -> None:
+def test_the_whole_is_the_sum_of_its_shards_with_its_interval(setting: AppliedSetting) -> None:
     plan = plan_shards(pieces(), setting, Wishes(number=10))
     assert plan.whole
     for name in ("expected_s", "low_s", "high_s"):
@@ -66,7 +66,7 @@ def test_the_whole_is_the_sum_of_its_shards_with_its_interval(setting: Setting) 
         assert getattr(plan.whole, name) == pytest.approx(together)
 
 
-def test_only_the_first_shard_here_imports_and_on_a_cluster_each(setting: Setting) -> None:
+def test_only_the_first_shard_here_imports_and_on_a_cluster_each(setting: AppliedSetting) -> None:
     """The others are forked from the process that has imported the framework."""
     assert setting.speed
     speed = replace(setting.speed, import_s=7.0, start_s=setting.speed.start_s + 7)
@@ -79,7 +79,7 @@ def test_only_the_first_shard_here_imports_and_on_a_cluster_each(setting: Settin
         assert starts == pytest.approx(imports, abs=1.5)
 
 
-def test_what_the_interval_does_not_include_is_named_for_a_cluster(setting: Setting) -> None:
+def test_what_the_interval_does_not_include_is_named_for_a_cluster(setting: AppliedSetting) -> None:
     assert setting.doubts == ()
     there = replace(setting, spec=setting.spec.model_copy(update={"scheduler": "slurm"}))
     node, neighbours = there.doubts
@@ -91,7 +91,7 @@ def test_what_the_interval_does_not_include_is_named_for_a_cluster(setting: Sett
     assert replace(there, speed=None).doubts == ()
 
 
-def test_earlier_corpora_widen_the_interval_by_how_far_they_were_off(setting: Setting) -> None:
+def test_earlier_corpora_widen_the_interval_by_how_far_they_were_off(setting: AppliedSetting) -> None:
     """Three that were off by 10 %: t of three degrees of freedom is 3.18."""
     found = plan_shards(pieces(), replace(setting, past=(0.1, -0.1, 0.1)), Wishes(number=3)).whole
     assert found
@@ -101,7 +101,9 @@ def test_earlier_corpora_widen_the_interval_by_how_far_they_were_off(setting: Se
     assert (two.high_s or 0) / two.expected_s < 1.1
 
 
-def test_memory_has_the_window_and_walltime_the_interval_unless_a_person_gives_them(setting: Setting) -> None:
+def test_memory_has_the_window_and_walltime_the_interval_unless_a_person_gives_them(
+    setting: AppliedSetting,
+) -> None:
     wide = replace(setting, spec=setting.spec.model_copy(update={"sort_window": 400}))
     sizes = [plan_shards(pieces(), one, Wishes(number=1)).resources.memory for one in (setting, wide)]
     assert setting.peak_bytes
@@ -112,7 +114,7 @@ def test_memory_has_the_window_and_walltime_the_interval_unless_a_person_gives_t
     assert (resources.memory, resources.walltime) == (2**30, 120)
 
 
-def test_without_a_speed_shards_are_cut_by_bytes(setting: Setting) -> None:
+def test_without_a_speed_shards_are_cut_by_bytes(setting: AppliedSetting) -> None:
     unknown = replace(setting, speed=None, peak_bytes=None)
     plan = plan_shards(pieces(), unknown, Wishes())
     assert len(plan.shards) == -(-NUMBER * (CHARACTERS // 10) // UNKNOWN_BYTES)
@@ -120,7 +122,7 @@ def test_without_a_speed_shards_are_cut_by_bytes(setting: Setting) -> None:
     assert plan.resources == setting.spec.resources
 
 
-def test_a_piece_that_needs_more_has_a_shard_of_its_own_behind_the_others(setting: Setting) -> None:
+def test_a_piece_that_needs_more_has_a_shard_of_its_own_behind_the_others(setting: AppliedSetting) -> None:
     parts = pieces(10)
     plan = plan_shards(parts, setting, Wishes(number=3), heavy=[Heavy(parts[4], "here", 9, 9)])
     assert [len(shard.pieces) for shard in plan.shards] == [3, 3, 3, 1]

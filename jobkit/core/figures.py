@@ -1,0 +1,508 @@
+"""The figures of jobkit: what each is called, how it is read from a record, and where it is shown.
+
+Tables, CSV, JSON, reports, pictures, comparisons, objectives and constraints all read `FIGURES`: a new figure
+is one entry. Standard library only. A figure that is not known is ``None``, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from jobkit.core.measurements import Attribution, Metric
+from jobkit.core.records import Record
+from jobkit.core.student import unknown_spread
+from jobkit.core.terminal import printable
+from jobkit.core.units import GIB, format_memory
+
+MIN, MAX = "min", "max"
+"""Which values of a figure are better: the lowest, or the highest."""
+BYTES, SHARE = "bytes", "share"
+NO_UNIT = frozenset({"", "1"})
+"""Units that are not printed."""
+LARGEST = 1e100
+"""The largest figure, up or down, that is taken from a workload."""
+DERIVED = ("sd", "n", "low", "high")
+"""What follows the name of a figure in the columns of settings."""
+PREFIX = "metric_"
+"""Before the name of a workload's own figure that another column has."""
+DIGITS = 12
+"""Of a mean, beyond which only rounding differs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A figure of a point, and so of the repeats of a setting.
+
+    Attributes
+    ----------
+    name
+        Of its column in CSV and JSON.
+    label
+        In words.
+    unit
+        Of its values; `BYTES` are shown as GiB, a `SHARE` in percent.
+    read
+        Returns it for a record; ``None`` if it is not known, as of one that compares a point with others.
+    direction
+        Which values are better: `MIN` or `MAX`; empty if neither is.
+    key
+        Its name in ``objective`` and ``constraints``; empty if no setting is chosen by it.
+    optional
+        Whether a setting keeps a bound of it if it is not known: not every machine can measure it.
+    compared
+        Whether `jobkit compare` has it.
+    more, less
+        What a setting is whose mean is larger, or smaller.
+    interval
+        Whether its means have a 95 % interval in tables and JSON.
+    drawn
+        Whether a picture of its own shows it against the batch size. The speed, memory and energy have
+        theirs.
+    head
+        The two lines above its column, the second with the unit; empty if no table has it.
+    family
+        The line that explains its column (`jobkit.report.columns.LEGENDS`).
+    rank
+        As in `jobkit.core.terminal.Column`.
+    places
+        The least decimal places.
+    count
+        Whether it is a count: no decimal places, unless a mean has some.
+    own
+        Whether the workload reports it: then its size may be any.
+    """
+
+    name: str
+    label: str
+    unit: str
+    read: Callable[[Record], float | None] = lambda _: None
+    direction: str = ""
+    key: str = ""
+    optional: bool = True
+    compared: bool = False
+    more: str = "more"
+    less: str = "less"
+    interval: bool = False
+    drawn: bool = False
+    head: str = ""
+    family: str = ""
+    rank: int = 5
+    places: int = 0
+    count: bool = False
+    own: bool = False
+
+    @property
+    def scale(self) -> float:
+        """What a value is divided by before a person sees it."""
+        return {BYTES: GIB, SHARE: 0.01}.get(self.unit, 1.0)
+
+    @property
+    def title(self) -> str:
+        """The label with the unit that a person sees."""
+        unit = {BYTES: "GiB", SHARE: "%"}.get(self.unit, self.unit)
+        return self.label if unit in NO_UNIT else f"{self.label}, {unit}"
+
+
+def _speed(record: Record) -> float | None:
+    """Return the items a second; ``None`` if the workload reports no items."""
+    summary = record.summary
+    return summary.items_per_s if summary and summary.items and summary.items_per_s else None
+
+
+def _model(record: Record) -> int | None:
+    memory = record.memory
+    known = memory.context_bytes is not None and memory.weights_bytes is not None
+    return (memory.context_bytes or 0) + (memory.weights_bytes or 0) if known else None
+
+
+def gpu_memory(record: Record) -> tuple[int | None, str | None]:
+    """Return the peak of the GPU memory of all processes of a point, and the instrument that measured it.
+
+    Context and reserved memory are those of one process, so they are the figure only of a point with one.
+    """
+    memory, alone = record.memory, record.point.workers * max(1, record.point.gpus) == 1
+    if memory.process_peak_bytes is not None:
+        return memory.process_peak_bytes, "NVML process"
+    if alone and memory.context_bytes is not None and memory.reserved_peak_bytes is not None:
+        return memory.context_bytes + memory.reserved_peak_bytes, "context + torch reserved"
+    unshared = record.gpu is not None and record.gpu.foreign_processes == 0
+    if unshared and memory.device_peak_bytes is not None and memory.device_idle_bytes is not None:
+        return memory.device_peak_bytes - memory.device_idle_bytes, "NVML device above idle"
+    return None, None
+
+
+def _joules(record: Record, *, net: bool = False, per_1000: bool = False) -> float | None:
+    """Return the energy of a point, or of 1,000 items; ``None`` if it is not known, or not attributable.
+
+    A record of `jobkit.outcome.results.read_run` has in its attribution whether other points ran on its GPU
+    at the same time.
+    """
+    energy, items = record.energy, record.summary.items if record.summary else 0
+    if energy is None or energy.attribution is Attribution.NOT_ATTRIBUTABLE:
+        return None
+    joules = energy.net_joules if net else energy.joules
+    if joules is None or not per_1000:
+        return joules
+    return 1000 * joules / items if items else None
+
+
+SPEED = Figure(
+    name="items_per_s",
+    label="Speed",
+    unit="paragraphs/s",
+    read=_speed,
+    direction=MAX,
+    key="items_per_s",
+    optional=False,
+    compared=True,
+    more="faster",
+    less="slower",
+    interval=True,
+    head="speed\nparagr./s",
+    family="speed",
+    rank=0,
+)
+WORK = Figure(
+    name="work_s",
+    label="Time of the work",
+    unit="s",
+    read=lambda record: (record.summary.work_s or None) if record.summary else None,
+    direction=MIN,
+    key="work_s",
+    optional=False,
+    interval=True,
+    head="total\ns",
+    family="speed",
+    rank=2,
+)
+BATCH_MEAN = Figure(
+    name="batch_mean_s",
+    label="Mean time of a call",
+    unit="s",
+    read=lambda record: record.summary.batch_mean_s if record.summary else None,
+    direction=MIN,
+    head="batch\nmean s",
+    family="batch",
+    rank=2,
+)
+BATCH_P95 = Figure(
+    name="batch_p95_s",
+    label="Time of a call, 95 in 100 are shorter",
+    unit="s",
+    read=lambda record: record.summary.batch_p95_s if record.summary else None,
+    direction=MIN,
+    key="batch_p95",
+    head="batch\np95 s",
+    family="p95",
+    rank=5,
+)
+LOAD_TIME = Figure(name="load_s", label="Time to load the model", unit="s", read=lambda record: record.load_s)
+CONTEXT = Figure(
+    name="context_bytes",
+    label="CUDA context",
+    unit=BYTES,
+    read=lambda record: record.memory.context_bytes,
+    head="context\nGiB",
+    family="gpu",
+    rank=7,
+    places=2,
+)
+WEIGHTS = Figure(
+    name="weights_bytes",
+    label="Weights",
+    unit=BYTES,
+    read=lambda record: record.memory.weights_bytes,
+    head="weights\nGiB",
+    family="gpu",
+    rank=7,
+    places=2,
+)
+MODEL = Figure(
+    name="model_bytes",
+    label="CUDA context and weights",
+    unit=BYTES,
+    read=_model,
+    head="model\nGiB",
+    family="gpu",
+    rank=4,
+    places=2,
+)
+ACTIVATIONS = Figure(
+    name="activations_bytes",
+    label="Activations",
+    unit=BYTES,
+    read=lambda record: record.memory.activations_bytes,
+    head="activ.\nGiB",
+    family="gpu",
+    rank=3,
+    places=2,
+)
+GPU_MEMORY = Figure(
+    name="gpu_peak_bytes",
+    label="GPU memory, total",
+    unit=BYTES,
+    read=lambda record: gpu_memory(record)[0],
+    direction=MIN,
+    key="gpu_memory",
+    compared=True,
+    head="GPU total\nGiB",
+    family="gpu",
+    rank=0,
+    places=2,
+)
+RAM = Figure(
+    name="ram_peak_bytes",
+    label="RAM",
+    unit=BYTES,
+    read=lambda record: record.memory.ram_peak_bytes,
+    direction=MIN,
+    compared=True,
+    head="RAM\nGiB",
+    family="ram",
+    rank=0,
+    places=2,
+)
+PADDING = Figure(
+    name="padding_efficiency",
+    label="Text of padded characters",
+    unit=SHARE,
+    read=lambda record: record.summary.padding_efficiency if record.summary else None,
+    head="text of\npadded %",
+    family="text",
+    rank=6,
+)
+LOAD = Figure(
+    name="load_max",
+    label="Largest load",
+    unit="characters",
+    read=lambda record: record.summary.load_max if record.summary else None,
+    head="load\nchars",
+    family="load",
+    rank=8,
+)
+ENTITIES = Figure(
+    name="entities",
+    label="Entities found",
+    unit="",
+    head="entities\nfound",
+    family="agreement",
+    rank=3,
+    count=True,
+)
+DIFFER = Figure(
+    name="differ",
+    label="Entities that differ from those of fp32",
+    unit="",
+    head="entities\ndiffer",
+    family="agreement",
+    rank=0,
+    count=True,
+)
+F1 = Figure(
+    name="f1",
+    label="F1 with fp32",
+    unit="",
+    head="F1 with\nfp32",
+    family="agreement",
+    rank=1,
+    places=4,
+)
+ENERGY = Figure(
+    name="energy_j",
+    label="Energy of the GPU",
+    unit="J",
+    read=_joules,
+    direction=MIN,
+    head="energy\nJ",
+    family="energy",
+    rank=5,
+)
+ENERGY_PER_1000 = Figure(
+    name="energy_per_1000_j",
+    label="Energy of the GPU for 1,000 paragraphs",
+    unit="J",
+    read=lambda record: _joules(record, per_1000=True),
+    direction=MIN,
+    key="joules_per_1000",
+    compared=True,
+    head="energy\nJ/1,000",
+    family="energy",
+    rank=2,
+)
+NET_ENERGY = Figure(
+    name="net_energy_j",
+    label="Energy of the GPU above idle",
+    unit="J",
+    read=lambda record: _joules(record, net=True),
+    direction=MIN,
+    head="net\nJ",
+    family="net",
+    rank=5,
+)
+NET_PER_1000 = Figure(
+    name="net_energy_per_1000_j",
+    label="Energy of the GPU above idle for 1,000 paragraphs",
+    unit="J",
+    read=lambda record: _joules(record, net=True, per_1000=True),
+    direction=MIN,
+    head="net\nJ/1,000",
+    family="net",
+    rank=2,
+)
+
+FIGURES: dict[str, Figure] = {
+    figure.name: figure
+    for figure in (
+        *(SPEED, WORK, BATCH_MEAN, BATCH_P95, LOAD_TIME),
+        *(CONTEXT, WEIGHTS, MODEL, ACTIVATIONS, GPU_MEMORY, RAM),
+        *(PADDING, LOAD, ENTITIES, DIFFER, F1),
+        *(ENERGY, ENERGY_PER_1000, NET_ENERGY, NET_PER_1000),
+    )
+}
+"""All figures of jobkit by name, in the order of their columns in CSV and JSON."""
+AGREEMENT = (ENTITIES, DIFFER, F1)
+"""The figures that only a run with several precisions has."""
+SPEEDUP = Figure(
+    name="speedup",
+    label="Speed-up",
+    unit="",
+    head="speed-up\nx",
+    family="speed",
+    rank=1,
+    places=2,
+)
+"""Of a setting, over the smallest of its table; it is no figure of a point."""
+
+
+def choosable() -> dict[str, Figure]:
+    """Return by key the figures that settings may be chosen by; any other key is a workload's own figure."""
+    return {figure.key: figure for figure in FIGURES.values() if figure.key}
+
+
+def by_key(key: str) -> Figure:
+    """Return the figure of a name in ``objective`` or ``constraints``: jobkit's, or a workload's own."""
+    return next((figure for figure in FIGURES.values() if figure.key == key), None) or _own(key)
+
+
+def units_of(records: Iterable[Record], figure: Figure) -> list[str]:
+    """Return the units of a figure, safe to print: figures of several units cannot be compared."""
+    if not figure.own:
+        return [figure.unit]
+    return sorted({printable(own.unit) for record in records if (own := reported(record).get(figure.name))})
+
+
+def _own(name: str) -> Figure:
+    def read(record: Record) -> float | None:
+        metric = reported(record).get(name)
+        return metric.value if metric else None
+
+    return Figure(name=name, label=printable(name), unit="", read=read, optional=False, own=True)
+
+
+def _own_in_unit(column: str, name: str, unit: str) -> Figure:
+    """Return the figure that a workload reports in one unit.
+
+    Parameters
+    ----------
+    column
+        The name of its column.
+    name, unit
+        As it is reported.
+    """
+
+    def read(record: Record) -> float | None:
+        metric = reported(record).get(name)
+        return metric.value if metric and metric.unit == unit else None
+
+    label, shown = printable(name), "" if unit in NO_UNIT else printable(unit)
+    return Figure(
+        name=column,
+        label=label,
+        unit=shown,
+        read=read,
+        interval=True,
+        head=f"{label}\n{shown}",
+        family="own",
+        rank=0,
+        own=True,
+    )
+
+
+def own_columns(records: Iterable[Record | None], taken: Iterable[str] = ()) -> tuple[Figure, ...]:
+    """Return all figures that workloads report, one for each name and unit, in this order.
+
+    Parameters
+    ----------
+    taken
+        The names of the other columns.
+    """
+    keys = {(name, metric.unit) for record in records for name, metric in reported(record).items()}
+    used = {derived for name in taken for derived in _derived(name)}
+    figures: list[Figure] = []
+    for name, unit in sorted(keys):
+        shown = "" if unit in NO_UNIT else printable(unit)
+        column = _column(printable(name), shown, used)
+        used |= _derived(column)
+        figures.append(_own_in_unit(column, name, unit))
+    return tuple(figures)
+
+
+def _derived(name: str) -> set[str]:
+    return {name, *(f"{name}_{what}" for what in DERIVED)}
+
+
+def _column(name: str, unit: str, used: set[str]) -> str:
+    """Return a name that no column has, nor any that is derived from it."""
+    column = f"{name} [{unit}]" if unit else name
+    while not _derived(column).isdisjoint(used):
+        column = f"{PREFIX}{column}"
+    return column
+
+
+def reported(record: Record | None) -> dict[str, Metric]:
+    """Return the figures that a workload reported, without those beyond `LARGEST`, whose squares overflow."""
+    metrics = record.metrics if record else {}
+    return {
+        name: Metric(value=float(metric.value), unit=metric.unit)
+        for name, metric in metrics.items()
+        if -LARGEST <= metric.value <= LARGEST  # false of NaN
+    }
+
+
+def pace(record: Record) -> float:
+    """Return the items a second of a point, or without items the texts a second; 0 if neither is known."""
+    work_s = record.summary.work_s if record.summary else 0.0
+    return _speed(record) or (1 / (work_s * record.point.every) if work_s else 0.0)
+
+
+def in_table(own: Iterable[Figure] = ()) -> Iterator[Figure]:
+    """Yield the figures that have a column in tables, in its order; ``own`` are those of the workload.
+
+    The speed comes first, and what the workload and the comparison with fp32 show of the results.
+    """
+    shown = [SPEED, SPEEDUP, *(figure for figure in FIGURES.values() if figure.head and figure != SPEED)]
+    first = [figure for figure in shown if figure.family == SPEED.family]
+    yield from (*first, *own, *AGREEMENT)
+    yield from (figure for figure in shown if figure not in {*first, *AGREEMENT})
+
+
+def format_figure(value: float, unit: str = "", half: float | None = None) -> str:
+    """Return a figure with its unit, in four digits, and half of its interval if there is one.
+
+    Parameters
+    ----------
+    value
+        In ``unit``; bytes are printed as a size.
+    half
+        Half of the 95 % interval of the mean.
+    """
+    if half is not None and half < abs(value) / 10**DIGITS:
+        half = 0.0
+    unknown = ", spread unknown" if unknown_spread(value, half) else ""
+    half = None if unknown else half
+    if unit == BYTES:
+        interval = "" if half is None else f" ± {format_memory(half)}"
+        return f"{format_memory(value)}{interval}{unknown}"
+    interval = "" if half is None else f" ± {half:,.2g}"
+    return f"{value:,.4g}{interval}{'' if unit in NO_UNIT else f' {unit}'}{unknown}"

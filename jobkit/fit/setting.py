@@ -1,0 +1,247 @@
+"""A setting: the repeats of one combination of knobs, and the only place that averages them. Pure.
+
+Whoever needs the mean of a figure, its interval, the number of repeats behind it, or how two settings compare
+asks here. Standard library only, because a search runs on the node.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import fmean
+from typing import Generic, Protocol, TypeVar
+
+from jobkit.core.figures import Figure, format_figure
+from jobkit.core.knobs import LOAD_KNOBS, SHORTCUTS, Value
+from jobkit.core.records import Outcome, Record
+from jobkit.core.student import TWO_SIDED, deviation, half_width, welch_half_width
+from jobkit.core.units import format_setting
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """How many times as large as another a mean is.
+
+    Attributes
+    ----------
+    mean
+        The ratio of the two means.
+    low, high
+        Its interval with 95 % confidence; ``None`` if one of the means is of a single repeat.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+
+    @property
+    def differs(self) -> bool | None:
+        """Whether the interval excludes 1, so that the difference is real; ``None`` without one."""
+        return None if self.low is None or self.high is None else not self.low <= 1 <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How much more one mean is than another.
+
+    Attributes
+    ----------
+    mean
+        The difference of the two means.
+    low, high
+        Its interval with 95 % confidence; ``None`` if one of the means is of a single repeat.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+
+    @property
+    def differs(self) -> bool | None:
+        """Whether the interval excludes 0, so that the difference is real; ``None`` without one."""
+        return None if self.low is None or self.high is None else not self.low <= 0 <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The mean of some repeats.
+
+    Attributes
+    ----------
+    values
+        Of each repeat.
+    value
+        The mean itself.
+    n
+        How many repeats there are.
+    sd
+        The standard deviation of the repeats; ``None`` of one.
+    half_width
+        Half of the 95 % interval of the mean; ``None`` of one repeat.
+    """
+
+    values: tuple[float, ...]
+    value: float
+    n: int
+    sd: float | None
+    half_width: float | None
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> Mean:
+        """Return the mean of values, of which there is at least one."""
+        found = tuple(values)
+        sd = deviation(found)
+        return cls(found, fmean(found), len(found), sd, half_width(sd, len(found)))
+
+    @property
+    def ends(self) -> tuple[float | None, float | None]:
+        """The ends of that interval."""
+        half = self.half_width
+        return (None, None) if half is None else (self.value - half, self.value + half)
+
+    def over(self, other: Mean, probability: float = TWO_SIDED) -> Ratio:
+        """Return how many times as large as another it is; both are of positive values.
+
+        The interval is Welch's (Biometrika 34, 1947, 28-35) for the difference of the logarithms of the
+        means: the variance of such a logarithm is (sd / mean)^2 / n (Hedges and others, Ecology 80,
+        1999, 1150-1156). So it is the same interval whichever setting stands first, and never below 0.
+
+        Parameters
+        ----------
+        probability
+            Of the quantile that ends the interval; by default its confidence is 95 %.
+        """
+        mean = self.value / other.value
+        half = welch_half_width(
+            [((one.sd or 0.0) / one.value) ** 2 / one.n for one in (self, other)],
+            [one.n - 1 for one in (self, other)],
+            probability,
+        )
+        if half is None:
+            return Ratio(mean, None, None)
+        return Ratio(mean, mean / math.exp(half), mean * math.exp(half))
+
+    def minus(self, other: Mean, probability: float = TWO_SIDED) -> Difference:
+        """Return how much more than another it is, with Welch's interval; ``probability`` is as in `over`."""
+        mean = self.value - other.value
+        half = welch_half_width(
+            [(one.sd or 0.0) ** 2 / one.n for one in (self, other)],
+            [one.n - 1 for one in (self, other)],
+            probability,
+        )
+        return Difference(mean, None if half is None else mean - half, None if half is None else mean + half)
+
+    def words(self, unit: str) -> str:
+        """Return the mean with its interval and the number of repeats: ``0.91 ± 0.004 (n=3)``."""
+        return f"{format_figure(self.value, unit, self.half_width)} (n={self.n})"
+
+
+class Repeat(Protocol):
+    """A point, as far as its setting needs it: a record, or a point of a table."""
+
+    @property
+    def params(self) -> Mapping[str, Value]:
+        """The values of its knobs."""
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How it ended; ``None`` if it is still to come."""
+
+    def value(self, figure: Figure) -> float | None:
+        """Return a figure; ``None`` if it is not known."""
+
+
+P = TypeVar("P", bound=Repeat)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting(Generic[P]):
+    """The repeats of one setting of the knobs. Only those that succeeded are in its means.
+
+    Attributes
+    ----------
+    points
+        All of its points, at least one.
+    """
+
+    points: tuple[P, ...]
+
+    @property
+    def first(self) -> P:
+        """Its first point."""
+        return self.points[0]
+
+    @property
+    def params(self) -> Mapping[str, Value]:
+        """The values of the knobs."""
+        return self.first.params
+
+    @cached_property
+    def well(self) -> tuple[P, ...]:
+        """The points that succeeded."""
+        return tuple(point for point in self.points if point.outcome is Outcome.OK)
+
+    @property
+    def n(self) -> int:
+        """How many points succeeded."""
+        return len(self.well)
+
+    @property
+    def outcomes(self) -> str:
+        """How its points ended, in words, and so why some are in no mean."""
+        counts = Counter(str(point.outcome) for point in self.points)
+        if len(counts) == 1:
+            return next(iter(counts))
+        return ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+
+    def values(self, figure: Figure) -> tuple[float, ...]:
+        """Return a figure of the points that succeeded and have it."""
+        return tuple(value for point in self.well if (value := point.value(figure)) is not None)
+
+    def mean(self, figure: Figure) -> Mean | None:
+        """Return the mean of these values; ``None`` if there are none."""
+        values = self.values(figure)
+        return Mean.of(values) if values else None
+
+
+def settings_of(points: Iterable[P], key: Callable[[P], Hashable] | None = None) -> list[Setting[P]]:
+    """Return the settings of some points, in the order of their first points.
+
+    Parameters
+    ----------
+    key
+        What the repeats of a setting share; by default the values of all knobs.
+    """
+    groups: dict[Hashable, list[P]] = {}
+    for point in points:
+        groups.setdefault(key(point) if key else tuple(sorted(point.params.items())), []).append(point)
+    return [Setting(points=tuple(repeats)) for repeats in groups.values()]
+
+
+def setting_with(settings: Iterable[Setting[P]], params: Mapping[str, Value]) -> Setting[P]:
+    """Return the setting with these values of the knobs, which is one of them."""
+    return next(setting for setting in settings if setting.params == params)
+
+
+def other_knobs(record: Record, own: str | None = None) -> str:
+    """Return in words the knobs that keep points apart: each of their values has its own line.
+
+    Those that did not take effect keep nothing apart, except shortcuts that were refused.
+
+    Parameters
+    ----------
+    own
+        The knob that the line is over; by default the one with which the load grows.
+
+    Returns
+    -------
+    str
+        ``sentences_per_ner_batch 50``; empty if there is no knob but the one that the line is over.
+    """
+    params = record.params
+    over = next((knob for knob in (own, *LOAD_KNOBS, *sorted(params)) if knob in params), None)
+    rest = sorted(params.keys() - ({over, *record.inert} - {SHORTCUTS}))
+    return format_setting({knob: params[knob] for knob in rest})

@@ -1,0 +1,124 @@
+"""A figure is one entry: added to the registry, it is in every output."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.blocks import as_text
+from jobkit.core.errors import JobkitError
+from jobkit.core.figures import FIGURES, MIN, Figure
+from jobkit.fit.objective import Bound, Objective
+from jobkit.fit.speed import speeds_of
+from jobkit.report import comparison
+from jobkit.report.html.page import fragment
+from jobkit.report.output import render
+from jobkit.report.plot.data import group_plots
+from jobkit.report.plot.figure import figure
+from jobkit.report.plot.findings import figure_finding
+from jobkit.report.recommend.objective import judge, left_out_lines
+from jobkit.report.tables import Collected, collect
+from jobkit.spec.sweep_spec import load_spec
+from tests.support.builders import grid, record, write_records
+
+EMPTIED = Figure(
+    name="emptied",
+    label="Emptied caches",
+    unit="times",
+    read=lambda record: record.retries,
+    direction=MIN,
+    key="emptied_caches",
+    compared=True,
+    interval=True,
+    drawn=True,
+    head="emptied\ntimes",
+    rank=0,
+)
+
+
+@pytest.fixture(autouse=True)
+def _one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(FIGURES, EMPTIED.name, EMPTIED)
+
+
+def run(folder: Path, times: int = 1) -> Path:
+    """Write a run whose points emptied the cache twice or four times, by batch size; one does not know."""
+    counts = {50: 2 * times, 100: 4 * times}
+    known = [
+        replace(record(point), retries=counts[point.numbers["batch_size"]])
+        for point in grid([50, 100], repeats=3)
+    ]
+    records = [replace(known[0], retries=None), *known[1:]]
+    return write_records(folder, records)
+
+
+@pytest.fixture
+def collected(tmp_path: Path) -> Collected:
+    return collect([run(tmp_path / "run")])
+
+
+def test_csv_and_json_have_it_and_do_not_take_unknown_for_0(collected: Collected) -> None:
+    head, first, *_ = csv.reader(io.StringIO(render(collected, "csv")))
+    assert (first[head.index("emptied")], collected.rows[1].value(EMPTIED)) == ("", 4)
+    data = json.loads(render(collected, "json"))
+    assert [point["emptied"] for point in data["points"]] == [None, 4, 2, 4, 2, 4]
+    small, large = data["sizes"]
+    assert (small["emptied"], small["emptied_n"], large["emptied"], large["emptied_n"]) == (2, 2, 4, 3)
+    assert (large["emptied_sd"], large["emptied_low"], large["emptied_high"]) == (0, 4, 4)
+
+
+@pytest.mark.parametrize("fmt", ["table", "md"])
+def test_tables_have_it(collected: Collected, fmt: str) -> None:
+    report = render(collected, fmt, width=200)
+    assert "emptied" in report
+    assert "2.00 ± 0.00 (n=2)" in report
+
+
+def test_the_report_and_its_pictures_have_it(tmp_path: Path, collected: Collected) -> None:
+    page = fragment(tmp_path / "run", collected)
+    assert "Emptied caches against batch size. Bars: 95 % interval of the mean." in page
+    assert "emptied times" in page
+    (panel,) = group_plots(collected)[0].others
+    (line,) = panel.series
+    assert (line.sizes, [mean.value for mean in line.means]) == ((50, 100), [2, 4])
+    titles = [axes.get_title(loc="left") for axes in figure(collected).axes]
+    assert "(c) Emptied caches, times: 2 is the lowest mean" in [title.replace("\n", " ") for title in titles]
+    assert (panel.knee, figure_finding(panel)) == (None, "Emptied caches, times: 2 is the lowest mean")
+
+
+def test_runs_are_compared_by_it(tmp_path: Path) -> None:
+    found = comparison.sides([collect([run(tmp_path / name, times)]) for name, times in (("a", 1), ("b", 2))])
+    (pair,) = comparison.as_data(found)["comparisons"]
+    lines = pair["measures"]["emptied"]
+    assert [(line["ratio"], line["verdict"]) for line in lines] == [(2, "more"), (2, "more")]
+    assert "Emptied caches, times: B next to A" in as_text(comparison.blocks(found))
+
+
+def test_settings_are_chosen_and_refused_by_it(collected: Collected) -> None:
+    records = [row.record for row in collected.rows if row.record]
+    objective = Objective(metric=EMPTIED.key, direction=MIN, bounds={EMPTIED.key: Bound(max=3)})
+    settings = speeds_of(records)
+    judged = judge("run", settings, records, objective)
+    assert judged.best(judged.allowed(settings)).params == {"batch_size": 50}
+    left_out = [*left_out_lines(judged)]
+    assert left_out[0] == "Not taken: batch_size 100, because emptied_caches 4 times is over 3 times"
+    assert left_out[1] == "emptied_caches is missing in 1 of 6 points: left out of its means"
+
+
+def test_a_spec_may_choose_and_refuse_by_it(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(
+        "name: toy\nworkload: count\nsweep: {batch_size: [5]}\nresources: {gpus: 0}\n"
+        "objective: {metric: emptied_caches}\nconstraints: {emptied_caches: {max: 3}}\n"
+    )
+    loaded = load_spec(spec)
+    assert loaded.objective.chosen_direction == MIN
+    assert loaded.constraints.bounds == {"emptied_caches": (None, 3)}
+    spec.write_text(spec.read_text().replace("metric: emptied_caches", "metric: other"))
+    with pytest.raises(JobkitError, match="needs objective"):
+        load_spec(spec)
