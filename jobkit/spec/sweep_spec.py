@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.figures import SPEED, by_key, choosable
+from jobkit.core.figures import SPEED, by_key
 from jobkit.core.files import read_text
 from jobkit.core.knobs import AUTO, CUDA, Value
 from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE
@@ -299,7 +299,7 @@ class Constraints(BaseModel):
     @property
     def bounds(self) -> dict[str, tuple[float | None, float | None]]:
         """The least and the highest value of each figure that has a limit."""
-        names = [name for name in type(self).model_fields if name in choosable()]
+        names = [name for name in type(self).model_fields if by_key(name).key]
         limits = {name: (None, limit) for name in names if (limit := getattr(self, name)) is not None}
         given = self.__pydantic_extra__ or {}
         return {**limits, **{name: (bound.min, bound.max) for name, bound in given.items()}}
