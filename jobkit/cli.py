@@ -12,50 +12,9 @@ from typing import TextIO
 
 import click
 
+from jobkit.commands.listing import LISTED, front_page
 from jobkit.core.errors import DISK_FULL, ERRNO_HINTS, ExitCode, JobkitError, file_error
 from jobkit.core.terminal import did_you_mean, say
-
-GROUPS = {
-    "prepare": {
-        "init": "Write a site file and a first spec for this cluster.",
-        "doctor": "Check this machine, and a node, for everything that a sweep needs.",
-        "workload": "Check whether jobkit can measure a workload, and what is missing.",
-        "preflight": "Compute the padding of each batch size, without a GPU.",
-        "lint": "List what a scheduler would silently ignore in a job script.",
-        "practice": "Run a real Slurm or Grid Engine on this one machine, and break it on purpose.",
-        "schema": "Print the JSON schema of specs, with which an editor checks them.",
-        "help": "Show a page of the documentation, or the help of a command.",
-    },
-    "run": {
-        "sweep": "Run a tagger once per batch size, on a cluster or here.",
-        "tune": "Find the fastest setting by measuring a few, and compare it with the plain loop.",
-        "apply": "Work through a whole corpus with a measured setting, each paragraph once.",
-        "status": "Show the state of every point, and what to type next.",
-        "logs": "Print the log of a point, or follow it.",
-        "resume": "Rerun the points of a run that failed or are missing.",
-        "cancel": "Cancel the queued and running jobs of a run.",
-        "throttle": "Change how many points of a run may run at the same time.",
-        "verify": "Run the largest batch that a run predicts, and compare.",
-        "shell": "Print or start a shell on a node, to run a point by hand.",
-        "profile": "Rerun a point with a profiler, and print where its time goes.",
-        "emit": "Report figures of a running program to jobkit, from a shell.",
-    },
-    "results": {
-        "collect": "Print the scaling table of runs: speed and memory by batch size.",
-        "recommend": "Recommend batch size, GPU, time and scheduler request.",
-        "report": "Write the results of runs as one HTML file.",
-        "compare": "Print runs side by side, with the intervals of the differences.",
-        "waste": "Name what a run requested and did not use, with the lines that fix it.",
-        "merge": "Join the results of a corpus in one file, each row once.",
-    },
-    "models": {
-        "models": "Fetch, build and list models, so that jobs need no network.",
-    },
-}
-"""The help line of each command, by folder of `jobkit.commands`; only the command that runs is imported."""
-TITLES = {"prepare": "Before a run", "run": "A run", "results": "Its results", "models": "Models"}
-COMMANDS = {name: group for group, names in GROUPS.items() for name in names}
-"""The folder of every command."""
 
 
 class Commands(click.Group):
@@ -63,13 +22,13 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names of the commands."""
-        return list(COMMANDS)
+        return list(LISTED)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the same
         """Import and return one command."""
-        if cmd_name not in COMMANDS:
+        if cmd_name not in LISTED:
             return None
-        module = importlib.import_module(f"jobkit.commands.{COMMANDS[cmd_name]}.{cmd_name}")
+        module = importlib.import_module(f"jobkit.commands.{LISTED[cmd_name].folder}.{cmd_name}")
         command: click.Command = getattr(module, cmd_name)
         return command
 
@@ -77,8 +36,8 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that is named; for a misspelt one suggest the closest."""
-        if args[0] not in COMMANDS and not args[0].startswith("-"):
-            close = did_you_mean(args[0], list(COMMANDS))
+        if args[0] not in LISTED and not args[0].startswith("-"):
+            close = did_you_mean(args[0], list(LISTED))
             ctx.fail(f"No such command {args[0]!r}.{close and f' D{close[1:]}'}")
         return super().resolve_command(ctx, args)
 
@@ -92,39 +51,23 @@ class Commands(click.Group):
             return 0
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the same
-        """Write the list of commands without importing them."""
-        for group, names in GROUPS.items():
-            with formatter.section(TITLES[group]):
-                formatter.write_dl(list(names.items()))
+        """Write the commands in front and the names of the others, without importing them."""
+        formatter.write("\n" + "\n".join(front_page()) + "\n")
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="jobkit")
 def app() -> None:
-    """Find the batch size, the scheduler request and the running time for tagging your corpus.
+    """Find the batch size, the scheduler request and the running time for your corpus.
 
     jobkit runs your tagger on a text of yours, once per batch size, as one job on Slurm or on Grid
-    Engine, or on this machine. It measures speed and memory and prints a table, then the
-    batch size to use, the lines for your job script, and the time that the whole corpus takes.
+    Engine, or on this machine. It measures speed and memory, and works through the whole corpus.
+    RUN is a run folder, or a name from jobkit status --list.
 
     \b
-      jobkit sweep sweeps/demo.yaml                 try it: a minute on a laptop, prints a table
-      jobkit init; jobkit doctor first.yaml         on a cluster: write both files, check what is missing
-      jobkit preflight first.yaml                   what each batch size pads to, without a GPU
-      jobkit sweep first.yaml --dry-run             print what would be submitted, and submit nothing
-      jobkit sweep first.yaml                       submit one array job and return
-      jobkit collect runs/                          the scaling table of all runs
-      jobkit recommend runs/RUN --corpus FILE       batch size, GPUs, time and request for your corpus
-
-    \b
-    Exit status
-      0   success (also: submitted and returned)
-      2   bad usage or a bad spec, or nothing to collect
-      3   the scheduler refused, or does not answer
-      4   some points failed (out of GPU memory is a result, not a failure); doctor: something is missing
-      5   some points are still to come; also: submitted, but the journal could not be written
-      130 interrupted
-      1   a bug in jobkit: the traceback is in a file
+      jobkit sweep sweeps/demo.yaml    try it: a minute on a laptop, prints a table
+      jobkit help                      list every command and page
+      jobkit help WORD                 show a page or command, or find the word in all pages
     """
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from jobkit import cli
+from jobkit.commands.listing import LISTED
 
 PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 BEGIN, END = "<!-- from the code -->\n", "<!-- to here -->\n"
@@ -28,7 +29,7 @@ Option = tuple[str, str]
 def commands() -> Iterator[tuple[str, click.Command]]:
     """Yield every command with the words that a user types."""
     context = click.Context(cli.app)
-    for name in cli.COMMANDS:
+    for name in LISTED:
         command = cli.app.get_command(context, name)
         assert command is not None
         yield f"jobkit {name}", command

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.cli import COMMANDS, app
+from jobkit.cli import app
+from jobkit.commands.listing import LISTED
 from jobkit.core.errors import JobkitError
 from jobkit.outcome.journal import read_journal
 from jobkit.outcome.trials import trials
@@ -121,10 +122,10 @@ def figures(run: Path) -> dict[str, object]:
 
 
 def test_every_command_is_run_here() -> None:
-    assert CASES.keys() == COMMANDS.keys()
+    assert CASES.keys() == LISTED.keys()
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", LISTED)
 def test_a_command_changes_no_figure(name: str, run: Path, before: dict[str, object]) -> None:
     assert before["line"], "there is a line to change"
     for words in CASES[name]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.cli import COMMANDS
+from jobkit.commands.listing import LISTED
 from jobkit.planning.prepare import Options, prepare
 from jobkit.submit import sweep
 from tests.support import commands
@@ -120,7 +120,7 @@ def test_a_point_that_is_over_its_walltime_ends_as_timeout(home: Path) -> None:
     assert (record["outcome"], record["signal"]) == ("timeout", "USR1")
 
 
-@pytest.mark.parametrize("arguments", [[], *([name] for name in COMMANDS)])
+@pytest.mark.parametrize("arguments", [[], *([name] for name in LISTED)])
 def test_help_is_a_page_of_documentation(arguments: list[str], tmp_path: Path) -> None:
     done = jobkit(tmp_path, *arguments, "--help")
     assert done.returncode == 0

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
-from jobkit.cli import COMMANDS, _exit_code
+from jobkit.cli import _exit_code
+from jobkit.commands.listing import LISTED
 
 pytestmark = pytest.mark.fault
 
@@ -125,7 +126,7 @@ def obeyed(text: str) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", LISTED)
 def test_no_command_lets_text_steer_the_terminal(
     home: Path, command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -95,7 +95,9 @@ def test_wheel_and_sdist_hold_what_a_user_needs(built: Path) -> None:
     for folder in ("templates", "sweeps"):
         for path in (ROOT / folder).rglob("*.*"):
             assert f"jobkit/shipped/{path.relative_to(ROOT)}" in inside
-    pages = {f"jobkit/shipped/docs/{path.name}" for path in (ROOT / "docs").glob("*.md")}
+    docs = ROOT / "docs"
+    files = [*docs.glob("*.md"), *docs.glob("lesson/*.md")]
+    pages = {f"jobkit/shipped/docs/{path.relative_to(docs)}" for path in files}
     assert {name for name in inside if name.startswith("jobkit/shipped/docs/")} == pages
     assert {"jobkit/py.typed", "jobkit/planning/sample_grammar.txt"} <= inside
     assert not [name for name in inside if name.startswith(("tests/", "benchmarks/", "docs/"))]

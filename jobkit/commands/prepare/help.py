@@ -10,55 +10,109 @@ import click
 
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
+from jobkit.core.units import format_count
 
 WIDEST = 120
 INDEX = "README"
+MOST_PAGES = 12
+"""Pages that are listed for a word, those with a heading first, then those with most lines."""
 
 
-@click.command("help", short_help="Show a page of the documentation, or the help of a command.")
-@click.argument("topic", nargs=-1, metavar="[TOPIC]")
+@click.command("help", short_help="List all commands and pages, show one, or find a word.")
+@click.argument("topic", nargs=-1, metavar="[TOPIC|WORD]")
 @click.pass_context
 def help(ctx: click.Context, topic: tuple[str, ...]) -> int:  # noqa: A001 - the command's name
-    """Show the page TOPIC of the documentation; without TOPIC, list the pages.
+    """Show the page TOPIC or the help of the command TOPIC; without TOPIC, list all commands and pages.
 
-    A TOPIC may also be a command: then jobkit shows its help, followed by the page of that name if there
-    is one. On a terminal jobkit formats the page and shows it in a pager; elsewhere it prints Markdown.
+    If a command has a page of its name, jobkit shows its help and then the page. Any other WORD is looked
+    for in all pages. On a terminal jobkit formats a page and shows it in a pager; elsewhere it prints
+    Markdown.
 
     \b
       jobkit help
       jobkit help spec
-      jobkit help terms
-      jobkit help sweep
+      jobkit help lesson 2
       jobkit help models fetch
+      jobkit help 'out of memory'
     """
     if not topic:
         terminal.say(_index(), nl=False)
         return 0
-    name = "-".join(topic)
-    command, page = _command_help(ctx, topic), None if name == INDEX else _pages().get(name)
-    if not command and page is None:
-        raise _unknown(ctx, " ".join(topic))
-    _show(command, page.read_text(encoding="utf-8") if page else "")
+    command, page = _command_help(ctx, topic), _pages().get("-".join(topic))
+    if command or page:
+        _show(command, page.read_text(encoding="utf-8") if page else "")
+    else:
+        terminal.say("\n".join(_pages_with(ctx, " ".join(topic))))
     return 0
 
 
 def _pages() -> dict[str, Path]:
-    """Return the pages by topic, and the index."""
+    """Return the pages by topic: of a folder its README has the folder's name, and the others a number."""
     from jobkit.core.paths import shipped_folder
 
-    return {path.stem: path for path in sorted(shipped_folder("docs").glob("*.md"))}
+    docs = shipped_folder("docs")
+    pages = {_topic(str(path.relative_to(docs))): path for path in sorted(docs.rglob("*.md"))}
+    return {topic: path for topic, path in pages.items() if topic != INDEX}
+
+
+def _topic(link: str) -> str:
+    """Return the topic of a page by its path in the docs: ``spec``, ``lesson``, ``lesson-2``."""
+    path = Path(link)
+    if not path.parent.name:
+        return path.stem
+    return path.parent.name if path.stem == INDEX else f"{path.parent.name}-{path.stem.partition('-')[0]}"
 
 
 def _index() -> str:
-    """Return the list of pages with the purpose of each, in the order of the index and under its headings."""
-    text = _pages()[INDEX].read_text(encoding="utf-8")
-    rows = re.findall(r"^## (.+)$|^\| \[[^]]*\]\(([\w-]+)\.md\) \| (.+) \|$", text, re.MULTILINE)
-    width = max(len(name) for _, name, _ in rows)
+    """Return every command, and the pages with the purpose of each in the order of the index."""
+    from jobkit.commands.listing import whole_list
+    from jobkit.core.paths import shipped_folder
+
+    text = (shipped_folder("docs") / f"{INDEX}.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^## (.+)$|^\| \[[^]]*\]\(([\w-][\w/-]*\.md)\) \| (.+) \|$", text, re.MULTILINE)
+    width = max(len(_topic(link)) for _, link, _ in rows)
     lines = [
-        f"\n{heading}" if heading else f"  {name:<{width}}  {purpose}" for heading, name, purpose in rows
+        f"\n{heading}" if heading else f"  {_topic(link):<{width}}  {purpose}"
+        for heading, link, purpose in rows
     ]
-    end = "\njobkit help TOPIC shows a page; jobkit help COMMAND shows the help of a command"
-    return "\n".join([*lines, end]).lstrip("\n") + "\n"
+    end = "\njobkit help NAME shows a page or the help of a command; jobkit help WORD finds a word"
+    return "\n".join([*whole_list(), *lines, end]) + "\n"
+
+
+def _pages_with(ctx: click.Context, word: str) -> list[str]:
+    """Return the pages that have a word, each with its first line that has it.
+
+    Raises
+    ------
+    JobkitError
+        If no page has it.
+    """
+    found = {topic: _lines_with(path, word) for topic, path in _pages().items()}
+    topics = sorted(
+        filter(found.get, found), key=lambda topic: (not found[topic][0].startswith("#"), -len(found[topic]))
+    )
+    if not topics:
+        raise _unknown(ctx, word)
+    width = max(map(len, topics))
+    room = terminal.page_width() - width - 2 * terminal.GAP
+    rows = [f"  {topic:<{width}}  {_around(found[topic][0], word, room)}" for topic in topics[:MOST_PAGES]]
+    more = f", the first {MOST_PAGES} here" if len(topics) > MOST_PAGES else ""
+    end = f"next: jobkit help {topics[0]}"
+    return [f"{format_count(len(topics), 'page')} with {word!r}{more}:", *rows, "", end]
+
+
+def _lines_with(page: Path, word: str) -> list[str]:
+    """Return the lines of a page that have a word, headings first."""
+    lines = _plain(page.read_text(encoding="utf-8")).splitlines()
+    found = [line for line in lines if word.lower() in line.lower()]
+    return sorted(found, key=lambda line: not line.startswith("#"))
+
+
+def _around(line: str, word: str, room: int) -> str:
+    """Return a line, or the part of it around a word that fits the room."""
+    text = line.strip("#|> ")
+    begin = max(0, min(text.lower().find(word.lower()) - room // 3, len(text) - room))
+    return text[begin : begin + room].strip()
 
 
 def _command_help(ctx: click.Context, words: tuple[str, ...]) -> str:
@@ -74,11 +128,11 @@ def _command_help(ctx: click.Context, words: tuple[str, ...]) -> str:
 
 
 def _unknown(ctx: click.Context, topic: str) -> JobkitError:
-
     group = ctx.find_root().command
     commands = group.list_commands(ctx) if isinstance(group, click.Group) else []
-    close = terminal.did_you_mean(topic, [*(name for name in _pages() if name != INDEX), *commands])
-    return JobkitError(f"no page and no command {topic!r}", hint=close or "jobkit help lists the pages")
+    close = terminal.did_you_mean(topic, [*_pages(), *commands])
+    hint = close or "jobkit help lists the pages"
+    return JobkitError(f"no command, no page, and no word of a page: {topic!r}", hint=hint)
 
 
 def _show(command: str, page: str) -> None:
@@ -103,8 +157,18 @@ def _rendered(page: str) -> str:
     return out.getvalue()
 
 
+def _plain(page: str) -> str:
+    """Return a page without what only its site shows: comments and the marks of tabs; a tab is a heading."""
+    page = re.sub(r"^<!--.*?-->\n", "", page, flags=re.MULTILINE)
+    page = re.sub(r"^:{3,}\{tab-item\} (.+)$", r"**\1**", page, flags=re.MULTILINE)
+    return re.sub(r"^:{3,}.*\n", "", page, flags=re.MULTILINE)
+
+
 def _without_links(page: str) -> str:
     """Return a page with its links to other pages replaced by ``jobkit help`` topics."""
-    page = re.sub(r"^<!--.*?-->\n", "", page, flags=re.MULTILINE)
-    page = re.sub(r"\[([^]]+)\]\(([\w-]+)\.md(?:#[^)]*)?\)", r"\1 (`jobkit help \2`)", page)
+
+    def topic(link: re.Match[str]) -> str:
+        return f"{link[1]} (`jobkit help {_topic(link[2])}`)"
+
+    page = re.sub(r"\[([^]]+)\]\((?!https?:)(?:\.\./)*([\w/-]+)\.md(?:#[^)]*)?\)", topic, _plain(page))
     return re.sub(r"\[([^]]+)\]\((?!https?:)[^)]*\)", r"\1", page)

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from jobkit import cli
+from jobkit.commands import listing
 from jobkit.core.errors import JobkitError
 
 ROOT = Path(__file__).parents[3]
-PAGES = {path.stem for path in (ROOT / "docs").glob("*.md")}
+PAGES = {path.stem for path in (ROOT / "docs").glob("*.md")} | {"lesson"}
 NAMED = re.compile(r"jobkit help (?!lists)([a-z][a-z-]+)")
 
 
@@ -26,9 +27,42 @@ def help_of(*topic: str) -> str:
     return done.stdout
 
 
-def test_the_topics_are_the_pages_each_with_its_purpose() -> None:
+def test_without_a_topic_all_commands_and_pages_are_listed_each_with_its_purpose() -> None:
     listed = re.findall(r"^  ([\w-]+)  +\S.*$", help_of(), re.MULTILINE)
-    assert sorted(listed) == sorted(PAGES - {"README"})
+    assert sorted(listed) == sorted([*listing.LISTED, *(PAGES - {"README"})])
+
+
+def test_each_command_of_the_program_is_in_one_part_of_the_list() -> None:
+    parts = [listing.FRONT, *listing.MORE.values(), listing.RARE]
+    names = [name for part in parts for name in part]
+    folder = ROOT / "jobkit" / "commands"
+    modules = {path.stem: path.parent.name for path in folder.glob("*/*.py") if path.stem != "__init__"}
+    assert len(names) == len(set(names))
+    assert {name: listed.folder for name, listed in listing.LISTED.items()} == modules
+    assert len(listing.FRONT) == 8
+    assert all(listed.example.startswith(f"jobkit {name}") for name, listed in listing.FRONT.items())
+
+
+def test_the_front_page_names_all_but_the_rare_commands() -> None:
+    from click.testing import CliRunner
+
+    _, _, shown = CliRunner().invoke(cli.app, ["--help"]).stdout.partition("Commands:\n")
+    words = set(re.findall(r"[\w-]+", shown))
+    assert words >= listing.LISTED.keys() - listing.RARE.keys()
+    assert not words & listing.RARE.keys()
+
+
+def test_a_page_of_the_lesson_is_a_topic() -> None:
+    episode = (ROOT / "docs" / "lesson" / "2-submit-watch-cancel.md").read_text(encoding="utf-8")
+    assert help_of("lesson", "2").rstrip() == episode.rstrip()
+    assert "# Lesson" in help_of("lesson")
+
+
+def test_a_word_is_found_in_all_pages() -> None:
+    found = help_of("Out", "of", "Memory")
+    assert re.search(r"^  lesson-4 +.*out of memory", found, re.MULTILINE)
+    assert re.search(r"^next: jobkit help [\w-]+$", found, re.MULTILINE)
+    assert help_of(found.split()[-1])
 
 
 def test_a_page_is_printed_as_it_is_where_there_is_no_terminal() -> None:
@@ -50,7 +84,7 @@ def test_a_command_that_has_a_page_shows_both() -> None:
     ("topic", "hint"), [("spek", "did you mean 'spec'?"), ("zzzz", "jobkit help lists the pages")]
 )
 def test_what_is_no_topic_is_refused(topic: str, hint: str) -> None:
-    with pytest.raises(JobkitError, match=f"no page and no command '{topic}'") as caught:
+    with pytest.raises(JobkitError, match=f"no word of a page: '{topic}'") as caught:
         help_of(topic)
     assert caught.value.hint == hint
 
@@ -95,4 +129,4 @@ def _sources() -> list[Path]:
 
 
 def _is_command(topic: str) -> bool:
-    return topic in cli.COMMANDS
+    return topic in listing.LISTED
