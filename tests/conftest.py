@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from jobkit.core.paths import CACHE_VARIABLE, LEDGER_VARIABLE
+from jobkit.core.paths import CACHE_VARIABLE, LEDGER_VARIABLE, RUNS_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.planning.models.stanza import find_model
 from jobkit.run.workloads.stanza.lengths import SLEEP_WHILE_WAITING
@@ -30,6 +30,7 @@ settings.register_profile("quick", parent=settings.get_profile("jobkit"), max_ex
 settings.load_profile("jobkit")
 os.environ.setdefault(*SLEEP_WHILE_WAITING)  # it is read when torch is imported, by whichever test is first
 os.environ.setdefault("NODE_PATH", os.environ["PATH"])  # of the jobs of the fakes
+os.environ[RUNS_VARIABLE] = os.devnull  # as below
 os.environ[LEDGER_VARIABLE] = os.devnull  # the user's own is left alone; tests of it name a file
 TESTS = Path(__file__).parent
 KEPT = TESTS.parent / ".cache" / "jobkit"

@@ -33,6 +33,7 @@ def shipped_folder(name: str) -> Path:
 
 CACHE_VARIABLE = "JOBKIT_CACHE"
 LEDGER_VARIABLE = "JOBKIT_LEDGER"
+RUNS_VARIABLE = "JOBKIT_RUNS"
 GROUP_FILE = stat.S_IRGRP | stat.S_IWGRP
 
 
@@ -52,6 +53,11 @@ def config_folder() -> Path:
 def ledger_path() -> Path:
     """Return the user's ledger of predictions: ``$JOBKIT_LEDGER``, else in the user's data folder."""
     return _named_by(LEDGER_VARIABLE) or platformdirs.user_data_path("jobkit") / "ledger.jsonl"
+
+
+def runs_path() -> Path:
+    """Return the list of the user's run folders: ``$JOBKIT_RUNS``, else in the user's data folder."""
+    return _named_by(RUNS_VARIABLE) or platformdirs.user_data_path("jobkit") / "runs.txt"
 
 
 def _named_by(variable: str) -> Path | None:

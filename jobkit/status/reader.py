@@ -40,7 +40,13 @@ def read_standings(
     JobkitError
         If a folder is no run folder.
     """
-    runs = [open_run(folder) for folder in folders]
+    return standings_of([open_run(folder) for folder in folders], ask=ask, max_age_s=max_age_s)
+
+
+def standings_of(
+    runs: Sequence[OpenRun], *, ask: bool = True, max_age_s: float = 0
+) -> tuple[RunStanding, ...]:
+    """Return where runs stand whose folders are read, as `read_standings`."""
     if ask:
         for name, scheduler in SCHEDULERS.items():
             open_runs = [run for run in runs if any(task.scheduler == name for task in run.open)]

@@ -11,13 +11,16 @@ from datetime import datetime
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.files import append_line, read_text
 from jobkit.core.layout import POINTS_FILE, RESULTS_FOLDER, is_corpus_folder, is_run_folder
-from jobkit.core.paths import config_folder, shipped_folder
+from jobkit.core.paths import config_folder, runs_path, shipped_folder
 from jobkit.core.terminal import did_you_mean, relative_path, shell_path
 from jobkit.core.terminal import shell_quote as quoted
+from jobkit.core.units import format_list
 from jobkit.outcome.results import runs_below
 
 RUNS = Path("runs")
+MOST_NAMED = 3
 _STAMP = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")
 
 
@@ -120,7 +123,8 @@ def run_named(word: Path | str) -> Path:
     Parameters
     ----------
     word
-        A run folder, or the name of a run in ``runs/`` or in the folder that the site file names.
+        A run folder, or the name of a run in ``runs/``, in the folder that the site file names, or in the
+        list of `jobkit status --list`.
 
     Raises
     ------
@@ -156,8 +160,14 @@ def run_and_point(words: Sequence[str]) -> tuple[Path, str]:
 
 
 def find_run(word: Path | str) -> Path | None:
-    """Return the run folder that a word names, as `run_named`; ``None`` if it names none."""
-    return next((path for path in _places(word) if is_run_folder(path)), None)
+    """Return the run folder that a word names, as `run_named`; ``None`` if it names none.
+
+    Raises
+    ------
+    JobkitError
+        If it is the name of several runs elsewhere.
+    """
+    return next((path for path in _places(word) if is_run(path)), None) or _remembered_as(str(word))
 
 
 def _places(word: Path | str) -> Iterator[Path]:
@@ -168,6 +178,43 @@ def _places(word: Path | str) -> Iterator[Path]:
     yield RUNS / word
     if folder := _site_folder():
         yield folder / word
+
+
+def _remembered_as(name: str) -> Path | None:
+    """Return the run folder elsewhere that has a name; a number is that of a point."""
+    if name.isdecimal() or "/" in name:
+        return None
+    found = [run for run in remembered() if run.name == name and is_run(run)]
+    if len(found) > 1:
+        hint = f"name one by its folder: {format_list([shell_path(run) for run in found], MOST_NAMED)}"
+        raise JobkitError(f"{name}: {len(found)} runs have this name", hint=hint)
+    return found[0] if found else None
+
+
+def remember(run_dir: Path) -> None:
+    """Add a run folder to the user's list of runs; a list that cannot be written does not stop a run."""
+    folder = run_dir.absolute()
+    with suppress(OSError):
+        if folder not in remembered():
+            runs_path().parent.mkdir(parents=True, exist_ok=True)
+            append_line(runs_path(), str(folder))
+
+
+def remembered() -> list[Path]:
+    """Return the folders in the user's list of runs, each once; empty if it cannot be read."""
+    try:
+        lines = read_text(runs_path()).splitlines()
+    except OSError:
+        return []
+    return [Path(line) for line in dict.fromkeys(lines) if line.startswith("/")]
+
+
+def is_run(path: Path) -> bool:
+    """Return whether a folder is a run folder that can be read."""
+    try:
+        return is_run_folder(path)
+    except OSError:
+        return False
 
 
 def refuse_runs(words: Iterable[str]) -> None:
@@ -208,7 +255,7 @@ def _no_run(word: str) -> JobkitError:
     folders = {RUNS, usual()}
     known = [path.name for folder in folders if folder.is_dir() for path in folder.iterdir()]
     close = did_you_mean(Path(word).name, known)
-    hint = close or f"jobkit status without RUN lists the runs of {usual()}/"
+    hint = close or "jobkit status --list lists all your runs"
     return JobkitError(f"{word}: not a run folder", hint=hint)
 
 
@@ -232,7 +279,7 @@ def runs_in(folder: Path) -> list[Path]:
         raise JobkitError(f"no runs in {folder}: {error.strerror}", hint=how_to_begin()) from error
     if not runs:
         raise JobkitError(f"no runs in {folder}", hint=how_to_begin())
-    return sorted(runs, key=_when, reverse=True)
+    return sorted(runs, key=start, reverse=True)
 
 
 def start_time(name: str) -> str:
@@ -241,11 +288,11 @@ def start_time(name: str) -> str:
     return stamp[1] if stamp else ""
 
 
-def _when(run: Path) -> str:
-    if start := start_time(run.name):
-        return start
-    made = datetime.fromtimestamp((run / POINTS_FILE).stat().st_mtime).astimezone()
-    return made.strftime("%Y%m%d-%H%M%S")
+def start(run: Path) -> datetime:
+    """Return when a run began, by the time in its name, else by that of its points."""
+    if stamp := start_time(run.name):
+        return datetime.strptime(stamp, "%Y%m%d-%H%M%S").astimezone()
+    return datetime.fromtimestamp((run / POINTS_FILE).stat().st_mtime).astimezone()
 
 
 def glance(run: Path) -> Glance:

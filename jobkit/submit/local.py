@@ -45,6 +45,7 @@ from jobkit.schedulers.local import NAME, log_name
 from jobkit.schedulers.registry import unused_schedulers
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
+from jobkit.status.which_run import remember
 
 POLL_S = 0.1
 END_GRACE_S = 30.0
@@ -109,6 +110,7 @@ def as_driver(run_dir: Path) -> Iterator[str]:
     """
     check_programs()
     with ended_by_signals(), driving(run_dir) as job_id:
+        remember(run_dir)
         try:
             _end_orphan(run_dir)
             yield job_id

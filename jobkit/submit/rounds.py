@@ -15,6 +15,7 @@ from jobkit.planning.job_script import script_name
 from jobkit.planning.points import PointGroup
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.types import ONE_TASK, Array, JobId
+from jobkit.status.which_run import remember
 from jobkit.submit import scheduler_calls
 from jobkit.submit.scheduler_calls import PlannedJob, SubmissionUnconfirmed, Submitted, run_while_busy
 
@@ -254,6 +255,7 @@ def submit_jobs(
         Exit code 3 if the scheduler refuses a job: then the jobs before it are cancelled and the
         journal records it. A run goes on without the job that follows up.
     """
+    remember(run_dir)
     taken: list[Submitted] = []
     for job in jobs:
         arrays = [submitted.job for submitted in taken if submitted.role in {Role.POINTS, Role.TUNE}]

@@ -79,7 +79,7 @@ def test_points_of_several_runs_cannot_be_distinguished(here: Path) -> None:
 def test_a_run_that_is_not_there_is_refused_with_its_nearest(here: Path) -> None:
     with pytest.raises(JobkitError, match="nope: not a run folder") as caught:
         resolve_words(["nope"])
-    assert caught.value.hint == "jobkit status without RUN lists the runs of runs/"
+    assert caught.value.hint == "jobkit status --list lists all your runs"
     a_run("runs/demo-20260102-101530-3f9a")
     with pytest.raises(JobkitError) as caught:
         resolve_words(["runs/demo-20260102-101530-3f9b"])
@@ -129,7 +129,7 @@ def test_where_the_site_says_that_runs_go_they_are_looked_for(
     assert caught.value.hint == f"did you mean {new.name!r}?"
     with pytest.raises(JobkitError) as caught:
         run_named("x")
-    assert caught.value.hint == "jobkit status without RUN lists the runs of work/runs/"
+    assert caught.value.hint == "jobkit status --list lists all your runs"
 
 
 WORDS: dict[str, list[str]] = {
@@ -163,7 +163,7 @@ def test_every_command_says_what_is_no_run(
     a_run("my runs/demo")
     for word, hint in {
         "my runs": "status 'my runs' lists them",
-        "runs/nope": "lists the runs of runs/",
+        "runs/nope": "jobkit status --list lists all your runs",
     }.items():
         assert cli._exit_code([command, word, *WORDS[command]]) == 2
         told = capsys.readouterr().err

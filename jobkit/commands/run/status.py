@@ -26,10 +26,11 @@ OTHER_LINES = 16
 @click.argument("words", nargs=-1, metavar="[RUN]... [POINT]...")
 @click.option("--watch", is_flag=True, help="Repeat until every point has ended.")
 @click.option(
-    "--all", "whole", is_flag=True, help="List all points of a long run, also those that need no attention."
+    "--list", "listed", is_flag=True, help="List all your runs, the latest first, wherever they are."
 )
+@click.option("--all", "whole", is_flag=True, help="List all points of a long run, or with --list all runs.")
 @json_option
-def status(words: tuple[str, ...], watch: bool, whole: bool, as_json: bool) -> int:
+def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_json: bool) -> int:
     """Show the state of the run folders RUN: one line for each point, then what to type next.
 
     Each line has the point's outcome or the reason why it waits, its running time and its progress. Of
@@ -37,8 +38,12 @@ def status(words: tuple[str, ...], watch: bool, whole: bool, as_json: bool) -> i
     lists every point. After one RUN, a POINT, given by number or id, shows all its tries with the
     evidence for each outcome. Without RUN, jobkit shows the latest run in runs/.
 
+    --list prints a line for each run, from every folder: its name, which every command takes as RUN,
+    its age and its state.
+
     \b
       jobkit status
+      jobkit status --list
       jobkit status runs/stanza-20260102-101530-3f9a
       jobkit status runs/stanza-20260102-101530-3f9a 7
       jobkit status runs/stanza-20260102-101530-3f9a --watch
@@ -53,6 +58,8 @@ def status(words: tuple[str, ...], watch: bool, whole: bool, as_json: bool) -> i
       4  some points failed, or need your attention
       5  some points are still to come
     """
+    if listed:
+        return _list(words, most=sys.maxsize if whole else MAX_LISTED, watch=watch, as_json=as_json)
     from jobkit.status import output
     from jobkit.status.reader import read_standings
     from jobkit.status.which_run import resolve_words, runs_in
@@ -87,6 +94,22 @@ def status(words: tuple[str, ...], watch: bool, whole: bool, as_json: bool) -> i
         for closing in filter(None, closings):
             terminal.say(f"\n{closing}")
     return max(standing.exit_code for standing in standings)
+
+
+def _list(words: tuple[str, ...], *, most: int, watch: bool, as_json: bool) -> int:
+    """Print all runs of the user."""
+    if words or watch:
+        raise click.UsageError("--list lists all runs: name no RUN with it, and no --watch")
+    from jobkit.status import run_list
+
+    runs = run_list.read_list(most)
+    text = (
+        terminal.as_json(run_list.as_json(runs)) + "\n"
+        if as_json
+        else run_list.as_text(runs, terminal.page_width())
+    )
+    terminal.say(text, nl=False)
+    return 0
 
 
 def _settled(folder: Path) -> str:

@@ -71,6 +71,7 @@ def sweep(
     from jobkit.commands.results.collect import print_table
     from jobkit.planning.prepare import Options, prepare
     from jobkit.schedulers.registry import runs_here
+    from jobkit.status.which_run import find_run
     from jobkit.submit import guards, launch
     from jobkit.submit.resume import run_follow_up
 
@@ -78,7 +79,7 @@ def sweep(
     say = partial(_say_and_keep, messages)
     options = Options(
         overrides=overrides,
-        setting=setting,
+        setting=setting if setting is None or setting.is_file() else find_run(setting) or setting,
         scheduler=scheduler,
         site=site,
         runs_dir=runs_dir,

@@ -59,11 +59,11 @@ def tune(
 
     The run folder has every point, and the setting in setting.yaml. See jobkit help tune.
     """
-    if spec.is_dir():
-        from jobkit.status.which_run import refuse_corpus
+    from jobkit.status.which_run import find_run, refuse_corpus
 
-        refuse_corpus(spec, "tune")
-        return _print(spec, as_json=as_json)
+    if run := (spec if spec.is_dir() else None if spec.is_file() else find_run(spec)):
+        refuse_corpus(run, "tune")
+        return _print(run, as_json=as_json)
     from jobkit.planning.prepare import Options, prepare_search
     from jobkit.schedulers.registry import runs_here
     from jobkit.submit import guards
