@@ -146,17 +146,21 @@ text_field_option = click.option(
 id_field_option = click.option(
     "--id-field", metavar="FIELD", default="id", show_default=True, help="The field of a JSONL document's id."
 )
-format_option = click.option(
-    "--format",
-    "fmt",
-    type=click.Choice(["jsonl", "tsv", "conll", "parquet"]),
-    default="jsonl",
-    show_default=True,
-    help="The format of the results; a format that cannot be written is refused now.",
-)
 wait_option = click.option(
     "--wait", is_flag=True, help="Wait until the last point has ended, then print the table."
 )
+
+
+def format_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
+    """Return the decorator that adds ``--format``, that of the results of a corpus, with its help."""
+    return click.option(
+        "--format",
+        "fmt",
+        type=click.Choice(["jsonl", "tsv", "conll", "parquet"]),
+        default=default,
+        show_default=True,
+        help=meaning,
+    )
 
 
 def shard_options(command: F) -> F:

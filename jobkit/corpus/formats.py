@@ -13,6 +13,7 @@ from typing import BinaryIO
 from jobkit.core.errors import JobkitError
 
 FORMATS = ("jsonl", "tsv", "conll", "parquet")
+DEFAULT_FORMAT = FORMATS[0]
 _GROUP_ROWS = 50_000
 TOKEN_COLUMNS = ("sentence", "token", "tag")
 """What a workload must yield for CoNLL: the number of the sentence in the paragraph, the token, its tag."""

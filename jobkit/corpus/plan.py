@@ -76,6 +76,8 @@ class Corpus:
         The bad places that the user chose to leave out.
     documents, paragraphs, characters
         Of all that is not skipped.
+    format
+        In which `jobkit merge` writes the results, unless it is asked for another.
     """
 
     sources: tuple[Source, ...]
@@ -85,6 +87,7 @@ class Corpus:
     documents: int
     paragraphs: int
     characters: int
+    format: str = "jsonl"
 
     def folders(self) -> list[str]:
         """Return the folders that hold all sources, also those to which links lead; none is in another."""

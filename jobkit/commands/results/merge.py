@@ -6,23 +6,16 @@ from pathlib import Path
 
 import click
 
-from jobkit.commands.shared import OutputPath, changed_run
+from jobkit.commands.shared import OutputPath, changed_run, format_option
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import format_count
 
-FORMATS = ("jsonl", "tsv", "conll", "parquet")
-
 
 @click.command()
 @changed_run
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(FORMATS),
-    default="jsonl",
-    show_default=True,
-    help="conll needs a workload that yields tokens; parquet needs jobkit[parquet].",
+@format_option(
+    "conll needs a workload that yields tokens; parquet needs jobkit[parquet]. Default: that of jobkit apply."
 )
 @click.option(
     "--output",
@@ -30,7 +23,7 @@ FORMATS = ("jsonl", "tsv", "conll", "parquet")
     metavar="FILE",
     help="Write to FILE, all of it or nothing. Default: merged.jsonl (or .tsv, ...) in RUN.",
 )
-def merge(run: Path, form: str, output: Path | None) -> int:
+def merge(run: Path, fmt: str | None, output: Path | None) -> int:
     """Join the results of `jobkit apply` in one file, in the order of the corpus, each row once.
 
     RUN is the folder that `jobkit apply --out` names. Each row has the document, the number of the
@@ -57,6 +50,7 @@ def merge(run: Path, form: str, output: Path | None) -> int:
     from jobkit.core.errors import ExitCode
     from jobkit.core.layout import is_corpus_folder, is_unplanned, read_points
     from jobkit.corpus.merge import merge as join
+    from jobkit.corpus.plan import read_corpus
     from jobkit.outcome.shards import void_shards
     from jobkit.report.provenance import finish
     from jobkit.status.which_run import run_named
@@ -73,7 +67,7 @@ def merge(run: Path, form: str, output: Path | None) -> int:
     if is_unplanned(folder):
         hint = f"jobkit status {terminal.shell_path(folder)} shows the job that plans it"
         raise JobkitError(f"{folder}: the corpus is not planned yet", hint=hint, exit_code=ExitCode.TO_COME)
-    void = void_shards(folder.absolute())
+    void, form = void_shards(folder.absolute()), fmt or read_corpus(folder).format
     try:
         merged = join(folder.absolute(), output or folder / f"merged.{form}", form, void=void)
     except JobkitError as error:

@@ -16,8 +16,8 @@ from jobkit.core.layout import SPEC_FILE, is_corpus_folder, is_unplanned, run_id
 from jobkit.core.paths import cache_dir, ledger_path
 from jobkit.core.records import ModelRef, Point
 from jobkit.core.terminal import note, relative_path, shell_path
-from jobkit.corpus.formats import check_format
-from jobkit.corpus.plan import Corpus, Piece
+from jobkit.corpus.formats import DEFAULT_FORMAT, check_format
+from jobkit.corpus.plan import Corpus, Piece, read_corpus
 from jobkit.corpus.scan import scan
 from jobkit.corpus.sources import find_sources
 from jobkit.fit import ledger
@@ -79,7 +79,7 @@ class Request:
     text_field: str = "text"
     id_field: str = "id"
     skip_bad: bool = False
-    fmt: str = "jsonl"
+    fmt: str = DEFAULT_FORMAT
     processes: int | None = None
     earlier: bool = False
 
@@ -172,7 +172,7 @@ def read(request: Request) -> tuple[Corpus, Sequence[Piece], float]:
         skip_bad=request.skip_bad,
         processes=request.processes,
     )
-    return found.corpus, found.pieces, time.monotonic() - begin
+    return replace(found.corpus, format=request.fmt), found.pieces, time.monotonic() - begin
 
 
 def prepare(
@@ -306,6 +306,9 @@ def go_on(
     """Go on with a folder that is of this corpus and this setting; refuse any other."""
     folder.refuse_differences(request.out, corpus, setting.point)
     note(f"{relative_path(request.out)}: is planned already: going on with it")
+    if request.fmt not in {DEFAULT_FORMAT, (planned := read_corpus(request.out).format)}:
+        other = f"jobkit merge {shell_path(request.out)} --format {request.fmt}"
+        note(f"its results were ordered as {planned}; for the other format: {other}")
     if dry_run:
         note("a dry run: nothing was submitted")
         return 0

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 
-from jobkit.commands.results import merge as command
 from jobkit.commands.results.merge import merge
+from jobkit.commands.run.apply import apply
 from jobkit.core.errors import JobkitError
 from jobkit.corpus import formats
+from jobkit.corpus.plan import read_corpus, read_plan, write_plan
 from jobkit.corpus.scan import scan
 from jobkit.corpus.sources import find_sources
 from tests.support.builders import write_submitted
@@ -42,6 +45,17 @@ def test_a_merge_is_reported_in_a_line(run: Path, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out.endswith(": rows.tsv\n")
 
 
+def test_the_format_is_that_of_apply_unless_another_is_asked_for(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work(run, 2)
+    write_plan(run, replace(read_corpus(run), format="tsv"), read_plan(run))
+    assert call(run) == 0
+    assert capsys.readouterr().out.endswith("/merged.tsv\n")
+    assert call(run, "--format", "jsonl") == 0
+    assert capsys.readouterr().out.endswith("/merged.jsonl\n")
+
+
 @pytest.mark.usefixtures("run")
 def test_what_is_missing_is_named_with_the_command_that_goes_on() -> None:
     with pytest.raises(JobkitError, match="1 shard has no result yet: shard-00002") as caught:
@@ -72,4 +86,7 @@ def test_standard_output_is_refused(run: Path) -> None:
 
 
 def test_the_formats_are_those_that_can_be_written() -> None:
-    assert command.FORMATS == formats.FORMATS
+    for command in (merge, apply):
+        (option,) = (one for one in command.params if one.name == "fmt")
+        assert isinstance(option.type, click.Choice)
+        assert tuple(option.type.choices) == formats.FORMATS

@@ -11,7 +11,7 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import is_corpus_folder, read_points
 from jobkit.core.paths import LEDGER_VARIABLE
-from jobkit.corpus.plan import read_plan
+from jobkit.corpus.plan import read_corpus, read_plan
 from jobkit.planning.resolve import Options
 from jobkit.submit.apply import start
 from jobkit.submit.apply.lines import plan_lines
@@ -93,6 +93,13 @@ def test_the_folder_is_whole_or_not_there(asked: start.Request, monkeypatch: pyt
     assert [shard.index for shard in read_plan(asked.out)] == [1, 2, 3]
     assert {point.run_id for point in points} == {planned.prepared.inputs.run_id}
     assert points[0].run_id.startswith("demo-"), "and not the folder's name"
+
+
+def test_the_format_is_kept_for_the_merge(asked: start.Request, capsys: pytest.CaptureFixture[str]) -> None:
+    write_planned(asked)
+    assert read_corpus(asked.out).format == "jsonl"
+    assert start.apply(replace(asked, fmt="tsv"), dry_run=True) == 0
+    assert "jobkit merge tagged --format tsv" in capsys.readouterr().err
 
 
 def test_what_differs_is_named_and_nothing_runs(asked: start.Request, home: Path) -> None:
