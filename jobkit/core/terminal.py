@@ -177,6 +177,16 @@ def note(line: str) -> None:
     say(line, err=True)
 
 
+def next_line(command: str, does: str = "") -> str:
+    """Return the line that ends what a command prints: what to type next, complete, and why."""
+    return f"next: {command}{does and f'   # {does}'}"
+
+
+def note_next(command: str, does: str = "") -> None:
+    """Print what to type next, on standard error."""
+    note(next_line(command, does))
+
+
 def wrap_lines(lines: Iterable[str], width: int | None = None) -> list[str]:
     """Return lines safe for a terminal, none longer than a width, if there is one, unless it is `NoWrap`.
 

@@ -127,6 +127,7 @@ MACHINE: tuple[Probe, ...] = (programs, scratch, inputs, cores)
 SLOW_IMPORT_S = 30.0
 FOR_CUDA = "another build, for the CUDA that the driver supports (jobkit help dependencies):"
 ON_NODE = "jobkit doctor --submit checks a node"
+ON_CPU = "to work on the CPU, add --set device=cpu --set resources.gpus=0"
 
 
 def environment(facts: Facts, wanted: NodeRequest) -> Finding:
@@ -219,7 +220,7 @@ def torch(facts: Facts, wanted: NodeRequest) -> Finding | None:
         asks = "the sweep asks for one" if wanted.given else "the cluster has some"
         message += f": it cannot use a GPU, and {asks}"
         install = cuda_install_command(facts.said.get("python", "python"))
-        return _lacking(wanted)("torch", message, f"{FOR_CUDA}\n{install}")
+        return _lacking(wanted)("torch", message, f"{ON_CPU}; for the GPU {FOR_CUDA}\n{install}")
     if (torch.get("import_s") or 0) > SLOW_IMPORT_S:
         message += ": that is slow, and every point pays it"
         return warning("torch", message, "put the environment on a faster disk")
@@ -247,7 +248,7 @@ def cuda(facts: Facts, wanted: NodeRequest) -> Finding | None:
     if not wanted.on_node:
         return unknown("CUDA", f"not on this machine: {torch.get('why')}", ON_NODE)
     hint = "does the site file's requests.gpus ask for a GPU, and the queue have one? See nvidia-smi in a job"
-    return _lacking(wanted)("CUDA", str(torch.get("why")), hint)
+    return _lacking(wanted)("CUDA", str(torch.get("why")), f"{hint}; {ON_CPU}")
 
 
 def nvml(facts: Facts, wanted: NodeRequest) -> Finding | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 from jobkit.core.errors import ExitCode
-from jobkit.core.terminal import printable, shell_quote, wrap
+from jobkit.core.terminal import next_line, printable, wrap
 
 SCHEMA = 1
 WIDTH = 100
@@ -97,20 +96,24 @@ def summary(findings: Iterable[Finding]) -> str:
     return ", ".join(parts) or "nothing was checked"
 
 
-def advice(findings: Iterable[Finding], words: Sequence[str], *, nodes: bool) -> str:
-    """Return what to do next.
+def advice(findings: Iterable[Finding], again: str, then: str, *, nodes: bool) -> str:
+    """Return in lines whether it will work, and what to type next.
 
     Parameters
     ----------
-    words
-        The arguments of `jobkit sweep`: the spec, then the options that change it.
+    again
+        The command that checks the same.
+    then
+        The command to type if nothing is missing.
     nodes
         Whether there are nodes that were not checked.
     """
     if exit_code(findings):
-        return "fix what is missing from the top down: one thing is often the reason for those below"
-    sweep = f"jobkit sweep {shell_quote(words[0])} {shlex.join(words[1:])}".rstrip()
-    return f"next: the same with --submit checks a node; then {sweep}" if nodes else f"next: {sweep}"
+        fix = "fix what is missing from the top down: one thing is often the reason for those below"
+        return f"It will not work: {fix}.\n{next_line(again, 'once it is fixed')}"
+    if nodes:
+        return f"It will work on this machine.\n{next_line(f'{again} --submit', 'checks a node too')}"
+    return f"It will work.\n{next_line(then)}"
 
 
 def as_json(findings: Sequence[Finding]) -> dict[str, object]:

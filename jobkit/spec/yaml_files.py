@@ -169,6 +169,14 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> Document:
     return document
 
 
+def is_mapping(text: str) -> bool:
+    """Return whether a text is a YAML mapping, as a spec is."""
+    try:
+        return isinstance(yaml.compose(text, Loader=_Loader), yaml.MappingNode)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return False
+
+
 def _read(path: Path) -> str:
     """Return a file's text; a FIFO only if a shell made it (``<(command)``), for others may block."""
     made = str(path).startswith(("/dev/", "/proc/"))

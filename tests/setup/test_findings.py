@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -75,17 +76,18 @@ def test_a_line_counts_them() -> None:
     assert summary([]) == "nothing was checked"
 
 
-def test_the_last_line_says_what_is_next() -> None:
-    assert "top down" in advice([MISSING], ["a.yaml"], nodes=True)
-    told = advice([fine("a", "")], ["a.yaml"], nodes=True)
-    assert told == "next: the same with --submit checks a node; then jobkit sweep a.yaml"
-    assert advice([warning("a", "")], ["a.yaml"], nodes=False) == "next: jobkit sweep a.yaml"
-
-
-def test_what_is_next_can_be_pasted_with_the_options_that_were_looked_at() -> None:
-    told = advice([fine("a", "")], ["my spec.yaml", "--set", "sweep.batch_size=[1, 2]"], nodes=False)
-
-    assert told == "next: jobkit sweep 'my spec.yaml' --set 'sweep.batch_size=[1, 2]'"
+@pytest.mark.parametrize(
+    ("finding", "nodes", "command"),
+    [
+        (MISSING, True, "jobkit doctor a.yaml "),
+        (fine("a", ""), True, "jobkit doctor a.yaml --submit "),
+        (warning("a", ""), False, "jobkit sweep a.yaml"),
+    ],
+)
+def test_the_last_line_is_the_next_command(finding: Finding, command: str, *, nodes: bool) -> None:
+    told = advice([finding], "jobkit doctor a.yaml", "jobkit sweep a.yaml", nodes=nodes)
+    assert told.splitlines()[-1].partition("#")[0].strip() == f"next: {command.strip()}"
+    assert ("not work" in told) is (finding is MISSING)
 
 
 TEXT = st.text(st.characters(exclude_categories=["C", "Zl", "Zp"]), max_size=200)

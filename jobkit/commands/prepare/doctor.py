@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,13 +16,16 @@ from jobkit.core.units import parse_duration
 if TYPE_CHECKING:
     from jobkit.planning.resolve import Options
     from jobkit.setup.doctor_case import Case
+    from jobkit.setup.doctor_what import What
     from jobkit.setup.findings import Finding
 
 COLOURS = {"ok": "green", "warning": "yellow", "missing": "red", "unknown": "cyan"}
 
 
-@click.command("doctor", short_help="Check this machine, and a node, for everything that a sweep needs.")
-@click.argument("spec", type=shared.FilledPath(dir_okay=False, path_type=Path), required=False)
+@click.command("doctor", short_help="Say whether this machine, a spec, a script or a workload will work.")
+@click.argument(
+    "word", metavar="[SPEC|SCRIPT|WORKLOAD]", type=shared.FilledPath(), default=None, required=False
+)
 @shared.set_option
 @shared.scheduler_option
 @shared.site_option
@@ -36,7 +40,7 @@ COLOURS = {"ok": "green", "warning": "yellow", "missing": "red", "unknown": "cya
 )
 @shared.json_option
 def doctor(
-    spec: Path | None,
+    word: str | None,
     overrides: tuple[str, ...],
     scheduler: str | None,
     site: str | None,
@@ -45,48 +49,84 @@ def doctor(
     within: str,
     as_json: bool,
 ) -> int:
-    """Check everything that a sweep needs on this machine, and print how to fix what is missing.
+    """Say whether it will work, and print how to fix what is missing and what to type next.
 
-    jobkit checks the scheduler and its queues, the names in the site file, folders, model, Python,
-    torch and GPU; with a SPEC, against what the spec requests. It changes nothing, and without --submit
-    it submits nothing.
+    Without a word jobkit checks this machine: the scheduler and its queues, the names in the site file,
+    folders, model, Python, torch and GPU; with a SPEC, the same against what the spec requests. A SCRIPT
+    is a file with #SBATCH or #$ lines: jobkit lists the lines that the scheduler would ignore, and asks it
+    whether it would take the job. Any other word is a WORKLOAD, which jobkit tries on a short text. It
+    changes nothing, and without --submit it submits nothing.
 
     \b
       jobkit doctor
-      jobkit doctor sweeps/stanza.yaml
-      jobkit doctor --submit                  also from inside a job on a node
-      jobkit doctor --scheduler sge --site mine.yaml
+      jobkit doctor first.yaml
+      jobkit doctor first.yaml --submit       also from inside a job on a node
+      jobkit doctor job.sh
+      jobkit doctor ./tagger.py:tag
 
     \b
     A line is one of
-      ok        as a sweep needs it
-      warning   a sweep works, but check this
-      missing   a sweep would not work
+      ok        as it must be
+      warning   it works, but check this
+      missing   it would not work
       unknown   jobkit cannot check it from here
 
     \b
     Exit status
       0   nothing is missing
+      2   the word names nothing that jobkit can check
       4   something is missing
       130 interrupted; the submitted job is cancelled
     """
-    if overrides and spec is None:
+    if overrides and word is None:
         raise click.UsageError("--set changes a key of a SPEC, and no SPEC is given")
     from jobkit.planning.resolve import Options
-    from jobkit.setup import findings
-    from jobkit.setup.doctor_case import open_case
+    from jobkit.setup import doctor_what
+    from jobkit.setup.doctor_what import What
 
     options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
-    within_s = parse_duration(within)
-    case = open_case(spec, options)
+    word, within_s = word or "", parse_duration(within)
+    what = doctor_what.what_is(word)
+    words = [word, *_words(options)]
+    if what in {What.SCRIPT, What.WORKLOAD}:
+        if submit or words[1:]:
+            raise click.UsageError(f"{word} is a {what}: only --json goes with it")
+        checked = _under(what, word)
+        return _show(checked, what, words, nodes=False, as_json=as_json)
+    from jobkit.setup.doctor_case import open_case
+
+    case = open_case(Path(word) if word else None, options)
+    unseen = not (submit or case.local)
     checked = _check(case, within_s if submit else None)
+    return _show(checked, what, words, nodes=unseen, as_json=as_json)
+
+
+def _under(what: What, word: str) -> Iterator[Finding]:
+    """Yield the findings about a script or a workload under a heading."""
+    from jobkit.commands.prepare.lint import is_folder
+    from jobkit.setup import doctor, doctor_what
+    from jobkit.setup.doctor_what import What
+
+    found = (
+        doctor_what.script(Path(word), is_folder)
+        if what is What.SCRIPT
+        else doctor_what.workload(word, terminal.note)
+    )
+    yield from doctor.under(f"{what.capitalize()} {word}", found)
+
+
+def _show(checked: Iterator[Finding], what: What, words: list[str], *, nodes: bool, as_json: bool) -> int:
+    """Print the findings and what to type next; return the exit code."""
+    from jobkit.setup import findings
+    from jobkit.setup.doctor_what import next_command
+
     listed = list(checked if as_json else _printed(checked))
     if as_json:
         terminal.say(terminal.as_json(findings.as_json(listed), indent=1))
     else:
-        unseen = not (submit or case.local)
-        advice = findings.advice(listed, [str(spec or "SPEC"), *_words(options)], nodes=unseen)
-        terminal.say(f"\n{findings.summary(listed)}\n{advice}")
+        again = f"jobkit doctor {shlex.join(filter(None, words))}".rstrip()
+        then = next_command(what, words[0], words[1:])
+        terminal.say(f"\n{findings.summary(listed)}\n{findings.advice(listed, again, then, nodes=nodes)}")
     return findings.exit_code(listed)
 
 

@@ -45,7 +45,7 @@ def lint(scripts: tuple[str, ...], as_json: bool) -> int:
     from jobkit.schedulers.registry import SCHEDULERS
 
     titles = " or ".join(scheduler.TITLE for scheduler in SCHEDULERS.values() if scheduler.DIRECTIVE)
-    results = [lint_script(_read(script), _name(script), _is_folder) for script in scripts]
+    results = [lint_script(_read(script), _name(script), is_folder) for script in scripts]
     if as_json:
         terminal.say(terminal.as_json({"scripts": [result.as_json() for result in results]}, indent=2))
     else:
@@ -74,7 +74,7 @@ def _read(script: str) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def _is_folder(path: str) -> bool:
+def is_folder(path: str) -> bool:
     """Return whether a path is a folder, relative to the working directory."""
     filled = os.path.expandvars(path) if "$" in path else path
     return Path(filled).expanduser().is_dir()
