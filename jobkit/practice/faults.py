@@ -23,15 +23,20 @@ ASIDE = ".aside"
 
 
 def break_node(cluster: Cluster) -> str:
-    """Kill a node's daemon and jobs, as if it had lost power; return what to look at."""
-    name = f"slurmd-{NODE}" if cluster.place.scheduler == "slurm" else "execd"
+    """Kill a node's daemon and jobs, as if it had lost power; return what to look at.
+
+    It is a node on which a job runs, if there is one.
+    """
+    busy = slurm.busy_nodes(cluster.place) if cluster.place.scheduler == "slurm" else []
+    node = NODE if not busy or NODE in busy else busy[0]
+    name = f"slurmd-{node}" if cluster.place.scheduler == "slurm" else "execd"
     daemon = cluster.daemons[name]
     end_started(cluster.place.folder, name)
     daemon.pid_file.unlink(missing_ok=True)
     if cluster.place.scheduler == "slurm":
         reason = "Reason=Not responding"
-        check(cluster.place.ask("scontrol", "update", f"NodeName={NODE}", "State=DOWN", reason), "scontrol")
-        return f"node {NODE} is down and its jobs are dead: look at sinfo, squeue and sacct"
+        check(cluster.place.ask("scontrol", "update", f"NodeName={node}", "State=DOWN", reason), "scontrol")
+        return f"node {node} is down and its jobs are dead: look at sinfo, squeue and sacct"
     _set_unheard(cluster, UNHEARD)
     wait_for(lambda: any("u" in state for state in sge.states(cluster.place).values()), "the host is missed")
     return "the host is dead, and so are its jobs: look at qstat -f (state u) and qstat"
@@ -133,6 +138,7 @@ def fix(cluster: Cluster) -> None:
     if place.scheduler == "slurm":
         place.ask("scancel", "--name", URGENT)
         cluster.heal()
+        wait_for(lambda: not slurm.has_messages(place), "the controller has no message left for a node")
         _release(cluster)
         return
     place.ask("qdel", "-f", URGENT)

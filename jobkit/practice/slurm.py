@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import socket
 from pathlib import Path
@@ -219,6 +220,23 @@ def takes_jobs(place: Place) -> bool:
     nodes = states(place)
     up = len(nodes) == len(NODES) and set(nodes.values()) <= {"idle", "mix", "alloc", "comp"}
     return up and place.ask("sbatch", "--test-only", "--wrap", "true").ok
+
+
+_MESSAGES = re.compile(r"^Agent (?:queue size|count): *(\d+)$", re.MULTILINE)
+
+
+def has_messages(place: Place) -> bool:
+    """Return whether the controller has a message left for a node, such as to end the earlier try of a job.
+
+    A job that starts again before is ended by it (measured, 22.05.8). Without an answer it may have one.
+    """
+    found = _MESSAGES.findall(place.ask("sdiag").stdout)
+    return not found or any(map(int, found))
+
+
+def busy_nodes(place: Place) -> list[str]:
+    """Return the nodes on which jobs run."""
+    return sorted({*place.ask("squeue", "-h", "-t", "R", "-o", "%N").stdout.split()} & {*NODES})
 
 
 def end_jobs(place: Place) -> None:
