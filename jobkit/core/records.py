@@ -298,6 +298,11 @@ class Point:
         return numbers(self.params)
 
     @property
+    def noun(self) -> str:
+        """What a person calls it."""
+        return "shard" if self.shard else "point"
+
+    @property
     def swept(self) -> bool:
         """Whether it is part of the sweep: no test of a prediction, not profiled, no shard of a corpus."""
         return not self.trial and self.profile == OFF and not self.shard

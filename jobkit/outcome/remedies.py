@@ -43,6 +43,8 @@ class Step:
 
 
 RESUME = "jobkit resume {run}"
+STATUS = "jobkit status {run} {point}"
+"""`jobkit.status.needs` computes it."""
 AGAIN = (Step(RESUME, "run it again"),)
 LOG = Step("jobkit logs {run} {point}", "read its log", Kind.LOG)
 FIXED = Step(f"{RESUME} {{point}}", "once it is fixed")
@@ -53,8 +55,8 @@ REMEDIES: Mapping[Outcome, tuple[Step, ...]] = {
     Outcome.OK: (),
     Outcome.GPU_OOM: (),
     Outcome.PRUNED: (Step(f"{RESUME} {{point}}", "run it anyway"),),
-    Outcome.RAM_OOM: (Step(f"{RESUME} --set resources.memory=SIZE", "again with more memory", Kind.FIX),),
-    Outcome.TIMEOUT: (Step(f"{RESUME} --set resources.walltime=HH:MM:SS", "again with more time", Kind.FIX),),
+    Outcome.RAM_OOM: (Step(STATUS, "how much memory it needs", Kind.LOOK),),
+    Outcome.TIMEOUT: (Step(STATUS, "how much walltime it needs", Kind.LOOK),),
     **dict.fromkeys((Outcome.CANCELLED, Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.LOST), AGAIN),
     Outcome.GPU_BUSY: (Step(RESUME, "once no other process uses the GPU, run it again"),),
     Outcome.QUEUE_ERROR: (
@@ -98,7 +100,7 @@ KEPT = "kept in "
 BY_MESSAGE = {
     (Outcome.STAGE_OUT, KEPT): (
         Step(
-            "jobkit status {run} {point}",
+            STATUS,
             "copy out/ from the folder that keeps them into the folder of the try, before the node cleans it",
             Kind.LOOK,
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from jobkit.core.layout import (
     POINTS_FILE,
     RESULTS_FOLDER,
     SHELL_FOLDER,
+    is_run_folder,
     is_unplanned,
     point_folder,
     read_batches,
@@ -236,8 +238,19 @@ def exit_code(*, failed: bool, to_come: bool) -> ExitCode:
     return ExitCode.FAILED if failed else ExitCode.DONE
 
 
+_HELPER = re.compile(r"(doctor|fetch-.+)-\d{8}-\d{6}-[0-9a-f]{4}")
+
+
+def _is_own(entry: Path) -> bool:
+    if entry.name == SHELL_FOLDER or entry.name.startswith("."):
+        return True
+    return bool(_HELPER.fullmatch(entry.name)) and not is_run_folder(entry)
+
+
 def runs_below(path: Path) -> Iterator[Path]:
-    """Yield the entries of a folder in the order of their names, except the runs of ``jobkit shell``.
+    """Yield the entries of a folder in the order of their names, except those that jobkit makes besides runs.
+
+    These are hidden files, the runs of ``jobkit shell``, and the folders of jobs that checked or fetched.
 
     Raises
     ------
@@ -245,6 +258,6 @@ def runs_below(path: Path) -> Iterator[Path]:
         If the folder cannot be read.
     """
     try:
-        yield from (entry for entry in sorted(path.iterdir()) if entry.name != SHELL_FOLDER)
+        yield from (entry for entry in sorted(path.iterdir()) if not _is_own(entry))
     except OSError as error:
         raise JobkitError(f"{path}: cannot be read: {error.strerror}") from error

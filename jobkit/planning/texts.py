@@ -147,11 +147,24 @@ def _nearest(given: Path, places: Sequence[Path]) -> str:
     """Return the file of the folder whose name is closest to a path; empty if none is close."""
     for place in places:
         with contextlib.suppress(OSError), os.scandir(place.parent) as entries:
-            inside = [entry.name for entry in islice(entries, MOST_NAMES) if entry.is_file()]
+            inside = [entry.name for entry in islice(entries, MOST_NAMES) if _is_shown(entry)]
             if close := difflib.get_close_matches(given.name, inside, 1, 0.6):
                 folder = "" if given.parent == Path() else f"{given.parent}/"
                 return f"did you mean {folder}{close[0]}?"
     return ""
+
+
+def _is_shown(entry: os.DirEntry[str]) -> bool:
+    return entry.is_file() and not entry.name.startswith(".")
+
+
+def _file_in(folder: Path) -> str:
+    """Return what to name in place of a folder: a file in it, if it has one."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        inside = sorted(entry.name for entry in islice(entries, MOST_NAMES) if _is_shown(entry))
+        if inside:
+            return f"name one file, such as {shell_quote(folder / inside[0])}"
+    return "name one file"
 
 
 def _checked(path: Path, name: str) -> TextRef:
@@ -159,7 +172,7 @@ def _checked(path: Path, name: str) -> TextRef:
     try:
         data = path.read_bytes()
     except IsADirectoryError as error:
-        raise JobkitError(f"text {path}: is a folder", hint="name one file") from error
+        raise JobkitError(f"text {path}: is a folder", hint=_file_in(path)) from error
     except OSError as error:
         raise JobkitError(f"text {path}: {error.strerror}", hint=KEY_HINT) from error
     if not data:

@@ -21,6 +21,7 @@ from jobkit.report.sizes import Size
 from jobkit.report.tables import Collected
 
 MOST_POINTS = 20
+MOST_NAMES = 3
 MOST_ON_FRONT = 8
 
 
@@ -185,15 +186,17 @@ def count_lines(collected: Collected) -> str:
 
 
 def missing_lines(collected: Collected) -> tuple[str, ...]:
-    """Return a line for each point that is not in a table: what is known, and what to type."""
+    """Return lines on each point that failed, and one on all that are to come."""
     points = without_figures(collected)
-    lines = [line for row in points[:MOST_POINTS] for line in _missing(row)]
-    if len(points) > MOST_POINTS:
-        lines.append(f"... and {len(points) - MOST_POINTS} more (--format csv has them all)")
-    waiting = dict.fromkeys(shell_quote(row.folder) for row in points if row.outcome is None)
-    if waiting:
-        lines.append(NoWrap(f"jobkit status {' '.join(waiting)}", "look again later: "))
-        lines += [NoWrap(line, "or ask what runs them: ") for line in collected.questions[:MOST_POINTS]]
+    failed = [row for row in points if row.outcome is not None]
+    lines = [line for row in failed[:MOST_POINTS] for line in _missing(row)]
+    if len(failed) > MOST_POINTS:
+        lines.append(f"... and {len(failed) - MOST_POINTS} more (--format csv has them all)")
+    to_come = [row for row in points if row.outcome is None]
+    if to_come:
+        lines.append(f"to come: {format_list([row.point for row in to_come], MOST_NAMES)}")
+        folders = dict.fromkeys(shell_quote(row.folder) for row in to_come)
+        lines.append(NoWrap(f"jobkit status {' '.join(folders)}", "look again later: "))
     return tuple(lines)
 
 
@@ -217,8 +220,6 @@ def without_figures(collected: Collected) -> list[Row]:
 
 def _missing(row: Row) -> list[str]:
     name = f"{row.point} ({format_setting(row.params)}, repeat {row.repeat})"
-    if row.outcome is None:
-        return [f"{name}: to come: {row.evidence}"]
     lines = [f"{name}: {row.outcome}{' (provisional)' if row.provisional else ''}: {row.evidence}"]
     return [*lines, *(NoWrap(step.command, f"  {step.does}: ") for step in steps_of(row))]
 

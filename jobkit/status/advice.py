@@ -14,6 +14,7 @@ from jobkit.outcome.remedies import Kind, Step, remedy
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Queued, Remedy, State
 from jobkit.status import standing
+from jobkit.status.needs import is_limited, needed_by
 from jobkit.status.standing import HELD, JobStanding, PointStanding, RunStanding, Standing
 
 MOST_NAMES = 3
@@ -80,7 +81,7 @@ def _left(run: RunStanding, left: Mapping[str, Any]) -> Iterator[str]:
         yield from f"the corpus could not be planned: {why}".splitlines()
         return
     points, why = left.get("points"), " ".join(why.split())
-    what = f" {format_count(len(points), 'point')}" if isinstance(points, list) and points else ""
+    what = f" {format_count(len(points), run.noun)}" if isinstance(points, list) and points else ""
     if left.get("role") == Role.PLAN:
         yield f"the job that planned the corpus could not submit{what}: {why}"
     else:
@@ -110,7 +111,7 @@ def _idle(run: RunStanding, job: JobStanding) -> bool:
 def releases(run: RunStanding, points: Sequence[PointStanding], typed: str) -> Iterator[Step]:
     """Yield what releases those of the points that wait for a person, or submits them again."""
     for group, queued, way_out in _blocked(run, points):
-        number = format_count(len(group), "point")
+        number = format_count(len(group), run.noun)
         if way_out.argv:
             yield Step(shlex.join(way_out.argv), f"releases {number}")
         elif queued.state is State.ERROR:
@@ -122,12 +123,7 @@ def releases(run: RunStanding, points: Sequence[PointStanding], typed: str) -> I
 
 def _run_again(run: RunStanding, typed: str) -> Iterator[Step]:
     """Yield what runs points again, and what releases a job that waits for them."""
-    for job in run.jobs:
-        if job.queued is not None and (job.state == Standing.STUCK or _idle(run, job)):
-            sent = job.submission
-            way_out = SCHEDULERS[sent.scheduler].remedy(sent.job, (sent.first,), job.queued)
-            if way_out and way_out.argv:
-                yield Step(shlex.join(way_out.argv), f"releases job {sent.job}")
+    yield from _release_jobs(run)
     failed = [point for point in run.points if point.standing is Standing.FAILED and not point.cancelled]
     if failed:
         index, name = failed[0].point.index, failed[0].point.point_id
@@ -138,8 +134,37 @@ def _run_again(run: RunStanding, typed: str) -> Iterator[Step]:
     elif run.unanswered is not None:
         yield Step(f"jobkit resume {typed}", "finds the job by the run's name, and submits what is missing")
     elif does and not run.silent:
-        yield from _fixes(failed, typed)
+        yield from _resume(run, failed, typed, does)
+
+
+def _release_jobs(run: RunStanding) -> Iterator[Step]:
+    for job in run.jobs:
+        if job.queued is not None and (job.state == Standing.STUCK or _idle(run, job)):
+            sent = job.submission
+            way_out = SCHEDULERS[sent.scheduler].remedy(sent.job, (sent.first,), job.queued)
+            if way_out and way_out.argv:
+                yield Step(shlex.join(way_out.argv), f"releases job {sent.job}")
+
+
+def _resume(run: RunStanding, failed: Sequence[PointStanding], typed: str, does: str) -> Iterator[Step]:
+    """Yield what fixes the cause, and what runs the points again."""
+    limited = [point for point in failed if is_limited(point)]
+    others = len(failed) > len(limited)
+    yield from _with_more(run, limited, typed, only=others)
+    yield from _fixes([] if limited else failed, typed)
+    if others or not limited:
         yield Step(f"jobkit resume {typed}", does)
+
+
+def _with_more(
+    run: RunStanding, limited: Sequence[PointStanding], typed: str, *, only: bool
+) -> Iterator[Step]:
+    """Yield what runs points again with more of what they ran out of; ``only`` leaves all others out."""
+    needs = needed_by(run, limited)
+    outcomes = sorted({f"--only {point.outcome}" for point in limited}) if only else []
+    if needs:
+        words = " ".join([*outcomes, *(need.option for need in needs)])
+        yield Step(f"jobkit resume {typed} {words}", "; ".join(need.because for need in needs), Kind.FIX)
 
 
 def _fixes(failed: Sequence[PointStanding], typed: str) -> Iterator[Step]:
@@ -156,11 +181,16 @@ def _resumes(run: RunStanding) -> str:
     failed, cancelled, missing = (
         run.counts[word] for word in (Standing.FAILED, standing.CANCELLED, Standing.MISSING)
     )
-    again = [f"{_the(failed)} that failed"] if failed else []
-    again += [f"{_the(cancelled)} that {'was' if cancelled == 1 else 'were'} cancelled"] if cancelled else []
+    again = [f"{_the(failed, run.noun)} that failed"] if failed else []
+    again += (
+        [f"{_the(cancelled, run.noun)} that {'was' if cancelled == 1 else 'were'} cancelled"]
+        if cancelled
+        else []
+    )
     what = [f"runs again {' and '.join(again)}"] if again else []
     here = run.schedulers and all(map(runs_here, run.schedulers))
-    new = f"runs {_the(missing)} that did not begin" if here else f"submits {_the(missing)} never submitted"
+    those = _the(missing, run.noun)
+    new = f"runs {those} that did not begin" if here else f"submits {those} never submitted"
     what += [new] if missing else []
     return (", and " if len(again) > 1 else " and ").join(what)
 
@@ -185,8 +215,8 @@ def _look(run: RunStanding, typed: str) -> Iterator[Step]:
         yield Step(f"jobkit collect {typed}", "the table of what is done", Kind.LOOK)
 
 
-def _the(number: int) -> str:
-    return "the point" if number == 1 else f"the {number:,} points"
+def _the(number: int, noun: str) -> str:
+    return f"the {noun}" if number == 1 else f"the {number:,} {noun}s"
 
 
 def job_line(run: RunStanding, job: JobStanding) -> str:
@@ -197,6 +227,8 @@ def job_line(run: RunStanding, job: JobStanding) -> str:
     sent = job.submission
     name = f"job {sent.job}, which {PURPOSES[sent.role]},"
     if sent.role is Role.PLAN and run.points and job.state != Standing.STUCK:
+        return ""
+    if sent.role is Role.FOLLOW and _goes_on(run, job):
         return ""
     if job.state == standing.ENDED:
         last = [other for other in run.jobs if other.submission.role is sent.role][-1]
@@ -212,11 +244,23 @@ def job_line(run: RunStanding, job: JobStanding) -> str:
     return f"{name} {states[Standing(job.state)]}"
 
 
+def _goes_on(run: RunStanding, job: JobStanding) -> bool:
+    """Return whether a job that runs failed points again needs nothing from a person: it waits or runs.
+
+    It is over without a word if no point is left that failed.
+    """
+    if job.state == Standing.WAITING:
+        waits = any(point.state in {HELD, Standing.STUCK} for point in run.points)
+        return not waits and not _idle(run, job)
+    failed = any(point.standing is Standing.FAILED and not point.cancelled for point in run.points)
+    return job.state == Standing.RUNNING or (job.state == standing.ENDED and not failed)
+
+
 def _waiting(run: RunStanding, job: JobStanding) -> str:
     if job.submission.role is Role.PLAN:
         return f"waits: {job.why}" if job.why else "waits"
     if any(point.state in {HELD, Standing.STUCK} for point in run.points):
-        return "begins when the points have ended, so a person must release them first"
+        return f"begins when the {run.noun}s have ended, so a person must release them first"
     if _idle(run, job):
-        return f"waits though the points have ended: {job.why}"
-    return "begins when the points have ended"
+        return f"waits though the {run.noun}s have ended: {job.why}"
+    return f"begins when the {run.noun}s have ended"

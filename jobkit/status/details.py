@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from jobkit.core.job_files import Exit
-from jobkit.core.layout import names, read_batches
+from jobkit.core.layout import names
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import shell_quote
 from jobkit.core.units import format_bytes_gib, format_clock, format_count, moment
@@ -13,7 +13,7 @@ from jobkit.outcome.remedies import Kind, Step, remedy
 from jobkit.outcome.tries import TryResult, log_path
 from jobkit.schedulers.types import Accounted
 from jobkit.status.advice import HARMLESS, releases
-from jobkit.status.progress import Progress, progress_of
+from jobkit.status.needs import is_limited, needed_by, progress_of_try
 from jobkit.status.standing import ENDINGS, PointStanding, RunStanding, Standing
 from jobkit.status.table import far_words, plain, steps
 
@@ -38,7 +38,7 @@ def render_point(run: RunStanding, point: PointStanding, folder: str, *, width: 
     ]
     for tried in listed_tries(point):
         lines += ["", *_describe_try(run, point, tried)]
-    lines += steps(_next(run, point, folder), width)
+    lines += steps(next_steps(run, point, folder), width)
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -47,11 +47,6 @@ def listed_tries(point: PointStanding) -> tuple[TryResult, ...]:
     waits = () if point.counts.files.number else (point.counts,)
     begun = sorted((*point.tries, *point.by_hand), key=lambda tried: -tried.files.number)
     return (*waits, *begun, *reversed(point.vanished))
-
-
-def progress_of_try(tried: TryResult) -> Progress | None:
-    """Return how far a try is, or how far it came; ``None`` if no batch is home."""
-    return progress_of(read_batches(tried.files.folder)[0]) if tried.files.folder else None
 
 
 def log_of(run: RunStanding, point: PointStanding, tried: TryResult) -> str:
@@ -126,19 +121,24 @@ def _account(account: Accounted) -> str:
     return "; ".join(words)
 
 
-def _next(run: RunStanding, point: PointStanding, folder: str) -> Sequence[Step]:
+def next_steps(run: RunStanding, point: PointStanding, folder: str) -> Sequence[Step]:
     """Return what to type next for a point: its log, and what releases it or runs it again."""
     typed, index = shell_quote(folder), point.point.index
-    next_steps = [Step(f"jobkit logs {typed} {index}", "prints its log", Kind.LOG)] if point.tries else []
+    found = [Step(f"jobkit logs {typed} {index}", "prints its log", Kind.LOG)] if point.tries else []
     if point.standing is Standing.MISSING:
-        next_steps.append(Step(f"jobkit resume {typed} {index}", "runs it"))
+        found.append(Step(f"jobkit resume {typed} {index}", "runs it"))
     elif point.standing in {Standing.STUCK, Standing.WAITING}:
-        next_steps += releases(run, [point], typed)
+        found += releases(run, [point], typed)
+    elif point.standing is Standing.FAILED and is_limited(point):
+        does = needed_by(run, [point])
+        words = " ".join(need.option for need in does)
+        because = "; ".join(need.because for need in does)
+        found.append(Step(f"jobkit resume {typed} {index} {words}", because, Kind.FIX))
     elif point.standing in {Standing.FAILED, Standing.DONE}:
         outcome = point.outcome or Outcome.LOST
-        next_steps += [
+        found += [
             step
             for step in remedy(outcome, point.verdict.evidence, run=typed, point=index, alone=True)
             if step.kind is not Kind.LOG
         ]
-    return [step for step in next_steps if run.mine or step.kind in HARMLESS]
+    return [step for step in found if run.mine or step.kind in HARMLESS]

@@ -15,7 +15,8 @@ from jobkit.core.units import format_count
 from jobkit.outcome.journal import Task
 from jobkit.outcome.tries import TryResult
 from jobkit.status.advice import advice
-from jobkit.status.details import listed_tries, log_of, progress_of_try, render_point
+from jobkit.status.details import listed_tries, log_of, render_point
+from jobkit.status.needs import progress_of_try
 from jobkit.status.progress import Progress
 from jobkit.status.shards import corpus_json
 from jobkit.status.standing import JobStanding, PointStanding, RunStanding, Standing, find_point

@@ -17,7 +17,7 @@ from jobkit.core.terminal import printable
 from jobkit.core.units import format_about, format_count, pauses
 from jobkit.outcome.journal import Role
 from jobkit.spec.policy import Policy
-from jobkit.status.details import progress_of_try
+from jobkit.status.needs import progress_of_try
 from jobkit.status.reader import read_standings
 from jobkit.status.refresh import record_accounting
 from jobkit.status.standing import ENDINGS, PointStanding, RunStanding, first_task, followers

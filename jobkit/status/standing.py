@@ -258,6 +258,11 @@ class RunStanding:
         return run_id_of(self.folder, [point.point for point in self.points[:1]]) or self.folder.name
 
     @property
+    def noun(self) -> str:
+        """What a person calls one of its points."""
+        return self.points[0].point.noun if self.points else "point"
+
+    @property
     def schedulers(self) -> list[str]:
         """The names of the schedulers that it was submitted to."""
         return sorted({submission.scheduler for submission in self.submissions})
@@ -373,7 +378,7 @@ def count_by_state(run: RunStanding) -> str:
         for word in words
         if run.counts[word]
     ]
-    return f"{format_count(len(run.points), 'point')}: {', '.join(parts)}"
+    return f"{format_count(len(run.points), run.noun)}: {', '.join(parts)}"
 
 
 def why_failed(run: RunStanding) -> str:

@@ -57,7 +57,7 @@ def render(run: RunStanding, folder: str, *, width: int, most: int) -> str:
     """
     advised = advice(run, folder)
     lines = [headline(run), *_about(run)]
-    lines += ["", *table(_rows(run, most), _gpu(run), width)] if run.points else []
+    lines += ["", *table(_rows(run, most), _gpu(run), width, run.noun)] if run.points else []
     lines += _notes(run, advised)
     lines += steps(advised.steps, width)
     return "".join(f"{line}\n" for line in lines)
@@ -127,7 +127,7 @@ def _rows(run: RunStanding, most: int) -> Iterator[Row]:
         listed = MOST_ALIKE if kind in {Standing.STUCK, HELD} else MOST_OF_A_STATE
         yield from (_row(run, point) for point in points[:listed])
         yield from _counted(points[listed:], "more")
-    yield from _counted([point for point in run.points if _is_quiet(point)], "points")
+    yield from _counted([point for point in run.points if _is_quiet(point)], f"{run.noun}s")
 
 
 def _is_quiet(point: PointStanding) -> bool:
@@ -140,7 +140,7 @@ def _counted(points: Sequence[PointStanding], unit: str) -> Iterator[Row]:
     """Yield a row for each state, and each reason to wait, with the number of its points."""
     numbers = Counter((point.state, _reason(point)) for point in points)
     for (state, reason), number in numbers.items():
-        word = "point" if unit == "points" and number == 1 else unit
+        word = unit.removesuffix("s") if number == 1 else unit
         yield f"{number:,} {word}", state, "", "", "", "", reason
 
 
@@ -175,10 +175,11 @@ def far_words(progress: Progress, *, over: bool = False) -> str:
     return far if over or progress.left_s is None else f"{far}, {format_about(progress.left_s)} to go"
 
 
-def table(rows: Iterable[Row], alike: str, width: int) -> list[str]:
+def table(rows: Iterable[Row], alike: str, width: int, noun: str) -> list[str]:
     """Return rows as lines of at most ``width`` columns; an empty column, or a GPU that all share, is out."""
     cells = zip(*(map(plain, row) for row in rows), strict=True)
     *columns, words = [replace(column, cells=shown) for column, shown in zip(COLUMNS, cells, strict=True)]
+    columns[0] = replace(columns[0], head=noun)
     columns = [column for column in columns if any(column.cells) and not (alike and column.head == "GPU")]
     room = width - min(LEAST_WORDS, max(map(len, words.cells), default=0)) - GAP
     return [cut(line, width) for line in terminal_table([*fit_columns(columns, room), words], rule=False)]

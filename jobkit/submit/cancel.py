@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.layout import SPEC_FILE
-from jobkit.core.terminal import note, shell_path
+from jobkit.core.terminal import note, note_next, shell_path
 from jobkit.core.units import format_count, format_list
 from jobkit.outcome.driver_lock import last_driver
 from jobkit.outcome.journal import PURPOSES, SEARCHES, Role, Submission, Task, read_journal
@@ -233,14 +233,15 @@ def _cancel_parts(
             refusals.append(f"{job.scheduler} did not cancel job {job.job}: {refused}")
             continue
         cancelled |= {Task(job.scheduler, job.job.id, task) for task in tasks}
-        if job.role in PURPOSES:
+        if job.role in PURPOSES and job.role is not Role.FOLLOW:
             note(f"cancelled: job {job.job}, which {PURPOSES[job.role]}")
     run, ended = shell_path(run_dir), [point for point in points if point.task in cancelled]
+    noun = ended[0].point.noun if ended else ""
     if ended:
-        note(f"cancelled: {format_count(len(ended), 'point')}")
+        note(f"cancelled: {format_count(len(ended), noun)}")
     if any(point.standing is Standing.RUNNING for point in ended):
-        note("running points copy their results to the run folder")
-    note(f"  progress     jobkit status {run}\n  run again    jobkit resume {run}")
+        note(f"running {noun}s copy their results to the run folder")
+    note_next(f"jobkit resume {run}")
     if refusals:
         hint = f"jobkit status {run} shows what still runs"
         raise JobkitError("\n".join(refusals), hint=hint, exit_code=ExitCode.REFUSED)

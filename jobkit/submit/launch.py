@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from jobkit.core import shell
 from jobkit.core.errors import WOULD_REFUSE, ExitCode, JobkitError
 from jobkit.core.layout import SHELL_FOLDER, read_points
-from jobkit.core.terminal import Say, note, relative_path, shell_path, shell_quote
+from jobkit.core.terminal import Say, note, note_next, relative_path, shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
 from jobkit.outcome.journal import PURPOSES, Role
 from jobkit.outcome.trials import MOST_TRIALS
@@ -146,7 +146,8 @@ def detached(prepared: Prepared, check: sweep.Check) -> int:
     sweep.write_run(prepared, check)
     run_dir = prepared.run_dir
     pid = shell.detach(local.driver_argv(run_dir), run_dir / "logs" / "driver.out")
-    _done(prepared, f"running here as process {pid}")
+    note(f"running here as process {pid}")
+    note_follow(run_dir)
     return 0
 
 
@@ -206,15 +207,11 @@ def on_cluster(prepared: Prepared, check: sweep.Check = lambda: None, *, wait: b
     """Submit and return an exit code; with ``wait``, ``None`` once the last point is home."""
     note(f"{headline(prepared)}\n{request_line(prepared)}")
     taken = sweep.submit(prepared, note, check)
-    jobs = ", ".join(str(job.job) for job in taken.jobs if job.role is Role.POINTS)
-    followers = (job for job in taken.jobs if job.role in PURPOSES)
-    jobs += "".join(f"; job {job.job} waits for it and {PURPOSES[job.role]}" for job in followers)
-    if taken.refused:
-        note(f"no job follows the sweep: {taken.refused}\nso retries wait for you to type jobkit resume")
+    note_submitted(prepared.spec.scheduler, taken.jobs, taken.refused)
     if not wait:
-        _done(prepared, f"submitted: {prepared.spec.scheduler} job {jobs}")
+        note_follow(prepared.run_dir)
         return 0
-    note(f"submitted: {prepared.spec.scheduler} job {jobs}\nrun folder: {relative_path(prepared.run_dir)}")
+    note(f"run folder: {relative_path(prepared.run_dir)}")
     return wait_for_points(prepared.run_dir, prepared.points, prepared.spec.policy)
 
 
@@ -237,20 +234,26 @@ def wait_for_points(
         progress_bars.until_done(run_dir, points, policy, before)
     except KeyboardInterrupt:
         note("no longer waiting; the job goes on")
-        run = shell_path(run_dir)
-        note(f"  progress     jobkit status {run}\n  cancel       jobkit cancel {run}")
+        note_follow(run_dir)
         return ExitCode.INTERRUPTED
     return None
 
 
-def _done(prepared: Prepared, what: str) -> None:
-    run_dir, run = relative_path(prepared.run_dir), shell_path(prepared.run_dir)
-    note(what)
-    note(f"  run folder   {run_dir}")
-    note(f"  progress     jobkit status {run}")
-    note(f"  results      jobkit collect {run}")
-    note(f"  logs         {run_dir}/logs/")
-    note(f"  cancel       jobkit cancel {run}")
+def note_submitted(scheduler: str, taken: Sequence[scheduler_calls.Submitted], refused: str = "") -> None:
+    """Print the jobs that a scheduler has accepted, except the one that only runs failed points again."""
+    jobs = ", ".join(str(job.job) for job in taken if job.role is Role.POINTS)
+    others = [job for job in taken if job.role in PURPOSES and job.role is not Role.FOLLOW]
+    parts = [jobs] if jobs else []
+    parts += [f"job {job.job} {PURPOSES[job.role]}" for job in others]
+    note(f"submitted: {scheduler} {'job ' if jobs else ''}{'; '.join(parts)}")
+    if refused:
+        note(f"no job runs again what fails: {refused}")
+
+
+def note_follow(run_dir: Path) -> None:
+    """Print the run folder of a run that goes on by itself, and the command that follows it."""
+    note(f"run folder: {relative_path(run_dir)}")
+    note_next(f"jobkit status {shell_path(run_dir)} --watch")
 
 
 # -- a shell on a node

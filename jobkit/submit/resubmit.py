@@ -186,7 +186,7 @@ def undecided(run: RunStanding) -> list[str]:
         "left the queue without a trace": run.counts[Standing.UNSETTLED],
         "cancelled, and not over yet": ending,
     }
-    lines = [f"{format_count(number, 'point')} {words}" for words, number in numbers.items() if number]
+    lines = [f"{format_count(number, run.noun)} {words}" for words, number in numbers.items() if number]
     role = Role.TUNE if tunes(run.folder) else None if run.points else Role.PLAN
     for job, queued in followers(run, role)[-1:] if role else ():
         if first_task(job) in run.ending:
@@ -232,14 +232,14 @@ def resume(run_dir: Path, spec: SweepSpec, run: RunStanding, again: Sequence[Gro
         except JobkitError as error:
             if not taken and group is again[-1]:
                 raise
-            left.append(f"{format_count(len(group.points), 'point')} not submitted: {error.message}")
+            left.append(f"{format_count(len(group.points), run.noun)} not submitted: {error.message}")
             continue
         done.append(group)
     if taken and (run_dir / FOLLOW_SCRIPT).is_file() and spec.policy.follow_up:
         job = rounds.follow_job(read_journal(run_dir).rounds)
         followed = rounds.submit_jobs(scheduler, run_dir, [job], [submitted.job for submitted in taken])
         taken += followed.jobs
-        left += [f"no job follows the points: {followed.refused}"] if followed.refused else []
+        left += [f"no job runs failed {run.noun}s again: {followed.refused}"] if followed.refused else []
     return Resumed(groups=tuple(done), taken=tuple(taken), left=tuple(left))
 
 

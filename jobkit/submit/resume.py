@@ -15,20 +15,21 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import mask_override
 from jobkit.core.layout import TUNE_GOAL_FILE, is_corpus_folder
 from jobkit.core.records import Point
-from jobkit.core.terminal import note, shell_path, shell_quote
+from jobkit.core.terminal import note, note_next, relative_path, shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
-from jobkit.outcome.journal import PURPOSES, Role, read_journal
+from jobkit.outcome.journal import read_journal
 from jobkit.outcome.shards import settle
 from jobkit.planning.resolve import warn_again
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import Resources, SweepSpec
+from jobkit.status.advice import HARMLESS, advice
 from jobkit.status.reader import read_standings
 from jobkit.status.retry import Group, Overrides, groups, select_points
 from jobkit.status.standing import ENDINGS, RunStanding, count_by_state, given_to
 from jobkit.submit import local, resubmit, tune
 from jobkit.submit.guards import refuse_moved_run, warn_stand_in
-from jobkit.submit.launch import wait_for_points
+from jobkit.submit.launch import note_submitted, wait_for_points
 from jobkit.submit.recover import declare_machine_gone
 from jobkit.submit.resubmit import note_left, prepare_resume, read_settled, run_lock, spec_of_run, undecided
 from jobkit.submit.rounds import write_round
@@ -86,21 +87,28 @@ def run_again(
             _here(run, again)
             return None
         done = resubmit.resume(run_dir, spec, run, again, note)
-    for submission in done.taken:
-        waits = "" if submission.role is Role.POINTS else f" waits for it and {PURPOSES[submission.role]}"
-        note(f"submitted: {spec.scheduler} job {submission.job}{waits}")
+    if done.taken:
+        note_submitted(spec.scheduler, done.taken)
     for line in done.left:
         note(line)
     if len(done.groups) < len(again) or not wait:
-        note(f"  progress     jobkit status {shell_path(run_dir)}")
+        note_next(f"jobkit status {shell_path(run_dir)} --watch")
         return ExitCode.REFUSED if len(done.groups) < len(again) else 0
     return wait_for_points(run_dir, points, spec.policy, run)
+
+
+def _note_look(run: RunStanding) -> None:
+    """Print what to type next of a run of which nothing runs again: the first that shows how it goes on."""
+    steps = advice(run, relative_path(run.folder)).steps
+    if step := next((step for step in steps if step.kind in HARMLESS), None):
+        note_next(step.command)
 
 
 def _nothing(run: RunStanding, spec: SweepSpec, *, wait: bool) -> int | None:
     """Return the exit code if no point runs again: of a corpus that has ended it is that of its state."""
     if undecided(run):
         return ExitCode.TO_COME
+    _note_look(run)
     if not is_corpus_folder(run.folder):
         return 0
     if all(point.standing in ENDINGS for point in run.points):
@@ -177,7 +185,7 @@ def _decide(
     needs = read_journal(run.folder).needs
     again = groups(points, spec_of, given_to(run), given, strictly=strictly, anywhere=anywhere, needs=needs)
     for group in again:
-        note(f"again: {describe_group(group, spec_of(()).resources)}")
+        note(f"again: {describe_group(group, spec_of(()).resources, run.noun)}")
     for line in () if strictly else undecided(run):
         note(f"{line}: not run again now; once that is over, type this again")
     return again
@@ -188,7 +196,7 @@ def _points(run: RunStanding, again: Sequence[Group]) -> list[Point]:
     return [point.point for point in run.points if point.point.index in indices]
 
 
-def describe_group(group: Group, base: Resources) -> str:
+def describe_group(group: Group, base: Resources, noun: str) -> str:
     """Return a group in words: its number of points, and what they get beyond the run's own spec."""
     resources = group.spec.resources
     sizes = ("resources.memory=", "resources.walltime=")
@@ -200,7 +208,7 @@ def describe_group(group: Group, base: Resources) -> str:
         what.append(f"with {format_walltime(resources.walltime)} of walltime")
     if group.change.exclude:
         what.append(f"not on {', '.join(group.change.exclude)}")
-    return f"{format_count(len(group.points), 'point')}{', ' if what else ''}{' and '.join(what)}"
+    return f"{format_count(len(group.points), noun)}{', ' if what else ''}{' and '.join(what)}"
 
 
 def _here(run: RunStanding, again: Sequence[Group]) -> None:

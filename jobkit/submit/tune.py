@@ -14,7 +14,7 @@ from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.core.units import format_about, format_count, format_setting
 from jobkit.fit.tune import next_point, read_tuning
 from jobkit.fit.tune_steps import Candidate, TuneGoal
-from jobkit.outcome.journal import PURPOSES, Role
+from jobkit.outcome.journal import Role
 from jobkit.outcome.results import read_run
 from jobkit.planning.job_script import tune_resources
 from jobkit.planning.points import request
@@ -24,7 +24,7 @@ from jobkit.schedulers.types import ONE_TASK, JobId
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.status.standing import RunStanding, followers
 from jobkit.submit import local, rounds, scheduler_calls
-from jobkit.submit.launch import model_warning, wait_for_points
+from jobkit.submit.launch import model_warning, note_follow, note_submitted, wait_for_points
 from jobkit.submit.resubmit import has_ended
 from jobkit.submit.scheduler_calls import PlannedJob
 from jobkit.submit.sweep import Check, write_run
@@ -135,7 +135,7 @@ def tune_on_cluster(prepared: PreparedSearch, check: Check, *, wait: bool) -> in
     _submit(run_dir, spec, 1, follow=prepared.follow_script is not None)
     if wait:
         return wait_for_points(run_dir, prepared.points, spec.policy)
-    _advise(run_dir)
+    note_follow(run_dir)
     return 0
 
 
@@ -158,18 +158,7 @@ def _check(prepared: PreparedSearch) -> None:
 def _submit(run_dir: Path, spec: SweepSpec, index: int, *, follow: bool) -> None:
     """Submit the jobs of a search, and print their ids."""
     taken = rounds.submit_jobs(by_name(spec.scheduler), run_dir, _jobs(index, follow=follow))
-    for job in taken.jobs:
-        note(f"submitted: {spec.scheduler} job {job.job} {PURPOSES[job.role]}")
-    if taken.refused:
-        note(f"no job follows the search: {taken.refused}\nso jobkit resume goes on with it if it is killed")
-
-
-def _advise(run_dir: Path) -> None:
-    run = shell_path(run_dir)
-    note(f"  run folder   {relative_path(run_dir)}")
-    note(f"  progress     jobkit status {run}")
-    note(f"  the answer   jobkit tune {run}")
-    note(f"  cancel       jobkit cancel {run}")
+    note_submitted(spec.scheduler, taken.jobs, taken.refused)
 
 
 def go_on(
@@ -205,5 +194,5 @@ def go_on(
     if wait:
         return wait_for_points(run_dir, [point.point for point in run.points], spec.policy, run)
     if not by_itself:
-        _advise(run_dir)
+        note_follow(run_dir)
     return 0

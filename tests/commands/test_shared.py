@@ -69,7 +69,7 @@ def test_an_argument_of_several_commands_has_one_name_and_kind() -> None:
                 shown[metavar].add(name)
     assert {"jobkit resume", "jobkit cancel", "jobkit throttle", "jobkit verify"} <= shown["RUN"]
     assert {"jobkit resume", "jobkit cancel"} <= shown["POINT"]
-    assert {"jobkit sweep", "jobkit preflight", "jobkit doctor"} <= shown["SPEC"]
+    assert {"jobkit sweep", "jobkit preflight"} <= shown["SPEC"]
 
 
 @pytest.mark.parametrize("name", READING)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -14,8 +16,9 @@ import pytest
 from jobkit import cli
 from jobkit.core.records import Outcome
 from jobkit.core.torch_build import INDEX
-from jobkit.outcome.remedies import REMEDIES, Step, remedy
+from jobkit.outcome.remedies import REMEDIES, Kind, Step, remedy
 from jobkit.run import failure
+from jobkit.status.details import next_steps
 from jobkit.status.reader import read_standings
 from jobkit.status.standing import PointStanding, Standing
 from tests.support.copiers import stand_in
@@ -25,7 +28,7 @@ from tests.whole.test_scheduler_faults import Lab
 from tests.whole.test_scheduler_faults import sge_lab as sge_lab  # noqa: PLC0414 - the same
 from tests.whole.test_scheduler_faults import slurm_lab as slurm_lab  # noqa: PLC0414 - the same
 
-CHOICES = {"SIZE": "1GiB", "HH:MM:SS": "01:00:00", "FOLDER": str(Path(sys.executable).parents[1])}
+CHOICES = {"HH:MM:SS": "01:00:00", "FOLDER": str(Path(sys.executable).parents[1])}
 """What a person puts for the words of a hint."""
 SPEC = """\
 name: t
@@ -91,9 +94,14 @@ def point(run: Path, size: int) -> PointStanding:
 
 
 def steps_of(one: PointStanding, run: Path) -> list[Step]:
-    assert one.outcome
-    evidence, index = one.counts.verdict.evidence, one.point.index
-    return list(remedy(one.outcome, evidence, run=str(run), point=index, alone=True))
+    steps = next_steps(read_standings([run])[0], one, str(run))
+    return [step for step in steps if step.kind is not Kind.LOG]
+
+
+def memory_of(script: Path) -> int:
+    """Return the memory in MiB that a job script requests."""
+    (megabytes,) = re.findall(r"--mem=(\d+)M", script.read_text(encoding="utf-8"))
+    return int(megabytes)
 
 
 def typed(steps: list[Step]) -> None:
@@ -116,7 +124,7 @@ def test_what_failed_here(outcome: Outcome, failed: Path) -> None:
     (failed.parents[1] / f"does-{size}").unlink(missing_ok=True)
     steps = steps_of(one, failed)
     if outcome is Outcome.ENVIRONMENT:
-        steps = steps[:2]  # the third is the other way
+        steps = steps[:1]  # the second is the other way
     typed(steps)
     assert point(failed, size).outcome is Outcome.OK
 
@@ -143,7 +151,8 @@ def test_what_failed_on_a_cluster(slurm_lab: Lab) -> None:
     for index in range(1, 5):
         typed(steps_of(lab.point(index), lab.run))
     lab.until(lambda: lab.outcomes() == [Outcome.OK] * 4)
-    assert "--mem=1G" in (lab.run / "job-2.sh").read_text()
+    first, second = (memory_of(lab.run / name) for name in ("job.sh", "job-2.sh"))
+    assert second == math.ceil(1.5 * first), "as the policy adds"
 
 
 def test_a_point_that_took_too_long_gets_more_time(slurm_lab: Lab) -> None:
@@ -163,7 +172,7 @@ def test_a_task_in_error_is_taken_back_and_submitted_again(sge_lab: Lab) -> None
     sge_lab.cluster.in_error(sge_lab.job, 2)
     assert sge_lab.point(2).outcome is Outcome.QUEUE_ERROR
     sge_lab.cluster.fix()
-    typed(steps_of(sge_lab.point(2), sge_lab.run))
+    typed(list(remedy(Outcome.QUEUE_ERROR, "", run=str(sge_lab.run), point=2, alone=True)))
     sge_lab.until(lambda: sge_lab.outcomes() == [Outcome.OK] * 2)
     assert len(sge_lab.cluster.jobs()) == 2
 
@@ -255,7 +264,7 @@ def test_a_batch_that_hung_does_not_get_more_time() -> None:
     commands = [step.command for step in remedy(Outcome.TIMEOUT, message, run="R", point=3)]
     assert commands == ["jobkit logs R 3", "jobkit resume R 3"]
     (step,) = remedy(Outcome.TIMEOUT, "stopped by SIGUSR1", run="R", point=3)
-    assert "resources.walltime" in step.command
+    assert step.command == "jobkit status R 3", "which computes the walltime"
 
 
 def test_a_node_without_a_profiler_lacks_a_package() -> None:

@@ -73,7 +73,7 @@ def test_markdown(runs: Path) -> None:
 
 def test_a_command_to_type_is_never_broken(runs: Path) -> None:
     report = render(collect([mixed(runs / "demo")]), width=60)
-    assert ": jobkit resume runs/demo --set resources.walltime=HH:MM:SS\n" in report
+    assert "how much walltime it needs: jobkit status runs/demo 9\n" in report
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160])
@@ -150,8 +150,12 @@ def test_words_from_files_are_not_taken_for_markup(tmp_path: Path) -> None:
 
 
 def test_long_lists_are_cut_and_say_so(tmp_path: Path) -> None:
-    run = write_points(tmp_path / "run", grid(range(1, 101)))
-    report = render(collect([run]), width=80)
+    points = grid(range(1, 101))
+    report = render(collect([write_points(tmp_path / "to come", points)]), width=80)
+    assert "to come: p001, p002, p003 and 97 more" in report
+    assert len(report.splitlines()) < 5
+    bugs = [replace(record(point), outcome=Outcome.BUG, message="no") for point in points]
+    report = render(collect([write_records(tmp_path / "failed", bugs)]), width=80)
     assert "... and 80 more (--format csv has them all)" in report
     assert len(report.splitlines()) < 60
 

@@ -36,9 +36,12 @@ def failed(index: int, outcome: Outcome = Outcome.BUG) -> PointStanding:
         ([failed(2, Outcome.CANCELLED)], [RESUME]),
         (
             [failed(2, Outcome.TIMEOUT)],
-            ["jobkit status runs/demo 2", f"{RESUME} --set resources.walltime=HH:MM:SS", RESUME],
+            ["jobkit status runs/demo 2", f"{RESUME} --set resources.walltime=HH:MM:SS"],
         ),
-        ([failed(2, Outcome.TIMEOUT), failed(3)], ["jobkit status runs/demo 2", RESUME]),
+        (
+            [failed(2, Outcome.RAM_OOM), failed(3)],
+            ["jobkit status runs/demo 2", f"{RESUME} --only ram_oom --set resources.memory=SIZE", RESUME],
+        ),
         (
             [a_point(7, Standing.RUNNING)],
             ["jobkit logs runs/demo 7 -f", "jobkit status runs/demo --watch"],
@@ -212,7 +215,7 @@ def test_nobody_is_advised_to_change_the_run_of_another_user() -> None:
             "BadConstraints",
             "is stuck: BadConstraints: no node has what it requests",
         ),
-        (Role.FOLLOW, State.PENDING, "Dependency", "begins when the points have ended"),
+        (Role.FIND, State.PENDING, "Dependency", "begins when the points have ended"),
         (
             Role.FOLLOW,
             State.HELD,
@@ -236,8 +239,18 @@ def test_a_job_that_plans_a_corpus_has_a_line_until_there_are_points() -> None:
     assert job_line(run, run.jobs[0]) == ""
 
 
-def test_of_jobs_that_have_ended_the_last_has_a_line() -> None:
-    run = with_job(a_run([DONE]), Role.FOLLOW, end="sacct: COMPLETED, ExitCode 0:0")
+def test_a_job_that_runs_failed_points_again_has_no_line_while_nothing_is_wrong() -> None:
+    for run in (
+        with_job(a_run([a_point(1, Standing.RUNNING)]), Role.FOLLOW, State.PENDING, "Dependency"),
+        with_job(a_run([DONE]), Role.FOLLOW, State.RUNNING),
+        with_job(a_run([DONE]), Role.FOLLOW, end="sacct: COMPLETED, ExitCode 0:0"),
+        with_job(a_run([failed(1, Outcome.CANCELLED)]), Role.FOLLOW, end="cancelled"),
+    ):
+        assert job_line(run, run.jobs[0]) == ""
+
+
+def test_of_jobs_that_have_ended_the_last_has_a_line_if_a_point_failed() -> None:
+    run = with_job(a_run([failed(1)]), Role.FOLLOW, end="sacct: COMPLETED, ExitCode 0:0")
     run = with_job(run, Role.FOLLOW, end="sacct: TIMEOUT, ExitCode 0:0", job="80")
     first, last = (job_line(run, job) for job in run.jobs)
     assert first == ""
@@ -247,7 +260,7 @@ def test_of_jobs_that_have_ended_the_last_has_a_line() -> None:
 
 def test_a_job_that_is_held_while_points_run_waits_as_it_should() -> None:
     run = with_job(a_run([a_point(1, Standing.RUNNING)]), Role.FOLLOW, State.HELD, "hqw")
-    assert job_line(run, run.jobs[0]).endswith("begins when the points have ended")
+    assert job_line(run, run.jobs[0]) == ""
     assert not any("qrls" in command for command in commands(run))
 
 

@@ -10,7 +10,8 @@ from jobkit.core.units import moment
 from jobkit.outcome.tries import TryResult
 from jobkit.outcome.verdict import TryFiles
 from jobkit.schedulers.types import Accounted, State
-from jobkit.status.details import listed_tries, log_of, progress_of_try, render_point
+from jobkit.status.details import listed_tries, log_of, render_point
+from jobkit.status.needs import progress_of_try
 from jobkit.status.output import point_json
 from jobkit.status.reader import read_standings
 from jobkit.status.standing import PointStanding, RunStanding, Standing

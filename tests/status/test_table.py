@@ -62,8 +62,6 @@ def test_a_run_on_a_page() -> None:
         "p004   running      0:45  node1  no batch is copied home yet",
         "p005   waiting                   Priority: other jobs are ahead of it",
         "",
-        "job 79, which runs points again as the policy says, begins when the points have ended",
-        "",
         "next",
         "  jobkit status runs/demo 2        # all about p002, and why it failed",
         "  jobkit resume runs/demo          # runs again the point that failed",

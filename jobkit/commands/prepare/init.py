@@ -49,5 +49,5 @@ def init(folder: Path, scheduler: str | None, site: Path | None, only: str | Non
     for file in written:
         terminal.say(f"wrote {terminal.relative_path(file.path):<{width}}  {file.what}")
     spec = next((terminal.shell_path(file.path) for file in written if file.path.name == "first.yaml"), "")
-    terminal.say(f"next: jobkit doctor {spec}".rstrip())
+    terminal.say(terminal.next_line(f"jobkit doctor {spec}".rstrip()))
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,7 +12,11 @@ from jobkit.commands.shared import FilledPath, OutputPath, gpu_memory_option, js
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
+from jobkit.core.layout import is_run_folder
 from jobkit.core.units import parse_size
+
+if TYPE_CHECKING:
+    from jobkit.report.tables import Collected
 
 STDOUT = Path("-")
 
@@ -119,9 +124,22 @@ def collect(
     )
     if output is None:
         terminal.say(report, nl=False, colours=color)
+        if fmt == "table":
+            _note_next(collected)
     else:
         _write(output, report)
     return collected.exit_code
+
+
+def _note_next(collected: Collected) -> None:
+    """Print what to type next, if one run was read that is over: the lines on points to come have it else."""
+    from jobkit.core.errors import ExitCode
+
+    folders = {row.folder for row in collected.rows}
+    commands: dict[int, str] = {ExitCode.DONE: "recommend", ExitCode.FAILED: "status"}
+    command = commands.get(collected.exit_code)
+    if command and len(folders) == 1 and is_run_folder(folder := Path(folders.pop())):
+        terminal.note_next(f"jobkit {command} {terminal.shell_path(folder)}")
 
 
 def _named(paths: tuple[Path, ...]) -> tuple[Path, ...]:

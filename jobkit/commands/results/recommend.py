@@ -82,6 +82,7 @@ def recommend(
     share = _share(margin)
     run, corpus = run_and_corpus(run, corpus)
     from jobkit.core.blocks import as_text
+    from jobkit.core.layout import is_run_folder
     from jobkit.core.terminal import terminal_width
     from jobkit.planning.corpus import read_corpora
     from jobkit.report.recommend import output
@@ -103,9 +104,25 @@ def recommend(
     answer = recommend_for(material, options)
     if as_json:
         terminal.say(output.as_json(answer), nl=False)
-    else:
-        terminal.say(as_text(output.blocks(answer), terminal_width()), nl=False)
+        return 0
+    terminal.say(as_text(output.blocks(answer), terminal_width()), nl=False)
+    if is_run_folder(found):
+        note_apply(found, corpus)
     return 0
+
+
+def note_apply(run: Path, corpus: tuple[str, ...] = ()) -> None:
+    """Print the command that works through the corpus; nothing of a run that `jobkit apply` refuses."""
+    from jobkit.core.layout import read_points
+
+    point = next(iter(read_points(run)[0]), None)
+    if point is None or point.command:
+        return
+    named = bool(corpus) and not corpus[0].replace(",", "").replace("_", "").isdecimal()
+    paths = " ".join(map(terminal.shell_quote, corpus)) if named else "CORPUS"
+    stand_in = " --stand-in" if point.model and point.model.stand_in else ""
+    command = f"jobkit apply {terminal.shell_path(run)} --corpus {paths} --out tagged{stand_in}"
+    terminal.note_next(command, "" if named else "CORPUS: your files or folders")
 
 
 def _gpus(names: str | None, size: str | None) -> tuple[GpuKind, ...] | None:

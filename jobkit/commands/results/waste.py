@@ -35,15 +35,19 @@ def waste(run: Path | None, as_json: bool) -> int:
       2  there is nothing to read
     """
     from jobkit.core.blocks import as_text
+    from jobkit.core.layout import is_corpus_folder
     from jobkit.report.recommend import waste_output
     from jobkit.report.recommend.use import read_use
     from jobkit.report.recommend.waste import wastes
     from jobkit.status.which_run import run_or_latest
 
-    use = read_use(run_or_latest(run))
+    found_run = run_or_latest(run)
+    use = read_use(found_run)
     found = wastes(use)
     if as_json:
         terminal.say(waste_output.as_json(use, found), nl=False)
-    else:
-        terminal.say(as_text(waste_output.blocks(use, found), terminal.terminal_width()), nl=False)
+        return 0
+    terminal.say(as_text(waste_output.blocks(use, found), terminal.terminal_width()), nl=False)
+    if not is_corpus_folder(found_run):
+        terminal.note_next(f"jobkit recommend {terminal.shell_path(found_run)}")
     return 0

@@ -102,6 +102,7 @@ def _node(spec: SweepSpec, site: Site) -> Node | None:
 
 def _print(run_dir: Path, *, as_json: bool) -> int:
     """Print the answer of a search; return the exit code."""
+    from jobkit.commands.results.recommend import note_apply
     from jobkit.core.blocks import as_text
     from jobkit.core.errors import ExitCode
     from jobkit.core.terminal import terminal_width
@@ -116,4 +117,6 @@ def _print(run_dir: Path, *, as_json: bool) -> int:
         terminal.say(as_text(report.blocks(run_dir, tuning), terminal_width()), nl=False)
     if isinstance(tuning.next, Candidate):
         return ExitCode.TO_COME
+    if tuning.winner and not as_json:
+        note_apply(run_dir)
     return 0 if tuning.winner else ExitCode.FAILED

@@ -354,22 +354,34 @@ def _asked(request: types.Request, advice: types.Recommendation) -> Iterator[str
     yield f"Request {memory} and {format_walltime(request.walltime_s)} from the scheduler:"
     if request.used_memory_bytes is not None:
         used = format_memory(request.used_memory_bytes)
-        unused = _wasted(request, _kind(advice))
-        yield f"  RAM: {used} was used at most, x {MEMORY_FACTOR}, in whole GiB. {unused}"
-    asked, what = format_walltime(request.asked_walltime_s), _kind(advice)
-    longest = "unknown" if request.used_s is None else _clock(request.used_s)
+        yield f"  RAM: {used} was used at most, x {MEMORY_FACTOR}, in whole GiB."
     yield f"  walltime: {upper} of the time above x {WALLTIME_FACTOR}, in steps of 5 minutes."
-    yield f"    For one point the {what} requested {asked}; the longest try took {longest}."
+    if unused := _unused(request):
+        run = shell_quote(advice.measured.run)
+        yield NoWrap(f"jobkit waste {run}", f"  The {_kind(advice)} did not use {unused}; in full: ")
 
 
 def _kind(advice: types.Recommendation) -> str:
     return "search" if advice.search else "sweep"
 
 
-def _wasted(request: types.Request, what: str) -> str:
-    asked = format_memory(request.asked_memory_bytes)
-    share = 1 - (request.used_memory_bytes or 0) / request.asked_memory_bytes
-    return f"The {what} requested {asked}: {_percent(max(0.0, share))} of it was unused."
+def _unused(request: types.Request) -> str:
+    """Return what of the memory and of the walltime of a point was not used, as far as it is known."""
+    pairs = {
+        f"{format_memory(request.asked_memory_bytes)} of memory": (
+            request.used_memory_bytes,
+            request.asked_memory_bytes,
+        ),
+        f"{format_walltime(request.asked_walltime_s)} of walltime": (
+            request.used_s,
+            request.asked_walltime_s,
+        ),
+    }
+    return " and ".join(
+        f"{_percent(max(0.0, 1 - used / asked))} of {what}"
+        for what, (used, asked) in pairs.items()
+        if used is not None
+    )
 
 
 def _lines(lines: types.Lines) -> Iterator[str]:

@@ -104,8 +104,7 @@ def request(material: RunData, chosen: Record, time: Duration) -> Request | None
     gpus = 0 if point.device == CPU else point.gpus
     wanted = enough(asked.of(point), peak_bytes=peak, longest_s=time.high_s or time.expected_s, gpus=gpus)
     own = material.site
-    sites = [(own, True)] if own else []
-    sites += [(site, False) for site in material.plain_sites if not own or site.scheduler != own.scheduler]
+    sites = [(own, True)] if own else [(site, False) for site in material.plain_sites]
     return Request(
         gpus=wanted.gpus,
         gpu_type=wanted.gpu_type,

@@ -233,7 +233,7 @@ def _submit(
     )
     if wait:
         return launch.wait_for_points(run_dir, (), spec.policy)
-    start.advise(run_dir)
+    launch.note_follow(run_dir)
     return 0
 
 

@@ -21,7 +21,6 @@ from jobkit.corpus.plan import Corpus, Piece, read_corpus
 from jobkit.corpus.scan import scan
 from jobkit.corpus.sources import find_sources
 from jobkit.fit import ledger
-from jobkit.outcome.journal import PURPOSES, Role
 from jobkit.planning.job_script import render, render_follow
 from jobkit.planning.prepare import Prepared, refuse_too_many_threads, run_id
 from jobkit.planning.resolve import Options, warn_again
@@ -247,18 +246,12 @@ def _start(planned: Planned, *, wait: bool) -> int | None:
         _here(prepared)
         return resume.run_follow_up(prepared.run_dir) or None
     taken = sweep.submit(prepared, note, write=write)
-    jobs = ", ".join(str(job.job) for job in taken.jobs if job.role is Role.POINTS)
-    jobs += "".join(
-        f"; job {job.job} waits for it and {PURPOSES[job.role]}" for job in taken.jobs if job.role in PURPOSES
-    )
-    if taken.refused:
-        note(f"no job follows the shards: {taken.refused}\nso retries wait for you to type jobkit resume")
-    note(f"submitted: {prepared.spec.scheduler} job {jobs}")
+    launch.note_submitted(prepared.spec.scheduler, taken.jobs, taken.refused)
     if prepared.needs:  # a round of its own for those that request more
         return resume.run_again(prepared.run_dir, (), (), wait=wait)
     if wait:
         return launch.wait_for_points(prepared.run_dir, prepared.points, prepared.spec.policy)
-    advise(prepared.run_dir)
+    launch.note_follow(prepared.run_dir)
     return 0
 
 
@@ -289,15 +282,6 @@ def _here(prepared: Prepared) -> None:
     run_dir, points = prepared.run_dir, prepared.points
     with local.as_driver(run_dir) as job_id, progress_bars.ProgressBars(run_dir, points) as progress:
         local.drive(run_dir, progress.tick, job_id)
-
-
-def advise(run_dir: Path) -> None:
-    """Print where a corpus goes, and what to type next."""
-    run = shell_path(run_dir)
-    note(f"  run folder   {relative_path(run_dir)}")
-    note(f"  progress     jobkit status {run}")
-    note(f"  results      jobkit merge {run}   (when all shards are done)")
-    note(f"  cancel       jobkit cancel {run}")
 
 
 def go_on(

@@ -67,8 +67,11 @@ def test_a_request_stands_next_to_what_was_asked_and_used() -> None:
     assert (found.memory_bytes, found.walltime_s) == (3 * GIB, 600)
     assert (found.asked_memory_bytes, found.asked_walltime_s) == (8 * GIB, 600)
     assert (found.used_memory_bytes, found.used_s) == (2 * GIB + 1024, 60)
-    own, other = found.lines
-    assert (own.scheduler, own.own, other.scheduler, other.own) == ("slurm", True, "sge", False)
+    (own,) = found.lines
+    assert (own.scheduler, own.own) == ("slurm", True)
+    without = request(replace(material(told), site=None), told[0], TIME)
+    assert without is not None
+    assert [(lines.scheduler, lines.own) for lines in without.lines] == [("slurm", False), ("sge", False)]
     assert "#SBATCH --account=nlp" in own.lines
 
 

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.json_codec import to_json
+from jobkit.core.layout import SPEC_FILE
+from jobkit.core.records import Outcome
+from jobkit.outcome.journal import Task
+from jobkit.outcome.tries import TryResult
+from jobkit.outcome.verdict import TryFiles, Verdict
+from jobkit.schedulers.types import Accounted
+from jobkit.status.needs import is_limited, needed_by
+from jobkit.status.standing import PointStanding, RunStanding, Standing
+from tests.support.builders import batch
+from tests.support.statuses import a_point, a_run, submission
+
+SPEC = """\
+name: demo
+workload: count
+text: sample
+sweep: {batch_size: 10}
+resources: {memory: 400MiB, walltime: 1m}
+policy: {ram_oom: {memory: x2}}
+"""
+
+
+def out_of_time(
+    folder: Path, index: int, batches: int, spent_s: float | None, total: int = 28
+) -> PointStanding:
+    """Return a point that ran out of time after some batches of half a second each."""
+    folder.mkdir(parents=True)
+    lines = [
+        replace(batch(number), batches_total=total, characters_total=5_000 * total)
+        for number in range(batches)
+    ]
+    (folder / "batches.jsonl").write_text("".join(f"{to_json(line)}\n" for line in lines), encoding="utf-8")
+    task = Task("slurm", "77", index)
+    account = Accounted(job_id="77", task=index, ended=True, outcome=Outcome.TIMEOUT, elapsed_s=spent_s)
+    tried = TryResult(
+        TryFiles(number=1, folder=str(folder)),
+        Verdict(outcome=Outcome.TIMEOUT, evidence=""),
+        task,
+        account=account,
+    )
+    return a_point(index, Standing.FAILED, Outcome.TIMEOUT, tries=[tried])
+
+
+def test_the_walltime_is_that_of_the_measured_pace(tmp_path: Path) -> None:
+    point = out_of_time(tmp_path / "try-1", 1, batches=9, spent_s=20.0)
+    (need,) = needed_by(a_run([point]), [point])
+    # 20 s, and 19 batches of half a second, a quarter more, and the warning, in whole minutes
+    assert need.option == "--set resources.walltime=00:01:00"
+    assert "9 of 28 batches took 20 s" in need.because
+
+
+def test_several_workers_go_on_at_their_common_pace(tmp_path: Path) -> None:
+    point = out_of_time(tmp_path / "try-1", 1, batches=240, spent_s=60.0, total=480)
+    (need,) = needed_by(a_run([point]), [point])
+    assert need.value == "00:04:00", "120 s of batches in 60 s: as long again, and a quarter more"
+
+
+def test_the_slowest_point_decides_and_unknown_of_one_is_unknown_of_all(tmp_path: Path) -> None:
+    slow = out_of_time(tmp_path / "slow", 1, batches=9, spent_s=600.0)
+    fast = out_of_time(tmp_path / "fast", 2, batches=9, spent_s=20.0)
+    (need,) = needed_by(a_run([slow, fast]), [slow, fast])
+    assert need.value == "00:14:00"
+    for unknown in (
+        out_of_time(tmp_path / "none", 3, batches=0, spent_s=20.0),
+        out_of_time(tmp_path / "when", 4, batches=9, spent_s=None),
+    ):
+        (need,) = needed_by(a_run([slow, unknown]), [slow, unknown])
+        assert (need.value, need.option) == ("", "--set resources.walltime=HH:MM:SS")
+        assert "HH:MM:SS" in need.because
+
+
+def ran_out(*given: str, folder: Path) -> tuple[RunStanding, PointStanding]:
+    point = a_point(1, Standing.FAILED, Outcome.RAM_OOM)
+    return a_run([point], folder=folder, submissions=(replace(submission(), given=given),)), point
+
+
+@pytest.mark.parametrize(
+    ("given", "memory"),
+    [((), "800MiB"), (("resources.memory=1GiB",), "2GiB"), (("resources.cpus=2",), "800MiB")],
+)
+def test_the_memory_is_what_the_policy_adds_to_what_it_had(
+    tmp_path: Path, given: tuple[str, ...], memory: str
+) -> None:
+    (tmp_path / SPEC_FILE).write_text(SPEC, encoding="utf-8")
+    run, point = ran_out(*given, folder=tmp_path)
+    (need,) = needed_by(run, [point])
+    assert need.option == f"--set resources.memory={memory}"
+
+
+def test_without_a_spec_the_memory_is_not_known(tmp_path: Path) -> None:
+    run, point = ran_out(folder=tmp_path)
+    (need,) = needed_by(run, [point])
+    assert need.option == "--set resources.memory=SIZE"
+
+
+def test_a_batch_that_hung_and_a_bug_lack_neither() -> None:
+    hung = a_point(1, Standing.FAILED, Outcome.TIMEOUT)
+    hung = replace(
+        hung, all_tries=tuple(replace(one, verdict=replace(one.verdict, hung=True)) for one in hung.all_tries)
+    )
+    others = [hung, a_point(2, Standing.FAILED, Outcome.BUG)]
+    assert not any(map(is_limited, others))
+    assert needed_by(a_run(others), others) == []
