@@ -214,7 +214,7 @@ def _add(totals: _Totals, tried: TryResult, *, won: bool) -> None:
 
 def _add_winner(totals: _Totals, record: Record) -> None:
     totals.hosts.add(record.host)
-    if record.gpu:
+    if record.gpu and record.point.device != CPU:
         totals.gpus[record.gpu.name] += 1
     for name, version in record.versions.items():
         totals.versions.setdefault(name, set()).add(version)

@@ -258,6 +258,11 @@ class RunStanding:
         return run_id_of(self.folder, [point.point for point in self.points[:1]]) or self.folder.name
 
     @property
+    def title(self) -> str:
+        """What a person calls the run: of a corpus its folder, which a person has named."""
+        return self.folder.name if self.noun == "shard" else self.name
+
+    @property
     def noun(self) -> str:
         """What a person calls one of its points."""
         return self.points[0].point.noun if self.points else "point"

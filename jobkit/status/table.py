@@ -65,7 +65,7 @@ def render(run: RunStanding, folder: str, *, width: int, most: int) -> str:
 
 def headline(run: RunStanding) -> str:
     """Return a run in a line: how many points stand where."""
-    return f"{run.name}: {count_by_state(run)}"
+    return f"{run.title}: {count_by_state(run)}"
 
 
 def _about(run: RunStanding) -> Iterator[str]:

@@ -72,7 +72,7 @@ def run_again(
     with run_lock(run_dir, note):
         _make_up(run_dir, machine_gone)
         run = read_settled(run_dir, by_name(spec.scheduler), note)
-        note(f"{run.name}: {count_by_state(run)}")
+        note(f"{run.title}: {count_by_state(run)}")
         for point in run.points[:1]:
             warn_stand_in(point.point)
         if (run_dir / TUNE_GOAL_FILE).is_file():
@@ -142,7 +142,7 @@ def run_follow_up(run_dir: Path) -> int:
         again = []
         try:
             run = read_settled(run_dir, by_name(spec.scheduler), note, patience_s=JOB_PATIENCE_S)
-            note(f"{run.name}: {count_by_state(run)}")
+            note(f"{run.title}: {count_by_state(run)}")
             if (run_dir / TUNE_GOAL_FILE).is_file():
                 return tune.go_on(run_dir, spec, run, by_itself=True) or 0
             again = _decide(run, spec, ("failed",), strictly=True)

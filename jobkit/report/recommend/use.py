@@ -104,6 +104,11 @@ class RunUse:
     search: Tuning | None = None
 
     @property
+    def noun(self) -> str:
+        """What a person calls one of its points."""
+        return self.points[0].point.noun if self.points else "point"
+
+    @property
     def here(self) -> bool:
         """Whether this machine ran the points, without a scheduler."""
         return runs_here(self.scheduler)

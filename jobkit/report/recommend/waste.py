@@ -87,11 +87,11 @@ def idle_gpu(run: RunUse) -> Waste:
     asking = [use for use in run.points if use.asked.gpus]
     named = _named("idle GPU", f"{HALF} busy")
     if not asking:
-        return named(requested="no GPU", wasted=False, why="no point requested a GPU")
+        return named(requested="no GPU", wasted=False, why=f"no {run.noun} requested a GPU")
     requested = _range([use.asked.gpus for use in asking], lambda n: format_count(n, "GPU"))
     if all(use.point.device == CPU for use in asking):
         none = fix_of(run, asking, "request no GPU", {"resources.gpus": 0}, gpus=0, gpu_type=None)
-        used = "none: the points ran on the CPU"
+        used = f"none: the {run.noun}s ran on the CPU"
         return named(requested=requested, used=used, points=len(asking), share=0.0, wasted=True, fix=none)
     busy = [(use, *found) for use in asking if (found := _busy(use))]
     if not busy:
@@ -131,7 +131,7 @@ def _more_workers(run: RunUse, uses: Sequence[PointUse], share: float) -> Fix:
 
 def unused_memory(run: RunUse) -> Waste:
     """Judge the memory of the host by the point that came closest to its request."""
-    named = _named("memory", f"{HALF} used by the point that used most")
+    named = _named("memory", f"{HALF} used by the {run.noun} that used most")
     requested = _range([use.asked.memory for use in run.points], format_memory)
     known = [(use, use.ram_bytes) for use in run.points if use.ram_bytes]
     if not known:
@@ -141,7 +141,7 @@ def unused_memory(run: RunUse) -> Waste:
     share = used / use.asked.memory
     words = f"{format_memory(used)} at most"
     if any(use.row.outcome is Outcome.RAM_OOM for use in run.points):
-        why = "a point ran out of it"
+        why = f"a {run.noun} ran out of it"
         return named(requested=requested, used=words, points=len(known), share=share, wasted=False, why=why)
     enough = _gib(MEMORY_FACTOR * max(size for _, size in known))
     wasted = share < LIMIT and enough < use.asked.memory
@@ -200,13 +200,13 @@ def large_card(run: RunUse) -> Waste:
     if not used:
         asking = any(use.asked.gpus for use in run.points)
         if not asking:
-            return named(requested="no GPU", wasted=False, why="no point requested a GPU")
+            return named(requested="no GPU", wasted=False, why=f"no {run.noun} requested a GPU")
         return named(requested="a GPU", why="no record names the GPU")
     capacity = _capacity(used)
     cards = format_list(list(dict.fromkeys(str(use.row.gpu) for use in used)), 3)
     requested = f"{cards}, {format_memory(capacity)}" if capacity else cards
     if any(use.row.outcome is Outcome.GPU_OOM for use in used):
-        why = "a point ran out of the memory of the GPU"
+        why = f"a {run.noun} ran out of the memory of the GPU"
         return named(requested=requested, used="all of it", points=len(used), wasted=False, why=why)
     peaks = [peak / use.point.gpus for use in used if (peak := use.row.value(GPU_MEMORY))]
     if not peaks or not capacity:
@@ -246,15 +246,15 @@ def smallest_card(peak: float, capacity: int) -> GpuKind | None:
 
 def unused_walltime(run: RunUse) -> Waste:
     """Judge the walltime by the point that came closest to it."""
-    named = _named("walltime", f"{HALF} used by the point that took longest")
-    requested = f"{_range([use.asked.walltime for use in run.points], format_walltime)} a point"
+    named = _named("walltime", f"{HALF} used by the {run.noun} that took longest")
+    requested = f"{_range([use.asked.walltime for use in run.points], format_walltime)} a {run.noun}"
     known = [(use, use.seconds) for use in run.points if use.seconds and not use.point.phase]
     if not known:
         return named(requested=requested, why=_no_times(run))
     use, seconds = max(known, key=lambda pair: pair[1] / pair[0].asked.walltime)
     share, words = seconds / use.asked.walltime, f"{_clock(seconds)} at most"
     if any(use.row.outcome is Outcome.TIMEOUT for use in run.points):
-        why = "a point ran out of it"
+        why = f"a {run.noun} ran out of it"
         return named(requested=requested, used=words, points=len(known), share=share, wasted=False, why=why)
     enough = _walltime(max(s for _, s in known), WALLTIME_STEP_S)
     wasted = share < LIMIT and enough < use.asked.walltime
@@ -284,7 +284,7 @@ def tiny_jobs(run: RunUse) -> Waste:
     named = _named("tiny jobs", limit)
     known = [use for use in run.points if use.seconds and use.row.value(WORK) and not use.point.phase]
     if not known:
-        return named(requested=format_count(len(run.points), "point"), why=_no_times(run))
+        return named(requested=format_count(len(run.points), run.noun), why=_no_times(run))
     jobs: dict[object, float] = {}
     for use in known:
         key = use.point.index if run.here else use.task
@@ -292,7 +292,9 @@ def tiny_jobs(run: RunUse) -> Waste:
     share = fsum(use.row.value(WORK) or 0.0 for use in known) / fsum(use.seconds or 0.0 for use in known)
     wasted = len(jobs) > 1 and median(jobs.values()) < TINY_S and share < LIMIT
     return named(
-        requested=format_count(len(jobs), "job") if not run.here else f"{len(jobs)} points, no job",
+        requested=format_count(len(jobs), "job")
+        if not run.here
+        else f"{format_count(len(jobs), run.noun)}, no job",
         used=f"{_clock(median(jobs.values()))} each (median), {_percent(share)} of it work",
         points=len(known),
         share=share,
@@ -327,7 +329,7 @@ def login_node(run: RunUse) -> Waste:
     on_path = dict.fromkeys(name for use in known for name in use.on_path or ())
     seconds = fsum(use.seconds or 0.0 for use in known if use.on_path)
     if not on_path:
-        why = "no scheduler was there, or the points ran inside a job"
+        why = f"no scheduler was there, or the {run.noun}s ran inside a job"
         return named(requested="no job", used="none", points=len(known), wasted=False, why=why)
     used = f"{_clock(seconds)}, with {' and '.join(by_name(name).TITLE for name in on_path)} there"
     wasted = seconds > LOGIN_S

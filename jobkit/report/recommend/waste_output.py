@@ -35,7 +35,7 @@ def as_json(run: RunUse, found: Sequence[Waste]) -> str:
 
 def blocks(run: RunUse, found: Sequence[Waste]) -> Iterator[Block]:
     """Yield the wastes for a person: all seven, then what fixes each."""
-    yield Block.of(_heading(run), _columns(found), _summary(found))
+    yield Block.of(_heading(run), _columns(found, run.noun), _summary(found))
     wasted = [waste for waste in found if waste.wasted]
     yield from (Block.of(_explained(waste, run)) for waste in wasted)
     if any(waste.fix and waste.fix.lines for waste in wasted) and not run.own:
@@ -45,8 +45,8 @@ def blocks(run: RunUse, found: Sequence[Waste]) -> Iterator[Block]:
 
 def _heading(run: RunUse) -> Iterator[str]:
     where = "on this machine, without a scheduler" if run.here else f"on {by_name(run.scheduler).TITLE}"
-    to_come = f", {format_count(run.to_come, 'point')} to come" if run.to_come else ""
-    yield f"{run.run}: {format_count(len(run.points), 'point')} {where}{to_come}"
+    to_come = f", {format_count(run.to_come, run.noun)} to come" if run.to_come else ""
+    yield f"{run.run}: {format_count(len(run.points), run.noun)} {where}{to_come}"
     yield from _of_search(run)
     if run.here:
         yield "No scheduler reserved anything for it: the lines are for a job with the same request."
@@ -59,13 +59,13 @@ def _of_search(run: RunUse) -> Iterator[str]:
         yield from answer_lines(run.search)
 
 
-def _columns(found: Sequence[Waste]) -> tuple[Column, ...]:
+def _columns(found: Sequence[Waste], noun: str) -> tuple[Column, ...]:
     """Return the seven as columns."""
     return (
         Column("kind", [waste.name for waste in found], left=True),
         Column("requested", [waste.requested for waste in found], left=True),
         Column("used", [waste.used for waste in found], left=True),
-        Column("points", [str(waste.points or "") for waste in found]),
+        Column(f"{noun}s", [str(waste.points or "") for waste in found]),
         Column("waste", [VERDICTS[waste.wasted] for waste in found], left=True),
     )
 
