@@ -55,7 +55,8 @@ class ProgressBars:
             disable=not self._console.is_terminal,
         )
         self._tasks: dict[int, TaskID] = {}
-        self._all = self._bars.add_task("all points", total=len(points), unit="points")
+        self._noun = points[0].noun if points else "point"
+        self._all = self._bars.add_task(f"all {self._noun}s", total=len(points), unit=f"{self._noun}s")
         self._failures = Failures(before)
         tried = (point for point in before.points if point.tries) if before else ()
         self._old = {point.point.index: point.tries[0].files.number for point in tried}
@@ -95,14 +96,14 @@ class ProgressBars:
         reasons = sorted({entry.reason for entry in queued if entry.reason})
         why = f", waiting: {', '.join(reasons)}" if reasons and not self._tasks else ""
         self._print_reason(why)
-        unit = f"points{self._to_go(run)}{why}"
+        unit = f"{self._noun}s{self._to_go(run)}{why}"
         self._bars.update(self._all, completed=self._total - len(self._left), unit=unit)
         return set(self._left)
 
     def _print_reason(self, why: str) -> None:
         """Print why all points wait, each reason once: only a terminal shows it in the bar."""
         if why and why not in self._said and not self._console.is_terminal:
-            self._print([f"{format_count(self._total, 'point')}{why}"])
+            self._print([f"{format_count(self._total, self._noun)}{why}"])
         self._said.add(why)
 
     def _show(self, point: PointStanding, run: RunStanding) -> None:
@@ -128,7 +129,7 @@ class ProgressBars:
             self._bars.update(task, visible=self._total <= MOST_BARS)
         if not self._console.is_terminal:
             ended = self._total - len(self._left)
-            self._print([f"{point.point.point_id:<20} {ended}/{self._total} points{self._to_go(run)}"])
+            self._print([f"{point.point.point_id:<20} {ended}/{self._total} {self._noun}s{self._to_go(run)}"])
 
     def _print(self, lines: Iterable[str]) -> None:
         for line in lines:

@@ -64,7 +64,7 @@ def test_one_submission_measures_predicts_and_proves(lab: Lab, spec: Path, wait_
     done = lab.sweep(spec, "--wait")
     assert done.returncode == 0, done.stdout + done.stderr
     sweep, follower = jobs(lab)
-    assert f"job {follower} waits for it and tries the largest batch" in done.stderr
+    assert f"job {follower} tries the largest batch" in done.stderr
     (trial,) = told(lab)
     assert trial.held, trial
     assert trial.bound_bytes <= CAPACITY

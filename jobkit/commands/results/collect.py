@@ -132,14 +132,12 @@ def collect(
 
 
 def _note_next(collected: Collected) -> None:
-    """Print what to type next, if one run was read that is over: the lines on points to come have it else."""
-    from jobkit.core.errors import ExitCode
-
+    """Print what to type next, if one run was read that is done: the lines on other points have it else."""
     folders = {row.folder for row in collected.rows}
-    commands: dict[int, str] = {ExitCode.DONE: "recommend", ExitCode.FAILED: "status"}
-    command = commands.get(collected.exit_code)
-    if command and len(folders) == 1 and is_run_folder(folder := Path(folders.pop())):
-        terminal.note_next(f"jobkit {command} {terminal.shell_path(folder)}")
+    if collected.exit_code or len(folders) != 1:
+        return
+    if is_run_folder(folder := Path(folders.pop())):
+        terminal.note_next(f"jobkit recommend {terminal.shell_path(folder)}")
 
 
 def _named(paths: tuple[Path, ...]) -> tuple[Path, ...]:
