@@ -73,7 +73,7 @@ def test_what_a_sweep_prints_can_be_pasted(here: Path) -> None:
     (run,) = (here / RUNS).iterdir()
     named = f"'./{RUNS}/{run.name}'"
     wait_until(lambda: jobkit("status", run).returncode == 0)  # a busy machine would cancel it before its end
-    assert pasted(said) == [f"jobkit {verb} {named}" for verb in ("status", "collect", "cancel")]
+    assert pasted(said) == [f"jobkit status {named} --watch"]
     assert f"jobkit collect {named}" in pasted(shell(sweep)[1])
     assert f"jobkit collect {named}" in pasted(shell(f"jobkit status {named}")[1])
 
@@ -104,4 +104,4 @@ def test_what_resume_says_names_the_run_from_here(
     monkeypatch.chdir(sweep.run.parent)
     sweep.ended(OK, OK, BUG, OK, OK, OK)
     assert run_again(sweep.run, (), ()) == 0
-    assert f"jobkit status {sweep.run.name}\n" in capsys.readouterr().err
+    assert f"jobkit status {sweep.run.name} --watch\n" in capsys.readouterr().err
