@@ -204,7 +204,7 @@ def _look(run: RunStanding, typed: str) -> Iterator[Step]:
             f"jobkit logs {typed} {running.index} -f", f"prints the log of {running.point_id}", Kind.LOG
         )
     moving = {Standing.RUNNING, Standing.WAITING}
-    if moving & (standings | {job.state for job in run.jobs}):
+    if moving & (standings | {job.state for job in run.jobs if _may_add(run, job)}):
         yield Step(f"jobkit status {typed} --watch", "follows it to its end", Kind.WATCH)
     if any(point.point.phase for point in run.points):
         yield Step(f"jobkit tune {typed}", "the answer, or how far the search is", Kind.LOOK)
@@ -213,6 +213,12 @@ def _look(run: RunStanding, typed: str) -> Iterator[Step]:
             yield Step(f"jobkit merge {typed}", "joins the results of all shards", Kind.LOOK)
     elif Standing.DONE in standings:
         yield Step(f"jobkit collect {typed}", "the table of what is done", Kind.LOOK)
+
+
+def _may_add(run: RunStanding, job: JobStanding) -> bool:
+    """Return whether a job may still add to a run: one that runs failed points again only if there are any."""
+    failed = any(point.standing is Standing.FAILED for point in run.points)
+    return job.submission.role is not Role.FOLLOW or failed
 
 
 def _the(number: int, noun: str) -> str:
