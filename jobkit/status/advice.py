@@ -216,7 +216,7 @@ def _look(run: RunStanding, typed: str) -> Iterator[Step]:
 
 
 def _may_add(run: RunStanding, job: JobStanding) -> bool:
-    """Return whether a job may still add to a run: one that runs failed points again only if there are any."""
+    """Return whether a job may still add to a run; one that runs failed points again needs some."""
     failed = any(point.standing is Standing.FAILED for point in run.points)
     return job.submission.role is not Role.FOLLOW or failed
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from jobkit.core.blocks import Column, table
 from jobkit.core.errors import JobkitError
-from jobkit.core.terminal import Column, relative_path, table
+from jobkit.core.terminal import relative_path
 from jobkit.core.units import format_about, format_count
 from jobkit.status.reader import standings_of
 from jobkit.status.refresh import OpenRun, open_run

@@ -73,7 +73,7 @@ def test_what_a_sweep_prints_can_be_pasted(here: Path) -> None:
     (run,) = (here / RUNS).iterdir()
     named = f"'./{RUNS}/{run.name}'"
     wait_until(lambda: jobkit("status", run).returncode == 0)  # a busy machine would cancel it before its end
-    assert pasted(said) == [f"jobkit status {named} --watch"]
+    assert pasted(said) == [f"jobkit status {named}"], "with --watch, which the pattern leaves out"
     assert f"jobkit collect {named}" in pasted(shell(sweep)[1])
     assert f"jobkit collect {named}" in pasted(shell(f"jobkit status {named}")[1])
 

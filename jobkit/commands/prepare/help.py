@@ -94,7 +94,7 @@ def _pages_with(ctx: click.Context, word: str) -> list[str]:
     if not topics:
         raise _unknown(ctx, word)
     width = max(map(len, topics))
-    room = terminal.page_width() - width - 2 * terminal.GAP
+    room = terminal.page_width() - width - 4
     rows = [f"  {topic:<{width}}  {_around(found[topic][0], word, room)}" for topic in topics[:MOST_PAGES]]
     more = f", the first {MOST_PAGES} here" if len(topics) > MOST_PAGES else ""
     end = f"next: jobkit help {topics[0]}"
