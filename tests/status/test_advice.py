@@ -76,6 +76,13 @@ def test_what_a_resume_does(points: list[PointStanding], does: str) -> None:
     assert step.does == does
 
 
+def test_the_points_of_a_corpus_are_shards() -> None:
+    shards = [replace(point, point=replace(point.point, shard=True)) for point in (DONE, failed(2), failed(3))]
+    assert [step.command for step in advice(a_run(shards[:1]), "tagged").steps] == ["jobkit merge tagged"]
+    (step,) = (step for step in advice(a_run(shards), "tagged").steps if step.kind is Kind.CHANGE)
+    assert step.does == "runs again the 2 shards that failed"
+
+
 def test_a_job_that_is_running_can_be_followed() -> None:
     run = with_job(a_run([DONE]), Role.FIND, State.RUNNING)
     assert "jobkit status runs/demo --watch" in commands(run)
