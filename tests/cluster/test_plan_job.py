@@ -118,7 +118,7 @@ def test_nodes_that_may_not_submit_leave_the_shards_to_a_person(applied: Applied
     done = applied.apply(*JOB, "--wait")
     assert done.returncode == ExitCode.TO_COME, done.stdout + done.stderr
     assert not is_unplanned(applied.out)
-    assert "the job that planned the corpus could not submit 4 points" in done.stdout
+    assert "the job that planned the corpus could not submit 4 shards" in done.stdout
     assert "this host is no submit host" in done.stdout
     resumed = lab.jobkit("resume", applied.out, "--wait")
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr

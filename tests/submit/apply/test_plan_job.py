@@ -158,7 +158,7 @@ def test_shards_that_the_node_may_not_submit_are_left_to_a_person(asked: start.R
     assert plan_job.run(asked.out) == 0
     (left,) = [event for event in events(asked.out) if event["event"] == "left"]
     assert left["points"] == [1, 2, 3]
-    assert "the job that planned the corpus could not submit 3 points: " in shown(asked.out)[1]
+    assert "the job that planned the corpus could not submit 3 shards: " in shown(asked.out)[1]
 
 
 @pytest.mark.parametrize("moved", [0, 3])
