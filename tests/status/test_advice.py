@@ -77,7 +77,9 @@ def test_what_a_resume_does(points: list[PointStanding], does: str) -> None:
 
 
 def test_the_points_of_a_corpus_are_shards() -> None:
-    shards = [replace(point, point=replace(point.point, shard=True)) for point in (DONE, failed(2), failed(3))]
+    shards = [
+        replace(point, point=replace(point.point, shard=True)) for point in (DONE, failed(2), failed(3))
+    ]
     assert [step.command for step in advice(a_run(shards[:1]), "tagged").steps] == ["jobkit merge tagged"]
     (step,) = (step for step in advice(a_run(shards), "tagged").steps if step.kind is Kind.CHANGE)
     assert step.does == "runs again the 2 shards that failed"

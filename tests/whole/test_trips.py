@@ -26,12 +26,12 @@ SIZES = ("functions", "modules", "types")
 # `recommend` and `collect` ask Figure, Setting and Mean, each with small functions of its own, for what five
 # lists of figures and eight places that averaged knew before.
 CEILINGS = {
-    "recommend": (621, 95, 87),  # it ends with the command for the corpus
+    "recommend": (628, 95, 87),  # it ends with the command for the corpus
     "report": (830, 105, 114),
-    "sweep": (429, 110, 52),  # the list of commands has a type
-    "collect": (442, 68, 61),  # it ends with the next command, and leaves out jobkit's own folders
+    "sweep": (429, 111, 52),  # the list of commands is a module with a type
+    "collect": (447, 68, 60),  # it ends with the next command, and leaves out jobkit's own folders
     # its table is laid out by core/blocks.py, as every other table is; needs.py computes walltime and memory
-    "status": (302, 47, 49),
+    "status": (303, 47, 49),
 }
 
 
