@@ -121,18 +121,16 @@ def memory_condition(records: Iterable[Record]) -> str:
 
 
 def condition_lines(conditions: Conditions | None) -> Iterator[str]:
-    """Yield the conditions in lines for a person, the first a title; nothing for a command."""
+    """Yield the conditions for a person, first in a sentence; nothing for a command."""
     if conditions is None:
         return
-    yield "The figures hold under the conditions of the run:"
-    yield f"  {conditions.words}."
+    yield f"Conditions: {conditions.words}."
     if conditions.unknown:
         unknown = ", ".join(conditions.unknown)
-        yield f"  Not recorded: {unknown}. For a script of your own they are not measured."
+        yield f"Not recorded: {unknown}. For a script of your own they are not measured."
     if not conditions.lines:
         return
-    yield "  jobkit sets them itself. A script of your own needs these lines below its header lines."
-    yield "  Without them the figures are not measured for it:"
+    yield "A script of your own needs these lines below its header lines; without them it is not measured:"
     yield ""
     yield from (NoWrap(line, "  ") for line in conditions.lines)
 

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from jobkit.core.blocks import Block, Column, as_markdown, as_text
 from jobkit.core.terminal import as_json, for_csv
 from jobkit.core.units import format_setting
+from jobkit.fit.tune import Tuning
 from jobkit.report import dcgm_figures
 from jobkit.report.columns import size_columns
 from jobkit.report.dcgm_figures import JobFigures
@@ -121,7 +122,7 @@ def blocks(
 def group_block(
     collected: Collected, number: int, per_group: Sequence[GroupEstimate], *, asked: bool = False
 ) -> Block:
-    """Return the scaling table of a group, with what it is of, and what follows from it.
+    """Return the answer of a group, its scaling table, and what follows from it.
 
     Parameters
     ----------
@@ -131,18 +132,22 @@ def group_block(
         Of the group, from 0.
     """
     sizes = [size for size in collected.by_size if size.first.group == number]
-    title, *details = heading(collected.by_group[number], sizes)
+    title, *about = heading(collected.by_group[number], sizes)
     own = [estimate for estimate in per_group if estimate.group == number]
     search = collected.search(number)
-    if search:
-        answer = f"The answer of the search: {format_setting(search.setting)}"
-        details = [answer, *answer_lines(search), *details]
-    after = [] if search else [*fastest_line(sizes), *front_line(sizes)]
-    after += estimate_lines(own)
-    if asked and not own:
-        after.append("No estimate of the largest batch: these points ran on a CPU.")
-    columns = size_columns(sizes, collected.knobs, collected.own)
-    return Block(title=title, before=tuple(details), columns=tuple(columns), after=tuple(after))
+    answer = [*_answer_of(search)] if search else [*fastest_line(sizes), *front_line(sizes)]
+    unknown = ["No estimate of the largest batch: these points ran on a CPU."] if asked and not own else []
+    return Block(
+        title=title,
+        before=(*answer, *about[:1]),
+        columns=tuple(size_columns(sizes, collected.knobs, collected.own)),
+        after=(*estimate_lines(own), *unknown, *about[1:]),
+    )
+
+
+def _answer_of(search: Tuning) -> Iterator[str]:
+    yield f"The answer of the search: {format_setting(search.setting)}"
+    yield from answer_lines(search)
 
 
 def missing_blocks(collected: Collected) -> Iterator[Block]:

@@ -133,6 +133,7 @@ def _setting(tuning: Tuning) -> Iterator[str]:
         yield _not_shown(tuning)
     yield f"The setting: {format_setting(tuning.setting)}{_named_loop(tuning)}"
     yield from _worth(tuning)
+    yield from _limit_lines(tuning)
     yield f"  not tried  {_not_tried(tuning)}"
 
 
@@ -166,19 +167,36 @@ def _named_loop(tuning: Tuning) -> str:
 
 def answer_lines(tuning: Tuning) -> Iterator[str]:
     """Yield what the answer of a search that has one is worth, the next best setting, and what limits it."""
+    yield from worth_lines(tuning)
+    yield from _limit_lines(tuning)
+
+
+def worth_lines(tuning: Tuning) -> Iterator[str]:
+    """Yield what the answer of a search that has one is worth, and the next best setting."""
     if tuning.is_loop:
         yield f"  answer     the plain loop: no setting is shown to be {tuning.better_words}"
     yield from _worth(tuning)
 
 
 def _worth(tuning: Tuning) -> Iterator[str]:
-    answer, winner = tuning.next, tuning.winner
-    if winner is None or not isinstance(answer, Answer):
+    winner = tuning.winner
+    if winner is None or not isinstance(tuning.next, Answer):
         return
     yield from _best_other(tuning) if tuning.is_loop else _gains(tuning, winner)
     yield from _of_earlier_version(tuning)
-    if tuning.goal.objective.by_speed and answer.limit:
-        yield f"  limit      {answer.limit}: {answer.why}; {_help(tuning, answer)}"
+
+
+def limit_words(tuning: Tuning) -> str:
+    """Return what limits the speed of the answer of a search, and what may help; empty if that is unknown."""
+    answer = tuning.next
+    if tuning.winner and isinstance(answer, Answer) and tuning.goal.objective.by_speed and answer.limit:
+        return f"{answer.limit}: {answer.why}; {_help(tuning, answer)}"
+    return ""
+
+
+def _limit_lines(tuning: Tuning) -> Iterator[str]:
+    if words := limit_words(tuning):
+        yield f"  limit      {words}"
 
 
 def _help(tuning: Tuning, answer: Answer) -> str:

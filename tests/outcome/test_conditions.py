@@ -73,7 +73,7 @@ def test_the_default_allocator_a_cpu_and_a_command_need_no_line() -> None:
     assert lines(on_cpu) == ()
     assert memory_condition([on_cpu]) == ""
     words = list(condition_lines(conditions_of(on_cpu)))
-    assert words[1:] == ["  largest batch first; fp32; 1 worker with 2 CPU threads."]
+    assert words == ["Conditions: largest batch first; fp32; 1 worker with 2 CPU threads."]
     own = conditions_of(tried({}, device="cpu", precision=None))
     assert own
     assert own.words == "largest batch first; 1 worker with 2 CPU threads"

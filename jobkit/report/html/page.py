@@ -167,7 +167,7 @@ def _answer(run: Path) -> list[Block]:
         advice = recommend(read_material(run), RecommendOptions())
     except JobkitError as error:
         return [_refused("No recommendation", error)]
-    return recommendation.blocks(advice)[1:]
+    return recommendation.blocks(advice)
 
 
 def _waste(run: Path) -> list[Block]:

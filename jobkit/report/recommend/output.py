@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 
 from jobkit.core import terminal
@@ -23,6 +23,7 @@ from jobkit.fit.memory import Prediction
 from jobkit.fit.observations import ALLOCATED, NEED, RAM
 from jobkit.fit.setting import Mean
 from jobkit.fit.speed import SPEED_TOLERANCE, Corpus, Speed, differ
+from jobkit.fit.tune import Tuning
 from jobkit.outcome.conditions import condition_lines
 from jobkit.outcome.trials import NOT_TRIED
 from jobkit.report import tune
@@ -59,77 +60,118 @@ def as_json(advice: types.Recommendation) -> str:
 
 
 def blocks(advice: types.Recommendation) -> list[Block]:
-    """Return the answer for a person, in GiB: first what was measured, then the batch size."""
+    """Return the answer for a person, in GiB: first what to take, last what it was measured from."""
+    return [*answer(advice), *phases(advice), *limit(advice), *details(advice)]
+
+
+def answer(advice: types.Recommendation) -> list[Block]:
+    """Return the answer itself: what to take, and of a sweep what to request and the time that it takes."""
+    rest = [_worth(advice.search)] if advice.search else _of_a_job(advice)
+    return _with_title([_taken(advice), *rest])
+
+
+def _worth(search: Tuning) -> Iterator[str]:
+    """Yield how the answer of a search compares with the plain loop."""
+    if search.is_loop:
+        yield f"No setting is shown to be {search.better_words} than the plain loop."
+    elif search.gain:
+        yield f"{search.gain.mean:.1f} times as fast as the plain loop."
+    else:
+        yield "Next to the plain loop:"
+    yield from (f"{line}." for line in tune.worth_lines(search))
+
+
+def _of_a_job(advice: types.Recommendation) -> list[Iterable[str]]:
+    return [_requested(advice.request) if advice.request else (), _time(advice)]
+
+
+def details(advice: types.Recommendation) -> list[Block]:
+    """Return what the answer rests on and what to beware of: a page shows the title of each."""
     request, energy = advice.request, advice.energy
-    found = [
-        Block.of(_heading(advice)),
-        Block.of(_batch(advice)),
-        _phases(advice),
-        _gpus(advice),
-        Block.of(_time(advice)),
-        Block.of(energy_lines(energy, advice.batch.settings, _corpus(advice.corpus)) if energy else ()),
-        Block.of(_asked(request, advice) if request else ()),
-        *(Block.of(_lines(lines)) for lines in (request.lines if request else ())),
-        Block.of(condition_lines(advice.conditions)),
-        Block.of(_cost(advice)),
+    first = _of_a_job(advice) if advice.search else []
+    before = _with_title([*first, _cautions(advice), _largest(advice)])
+    after = [
+        energy_lines(energy, advice.batch.settings, _corpus(advice.corpus)) if energy else (),
+        _asked(request, advice) if request else (),
+        [*condition_lines(advice.conditions)][1:],
+        _measured(advice),
     ]
-    return [block for block in found if block.title]
+    return [replace(block, folded=True) for block in (*before, *_gpus(advice), *_with_title(after))]
 
 
-def _heading(advice: types.Recommendation) -> Iterator[str]:
+def _with_title(pieces: Iterable[Iterable[str]]) -> list[Block]:
+    """Return a block for each piece that has a line."""
+    found = map(Block.of, pieces)
+    return [replace(block, title=block.title.strip()) for block in found if block.title]
+
+
+def _where(advice: types.Recommendation) -> str:
     of = advice.measured
     model = f", model {of.model}" if of.model else ""
     where = "a CPU" if of.device == "cpu" else of.gpu or "a GPU of unknown name"
     if of.capacity_bytes and of.device != "cpu":
         where += f" ({format_bytes_gib(of.capacity_bytes, 1)} usable)"
-    yield f"{of.workload}: {of.text}{model}{f' ({of.caveat})' if of.caveat else ''}, on {where}"
+    return f"{of.workload}: {of.text}{model}{f' ({of.caveat})' if of.caveat else ''}, on {where}"
+
+
+def _measured(advice: types.Recommendation) -> Iterator[str]:
+    """Yield from what the answer is, and what that took."""
+    of = advice.measured
     if advice.search:
         yield f"{of_search.heading(advice.search, of.points)}: {of.run}"
-        return
-    settings = format_count(len(advice.batch.settings), "setting")
-    yield f"{format_count(of.points, 'point')} that succeeded, of {settings}: {of.run}"
+    else:
+        settings = format_count(len(advice.batch.settings), "setting")
+        yield f"{format_count(of.points, 'point')} that succeeded, of {settings}: {of.run}"
+    yield from _cost(advice)
 
 
-def _phases(advice: types.Recommendation) -> Block:
-    """Return what the search measured, phase by phase; an empty block of a sweep."""
+def phases(advice: types.Recommendation) -> list[Block]:
+    """Return what a search measured, phase by phase; nothing of a sweep."""
     if advice.search is None:
-        return Block()
+        return []
     columns = tune.phase_columns(advice.search)
     part = " (every: one of so many paragraphs)" if any(one.head == EVERY for one in columns) else ""
-    return Block(title=f"What the search measured, by phase{part}", columns=tuple(columns))
+    return [Block(title=f"What the search measured, by phase{part}", columns=tuple(columns))]
 
 
-def _batch(advice: types.Recommendation) -> Iterator[str]:
-    chosen = advice.batch.recommended
-    yield from _taken(advice)
-    compared = precision.lines(advice.batch.settings, chosen, advice.batch.precisions)
-    yield from (f"  {line}." for line in (*objective.left_out_lines(advice.batch.judged), *compared))
-    yield from _smaller(advice)
-    yield from _largest(advice)
-    if advice.batch.binds:
-        yield f"  The limit is {BINDS[advice.batch.binds]}."
-    unmeasured = advice.batch.binds in {types.SATURATION, types.SWEEP}
-    if unmeasured and advice.batch.largest.safe_batch > chosen.size:
-        more = f"{advice.batch.largest.safe_batch:,}"
+def limit(advice: types.Recommendation) -> list[Block]:
+    """Return why no other setting is taken, if that is known."""
+    return _with_title([_limit(advice)])
+
+
+def _limit(advice: types.Recommendation) -> Iterator[str]:
+    batch = advice.batch
+    binds = tune.limit_words(advice.search) if advice.search else BINDS.get(batch.binds or "", "")
+    if binds:
+        yield f"The limit is {binds}."
+    unmeasured = batch.binds in {types.SATURATION, types.SWEEP}
+    if unmeasured and batch.largest.safe_batch > batch.recommended.size:
+        more = f"{batch.largest.safe_batch:,}"
         yield f"  Larger ones, up to {more}, were not measured: they may be faster still."
-    if advice.batch.most_workers is not None:
-        workers = format_count(advice.batch.most_workers, "worker")
-        yield f"  At most {workers} fit this GPU with batches of this size (95 %)."
+    yield from _smaller(advice)
+    compared = precision.lines(batch.settings, batch.recommended, batch.precisions)
+    yield from (f"  {line}." for line in (*objective.left_out_lines(batch.judged), *compared))
+
+
+def _cautions(advice: types.Recommendation) -> Iterator[str]:
+    if advice.beware:
+        yield f"{format_count(len(advice.beware), 'caution')}:"
     yield from (f"  Beware: {warning}." for warning in advice.beware)
-    yield from (f"  {_tried(trial)}." for trial in advice.trials)
-    if not advice.trials and not advice.batch.largest.reason:
-        yield from _proof(advice)
-    if advice.ledger:
-        yield f"  Predictions of other runs, of this model, GPU and versions: {advice.ledger}."
 
 
 def _taken(advice: types.Recommendation) -> Iterator[str]:
-    """Yield the setting to take, and what is the fastest."""
-    chosen, best, judged = advice.batch.recommended, advice.batch.fastest, advice.batch.judged
+    """Yield the setting to take, what is the fastest, and under which conditions that was measured."""
     if advice.search:
-        yield f"Take {format_setting(advice.search.setting)}: {_rate(chosen)}, the answer of the search."
-        yield from (f"{line}." for line in tune.answer_lines(advice.search))
-        return
+        setting, speed = format_setting(advice.search.setting), _rate(advice.batch.recommended)
+        yield f"Take {setting}: {speed}, the answer of the search."
+    else:
+        yield from _chosen(advice)
+    yield f"  Measured: {_where(advice)}."
+    yield from (f"  {line}" for line in [*condition_lines(advice.conditions)][:1])
+
+
+def _chosen(advice: types.Recommendation) -> Iterator[str]:
+    chosen, best, judged = advice.batch.recommended, advice.batch.fastest, advice.batch.judged
     if judged.objective.by_speed:
         yield f"Take {chosen.setting}: {_rate(chosen)}, {_why(advice)}."
     else:
@@ -243,17 +285,30 @@ def _largest(advice: types.Recommendation) -> Iterator[str]:
     largest, where = advice.batch.largest, "the requested RAM" if advice.measured.kind == RAM else "this GPU"
     with_ = f" with {advice.batch.others}" if advice.batch.others else ""
     if largest.reason:
-        yield f"  Largest safe batch{with_}: not known, because {largest.reason}."
+        yield f"Largest safe batch{with_}: not known, because {largest.reason}."
         yield from _lines_of_others(advice)
-        return
-    safe = f"{largest.knob} {largest.safe_batch:,}{with_}"
-    yield f"  Largest safe: {safe} on {where}{advice.batch.allocator}, {_ended(largest)}."
-    yield from _lines_of_others(advice)
-    yield f"    {_room(advice)}"
-    yield f"    The line is through {LINE_THROUGH[advice.measured.kind]}."
+    else:
+        safe = f"{largest.knob} {largest.safe_batch:,}{with_}"
+        yield f"Largest safe: {safe} on {where}{advice.batch.allocator}, {_ended(largest)}."
+        yield from _lines_of_others(advice)
+        yield from _of_the_line(advice)
+    if advice.batch.most_workers is not None:
+        workers = format_count(advice.batch.most_workers, "worker")
+        yield f"  At most {workers} fit this GPU with batches of this size (95 %)."
+    yield from (f"  {_tried(trial)}." for trial in advice.trials)
+    if not advice.trials and not largest.reason:
+        yield from _proof(advice)
+    if advice.ledger:
+        yield f"  Predictions of other runs, of this model, GPU and versions: {advice.ledger}."
+
+
+def _of_the_line(advice: types.Recommendation) -> Iterator[str]:
+    """Yield how much of the memory the largest safe batch takes, and how far to trust the line."""
+    yield f"  {_room(advice)}"
+    yield f"  The line is through {LINE_THROUGH[advice.measured.kind]}."
     if advice.batch.leave_largest_out is not None:
         missed = f"{100 * advice.batch.leave_largest_out:+.1f} %"
-        yield f"    Without its largest point the line would have missed it by {missed}."
+        yield f"  Without its largest point the line would have missed it by {missed}."
 
 
 def _lines_of_others(advice: types.Recommendation) -> Iterator[str]:
@@ -262,13 +317,13 @@ def _lines_of_others(advice: types.Recommendation) -> Iterator[str]:
         largest = line.largest
         values = f"With {line.others}" if line.others else "If the other knobs had no effect"
         if not largest.reason:
-            yield f"    {values}: {largest.knob} {largest.safe_batch:,}, {_ended(largest)}."
+            yield f"  {values}: {largest.knob} {largest.safe_batch:,}, {_ended(largest)}."
     unknown = [line.largest for line in advice.batch.lines if line.largest.reason]
     more = [largest.reason for largest in unknown if largest.reason != advice.batch.largest.reason]
     if unknown:
         because = f", because {'; '.join(dict.fromkeys(more))}" if more else ""
         values = f"{format_count(len(unknown), 'other value')} of the other knobs"
-        yield f"    With {values}: not known{' either' if advice.batch.largest.reason else ''}{because}."
+        yield f"  With {values}: not known{' either' if advice.batch.largest.reason else ''}{because}."
 
 
 def _ended(largest: Prediction) -> str:
@@ -289,14 +344,14 @@ def _room(advice: types.Recommendation) -> str:
     return f"It takes {expected} by the line, at most {bound} (95 %), of {there}{kept}.{context}"
 
 
-def _gpus(advice: types.Recommendation) -> Block:
+def _gpus(advice: types.Recommendation) -> list[Block]:
     if all(gpu.prediction.reason for gpu in advice.cards):  # the batch size has the reason
-        return Block()
+        return []
     title = f"On other GPUs (does {advice.batch.recommended.setting} fit; the largest batch)"
     heads = ["GPU", "usable GiB", "fits", "largest safe", "by the line", ""]
     columns = zip(*map(_gpu_cells, advice.cards), strict=True)
     cells = (Column(head, cells, left=head == heads[0]) for head, cells in zip(heads, columns, strict=True))
-    return Block(title=title, columns=tuple(cells), after=tuple(_about_gpus(advice)))
+    return [Block(title=title, columns=tuple(cells), after=tuple(_about_gpus(advice)))]
 
 
 def _about_gpus(advice: types.Recommendation) -> Iterator[str]:
@@ -324,15 +379,13 @@ def _gpu_cells(gpu: types.OnGpu) -> list[str]:
 
 def _time(advice: types.Recommendation) -> Iterator[str]:
     time = advice.time
-    yield f"Time for {_corpus(advice.corpus)}, with {advice.batch.recommended.setting} on what was measured:"
-    spent = f"{_clock(time.start_s)} of it once, to start, load the model and end"
-    if time.low_s is None or time.high_s is None:
-        yield f"  {_clock(time.expected_s)}, {spent}; one repeat has no interval."
-    elif time.unknown:
-        yield f"  {_clock(time.expected_s)}, {spent}; spread unknown (n={time.repeats})."
-    else:
-        between = f"{_clock(time.low_s)} to {_clock(time.high_s)} (t, n={time.repeats})"
-        yield f"  {_clock(time.expected_s)}, {spent}; {_percent(2 * TWO_SIDED - 1)} of runs: {between}."
+    known = time.low_s is not None and time.high_s is not None and not time.unknown
+    between = f"{_clock(time.low_s or 0.0)} to {_clock(time.high_s or 0.0)}"
+    runs = f" ({_percent(2 * TWO_SIDED - 1)} of runs: {between})" if known else ""
+    yield f"Time for {_corpus(advice.corpus)}: {_clock(time.expected_s)}{runs}."
+    why = f"spread unknown (n={time.repeats})" if time.unknown else "one repeat has no interval"
+    doubt = f" (t, n={time.repeats})." if known else f"; {why}."
+    yield f"  {_clock(time.start_s)} of it once, to start, load the model and end{doubt}"
 
 
 def _corpus(corpus: Corpus) -> str:
@@ -348,14 +401,28 @@ def _clock(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 120 else format_walltime(seconds)  # noqa: PLR2004 - two minutes
 
 
-def _asked(request: types.Request, advice: types.Recommendation) -> Iterator[str]:
-    upper = "the upper end" if advice.time.high_s is not None else "the mean (no upper end is known)"
+def _requested(request: types.Request) -> Iterator[str]:
+    """Yield what to request, with the lines of each scheduler."""
     memory = format_bytes_gib(request.memory_bytes, 0)
     yield f"Request {memory} and {format_walltime(request.walltime_s)} from the scheduler:"
+    for lines in request.lines:
+        of = "the run's own" if lines.own else "a plain one: queue, account and GPU type are yours to add"
+        yield from ("", f"  {lines.scheduler}, site {lines.site} ({of})", "")
+        if lines.reason:
+            yield f"  no lines: {lines.reason}"
+        yield from (NoWrap(line, "  ") for line in lines.lines)
+
+
+def _asked(request: types.Request, advice: types.Recommendation) -> Iterator[str]:
+    """Yield how the request is computed, and what the run did not use of its own."""
+    upper = "the upper end" if advice.time.high_s is not None else "the mean (no upper end is known)"
+    yield "How the request is computed:"
     if request.used_memory_bytes is not None:
         used = format_memory(request.used_memory_bytes)
         yield f"  RAM: {used} was used at most, x {MEMORY_FACTOR}, in whole GiB."
     yield f"  walltime: {upper} of the time above x {WALLTIME_FACTOR}, in steps of 5 minutes."
+    if any("h_vmem" in line for lines in request.lines for line in lines.lines):
+        yield from ADDRESS_SPACE
     if unused := _unused(request):
         run = shell_quote(advice.measured.run)
         yield NoWrap(f"jobkit waste {run}", f"  The {_kind(advice)} did not use {unused}; in full: ")
@@ -384,17 +451,6 @@ def _unused(request: types.Request) -> str:
     )
 
 
-def _lines(lines: types.Lines) -> Iterator[str]:
-    of = "the run's own" if lines.own else "a plain one: queue, account and GPU type are yours to add"
-    yield f"{lines.scheduler}, site {lines.site} ({of})"
-    yield ""
-    if lines.reason:
-        yield f"  no lines: {lines.reason}"
-    yield from (NoWrap(line, "  ") for line in lines.lines)
-    if any("h_vmem" in line for line in lines.lines):
-        yield from ("", *ADDRESS_SPACE)
-
-
 def _cost(advice: types.Recommendation) -> Iterator[str]:
     cost = advice.cost
     unit = "CPU-minutes" if advice.measured.device == "cpu" else "GPU-minutes"
@@ -402,4 +458,4 @@ def _cost(advice: types.Recommendation) -> Iterator[str]:
         f", {cost.unknown} of which left no times" if cost.unknown else ""
     )
     spent = f"{cost.seconds / 60:.1f} {unit} ({tries})"
-    yield f"The {_kind(advice)} took {spent}; queueing is not in it."
+    yield f"  The {_kind(advice)} took {spent}; queueing is not in it."
