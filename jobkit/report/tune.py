@@ -152,7 +152,7 @@ def named(record: Record, tuning: Tuning) -> dict[str, Value]:
 
 def as_sentence(tuning: Tuning) -> str:
     """Return the setting that a search found, and how many times as fast as the plain loop it is."""
-    times = f", {_times(tuning.gain)} as fast as the plain loop" if tuning.gain else _named_loop(tuning)
+    times = f", {gain_words(tuning.gain)}" if tuning.gain else _named_loop(tuning)
     why = f" {_not_shown(tuning)}" if tuning.is_loop else ""
     return f"The answer of the search: {format_setting(tuning.setting)}{times}.{why}"
 
@@ -179,11 +179,22 @@ def worth_lines(tuning: Tuning) -> Iterator[str]:
 
 
 def _worth(tuning: Tuning) -> Iterator[str]:
+    if tuning.gain and tuning.winner and isinstance(tuning.next, Answer):
+        yield f"  speed      {gain_words(tuning.gain)} {_on(tuning.winner)}"
+    yield from more_lines(tuning)
+
+
+def gain_words(gain: Ratio) -> str:
+    """Return how many times as fast as the plain loop the answer of a search is."""
+    return f"{_times(gain)} as fast as the plain loop"
+
+
+def more_lines(tuning: Tuning) -> Iterator[str]:
+    """Yield what there is besides how fast it is: energy, objective, the next best setting, doubts."""
     winner = tuning.winner
-    if winner is None or not isinstance(tuning.next, Answer):
-        return
-    yield from _best_other(tuning) if tuning.is_loop else _gains(tuning, winner)
-    yield from _of_earlier_version(tuning)
+    if winner and isinstance(tuning.next, Answer):
+        yield from _best_other(tuning) if tuning.is_loop else _gains(tuning, winner)
+        yield from _of_earlier_version(tuning)
 
 
 def limit_words(tuning: Tuning) -> str:
@@ -256,7 +267,6 @@ def _text(speed: Speed) -> str:
 
 def _gains(tuning: Tuning, winner: Speed) -> Iterator[str]:
     if tuning.gain:
-        yield f"  speed      {_times(tuning.gain)} as fast as the plain loop {_on(winner)}"
         yield from _loop_part(tuning)
     own_j, loop_j = (_mean(tuning, one, ENERGY_PER_1000) for one in (winner, tuning.loop))
     if own_j and loop_j:

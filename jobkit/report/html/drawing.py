@@ -15,11 +15,15 @@ from operator import itemgetter
 
 from jobkit.core.terminal import display_width, printable
 
-WIDTH, HEIGHT = 640, 340
-LEFT, RIGHT, TOP, BOTTOM = 62, 18, 20, 48
-FONT_PX, CHARACTER_PX = 12, 6.6
+WIDTH, HEIGHT = 500, 310
+"""So narrow that the text can be read on a telephone."""
+LEFT, RIGHT, TOP, BOTTOM = 48, 16, 20, 48
+FONT_PX, CHARACTER_PX, WIDEST_PX = 12, 6.6, 7.4
+"""The size of the type, and the mean width of a character: of most fonts, and of wide ones."""
 MOST_TICKS = 6
 STEP_PX = 6
+SAMPLE_PX, ENTRY_PX = 26, 18
+"""In the legend: the width of a sample, and the height of a row."""
 MARK_PX = 6
 """Half the width that a mark keeps free of labels."""
 NEAR = (
@@ -82,6 +86,44 @@ def ticks(top: float) -> list[float]:
     return [step * index for index in range(math.floor(top / step + 1e-9) + 1)]
 
 
+@dataclass(slots=True)
+class Legend:
+    """What each kind of line and mark of a picture is, in rows below it."""
+
+    _samples: dict[str, str] = field(default_factory=dict)
+
+    def line(self, words: str, *, css: str = "", dash: str = "none", width: float = 1.5) -> None:
+        """Name a kind of line."""
+        ends = {"x1": 0, "y1": -4, "x2": SAMPLE_PX, "y2": -4}
+        self._samples[words] = element("line", **ends, stroke_dasharray=dash, stroke_width=width, **ink(css))
+
+    def mark(self, words: str, shape: str, *, css: str = "") -> None:
+        """Name a kind of mark."""
+        self._samples[words] = shape_at(shape, (SAMPLE_PX / 2, -4.0), css)
+
+    def draw(self, top: float) -> tuple[list[str], float]:
+        """Return the rows, the first of which begins at a height, and where they end."""
+        x, y, parts = float(LEFT), top + ENTRY_PX, []
+        for words, sample in self._samples.items():
+            width = SAMPLE_PX + 6 + WIDEST_PX * display_width(words)
+            if x > LEFT and x + width > WIDTH:
+                x, y = float(LEFT), y + ENTRY_PX
+            words_of = text((SAMPLE_PX + 6.0, 0.0), words, "start", "")
+            parts.append(f'<g transform="translate({x:.1f} {y:.1f})">{sample}{words_of}</g>')
+            x += width + 18
+        return parts, y + 8 if parts else top
+
+
+def frame(title: str, height: float, parts: Iterable[str]) -> str:
+    """Return a picture of parts; a screen reader says the title."""
+    head = (
+        f'<svg role="img" aria-label="{escape(printable(title))}" viewBox="0 0 {WIDTH} {height:.0f}" '
+        f'width="{WIDTH}" height="{height:.0f}" font-family="sans-serif" font-size="{FONT_PX}" '
+        'fill="currentColor">'
+    )
+    return "\n".join([head, *parts, "</svg>"])
+
+
 @dataclass(slots=True, kw_only=True)
 class Drawing:
     """A picture with axes from 0.
@@ -92,12 +134,15 @@ class Drawing:
         The names of the axes.
     right, top
         The largest value on each.
+    legend
+        What its lines and marks are.
     """
 
     across: str
     up: str
     right: float
     top: float
+    legend: Legend = field(default_factory=Legend)
     _parts: list[str] = field(default_factory=list)
     _taken: list[Box] = field(default_factory=list)
     _lines: list[Box] = field(default_factory=list)
@@ -111,26 +156,26 @@ class Drawing:
         """Return where a value stands up."""
         return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * value / (1.1 * self.top or 1.0)
 
-    def line(self, spots: Sequence[Spot], *, css: str, dash: str = "none", width: float = 1.5) -> None:
-        """Draw a line through spots."""
+    def line(
+        self, spots: Sequence[Spot], name: str, *, css: str, dash: str = "none", width: float = 1.5
+    ) -> None:
+        """Draw a line through spots; the legend names it."""
+        self.legend.line(name, css=css, dash=dash, width=width)
         path = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in spots)
         self._lines += _along([(self.x(x), self.y(y)) for x, y in spots])
         self._parts.append(
             element(
-                "polyline", points=path, fill="none", stroke_dasharray=dash, stroke_width=width, **_ink(css)
+                "polyline", points=path, fill="none", stroke_dasharray=dash, stroke_width=width, **ink(css)
             )
         )
 
-    def level(self, value: float, text: str, *, css: str) -> None:
-        """Draw a line over the whole width at a height, with its name above it at the left."""
-        self.line([(0, value), (1.06 * self.right, value)], css=css, dash="2 4")
-        where = (LEFT + 8.0, self.y(value) - 5)
-        self._parts.append(_text(where, text, "start", css))
-        self._taken.append(_box(where, text, "start"))
+    def level(self, value: float, name: str, *, css: str) -> None:
+        """Draw a line over the whole width at a height."""
+        self.line([(0, value), (1.06 * self.right, value)], name, css=css, dash="2 4")
 
-    def bar(self, at: float, low: float, high: float) -> None:
+    def bar(self, at: float, low: float, high: float, name: str) -> None:
         """Draw an interval as a vertical bar."""
-        self.line([(at, max(0.0, low)), (at, high)], css="", width=1.2)
+        self.line([(at, max(0.0, low)), (at, high)], name, css="", width=1.2)
 
     def mark(
         self, spot: Spot, shape: str, *, css: str = "", title: str = "", label: str = "", first: bool = False
@@ -140,11 +185,7 @@ class Drawing:
         ``first`` labels get their places before all others.
         """
         x, y = self.x(spot[0]), self.y(spot[1])
-        fill = "none" if shape in HOLLOW else _ink(css)["stroke"]
-        move = f"translate({x:.1f} {y:.1f})"
-        path = element("path", "", d=SHAPES[shape], fill=fill, stroke_width=1.8, transform=move, **_ink(css))
-        inside = element("title", title) if title else ""
-        self._parts.append(path.replace("</path>", f"{inside}</path>"))
+        self._parts.append(shape_at(shape, (x, y), css, title))
         self._taken.append((x - MARK_PX, y - MARK_PX, x + MARK_PX, y + MARK_PX))
         if label:
             self._labels.append((not first, (x, y), label, css))
@@ -166,34 +207,22 @@ class Drawing:
         axes = [*self._across(across_ticks), *self._up()]
         labels = sorted(self._labels, key=itemgetter(0))
         placed = [self._place(spot, words, css, first=not later) for later, spot, words, css in labels]
-        head = (
-            f'<svg role="img" aria-label="{escape(printable(title))}" viewBox="0 0 {WIDTH} {HEIGHT}" '
-            f'width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" font-size="{FONT_PX}" '
-            'fill="currentColor">'
-        )
-        return "\n".join([head, *axes, *self._parts, *filter(None, placed), "</svg>"])
+        legend, end = self.legend.draw(HEIGHT)
+        return frame(title, end, [*axes, *self._parts, *filter(None, placed), *legend])
 
     def _across(self, at: Iterable[float] | None) -> Iterable[str]:
-        bottom, last = HEIGHT - BOTTOM, -math.inf
-        yield _rule((LEFT, bottom), (WIDTH - RIGHT, bottom))
-        for value in ticks(1.06 * self.right) if at is None else at:
-            text, x = number(value), self.x(value)
-            half = CHARACTER_PX * len(text) / 2
-            if x - half > last:
-                yield _rule((x, bottom), (x, bottom + 4))
-                yield _text((x, bottom + 17.0), text, "middle", "")
-                last = x + half + 4
-        yield _text(((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 10.0), self.across, "middle", "")
+        values = ticks(1.06 * self.right) if at is None else at
+        return across_axis([(value, self.x(value)) for value in values], HEIGHT - BOTTOM, self.across)
 
     def _up(self) -> Iterable[str]:
-        yield _rule((LEFT, TOP), (LEFT, HEIGHT - BOTTOM))
+        yield rule((LEFT, TOP), (LEFT, HEIGHT - BOTTOM))
         for value in ticks(1.1 * self.top):
             y = self.y(value)
-            yield _rule((LEFT - 4, y), (LEFT, y))
-            yield _text((LEFT - 7.0, y + 4), number(value), "end", "")
-        yield _text((4.0, 12.0), self.up, "start", "")
+            yield rule((LEFT - 4, y), (LEFT, y))
+            yield text((LEFT - 7.0, y + 4), number(value), "end", "")
+        yield text((4.0, 12.0), self.up, "start", "")
 
-    def _place(self, where: Spot, text: str, css: str, *, first: bool) -> str:
+    def _place(self, where: Spot, words: str, css: str, *, first: bool) -> str:
         """Return a label at the first place that is free; empty if there is none.
 
         A label that is not one of the first has to be near its mark; the others may also be on a line.
@@ -202,30 +231,55 @@ class Drawing:
         choices = [(place, everything) for place in (*NEAR, *FAR)] + [(place, self._taken) for place in NEAR]
         for (right, down, anchor), taken in choices if first else choices[: len(NEAR)]:
             spot = (where[0] + right, where[1] + down)
-            box = _box(spot, text, anchor)
+            box = _box(spot, words, anchor)
             if _inside(box) and not any(_overlap(box, other) for other in taken):
                 self._taken.append(box)
-                return _text(spot, text, anchor, css)
+                return text(spot, words, anchor, css)
         return ""
+
+
+def across_axis(at: Iterable[Spot], bottom: float, name: str) -> Iterable[str]:
+    """Yield the axis across with numbers, each a value and where it stands, as far as there is room."""
+    last = -math.inf
+    yield rule((LEFT, bottom), (WIDTH - RIGHT, bottom))
+    for value, x in at:
+        words = number(value)
+        half = CHARACTER_PX * len(words) / 2
+        if x - half > last:
+            yield rule((x, bottom), (x, bottom + 4))
+            yield text((x, bottom + 17.0), words, "middle", "")
+            last = x + half + 4
+    yield text(((LEFT + WIDTH - RIGHT) / 2, bottom + 38.0), name, "middle", "")
 
 
 COLOURS = {"": "currentColor", "limit": "#b3261e", "blue": "#1f5fbf", "orange": "#b54708", "grey": "#6b7280"}
 """The strokes by the class that a style sheet may colour for a dark page."""
 
 
-def _ink(css: str) -> dict[str, str]:
+def ink(css: str) -> dict[str, str]:
+    """Return the attributes of a stroke."""
     return {"stroke": COLOURS[css]} | ({"class": css} if css else {})
 
 
-def _rule(start: Spot, end: Spot) -> str:
+def shape_at(shape: str, where: Spot, css: str, title: str = "") -> str:
+    """Return a mark; the title is shown while the pointer is over it."""
+    fill = "none" if shape in HOLLOW else ink(css)["stroke"]
+    move = f"translate({where[0]:.1f} {where[1]:.1f})"
+    path = element("path", "", d=SHAPES[shape], fill=fill, stroke_width=1.8, transform=move, **ink(css))
+    return path.replace("</path>", f"{element('title', title) if title else ''}</path>")
+
+
+def rule(start: Spot, end: Spot) -> str:
+    """Return a line of an axis."""
     return element(
         "line", x1=start[0], y1=start[1], x2=end[0], y2=end[1], stroke="currentColor", stroke_opacity=0.5
     )
 
 
-def _text(where: Spot, text: str, anchor: str, css: str) -> str:
-    colour = {"fill": COLOURS[css], "class": f"t-{css}"} if css else {}
-    return element("text", text, x=where[0], y=where[1], text_anchor=anchor, **colour)
+def text(where: Spot, words: str, anchor: str, css: str) -> str:
+    """Return words that cover the lines behind them; the anchor is the end of them that stands there."""
+    colour = {"fill": COLOURS[css], "class": f"t-{css} halo"} if css else {"class": "halo"}
+    return element("text", words, x=where[0], y=where[1], text_anchor=anchor, **colour)
 
 
 def _box(where: Spot, text: str, anchor: str) -> Box:

@@ -19,6 +19,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.layout import JOB_SCRIPT, SPEC_FILE, is_run_folder
 from jobkit.core.records import ModelRef
 from jobkit.core.terminal import NoWrap
+from jobkit.core.units import format_count
 from jobkit.report import comparison, output
 from jobkit.report.estimates import estimates
 from jobkit.report.html.pictures import Picture, pictures
@@ -28,7 +29,7 @@ from jobkit.report.recommend import output as recommendation
 from jobkit.report.recommend import waste_output
 from jobkit.report.recommend.recommend import recommend
 from jobkit.report.recommend.run_data import read_material
-from jobkit.report.recommend.types import RecommendOptions
+from jobkit.report.recommend.types import Recommendation, RecommendOptions
 from jobkit.report.recommend.use import read_use
 from jobkit.report.recommend.waste import wastes
 from jobkit.report.rows import Row
@@ -38,43 +39,52 @@ MOST_CHARACTERS = 40_000
 """Of a spec or script in the page; the rest is in the run folder."""
 
 
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """Blocks of which the page shows no more than a title until the reader asks for them."""
+
+    title: str
+    blocks: Sequence[Block]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A group of points: its scaling table, and its pictures."""
+    """A group of points: its pictures, its scaling table, and the pictures below the table."""
 
     block: Block
     pictures: Sequence[Picture]
+    below: Sequence[Picture] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfRun:
-    """A run on the page.
+    """A run on the page, in the order in which it shows it.
 
     Attributes
     ----------
     name
         Of the run.
-    groups
-        Its points, by what sets them apart.
-    about
-        Reports of DCGM next to the figures of their points, and what a reader must know.
-    answer
-        The recommendation: first the batch size, last what was requested and not used.
-    missing
-        The points without figures, if there are any.
+    titles
+        What was run.
     caveats
         The stand-in models that it measured.
-    source
-        Where the figures are from: what they ran on, the spec and the script.
+    tiles
+        The answer.
+    groups
+        Its points, by what sets them apart.
+    missing
+        The points without figures.
+    folded
+        The rest, of which the page shows the titles: a title, and the blocks below it.
     """
 
     name: str
-    groups: Sequence[Group]
-    about: Sequence[Block]
-    answer: Sequence[Block]
-    missing: Sequence[Block]
-    caveats: Sequence[str]
-    source: Sequence[Block]
+    titles: Sequence[str]
+    caveats: Sequence[str] = ()
+    tiles: Sequence[Block] = ()
+    groups: Sequence[Group] = ()
+    missing: Sequence[Block] = ()
+    folded: Sequence[Folded]
 
 
 def page(runs: Sequence[Path], dcgm: Sequence[Path] = ()) -> str:
@@ -133,15 +143,44 @@ def of_run(run: Path, collected: Collected) -> OfRun:
     collected
         What was read of it alone.
     """
-    return OfRun(
+    groups = _groups(collected)
+    about = [Block(title="What follows from the table", after=group.block.after) for group in groups]
+    found = OfRun(
         name=run.resolve().name,
-        groups=_groups(collected),
-        about=[*map(output.job_block, collected.jobs), *output.note_blocks(collected)],
-        answer=[*_answer(run), *_waste(run)],
-        missing=list(output.missing_blocks(collected)),
+        titles=[group.block.title for group in groups],
         caveats=list(dict.fromkeys(model.warning for model in _models(collected) if model.stand_in)),
-        source=[_facts(run, collected), *(_files(run) if run.is_dir() else [])],
+        groups=[replace(group, block=replace(group.block, after=())) for group in groups],
+        missing=list(output.missing_blocks(collected)),
+        folded=[
+            *map(_folded, (*about, *map(output.job_block, collected.jobs), *output.note_blocks(collected))),
+            _waste(run),
+            source([_facts(run, collected), *_files(run)]),
+        ],
     )
+    try:
+        return _with_answer(found, recommend(read_material(run), RecommendOptions()))
+    except JobkitError as error:
+        return replace(found, tiles=[_refused("No recommendation", error)] if is_run_folder(run) else [])
+
+
+def _with_answer(found: OfRun, advice: Recommendation) -> OfRun:
+    """Return the page of a run with its recommendation; what limits a search comes after its picture."""
+    limit, details = recommendation.limit(advice), recommendation.details(advice)
+    answered = replace(found, tiles=recommendation.answer(advice))
+    if advice.search is None:
+        return replace(answered, folded=[*map(_folded, (*limit, *details)), *found.folded])
+    binds = tuple(line for block in limit for line in (block.title, *block.before))
+    groups = [replace(group, block=replace(group.block, before=binds)) for group in found.groups]
+    return replace(answered, groups=groups, folded=[*map(_folded, details), *found.folded])
+
+
+def _folded(block: Block) -> Folded:
+    return Folded(block.title, [replace(block, title="")])
+
+
+def source(blocks: Sequence[Block]) -> Folded:
+    """Return where the figures are from."""
+    return Folded("Where the figures are from", blocks)
 
 
 def _models(collected: Collected) -> Iterator[ModelRef]:
@@ -155,29 +194,21 @@ def _groups(collected: Collected) -> list[Group]:
     for number, plot in enumerate(group_plots(collected)):
         rows = [row for row in collected.rows if row.group == number]
         block = output.group_block(collected, number, per_group)
-        found.append(Group(block=block, pictures=pictures(plot, rows)))
+        drawn = pictures(plot, rows)
+        first = 1 if plot.search and plot.search.rows else len(drawn)
+        found.append(Group(block=block, pictures=drawn[:first], below=drawn[first:]))
     return found
 
 
-def _answer(run: Path) -> list[Block]:
-    """Return the recommendation; the reason why there is none, as its only piece."""
-    try:
-        if not is_run_folder(run):
-            return []
-        advice = recommend(read_material(run), RecommendOptions())
-    except JobkitError as error:
-        return [_refused("No recommendation", error)]
-    return recommendation.blocks(advice)
-
-
-def _waste(run: Path) -> list[Block]:
+def _waste(run: Path) -> Folded:
     """Return the seven wastes, or why they cannot be judged."""
     try:
         use = read_use(run)
-        first, *others = waste_output.blocks(use, wastes(use))
+        found = wastes(use)
     except JobkitError as error:
-        return [_refused("Requested and not used", error)]
-    return [replace(first, title=f"Requested and not used: {first.title}"), *others]
+        return Folded("Requested and not used: not known", [_refused("Not known", error)])
+    kinds = format_count(sum(waste.wasted is True for waste in found), "kind")
+    return Folded(f"Requested and not used: {kinds} of waste", list(waste_output.blocks(use, found)))
 
 
 def _refused(what: str, error: JobkitError) -> Block:

@@ -1,7 +1,7 @@
 """The pictures of a group: does my batch fit, where is the knee, and what does it cost in energy. Pure.
 
-The data are those of ``jobkit collect --plot``. Each picture has a title that says its finding, labels in
-place of a legend, and a table of what it shows.
+The data are those of ``jobkit collect --plot``. Each picture has a title that says its finding, a legend of
+its lines, and a table of what it shows.
 """
 
 from __future__ import annotations
@@ -16,11 +16,21 @@ from jobkit.core.student import unknown_spread
 from jobkit.core.units import GIB
 from jobkit.fit.setting import Mean
 from jobkit.fit.speed import SPEED_TOLERANCE
+from jobkit.fit.tune_steps import FINAL, MEMORY, SEARCH
 from jobkit.report.html.drawing import Drawing, Spot
+from jobkit.report.html.row_drawing import RowDrawing
 from jobkit.report.plot import memory_data
 from jobkit.report.plot.data import EnergyPanel, GroupPlot, KnobPanel, KnobSeries
-from jobkit.report.plot.findings import NEAR, energy_finding, figure_finding, memory_finding, speed_finding
+from jobkit.report.plot.findings import (
+    NEAR,
+    energy_finding,
+    figure_finding,
+    memory_finding,
+    search_finding,
+    speed_finding,
+)
 from jobkit.report.plot.memory_data import Marks, MemoryPanel
+from jobkit.report.plot.search_data import SearchPanel
 from jobkit.report.rows import Row
 
 LOOKS = {
@@ -31,6 +41,8 @@ LOOKS = {
 }
 """The shape and the colour of the kinds of marks; torch's allocated peak is not drawn."""
 SHAPES = ("dot", "square", "diamond", "cross")
+PHASES = {MEMORY: ("square", "grey"), SEARCH: ("dot", ""), FINAL: ("diamond", "blue")}
+"""The shape and the colour of the marks of a search, by phase."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +54,7 @@ class Picture:
     title
         The finding.
     svg
-        The picture, as markup that is safe to insert; empty if there is nothing to draw.
+        The picture, as markup that is safe to insert.
     caption
         What it shows, in sentences.
     data
@@ -67,8 +79,11 @@ def pictures(group: GroupPlot, rows: Sequence[Row]) -> list[Picture]:
     """
     knob = group.speed.knob
     sizes = {load: row.numbers[knob] for row in rows if (load := row.value(LOAD)) and knob in row.numbers}
-    found = [memory_picture(group.memory, {load: f"{_words(knob)} {size:,}" for load, size in sizes.items()})]
-    found += [knob_picture(group.speed)] if group.speed.series else []
+    found = [knob_picture(group.speed)] if group.speed.series else []
+    found += [search_picture(group.search)] if group.search and group.search.rows else []
+    if group.memory.spots():
+        names = {load: f"{_words(knob)} {size:,}" for load, size in sizes.items()}
+        found.append(memory_picture(group.memory, names))
     found += [energy_picture(group.energy)] if group.energy else []
     return [*found, *map(knob_picture, group.others)]
 
@@ -95,7 +110,7 @@ def memory_picture(panel: MemoryPanel, names: Mapping[float, str]) -> Picture:
     rows = [list(row) for marks in panel.marks for row in _memory_rows(marks, names)]
     rows += [["limit", "", f"{panel.limit.size_bytes / GIB:.3f}", panel.limit.name]] if panel.limit else []
     heads = ("what", "load", "GiB", "setting")
-    svg = _draw_memory(panel, names).svg(title) if panel.spots() else ""
+    svg = _draw_memory(panel, names).svg(title)
     return Picture(title=title, svg=svg, caption=caption, data=_data(heads, rows))
 
 
@@ -110,17 +125,13 @@ def _draw_memory(panel: MemoryPanel, names: Mapping[float, str]) -> Drawing:
     drawing = Drawing(across=panel.across, up=f"{panel.up}, GiB", right=right, top=top)
     for curve, dash in ((panel.line, "none"), (panel.bound, "5 3")):
         if curve:
-            drawing.line(
-                [(load, curve.at(load) / GIB) for load in _within(panel, right, top)], css="grey", dash=dash
-            )
+            spots = [(load, curve.at(load) / GIB) for load in _within(panel, right, top)]
+            drawing.line(spots, curve.name, css="grey", dash=dash)
     if panel.limit:
         drawing.level(panel.limit.size_bytes / GIB, panel.limit.name, css="limit")
     for marks in sorted(panel.marks, key=lambda mark: mark.kind == memory_data.MEASURED):
         if marks.kind in LOOKS:
             _draw_marks(drawing, marks, names)
-    if panel.line:
-        middle = 0.62 * right
-        drawing.label((middle, panel.line.at(middle) / GIB), panel.line.name, css="grey")
     return drawing
 
 
@@ -191,13 +202,8 @@ def _draw_knob(panel: KnobPanel) -> Drawing:
     if panel.knee:
         size, mean = panel.knee
         drawing.level((1 - SPEED_TOLERANCE) * panel.best, NEAR, css="grey")
-        drawing.mark(
-            (size, mean),
-            "ring",
-            css="blue",
-            label=f"knee: {size:,}, {mean:,.4g}/s" if size < drawing.right else "",
-            first=True,
-        )
+        drawing.mark((size, mean), "ring", css="blue")
+        drawing.legend.mark(f"knee: {size:,}, {mean:,.4g}/s", "ring", css="blue")
     for line, shape in zip(panel.series, cycle(SHAPES), strict=False):
         _draw_series(drawing, line, shape, _unit(panel))
     return drawing
@@ -205,16 +211,16 @@ def _draw_knob(panel: KnobPanel) -> Drawing:
 
 def _draw_series(drawing: Drawing, line: KnobSeries, shape: str, unit: str) -> None:
     spots: list[Spot] = [(float(size), mean.value) for size, mean in zip(line.sizes, line.means, strict=True)]
-    drawing.line(spots, css="grey", width=1.2)
+    drawing.line(spots, "means" if len(spots) > 1 else "mean", css="grey", width=1.2)
     for spot, mean in zip(spots, line.means, strict=True):
         half = mean.half_width
         if half is not None:
-            drawing.bar(spot[0], spot[1] - half, min(spot[1] + half, 1.1 * drawing.top))
+            drawing.bar(spot[0], spot[1] - half, min(spot[1] + half, 1.1 * drawing.top), "95 % interval")
         spread = f" ± {_half(mean)}" if half is not None else ""
         title = f"{spot[0]:,.0f}: {mean.value:,.4g}{spread} {unit}, n={mean.n}"
         drawing.mark(spot, shape, title=f"{line.name}, {title}" if line.name else title)
     if line.name:
-        drawing.label(spots[-1], line.name)
+        drawing.legend.mark(line.name, shape)
 
 
 def _knob_rows(line: KnobSeries) -> Iterator[Sequence[str]]:
@@ -230,6 +236,34 @@ def _half(mean: Mean) -> str:
     return "? (spread unknown)" if unknown_spread(mean.value, half) else f"{half:,.3g}"
 
 
+def search_picture(panel: SearchPanel) -> Picture:
+    """Return the settings of a search by speed, with its phases, the plain loop and the intervals."""
+    title = search_finding(panel)
+    ends = [mean.value + (mean.half_width or 0.0) for row in panel.rows for mean in row.means.values()]
+    drawing = RowDrawing(across="paragraphs/s", right=max(ends))
+    if panel.loop:
+        drawing.level(panel.loop.value, f"plain loop: {panel.loop.value:,.4g}/s", css="limit")
+    for row in panel.rows:
+        drawing.row(row.name)
+        for phase, mean in row.means.items():
+            _draw_mean(drawing, phase, mean)
+        if row.answer:
+            drawing.mark(row.last.value, "ring", css="blue")
+            drawing.legend.mark("the answer", "ring", css="blue")
+    caption = "Settings of the search, the fastest first. A mark is the mean of a phase."
+    return Picture(title=title, svg=drawing.svg(title), caption=caption, data=Block())
+
+
+def _draw_mean(drawing: RowDrawing, phase: str, mean: Mean) -> None:
+    shape, css = PHASES[phase]
+    drawing.legend.mark(phase, shape, css=css)
+    if phase == FINAL and mean.half_width is not None:
+        low, high = mean.value - mean.half_width, mean.value + mean.half_width
+        drawing.bar(low, high, css=css, width=2.0)
+        drawing.legend.line("95 % interval", css=css, width=2.0)
+    drawing.mark(mean.value, shape, css=css, title=f"{phase}: {mean.words(SPEED.unit)}")
+
+
 def energy_picture(panel: EnergyPanel) -> Picture:
     """Return energy against speed, and which settings no other beats in both."""
     best = [spot for spot in panel.spots if spot.front]
@@ -241,7 +275,7 @@ def energy_picture(panel: EnergyPanel) -> Picture:
         right=max(spot.items_per_s for spot in panel.spots),
         top=max(spot.joules for spot in panel.spots),
     )
-    drawing.line([(spot.items_per_s, spot.joules) for spot in best], css="grey")
+    drawing.line([(spot.items_per_s, spot.joules) for spot in best], "no other beats these", css="grey")
     for spot in panel.spots:
         words = f"{spot.setting}: {spot.items_per_s:,.4g} paragraphs/s, {spot.joules:,.4g} J"
         drawing.mark(

@@ -21,6 +21,7 @@ from jobkit.outcome.trials import Trial
 from jobkit.report import energy
 from jobkit.report.estimates import group_memory, guess_of_log, log_peaks
 from jobkit.report.plot.memory_data import MemoryPanel, memory_of_log, memory_of_records, together
+from jobkit.report.plot.search_data import SearchPanel, search_panel
 from jobkit.report.rows import LOG, Row
 from jobkit.report.sizes import Size
 from jobkit.report.tables import Collected
@@ -107,7 +108,8 @@ class EnergyPanel:
 class GroupPlot:
     """The panels of a group, a row of ``Collected.groups``; ``energy`` is ``None`` if there is none.
 
-    ``others`` are those of the figures that have a picture of their own.
+    ``others`` are those of the figures that have a picture of their own; ``search`` is of the settings of a
+    search.
     """
 
     group: int
@@ -115,6 +117,7 @@ class GroupPlot:
     speed: KnobPanel
     energy: EnergyPanel | None = None
     others: tuple[KnobPanel, ...] = ()
+    search: SearchPanel | None = None
 
 
 def group_plots(collected: Collected, gpu_memory_bytes: int | None = None) -> list[GroupPlot]:
@@ -138,9 +141,10 @@ def _group(collected: Collected, group: int, gpu_memory_bytes: int | None) -> Gr
     else:
         memory = _memory(collected, group, rows, gpu_memory_bytes)
     sizes = [size for size in collected.by_size if size.first.group == group]
-    if collected.search(group):  # its answer is no knee, and a part of the text no size
+    if found := collected.searches.get(rows[0].folder):  # it has no knee, and a part of the text is no size
         finals = [size for size in sizes if size.first.phase == FINAL]
-        return GroupPlot(group, memory, KnobPanel(knob=BATCH_SIZE, series=(), why=OF_SEARCH), _energy(finals))
+        speed = KnobPanel(knob=BATCH_SIZE, series=(), why=OF_SEARCH)
+        return GroupPlot(group, memory, speed, _energy(finals), search=search_panel(found))
     drawn = [SPEED, *(figure for figure in FIGURES.values() if figure.drawn)]
     speed, *others = (_over_knob(sizes, collected.knobs, figure) for figure in drawn)
     return GroupPlot(group, memory, speed, _energy(sizes), tuple(panel for panel in others if panel.series))

@@ -8,8 +8,12 @@ from jobkit.fit.speed import SPEED_TOLERANCE
 from jobkit.report.plot import memory_data
 from jobkit.report.plot.data import EnergyPanel, KnobPanel
 from jobkit.report.plot.memory_data import MemoryPanel
+from jobkit.report.plot.search_data import PLAIN_LOOP, SearchPanel
 
 NEAR = f"within {100 * SPEED_TOLERANCE:.0f} % of the fastest"
+
+
+THOUSAND = 1000
 
 
 def memory_finding(panel: MemoryPanel) -> str:
@@ -42,6 +46,25 @@ def speed_finding(panel: KnobPanel) -> str:
     if size == max(panel.sizes):
         return f"Speed: no knee up to {knob} {size:,}, the largest measured and the fastest"
     return f"Speed: the knee is at {knob} {size:,}, {_gain(panel, mean) or NEAR}"
+
+
+def search_finding(panel: SearchPanel) -> str:
+    """Return what a panel of a search shows."""
+    answer = panel.answer
+    if answer is None:
+        fastest = panel.rows[0]
+        return f"Speed: {fastest.name} is the fastest so far, {rate_words(fastest.last.value)}"
+    speed = rate_words(answer.last.value)
+    if panel.loop is None or answer.name == PLAIN_LOOP:
+        return f"Speed: the answer has {speed}"
+    return f"Speed: the answer has {speed}, the plain loop {rate_words(panel.loop.value)}"
+
+
+def rate_words(items_per_s: float) -> str:
+    """Return a speed in few digits."""
+    return (
+        f"{items_per_s:,.0f} paragraphs/s" if items_per_s >= THOUSAND else f"{items_per_s:,.4g} paragraphs/s"
+    )
 
 
 def _gain(panel: KnobPanel, mean: float) -> str:

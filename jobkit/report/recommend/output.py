@@ -74,11 +74,9 @@ def _worth(search: Tuning) -> Iterator[str]:
     """Yield how the answer of a search compares with the plain loop."""
     if search.is_loop:
         yield f"No setting is shown to be {search.better_words} than the plain loop."
-    elif search.gain:
-        yield f"{search.gain.mean:.1f} times as fast as the plain loop."
     else:
-        yield "Next to the plain loop:"
-    yield from (f"{line}." for line in tune.worth_lines(search))
+        yield f"{tune.gain_words(search.gain)}." if search.gain else "Next to the plain loop:"
+    yield from (f"{line}." for line in tune.more_lines(search))
 
 
 def _of_a_job(advice: types.Recommendation) -> list[Iterable[str]]:
@@ -96,7 +94,7 @@ def details(advice: types.Recommendation) -> list[Block]:
         [*condition_lines(advice.conditions)][1:],
         _measured(advice),
     ]
-    return [replace(block, folded=True) for block in (*before, *_gpus(advice), *_with_title(after))]
+    return [*before, *_gpus(advice), *_with_title(after)]
 
 
 def _with_title(pieces: Iterable[Iterable[str]]) -> list[Block]:
