@@ -10,6 +10,8 @@ from jobkit.core.terminal import display_width, for_markdown, printable, wrap_li
 
 GAP = 2
 """Blanks between two columns of a table."""
+UNKNOWN = "?"
+"""A cell whose value is not known."""
 BOLD, DIM = 1, 2
 """Styles of a terminal."""
 
@@ -85,7 +87,13 @@ class Block:
         return cls(title=title, before=tuple(before), columns=tuple(columns), after=tuple(after))
 
     def shown(self, width: int | None = None) -> list[Column]:
-        """Return the columns that have a value and fit a width; all that have one without a width."""
+        """Return the columns that have a value and fit a width; all that have one without a width.
+
+        A table of which all cells beside the names of the rows are unknown has no column.
+        """
+        cells = {cell for column in self.columns[1:] for cell in column.cells if cell}
+        if cells == {UNKNOWN}:
+            return []
         return fit_columns([column for column in self.columns if any(column.cells)], width)
 
 

@@ -50,6 +50,12 @@ def test_what_a_terminal_has_no_room_for_is_named() -> None:
     assert "no room for:\n  memory GiB; a\n  page has them" in text
 
 
+def test_a_table_of_question_marks_is_not_shown() -> None:
+    unknown = Column("fits", ["?" for _ in SIZE.cells])
+    assert as_text([Block(title="none", columns=(SIZE, unknown))]) == "none\n"
+    assert "fits" in as_text([Block(columns=(SIZE, unknown, SPEED))])
+
+
 def test_a_column_without_a_value_is_not_shown() -> None:
     empty = Column("empty", ["", ""], notes=("empty: nothing",))
     assert as_text([Block(columns=(empty, SIZE))]) == as_text([Block(columns=(SIZE,))])

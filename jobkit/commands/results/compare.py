@@ -28,8 +28,12 @@ def compare(runs: tuple[Path, ...], as_json: bool) -> int:
     from jobkit.core.blocks import as_text
     from jobkit.report import comparison
     from jobkit.report.tables import collect
+    from jobkit.status.which_run import refuse_corpus
 
-    sides = comparison.sides([collect([run]) for run in runs_named(runs)])
+    named = runs_named(runs)
+    for run in named:
+        refuse_corpus(run, "compare")
+    sides = comparison.sides([collect([run]) for run in named])
     if len(sides) < 2:  # noqa: PLR2004 - two sides
         raise JobkitError(
             f"nothing to compare: {len(sides)} of these runs has a table", hint="name two runs with figures"
@@ -42,16 +46,14 @@ def compare(runs: tuple[Path, ...], as_json: bool) -> int:
 
 
 def runs_named(words: Sequence[Path]) -> list[Path]:
-    """Return the runs and old logs that words name, each once; the latest run without a word.
+    """Return the runs, corpora and old logs that words name, each once; the latest run without a word.
 
     Raises
     ------
     JobkitError
-        If a word names neither, or the shards of a corpus.
+        If a word names neither.
     """
-    from jobkit.status.which_run import refuse_corpus, run_or_latest
+    from jobkit.status.which_run import run_or_latest
 
     found = [word if word.is_file() else run_or_latest(word) for word in words] or [run_or_latest(None)]
-    for run in found:
-        refuse_corpus(run, "collect")
     return list({run.resolve(): run for run in found}.values())

@@ -9,20 +9,20 @@ from __future__ import annotations
 import hashlib
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
-from jobkit.core import files
 from jobkit.core.blocks import Block, Column
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import JOB_SCRIPT, SPEC_FILE, is_run_folder
+from jobkit.core.layout import is_corpus_folder, is_run_folder
 from jobkit.core.records import ModelRef
-from jobkit.core.terminal import NoWrap
 from jobkit.core.units import format_count
 from jobkit.report import comparison, output
 from jobkit.report.estimates import estimates
-from jobkit.report.html.pictures import Picture, pictures
+from jobkit.report.html.corpus_page import of_corpus
+from jobkit.report.html.parts import Folded, Group, OfRun, folded, source
+from jobkit.report.html.pictures import pictures
 from jobkit.report.html.templates import render, text_of
 from jobkit.report.plot.data import group_plots
 from jobkit.report.recommend import output as recommendation
@@ -35,57 +35,6 @@ from jobkit.report.recommend.waste import wastes
 from jobkit.report.rows import Row
 from jobkit.report.tables import Collected, collect
 
-MOST_CHARACTERS = 40_000
-"""Of a spec or script in the page; the rest is in the run folder."""
-
-
-@dataclass(frozen=True, slots=True)
-class Folded:
-    """Blocks of which the page shows no more than a title until the reader asks for them."""
-
-    title: str
-    blocks: Sequence[Block]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """A group of points: its pictures, its scaling table, and the pictures below the table."""
-
-    block: Block
-    pictures: Sequence[Picture]
-    below: Sequence[Picture] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OfRun:
-    """A run on the page, in the order in which it shows it.
-
-    Attributes
-    ----------
-    name
-        Of the run.
-    titles
-        What was run.
-    caveats
-        The stand-in models that it measured.
-    tiles
-        The answer.
-    groups
-        Its points, by what sets them apart.
-    missing
-        The points without figures.
-    folded
-        The rest, of which the page shows the titles: a title, and the blocks below it.
-    """
-
-    name: str
-    titles: Sequence[str]
-    caveats: Sequence[str] = ()
-    tiles: Sequence[Block] = ()
-    groups: Sequence[Group] = ()
-    missing: Sequence[Block] = ()
-    folded: Sequence[Folded]
-
 
 def page(runs: Sequence[Path], dcgm: Sequence[Path] = ()) -> str:
     """Return the report of runs as HTML.
@@ -93,7 +42,7 @@ def page(runs: Sequence[Path], dcgm: Sequence[Path] = ()) -> str:
     Parameters
     ----------
     runs
-        Run folders, or old logs; the first is what the others are compared with.
+        Run folders, corpora too, or old logs; sweeps are compared with the first.
     dcgm
         Reports of DCGM on jobs of the first run.
 
@@ -102,10 +51,12 @@ def page(runs: Sequence[Path], dcgm: Sequence[Path] = ()) -> str:
     JobkitError
         If a path does not exist, one holds no point, or a report of DCGM is none.
     """
-    collected = [_collected(run, dcgm if run is runs[0] else ()) for run in runs]
-    sides = comparison.sides(collected)
-    compared = comparison.blocks(sides) if len(runs) > 1 and len(sides) > 1 else []
-    of_runs = [of_run(run, found) for run, found in zip(runs, collected, strict=True)]
+    collected = {
+        run: _collected(run, dcgm if run is runs[0] else ()) for run in runs if not is_corpus_folder(run)
+    }
+    sides = comparison.sides([*collected.values()])
+    compared = comparison.blocks(sides) if len(sides) > 1 else []
+    of_runs = [of_run(run, collected[run]) if run in collected else of_corpus(run) for run in runs]
     style, script = text_of("page.css"), text_of("page.js")
     return render(
         "page.html.j2",
@@ -152,9 +103,9 @@ def of_run(run: Path, collected: Collected) -> OfRun:
         groups=[replace(group, block=replace(group.block, after=())) for group in groups],
         missing=list(output.missing_blocks(collected)),
         folded=[
-            *map(_folded, (*about, *map(output.job_block, collected.jobs), *output.note_blocks(collected))),
+            *map(folded, (*about, *map(output.job_block, collected.jobs), *output.note_blocks(collected))),
             _waste(run),
-            source([_facts(run, collected), *_files(run)]),
+            source(run, _facts(run, collected)),
         ],
     )
     try:
@@ -168,19 +119,10 @@ def _with_answer(found: OfRun, advice: Recommendation) -> OfRun:
     limit, details = recommendation.limit(advice), recommendation.details(advice)
     answered = replace(found, tiles=recommendation.answer(advice))
     if advice.search is None:
-        return replace(answered, folded=[*map(_folded, (*limit, *details)), *found.folded])
+        return replace(answered, folded=[*map(folded, (*limit, *details)), *found.folded])
     binds = tuple(line for block in limit for line in (block.title, *block.before))
     groups = [replace(group, block=replace(group.block, before=binds)) for group in found.groups]
-    return replace(answered, groups=groups, folded=[*map(_folded, details), *found.folded])
-
-
-def _folded(block: Block) -> Folded:
-    return Folded(block.title, [replace(block, title="")])
-
-
-def source(blocks: Sequence[Block]) -> Folded:
-    """Return where the figures are from."""
-    return Folded("Where the figures are from", blocks)
+    return replace(answered, groups=groups, folded=[*map(folded, details), *found.folded])
 
 
 def _models(collected: Collected) -> Iterator[ModelRef]:
@@ -242,17 +184,6 @@ def _facts_of(row: Row) -> Iterator[tuple[str, str]]:
     if record:
         yield "driver of the GPU", (record.gpu.driver or "") if record.gpu else ""
         yield "jobs", f"{record.job.scheduler} {record.job.job_id}"
-
-
-def _files(run: Path) -> Iterator[Block]:
-    for name in (SPEC_FILE, JOB_SCRIPT):
-        try:
-            text = files.mask(files.read_text(run / name))
-        except OSError:
-            continue
-        code = [NoWrap(line) for line in text[:MOST_CHARACTERS].split("\n")]
-        cut = f"Cut here: the whole file is {name} in the run folder." if len(text) > MOST_CHARACTERS else ""
-        yield Block(title=name, after=(*code, cut), folded=True)
 
 
 def _hash(text: str) -> str:

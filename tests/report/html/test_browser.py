@@ -12,7 +12,9 @@ import pytest
 
 from jobkit.report.html.page import page
 from tests.report.html.test_page import CPU_RUN, GPU_RUN, HOSTILE, Parsed, measured
+from tests.support.applied import measured_run, request, win, write_corpus, write_planned
 from tests.support.browser import BROWSER, visit
+from tests.support.machines import Machine, search
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser"), pytest.mark.program(BROWSER)]
 PNG_SIZE = slice(16, 24)
@@ -77,6 +79,15 @@ def with_script(text: str, script: str) -> str:
     return free.replace("</body>", f"<script>{script}</script></body>")
 
 
+def tagged(folder: Path) -> Path:
+    """Return the folder of a corpus of which a shard is not done."""
+    write_corpus(folder / "a.txt")
+    run = measured_run(folder / "runs" / "demo-20260102-101530-3f9a")
+    write_planned(request(run, [str(folder / "a.txt")], folder / "tagged"))
+    win(folder / "tagged", 1, 2)
+    return folder / "tagged"
+
+
 def title(dom: str) -> str:
     (found,) = re.findall(r"<title>(.*?)</title>", dom, flags=re.DOTALL)[:1]
     return html.unescape(found)
@@ -126,8 +137,8 @@ def test_it_is_drawn_wide_narrow_and_dark(tmp_path: Path, width: int, scheme: in
 def test_axe_finds_nothing(tmp_path: Path, scheme: int) -> None:
     axe = pytest.importorskip("axe_core_python", reason="axe-core-python is not installed")
     engine = resources.files(axe).joinpath("axe.min.js").read_text(encoding="utf-8")
-    run = measured(tmp_path)
-    text = with_script(page([GPU_RUN, CPU_RUN, run]).replace("<details>", "<details open>"), engine + RUN_AXE)
+    pages = [GPU_RUN, CPU_RUN, measured(tmp_path), search(tmp_path / "search", Machine()), tagged(tmp_path)]
+    text = with_script(page(pages).replace("<details>", "<details open>"), engine + RUN_AXE)
     dom = browse(tmp_path, text, "--dump-dom", f"--blink-settings=preferredColorScheme={scheme}")
     (found,) = re.findall(r'<pre id="found">(.*?)</pre>', dom, flags=re.DOTALL)
     assert json.loads(html.unescape(found)) == []

@@ -13,10 +13,17 @@ from jobkit.core.measurements import Gpu
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap, printable
 from jobkit.core.units import GIB
-from jobkit.report.html.page import MOST_CHARACTERS, page
+from jobkit.fit.tune import read_tuning
+from jobkit.report.corpus import ShardTry, read_corpus_report
+from jobkit.report.html.corpus_page import MOST_TRIES, shard_picture
+from jobkit.report.html.page import page
+from jobkit.report.html.parts import MOST_CHARACTERS
 from jobkit.report.html.templates import paragraphs
+from jobkit.report.plot.search_data import search_panel
+from tests.support.applied import measured_run, request, win, write_corpus, write_planned
 from tests.support.builders import TEXT, grid, record, write_points, write_record
 from tests.support.commands import jobkit as typed
+from tests.support.machines import Machine, search
 
 ROOT = Path(__file__).parents[3]
 GPU_RUN = ROOT / "benchmarks" / "records" / "gpu" / "stanza-20261121-034558-42cc"
@@ -216,3 +223,61 @@ def test_what_was_not_used_is_under_the_recommendation() -> None:
     text = page([run])
     assert "Requested and not used" in text
     assert "#SBATCH --mem=2G" in text
+
+
+def test_the_answer_comes_before_the_pictures_and_these_before_the_table() -> None:
+    text = page([GPU_RUN])
+    places = [text.index(word) for word in ("Take batch_size", "Request ", "Time for", "Speed: ", "Memory: ")]
+    assert places == sorted(places)
+    assert text.index("<svg") < text.index("speed-")
+    assert Parsed(text).words.count("95 % bound, one-sided") == 1, "the dashed line has its legend"
+
+
+def test_a_search_shows_its_settings_by_speed_and_what_binds(tmp_path: Path) -> None:
+    text = page([search(tmp_path, Machine(noise=0.02))])
+    words = Parsed(text).words
+    for needed in (
+        "as fast as the plain loop.",
+        "the answer",
+        "95 % interval",
+        "plain loop: ",
+        "The limit is",
+    ):
+        assert needed in words
+    assert text.index("<svg") < text.index("The limit is")
+
+
+def test_a_search_of_which_no_setting_has_a_speed_has_no_picture_of_it(tmp_path: Path) -> None:
+    run = search(tmp_path, Machine(), most=1)
+    assert search_panel(read_tuning(run)).answer is None
+    for file in run.glob("results/*/*/record.json"):
+        file.unlink()
+    assert search_panel(read_tuning(run)).rows == ()
+
+
+def test_a_corpus_has_its_own_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path / "a.txt")
+    run = measured_run(tmp_path / "runs" / "demo-20260102-101530-3f9a")
+    write_planned(request(run, ["a.txt"], tmp_path / "tagged"))
+    assert "<svg" not in page([tmp_path / "tagged"])
+    win(tmp_path / "tagged", 1, 2)
+    parsed = Parsed(page([tmp_path / "tagged"]))
+    assert parsed.open == []
+    assert "tagged: 1 of 3 shards not done" in parsed.words
+    assert len(parsed.all("svg")) == 1
+
+
+def test_of_many_tries_about_400_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path / "a.txt")
+    run = measured_run(tmp_path / "runs" / "demo-20260102-101530-3f9a")
+    write_planned(request(run, ["a.txt"], tmp_path / "tagged"))
+    found = read_corpus_report(tmp_path / "tagged")
+    tries = [
+        ShardTry(name=f"{n}", began_s=n, ended_s=n + 9.0 if n % 7 else None, outcome="ok")
+        for n in range(2_000)
+    ]
+    picture = shard_picture(tries, found)
+    assert picture.svg.count("<title>") == MOST_TRIES
+    assert "One of every 5 tries is drawn." in picture.caption
