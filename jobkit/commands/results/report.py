@@ -33,16 +33,18 @@ from jobkit.core.files import write_atomically
 def report(runs: tuple[Path, ...], output: Path, dcgm: tuple[Path, ...]) -> int:
     """Write the results of each RUN, by default of the latest, as one HTML file.
 
-    The file opens anywhere, without network: it has the recommendation with the lines to copy, the
-    scaling table, pictures of memory, speed and energy with their data, what went wrong and what to type,
-    and the versions, spec and script that the figures are from. It needs no style and no script to be
-    read. With several runs it begins with a comparison of each with the first, as `jobkit compare` prints
-    it. jobkit only reads the run folders and asks no scheduler.
+    The file opens anywhere, without network, and begins with the answer: of a sweep the setting, the lines to
+    request and the time; of a search the setting and how many times the plain loop it is; of a corpus what is
+    done, and promise and truth. Below are pictures and tables, what went wrong and what to type, and folded
+    the cautions, the wastes, the versions, the spec and the script. It needs no style and no script to be
+    read. With several runs it begins with a comparison of each sweep with the first, as `jobkit compare`
+    prints it. jobkit only reads the run folders and asks no scheduler.
 
     \b
       jobkit report
       jobkit report runs/stanza-20260102-101530-3f9a --output stanza.html
       jobkit report runs/stanza-20260102-101530-3f9a --dcgm job-2650.gpu-report
+      jobkit report tagged
       jobkit report runs/a100-20260102-101530-3f9a runs/v100-20260103-091200-77b2
     """
     from jobkit.report.html.page import page

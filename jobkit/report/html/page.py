@@ -121,8 +121,10 @@ def _with_answer(found: OfRun, advice: Recommendation) -> OfRun:
     if advice.search is None:
         return replace(answered, folded=[*map(folded, (*limit, *details)), *found.folded])
     binds = tuple(line for block in limit for line in (block.title, *block.before))
-    groups = [replace(group, block=replace(group.block, before=binds)) for group in found.groups]
-    return replace(answered, groups=groups, folded=[*map(folded, details), *found.folded])
+    (phases,) = recommendation.phases(advice)
+    groups = [replace(group, block=replace(phases, before=binds)) for group in found.groups]
+    every = Folded("All figures of the search", [group.block for group in found.groups])
+    return replace(answered, groups=groups, folded=[*map(folded, details), every, *found.folded])
 
 
 def _models(collected: Collected) -> Iterator[ModelRef]:
