@@ -84,7 +84,7 @@ class Block:
     def of(cls, lines: Iterable[str], columns: Sequence[Column] = (), after: Iterable[str] = ()) -> Block:
         """Return a block of lines, the first of which is its title, with a table and lines below it."""
         title, *before = [*lines] or [""]
-        return cls(title=title, before=tuple(before), columns=tuple(columns), after=tuple(after))
+        return cls(title=title.strip(), before=tuple(before), columns=tuple(columns), after=tuple(after))
 
     def shown(self, width: int | None = None) -> list[Column]:
         """Return the columns that have a value and fit a width; all that have one without a width.

@@ -20,7 +20,6 @@ from jobkit.core.records import ModelRef
 from jobkit.core.units import format_count
 from jobkit.report import comparison, output
 from jobkit.report.estimates import estimates
-from jobkit.report.html.corpus_page import of_corpus
 from jobkit.report.html.parts import Folded, Group, OfRun, folded, source
 from jobkit.report.html.pictures import pictures
 from jobkit.report.html.templates import render, text_of
@@ -56,7 +55,7 @@ def page(runs: Sequence[Path], dcgm: Sequence[Path] = ()) -> str:
     }
     sides = comparison.sides([*collected.values()])
     compared = comparison.blocks(sides) if len(sides) > 1 else []
-    of_runs = [of_run(run, collected[run]) if run in collected else of_corpus(run) for run in runs]
+    of_runs = [of_run(run, collected[run]) if run in collected else _of_corpus(run) for run in runs]
     style, script = text_of("page.css"), text_of("page.js")
     return render(
         "page.html.j2",
@@ -68,6 +67,12 @@ def page(runs: Sequence[Path], dcgm: Sequence[Path] = ()) -> str:
         style_hash=_hash(style),
         script_hash=_hash(script),
     )
+
+
+def _of_corpus(run: Path) -> OfRun:
+    from jobkit.report.html.corpus_page import of_corpus  # which a sweep does without
+
+    return of_corpus(run)
 
 
 def fragment(run: Path, collected: Collected) -> str:
@@ -116,13 +121,13 @@ def of_run(run: Path, collected: Collected) -> OfRun:
 
 def _with_answer(found: OfRun, advice: Recommendation) -> OfRun:
     """Return the page of a run with its recommendation; what limits a search comes after its picture."""
-    limit, details = recommendation.limit(advice), recommendation.details(advice)
+    limit, details = [*recommendation.limit(advice)], recommendation.details(advice)
     answered = replace(found, tiles=recommendation.answer(advice))
     if advice.search is None:
-        return replace(answered, folded=[*map(folded, (*limit, *details)), *found.folded])
-    binds = tuple(line for block in limit for line in (block.title, *block.before))
+        hidden = [Block.of(limit), *details] if limit else details
+        return replace(answered, folded=[*map(folded, hidden), *found.folded])
     (phases,) = recommendation.phases(advice)
-    groups = [replace(group, block=replace(phases, before=binds)) for group in found.groups]
+    groups = [replace(group, block=replace(phases, before=tuple(limit))) for group in found.groups]
     every = Folded("All figures of the search", [group.block for group in found.groups])
     return replace(answered, groups=groups, folded=[*map(folded, details), every, *found.folded])
 

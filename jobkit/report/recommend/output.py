@@ -61,12 +61,12 @@ def as_json(advice: types.Recommendation) -> str:
 
 def blocks(advice: types.Recommendation) -> list[Block]:
     """Return the answer for a person, in GiB: first what to take, last what it was measured from."""
-    return [*answer(advice), *phases(advice), *limit(advice), *details(advice)]
+    return [*answer(advice), *phases(advice), *_with_title([limit(advice)]), *details(advice)]
 
 
 def answer(advice: types.Recommendation) -> list[Block]:
     """Return the answer itself: what to take, and of a sweep what to request and the time that it takes."""
-    rest = [_worth(advice.search)] if advice.search else _of_a_job(advice)
+    rest = [_worth(advice.search)] if advice.search else [_requested(advice), _time(advice)]
     return _with_title([_taken(advice), *rest])
 
 
@@ -79,28 +79,26 @@ def _worth(search: Tuning) -> Iterator[str]:
     yield from (f"{line}." for line in tune.more_lines(search))
 
 
-def _of_a_job(advice: types.Recommendation) -> list[Iterable[str]]:
-    return [_requested(advice.request) if advice.request else (), _time(advice)]
-
-
 def details(advice: types.Recommendation) -> list[Block]:
     """Return what the answer rests on and what to beware of: a page shows the title of each."""
-    request, energy = advice.request, advice.energy
-    first = _of_a_job(advice) if advice.search else []
-    before = _with_title([*first, _cautions(advice), _largest(advice)])
+    energy, cautions = advice.energy, [f"  Beware: {warning}." for warning in advice.beware]
+    before = [
+        *([_requested(advice), _time(advice)] if advice.search else []),
+        [f"{format_count(len(cautions), 'caution')}:", *cautions] if cautions else [],
+        _largest(advice),
+    ]
     after = [
         energy_lines(energy, advice.batch.settings, _corpus(advice.corpus)) if energy else (),
-        _asked(request, advice) if request else (),
+        _asked(advice.request, advice) if advice.request else (),
         [*condition_lines(advice.conditions)][1:],
         _measured(advice),
     ]
-    return [*before, *_gpus(advice), *_with_title(after)]
+    return [*_with_title(before), *_gpus(advice), *_with_title(after)]
 
 
 def _with_title(pieces: Iterable[Iterable[str]]) -> list[Block]:
     """Return a block for each piece that has a line."""
-    found = map(Block.of, pieces)
-    return [replace(block, title=block.title.strip()) for block in found if block.title]
+    return [block for block in map(Block.of, pieces) if block.title]
 
 
 def _where(advice: types.Recommendation) -> str:
@@ -120,7 +118,10 @@ def _measured(advice: types.Recommendation) -> Iterator[str]:
     else:
         settings = format_count(len(advice.batch.settings), "setting")
         yield f"{format_count(of.points, 'point')} that succeeded, of {settings}: {of.run}"
-    yield from _cost(advice)
+    cost, unit = advice.cost, "CPU-minutes" if of.device == "cpu" else "GPU-minutes"
+    unknown = f", {cost.unknown} of which left no times" if cost.unknown else ""
+    spent = f"{cost.seconds / 60:.1f} {unit} ({format_count(cost.tries, 'try', 'tries')}{unknown})"
+    yield f"  The {_kind(advice)} took {spent}; queueing is not in it."
 
 
 def phases(advice: types.Recommendation) -> list[Block]:
@@ -132,12 +133,8 @@ def phases(advice: types.Recommendation) -> list[Block]:
     return [Block(title=f"What the search measured, by phase{part}", columns=tuple(columns))]
 
 
-def limit(advice: types.Recommendation) -> list[Block]:
-    """Return why no other setting is taken, if that is known."""
-    return _with_title([_limit(advice)])
-
-
-def _limit(advice: types.Recommendation) -> Iterator[str]:
+def limit(advice: types.Recommendation) -> Iterator[str]:
+    """Yield why no other setting is taken, as far as that is known."""
     batch = advice.batch
     binds = tune.limit_words(advice.search) if advice.search else BINDS.get(batch.binds or "", "")
     if binds:
@@ -149,12 +146,6 @@ def _limit(advice: types.Recommendation) -> Iterator[str]:
     yield from _smaller(advice)
     compared = precision.lines(batch.settings, batch.recommended, batch.precisions)
     yield from (f"  {line}." for line in (*objective.left_out_lines(batch.judged), *compared))
-
-
-def _cautions(advice: types.Recommendation) -> Iterator[str]:
-    if advice.beware:
-        yield f"{format_count(len(advice.beware), 'caution')}:"
-    yield from (f"  Beware: {warning}." for warning in advice.beware)
 
 
 def _taken(advice: types.Recommendation) -> Iterator[str]:
@@ -289,7 +280,7 @@ def _largest(advice: types.Recommendation) -> Iterator[str]:
         safe = f"{largest.knob} {largest.safe_batch:,}{with_}"
         yield f"Largest safe: {safe} on {where}{advice.batch.allocator}, {_ended(largest)}."
         yield from _lines_of_others(advice)
-        yield from _of_the_line(advice)
+        yield from _room(advice)
     if advice.batch.most_workers is not None:
         workers = format_count(advice.batch.most_workers, "worker")
         yield f"  At most {workers} fit this GPU with batches of this size (95 %)."
@@ -298,15 +289,6 @@ def _largest(advice: types.Recommendation) -> Iterator[str]:
         yield from _proof(advice)
     if advice.ledger:
         yield f"  Predictions of other runs, of this model, GPU and versions: {advice.ledger}."
-
-
-def _of_the_line(advice: types.Recommendation) -> Iterator[str]:
-    """Yield how much of the memory the largest safe batch takes, and how far to trust the line."""
-    yield f"  {_room(advice)}"
-    yield f"  The line is through {LINE_THROUGH[advice.measured.kind]}."
-    if advice.batch.leave_largest_out is not None:
-        missed = f"{100 * advice.batch.leave_largest_out:+.1f} %"
-        yield f"  Without its largest point the line would have missed it by {missed}."
 
 
 def _lines_of_others(advice: types.Recommendation) -> Iterator[str]:
@@ -330,8 +312,8 @@ def _ended(largest: Prediction) -> str:
     return f"where memory ends; without the safety bound: {largest.largest_batch:,}"
 
 
-def _room(advice: types.Recommendation) -> str:
-    """Return what the largest safe batch takes of what there is."""
+def _room(advice: types.Recommendation) -> Iterator[str]:
+    """Yield what the largest safe batch takes of what there is, and how far to trust the line."""
     above, largest = advice.measured.overhead_bytes or 0, advice.batch.largest
     each = (largest.expected_bytes, largest.bound_bytes)
     expected, bound = (format_memory(advice.measured.workers * size + above) for size in each)
@@ -339,7 +321,11 @@ def _room(advice: types.Recommendation) -> str:
     kept = f", of which {_percent(advice.margin, 1)} is kept free" if advice.margin else ""
     several = f"s of the {advice.measured.workers} workers are" if advice.measured.workers > 1 else " is"
     context = f" The context{several} {format_bytes_gib(above)} of it." if above else ""
-    return f"It takes {expected} by the line, at most {bound} (95 %), of {there}{kept}.{context}"
+    yield f"  It takes {expected} by the line, at most {bound} (95 %), of {there}{kept}.{context}"
+    yield f"  The line is through {LINE_THROUGH[advice.measured.kind]}."
+    if advice.batch.leave_largest_out is not None:
+        missed = f"{100 * advice.batch.leave_largest_out:+.1f} %"
+        yield f"  Without its largest point the line would have missed it by {missed}."
 
 
 def _gpus(advice: types.Recommendation) -> list[Block]:
@@ -399,8 +385,11 @@ def _clock(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 120 else format_walltime(seconds)  # noqa: PLR2004 - two minutes
 
 
-def _requested(request: types.Request) -> Iterator[str]:
-    """Yield what to request, with the lines of each scheduler."""
+def _requested(advice: types.Recommendation) -> Iterator[str]:
+    """Yield what to request, with the lines of each scheduler; nothing if the spec could not be read."""
+    request = advice.request
+    if request is None:
+        return
     memory = format_bytes_gib(request.memory_bytes, 0)
     yield f"Request {memory} and {format_walltime(request.walltime_s)} from the scheduler:"
     for lines in request.lines:
@@ -447,13 +436,3 @@ def _unused(request: types.Request) -> str:
         for what, (used, asked) in pairs.items()
         if used is not None
     )
-
-
-def _cost(advice: types.Recommendation) -> Iterator[str]:
-    cost = advice.cost
-    unit = "CPU-minutes" if advice.measured.device == "cpu" else "GPU-minutes"
-    tries = f"{cost.tries} {'tries' if cost.tries != 1 else 'try'}" + (
-        f", {cost.unknown} of which left no times" if cost.unknown else ""
-    )
-    spent = f"{cost.seconds / 60:.1f} {unit} ({tries})"
-    yield f"  The {_kind(advice)} took {spent}; queueing is not in it."
