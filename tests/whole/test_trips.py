@@ -26,7 +26,7 @@ SIZES = ("functions", "modules", "types")
 # `recommend` and `collect` ask Figure, Setting and Mean, each with small functions of its own, for what five
 # lists of figures and eight places that averaged knew before.
 CEILINGS = {
-    # It ends with the command for the corpus; the answer, what limits it and the details are apart for the page.
+    # It ends with the command for the corpus; answer, limit and details are apart, for the page.
     "recommend": (632, 95, 87),
     # It folds what is not the answer (parts.py), and draws legends, searches and tries (row_drawing.py).
     "report": (842, 108, 113),
