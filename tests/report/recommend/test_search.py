@@ -14,6 +14,7 @@ from jobkit.report.recommend.output import blocks
 from jobkit.report.recommend.recommend import recommend
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import RecommendOptions
+from tests.report.test_tune import NOW, FastLoop
 from tests.support.machines import GOAL, Machine, search
 
 
@@ -44,3 +45,12 @@ def test_finals_that_differ_have_no_largest_batch_for_the_reason_of_their_memory
     records = [other if record == last else record for record in material.records]
     largest = recommend(replace(material, records=records), RecommendOptions()).batch.largest
     assert largest.reason.startswith("the points differ in version of torch: ")
+
+
+def test_a_search_that_shows_nothing_faster_says_so(tmp_path: Path) -> None:
+    material = read_material(search(tmp_path, FastLoop(noise=0.01), NOW))
+    assert material.search
+    assert material.search.is_loop
+    assert "No setting is shown to be faster than the plain loop." in as_text(
+        blocks(recommend(material, RecommendOptions()))
+    )
