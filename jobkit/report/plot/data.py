@@ -193,9 +193,10 @@ def _over_knob(settings: Sequence[Size], knobs: Sequence[str], figure: Figure) -
     if knob is None:
         return KnobPanel(figure=figure, knob=BATCH_SIZE, series=())
     known = [setting for setting in known if knob in setting.first.numbers]
+    one_line = len({one.first.numbers[knob] for one in known}) == len(known)  # the other knobs move with it
     lines: dict[str, list[Size]] = defaultdict(list)
     for setting in sorted(known, key=lambda one: one.first.numbers[knob]):
-        record = setting.first.record
+        record = None if one_line else setting.first.record
         lines[other_knobs(record, knob) if record else ""].append(setting)
     several = len(lines) > 1
     series = tuple(_series(name if several else "", knob, line, figure) for name, line in lines.items())
