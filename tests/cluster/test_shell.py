@@ -16,7 +16,7 @@ from tests.cluster.test_sweeps import COUNT, QUEUE, Lab, lab
 from tests.support.commands import JOBKIT
 
 __all__ = ["lab"]
-DEADLINE_S = 120
+DEADLINE_S = 300
 
 
 class Terminal:

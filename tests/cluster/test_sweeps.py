@@ -175,8 +175,8 @@ def test_a_sweep_goes_out_and_its_records_come_home(lab: Lab) -> None:
     assert len(entities) == 1, "the batch size must not change what is found"
     accounting = [json.loads(line) for line in (lab.run_dir() / "accounting.jsonl").read_text().splitlines()]
     assert accounting[-1]["kind"] == "accounting"
-    logs = [path for path in (lab.run_dir() / "logs").iterdir() if lab.job() in path.name]
-    assert len(logs) == 6
+    named = re.compile(rf"(.*\.o)?{lab.job()}[._]\d")  # as Grid Engine or Slurm names the log of a task
+    assert len([path for path in (lab.run_dir() / "logs").iterdir() if named.match(path.name)]) == 6
     wastes = {waste["name"]: waste for waste in json.loads(lab.jobkit("waste", "--json").stdout)["wastes"]}
     assert all(waste["wasted"] is not None for waste in wastes.values()), wastes
     assert not wastes["work on the login node"]["wasted"]
@@ -190,7 +190,7 @@ def test_it_returns_at_once_and_tells_what_to_type_next(lab: Lab, wait_until: Wa
     assert done.returncode == 0, done.stderr
     subprocess.run([*RELEASE[lab.scheduler], lab.job()], check=True)  # so far no task could begin
     assert lab.job() in done.stderr
-    advised = re.search(r"results\s+jobkit (collect .*)", done.stderr)
+    advised = re.search(r"next: jobkit (status \S+) --watch", done.stderr)
     assert advised
     wait_until(lambda: lab.jobkit(*advised[1].split()).returncode == 0, 120)
 

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 BROWSER = "chromium"
-DEADLINE_S = 60
+DEADLINE_S = 180
 
 
 def visit(folder: Path, address: str, *options: str) -> subprocess.CompletedProcess[str]:
