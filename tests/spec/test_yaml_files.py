@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import shipped_folder
-from jobkit.spec.yaml_files import as_yaml, raise_faults, read_document, validated
+from jobkit.spec.yaml_files import as_yaml, is_mapping, raise_faults, read_document, validated
 
 
 class Inner(BaseModel):
@@ -183,3 +183,8 @@ def test_a_document_without_end_is_refused(tmp_path: Path) -> None:
         with pytest.raises(JobkitError, match=words) as caught:
             read_document(path)
         assert str(path) in caught.value.message
+
+
+@pytest.mark.parametrize(("text", "mapping"), [("a: 1", True), ("- 1", False), ("", False), ("a: [", False)])
+def test_only_a_mapping_is_one(text: str, *, mapping: bool) -> None:
+    assert is_mapping(text) is mapping
