@@ -37,7 +37,7 @@ def test_the_prediction_is_printed(run: Path) -> None:
     assert "Largest safe batch_size: " in report
     assert "3.33 GiB for the allocator" in report
     assert "at most 3.3" in report
-    assert report.endswith("  GPUs, time and scheduler lines: jobkit recommend runs/demo\n")
+    assert "  GPUs, time and scheduler lines: jobkit recommend runs/demo\n" in report
     report = render(collect([run]), width=200)
     assert "Largest safe batch_size: 881, which is the whole text; 139.12 GiB for the allocator" in report
     assert "  Beware: the text ends the batch at 881 paragraphs" in report
