@@ -89,7 +89,7 @@ class Block:
     def shown(self, width: int | None = None) -> list[Column]:
         """Return the columns that have a value and fit a width; all that have one without a width.
 
-        A table of which all cells beside the names of the rows are unknown has no column.
+        A table has no column if all cells except the names of the rows are unknown.
         """
         cells = {cell for column in self.columns[1:] for cell in column.cells if cell}
         if cells == {UNKNOWN}:
