@@ -104,8 +104,9 @@ def point_named(points: Sequence[Point], word: str) -> Point:
     JobkitError
         If there is none, or there are several.
     """
+    number = _shard_number(points, word) or word
     for point in points:
-        if word in {point.point_id, str(point.index)}:
+        if word == point.point_id or number == str(point.index):
             return point
     begun = [point for point in points if word and point.point_id.startswith(word)]
     if len(begun) == 1:
@@ -124,8 +125,13 @@ def point_named(points: Sequence[Point], word: str) -> Point:
 
 def _was_replaced(points: Sequence[Point], word: str) -> bool:
     """Return whether a word names a shard of an earlier plan: its index is left out of those that count."""
+    return 0 < int(_shard_number(points, word) or 0) < points[-1].index
+
+
+def _shard_number(points: Sequence[Point], word: str) -> str:
+    """Return the number of a shard that a word names, ``2`` of ``shard-2``; empty if it names none."""
     digits = word.removeprefix("shard-")
-    return points[0].shard and digits.isdecimal() and 0 < int(digits) < points[-1].index
+    return str(int(digits)) if points[0].shard and digits.isdecimal() else ""
 
 
 def _chosen(point: Point, tries: Sequence[TryResult], number: int | None) -> TryResult:

@@ -71,9 +71,8 @@ def merge(run: Path, fmt: str | None, output: Path | None) -> int:
     try:
         merged = join(folder.absolute(), output or folder / f"merged.{form}", form, void=void)
     except JobkitError as error:
-        if error.exit_code == ExitCode.TO_COME and _goes_on(folder.absolute()):
-            status = f"jobkit status {terminal.shell_path(folder)}"
-            error.hint = f"shards are running or in the queue: wait; {status} --watch follows them"
+        if error.exit_code == ExitCode.TO_COME:
+            error.hint = _hint(folder.absolute(), error.hint)
         raise
     terminal.say(
         f"merged {format_count(merged.rows, 'row')} of {format_count(merged.paragraphs, 'paragraph')} "
@@ -89,10 +88,15 @@ def merge(run: Path, fmt: str | None, output: Path | None) -> int:
     return 0
 
 
-def _goes_on(folder: Path) -> bool:
-    """Return whether a shard of a corpus is in the queue, or runs."""
+def _hint(folder: Path, resume: str) -> str:
+    """Return what to do if shards have no result: wait for those that go on, run the others again."""
     from jobkit.status.reader import read_standings
-    from jobkit.status.standing import MOVING
+    from jobkit.status.standing import MOVING, Standing
 
     (run,) = read_standings([folder])
-    return any(point.standing in MOVING for point in run.points)
+    left = {point.standing for point in run.points} - {Standing.DONE}
+    if not left & MOVING:
+        return resume
+    status = f"jobkit status {terminal.shell_path(folder)} --watch"
+    wait = f"shards are running or in the queue: wait; {status} follows them"
+    return wait if left <= MOVING else f"{wait}; for the others: {resume}"

@@ -64,20 +64,36 @@ def test_what_is_missing_is_named_with_the_command_that_goes_on() -> None:
     assert caught.value.exit_code == 5
 
 
-def test_while_shards_run_the_hint_is_to_wait(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scheduler programs that list the second shard as running."""
-    bin_ = run.parent / "bin"
+@pytest.fixture
+def second_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put scheduler programs on PATH that list the second shard as running."""
+    bin_ = tmp_path / "bin"
     bin_.mkdir()
     for name, line in {"squeue": "100_2|RUNNING|None||0:10|n1|t", "sacct": ""}.items():
         (bin_ / name).write_text(f"#!/bin/sh\necho '{line}'\n", encoding="utf-8")
         (bin_ / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{bin_}:{os.environ['PATH']}")
+
+
+@pytest.mark.usefixtures("second_runs")
+def test_while_shards_run_the_hint_is_to_wait(run: Path) -> None:
     write_submitted(run, "slurm", "100", first=1, last=2, round=1)
     with pytest.raises(JobkitError, match="shard-00002") as caught:
         call("tagged corpus")
     assert "jobkit resume" not in caught.value.hint
     assert "jobkit status 'tagged corpus' --watch" in caught.value.hint
     assert caught.value.exit_code == 5
+
+
+@pytest.mark.usefixtures("run", "second_runs")
+def test_a_shard_that_does_not_go_on_is_to_be_resumed_while_another_runs(tmp_path: Path) -> None:
+    apart = tmp_path / "apart"
+    apart.mkdir()
+    points_of(apart, plan(apart, scan(find_sources(["a.txt"])), 2))
+    write_submitted(apart, "slurm", "100", first=2, last=2, round=1)
+    with pytest.raises(JobkitError, match="2 shards have no result yet") as caught:
+        call(apart)
+    assert caught.value.hint.endswith("--watch follows them; for the others: jobkit resume apart")
 
 
 def test_standard_output_is_refused(run: Path) -> None:
