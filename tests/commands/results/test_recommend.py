@@ -53,10 +53,11 @@ def test_a_real_run_on_this_cpu(
     monkeypatch.setenv("JOBKIT_CACHE", str(real_run.parents[1] / "cache"))
     assert run(real_run, "--corpus", "100000") == 0
     out = capsys.readouterr().out
-    assert out.startswith("count: sample:200, on a CPU\n6 points that succeeded, of 3 settings: ")
-    assert "\nTake batch_size " in out
-    assert "\n  Largest safe" in out
-    assert "\nTime for 100,000 paragraphs, with batch_size " in out
+    assert out.startswith("Take batch_size ")
+    assert "\n  Measured: count: sample:200, on a CPU.\n" in out
+    assert "\n6 points that succeeded, of 3 settings: " in out
+    assert "\nLargest safe" in out
+    assert "\nTime for 100,000 paragraphs: " in out
     assert "(t, n=2)" in out or "spread unknown (n=2)" in out
     assert "#SBATCH --time=00:05:00\n" in out
     assert "#$ -l h_rt=00:05:00\n" in out
