@@ -46,7 +46,7 @@ VARIES = tuple(
     for pattern, put in (
         (r"\blesson-\d{8}-\d{6}-[0-9a-f]{4}\b", "RUN"),
         (r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\b|\b\d\d/\d\d/\d{4} \d\d:\d\d:\d\d\b", "DATE"),
-        (r"^Slurm expects the first to start at DATE\n", ""),  # not if Slurm is busy
+        (r"^Slurm estimates a start at DATE: .*\n", ""),  # not if Slurm is busy
         (r"(?<![:\d])\d+:\d\d(?![:\d])", "ELAPSED"),
         (r"(?<=paragraphs: )\d\d:\d\d:\d\d(?=\.)|(?<=GiB and )\d\d:\d\d:\d\d", "CLOCK"),
         (r"^\d+ cautions?:", "SOME cautions:"),  # one of them depends on the scatter

@@ -92,7 +92,7 @@ def test_it_is_said_before_anything_is_submitted(
     lines = capfd.readouterr().err.splitlines()
     assert lines[0].startswith("15 points")
     assert lines[1].startswith("requesting 2 CPUs")
-    assert lines[2] == "Slurm expects the first to start at 2026-01-02 03:04:05"
+    assert lines[2].startswith("Slurm estimates a start at 2026-01-02 03:04:05: ")
 
 
 def test_a_dry_run_reports_what_would_be_refused(

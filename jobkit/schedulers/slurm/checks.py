@@ -18,6 +18,7 @@ from jobkit.schedulers.survey import asked_for, no_such
 from jobkit.schedulers.types import Array, Check, Request
 
 SHOW = ("sacctmgr", "-n", "-P", "show")
+START_VARIES = "earlier if jobs end before their walltime, later if others go first"
 
 
 def checks(script: str, array: Array, request: Request) -> tuple[Check, ...]:
@@ -58,9 +59,12 @@ def _test_only_refusal(answer: Completed) -> str | None:
 
 
 def _start_estimate(answer: Completed) -> str:
-    """Return when the job would start: ``sbatch: Job 5 to start at 2026-01-02T03:04:05 ...``."""
+    """Return when the job would start: ``sbatch: Job 5 to start at 2026-01-02T03:04:05 ...``.
+
+    Slurm counts every running job with its whole walltime, and knows no job that is yet to come.
+    """
     found = re.search(r"to start at (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)", answer.said)
-    return f"Slurm expects the first to start at {found[1].replace('T', ' ')}" if found else ""
+    return f"Slurm estimates a start at {found[1].replace('T', ' ')}: {START_VARIES}" if found else ""
 
 
 def _name_refusal(kind: str, name: str, key: str, answer: Completed) -> str | None:

@@ -54,7 +54,7 @@ def test_what_sinfo_cannot_answer_is_left_to_sbatch() -> None:
 def test_when_the_first_would_start_is_reported() -> None:
     tested = slurm.checks("job.sh", ARRAY, REQUEST)[1]
     assert re.fullmatch(
-        r"Slurm expects the first to start at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d",
+        r"Slurm estimates a start at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d: earlier if .*, later if .*",
         tested.outlook(captured("slurm/test-only-ok")),
     )
     assert tested.outlook(captured("slurm/test-only-partition")) == ""
