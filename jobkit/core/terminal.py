@@ -46,9 +46,15 @@ Say = Callable[[str], None]
 """Prints a line for a person."""
 
 
-def did_you_mean(word: str, words: Sequence[str]) -> str:
-    """Return ``did you mean 'x'?`` for the closest word, empty if none is close."""
-    close = difflib.get_close_matches(word, words, 1, 0.5)
+def did_you_mean(word: str, words: Sequence[str], least: float = 0.5) -> str:
+    """Return ``did you mean 'x'?`` for the closest word, empty if none is close.
+
+    Parameters
+    ----------
+    least
+        How close, from 0 to 1, as `difflib.get_close_matches` measures it.
+    """
+    close = difflib.get_close_matches(word, words, 1, least)
     return f"did you mean {close[0]!r}?" if close else ""
 
 

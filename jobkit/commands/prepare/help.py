@@ -16,6 +16,8 @@ WIDEST = 120
 INDEX = "README"
 MOST_PAGES = 12
 """Pages that are listed for a word, those with a heading first, then those with most lines."""
+CLOSE = 0.7
+"""How close a name must be to what was typed, which may be any word and no misspelt name."""
 
 
 @click.command("help", short_help="List all commands and pages, show one, or find a word.")
@@ -130,9 +132,9 @@ def _command_help(ctx: click.Context, words: tuple[str, ...]) -> str:
 def _unknown(ctx: click.Context, topic: str) -> JobkitError:
     group = ctx.find_root().command
     commands = group.list_commands(ctx) if isinstance(group, click.Group) else []
-    close = terminal.did_you_mean(topic, [*_pages(), *commands])
-    hint = close or "jobkit help lists the pages"
-    return JobkitError(f"no command, no page, and no word of a page: {topic!r}", hint=hint)
+    close = terminal.did_you_mean(topic, [*_pages(), *commands], CLOSE)
+    hint = close or "jobkit help lists all commands and pages"
+    return JobkitError(f"{topic!r} is no command and no page, and no page contains it", hint=hint)
 
 
 def _show(command: str, page: str) -> None:

@@ -81,10 +81,14 @@ def test_a_command_that_has_a_page_shows_both() -> None:
 
 
 @pytest.mark.parametrize(
-    ("topic", "hint"), [("spek", "did you mean 'spec'?"), ("zzzz", "jobkit help lists the pages")]
+    ("topic", "hint"),
+    [
+        ("spek", "did you mean 'spec'?"),
+        ("nosuchword", "jobkit help lists all commands and pages"),  # as close to doctor as many words
+    ],
 )
 def test_what_is_no_topic_is_refused(topic: str, hint: str) -> None:
-    with pytest.raises(JobkitError, match=f"no word of a page: '{topic}'") as caught:
+    with pytest.raises(JobkitError, match=f"'{topic}' is no command and no page") as caught:
         help_of(topic)
     assert caught.value.hint == hint
 
