@@ -72,6 +72,14 @@ class Options:
         found = setting_overrides(self.setting) if self.setting else ()
         return (*found, *self.overrides, *(f"{key}={value}" for key, value in self.named.items()))
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The options without ``--setting`` and ``--stand-in``, as a person types them."""
+        named = {**self.named, **({"runs-dir": str(self.runs_dir)} if self.runs_dir else {})}
+        pairs = [("--set", change) for change in self.overrides]
+        pairs += [(f"--{name}", value) for name, value in named.items()]
+        return tuple(word for pair in pairs for word in pair)
+
     def runs_folder(self, site: Site) -> Path:
         """Return the folder that holds the run folders, absolute."""
         named = self.runs_dir or Path(os.path.expandvars(site.runs_dir or DEFAULT_RUNS_DIR))

@@ -13,6 +13,9 @@ from jobkit.core.terminal import did_you_mean
 from jobkit.core.units import format_count, format_memory, format_walltime
 from jobkit.schedulers.types import Request
 
+PRACTICE_ENV = 'eval "$(jobkit practice env)"'
+PRACTICE_NEEDS = "a practice cluster needs in every shell:"
+"""What a person checks if a scheduler does not answer; `PRACTICE_ENV` follows it."""
 MOST_NAMES = 12
 """Names of a kind that a message lists."""
 

@@ -116,17 +116,17 @@ def program(word: str, staged: Path | None) -> Finding | None:
     return fine("program", f"{word}: travels with the run{f', and needs {needs!a}' if needs else ''}")
 
 
-def model(spec: SweepSpec, base: Path, *, needed: bool) -> Finding:
+def model(spec: SweepSpec, base: Path, sweep: str) -> Finding:
     """Return whether the model of a spec is on this machine, since a job never downloads.
 
     Parameters
     ----------
     base
         The folder of the spec.
-    needed
-        Whether a sweep needs it: if not, its absence is a warning.
+    sweep
+        The command that sweeps the spec; empty if none needs the model: then its absence is a warning.
     """
-    from jobkit.planning.models import find  # here, for a workload without a model
+    from jobkit.planning.models import find, stanza  # here, for a workload without a model
     from jobkit.planning.standin.build import is_built, standin_path
 
     asked = spec.model
@@ -143,8 +143,10 @@ def model(spec: SweepSpec, base: Path, *, needed: bool) -> Finding:
         message = f"only the stand-in has the size {asked.size!r}"
         return missing("model", message, "set model.fallback: stand-in")
     message = f"{asked.name} is not on this machine; a job never downloads"
-    hint = f"jobkit models fetch {asked.name}   (or, to try jobkit without it: jobkit sweep --stand-in)"
-    return (missing if needed else warning)("model", message, hint)
+    hint = f"jobkit models fetch {asked.name}"
+    if sweep and asked.name == stanza.LANGUAGE:
+        hint += f"; or, to try jobkit without it:\n{sweep} --stand-in"
+    return (missing if sweep else warning)("model", message, hint)
 
 
 def _folder_model(spec: SweepSpec, base: Path) -> Finding:

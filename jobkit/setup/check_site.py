@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 from jobkit.core.units import format_count, format_walltime
 from jobkit.schedulers.survey import (
+    PRACTICE_ENV,
+    PRACTICE_NEEDS,
     Consumable,
     Queue,
     RequestedQueues,
@@ -58,8 +60,9 @@ def controller(survey: Survey) -> Finding:
     """Return whether the scheduler answers: without it nothing else can be found out."""
     product = f"{survey.product} {survey.version}".strip()
     if survey.trouble:
+        message = f"{product} does not answer: {' '.join(survey.trouble.split())}"
         hint = f"is this a login node? If it is, {SUPPORT} whether the scheduler is up"
-        return missing("scheduler", f"{product} does not answer: {' '.join(survey.trouble.split())}", hint)
+        return missing("scheduler", message, f"{hint}; {PRACTICE_NEEDS}\n{PRACTICE_ENV}")
     cluster = f", cluster {survey.cluster}" if survey.cluster else ""
     return fine("scheduler", f"{product} answers{cluster}")
 

@@ -170,7 +170,7 @@ def inputs(case: Case, *, nodes_tell: bool = False) -> Iterator[Finding]:
     if case.program and (program := check_machine.program(case.program, case.staged_program)):
         findings.append(program)
     if needs_model(case):
-        findings.append(check_machine.model(case.spec, case.base, needed=case.given))
+        findings.append(check_machine.model(case.spec, case.base, case.sweep))
     yield from under(INPUTS, findings)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -38,8 +39,8 @@ class Case:
     ----------
     spec
         The user's, else a small one.
-    given
-        Whether it is the user's: then everything that it needs must be there.
+    sweep
+        The command that sweeps it; empty if it is not the user's.
     base
         The folder of the spec.
     scheduler, why
@@ -53,7 +54,7 @@ class Case:
     """
 
     spec: SweepSpec
-    given: bool
+    sweep: str
     base: Path
     scheduler: Scheduler
     why: str
@@ -61,6 +62,11 @@ class Case:
     site_file: Path
     runs_dir: Path
     opening: tuple[Finding, ...] = field(default=())
+
+    @property
+    def given(self) -> bool:
+        """Whether the spec is the user's: then everything that it needs must be there."""
+        return bool(self.sweep)
 
     @property
     def local(self) -> bool:
@@ -134,7 +140,7 @@ def open_case(path: Path | None, options: Options) -> Case:
     site, file = _site(chosen.site, name, opening)
     return Case(
         spec=chosen,
-        given=spec is not None,
+        sweep=shlex.join(("jobkit", "sweep", str(path), *options.words)) if spec else "",
         base=path.parent if path else Path(),
         scheduler=by_name(name),
         why=why,

@@ -11,7 +11,7 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.run.measure import nvml
 from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
-from jobkit.schedulers.survey import Queue, Survey
+from jobkit.schedulers.survey import PRACTICE_ENV, PRACTICE_NEEDS, Queue, Survey
 from jobkit.setup.ask_site import ask_site
 from jobkit.setup.init_choice import Choice, choose, spelt
 from jobkit.setup.init_files import SPEC_NAME, Plan, site_text, spec_text
@@ -114,7 +114,7 @@ def _asked(plan: Plan) -> Survey:
         message = survey.trouble or "\n".join(survey.silent.values())
         raise JobkitError(
             f"{survey.product} does not answer; nothing was written: {message}",
-            hint="is this a login node? jobkit doctor checks more",
+            hint=f"is this a login node? {PRACTICE_NEEDS} {PRACTICE_ENV}",
             exit_code=ExitCode.REFUSED,
         )
     return survey

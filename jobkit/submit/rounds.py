@@ -14,6 +14,7 @@ from jobkit.outcome.journal import Role
 from jobkit.planning.job_script import script_name
 from jobkit.planning.points import PointGroup
 from jobkit.schedulers.protocol import Scheduler
+from jobkit.schedulers.survey import PRACTICE_ENV, PRACTICE_NEEDS
 from jobkit.schedulers.types import ONE_TASK, Array, JobId
 from jobkit.status.which_run import remember
 from jobkit.submit import scheduler_calls
@@ -38,8 +39,7 @@ def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:
         return ""
     env = scheduler_calls.submission_environment()
     done = shell.run(argv, env=env) if once else run_while_busy(argv, scheduler.BUSY_PATTERN, env)
-    practice = 'a practice cluster needs eval "$(jobkit practice env)"'
-    hint = f"is this a submit host of {scheduler.NAME}? {practice} in every shell"
+    hint = f"is this a login node? {PRACTICE_NEEDS} {PRACTICE_ENV}"
     return shell.check(done, "the scheduler does not answer", hint=hint).stdout
 
 

@@ -88,6 +88,9 @@ def test_a_text_that_is_there_and_one_that_is_not(tmp_path: Path) -> None:
     assert lost.hint
 
 
+SWEEP = "jobkit sweep first.yaml --set name=x"
+
+
 @pytest.mark.parametrize(
     ("model", "status", "words"),
     [
@@ -97,30 +100,36 @@ def test_a_text_that_is_there_and_one_that_is_not(tmp_path: Path) -> None:
     ],
 )
 def test_a_model_that_is_not_there(model: ModelSpec, status: Status, words: str) -> None:
-    found = check_machine.model(SweepSpec(name="x", model=model), Path(), needed=True)
+    found = check_machine.model(SweepSpec(name="x", model=model), Path(), SWEEP)
 
     assert found.status is status
     assert words in found.said
 
 
 def test_a_model_that_nobody_asked_for_is_a_warning() -> None:
-    found = check_machine.model(SweepSpec(name="x"), Path(), needed=False)
+    found = check_machine.model(SweepSpec(name="x"), Path(), "")
 
-    assert found.status is Status.WARNING
-    assert found.hint.startswith("jobkit models fetch en")
+    assert (found.status, found.hint) == (Status.WARNING, "jobkit models fetch en")
+
+
+@pytest.mark.parametrize(("name", "offered"), [("en", True), ("de", False)])
+def test_the_sweep_with_a_stand_in_can_be_typed_if_there_is_one(*, name: str, offered: bool) -> None:
+    found = check_machine.model(SweepSpec(name="x", model=ModelSpec(name=name)), Path(), SWEEP)
+
+    assert (f"{SWEEP} --stand-in" in found.hint.splitlines()) is offered
 
 
 def test_a_model_that_is_there(
     tiny_model: ModelRef, kept_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STANZA_RESOURCES_DIR", tiny_model.path)
-    found = check_machine.model(SweepSpec(name="x"), Path(), needed=True)
+    found = check_machine.model(SweepSpec(name="x"), Path(), SWEEP)
     assert (found.status, found.said) == (Status.OK, f"en at {Path(tiny_model.path).absolute()}")
 
     monkeypatch.delenv("STANZA_RESOURCES_DIR")
     monkeypatch.setenv(CACHE_VARIABLE, str(kept_cache))
     spec = SweepSpec(name="x", model=ModelSpec(size="tiny", fallback="stand-in"))
-    assert "the tiny stand-in is built" in check_machine.model(spec, Path(), needed=True).said
+    assert "the tiny stand-in is built" in check_machine.model(spec, Path(), SWEEP).said
 
 
 def test_root_or_not_a_folder_without_rights_is_seen(tmp_path: Path) -> None:

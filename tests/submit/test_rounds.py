@@ -13,6 +13,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.outcome.journal import Submission, read_list
 from jobkit.planning.points import PointGroup
 from jobkit.schedulers import local, sge, slurm
+from jobkit.schedulers.survey import PRACTICE_ENV
 from jobkit.schedulers.types import Array, JobId, Request
 from jobkit.spec.sweep_spec import Resources
 from jobkit.submit.rounds import (
@@ -185,8 +186,7 @@ def test_the_limits_are_asked_for_or_there_are_none(queue: Programs, monkeypatch
     with pytest.raises(JobkitError, match="the scheduler does not answer") as caught:
         ask_limits(sge)
     assert caught.value.exit_code == 3
-    assert caught.value.hint is not None
-    assert "submit host of sge" in caught.value.hint
+    assert caught.value.hint.endswith(PRACTICE_ENV)
 
 
 def test_a_controller_that_is_busy_is_asked_again_but_not_for_a_preview(

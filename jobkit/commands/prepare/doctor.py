@@ -14,7 +14,6 @@ from jobkit.core import terminal
 from jobkit.core.units import parse_duration
 
 if TYPE_CHECKING:
-    from jobkit.planning.resolve import Options
     from jobkit.setup.doctor_case import Case
     from jobkit.setup.doctor_what import What
     from jobkit.setup.findings import Finding
@@ -87,7 +86,7 @@ def doctor(
     options = Options(overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir)
     word, within_s = word or "", parse_duration(within)
     what = doctor_what.what_is(word)
-    words = [word, *_words(options)]
+    words = [word, *options.words]
     if what in {What.SCRIPT, What.WORKLOAD}:
         if submit or words[1:]:
             raise click.UsageError(f"{word} is a {what}: only --json goes with it")
@@ -128,16 +127,6 @@ def _show(checked: Iterator[Finding], what: What, words: list[str], *, nodes: bo
         then = next_command(what, words[0], words[1:])
         terminal.say(f"\n{findings.summary(listed)}\n{findings.advice(listed, again, then, nodes=nodes)}")
     return findings.exit_code(listed)
-
-
-def _words(options: Options) -> Iterator[str]:
-    """Yield the options that the sweep needs too, so that it is the sweep that was checked."""
-    for change in options.overrides:
-        yield from ("--set", change)
-    named = {"--scheduler": options.scheduler, "--site": options.site, "--runs-dir": options.runs_dir}
-    for name, value in named.items():
-        if value is not None:
-            yield from (name, str(value))
 
 
 def _check(case: Case, within_s: int | None) -> Iterator[Finding]:

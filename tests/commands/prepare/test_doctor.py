@@ -13,6 +13,7 @@ import click
 import pytest
 
 from jobkit.commands.prepare.doctor import doctor
+from jobkit.schedulers.survey import PRACTICE_ENV
 from tests.fakes.cluster import FakeCluster
 
 JOBKIT = Path(sys.executable).with_name("jobkit")
@@ -121,6 +122,7 @@ def test_commands_that_hang(
     assert run("spec.yaml", "--submit") == 4
     out = capsys.readouterr().out
     assert "does not answer: scontrol: no answer within 0.5 s" in " ".join(out.split())
+    assert PRACTICE_ENV in map(str.strip, out.splitlines())
     assert "not submitted" in out
     assert time.monotonic() - began < 60
 
