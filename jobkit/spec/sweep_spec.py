@@ -44,7 +44,7 @@ class ModelSpec(_Part):
         A folder of your own with the model, relative to the spec's; not for stanza-ner.
     size
         Of the stand-in: ``full`` has the real model's dimensions, ``tiny`` builds in
-        under a minute on two cores.
+        about a minute on one core.
     fallback
         ``stand-in`` builds a model of jobkit's own where the named one is missing: trained for
         stanza-ner, with random weights for others; without it a missing model is an error.

@@ -11,7 +11,7 @@ from jobkit.core.terminal import Say
 from jobkit.planning.models import folders, stanza
 
 TINY = "tiny"
-"""The size of the stand-in that is built within a minute."""
+"""The size of the stand-in that is trained in about a minute."""
 
 
 def is_folder(workload: str, model: Mapping[str, object]) -> bool:
