@@ -9,6 +9,7 @@ from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.terminal import Say, shell_quote
+from jobkit.core.torch_build import cpu_build_problem
 from jobkit.run.measure import nvml
 from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
 from jobkit.schedulers.survey import PRACTICE_ENV, PRACTICE_NEEDS, Queue, Survey
@@ -129,7 +130,7 @@ def _files(plan: Plan, survey: Survey, choice: Choice) -> list[tuple[Written, st
         files.append((what, site_text(survey, choice, usual, plan)))
     if plan.spec_file is not None:
         what = Written(path=plan.spec_file, what="a sweep to start from")
-        files.append((what, spec_text(survey, choice, plan)))
+        files.append((what, spec_text(survey, choice, plan, cpu_build_problem())))
     return files
 
 

@@ -250,15 +250,21 @@ def _by_name(survey: Survey, choice: Choice) -> _Spelt:
 SPEC_NAME = "first.yaml"
 
 
-def spec_text(survey: Survey, choice: Choice, plan: Plan) -> str:
-    """Return the spec to start from."""
+def spec_text(survey: Survey, choice: Choice, plan: Plan, cpu_torch: str = "") -> str:
+    """Return the spec to start from.
+
+    Parameters
+    ----------
+    cpu_torch
+        Why the Python of the jobs cannot use a GPU; empty if it can, or if that is unknown.
+    """
     where = cluster_of(survey) if plan.site_file else "this machine"
     lines = [
         f"# A first sweep on {where}, written by jobkit init on {plan.date}. Every key: jobkit help spec",
         f"#   jobkit doctor {SPEC_NAME}              checks whether anything is missing",
         f"#   jobkit sweep {SPEC_NAME} --dry-run     prints what would be submitted",
         f"#   jobkit sweep {SPEC_NAME} --wait        runs it and prints the table",
-        f"#   jobkit sweep {SPEC_NAME} --stand-in    tries it with a small model of jobkit's own",
+        *_trial(choice, cpu_torch),
         "name: first",
         line("workload: stanza-ner", "or count: no model, no torch, done in seconds"),
         line("text: sample:300", "generated paragraphs; or your own: a path, UTF-8, blank lines between"),
@@ -280,6 +286,17 @@ def spec_text(survey: Survey, choice: Choice, plan: Plan) -> str:
         line("max_parallel: 4", "tasks at a time: be a good neighbour"),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _trial(choice: Choice, cpu_torch: str) -> Iterator[str]:
+    """Yield the command that tries the spec without the real model."""
+    command, small = f"#   jobkit sweep {SPEC_NAME} --stand-in", "with a small model of jobkit's own"
+    if choice.gpus and cpu_torch:
+        yield f"{command} --set device=cpu --set resources.gpus=0"
+        yield f"#{' ' * 41}tries it {small}, on CPUs:"
+        yield f"#{' ' * 41}its jobs would use this Python, {cpu_torch}"
+    else:
+        yield f"{command}    tries it {small}"
 
 
 def _queue(choice: Choice, survey: Survey) -> Iterator[str]:

@@ -69,7 +69,9 @@ SURVEYS = {
 }
 
 
-def written(folder: Path, scheduler: str, survey: Survey) -> tuple[Site, SweepSpec, str, str]:
+def written(
+    folder: Path, scheduler: str, survey: Survey, cpu_torch: str = ""
+) -> tuple[Site, SweepSpec, str, str]:
     """Return the two files, read back as jobkit reads them, and their texts."""
     plan = Plan(
         scheduler=by_name(scheduler),
@@ -81,7 +83,7 @@ def written(folder: Path, scheduler: str, survey: Survey) -> tuple[Site, SweepSp
         date="2026-01-02",
     )
     choice, usual = choose(survey), load_site(f"{scheduler}-default", scheduler)
-    texts = site_text(survey, choice, usual, plan), spec_text(survey, choice, plan)
+    texts = site_text(survey, choice, usual, plan), spec_text(survey, choice, plan, cpu_torch)
     for name, text in zip(("site.yaml", "first.yaml"), texts, strict=True):
         (folder / name).write_text(text, encoding="utf-8")
     site = load_site(str(folder / "site.yaml"), scheduler)
@@ -144,6 +146,20 @@ def test_grid_engine_where_gpus_are_counted_for_each_slot(tmp_path: Path) -> Non
 
     assert (site.gpus_per, spec.resources.cpus) == ("slot", 1)
     assert "ngpus is counted for each slot: 2 CPUs would take 2 GPUs" in said
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cpu_torch", "on_cpus"),
+    [({"v100": 2}, "whose torch is a CPU build", True), ({"v100": 2}, "", False), ({}, "whose torch", False)],
+)
+def test_the_trial_is_on_cpus_if_torch_can_use_no_gpu(
+    gpus: dict[str, int], cpu_torch: str, *, on_cpus: bool, tmp_path: Path
+) -> None:
+    survey = Survey(product="Slurm", queues=(Queue(name="batch", gpus=gpus),))
+    *_, said = written(tmp_path, "slurm", survey, cpu_torch)
+
+    assert ("--stand-in --set device=cpu --set resources.gpus=0\n" in said) is on_cpus
+    assert (cpu_torch in said) is (on_cpus or not cpu_torch)
 
 
 def test_a_cluster_without_gpus(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from jobkit.commands.prepare.doctor import doctor
 from jobkit.commands.prepare.init import init
 from jobkit.commands.run.sweep import sweep
-from jobkit.core.errors import JobkitError
+from jobkit.core.errors import WOULD_REFUSE, JobkitError
 from tests.fakes.cluster import FakeCluster
 
 
@@ -26,7 +26,7 @@ def run(*args: str) -> int:
 
 @pytest.mark.parametrize("scheduler", ["slurm", "sge"])
 def test_what_it_writes_passes_doctor_and_a_dry_run(
-    scheduler: str, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+    scheduler: str, here: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
     request.getfixturevalue(f"fake_{scheduler}")
     assert run("--scheduler", scheduler) == 0
@@ -38,8 +38,12 @@ def test_what_it_writes_passes_doctor_and_a_dry_run(
     light = ["--set", "workload=count", "--set", "resources.gpus=0"]
     assert doctor.main(["first.yaml", *light], standalone_mode=False) == 0
     assert "missing" not in capsys.readouterr().out
-    assert sweep.main(["first.yaml", "--dry-run", "--stand-in"], standalone_mode=False) == 0
-    assert "queue" not in capsys.readouterr().err
+    (trial,) = [line for line in (here / "first.yaml").read_text().splitlines() if "--stand-in" in line]
+    words = trial.removeprefix("#   jobkit sweep ").partition("    ")[0].split()
+    assert sweep.main([*words, "--dry-run"], standalone_mode=False) == 0
+    said = capsys.readouterr().err
+    assert "queue" not in said
+    assert WOULD_REFUSE not in said, "also where torch is a CPU build"
 
 
 def test_it_writes_over_nothing(fake_slurm: FakeCluster, here: Path) -> None:
