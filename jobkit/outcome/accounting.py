@@ -101,6 +101,8 @@ class Accounts:
         By scheduler, when that was last noted.
     packed
         Tasks that run several points.
+    walltimes_s
+        The walltime that each point of a task requested; no entry if that is not recorded.
     notes
         Lines that could not be read.
     """
@@ -115,6 +117,7 @@ class Accounts:
     missed: Mapping[str, frozenset[Task]]
     missed_at: Mapping[str, str]
     packed: frozenset[Task]
+    walltimes_s: Mapping[Task, int]
     notes: tuple[str, ...]
 
     def due(self, scheduler: str, now: str) -> bool:
@@ -178,6 +181,12 @@ def join_answers(
         missed={miss.scheduler: frozenset(since[miss.scheduler]) for miss in misses},
         missed_at={miss.scheduler: miss.at for miss in misses},
         packed=frozenset(task for task, points in tasks if len(points) > 1),
+        walltimes_s={
+            task: sent.walltime_s
+            for sent in journal.submissions
+            if sent.walltime_s
+            for task, _ in sent.tasks()
+        },
         notes=journal.notes + notes,
     )
 

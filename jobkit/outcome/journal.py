@@ -81,6 +81,8 @@ class Submission:
         Of the list, the points of each line; empty if there is no list.
     given
         ``key=value`` of each ``--set`` that a person gave with it, or with an earlier one of its points.
+    walltime_s
+        That each of its points requested; ``None`` if that is not recorded.
     on_path
         Of points that run without a scheduler, the schedulers that could have run them
         (`jobkit.schedulers.registry.unused_schedulers`); ``None`` if that is not recorded.
@@ -97,6 +99,7 @@ class Submission:
     only: frozenset[int] = frozenset()
     lines: tuple[tuple[int, ...], ...] = ()
     given: tuple[str, ...] = ()
+    walltime_s: int | None = None
     on_path: tuple[str, ...] | None = None
 
     def points_of(self, task: int) -> tuple[int, ...]:
@@ -256,6 +259,7 @@ def _submission(run: Path, event: Mapping[str, Any]) -> Submission:
         only=frozenset(int(task) for task in event.get("only") or ()),
         lines=read_list(run / listed) if listed else (),
         given=tuple(str(word) for word in event.get("given") or ()),
+        walltime_s=int(event["walltime_s"]) if "walltime_s" in event else None,
         on_path=tuple(str(word) for word in event["on_path"]) if "on_path" in event else None,
     )
 

@@ -23,6 +23,7 @@ from jobkit.core.layout import (
     WINNERS_FOLDER,
 )
 from jobkit.core.records import Outcome, Point, Record
+from jobkit.core.units import format_walltime
 from jobkit.corpus.plan import MANIFEST_FILE, ROWS_FILE, Winner
 from jobkit.outcome.accounting import Accounts
 from jobkit.outcome.journal import Task
@@ -96,6 +97,7 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
             later[task] += 1
         verdict = decide_outcome(files, accounted, known)
         verdict = _with_log(verdict, files, log_path(Path(home).parents[1], point, task))
+        verdict = _with_walltime(verdict, accounted, accounts, task)
         yield TryResult(files, verdict, task, _node(files, accounted), accounted, _alone(point, task, known))
         superseded = True
     for files in every:
@@ -134,6 +136,19 @@ def _with_log(verdict: Verdict, files: TryFiles, path: Path | None) -> Verdict:
     if words := last_words(text):
         return replace(verdict, evidence=f"{verdict.evidence}; end of the log: {words}")
     return verdict
+
+
+def _with_walltime(
+    verdict: Verdict, accounted: Accounted | None, accounts: Accounts, task: Task | None
+) -> Verdict:
+    """Return a verdict on a try that ran out of walltime, with the walltime; a batch that hung did not."""
+    walltime_s = accounts.walltimes_s.get(task) if task else None
+    if verdict.outcome is not Outcome.TIMEOUT or verdict.hung or walltime_s is None:
+        return verdict
+    killed = accounted is not None and accounted.outcome is Outcome.TIMEOUT
+    words = "reached" if killed else "was warned before the end of"
+    evidence = f"{words} its walltime of {format_walltime(walltime_s)}: {verdict.evidence}"
+    return replace(verdict, evidence=evidence)
 
 
 def _tail(path: Path) -> str:
@@ -206,6 +221,7 @@ def not_started(point: Point, accounts: Accounts, earlier: Task | None = None) -
     task = earlier or accounts.submitted.get(point.index)
     accounted = accounts.runs.get(task, (None,))[-1] if task else None
     verdict = decide_outcome(None, accounted, _circumstances(accounts, task, superseded=False))
+    verdict = _with_walltime(verdict, accounted, accounts, task)
     if task is None:
         verdict = replace(verdict, evidence="not submitted")
     elif accounted is None and verdict.outcome is not Outcome.CANCELLED:

@@ -71,7 +71,7 @@ class Site(BaseModel):
     sync_interval_s
         How often results are brought home while the job runs.
     warning_s
-        How long before the walltime the job asks to be warned.
+        How long before the walltime the job asks to be warned: at most a quarter of a point's walltime.
     kill_wait_s
         How long the scheduler leaves a cancelled job before it kills it.
     runs_dir

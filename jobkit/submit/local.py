@@ -178,10 +178,10 @@ def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalR
     span: dict[str, Any] = {"first": left[0].index, "last": left[-1].index, "offset": 0, "throttle": 1}
     span |= {"round": leg.round} | ({} if leg.points is None else {"only": list(leg.points)})
     span |= ({"given": leg.given} if leg.given else {}) | {"job_id": job_id, "cluster": platform.node()}
-    span["on_path"] = unused_schedulers()
+    spec = leg.spec or load_spec(run_dir / SPEC_FILE)
+    span |= {"on_path": unused_schedulers(), "walltime_s": spec.resources.walltime}
     journal.note(run_dir, "submitting", scheduler=NAME, argv=driver_argv(run_dir), **span)
     journal.note(run_dir, "submitted", scheduler=NAME, **span)
-    spec = leg.spec or load_spec(run_dir / SPEC_FILE)
     try:
         with _runner(run_dir, spec, leg.round, tick, job_id) as run_point:
             while left:

@@ -21,7 +21,10 @@ from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import JobId
 from jobkit.status.queue import TIMEOUT_S
 
-SPAN = ("scheduler", "first", "last", "offset", "throttle", "role", "round", "list", "given", "only")
+SPAN = (
+    *("scheduler", "first", "last", "offset", "throttle", "role", "round", "list", "given", "only"),
+    "walltime_s",
+)
 
 LOST = "the client died before the scheduler took it: no job of this name is known"
 BY_NAME = "by its name"

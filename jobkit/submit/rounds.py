@@ -202,10 +202,16 @@ class Accepted:
 
 def round_jobs(round_: Round, arrays: Sequence[Array]) -> list[PlannedJob]:
     """Return the jobs of a round, one an array; no more of them run at a time than tasks may."""
-    script, number, given = script_name(round_.number), round_.number, round_.given
     most = round_.max_parallel or len(arrays)
     return [
-        PlannedJob(script=script, array=array, round=number, given=given, behind=most if place >= most else 0)
+        PlannedJob(
+            script=script_name(round_.number),
+            array=array,
+            round=round_.number,
+            given=round_.given,
+            walltime_s=round_.groups[0].resources.walltime,
+            behind=most if place >= most else 0,
+        )
         for place, array in enumerate(arrays)
     ]
 

@@ -66,6 +66,8 @@ class PlannedJob:
         In which round of its run.
     given
         What a person gave with it: ``key=value``.
+    walltime_s
+        Of each point; ``None`` for a job that is no array of points.
     behind
         Of an array of points: it starts once the array this many places before it has ended; 0 for at once.
     """
@@ -75,6 +77,7 @@ class PlannedJob:
     role: Role = Role.POINTS
     round: int = 1
     given: tuple[str, ...] = ()
+    walltime_s: int | None = None
     behind: int = 0
 
     def waits_for(self, arrays: Sequence[JobId]) -> Sequence[JobId]:
@@ -153,6 +156,7 @@ def submit_array(
         "round": planned.round,
         **({"list": array.listed} if array.listed else {}),
         **({"given": planned.given} if planned.given else {}),
+        **({"walltime_s": planned.walltime_s} if planned.walltime_s else {}),
     }
     try:
         journal.note(run_dir, "submitting", argv=argv, **span)

@@ -277,6 +277,7 @@ def test_a_walltime_that_is_too_short_ends_as_timeout_with_what_was_done(
     assert done.returncode == 4, done.stdout + done.stderr
     (point,) = lab.points()
     assert point["outcome"] == "timeout"
+    assert "its walltime of 00:00:20: " in lab.jobkit("status", lab.run_dir()).stdout
     record = json.loads(next(lab.run_dir().glob("results/*/try-1/record.json")).read_text())
     assert record["summary"]["batches"] == 1
     assert record["signal"] == "USR1"

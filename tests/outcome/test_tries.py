@@ -20,7 +20,7 @@ from jobkit.core.layout import (
     try_numbers,
 )
 from jobkit.core.records import Job, Outcome, Point
-from jobkit.outcome.accounting import Accounts, join_answers
+from jobkit.outcome.accounting import Accounts, join_answers, read_accounts
 from jobkit.outcome.journal import Journal, Task
 from jobkit.outcome.tries import TryResult, counting, not_started, read_tries
 from jobkit.schedulers.types import Accounted
@@ -33,6 +33,7 @@ from tests.support.builders import (
     write_begin,
     write_exit,
     write_record,
+    write_submitted,
 )
 from tests.support.meanwhile import meanwhile
 
@@ -200,6 +201,19 @@ CANCELLED = "slurmstepd-n1: error: *** JOB 99 ON n1 CANCELLED AT 2026-01-02T03:0
 def log(run: Path, text: str) -> None:
     (run / "logs").mkdir(exist_ok=True)
     (run / LOG).write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("account", "words"), [(Outcome.TIMEOUT, "reached its"), (None, "was warned before the end of its")]
+)
+def test_a_timeout_names_the_walltime(tmp_path: Path, account: Outcome | None, words: str) -> None:
+    timeout = replace(record(point()), outcome=Outcome.TIMEOUT, message="SIGUSR1", provisional=True)
+    write_record(tmp_path, replace(timeout, job=Job(scheduler="slurm", job_id="77", task_id="1")))
+    write_submitted(tmp_path, "slurm", "77", first=1, last=1, walltime_s=60)
+    (tried,) = read(tmp_path, replace(read_accounts(tmp_path), runs={ONE: (accounted(account),)}))
+    assert tried.verdict.evidence.startswith(f"{words} walltime of 00:01:00: SIGUSR1")
+    (other,) = read(tmp_path, accounts(account))
+    assert other.verdict.evidence.startswith("SIGUSR1")
 
 
 def test_the_log_is_asked_last(tmp_path: Path) -> None:

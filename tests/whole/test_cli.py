@@ -118,6 +118,7 @@ def test_a_point_that_is_over_its_walltime_ends_as_timeout(home: Path) -> None:
     assert done.returncode == 4, done.stderr
     record = json.loads(next(home.glob("runs/*/results/*/try-1/record.json")).read_text())
     assert (record["outcome"], record["signal"]) == ("timeout", "USR1")
+    assert "its walltime of 00:00:12: " in jobkit(home, "status").stdout
 
 
 @pytest.mark.parametrize("arguments", [[], *([name] for name in LISTED)])
