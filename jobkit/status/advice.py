@@ -14,7 +14,7 @@ from jobkit.outcome.remedies import Kind, Step, remedy
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Queued, Remedy, State
 from jobkit.status import standing
-from jobkit.status.needs import is_limited, needed_by
+from jobkit.status.needs import Need, is_limited, needed_by
 from jobkit.status.standing import HELD, JobStanding, PointStanding, RunStanding, Standing
 
 MOST_NAMES = 3
@@ -43,7 +43,7 @@ def advice(run: RunStanding, folder: str) -> Advice:
     typed = shell_quote(folder)
     notices = list(_notices(run))
     steps = [*releases(run, run.points, typed), *_run_again(run, typed), *_look(run, typed)]
-    steps = list({step.command: step for step in reversed(steps)}.values())[::-1]  # the first of each
+    steps = [step for step in steps if step is next(each for each in steps if each.command == step.command)]
     if not run.mine:
         notices.append("the run folder cannot be written from here: only its owner can change the run")
         steps = [step for step in steps if step.kind in HARMLESS]
@@ -116,7 +116,8 @@ def releases(run: RunStanding, points: Sequence[PointStanding], typed: str) -> I
             yield Step(shlex.join(way_out.argv), f"releases {number}")
         elif queued.state is State.ERROR:
             indices = " ".join(str(point.point.index) for point in group)
-            yield Step(f"jobkit cancel {typed} {indices}", f"cancels {number} that can never begin")
+            more = f"; resume with another {way_out.key}" if way_out.key else ""
+            yield Step(f"jobkit cancel {typed} {indices}", f"cancels {number} that can never begin{more}")
             change = f" --set {way_out.key}=..." if way_out.key else ""
             yield Step(f"jobkit resume {typed}{change}", "then submits them again")
 
@@ -125,9 +126,6 @@ def _run_again(run: RunStanding, typed: str) -> Iterator[Step]:
     """Yield what runs points again, and what releases a job that waits for them."""
     yield from _release_jobs(run)
     failed = [point for point in run.points if point.standing is Standing.FAILED and not point.cancelled]
-    if failed:
-        index, name = failed[0].point.index, failed[0].point.point_id
-        yield Step(f"jobkit status {typed} {index}", f"all about {name}, and why it failed", Kind.LOOK)
     does = _resumes(run)
     if _submitting(run):
         yield Step(f"jobkit status {typed}", "in half a minute, whether it has an answer", Kind.LOOK)
@@ -135,6 +133,14 @@ def _run_again(run: RunStanding, typed: str) -> Iterator[Step]:
         yield Step(f"jobkit resume {typed}", "finds the job by the run's name, and submits what is missing")
     elif does and not run.silent:
         yield from _resume(run, failed, typed, does)
+    yield from _reason(failed, typed)
+
+
+def _reason(failed: Sequence[PointStanding], typed: str) -> Iterator[Step]:
+    """Yield what shows why a point failed."""
+    for point in failed[:1]:
+        does = f"all about {point.point.point_id}, and why it failed"
+        yield Step(f"jobkit status {typed} {point.point.index}", does, Kind.LOOK)
 
 
 def _release_jobs(run: RunStanding) -> Iterator[Step]:
@@ -149,18 +155,19 @@ def _release_jobs(run: RunStanding) -> Iterator[Step]:
 def _resume(run: RunStanding, failed: Sequence[PointStanding], typed: str, does: str) -> Iterator[Step]:
     """Yield what fixes the cause, and what runs the points again."""
     limited = [point for point in failed if is_limited(point)]
-    others = len(failed) > len(limited)
-    yield from _with_more(run, limited, typed, only=others)
+    others, needs = len(failed) > len(limited), needed_by(run, limited)
+    if not all(need.value for need in needs) or not limited:
+        yield from _reason(failed, typed)
+    yield from _with_more(needs, limited, typed, only=others)
     yield from _fixes([] if limited else failed, typed)
     if others or not limited:
         yield Step(f"jobkit resume {typed}", does)
 
 
 def _with_more(
-    run: RunStanding, limited: Sequence[PointStanding], typed: str, *, only: bool
+    needs: Sequence[Need], limited: Sequence[PointStanding], typed: str, *, only: bool
 ) -> Iterator[Step]:
     """Yield what runs points again with more of what they ran out of; ``only`` leaves all others out."""
-    needs = needed_by(run, limited)
     outcomes = sorted({f"--only {point.outcome}" for point in limited}) if only else []
     if needs:
         words = " ".join([*outcomes, *(need.option for need in needs)])
@@ -198,14 +205,14 @@ def _resumes(run: RunStanding) -> str:
 def _look(run: RunStanding, typed: str) -> Iterator[Step]:
     """Yield what shows more: how the run goes on, or its results."""
     standings = {point.standing for point in run.points}
+    moving = {Standing.RUNNING, Standing.WAITING}
+    if moving & (standings | {job.state for job in run.jobs if _may_add(run, job)}):
+        yield Step(f"jobkit status {typed} --watch", "follows it to its end", Kind.WATCH)
     running = next((point.point for point in run.points if point.standing is Standing.RUNNING), None)
     if running is not None:
         yield Step(
             f"jobkit logs {typed} {running.index} -f", f"prints the log of {running.point_id}", Kind.LOG
         )
-    moving = {Standing.RUNNING, Standing.WAITING}
-    if moving & (standings | {job.state for job in run.jobs if _may_add(run, job)}):
-        yield Step(f"jobkit status {typed} --watch", "follows it to its end", Kind.WATCH)
     if any(point.point.phase for point in run.points):
         yield Step(f"jobkit tune {typed}", "the answer, or how far the search is", Kind.LOOK)
     if any(point.point.shard for point in run.points):

@@ -15,30 +15,30 @@ from jobkit.schedulers.types import Accounted
 from jobkit.status.advice import HARMLESS, releases
 from jobkit.status.needs import is_limited, needed_by, progress_of_try
 from jobkit.status.standing import ENDINGS, PointStanding, RunStanding, Standing
-from jobkit.status.table import far_words, plain, steps
+from jobkit.status.table import far_words, next_line, plain
 
 MARGIN = 12
 
 
-def render_point(run: RunStanding, point: PointStanding, folder: str, *, width: int) -> str:
+def render_point(run: RunStanding, point: PointStanding, folder: str) -> str:
     """Return all about a point, in lines that end with a newline.
 
     Parameters
     ----------
     folder
         The run folder as a person types it.
-    width
-        Columns of the terminal.
     """
-    params = ", ".join(f"{name} {value}" for name, value in point.point.params.items())
+    of, noun = point.point, point.point.noun
+    knobs = [f"{name} {value}" for name, value in of.params.items()]
+    knobs += [] if of.shard else [f"repeat {of.repeat}"]
     lines = [
-        f"{plain(point.point.point_id)}: point {point.point.index} of {len(run.points)} of {run.name}",
-        f"{params}, repeat {point.point.repeat}",
+        f"{plain(of.point_id)}: {noun} {of.index} of {len(run.points)} of {plain(run.title)}",
+        ", ".join(knobs),
         plain(f"{point.state}: {point.why}" if point.why else point.state),
     ]
     for tried in listed_tries(point):
         lines += ["", *_describe_try(run, point, tried)]
-    lines += steps(next_steps(run, point, folder), width)
+    lines += next_line(next_steps(run, point, folder))
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -122,9 +122,11 @@ def _account(account: Accounted) -> str:
 
 
 def next_steps(run: RunStanding, point: PointStanding, folder: str) -> Sequence[Step]:
-    """Return what to type next for a point: its log, and what releases it or runs it again."""
+    """Return what to type next for a point: what releases it or runs it again, and its log."""
     typed, index = shell_quote(folder), point.point.index
-    found = [Step(f"jobkit logs {typed} {index}", "prints its log", Kind.LOG)] if point.tries else []
+    follow = " -f" * (point.standing is Standing.RUNNING)
+    log = Step(f"jobkit logs {typed} {index}{follow}", "prints its log", Kind.LOG)
+    found: list[Step] = []
     if point.standing is Standing.MISSING:
         found.append(Step(f"jobkit resume {typed} {index}", "runs it"))
     elif point.standing in {Standing.STUCK, Standing.WAITING}:
@@ -136,9 +138,8 @@ def next_steps(run: RunStanding, point: PointStanding, folder: str) -> Sequence[
         found.append(Step(f"jobkit resume {typed} {index} {words}", because, Kind.FIX))
     elif point.standing in {Standing.FAILED, Standing.DONE}:
         outcome = point.outcome or Outcome.LOST
-        found += [
-            step
-            for step in remedy(outcome, point.verdict.evidence, run=typed, point=index, alone=True)
-            if step.kind is not Kind.LOG
-        ]
-    return [step for step in found if run.mine or step.kind in HARMLESS]
+        found += remedy(outcome, point.verdict.evidence, run=typed, point=index, alone=True)
+    listed = [step for step in found if point.tries or step.kind is not Kind.LOG]
+    if point.tries and log.command not in {step.command for step in listed}:
+        listed.append(log)
+    return [step for step in listed if run.mine or step.kind in HARMLESS]

@@ -157,7 +157,7 @@ def text(
     if points:
         (run,), (folder,) = standings, runs
         named = [find_point(run.points, word) for word in points]
-        return "\n".join(render_point(run, point, str(folder), width=width) for point in named)
+        return "\n".join(render_point(run, point, str(folder)) for point in named)
     heads = "".join(f"{headline(run)}\n" for run in standings) + "\n" if len(standings) > 1 else ""
     pairs = zip(standings, runs, strict=True)
     return heads + "\n".join(render(run, str(folder), width=width, most=most) for run, folder in pairs)

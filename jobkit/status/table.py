@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from jobkit.core import terminal
 from jobkit.core.blocks import GAP, Column, fit_columns
 from jobkit.core.blocks import table as terminal_table
 from jobkit.core.layout import caveat_of_order, is_corpus_folder
@@ -13,7 +15,7 @@ from jobkit.core.records import Outcome
 from jobkit.core.terminal import printable
 from jobkit.core.units import format_about, format_clock
 from jobkit.outcome.remedies import Step
-from jobkit.status.advice import Advice, advice, job_line
+from jobkit.status.advice import HARMLESS, Advice, advice, job_line
 from jobkit.status.progress import Progress, SkippedTime
 from jobkit.status.shards import corpus_lines
 from jobkit.status.standing import HELD, PointStanding, RunStanding, Standing, count_by_state
@@ -22,6 +24,7 @@ MOST_OF_A_STATE = 20
 MOST_ALIKE = 3
 """Of the points that wait for a person, who sees to all points of one reason at once."""
 MOST_NOTES = 5
+LONG_WORD = 16
 LEAST_WORDS = 32
 """The least width of the last column; other columns are left out before it is narrower."""
 
@@ -59,7 +62,7 @@ def render(run: RunStanding, folder: str, *, width: int, most: int) -> str:
     lines = [headline(run), *_about(run)]
     lines += ["", *table(_rows(run, most), _gpu(run), width, run.noun)] if run.points else []
     lines += _notes(run, advised)
-    lines += steps(advised.steps, width)
+    lines += next_line(advised.steps[:1])
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -163,7 +166,7 @@ def _row(run: RunStanding, point: PointStanding) -> Row:
 
 def _words(point: PointStanding) -> str:
     if point.standing is not Standing.RUNNING:
-        return point.why.removeprefix("exit file: ")
+        return point.why.removeprefix("exit file: ").removeprefix("accounting: ")
     far = far_words(point.progress) if point.progress else "no batch is copied home yet"
     return f"{far}; {point.why}" if point.why else far
 
@@ -186,8 +189,15 @@ def table(rows: Iterable[Row], alike: str, width: int, noun: str) -> list[str]:
 
 
 def cut(text: str, width: int) -> str:
-    """Return a line no longer than ``width``, with a mark if something is left out."""
-    return text if len(text) <= width else f"{text[: width - 1].rstrip()}…"
+    """Return a line no longer than ``width``, with a mark if something is left out.
+
+    No word is cut but a long one, such as a path; and no number is left without its unit.
+    """
+    if len(text) <= width:
+        return text
+    words, _, part = text[:width].rpartition(" ")
+    kept = words if words and len(part) < LONG_WORD else text[: width - 1]
+    return f"{re.sub(r' [0-9.,]+$', '', kept.rstrip()).rstrip()}…"
 
 
 def plain(text: str) -> str:
@@ -211,11 +221,11 @@ def _kept(run: RunStanding) -> list[str]:
     return [f"{Outcome.STAGE_OUT}: {reason}" for reason in list(reasons)[:MOST_NOTES]]
 
 
-def steps(listed: Sequence[Step], width: int) -> list[str]:
-    """Return what to type next as lines of a shell, a comment next to each, or below if room is short."""
-    longest = max((len(step.command) for step in listed), default=0)
-    lines = [(plain(step.command), f"# {plain(step.does)}") for step in listed]
-    side_by_side = [f"  {command.ljust(longest)}  {does}" for command, does in lines]
-    if any(len(line) > width for line in side_by_side):
-        side_by_side = [part for command, does in lines for part in (f"  {command}", f"      {does}")]
-    return ["", "next", *side_by_side] if listed else []
+def next_line(listed: Sequence[Step]) -> list[str]:
+    """Return the first of some steps as what to type next; before it what else changes the run."""
+    if not listed:
+        return []
+    first, *others = listed
+    changes = [step for step in others if step.kind not in HARMLESS]
+    after = [f"{plain(step.does)}: {plain(step.command)}" for step in changes]
+    return ["", *after, terminal.next_line(plain(first.command), plain(first.does))]

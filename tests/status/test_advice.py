@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -44,12 +45,18 @@ def failed(index: int, outcome: Outcome = Outcome.BUG) -> PointStanding:
         ),
         (
             [a_point(7, Standing.RUNNING)],
-            ["jobkit logs runs/demo 7 -f", "jobkit status runs/demo --watch"],
+            ["jobkit status runs/demo --watch", "jobkit logs runs/demo 7 -f"],
         ),
     ],
 )
 def test_what_to_type_next(points: list[PointStanding], typed: list[str]) -> None:
     assert commands(a_run(points)) == typed
+
+
+def test_what_fixes_a_lack_of_memory_comes_before_the_page_of_the_point(tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_text("name: demo\nsweep: {batch_size: [50]}\nresources: {memory: 8GiB}\n")
+    run = replace(a_run([failed(2, Outcome.RAM_OOM)]), folder=tmp_path)
+    assert commands(run) == [f"{RESUME} --set resources.memory=12GiB", "jobkit status runs/demo 2"]
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from tests.support.statuses import HALF, a_point, a_run, tried, waits
 
 
 def shown(of: PointStanding, *, mine: bool = True) -> list[str]:
-    return render_point(a_run([of], mine=mine), of, "runs/demo", width=120).splitlines()
+    return render_point(a_run([of], mine=mine), of, "runs/demo").splitlines()
 
 
 def failed(of: TryResult) -> PointStanding:
@@ -83,9 +83,7 @@ def test_a_try_that_was_killed_shows_every_source() -> None:
         "  accounting  sacct: OUT_OF_MEMORY; exit status 137; at most 8.00 GiB resident",
         "  kept in     node1:/scratch/x on that node's scratch",
         "",
-        "next",
-        "  jobkit logs runs/demo 1    # prints its log",
-        "  jobkit resume runs/demo 1  # once there is room in the run folder, run it again",
+        "next: jobkit resume runs/demo 1   # once there is room in the run folder, run it again",
     ]
 
 
@@ -93,7 +91,7 @@ def test_a_try_beside_the_one_that_decided_the_point_is_not_called_after_it() ->
     """A worker that outlived its node's daemon has written nothing yet."""
     beside = tried(2, evidence="no record yet: running, or not copied home yet")
     point = a_point(1, Standing.DONE, Outcome.OK, tries=[beside, tried(1, Outcome.OK)])
-    text = render_point(a_run([point]), point, "runs/demo", width=120)
+    text = render_point(a_run([point]), point, "runs/demo")
     assert "try 2: no outcome" in text
     assert "running" not in text.partition("try 2")[2].partition("try 1")[0]
 
@@ -132,13 +130,27 @@ def test_a_try_that_left_nothing_but_a_file_that_cannot_be_read() -> None:
 def test_what_to_type_about_a_point() -> None:
     held = shown(a_point(1, Standing.WAITING, queued=waits(State.HELD, "JobHeldUser")))
     assert held[4] == "no try: held"
-    assert held[-1].split("#")[0].split() == ["scontrol", "release", "77_1"]
+    assert held[-1].split("#")[0].split() == ["next:", "scontrol", "release", "77_1"]
     missing = a_point(1, Standing.MISSING)
-    assert shown(missing)[-1].split("#")[0].split() == ["jobkit", "resume", "runs/demo", "1"]
+    assert shown(missing)[-1].split("#")[0].split() == ["next:", "jobkit", "resume", "runs/demo", "1"]
     assert shown(missing, mine=False)[-1] == "no try: missing"
     assert "resume runs/demo 1 " in shown(a_point(1, Standing.DONE, Outcome.PRUNED))[-1]
-    assert shown(a_point(1, Standing.DONE, Outcome.OK))[-1].startswith("  jobkit logs runs/demo 1 ")
-    assert shown(a_point(1, Standing.RUNNING, batches=HALF))[-2:][0] == "next"
+    assert shown(a_point(1, Standing.DONE, Outcome.OK))[-1].startswith("next: jobkit logs runs/demo 1 ")
+    assert shown(a_point(1, Standing.RUNNING, batches=HALF))[-1].startswith(
+        "next: jobkit logs runs/demo 1 -f "
+    )
+    bug = shown(failed(tried(1, Outcome.BUG, evidence="x")))
+    assert bug[-2:] == [
+        "once it is fixed: jobkit resume runs/demo 1",
+        "next: jobkit logs runs/demo 1   # read its log",
+    ]
+
+
+def test_a_shard_is_of_the_folder_that_a_person_named_and_has_no_repeat() -> None:
+    one = a_point(1, Standing.DONE, Outcome.OK)
+    one = replace(one, point=replace(one.point, shard=True))
+    found = render_point(replace(a_run([one]), folder=Path("/home/ada/tagged")), one, "tagged").splitlines()
+    assert found[:2] == ["p001: shard 1 of 1 of tagged", "batch_size 50"]
 
 
 def test_words_from_elsewhere_do_not_control_the_terminal() -> None:
@@ -180,7 +192,7 @@ def test_all_that_is_home_of_every_try_is_found(tmp_path: Path, queue: Programs)
         [2, None, f"{run}/results/p001/try-2", ["record.json"], f"{run}/logs/77_1.out", 60],
         [1, 2, f"{run}/results/p001/try-1", ["batches.jsonl", "begin", "exit"], f"{run}/logs/77_1.out", None],
     ]
-    found = render_point(standing, of, "run", width=120).splitlines()
+    found = render_point(standing, of, "run").splitlines()
     assert "  batches     2/9 batches" in found, "it is over, so nothing is to go"
     assert "  files       results/p001/try-1/ batches.jsonl begin exit" in found
     assert queue.asked == {}

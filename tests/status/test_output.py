@@ -31,7 +31,7 @@ def test_a_run_for_programs() -> None:
     assert (found["to_go_s"], found["saved_s"], found["gpus"], found["exit_code"]) == (0.5, None, 1, 5)
     (job,) = found["jobs"]
     assert (job["role"], job["job"], job["state"]) == ("follow", "79", "waiting")
-    assert found["next"][0]["command"] == "jobkit logs runs/demo 2 -f"
+    assert found["next"][0]["command"] == "jobkit status runs/demo --watch"
     second = found["points"][1]
     fields = ("state", "outcome", "job", "task", "node", "gpu", "elapsed_s")
     assert [second[key] for key in fields] == ["running", None, "77", 2, "node1", "h200", 4]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,12 +11,12 @@ from hypothesis import strategies as st
 from jobkit.core.job_files import Exit
 from jobkit.core.records import Outcome
 from jobkit.outcome.journal import Role
-from jobkit.outcome.remedies import Step
+from jobkit.outcome.remedies import Kind, Step
 from jobkit.outcome.verdict import TryFiles
 from jobkit.schedulers.types import State
 from jobkit.status.progress import Progress
 from jobkit.status.standing import PointStanding, RequestedGpus, RunStanding, Standing
-from jobkit.status.table import cut, far_words, plain, render, stand_in_warning, steps
+from jobkit.status.table import cut, far_words, next_line, plain, render, stand_in_warning
 from tests.support.builders import GPU, point, record
 from tests.support.statuses import HALF, a_point, a_run, tried, waits, with_job
 
@@ -62,12 +63,7 @@ def test_a_run_on_a_page() -> None:
         "p004   running      0:45  node1  no batch is copied home yet",
         "p005   waiting                   Priority: other jobs are ahead of it",
         "",
-        "next",
-        "  jobkit status runs/demo 2        # all about p002, and why it failed",
-        "  jobkit resume runs/demo          # runs again the point that failed",
-        "  jobkit logs runs/demo 3 -f       # prints the log of p003",
-        "  jobkit status runs/demo --watch  # follows it to its end",
-        "  jobkit collect runs/demo         # the table of what is done",
+        "next: jobkit status runs/demo 2   # all about p002, and why it failed",
     ]
 
 
@@ -189,14 +185,29 @@ def test_how_far_a_try_is_in_words(progress: Progress, words: str) -> None:
     assert far_words(progress, over=True) == words.partition(",")[0]
 
 
-def test_comments_stand_below_if_there_is_no_room_next_to_it() -> None:
-    listed = [Step("jobkit resume runs/demo", "does it all again"), Step("true", "nothing")]
-    assert steps(listed, 80)[2:] == [
-        "  jobkit resume runs/demo  # does it all again",
-        "  true                     # nothing",
+def test_of_several_steps_one_is_next_and_what_changes_the_run_stands_before_it() -> None:
+    listed = [
+        Step("jobkit logs runs/demo 1", "its log", Kind.LOG),
+        Step("jobkit resume runs/demo 1", "once it is fixed"),
+        Step("jobkit collect runs/demo", "the table", Kind.LOOK),
     ]
-    assert steps(listed, 40)[2:4] == ["  jobkit resume runs/demo", "      # does it all again"]
-    assert steps([], 80) == []
+    assert next_line(listed) == [
+        "",
+        "once it is fixed: jobkit resume runs/demo 1",
+        "next: jobkit logs runs/demo 1   # its log",
+    ]
+    assert next_line([]) == []
+
+
+@pytest.mark.parametrize("width", range(20, 60))
+def test_a_line_is_not_cut_within_a_number_or_before_its_unit(width: int) -> None:
+    shown = cut("ram_oom  sacct: MaxRSS 1,205.6 MiB of ReqMem 150.0 MiB, FAILED", width)
+    assert len(shown) <= width
+    assert re.fullmatch(r"[^0-9]*(1,205\.6 MiB[^0-9]*)?(150\.0 MiB.*)?", shown)
+
+
+def test_a_long_word_is_cut() -> None:
+    assert cut("kept in /scratch/a/long/folder/of/a/node", 24) == "kept in /scratch/a/long…"
 
 
 @given(st.text(max_size=50), st.integers(1, 60))
