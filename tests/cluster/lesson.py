@@ -54,7 +54,7 @@ VARIES = tuple(
         (r"\b([Jj]ob |JOB |StepId=|hello-|logs/|RUN\.o|jobnumber +)\d+", r"\1ID"),
         (r"^ +\d+(?= +(?:cpu|0\.\d+) )", "ID"),
         (r"^\d+(?= +hello )", "ID"),
-        (r"(?<=MaxRSS )\d+|\(\d+(?= > )", "BYTES"),
+        (r"(?<=MaxRSS )[\d.]+|\(\d+(?= > )", "BYTES"),
         (r"\b\d+\.\d+\.\d+\b", "VERSION"),
         (r"[+-]?(?<![\d.])(?:\d+\.\d+|\d{1,3}(?:,\d{3})+)|\b\d+(?= s\b| %| paragraphs/s)", "NUMBER"),
         (r"^( +\d+ +)\d+(?= +NUMBER)", r"\1NUMBER"),  # a speed of three digits

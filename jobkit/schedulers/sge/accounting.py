@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
+from jobkit.core.units import format_memory
 from jobkit.schedulers.parsing import bytes_of, seconds_of
 from jobkit.schedulers.types import Accounted, JobId
 
@@ -109,7 +110,8 @@ def _outcome(record: Mapping[str, str], failed: int | None, status: int | None) 
     used, limit = bytes_of(record.get("maxvmem", "")), bytes_of(limits.get("h_vmem", ""))
     slots = _number(record.get("slots")) or 1  # h_vmem is a slot's (consumable YES, complex(5))
     if used is not None and limit is not None and used >= limit * slots:
-        return Outcome.RAM_OOM, f"maxvmem {record['maxvmem']} of h_vmem {limits['h_vmem']} x {slots}"
+        asked = f"h_vmem {format_memory(limit)}{f' x {slots} slots' if slots > 1 else ''}"
+        return Outcome.RAM_OOM, f"maxvmem {format_memory(used)} of {asked}"
     return (Outcome.TIMEOUT, "") if failed == _LIMIT else (None, "")
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
+from jobkit.core.units import format_memory
 from jobkit.schedulers.parsing import bytes_of, expand_tasks
 from jobkit.schedulers.types import Accounted, JobId
 
@@ -149,11 +150,20 @@ def _outcome(word: str, rows: _Rows) -> tuple[Outcome | None, str]:
     row, outcome = rows.own, END_STATES.get(word)
     evidence = f"sacct: {row['State']}, ExitCode {row['ExitCode']}"
     if _over_memory(rows):
-        evidence += f", MaxRSS {rows.max_rss_bytes} bytes of ReqMem {row['ReqMem']}"
+        evidence = f"sacct: {_memory(rows)}{row['State']}, ExitCode {row['ExitCode']}"
         return (Outcome.RAM_OOM if word == "FAILED" else outcome), evidence
     if row["State"] == "FAILED" and row["ExitCode"] == "0:53":  # measured
         return Outcome.STAGE_OUT, f"{evidence}: the node could not open the job's log, or its working folder"
     return outcome, evidence
+
+
+def _memory(rows: _Rows) -> str:
+    """Return the memory that a killed task used of its request: first, for a table cuts the end of a line."""
+    if rows.max_rss_bytes is None:
+        return ""
+    required = _required_bytes(rows.own)
+    asked = rows.own["ReqMem"] if required is None else format_memory(required)
+    return f"MaxRSS {format_memory(rows.max_rss_bytes)} of ReqMem {asked}, "
 
 
 def _whole_word(word: str) -> str:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -111,7 +113,7 @@ def test_the_accounting_of_a_life() -> None:
         5: (None, 0),
     }
     assert (tasks[3].max_rss_bytes or 0) > 300_000_000
-    assert "MaxRSS" in tasks[3].evidence
+    assert re.search(r"MaxRSS [0-9.,]+ MiB of ReqMem [0-9.,]+ MiB, ", tasks[3].evidence)
     assert "CANCELLED by 0" in tasks[4].evidence
     assert tasks[1].node in {"n1", "n2"}
     assert tasks[1].elapsed_s is not None
@@ -193,6 +195,13 @@ def test_out_of_memory_may_stand_at_the_step_alone() -> None:
     (task,) = sacct("9_4|FAILED|1:0|12||50M|1|n1|None", "9_4.batch|OUT_OF_MEMORY|0:125|12|4000K||1|n1|") or ()
 
     assert task.outcome is Outcome.RAM_OOM
+
+
+def test_a_task_killed_before_its_memory_was_sampled_names_none() -> None:
+    (task,) = (
+        sacct("9_4|OUT_OF_MEMORY|0:125|1||50M|1|n1|None", "9_4.batch|OUT_OF_MEMORY|0:125|1|||1|n1|") or ()
+    )
+    assert task.evidence == "sacct: OUT_OF_MEMORY, ExitCode 0:125"
 
 
 def test_a_job_whose_log_could_not_be_opened_never_ran() -> None:
