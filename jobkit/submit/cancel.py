@@ -54,7 +54,7 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
         _refuse_unknown(run)
         forgotten = _cancel_strays(run_dir) if whole else False
         points = points_to_cancel(run, named, kept)
-        note(f"{run.title}: {standing.count_by_state(run)}")
+        note(f"{run.title} was: {standing.count_by_state(run)}")
         chosen = _indices(run, named)
         for point in run.points:
             if point.point.index in chosen and point.standing not in LIVE:
