@@ -18,7 +18,7 @@ from jobkit.core.layout import is_unplanned
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import NoWrap, shell_path, shell_quote
 from jobkit.core.units import (
-    format_about,
+    format_compared,
     format_count,
     format_energy,
     format_list,
@@ -228,7 +228,7 @@ def _promise(data: Mapping[str, Any]) -> Iterator[str]:
     if not time["predicted_s"]:
         return
     took, predicted = time["took_s"], time["predicted_s"]
-    yield f"{format_about(took)} of jobs, {format_about(predicted)} promised."
+    yield f"{format_compared(took)} of jobs, {format_compared(predicted)} promised."
     yield f"{took / predicted:.2f} times the promise, over {format_count(data['shards'], 'shard')}."
     low, high = time["predicted_low_s"], time["predicted_high_s"]
     if low is not None and high is not None:

@@ -18,7 +18,7 @@ from jobkit.core.measurements import Attribution
 from jobkit.core.paths import ledger_path
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.terminal import as_json
-from jobkit.core.units import format_about, format_count, format_energy
+from jobkit.core.units import format_compared, format_count, format_energy
 from jobkit.corpus.plan import Corpus, Winner, read_corpus, read_plan
 from jobkit.fit import ledger
 from jobkit.fit.speed import Speed
@@ -295,7 +295,7 @@ def _outside(time: Mapping[str, Any]) -> str:
     low, high = time["predicted_low_s"], time["predicted_high_s"]
     if None in (low, high) or low <= time["took_s"] <= high:
         return ""
-    return f" (outside of its interval, {format_about(low)} to {format_about(high)})"
+    return f" (outside of its interval, {format_compared(low)} to {format_compared(high)})"
 
 
 def closing_line(data: Mapping[str, Any]) -> str:
@@ -309,7 +309,7 @@ def closing_line(data: Mapping[str, Any]) -> str:
         f"{hours:,.1f} {unit}-hours" if hours >= 1 else f"{hours:.2g} {unit}-hours",
     ]
     if time["predicted_s"]:
-        took, predicted = format_about(time["took_s"]), format_about(time["predicted_s"])
+        took, predicted = format_compared(time["took_s"]), format_compared(time["predicted_s"])
         words.append(f"{took} of jobs, {predicted} predicted{_outside(time)}")
     if energy["joules"]:
         words.append(format_energy(energy["joules"]))

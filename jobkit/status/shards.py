@@ -13,7 +13,7 @@ from statistics import fmean
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import PLAN_FILE
 from jobkit.core.student import deviation, half_width
-from jobkit.core.units import format_about, format_count, format_list
+from jobkit.core.units import format_compared, format_count, format_list
 from jobkit.corpus.plan import read_plan
 from jobkit.status.standing import PointStanding, RunStanding, Standing
 
@@ -197,10 +197,10 @@ def corpus_lines(run: RunStanding) -> Iterator[str]:
 def _speed_lines(found: CorpusStanding) -> Iterator[str]:
     if found.speed is None or found.took_s is None or found.promised_s is None:
         return
-    took, promised = format_about(found.took_s), format_about(found.promised_s)
+    took, promised = format_compared(found.took_s), format_compared(found.promised_s)
     yield f"speed: {found.speed:.2f} times what was promised ({took} of jobs, {promised} promised)"
     if found.broken and found.low_s is not None and found.high_s is not None:
-        between = f"{format_about(found.low_s)} to {format_about(found.high_s)}"
+        between = f"{format_compared(found.low_s)} to {format_compared(found.high_s)}"
         yield f"the promise is off by more than its interval: {between} were promised, {took} it took"
 
 

@@ -106,6 +106,28 @@ def test_a_duration_for_a_person(duration_s: float, clock: str, about: str) -> N
     assert (units.format_clock(duration_s), units.format_about(duration_s)) == (clock, about)
 
 
+@pytest.mark.parametrize(
+    ("duration_s", "shown"),
+    [(3.18, "3.18 s"), (75, "75.0 s"), (244, "244 s"), (744, "12.4 min"), (19_200, "5 h 20 min")],
+)
+def test_a_duration_that_is_compared(duration_s: float, shown: str) -> None:
+    assert units.format_compared(duration_s) == shown
+
+
+@given(st.floats(1, 1e6), st.floats(0.5, 2))
+def test_durations_that_are_compared_show_their_ratio(promised_s: float, ratio: float) -> None:
+    units_s = {"s": 1, "min": 60, "h": 3600, "d": 86400}
+    shown = [units.format_compared(promised_s * ratio), units.format_compared(promised_s)]
+    took, promised = (
+        sum(
+            float(number) * units_s[unit]
+            for number, unit in zip(text.split()[::2], text.split()[1::2], strict=True)
+        )
+        for text in shown
+    )
+    assert took / promised == pytest.approx(ratio, rel=0.03)
+
+
 def test_a_moment_is_reported_in_local_time_to_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Europe/London")
     time.tzset()
