@@ -36,6 +36,7 @@ def waste(run: Path | None, as_json: bool) -> int:
     """
     from jobkit.core.blocks import as_text
     from jobkit.core.layout import is_corpus_folder
+    from jobkit.core.records import Outcome
     from jobkit.report.recommend import waste_output
     from jobkit.report.recommend.use import read_use
     from jobkit.report.recommend.waste import wastes
@@ -48,6 +49,9 @@ def waste(run: Path | None, as_json: bool) -> int:
         terminal.say(waste_output.as_json(use, found), nl=False)
         return 0
     terminal.say(as_text(waste_output.blocks(use, found), terminal.terminal_width()), nl=False)
-    if not is_corpus_folder(found_run):
-        terminal.note_next(f"jobkit recommend {terminal.shell_path(found_run)}")
+    folder = terminal.shell_path(found_run)
+    if use.unended or all(each.row.outcome is not Outcome.OK for each in use.points):
+        terminal.note_next(f"jobkit status {folder}", f"how the {use.noun}s stand")
+    elif not is_corpus_folder(found_run):
+        terminal.note_next(f"jobkit recommend {folder}")
     return 0

@@ -10,6 +10,7 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import SPEC_FILE, TUNE_GOAL_FILE, is_run_folder
 from jobkit.core.records import Point, Record
+from jobkit.core.terminal import shell_path
 from jobkit.core.units import MIB
 from jobkit.fit.tune import Tuning, read_tuning
 from jobkit.outcome.journal import Journal, Submission, Task
@@ -109,6 +110,11 @@ class RunUse:
         return self.points[0].point.noun if self.points else "point"
 
     @property
+    def unended(self) -> int:
+        """How many of its points have begun, and no end of them is home."""
+        return sum(use.row.outcome is None for use in self.points)
+
+    @property
     def here(self) -> bool:
         """Whether this machine ran the points, without a scheduler."""
         return runs_here(self.scheduler)
@@ -135,7 +141,7 @@ def read_use(folder: Path) -> RunUse:
     points = tuple(_uses(folder, run, meant))
     if not points:
         raise JobkitError(
-            f"{folder}: no point has begun, so nothing was used", hint=f"jobkit status {folder}"
+            f"{folder}: no point has begun, so nothing was used", hint=f"jobkit status {shell_path(folder)}"
         )
     last = next((use.task.scheduler for use in reversed(points) if use.task), spec.scheduler)
     plain = [load_site(f"{name}-default", name) for name in SCHEDULERS if not runs_here(name)]

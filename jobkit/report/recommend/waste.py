@@ -95,7 +95,9 @@ def idle_gpu(run: RunUse) -> Waste:
         return named(requested=requested, used=used, points=len(asking), share=0.0, wasted=True, fix=none)
     busy = [(use, *found) for use in asking if (found := _busy(use))]
     if not busy:
-        return named(requested=requested, why="no record has samples of the GPU's utilisation")
+        return named(
+            requested=requested, why=_no_record(run, "no record has samples of the GPU's utilisation")
+        )
     share = fsum(percent * work_s for _, percent, work_s in busy) / fsum(s for *_, s in busy) / 100
     used = f"busy {_percent(share)} of the work"
     wasted = share < LIMIT
@@ -135,7 +137,7 @@ def unused_memory(run: RunUse) -> Waste:
     requested = _range([use.asked.memory for use in run.points], format_memory)
     known = [(use, use.ram_bytes) for use in run.points if use.ram_bytes]
     if not known:
-        why = "neither a record nor the accounting has a peak of the memory"
+        why = _no_record(run, "neither a record nor the accounting has a peak of the memory")
         return named(requested=requested, why=why)
     use, used = max(known, key=lambda pair: pair[1] / pair[0].asked.memory)
     share = used / use.asked.memory
@@ -163,7 +165,10 @@ def idle_cores(run: RunUse) -> Waste:
     requested = _range([use.asked.cpus for use in run.points], lambda n: format_count(n, "CPU"))
     known = [(use, *found) for use in run.points if (found := _cpu(use))]
     if not known:
-        return named(requested=requested, why="no record has the CPU time (a run of an earlier jobkit)")
+        return named(
+            requested=requested,
+            why=_no_record(run, "no record has the CPU time (a run of an earlier jobkit)"),
+        )
     share = fsum(cpu_s for _, cpu_s, _ in known) / fsum(s * use.asked.cpus for use, _, s in known)
     cores = fsum(cpu_s for _, cpu_s, _ in known) / fsum(s for *_, s in known)
     each = max(math.ceil(cpu_s / seconds / _processes(use)) for use, cpu_s, seconds in known)
@@ -201,7 +206,7 @@ def large_card(run: RunUse) -> Waste:
         asking = any(use.asked.gpus for use in run.points)
         if not asking:
             return named(requested="no GPU", wasted=False, why=f"no {run.noun} requested a GPU")
-        return named(requested="a GPU", why="no record names the GPU")
+        return named(requested="a GPU", why=_no_record(run, "no record names the GPU"))
     capacity = _capacity(used)
     cards = format_list(list(dict.fromkeys(str(use.row.gpu) for use in used)), 3)
     requested = f"{cards}, {format_memory(capacity)}" if capacity else cards
@@ -210,7 +215,7 @@ def large_card(run: RunUse) -> Waste:
         return named(requested=requested, used="all of it", points=len(used), wasted=False, why=why)
     peaks = [peak / use.point.gpus for use in used if (peak := use.row.value(GPU_MEMORY))]
     if not peaks or not capacity:
-        return named(requested=requested, why="no record has the peak of the GPU's memory")
+        return named(requested=requested, why=_no_record(run, "no record has the peak of the GPU's memory"))
     smaller = smallest_card(max(peaks), capacity)
     does = (
         f"request a GPU with {format_memory(smaller.usable_bytes)}, by your cluster's name for it"
@@ -270,10 +275,17 @@ def unused_walltime(run: RunUse) -> Waste:
     )
 
 
+def _no_record(run: RunUse, why: str) -> str:
+    """Return why a figure is not known: the reason given, if any of the points has a record."""
+    if any(use.record for use in run.points):
+        return why
+    return f"no {run.noun} has ended" if run.unended == len(run.points) else f"no {run.noun} left a record"
+
+
 def _no_times(run: RunUse) -> str:
     if any(use.point.phase for use in run.points):
         return "a search runs all its points in one job"
-    return "no try has left its times"
+    return _no_record(run, "no try has left its times")
 
 
 def tiny_jobs(run: RunUse) -> Waste:
@@ -331,6 +343,8 @@ def login_node(run: RunUse) -> Waste:
     if not on_path:
         why = f"no scheduler was there, or the {run.noun}s ran inside a job"
         return named(requested="no job", used="none", points=len(known), wasted=False, why=why)
+    if not seconds:
+        return named(requested="no job", why=_no_record(run, "no try has left its times"))
     used = f"{_clock(seconds)}, with {' and '.join(by_name(name).TITLE for name in on_path)} there"
     wasted = seconds > LOGIN_S
     name = next(iter(on_path))

@@ -47,6 +47,8 @@ def _heading(run: RunUse) -> Iterator[str]:
     where = "on this machine, without a scheduler" if run.here else f"on {by_name(run.scheduler).TITLE}"
     to_come = f", {format_count(run.to_come, run.noun)} to come" if run.to_come else ""
     yield f"{run.run}: {format_count(len(run.points), run.noun)} {where}{to_come}"
+    if run.unended:
+        yield f"{format_count(run.unended, run.noun)} {'has' if run.unended == 1 else 'have'} not ended yet."
     yield from _of_search(run)
     if run.here:
         yield "No scheduler reserved anything for it: the lines are for a job with the same request."

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from benchmarks.archives import RECORDS, group
 from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
+from jobkit.core.job_files import Exit
 from jobkit.core.measurements import Memory, Sampler
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB, MIB
@@ -30,12 +31,15 @@ from tests.support.builders import (
     point,
     record,
     write_answer,
+    write_begin,
     write_event,
+    write_exit,
     write_points,
     write_record,
     write_records,
     write_submitted,
 )
+from tests.support.commands import jobkit
 
 H200 = RECORDS / "gpu" / "stanza-20261121-034558-42cc"
 SPEC = """\
@@ -120,6 +124,29 @@ def test_a_run_that_used_what_it_requested_wastes_nothing(tmp_path: Path) -> Non
     assert {waste.points for waste in judged.values()} == {2}
     assert judged["work on the login node"].used == "in jobs, on node1"
     assert "Of the seven kinds, 0 are waste, 7 are not." in printed(folder)
+
+
+def test_a_point_that_runs_again_is_said_to_run_and_not_to_be_old(tmp_path: Path) -> None:
+    (one,) = grid([50])
+    folder = write_points(tmp_path / "run", [one])
+    (folder / "sweep.yaml").write_text(SPEC + "scheduler: slurm\nsite: slurm-default\n", encoding="utf-8")
+    write_submitted(folder, "slurm", "77", first=1, last=1)
+    write_begin(folder, one)
+    why = {waste.why for waste in found(folder).values() if waste.wasted is None}
+    assert why == {"no point has ended"}
+    assert "1 point has not ended yet." in printed(folder)
+    told = jobkit("waste", str(folder))
+    assert f"next: jobkit status {folder}" in told.stderr
+
+
+def test_a_point_that_left_no_record_is_not_said_to_be_of_an_earlier_jobkit(tmp_path: Path) -> None:
+    (one,) = grid([50])
+    folder = write_points(tmp_path / "run", [one])
+    (folder / "sweep.yaml").write_text(SPEC + "scheduler: slurm\nsite: slurm-default\n", encoding="utf-8")
+    write_submitted(folder, "slurm", "77", first=1, last=1)
+    write_begin(folder, one)
+    write_exit(folder, one, Exit(status=1, stage="environment"))
+    assert found(folder)["cores"].why == "no point left a record"
 
 
 def test_the_run_of_the_readme_left_its_gpu_idle() -> None:
@@ -313,6 +340,10 @@ def test_work_on_a_login_node(tmp_path: Path) -> None:
     assert local(tmp_path / "short", 20, on_path=["sge"])["work on the login node"].wasted is False
     assert local(tmp_path / "none", 600, on_path=[])["work on the login node"].wasted is False
     assert local(tmp_path / "old", 600)["work on the login node"].wasted is None
+    for file in (tmp_path / "short").rglob("record.json"):
+        file.unlink()
+    running = found(tmp_path / "short" / "run")["work on the login node"]
+    assert (running.wasted, running.why) == (None, "no point has ended")
 
 
 def test_a_run_that_has_not_begun_has_used_nothing(tmp_path: Path) -> None:
