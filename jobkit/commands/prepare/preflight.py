@@ -60,4 +60,7 @@ def preflight(
         terminal.say(preflight_output.as_json(result), nl=False)
     else:
         terminal.say(as_text(preflight_output.blocks(result), terminal_width()), nl=False)
+        words = [f"--set {terminal.shell_quote(override)}" for override in overrides]
+        words += ["--stand-in"] if stand_in else []
+        terminal.note_next(" ".join(["jobkit sweep", terminal.shell_path(spec), *words]), "measures it")
     return 0

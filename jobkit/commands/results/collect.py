@@ -13,12 +13,13 @@ from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
 from jobkit.core.layout import is_run_folder
-from jobkit.core.units import parse_size
+from jobkit.core.units import format_count, format_list, parse_size
 
 if TYPE_CHECKING:
     from jobkit.report.tables import Collected
 
 STDOUT = Path("-")
+MOST_NAMED = 3
 
 
 @click.command()
@@ -101,8 +102,8 @@ def collect(
     gpu_memory_bytes = None if gpu_memory is None else parse_size(gpu_memory)
     from jobkit.status.which_run import how_to_begin, refuse_corpus
 
-    paths = _named(paths)
-    for path in paths:
+    found = _named(paths)
+    for path in found:
         refuse_corpus(path, "collect")
     # Imported here because pandas takes most of a second, which --help need not spend.
     from jobkit.report.output import render
@@ -112,7 +113,7 @@ def collect(
         from jobkit.report.plot import figure
 
         figure.check_plot(plot)
-    collected = collect_runs(paths)
+    collected = collect_runs(found)
     if not collected.rows and not collected.profiled:
         notes = "".join(f"\n  {note}" for note in collected.notes)
         raise JobkitError(f"nothing to collect{notes}", hint=how_to_begin())
@@ -123,12 +124,21 @@ def collect(
         collected, fmt, width=terminal.page_width(), gpu_memory_bytes=gpu_memory_bytes, color=color
     )
     if output is None:
-        terminal.say(report, nl=False, colours=color)
+        terminal.say(_which(collected, paths, fmt) + report, nl=False, colours=color)
         if fmt == "table":
             _note_next(collected)
     else:
         _write(output, report)
     return collected.exit_code
+
+
+def _which(collected: Collected, paths: tuple[Path, ...], fmt: str) -> str:
+    """Return a line that names the runs that were read; nothing if PATHS names them, or for programs."""
+    if paths or fmt != "table":
+        return ""
+    runs = [terminal.shell_path(Path(run)) for run in dict.fromkeys(row.folder for row in collected.rows)]
+    number = format_count(len(runs), "run")
+    return f"Of {number}: {format_list(runs[::-1], MOST_NAMED)}\n"
 
 
 def _note_next(collected: Collected) -> None:

@@ -105,6 +105,8 @@ def recommend(
     if as_json:
         terminal.say(output.as_json(answer), nl=False)
         return 0
+    if run is None:
+        terminal.say(f"Of the latest run, {terminal.shell_path(found)}:")
     terminal.say(as_text(output.blocks(answer), terminal_width()), nl=False)
     if is_run_folder(found):
         note_apply(found, corpus)

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from jobkit.commands.results.compare import runs_named
+from jobkit.commands.results.recommend import note_apply
 from jobkit.commands.shared import FilledPath, OutputPath
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
@@ -60,4 +61,24 @@ def report(runs: tuple[Path, ...], output: Path, dcgm: tuple[Path, ...]) -> int:
         hint = "name a file in a folder that exists"
         raise JobkitError(f"--output {output}: {error.strerror}", hint=hint) from error
     terminal.say(f"report: {terminal.shell_path(output)} ({len(text.encode()) / 1000:.0f} kB)")
+    if len(named) == 1:
+        _note_next(named[0])
     return 0
+
+
+def _note_next(run: Path) -> None:
+    """Print what to type next of the one run that was read; nothing of an old log, or if all is done."""
+    from jobkit.core.layout import is_corpus_folder, is_run_folder
+    from jobkit.core.records import Outcome
+    from jobkit.corpus.merge import counts_path
+    from jobkit.outcome.results import read_run
+
+    if not is_run_folder(run):
+        return
+    outcomes, corpus = {point.verdict.outcome for point in read_run(run).points}, is_corpus_folder(run)
+    if None in outcomes or Outcome.OK not in outcomes or (corpus and len(outcomes) > 1):
+        terminal.note_next(f"jobkit status {terminal.shell_path(run)}", "how it stands")
+    elif not corpus:
+        note_apply(run)
+    elif not counts_path(run / "merged.jsonl").is_file():
+        terminal.note_next(f"jobkit merge {terminal.shell_path(run)}", "joins the results of all shards")

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import CPU
+from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Outcome, Record
 from jobkit.core.terminal import shell_quote
 from jobkit.core.units import format_count
@@ -26,7 +27,6 @@ from jobkit.report.recommend.objective import Judgement, judge, refuse_none
 from jobkit.report.recommend.request import request
 from jobkit.report.recommend.types import RecommendOptions, RunData
 
-FIND_THEM = "jobkit preflight SPEC --set text=FILE finds them"
 LONGER = 10
 """A corpus of this many times the measured text may need more RAM than was measured."""
 
@@ -111,7 +111,8 @@ def _of_corpus(material: RunData, corpus: Corpus | None, chosen: Speed, largest:
     notes = []
     batch, name = chosen.size, corpus.name
     if corpus.loads is None and name:
-        notes.append(f"the longest items of {name} are not known, and they decide the memory: {FIND_THEM}")
+        finds = f"{_preflight(material)} finds them"
+        notes.append(f"the longest items of {name} are not known, and they decide the memory: {finds}")
     elif corpus.loads is None:
         notes.append("a corpus with longer items than the text that was measured needs more memory and time")
     elif batch and not largest.reason and (load := corpus.loads.load(batch)) > largest.safe_load:
@@ -125,6 +126,13 @@ def _of_corpus(material: RunData, corpus: Corpus | None, chosen: Speed, largest:
             "are kept there until the end: request more, or work through the corpus in parts"
         )
     return notes
+
+
+def _preflight(material: RunData) -> str:
+    """Return the command that reads the lengths of another text as the run does."""
+    model = material.records[0].point.model
+    stand_in = " --stand-in" if model and model.stand_in else ""
+    return f"jobkit preflight {shell_quote(f'{material.run}/{SPEC_FILE}')} --set text=FILE{stand_in}"
 
 
 def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendation:

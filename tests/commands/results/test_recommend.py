@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -105,3 +107,27 @@ def test_nothing_is_written(tmp_path: Path) -> None:
     shutil.copytree(folder, kept)
     assert run(folder) == 0
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+@ONE_RUN
+def test_without_a_run_the_first_line_names_the_latest(real_run: Path) -> None:
+    here, env = real_run.parents[1], {"JOBKIT_CACHE": str(real_run.parents[1] / "cache")}
+    name = f"runs/{real_run.name}"
+    assert jobkit("recommend", cwd=here, env=env).stdout.splitlines()[0] == f"Of the latest run, {name}:"
+    assert jobkit("collect", cwd=here, env=env).stdout.splitlines()[0] == f"Of 1 run: {name}"
+    assert name not in jobkit("collect", name, cwd=here, env=env).stdout.splitlines()[0]
+
+
+@ONE_RUN
+def test_what_finds_the_longest_items_works_as_printed(real_run: Path) -> None:
+    here, env = real_run.parents[1], {"JOBKIT_CACHE": str(real_run.parents[1] / "cache")}
+    (here / "letters.txt").write_text("A letter.\n\nAnother one, which is longer.\n", encoding="utf-8")
+    told = jobkit("recommend", "--corpus", "letters.txt", cwd=here, env=env).stdout
+    command = re.search(r"jobkit (preflight .*) finds them", " ".join(told.split()))
+    assert command
+    done = jobkit(*shlex.split(command[1].replace("FILE", "letters.txt")), cwd=here, env=env)
+    assert done.returncode == 0, done.stderr
+    assert "letters.txt" in done.stdout.splitlines()[0]
+    assert "next: jobkit sweep " in done.stderr
+    report = jobkit("report", real_run, cwd=here, env=env)
+    assert "next: jobkit apply " in report.stderr
