@@ -18,6 +18,7 @@ from jobkit.core.units import MIB
 from jobkit.run.workloads.base import EXTRAS
 
 F = TypeVar("F", bound=Callable[..., int])
+DOCTOR = "checks what else a sweep needs"
 
 
 def size_option(default: str) -> Callable[[F], F]:
@@ -93,6 +94,7 @@ def fetch(name: str, resources_url: str | None, as_job: bool, scheduler: str | N
 
         model = fetch_model(name, cache_dir(), resources_url=resources_url, say=terminal.note)
     terminal.say(model.path)
+    terminal.note_next("jobkit doctor", DOCTOR)
     return 0
 
 
@@ -109,6 +111,8 @@ def _fetch_as_job(name: str, resources_url: str | None, scheduler: str, site: st
     terminal.note(
         "fetched" if succeeded else f"the download failed; its log is above and in {errand.run_dir}/logs"
     )
+    if succeeded:
+        terminal.note_next("jobkit doctor", DOCTOR)
     return ExitCode.DONE if succeeded else ExitCode.FAILED
 
 
@@ -126,6 +130,7 @@ def build(size: str, workload: str) -> int:
 
     model = find.stand_in(workload, size, cache_dir())
     terminal.say(find.build(workload, model, cache_dir(), say=terminal.note).path)
+    terminal.note_next("jobkit doctor", DOCTOR)
     return 0
 
 
@@ -143,7 +148,8 @@ def list_(as_json: bool) -> int:
     for model in on_disk:
         terminal.say(f"{model.name}  {_kind(model):<24} {model.size_bytes / MIB:6,.0f} MiB  {model.path}")
     if not on_disk:
-        terminal.say("no model on this machine; see `jobkit models --help`", err=True)
+        terminal.note("no model on this machine")
+        terminal.note_next("jobkit models fetch en", "Stanza's English model")
     return 0
 
 

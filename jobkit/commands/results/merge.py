@@ -85,6 +85,7 @@ def merge(run: Path, fmt: str | None, output: Path | None) -> int:
         warn_stand_in(point)
     if closing := finish(folder.absolute()):
         terminal.note(closing)
+    terminal.note("done: all shards are merged, and nothing is left to run")
     return 0
 
 

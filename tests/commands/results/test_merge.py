@@ -8,13 +8,15 @@ import click
 import pytest
 
 from jobkit.commands.results.merge import merge
+from jobkit.commands.results.report import report
 from jobkit.commands.run.apply import apply
 from jobkit.core.errors import JobkitError
+from jobkit.core.layout import read_points
 from jobkit.corpus import formats
 from jobkit.corpus.plan import read_corpus, read_plan, write_plan
 from jobkit.corpus.scan import scan
 from jobkit.corpus.sources import find_sources
-from tests.support.builders import write_submitted
+from tests.support.builders import record, write_record, write_submitted
 from tests.support.corpora import plan, points_of, work
 
 
@@ -37,9 +39,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_merge_is_reported_in_a_line(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     work(run, 2)
     assert call(run) == 0
-    assert (
-        capsys.readouterr().out == "merged 3 rows of 2 paragraphs and 2 shards: tagged corpus/merged.jsonl\n"
-    )
+    told = capsys.readouterr()
+    assert told.out == "merged 3 rows of 2 paragraphs and 2 shards: tagged corpus/merged.jsonl\n"
+    assert told.err.splitlines()[-1].startswith("done: ")
     assert len((run / "merged.jsonl").read_text().splitlines()) == 3
     assert call("tagged corpus", "--format", "tsv", "--output", "rows.tsv") == 0
     assert capsys.readouterr().out.endswith(": rows.tsv\n")
@@ -54,6 +56,22 @@ def test_the_format_is_that_of_apply_unless_another_is_asked_for(
     assert capsys.readouterr().out.endswith("/merged.tsv\n")
     assert call(run, "--format", "jsonl") == 0
     assert capsys.readouterr().out.endswith("/merged.jsonl\n")
+
+
+def test_a_report_of_a_corpus_says_what_is_next_until_it_is_merged(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said() -> str:
+        assert report.main([str(run)], standalone_mode=False) == 0
+        return capsys.readouterr().err
+
+    assert "next: jobkit status 'tagged corpus'" in said()
+    work(run, 2)
+    for point in read_points(run)[0]:
+        write_record(run, record(point))
+    assert "next: jobkit merge 'tagged corpus'" in said()
+    assert call(run) == 0
+    assert "next:" not in capsys.readouterr().err + said()
 
 
 @pytest.mark.usefixtures("run")
