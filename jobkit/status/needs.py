@@ -5,19 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import SPEC_FILE, read_batches
+from jobkit.core.files import read_text
+from jobkit.core.json_codec import from_json
+from jobkit.core.layout import PROMISE_FILE, SPEC_FILE, read_batches
 from jobkit.core.records import Outcome
-from jobkit.core.units import format_size, format_walltime
+from jobkit.core.units import GIB, format_about, format_list, format_memory, format_size, format_walltime
 from jobkit.outcome.timing import task_s
 from jobkit.outcome.tries import TryResult
 from jobkit.status.progress import Progress, progress_of
+from jobkit.status.shards import read_parts
 from jobkit.status.standing import PointStanding, RunStanding, given_to
+
+if TYPE_CHECKING:
+    from jobkit.spec.sweep_spec import Resources
 
 WALLTIME, MEMORY = "resources.walltime", "resources.memory"
 MARGIN, STEP_S = 1.25, 60
 """How much more walltime than the pace asks for, in whole minutes."""
+MOST_NAMES = 3
 WARNING_S = 60
 """The default of ``warning_s`` in a site file."""
 
@@ -55,12 +65,13 @@ def is_limited(point: PointStanding) -> bool:
 def needed_by(run: RunStanding, points: Sequence[PointStanding]) -> list[Need]:
     """Return what points need that ran out of walltime or memory, each key once.
 
-    The walltime is that of the measured pace and a quarter more, the memory what the policy of the spec
-    gives after a try without enough. Unknown of one point is unknown of all.
+    The walltime is that of the measured pace and a quarter more. Of a point without one it is what the
+    policy of the spec gives after a try without enough, and so is the memory; both are never less than what
+    was measured before.
     """
     late = [point for point in points if point.outcome is Outcome.TIMEOUT and is_limited(point)]
     full = [point for point in points if point.outcome is Outcome.RAM_OOM]
-    return [*([_walltime(late)] if late else []), *([_memory(run, full)] if full else [])]
+    return [*([_walltime(run, late)] if late else []), *([_memory(run, full)] if full else [])]
 
 
 def progress_of_try(tried: TryResult) -> Progress | None:
@@ -68,16 +79,43 @@ def progress_of_try(tried: TryResult) -> Progress | None:
     return progress_of(read_batches(tried.files.folder)[0]) if tried.files.folder else None
 
 
-def _walltime(late: Sequence[PointStanding]) -> Need:
-    paces = [(_whole_s(point), point) for point in late]
-    unknown = [point for whole_s, point in paces if whole_s is None]
-    if unknown:
-        name = unknown[0].point.point_id
-        return Need(WALLTIME, "", f"HH:MM:SS: more than before; how far {name} came is not known")
-    whole_s, slowest = max((whole_s or 0.0, point.point.index) for whole_s, point in paces)
-    point = next(point for point in late if point.point.index == slowest)
-    enough_s = math.ceil(_with_warning(MARGIN * whole_s) / STEP_S) * STEP_S
-    return Need(WALLTIME, format_walltime(enough_s), f"{_far(point)}; a quarter more, and time to copy")
+def _walltime(run: RunStanding, late: Sequence[PointStanding]) -> Need:
+    paces = [(point, _whole_s(point)) for point in late]
+    found = [_unpaced(run, point) if whole_s is None else _paced(point, whole_s) for point, whole_s in paces]
+    known = [one for one in found if one is not None]
+    if len(known) < len(found):
+        return Need(WALLTIME, "", "HH:MM:SS: more than before; the spec of the run cannot be read")
+    seconds, because = max(known, key=itemgetter(0))
+    names = [point.point.point_id for point, whole_s in paces if whole_s is None]
+    more = f"; the time of {format_list(names, MOST_NAMES)} was not measured yet" if names else ""
+    return Need(WALLTIME, format_walltime(seconds), because + more)
+
+
+def _paced(point: PointStanding, whole_s: float) -> tuple[int, str]:
+    """Return enough walltime for a point by its measured pace, and why."""
+    return _enough_s(whole_s), f"{_far(point)}; a quarter more, and time to copy"
+
+
+def _unpaced(run: RunStanding, point: PointStanding) -> tuple[int, str] | None:
+    """Return the walltime of a point without a pace, and why; ``None`` if the spec cannot be read."""
+    resources, planned_s = _by_policy(run, point), _planned_s(run, point)
+    if resources is None:
+        return None
+    if planned_s is not None and _enough_s(planned_s) > resources.walltime:
+        return _enough_s(
+            planned_s
+        ), f"{format_about(planned_s)} were planned; a quarter more, and time to copy"
+    return resources.walltime, "as the policy adds after a timeout"
+
+
+def _planned_s(run: RunStanding, point: PointStanding) -> float | None:
+    """Return how long a shard takes by the plan of its corpus; ``None`` if that is not known."""
+    part = read_parts(run.folder).get(point.point.index) if point.point.shard else None
+    return part.expected_s if part else None
+
+
+def _enough_s(work_s: float) -> int:
+    return math.ceil(_with_warning(MARGIN * work_s) / STEP_S) * STEP_S
 
 
 def _with_warning(work_s: float) -> float:
@@ -102,16 +140,47 @@ def _whole_s(point: PointStanding) -> float | None:
 
 
 def _memory(run: RunStanding, full: Sequence[PointStanding]) -> Need:
-    sizes = [_memory_bytes(run, point) for point in full]
-    known = [size for size in sizes if size is not None]
-    if len(known) < len(sizes):
+    known = [found.memory for point in full if (found := _by_policy(run, point))]
+    if len(known) < len(full):
         return Need(MEMORY, "", "SIZE: more than before; the spec of the run cannot be read")
-    return Need(MEMORY, format_size(max(known)), "as the policy adds after a lack of memory")
+    size, held = max(known), max(_held_bytes(run, point) for point in full)
+    if size < MARGIN * held:
+        size = math.ceil(MARGIN * held / GIB) * GIB
+        return Need(
+            MEMORY, format_size(size), f"{format_memory(held)} were measured; a quarter more, in whole GiB"
+        )
+    return Need(MEMORY, format_size(size), "as the policy adds after a lack of memory")
 
 
-def _memory_bytes(run: RunStanding, point: PointStanding) -> int | None:
-    """Return the memory that the policy gives a point now; ``None`` if the spec cannot be read."""
-    from jobkit.spec.policy import growth  # here: only a lack of memory needs the spec
+def _held_bytes(run: RunStanding, point: PointStanding) -> int:
+    """Return the most RAM that a try held with as many processes, also before a corpus; 0 if unknown."""
+
+    def alike(other: PointStanding) -> bool:
+        return (other.point.workers, other.point.gpus) == (point.point.workers, point.point.gpus)
+
+    records = [other.record for other in run.points if other.outcome is Outcome.OK and alike(other)]
+    held = [record.memory.ram_peak_bytes for record in records if record]
+    return max((size for size in (_promised(run.folder), *held) if size), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Promise:
+    """What ``promise.json`` has of memory: the most that a try of the setting held."""
+
+    peak_bytes: int | None = None
+
+
+def _promised(folder: Path) -> int | None:
+    path = folder / PROMISE_FILE
+    try:
+        return from_json(_Promise, read_text(path), where=str(path)).peak_bytes
+    except (OSError, JobkitError):
+        return None
+
+
+def _by_policy(run: RunStanding, point: PointStanding) -> Resources | None:
+    """Return what the policy gives a point now; ``None`` if the spec cannot be read."""
+    from jobkit.spec.policy import growth  # here: only a point that lacked something needs the spec
     from jobkit.spec.sweep_spec import load_spec
     from jobkit.status.retry import changed, comparable_tries
 
@@ -121,4 +190,4 @@ def _memory_bytes(run: RunStanding, point: PointStanding) -> int | None:
         spec = load_spec(run.folder / SPEC_FILE, given)
     except JobkitError:
         return None
-    return changed(spec, growth(spec.policy, comparable_tries(point, every, given))).resources.memory
+    return changed(spec, growth(spec.policy, comparable_tries(point, every, given))).resources

@@ -88,11 +88,8 @@ class CorpusStanding:
 
 def corpus_standing(run: RunStanding) -> CorpusStanding | None:
     """Return how far the corpus of a run is; ``None`` if the plan cannot be read."""
-    try:
-        path = run.folder / PLAN_FILE
-        status = path.stat()
-        parts = _read_parts(run.folder, status.st_mtime_ns, status.st_size)
-    except (OSError, JobkitError):
+    parts = read_parts(run.folder)
+    if not parts:
         return None
     points = [point for point in run.points if point.point.index in parts]
     done = [point for point in points if point.standing is Standing.DONE]
@@ -110,6 +107,15 @@ def corpus_standing(run: RunStanding) -> CorpusStanding | None:
         **_promise(pairs),
         **_left(run, [seconds for _, seconds in pairs], planned),
     )
+
+
+def read_parts(folder: Path) -> Mapping[int, Part]:
+    """Return what was planned of each shard, by index; nothing if the plan cannot be read."""
+    try:
+        status = (folder / PLAN_FILE).stat()
+        return _read_parts(folder, status.st_mtime_ns, status.st_size)
+    except (OSError, JobkitError):
+        return {}
 
 
 @lru_cache(maxsize=4)
