@@ -14,6 +14,7 @@ from jobkit.core.units import (
     format_about,
     format_count,
     format_energy,
+    format_memory,
     format_size,
     format_walltime,
 )
@@ -68,6 +69,7 @@ def plan_lines(prospect: Prospect) -> Iterator[str]:
         **_cost(prospect),
         "earlier": prospect.before if prospect.plan.whole else "",
         "request": _request(prospect),
+        "warning": f"\n{' ' * LABEL}".join(_warnings(prospect)),
     }
     yield from (f"{label.ljust(LABEL)}{words}" for label, words in rows.items() if words)
 
@@ -179,7 +181,50 @@ def _request(prospect: Prospect) -> str:
     kind = f"{resources.gpu_type} " if resources.gpu_type else ""
     what = [format_count(resources.gpus, f"{kind}GPU")] if resources.gpus else []
     what += [format_count(resources.cpus, "CPU"), format_size(resources.memory)]
-    what.append(f"walltime {format_walltime(resources.walltime)}")
+    what.append(f"walltime {format_walltime(resources.walltime)}{_rests_on(prospect.plan)}")
     if runs_here(setting.spec.scheduler):
-        return f"on this machine ({setting.why}): walltime {format_walltime(resources.walltime)} a shard"
+        return f"on this machine ({setting.why}): {what[-1]} a shard"
     return f"each shard: {', '.join(what)} ({setting.spec.scheduler}, site {setting.site.name})"
+
+
+def _rests_on(plan: Plan) -> str:
+    """Return on what time the walltime rests, if that is no upper end that the plan shows."""
+    each = plan.each
+    if each is None or plan.resources.walltime != plan.measured.walltime:
+        return ""
+    if each.high_s is None:
+        return " (for twice the expected time, as there is no interval)"
+    return f" (for up to {format_about(each.high_s)}, as the spread is unknown)" if each.unknown else ""
+
+
+def _warnings(prospect: Prospect) -> Iterator[str]:
+    """Yield what a person has set that is less than what was measured."""
+    setting, plan = prospect.setting, prospect.plan
+    yield from low_memory(setting, plan.measured.memory)
+    walltime_s = plan.resources.walltime
+    left_s = walltime_s - min(setting.site.warning_s, walltime_s // 4)
+    if plan.each and left_s < plan.each.expected_s:
+        yield (
+            f"walltime {format_walltime(walltime_s)} gives a shard {format_about(left_s)}, but it takes "
+            f"about {format_about(plan.each.expected_s)} at the measured speed; "
+            f"better: --set resources.walltime={format_walltime(plan.measured.walltime)}"
+        )
+
+
+def low_memory(setting: AppliedSetting, measured_bytes: int) -> Iterator[str]:
+    """Yield that a person has set less memory than a try of the setting held.
+
+    Parameters
+    ----------
+    measured_bytes
+        What a shard would request if a person had set nothing.
+    """
+    asked, peak = setting.spec.resources.memory, setting.peak_bytes
+    if peak is None or asked >= peak or not {*setting.given} & {"resources", "resources.memory"}:
+        return
+    here = runs_here(setting.spec.scheduler)
+    so = "jobkit sets no limit here, but a scheduler does" if here else "shards may run out of it"
+    yield (
+        f"memory {format_size(asked)} is less than the {format_memory(peak)} that the run measured: {so}; "
+        f"better: --set resources.memory={format_size(measured_bytes)}"
+    )

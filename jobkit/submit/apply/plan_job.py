@@ -42,13 +42,14 @@ from jobkit.planning.job_script import little, render_plan
 from jobkit.planning.points import request as request_of
 from jobkit.planning.prepare import run_id
 from jobkit.planning.resolve import Options
+from jobkit.report.recommend.request import enough
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import ONE_TASK
 from jobkit.spec.sweep_spec import Resources
 from jobkit.status.standing import first_task
 from jobkit.submit import launch, resume, rounds, scheduler_calls
 from jobkit.submit.apply import folder, start
-from jobkit.submit.apply.lines import LABEL, format_bytes
+from jobkit.submit.apply.lines import LABEL, format_bytes, low_memory
 from jobkit.submit.apply.setting import AppliedSetting
 from jobkit.submit.apply.shards import Wishes
 from jobkit.submit.guards import refuse_moved_run
@@ -261,6 +262,8 @@ def _resources(setting: AppliedSetting, found: Sequence[Found], unfinished: int)
 def _lines(setting: AppliedSetting, found: Sequence[Found], resources: Resources) -> Iterator[str]:
     """Yield what is known before the corpus is read."""
     size = format_bytes(sum(one.size_bytes for one in found))
+    asked, peak = setting.spec.resources, setting.peak_bytes
+    by_measure = enough(asked, peak_bytes=peak, longest_s=None, gpus=asked.gpus)
     queue = resources.queue or setting.site.queue
     rows = {
         "corpus": f"{format_count(len(found), 'file')}, {size}: to be read and planned by a job",
@@ -268,6 +271,7 @@ def _lines(setting: AppliedSetting, found: Sequence[Found], resources: Resources
         "model": setting.point.model.label if setting.point.model else "",
         "request": f"for this job: {format_count(resources.cpus, 'CPU')}, {format_size(resources.memory)} of "
         f"memory, walltime {format_walltime(resources.walltime)}{f', queue {queue}' if queue else ''}",
+        "warning": "\n".join(low_memory(setting, by_measure.memory)),
     }
     yield from (f"{label.ljust(LABEL)}{words}" for label, words in rows.items() if words)
 

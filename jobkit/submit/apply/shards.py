@@ -67,6 +67,8 @@ class Plan:
         How long all take, one after the other.
     resources
         What each requests.
+    measured
+        What each would request if a person had set nothing.
     needs
         By index the shards that request more, as ``key=value``.
     even
@@ -77,6 +79,7 @@ class Plan:
     each: Duration | None
     whole: Duration | None
     resources: Resources
+    measured: Resources
     needs: Mapping[int, tuple[str, ...]]
     even: int
 
@@ -125,11 +128,14 @@ def plan_shards(
     shards = tuple(map(_shard, count(first), parts, times))
     each = max(times, key=_expected, default=None)
     known = [time for time in times if time]
+    measured = _by_measure(shards, each, setting)
+    resources = _resources(measured, setting)
     return Plan(
         shards=shards,
         each=each,
         whole=total(known) if known else None,
-        resources=(resources := _resources(shards, each, setting)),
+        resources=resources,
+        measured=measured,
         needs=_needs(shards[len(shards) - len(heavy) :], heavy, setting, resources),
         even=len(shards) - len(heavy),
     )
@@ -183,19 +189,22 @@ def _time(pieces: Sequence[Piece], setting: AppliedSetting, *, forked: bool) -> 
     return duration(setting.speed, items=items, characters=characters, forked=forked, past=setting.past)
 
 
-def _resources(shards: Sequence[Shard], each: Duration | None, setting: AppliedSetting) -> Resources:
-    """Return what a shard requests: as the spec says, but memory and walltime by what was measured."""
-    asked, given = setting.spec.resources, set(setting.given)
-    longest_s = None
-    if each is not None and not given & {"resources.walltime", "resources"}:
+def _by_measure(shards: Sequence[Shard], each: Duration | None, setting: AppliedSetting) -> Resources:
+    """Return what a shard needs by what was measured; as the spec says what was not."""
+    asked, longest_s, peak = setting.spec.resources, None, setting.peak_bytes
+    if each is not None:
         high_s = each.high_s if each.high_s is not None else NO_INTERVAL * each.expected_s
         longest_s = high_s + STAGING_S + setting.site.warning_s
-    peak = setting.peak_bytes
     if peak is not None:
-        peak = (
-            None if given & {"resources.memory", "resources"} else peak + window_bytes(shards, setting.spec)
-        )
+        peak += window_bytes(shards, setting.spec)
     return enough(asked, peak_bytes=peak, longest_s=longest_s, gpus=asked.gpus)
+
+
+def _resources(measured: Resources, setting: AppliedSetting) -> Resources:
+    """Return what a shard requests: as a person has set it, else by what was measured."""
+    given = set(setting.given)
+    keys = [key for key in ("memory", "walltime") if given & {"resources", f"resources.{key}"}]
+    return measured.model_copy(update={key: getattr(setting.spec.resources, key) for key in keys})
 
 
 def window_bytes(shards: Sequence[Shard], spec: SweepSpec) -> int:

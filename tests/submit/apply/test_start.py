@@ -11,11 +11,14 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import is_corpus_folder, read_points
 from jobkit.core.paths import LEDGER_VARIABLE
+from jobkit.core.units import MIB
 from jobkit.corpus.plan import read_corpus, read_plan
 from jobkit.planning.resolve import Options
 from jobkit.submit.apply import start
 from jobkit.submit.apply.lines import plan_lines
+from jobkit.submit.apply.shards import Wishes, plan_shards
 from tests.support.applied import (
+    CHARACTERS,
     expected_rows,
     measured_run,
     merged,
@@ -73,6 +76,43 @@ def test_the_plan_is_printed_as_the_page_shows_it(asked: start.Request) -> None:
     assert told["setting"] == "batch_size 50 (from run)"
     assert told["shards"].startswith("3 of about ")
     assert "(95 %: " in told["CPU-hours"]
+
+
+@pytest.mark.parametrize(
+    ("given", "figures"),
+    [
+        ("memory=500MiB", ("500MiB", "600.0 MiB", "resources.memory=1GiB")),
+        ("memory=600MiB", ()),
+        ("walltime=00:00:09", ("00:00:09", "about 9 s", "resources.walltime=00:05:00")),
+        ("walltime=00:00:12", ()),
+    ],
+)
+def test_a_request_below_what_was_measured_is_a_warning_with_both_figures(
+    home: Path, given: str, figures: tuple[str, ...]
+) -> None:
+    asked = request(home / "run", ["letters.txt"], home / "tagged", f"resources.{given}", shards=1)
+    prospect = plan(asked).prospect
+    piece = prospect.plan.shards[0].pieces[0]
+    pieces = [replace(piece, characters=CHARACTERS)]
+    setting = replace(prospect.setting, peak_bytes=600 * MIB)
+    again = replace(prospect, setting=setting, plan=plan_shards(pieces, setting, Wishes()))
+    warned = [line for line in plan_lines(again) if line.startswith("warning")]
+    assert len(warned) == bool(figures)
+    assert all(figure in warned[0] for figure in figures)
+
+
+def test_the_plan_says_what_the_walltime_rests_on_without_an_interval(asked: start.Request) -> None:
+    prospect = plan(asked).prospect
+    each = prospect.plan.each
+    assert each
+
+    def request_of(**changes: float | None) -> str:
+        changed = replace(prospect.plan, each=replace(each, **changes))  # type: ignore[arg-type]
+        return [*plan_lines(replace(prospect, plan=changed))][-1]
+
+    assert "twice the expected time" not in request_of()
+    assert "twice the expected time" in request_of(low_s=None, high_s=None)
+    assert "for up to 40 min" in request_of(high_s=2400.0)
 
 
 def test_the_folder_is_whole_or_not_there(asked: start.Request, monkeypatch: pytest.MonkeyPatch) -> None:
