@@ -90,7 +90,7 @@ def applied(lab: Lab) -> Applied:
 def test_a_corpus_is_worked_through_and_merged(applied: Applied) -> None:
     preview = applied.apply("--dry-run")
     assert preview.returncode == 0, preview.stderr
-    assert "4 (loads within" in preview.stderr
+    assert "4 (loads within" in preview.stdout
     assert not applied.out.exists()
     done = applied.apply("--wait")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -31,7 +31,7 @@ def test_a_job_plans_the_corpus_and_submits_the_shards(applied: Applied) -> None
     applied.takes(0)
     preview = applied.apply(*JOB, "--dry-run")
     assert preview.returncode == 0, preview.stderr
-    assert "1 file, " in preview.stderr
+    assert "1 file, " in preview.stdout
     assert not applied.out.exists()
     done = applied.apply(*JOB, "--wait")
     assert done.returncode == 0, done.stdout + done.stderr

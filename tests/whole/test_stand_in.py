@@ -144,7 +144,7 @@ def test_a_corpus_with_a_stand_in_says_so_everywhere(home: Path) -> None:
 def test_the_sample_is_a_corpus_that_a_stand_in_may_tag(home: Path) -> None:
     done = jobkit("apply", "tiny.yaml", "--corpus", "sample:3", "--out", "tagged", "--dry-run")
     assert done.returncode == 0, done.stderr
-    assert ("3 paragraphs" in done.stderr, LABEL in done.stderr) == (True, True)
+    assert ("3 paragraphs" in done.stdout, LABEL in done.stdout) == (True, True)
     (home / "twice.txt").write_text(f"{sample_text(3)}\n{sample_text(3)}")
     twice = jobkit("apply", "tiny.yaml", "--corpus", "twice.txt", "--out", "tagged", "--dry-run")
     both = jobkit("apply", "tiny.yaml", "--corpus", "sample:3", "docs.txt", "--out", "tagged", "--dry-run")

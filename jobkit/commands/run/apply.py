@@ -29,7 +29,8 @@ from jobkit.commands import shared
 @click.option(
     "--plan-as-job", is_flag=True, help="Read and plan the corpus in a job, which submits the shards."
 )
-@click.option("--dry-run", is_flag=True, help="Print the job script and the submit commands; submit nothing.")
+@click.option("--dry-run", is_flag=True, help="Print the plan and the submit commands; submit nothing.")
+@click.option("--script", is_flag=True, help="Print only the job script; submit nothing.")
 @click.option("--wait", is_flag=True, help="Wait until every shard has ended.")
 def apply(
     run: Path | None,
@@ -48,6 +49,7 @@ def apply(
     site: str | None,
     plan_as_job: bool,
     dry_run: bool,
+    script: bool,
     wait: bool,
 ) -> int:
     """Work through a whole corpus with the setting that the run folder RUN measured, or that SPEC has.
@@ -103,7 +105,8 @@ def apply(
         id_field=id_field,
         skip_bad=skip_bad,
         fmt=fmt,
+        script=script,
     )
     begin = plan_job.apply if plan_as_job else start.apply
-    code = begin(request, dry_run=dry_run, wait=wait)
+    code = begin(request, dry_run=dry_run or script, wait=wait)
     return start.report_end(out) if code is None else code

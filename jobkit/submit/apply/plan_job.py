@@ -6,7 +6,6 @@ Until the job has planned, the run folder has an order (``apply.json``), a journ
 from __future__ import annotations
 
 import contextlib
-import shlex
 import shutil
 import tempfile
 import time
@@ -14,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from jobkit.core import files, terminal
+from jobkit.core import files
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.files import folder_lock, read_text
 from jobkit.core.json_codec import from_json, to_json
@@ -214,11 +213,14 @@ def _submit(
     resources = _resources(setting, found, _unfinished(run_dir))
     point = replace(setting.point, run_id=order.run_id)
     script = render_plan(spec, setting.site, point, run_dir, resources)
-    for line in _lines(setting, found, resources):
-        note(line)
+    plan = "\n".join(_lines(setting, found, resources))
     if dry_run:
-        _print_preview(setting, run_dir, script)
+        job, scheduler = rounds.plan_job(), by_name(spec.scheduler)
+        start.preview(
+            request, plan, script, [scheduler.submit_argv(str(run_dir / job.script), job.array, ())]
+        )
         return 0
+    note(plan)
     _check(order, setting, resources, script)
     texts = {SPEC_FILE: spec.as_yaml(), ORDER_FILE: to_json(order) + "\n", PLAN_SCRIPT: script}
     if not is_unplanned(run_dir):
@@ -274,20 +276,6 @@ def _lines(setting: AppliedSetting, found: Sequence[Found], resources: Resources
         "warning": "\n".join(low_memory(setting, by_measure.memory)),
     }
     yield from (f"{label.ljust(LABEL)}{words}" for label, words in rows.items() if words)
-
-
-def _print_preview(setting: AppliedSetting, run_dir: Path, script: str) -> None:
-    """Print the script of the job, and the command that would submit it."""
-    scheduler, job = by_name(setting.spec.scheduler), rounds.plan_job()
-    argv = scheduler.submit_argv(str(run_dir / job.script), job.array, ())
-    lines = [
-        script.rstrip("\n"),
-        "",
-        "# Dry run: nothing was written or submitted.",
-        f"# The script would be {run_dir / job.script}, submitted by:",
-        f"#   {shlex.join(argv)}",
-    ]
-    terminal.say("\n".join(lines))
 
 
 def _check(order: Order, setting: AppliedSetting, resources: Resources, script: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import SPEC_FILE, is_corpus_folder, is_unplanned, run_id_of
+from jobkit.core.layout import JOB_SCRIPT, SPEC_FILE, is_corpus_folder, is_unplanned, run_id_of
 from jobkit.core.paths import cache_dir, ledger_path
 from jobkit.core.records import ModelRef, Point
 from jobkit.core.terminal import note, relative_path, shell_path
@@ -34,7 +34,7 @@ from jobkit.status.table import render as render_status
 from jobkit.submit import launch, local, resume, sweep
 from jobkit.submit.apply import folder
 from jobkit.submit.apply.heavy import find_heavy, refuse_too_large
-from jobkit.submit.apply.lines import Prospect, plan_lines
+from jobkit.submit.apply.lines import LABEL, Prospect, plan_lines
 from jobkit.submit.apply.setting import AppliedSetting, find_setting
 from jobkit.submit.apply.shards import Wishes, plan_shards, points_of
 
@@ -64,6 +64,8 @@ class Request:
         Whether what cannot be read is left out.
     fmt
         The format in which the results are wanted.
+    script
+        Whether a dry run prints the job script, and not the plan.
     processes
         How many read the corpus; ``None`` for one for each core.
     earlier
@@ -79,6 +81,7 @@ class Request:
     id_field: str = "id"
     skip_bad: bool = False
     fmt: str = DEFAULT_FORMAT
+    script: bool = False
     processes: int | None = None
     earlier: bool = False
 
@@ -115,7 +118,8 @@ def apply(request: Request, *, dry_run: bool = False, wait: bool = False) -> int
         return go_on(request, setting, corpus, dry_run=dry_run, wait=wait)
     planned = prepare(request, setting, corpus, pieces, read_s)
     if dry_run:
-        print_preview(planned)
+        prepared = planned.prepared
+        preview(request, planned.lines, prepared.script, launch.submit_commands(prepared, note))
         return 0
     return _start(planned, wait=wait)
 
@@ -217,17 +221,15 @@ def _before(point: Point) -> str:
     return ledger.corpus_summary(ledger.corpora(ledger_path()), point.workload, model) or ""
 
 
-def print_preview(planned: Planned) -> None:
-    """Print the plan, and the script with the commands that would submit it."""
-    prepared = planned.prepared
-    note(planned.lines)
+def preview(request: Request, plan: str, script: str, commands: Iterable[Sequence[str]]) -> None:
+    """Print the plan of a corpus and the commands that would submit it, or only the job script if asked."""
+    if request.script:
+        terminal.say(script.rstrip("\n"))
+        return
     lines = [
-        prepared.script.rstrip("\n"),
-        "",
-        "# Dry run: nothing was written or submitted.",
-        *(f"# {line}" for line in planned.lines.splitlines()),
-        f"# The script would be {prepared.run_dir}/job.sh, submitted by:",
-        *(f"#   {shlex.join(argv)}" for argv in launch.submit_commands(prepared, note)),
+        plan,
+        f"{'commands':<{LABEL}}" + f"\n{' ' * LABEL}".join(map(shlex.join, commands)),
+        "dry run: nothing was written or submitted; --script instead of --dry-run prints the job script",
     ]
     terminal.say("\n".join(lines))
 
@@ -294,7 +296,8 @@ def go_on(
         other = f"jobkit merge {shell_path(request.out)} --format {request.fmt}"
         note(f"its results were ordered as {planned}; for the other format: {other}")
     if dry_run:
-        note("a dry run: nothing was submitted")
+        script = shell_path(request.out / JOB_SCRIPT)
+        note(f"dry run: nothing was submitted; {script} is the job script")
         return 0
     return resume.run_again(request.out, (), _changes(request), wait=wait)
 

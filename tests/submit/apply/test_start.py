@@ -48,7 +48,9 @@ def test_a_corpus_is_worked_through_here_and_merged(home: Path) -> None:
     words = ("apply", "run", "--corpus", "letters.txt", "--out", "tagged")
     preview = jobkit(*words, "--shards", "2", "--dry-run")
     assert preview.returncode == 0, preview.stderr
-    assert "corpus     1 file, " in preview.stderr
+    assert preview.stdout.startswith("corpus     1 file, ")
+    assert "#!/bin/bash" not in preview.stdout
+    assert jobkit(*words, "--shards", "2", "--script").stdout.startswith("#!/bin/bash")
     assert sorted(path.name for path in home.iterdir()) == ["letters.txt", "run"]
     done = jobkit(*words, "--shards", "2")
     assert done.returncode == 0, done.stderr
@@ -60,7 +62,7 @@ def test_a_corpus_is_worked_through_here_and_merged(home: Path) -> None:
     again = jobkit(*words)
     assert again.returncode == 0, again.stderr
     another = jobkit(*words[:-1], "again", "--dry-run")
-    assert "earlier    1 corpus with this model, " in another.stderr
+    assert "earlier    1 corpus with this model, " in another.stdout
     assert "is planned already" in again.stderr
     assert "nothing to run again" in again.stderr
     for command in (["collect"], ["recommend"], ["verify"], ["profile"], ["tune"]):
@@ -206,7 +208,7 @@ def test_a_corpus_takes_every_path_up_to_the_next_option(home: Path) -> None:
         ("apply", "--corpus", "letters.txt", "more.txt", "run"),
     ):
         done = jobkit(*words, *tail)
-        assert "corpus     2 files" in done.stderr, done.stderr
+        assert "corpus     2 files" in done.stdout, done.stderr
     refused = jobkit("apply", "run", "--corpus", "-", *tail)
     assert (refused.returncode, "standard input" in refused.stderr) == (2, True)
     assert jobkit("apply", "run", *tail).returncode == 2
