@@ -124,7 +124,7 @@ def _taken(handle: int) -> bool | None:
 def _refusal(run_dir: Path, other: Driver | None) -> JobkitError:
     who = f"process {other.pid} on {other.host}" if other else "another process"
     return JobkitError(
-        f"{who} runs points of this run, and locks {run_dir / DRIVER_LOCK}",
+        f"{who} works on this run, and locks {run_dir / DRIVER_LOCK}",
         hint=f"it does the work; jobkit status {shell_path(run_dir)} --watch follows it to its end",
         exit_code=ExitCode.REFUSED,
     )
@@ -243,7 +243,7 @@ def elsewhere(run_dir: Path, machine: str) -> JobkitError:
     """Return the error for a run whose driver may live on another machine."""
     run = shell_path(run_dir)
     return JobkitError(
-        f"the points of this run were started on {machine}; whether they still run cannot be seen from here",
+        f"this run was started on {machine}; whether it still runs cannot be seen from here",
         hint=f"run the same command on {machine}; if that machine or container is gone for good: "
         f"jobkit resume {run} --machine-gone {machine}",
         exit_code=ExitCode.REFUSED,

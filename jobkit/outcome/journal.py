@@ -46,7 +46,7 @@ class Role(StrEnum):
 SEARCHES = frozenset({Role.FIND, Role.TUNE})
 """Roles of a job that chooses points itself and runs them."""
 PURPOSES = {
-    Role.FOLLOW: "runs failed points again",
+    Role.FOLLOW: "runs again what failed",
     Role.FIND: "tries the largest batch",
     Role.TUNE: "searches for the fastest setting",
     Role.PLAN: "reads and plans the corpus",

@@ -75,7 +75,7 @@ def find_log(run: Path, word: str, number: int | None = None) -> Log:
     """
     if is_unplanned(run):
         hint = f"the logs of the job that plans it are in {run / LOGS_FOLDER}"
-        raise JobkitError(f"{run}: the corpus is not planned yet, so there is no point", hint=hint)
+        raise JobkitError(f"{run}: the corpus is not planned yet, so there is no shard", hint=hint)
     points, _ = read_points(run)
     if not points:
         raise JobkitError(f"{run}: not a run folder", hint="jobkit status lists the runs")
@@ -112,15 +112,16 @@ def point_named(points: Sequence[Point], word: str) -> Point:
     if len(begun) == 1:
         return begun[0]
     known = [point.point_id for point in points]
-    hint = f"points are named by number, 1 to {points[-1].index}, or by id, such as {known[0]}"
+    noun = points[0].noun
+    hint = f"{noun}s are named by number, 1 to {points[-1].index}, or by id, such as {known[0]}"
     if begun:
         listed = format_list([point.point_id for point in begun], MOST_NAMES)
-        raise JobkitError(f"{word!r} begins {len(begun)} points: {listed}", hint=hint)
+        raise JobkitError(f"{word!r} begins {len(begun)} {noun}s: {listed}", hint=hint)
     if _was_replaced(points, word):
         message = f"shard {word!r} was planned again: other shards do its work"
         raise JobkitError(message, hint="jobkit status DIR lists the shards that count")
     close = did_you_mean(word, known)
-    raise JobkitError(f"no point {word!r}{f'; {close}' if close else ''}", hint=hint)
+    raise JobkitError(f"no {noun} {word!r}{f'; {close}' if close else ''}", hint=hint)
 
 
 def _was_replaced(points: Sequence[Point], word: str) -> bool:

@@ -171,7 +171,7 @@ def _not_begun(verdict: Verdict, accounted: Accounted | None, known: Circumstanc
     if verdict.outcome is None and known.cancelled:
         return Verdict(Outcome.CANCELLED, f"by jobkit at {format_moment(known.cancelled)}, before it began")
     if verdict.outcome is None and known.here and known.gone and not known.superseded:
-        return replace(verdict, evidence="it did not begin: the process that runs the points is gone")
+        return replace(verdict, evidence="it did not begin: the process of the run is gone")
     return _without_end(verdict, known)
 
 

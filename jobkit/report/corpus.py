@@ -228,7 +228,7 @@ def _promise(data: Mapping[str, Any]) -> Iterator[str]:
     if not time["predicted_s"]:
         return
     took, predicted = time["took_s"], time["predicted_s"]
-    yield f"{format_compared(took)} of jobs, {format_compared(predicted)} promised."
+    yield f"The shards took {format_compared(took)}; {format_compared(predicted)} were promised."
     yield f"{took / predicted:.2f} times the promise, over {format_count(data['shards'], 'shard')}."
     low, high = time["predicted_low_s"], time["predicted_high_s"]
     if low is not None and high is not None:

@@ -310,7 +310,7 @@ def closing_line(data: Mapping[str, Any]) -> str:
     ]
     if time["predicted_s"]:
         took, predicted = format_compared(time["took_s"]), format_compared(time["predicted_s"])
-        words.append(f"{took} of jobs, {predicted} predicted{_outside(time)}")
+        words.append(f"the shards took {took}, {predicted} predicted{_outside(time)}")
     if energy["joules"]:
         words.append(format_energy(energy["joules"]))
     if data["model"] and data["model"]["caveat"]:

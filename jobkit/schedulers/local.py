@@ -80,7 +80,7 @@ def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
 
 def explain(task: Queued) -> str:
     """Return what a point waits for here."""
-    return "one point at a time runs here"
+    return "one at a time runs here"
 
 
 def diagnostic_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:

@@ -71,7 +71,7 @@ def _describe_try(run: RunStanding, point: PointStanding, tried: TryResult) -> I
     progress = progress_of_try(tried)
     below = files.folder.removeprefix(f"{run.folder}/")
     fields = {
-        "because": "another try decided the point" if decided else verdict.evidence,
+        "because": f"another try decided the {point.point.noun}" if decided else verdict.evidence,
         "ran": _ran(tried, point.elapsed_of(tried)),
         "batches": far_words(progress, over=over) if progress else "",
         "record": _record(tried),

@@ -168,7 +168,7 @@ def _note(log: Log, say: Say) -> None:
     if len(log.tries) > 1:
         say(f"the log holds tries {', '.join(map(str, log.tries))}, one after the other")
     if log.others:
-        say(f"the log holds all points of the job, one after the other: also {', '.join(log.others)}")
+        say(f"the log holds all of the job, one after the other: also {', '.join(log.others)}")
 
 
 def _job(log: Log) -> str:

@@ -177,7 +177,8 @@ def others(runs: Sequence[Path]) -> str:
 
 def _begun(run: Glance) -> str:
     begun = "all begun" if run.begun == run.points > 1 else f"{run.begun:,} begun"
-    return f"{format_count(run.points, 'point')}, {begun}"
+    noun = "shard" if is_corpus_folder(run.folder) else "point"
+    return f"{format_count(run.points, noun)}, {begun}"
 
 
 def as_json(

@@ -85,9 +85,11 @@ def _is_selected(point: PointStanding, word: str) -> bool:
 def _refuse_result(points: Sequence[PointStanding], word: str) -> None:
     """Refuse an outcome that is a result, unless it is the failure of a trial."""
     if word in {Outcome.OK, Outcome.GPU_OOM} and not any(_is_selected(point, word) for point in points):
+        noun = points[0].point.noun if points else "point"
+        new = "jobkit apply with another --out" if noun == "shard" else "jobkit sweep SPEC --new"
         raise JobkitError(
-            f"--only {word}: a point with this outcome is done, and jobkit never runs a finished point again",
-            hint="jobkit sweep SPEC --new measures all points again",
+            f"--only {word}: a {noun} with this outcome is done, and never runs again",
+            hint=f"{new} runs all {noun}s again",
         )
 
 
@@ -100,7 +102,9 @@ def _named(points: Sequence[PointStanding], word: str) -> PointStanding:
         raise JobkitError(error.message, hint=hint) from error
     name = point.point.point_id
     if point.standing is Standing.DONE and point.outcome is not Outcome.PRUNED:
-        raise JobkitError(f"{name} is done ({point.outcome}): a finished point is never run again")
+        raise JobkitError(
+            f"{name} is done ({point.outcome}): a finished {point.point.noun} is never run again"
+        )
     if point.standing in standing.LIVE:
         message = f"{name} is {point.standing}: it is not run twice at a time"
         raise JobkitError(message, hint="jobkit cancel RUN POINT first")

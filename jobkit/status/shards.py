@@ -204,7 +204,8 @@ def _speed_lines(found: CorpusStanding) -> Iterator[str]:
     if found.speed is None or found.took_s is None or found.promised_s is None:
         return
     took, promised = format_compared(found.took_s), format_compared(found.promised_s)
-    yield f"speed: {found.speed:.2f} times what was promised ({took} of jobs, {promised} promised)"
+    both = f"the shards took {took}, starts included; {promised} promised"
+    yield f"speed: {found.speed:.2f} times what was promised ({both})"
     if found.broken and found.low_s is not None and found.high_s is not None:
         between = f"{format_compared(found.low_s)} to {format_compared(found.high_s)}"
         yield f"the promise is off by more than its interval: {between} were promised, {took} it took"

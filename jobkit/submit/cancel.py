@@ -72,7 +72,7 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
         if parts := _parts(run, left, whole=whole):
             _cancel_parts(run_dir, parts, new, whole=whole)
         elif not already and not forgotten:
-            what = "the points named" if named else "the other points" if kept else "it"
+            what = f"the {run.noun}s named" if named else f"the other {run.noun}s" if kept else "it"
             note(f"nothing to cancel: none of {what} is in the queue or running")
     return 0
 
@@ -171,12 +171,12 @@ def _refuse_parts_of_jobs(
         sharing.setdefault(other.task, []).append(other.point.point_id)
     run = shell_path(run_dir)
     for point in points:
-        name = f"{point.point.point_id} cannot be cancelled alone"
+        name, noun = f"{point.point.point_id} cannot be cancelled alone", point.point.noun
         if not others or point.task is None:
             continue
         if runs_here(point.task.scheduler):
-            hint = f"jobkit cancel {run} ends it; jobkit resume {run} POINT runs one"
-            raise JobkitError(f"{name}: one process runs all points here, one after the other", hint=hint)
+            hint = f"jobkit cancel {run} ends it; jobkit resume {run} N runs one"
+            raise JobkitError(f"{name}: one process runs all {noun}s here", hint=hint)
         if point.task in sharing:
             message = f"{name}: it shares a job with {format_list(sharing[point.task], MOST_NAMES)}"
             raise JobkitError(message, hint="they end together: name them all, or none of them")

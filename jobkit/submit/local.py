@@ -135,7 +135,7 @@ def _end_orphan(run_dir: Path) -> None:
         pid = int(path.read_text(encoding="ascii"))
         if not _runs_for(pid, run_dir):
             return
-        terminal.say(f"process {pid} of a driver that was killed still runs a point: ending it", err=True)
+        terminal.say(f"process {pid} of a driver that was killed still runs: ending it", err=True)
         os.kill(pid, signal.SIGTERM)
         deadline = time.monotonic() + END_GRACE_S
         while _runs_for(pid, run_dir) and time.monotonic() < deadline:

@@ -126,7 +126,7 @@ def refuse_stray_jobs(run_dir: Path, scheduler: Scheduler) -> None:
     argv = " ".join(scheduler.cancel_argv(jobs[0]))
     raise StrayJobs(
         f"{scheduler.NAME} job {', '.join(map(str, jobs))} belongs to this run, but {run_dir / JOURNAL_FILE} "
-        "does not record which points it runs: a line of the journal is lost",
+        "does not record what it runs: a line of the journal is lost",
         hint=f"wait until that job has ended, or end it ({argv}); then run the same command again",
         exit_code=ExitCode.REFUSED,
     )
@@ -164,12 +164,12 @@ def declare_machine_gone(run_dir: Path, machine: str) -> None:
     if not there:
         names = ", ".join(sorted({job.cluster for job in jobs} - {""})) or "no machine"
         raise JobkitError(
-            f"--machine-gone {machine}: no points of this run were started there",
-            hint=f"they were started on {names}",
+            f"--machine-gone {machine}: this run was not started there",
+            hint=f"it was started on {names}",
         )
     if any(life(run_dir, job) is Life.ALIVE for job in there):
         raise JobkitError(
-            f"--machine-gone {machine}: a process there still runs points of this run: "
+            f"--machine-gone {machine}: a process there still works on this run: "
             f"{run_dir / DRIVER_LOCK} is locked",
             hint=f"jobkit cancel {shell_path(run_dir)} ends it if you run it on {machine}",
             exit_code=ExitCode.REFUSED,

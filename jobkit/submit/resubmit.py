@@ -42,7 +42,7 @@ CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy")
 """Keys of the spec that `--set` may change: none that a point's own figures depend on."""
 NO_LOCK = (
     "this file system has no locks, so jobkit cannot see whether another jobkit changes this run now: "
-    "run one command on it at a time, or points may run twice"
+    "run one command on it at a time, or work may be done twice"
 )
 PATIENCE_S = GONE_AFTER / timedelta(seconds=1) + 30.0
 POLL_S = 5.0
@@ -84,8 +84,8 @@ def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
         key = override.partition("=")[0].strip()
         if key.partition(".")[0] not in CHANGEABLE:
             raise JobkitError(
-                f"--set {override}: {key} belongs to what the points measure, and cannot change within a run",
-                hint=f"resume takes {', '.join(CHANGEABLE)}; for the rest make a new sweep",
+                f"--set {override}: the results depend on {key}, which cannot change within a run",
+                hint=f"resume takes {', '.join(CHANGEABLE)}; for the rest begin a new run",
             )
     return spec_of_run(run_dir, overrides)
 
@@ -290,12 +290,12 @@ def _submit(
         round_ = replace(wider, max_parallel=most)
         _write(scheduler, run_dir, round_, arrays, say)
         nodes = ", ".join(group.change.exclude)
-        say(f"only {nodes} matches the request, so the points may run there again")
+        say(f"only {nodes} matches the request, so the {run.noun}s may run there again")
     jobs = rounds.round_jobs(round_, arrays)
     submitted = rounds.submit_jobs(scheduler, run_dir, jobs, after=after).jobs
     room.keep(round_, submitted, after)
     if after:
-        points, ends = format_count(len(group.points), "point"), ", ".join(map(str, after))
+        points, ends = format_count(len(group.points), run.noun), ", ".join(map(str, after))
         say(f"max_parallel is {most}: {points} will begin when these have ended: {ends}")
     return submitted
 

@@ -68,10 +68,10 @@ def _live(standing: RunStanding) -> list[Submission]:
     ]
     if not jobs:
         raise JobkitError(
-            "none of its points is in the queue or running: there is nothing to throttle",
-            hint=f"jobkit resume {run} --set max_parallel=N submits points again with another number",
+            f"none of its {standing.noun}s is in the queue or running: there is nothing to throttle",
+            hint=f"jobkit resume {run} --set max_parallel=N submits them again with another number",
         )
     if not by_name(jobs[0].scheduler).throttle_argv(jobs[0].job, 0):
-        message = "a run on this machine has one point at a time"
+        message = f"a run on this machine has one {standing.noun} at a time"
         raise JobkitError(message, hint=f"jobkit cancel {run} stops it")
     return jobs

@@ -121,7 +121,7 @@ def test_a_free_lock_is_proof_where_the_lock_is_seen_from_here(
 def test_without_locks_the_start_of_the_process_tells(run: Path) -> None:
     with driving(run) as job:
         assert life(run, JobId(job)) is Life.ALIVE
-        with pytest.raises(JobkitError, match="runs points of this run"), driving(run):
+        with pytest.raises(JobkitError, match="works on this run"), driving(run):
             pass
         change(run, start="1")
         assert life(run, JobId(job)) is Life.DEAD, "its number came again"
@@ -152,11 +152,11 @@ def test_a_lock_file_without_its_words_is_no_driver_and_no_proof(run: Path, spoi
 
 def test_a_machine_that_is_gone_is_said_so_once_and_believed(run: Path) -> None:
     write_submitted(run, "local", "7", first=1, last=1)
-    with pytest.raises(JobkitError, match="no points of this run were started there"):
+    with pytest.raises(JobkitError, match="this run was not started there"):
         declare_machine_gone(run, "node07")
     with another(run) as (_, job):
         write_event(run, "submitted", scheduler="local", job_id=job.id, cluster="node07", first=1, last=2)
-        with pytest.raises(JobkitError, match="a process there still runs points"):
+        with pytest.raises(JobkitError, match="a process there still works"):
             declare_machine_gone(run, "node07")
 
 

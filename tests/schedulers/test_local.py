@@ -87,5 +87,5 @@ def test_a_process_of_ones_own_is_found_by_the_real_ps() -> None:
 
 def test_a_point_here_waits_for_the_one_before_it_and_for_nobody() -> None:
     one = Queued(job_id="7", task=local.WHOLE, state=State.RUNNING)
-    assert local.explain(one) == "one point at a time runs here"
+    assert local.explain(one) == "one at a time runs here"
     assert local.remedy(JobId("7"), (1,), one) is None

@@ -99,7 +99,7 @@ def test_it_is_said_what_else_stands_in_a_log(run: Path) -> None:
     (run / "logs" / "78_1.out").write_bytes(b"")
     said = Said()
     printed(run, said=said)
-    assert said[1:2] == ["the log holds all points of the job, one after the other: also p002"]
+    assert said[1:2] == ["the log holds all of the job, one after the other: also p002"]
 
 
 def test_a_point_that_printed_nothing_shows_what_is_known_of_it(run: Path) -> None:

@@ -135,7 +135,7 @@ def test_what_a_word_selects(only: list[str], expected: list[int]) -> None:
 def test_a_result_is_refused_unless_it_is_the_failure_of_a_trial() -> None:
     with pytest.raises(JobkitError, match="--only gpu_oom: a point with this outcome is done") as caught:
         select_points([one_look(1, Standing.DONE, Outcome.GPU_OOM)], ["gpu_oom"])
-    assert caught.value.hint == "jobkit sweep SPEC --new measures all points again"
+    assert caught.value.hint == "jobkit sweep SPEC --new runs all points again"
     trial = one_look(1, Standing.FAILED, Outcome.GPU_OOM)
     assert select_points([trial], ["gpu_oom"]) == [trial]
 

@@ -159,7 +159,7 @@ def test_the_word_for_where_a_point_stands(point: PointStanding, word: str) -> N
         ),
         (
             stands(Standing.WAITING, queued=waits(State.RUNNING, task=0), task=LOCAL),
-            "one point at a time runs here",
+            "one at a time runs here",
         ),
         (stands(Standing.RUNNING, queued=waits(State.RUNNING)), ""),
         (stands(Standing.RUNNING, queued=waits(State.RUNNING, task=0), task=LOCAL), ""),

@@ -123,7 +123,7 @@ def test_what_a_point_measures_cannot_change(sweep: Sweep, key: str) -> None:
     sweep.ended(OK, OOM, OK, OK, OK, OK)
     before = sweep.files()
     error = refused(sweep, overrides=(key,))
-    assert f"--set {key}: {key.partition('=')[0]} belongs to what the points measure" in error.message
+    assert f"--set {key}: the results depend on {key.partition('=')[0]}" in error.message
     assert "resources" in error.hint
     assert sweep.files() == before
 

@@ -154,7 +154,7 @@ def test_a_run_that_was_killed_on_a_machine_that_is_gone(
     HOW: fake: a lock file and a journal that name another machine, and a disk that looks like a file
     server's.
     REPORTED: `jobkit resume`, `status` and `cancel` name the machine on which the points were started, and
-    report that it is not known whether they still run; `jobkit resume --machine-gone NAME` runs them again.
+    report that it is not known whether it still runs; `jobkit resume --machine-gone NAME` runs them again.
     LOST: results that the try had not yet copied to the run folder.
     """
     with driving(local) as job:
@@ -174,12 +174,12 @@ def test_a_run_that_was_killed_on_a_machine_that_is_gone(
     assert read_standings([local])[0].silent == ("local",)
     commands: list[Callable[[], object]] = [lambda: run_again(local, (), ()), lambda: cancel(local, [], [])]
     for command in commands:
-        with pytest.raises(JobkitError, match="were started on node07; whether they still run") as refused:
+        with pytest.raises(JobkitError, match="was started on node07; whether it still runs") as refused:
             command()
         assert f"jobkit resume {local} --machine-gone node07" in refused.value.hint
-    with pytest.raises(JobkitError, match="no points of this run were started there") as wrong:
+    with pytest.raises(JobkitError, match="this run was not started there") as wrong:
         run_again(local, (), (), machine_gone="node08")
-    assert wrong.value.hint == "they were started on node07"
+    assert wrong.value.hint == "it was started on node07"
     assert run_again(local, ("1",), (), machine_gone="node07") is None
     assert [point.outcome for point in read_standings([local])[0].points] == [OK, Outcome.LOST, Outcome.LOST]
 

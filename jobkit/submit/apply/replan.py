@@ -131,7 +131,9 @@ def _end_open(run_dir: Path) -> None:
         if not number:
             return
         if time.monotonic() > deadline:
-            message = f"{format_count(number, 'task')} of {run.name} did not end in {PATIENCE_S / 60:.0f} min"
+            message = (
+                f"{format_count(number, 'shard')} of {run.title} did not end in {PATIENCE_S / 60:.0f} min"
+            )
             hint = f"jobkit status {shell_path(run_dir)} shows them; nothing was planned again"
             raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
         if not announced:

@@ -132,7 +132,7 @@ def test_a_shard_that_was_planned_again_is_named_as_such(out: Path) -> None:
     for word in ("1", "shard-00004"):
         with pytest.raises(JobkitError, match="was planned again"):
             point_named(live, word)
-    with pytest.raises(JobkitError, match="no point"):
+    with pytest.raises(JobkitError, match="no shard"):
         point_named(live, str(live[-1].index + 1))
 
 

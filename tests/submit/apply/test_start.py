@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from tests.support.applied import (
     merged,
     plan,
     request,
+    win,
     write_corpus,
     write_planned,
 )
@@ -115,6 +117,27 @@ def test_the_plan_says_what_the_walltime_rests_on_without_an_interval(asked: sta
     assert "twice the expected time" not in request_of()
     assert "twice the expected time" in request_of(low_s=None, high_s=None)
     assert "for up to 40 min" in request_of(high_s=2400.0)
+
+
+def test_a_shard_is_a_shard_in_every_line_about_a_corpus(asked: start.Request) -> None:
+    write_planned(asked)
+    win(asked.out, 1)
+    for words in (
+        ("status", "tagged"),
+        ("status", "tagged", "1"),
+        ("status", "tagged", "9"),
+        ("merge", "tagged"),
+        ("cancel", "tagged", "2"),
+        ("throttle", "tagged", "2"),
+        ("resume", "tagged", "1"),
+        ("resume", "tagged", "--only", "ok"),
+        ("resume", "tagged"),
+        ("status", "tagged"),
+    ):
+        done = jobkit(*words)
+        said = done.stdout + done.stderr
+        assert re.search(r"\bshard", said), (words, said)
+        assert not re.search(r"\b(points?|repeat)\b", said, re.IGNORECASE), (words, said)
 
 
 def test_the_folder_is_whole_or_not_there(asked: start.Request, monkeypatch: pytest.MonkeyPatch) -> None:
