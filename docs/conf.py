@@ -34,6 +34,7 @@ exclude_patterns = [path.name for path in ROOT.iterdir() if path.is_dir() and pa
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).with_name("search-scorer.js"))
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
