@@ -18,13 +18,19 @@ from urllib.parse import quote
 import pytest
 
 from tests.pages.test_docs import DOCS, ROOT
-from tests.support.browser import BROWSER, visit
+from tests.support.browser import A4, BROWSER, visit
 
 GROUPS = ["Tutorial", "How-to", "Reference", "Explanation"]
 ROW = re.compile(r"^\| \[([^\]]+)\]\(([\w./-]+\.md)\)", re.MULTILINE)
 ANOTHER_ADDRESS = re.compile(r"^(https?:)?//")
-FIRST = 10
+FIRST = 3
 """How many results a reader looks at."""
+WIDEST = ["next-to-others", "spec", "commands"]
+"""The pages with the widest tables."""
+ASK_WIDTHS = """
+const boxes = document.querySelectorAll(".table-wrapper, .highlight");
+document.title = Math.max(...Array.from(boxes, box => box.scrollWidth - box.clientWidth));
+"""
 LOADED_BY_CSS = re.compile(r"""url\(\s*['"]?(?:https?:)?//|@import""")
 
 
@@ -136,6 +142,7 @@ def address(site: Path) -> Iterator[str]:
         ("walltime", "symptoms.html#walltime"),
         ("how long will it take", "tag-my-corpus.html#how-long-will-it-take"),
         ("which GPU", "recommend.html#which-gpu"),
+        ("which batch size", "recommend.html#which-batch-size"),
     ],
 )
 def test_the_search_of_the_site_answers_among_its_first_results(
@@ -145,3 +152,17 @@ def test_the_search_of_the_site_answers_among_its_first_results(
     results = dom.partition('<div id="search-results">')[2]
     found = re.findall(r'<a href="([^"]+)"', results)[:FIRST]
     assert any(link.endswith(answer) for link in found), found
+
+
+@pytest.mark.slow
+@pytest.mark.program(BROWSER)
+@pytest.mark.parametrize("page", WIDEST)
+def test_no_table_is_cut_on_paper(site: Path, address: str, tmp_path: Path, page: str) -> None:
+    css = (site / "_static" / "site.css").read_text(encoding="utf-8")
+    css = css.replace("@media screen", "@media not all").replace("@media print", "@media all")
+    text = (site / "docs" / f"{page}.html").read_text(encoding="utf-8").replace("site.css", "not.css")
+    text = text.replace("<head>", f'<head><base href="{address}/docs/">')
+    printed = tmp_path / "printed.html"
+    printed.write_text(text.replace("</body>", f"<style>{css}</style><script>{ASK_WIDTHS}</script></body>"))
+    dom = visit(tmp_path, printed.as_uri(), "--dump-dom", A4).stdout
+    assert re.findall("<title>(.*)</title>", dom)[0] == "0"

@@ -7,6 +7,8 @@ from pathlib import Path
 
 BROWSER = "chromium"
 DEADLINE_S = 180
+A4 = "--window-size=718,1000"
+"""A window as wide as what is printed on a sheet, 190 mm."""
 
 
 def visit(folder: Path, address: str, *options: str) -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,7 @@ import pytest
 from jobkit.report.html.page import page
 from tests.report.html.test_page import CPU_RUN, GPU_RUN, HOSTILE, Parsed, measured
 from tests.support.applied import measured_run, request, win, write_corpus, write_planned
-from tests.support.browser import BROWSER, visit
+from tests.support.browser import A4, BROWSER, visit
 from tests.support.machines import Machine, search
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("browser"), pytest.mark.program(BROWSER)]
@@ -131,6 +131,12 @@ def test_it_is_drawn_wide_narrow_and_dark(tmp_path: Path, width: int, scheme: in
     paper = "getComputedStyle(document.body).backgroundColor"
     colour = title(browse(tmp_path, with_script(text, f"document.title = {paper};"), "--dump-dom", *options))
     assert colour == ("rgb(20, 23, 27)" if scheme == 0 else "rgb(255, 255, 255)")
+
+
+def test_the_widest_table_fits_on_paper(tmp_path: Path) -> None:
+    text = page([GPU_RUN, search(tmp_path / "search", Machine())]).replace("@media print", "@media all")
+    needs, _, has = title(browse(tmp_path, with_script(text, ASK_WIDTH), "--dump-dom", A4)).partition(" of ")
+    assert int(needs) <= int(has)
 
 
 @pytest.mark.parametrize("scheme", [0, 1])
