@@ -21,7 +21,7 @@ class Check:
     seconds
         From its start to its end.
     gpu_peak_bytes
-        What torch's allocator held of the GPU at most; ``None`` on a CPU.
+        The most that torch's allocator had of the GPU; ``None`` on a CPU.
     rss_peak_bytes
         The kernel's high-water mark of its resident memory.
     """

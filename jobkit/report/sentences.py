@@ -8,6 +8,7 @@ from pathlib import PurePath
 
 from jobkit.core.figures import DIFFER
 from jobkit.core.knobs import FP32, GPUS, MPS, OFF, ORDER, PRECISION, SHORTCUTS, THREADS, WORKERS
+from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, format_memory, format_setting
 from jobkit.fit.batch_line import BatchLine
@@ -180,7 +181,9 @@ def _equation(knob: str, line: BatchLine) -> str:
 
 def count_lines(collected: Collected) -> str:
     """Return how many points are without figures, in words."""
-    counts = {"failed": collected.failed, "still to come": collected.to_come}
+    cancelled = sum(row.outcome == Outcome.CANCELLED and not row.trial for row in collected.rows)
+    failed = collected.failed - cancelled
+    counts = {"failed": failed, "cancelled": cancelled, "still to come": collected.to_come}
     words = [f"{count} {name}" for name, count in counts.items() if count]
     return f"Points: {', '.join(words) or 'without figures'}, of {len(collected.rows)}"
 

@@ -357,7 +357,7 @@ def _words(kind: str, message: str, value: object, loc: Loc, model: type[BaseMod
         other = suggest_key(names, getattr(model, "MEANT", {}), keys)
         return f"{key}: no such key{other or suggest(str(loc[-1]), keys)}"
     if kind == "missing":
-        return f"{key}: missing"
+        return f"{key}: required, not given"
     if kind in {"model_type", "dict_type"}:
         nouns = getattr(_part(model, loc), "KEYS", "keys")  # knobs, in the sweep
         return f"{key}: {value!r}: should be a mapping of {nouns} to values"

@@ -92,7 +92,7 @@ def _unlisted(run: OpenRun) -> Iterator[str]:
     sweeps = (job for job in run.accounts.journal.submissions if job.role is Role.POINTS)
     sent = {index for sweep in sweeps for _, indices in sweep.tasks() for index in indices}
     if lost := sent - run.results.keys() - run.accounts.journal.replaced:
-        yield f"{run.folder / POINTS_FILE}: {format_count(len(lost), 'point')} of the journal missing in it"
+        yield f"{run.folder / POINTS_FILE}: {format_count(len(lost), 'point')} of the journal not in it"
 
 
 def _tasks(run: OpenRun) -> Iterator[tuple[Task, tuple[int, ...]]]:

@@ -107,7 +107,7 @@ def test_settings_are_chosen_and_refused_by_it(collected: Collected) -> None:
     assert judged.best(judged.allowed(settings)).params == {"batch_size": 50}
     left_out = [*left_out_lines(judged)]
     assert left_out[0] == "Not taken: batch_size 100, because emptied_caches 4 times is over 3 times"
-    assert left_out[1] == "emptied_caches is missing in 1 of 6 points: left out of its means"
+    assert left_out[1] == "emptied_caches has no value in 1 of 6 points: left out of its means"
 
 
 def test_a_spec_may_choose_and_refuse_by_it(tmp_path: Path) -> None:

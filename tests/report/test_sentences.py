@@ -115,6 +115,13 @@ def test_out_of_gpu_memory_needs_no_advice_and_a_bug_does(tmp_path: Path) -> Non
     assert count_lines(found) == "Points: 1 failed, of 2"
 
 
+def test_a_cancelled_point_is_not_a_failed_one(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", points := grid([50, 600]))
+    write_exit(run, points[0], Exit(status=1, stage="run"))
+    write_exit(run, points[1], Exit(status=143, stage="run", outcome=Outcome.CANCELLED, signal="TERM"))
+    assert count_lines(collect([run])) == "Points: 1 failed, 1 cancelled, of 2"
+
+
 @pytest.mark.parametrize(
     ("work_s", "phrases"),
     [

@@ -64,7 +64,7 @@ def test_faults(tmp_path: Path, command: str, keys: dict[str, str], what: str) -
     ("workload", "what"),
     [
         ("3", "should be the name of a workload, or a mapping with a command"),
-        ("{shell: true}", "workload.command: missing"),
+        ("{shell: true}", "workload.command: required, not given"),
         ("{command: a, file: [x]}", "workload.file: no such key; did you mean"),
     ],
 )

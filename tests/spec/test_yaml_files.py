@@ -38,7 +38,7 @@ def faults(tmp_path: Path, text: str, *overrides: str) -> list[str]:
 def test_every_fault_is_reported_with_its_place(tmp_path: Path) -> None:
     text = "inner:\n  cpuz: 3\n  memory: 4\nvalues: [1, two]\nvalues: [1, two]\nnmae: x\n"
     assert faults(tmp_path, text) == [
-        "1:1: name: missing",
+        "1:1: name: required, not given",
         "2:3: inner.cpuz: no such key; did you mean 'cpus'?",
         "3:11: inner.memory: 4: should be a valid string",
         "5:1: values: given twice, first on line 4",
@@ -171,7 +171,7 @@ def test_the_faults_of_a_file_that_another_names_are_counted_once(tmp_path: Path
     assert caught.value.message.splitlines() == [
         f"{outer}: 1 error; nothing was submitted",
         f"  {outer}:2:8: spare: {inner} has errors",
-        f"    {inner}:1:1: name: missing",
+        f"    {inner}:1:1: name: required, not given",
         f"    {inner}:1:1: nmae: no such key; did you mean 'name'?",
     ]
 

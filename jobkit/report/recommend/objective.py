@@ -222,4 +222,4 @@ def left_out_lines(judgement: Judgement) -> Iterator[str]:
             yield f"Not taken: {own.setting}, because {own.broken}"
     if judgement.missing:
         points = f"{judgement.missing} of {format_count(judgement.points, 'point')}"
-        yield f"{judgement.objective.name} is missing in {points}: left out of its means"
+        yield f"{judgement.objective.name} has no value in {points}: left out of its means"

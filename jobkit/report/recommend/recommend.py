@@ -63,7 +63,7 @@ def cautions(
         notes.append(f"{text}, so a larger batch cannot be tested on it")
     if material.to_come or material.failed:
         to_come = f"{format_count(material.to_come, 'point')} {'is' if material.to_come == 1 else 'are'}"
-        notes.append(f"{to_come} still to come and {material.failed} failed")
+        notes.append(f"{to_come} still to come and {material.failed} ended without a result")
     return (*notes, *_of_corpus(material, wishes.corpus, chosen, largest), *material.notes)
 
 

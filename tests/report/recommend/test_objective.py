@@ -108,7 +108,7 @@ def test_no_setting_that_is_allowed_has_a_better_mean(values: list[list[float]],
 
 def test_points_without_the_metric_are_left_out_and_counted() -> None:
     tries = reporting({**APART, 175: ()})
-    assert "f1 is missing in 3 of 12 points: left out of its means." in text(tries)
+    assert "f1 has no value in 3 of 12 points: left out of its means." in text(tries)
     assert advice(tries).batch.recommended.params == {"batch_size": 40}
 
 

@@ -270,9 +270,11 @@ def test_a_plain_run_has_nothing_but_the_end_of_its_text() -> None:
 
 def test_points_that_are_not_there_and_files_that_could_not_be_read() -> None:
     said = beware(replace(material(records()), to_come=2, failed=1, notes=("spoilt.json: skipped",)))
-    assert "2 points are still to come and 1 failed" in said
+    assert "2 points are still to come and 1 ended without a result" in said
     assert said.endswith("spoilt.json: skipped")
-    assert "1 point is still to come and 0 failed" in beware(replace(material(records()), to_come=1))
+    assert "1 point is still to come and 0 ended without a result" in beware(
+        replace(material(records()), to_come=1)
+    )
 
 
 def test_several_machines_on_a_cpu() -> None:
