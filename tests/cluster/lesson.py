@@ -67,7 +67,8 @@ VARIES = tuple(
         (r"(?<=again: )\d+(?= points)", "SOME"),
         (r"^  (?:Largest safe|The limit is|Test it before|This run has measured).*\n(?:    .*\n)*", ""),
         (r"^  (?:Larger ones, up to|Beware: (?!each setting ran once)).*\n", ""),
-        (r"(?<=CPU-minutes \()\d+(?= tries)", "SOME"),  # points that were cancelled had begun, or not
+        # points that were cancelled had begun, or not, and may have left no times
+        (r"(?<=CPU-minutes \()\d+ tries(?:, \d+ of which left no times)?", "SOME tries"),
         (r"─+", "─"),
         (r"[ \t]+", " "),
         (r" $", ""),
