@@ -85,7 +85,7 @@ def test_a_second_driver_is_refused_by_name_and_a_dead_one_is_succeeded(
     monkeypatch.setattr(driver_lock, "PATIENCE_S", 0.1)
     with another(run) as (process, job):
         with (
-            pytest.raises(JobkitError, match=rf"process {process.pid} on .* runs points") as refused,
+            pytest.raises(JobkitError, match=rf"process {process.pid} on .* works on this run") as refused,
             driving(run),
         ):
             pass

@@ -101,7 +101,7 @@ def test_what_was_cancelled_is_submitted_again_also_with_other_options(
     sweep.queue()
     code, text = shown(asked.out)
     assert (code, "has ended (cancelled at " in text) == (ExitCode.FAILED, True)
-    assert "jobkit resume tagged  # submits the job that plans the corpus again" in text
+    assert "jobkit resume tagged   # submits the job that plans the corpus again" in text
     assert plan_job.apply(replace(asked, skip_bad=True)) == 0
     assert plan_job.read_order(asked.out).skip_bad
     assert roles(asked.out) == ["plan", "plan"]
