@@ -43,22 +43,15 @@ lint: setup           ## style, types, import layers
 
 # Modules that compute and do no I/O but read a given file: tests take every branch of them. A new
 # module of the kind belongs here; where one is renamed, make stops and names it.
-PURE := $(wildcard jobkit/schedulers/*.py jobkit/schedulers/*/*.py) $(patsubst %,jobkit/%.py, \
-	corpus/coverage corpus/documents corpus/paragraphs corpus/scanning/doubled corpus/scanning/tasks \
-	corpus/shards core/blocks core/figures core/filesystems core/job_files core/json_codec core/records core/student core/units fit/batch_line \
-	fit/gpus fit/ledger fit/lengths fit/loads fit/memory_line fit/objective fit/observations \
-	fit/memory fit/setting fit/speed fit/stats fit/tune_steps \
-	outcome/accounting outcome/conditions outcome/log_outcome outcome/logs outcome/overlaps outcome/remedies outcome/timing outcome/trials \
-	outcome/tries outcome/verdict planning/batch_sizes planning/points planning/preflight_output \
-	planning/sample planning/standin/labels report/columns report/energy report/dcgm_figures report/logs/dcgm report/logs/tagger report/recommend/energy \
-	report/recommend/objective report/recommend/output report/recommend/precision \
-	report/recommend/fix report/recommend/recommend report/recommend/request report/recommend/types \
-	report/recommend/waste report/recommend/waste_output report/rows \
-	report/sentences report/sizes run/measure/memory run/measure/tally run/measure/torch_trace schedulers/lint setup/check_node \
-	setup/check_site \
-	setup/facts setup/findings setup/init_choice setup/init_files spec/axes spec/checks spec/fields \
-	spec/policy spec/repeats spec/schema spec/site spec/sweep_spec spec/yaml_files status/advice status/progress \
-	status/retry status/table)
+PURE := $(wildcard jobkit/schedulers/*.py) $(patsubst %,jobkit/%.py, \
+	answers/gpus answers/ledger answers/loads answers/memory answers/memory_line answers/objective \
+	answers/observations answers/setting answers/speed answers/stats answers/tune_steps core/blocks \
+	core/figures core/json_codec core/records core/student core/units plan/batch_sizes plan/points \
+	plan/sample report/columns report/dcgm report/energy report/recommend/energy \
+	report/recommend/objective report/recommend/output report/recommend/types report/recommend/waste \
+	report/rows report/tagger_log runs/accounting runs/conditions runs/logs runs/overlaps runs/progress \
+	runs/retry runs/trials runs/tries setup/findings spec/axes spec/fields spec/policy spec/site \
+	spec/sweep_spec spec/yaml_files)
 
 # Folders of which every test starts processes.
 SLOW := tests/cluster tests/fakes tests/whole

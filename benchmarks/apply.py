@@ -16,9 +16,9 @@ from statistics import median
 from benchmarks.row import Row
 from benchmarks.submission import peer
 from benchmarks.timing import JOBKIT, once
-from jobkit.corpus.paragraphs import split_paragraphs
-from jobkit.planning.sample import sample_text
-from jobkit.run.workloads.count import Count
+from jobkit.corpus.reading import split_paragraphs
+from jobkit.plan.sample import sample_text
+from jobkit.worker.workloads.function import Count
 
 TITLE = "A corpus: jobkit apply next to datatrove"
 FILES = 8

@@ -19,11 +19,11 @@ from typing import Any
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import ModelRef
 from jobkit.core.terminal import say
-from jobkit.corpus.paragraphs import split_paragraphs
-from jobkit.planning.models import find
-from jobkit.planning.sample import sample_text
-from jobkit.run.workloads.base import EXTRAS, Result, workload_class
-from jobkit.run.workloads.extras.watched import WatchedModel
+from jobkit.corpus.reading import split_paragraphs
+from jobkit.plan import models
+from jobkit.plan.sample import sample_text
+from jobkit.worker.workloads.base import EXTRAS, Result, workload_class
+from jobkit.worker.workloads.extras.watched import WatchedModel
 
 BATCH_SIZES = (1, 8, 64, 256)
 THREADS = 2
@@ -87,8 +87,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     paragraphs = split_paragraphs(sample_text(asked.paragraphs))
-    described = find.stand_in(asked.workload, asked.size, cache_dir())
-    model = find.build(asked.workload, described, cache_dir(), say=say)
+    described = models.stand_in(asked.workload, asked.size, cache_dir())
+    model = models.build(asked.workload, described, cache_dir(), say=say)
     first, *others = BATCH_SIZES
     at_first = outputs(asked.workload, model, paragraphs, first, asked.device)
     answer = {

@@ -13,7 +13,7 @@ import zstandard
 
 from benchmarks.row import Row
 from benchmarks.timing import Timing, middle, once
-from jobkit.planning.sample import generate, join_paragraphs
+from jobkit.plan.sample import generate, join_paragraphs
 
 TITLE = "Planning a corpus"
 TEXT_BYTES = 2**28
@@ -35,7 +35,7 @@ CUT = """
 import json, random, sys, time
 from pathlib import Path
 from jobkit.corpus.plan import Corpus, Piece, Shard, write_plan
-from jobkit.corpus.shards import cut
+from jobkit.corpus.plan import cut
 chance = random.Random(1)
 size, at, pieces = 2**19, 0, []
 while at < 100 * 2**30:

@@ -1,5 +1,5 @@
 # ruff: noqa: T201 - it prints what it found
-"""How often the bound of `jobkit.fit.memory_line` holds, simulated: scatter x points x how far x curvature.
+"""How often the bound of `jobkit.answers.memory_line` holds: scatter x points x how far x curvature.
 
 ``python -m benchmarks.coverage`` writes benchmarks/records/coverage.json and prints its
 tables, which docs/what-is-measured.md sums up. Nothing but chance is measured, so it runs anywhere.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobkit.fit.memory_line import Fit, Observation, fit_memory
+from jobkit.answers.memory_line import Fit, Observation, fit_memory
 
 RAW = Path(__file__).with_name("records") / "coverage.json"
 MIB = 2**20

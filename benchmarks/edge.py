@@ -23,24 +23,23 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from jobkit.answers.loads import Lengths, Loads
+from jobkit.answers.memory import Memory
+from jobkit.answers.memory_line import Observation, fit_memory
+from jobkit.answers.observations import ALLOCATED, NEED
 from jobkit.core.measurements import Need
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import Outcome
-from jobkit.corpus.paragraphs import split_paragraphs
-from jobkit.fit.lengths import Lengths
-from jobkit.fit.loads import Loads
-from jobkit.fit.memory import Memory
-from jobkit.fit.memory_line import Observation, fit_memory
-from jobkit.fit.observations import ALLOCATED, NEED
-from jobkit.planning.batch_sizes import share, sizes
-from jobkit.planning.models.stanza import find_model
-from jobkit.planning.sample import sample_text
-from jobkit.run.failure import outcome_of
-from jobkit.run.measure import need
-from jobkit.run.measure.device import Device, open_device
-from jobkit.run.workloads.base import Heavy
-from jobkit.run.workloads.stanza.lengths import columns
-from jobkit.run.workloads.stanza.ner import StanzaNer
+from jobkit.corpus.reading import split_paragraphs
+from jobkit.plan.batch_sizes import share, sizes
+from jobkit.plan.models import find_model
+from jobkit.plan.sample import sample_text
+from jobkit.worker.failure import outcome_of
+from jobkit.worker.measure import min_memory_probe
+from jobkit.worker.measure.device import Device, open_device
+from jobkit.worker.workloads.base import Heavy
+from jobkit.worker.workloads.stanza_batches import columns
+from jobkit.worker.workloads.stanza_ner import StanzaNer
 
 GIB = 2**30
 CAPS_GIB = (4.0, 8.0, 16.0, 40.0)
@@ -236,19 +235,19 @@ def jobkit(bench: Bench, cap_bytes: int, up_to: float | None = None) -> tuple[Se
 
 
 def _bytes(bench: Bench, one: Need, slack: float) -> float:
-    """Return what a measurement counts, as `jobkit.fit.observations` takes it."""
+    """Return what a measurement counts, as `jobkit.answers.observations` takes it."""
     return one.passed_bytes if bench.order == "load" else one.allocated_bytes * slack
 
 
 def needs(bench: Bench, batch: int) -> Sequence[Need]:
-    """Return what a point of this batch size tells, as `jobkit.run.work` measures it."""
+    """Return what a point of this batch size tells, as `jobkit.worker.work` measures it."""
     point = Knobs(order="load", allocator=bench.allocator, cap_bytes=None)
     if bench.order == "load":
         worst = bench.worst(batch)
         heavy = bench.tagger.again([one.parsed for one in worst], _longest(worst))
-        return need.measure_needs(bench.device, heavy, point)
+        return min_memory_probe.measure_needs(bench.device, heavy, point)
     whole = Heavy(bench.loads.load(batch), bench.work(batch))
-    return need.measure_needs(bench.device, [whole], replace(point, allocator=None))
+    return min_memory_probe.measure_needs(bench.device, [whole], replace(point, allocator=None))
 
 
 def cell(bench: Bench, cap_gib: float) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from jobkit.fit.memory_line import Fit, Observation, fit_memory
+from jobkit.answers.memory_line import Fit, Observation, fit_memory
 
 RECORDS = Path(__file__).with_name("records") / "edge"
 LOAD, TEXT = "load", "text"

@@ -25,12 +25,12 @@ from jobkit.core.layout import ENTITIES_FILE, POINTS_FILE, RECORD_FILE
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import Record
 from jobkit.core.units import format_bytes_gib
-from jobkit.planning.models.stanza import find_model
-from jobkit.planning.points import Inputs, plan
-from jobkit.planning.texts import find_text
-from jobkit.run import parent_socket
-from jobkit.run.process import ALLOCATOR_VARIABLES
+from jobkit.plan.models import find_model
+from jobkit.plan.points import Inputs, plan
+from jobkit.plan.texts import find_text
 from jobkit.spec.sweep_spec import SweepSpec
+from jobkit.worker import parent_socket
+from jobkit.worker.process import ALLOCATOR_VARIABLES
 
 TITLE = "Forked tries"
 LEAST = 0.80
@@ -84,7 +84,7 @@ class Tries:
         words = ["--point", "1", *(word for name, path in paths.items() for word in (f"--{name}", str(path)))]
         owner = {parent_socket.VARIABLE: str(os.getpid())} if forked else {}
         began_s = time.perf_counter()
-        argv = [sys.executable, "-m", "jobkit.run", *words]
+        argv = [sys.executable, "-m", "jobkit.worker", *words]
         subprocess.run(argv, env={**self._environment, **owner}, check=True)  # noqa: S603 - our own module
         seconds = time.perf_counter() - began_s
         text = (out / RECORD_FILE).read_text(encoding="utf-8")

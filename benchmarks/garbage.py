@@ -19,9 +19,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from jobkit.planning.sample import SEED, generate
-from jobkit.run import garbage
-from jobkit.run.workloads.base import workload_class
+from jobkit.plan.sample import SEED, generate
+from jobkit.worker import steps
+from jobkit.worker.workloads.base import workload_class
 
 MIB = 2**20
 CALL = 100
@@ -56,13 +56,13 @@ def work(name: str, size_mib: int, between: str) -> None:
     workload: Any = workload_class(name)()
     workload.load(model_of(name), "cpu", {"batch_size": CALL, "shortcuts": "exact"}, 1)
     if between == "between":
-        garbage.only_between_calls(workload)
+        steps.only_between_calls(workload)
     paragraphs, left = cycle(generate(SEED).paragraphs), size_mib * MIB
     start = time.perf_counter()
     while left > 0:
         call = list(islice(paragraphs, CALL))
         workload.process(call)
-        garbage.collect()
+        steps.collect()
         left -= sum(map(len, call))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     sys.stdout.write(json.dumps([time.perf_counter() - start, peak]))

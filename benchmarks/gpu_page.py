@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.archives import RECORDS
 from benchmarks.markdown import table
 from jobkit.core.json_codec import from_json
-from jobkit.core.measurements import Memory
+from jobkit.core.measurements import MemoryReadings
 from jobkit.core.records import Record
 
 RUNS = RECORDS / "gpu"
@@ -23,18 +23,18 @@ def records(run: Path) -> list[Record]:
     return sorted(read, key=lambda record: (record.point.params["batch_size"], record.point.repeat))
 
 
-def slack_bytes(memory: Memory) -> int:
+def slack_bytes(memory: MemoryReadings) -> int:
     """Return the memory that torch reserved beyond its tensors, each at its peak."""
     return (memory.reserved_peak_bytes or 0) - (memory.allocated_peak_bytes or 0)
 
 
-def parts_bytes(memory: Memory) -> tuple[int, int, int, int]:
+def parts_bytes(memory: MemoryReadings) -> tuple[int, int, int, int]:
     """Return context, weights, activations and slack."""
     known = (memory.context_bytes or 0, memory.weights_bytes or 0, memory.activations_bytes or 0)
     return (*known, slack_bytes(memory))
 
 
-def share(memory: Memory, parts: int) -> float:
+def share(memory: MemoryReadings, parts: int) -> float:
     """Return the first ``parts`` parts as a share of NVML's figure for the process."""
     return sum(parts_bytes(memory)[:parts]) / (memory.process_peak_bytes or 1)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from benchmarks.archives import group
 from benchmarks.markdown import table
 from benchmarks.tune_page import SECOND, read, speeds
+from jobkit.answers.tune import read_tuning
 from jobkit.core.knobs import ORDER, PADDED_CHARS, WORKERS, numbers
 from jobkit.core.records import Record
-from jobkit.fit.tune import read_tuning
 
 FINALS = next(group("grid").glob("finals-2*"))
 CPU, GPU = (next(group("cpu").glob(f"{name}-2*")) for name in ("cpu", "gpu"))

@@ -1,5 +1,5 @@
 # ruff: noqa: T201 - it prints what it found
-"""How often the intervals of `jobkit.fit.speed` hold, simulated: scatter x repeats x nodes.
+"""How often the intervals of `jobkit.answers.speed` hold, simulated: scatter x repeats x nodes.
 
 ``python -m benchmarks.intervals`` writes benchmarks/records/intervals.json and prints its
 table, which docs/what-is-measured.md sums up. Nothing but chance is measured, so it runs anywhere.
@@ -16,13 +16,13 @@ from functools import cache
 from pathlib import Path
 from statistics import fmean
 
+from jobkit.answers.speed import duration, not_sampled, speeds, total
 from jobkit.core.json_codec import from_json
 from jobkit.core.records import Record
 from jobkit.core.student import deviation, half_width
-from jobkit.fit.speed import duration, not_sampled, speeds, total
 from jobkit.report.columns import LEGENDS
-from jobkit.run.gate import Until, check_repeats
-from jobkit.spec.repeats import Repeats
+from jobkit.spec.axes import Repeats
+from jobkit.worker.skip_check import Until, check_repeats
 
 CONDITION = "if no other job slows some runs"
 """What the legend of the table says of each interval of a mean."""

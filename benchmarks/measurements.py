@@ -15,8 +15,8 @@ from benchmarks.archives import RECORDS
 from benchmarks.markdown import table
 from benchmarks.workloads_table import workloads
 from jobkit.core.knobs import EXACT
-from jobkit.outcome.results import read_run
-from jobkit.outcome.trials import describe_trials, trials
+from jobkit.runs.results import read_run
+from jobkit.runs.trials import describe_trials, trials
 
 PAGE = Path(__file__).parents[1] / "docs" / "measurements.md"
 PLACE = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- to here -->\n)", re.DOTALL)

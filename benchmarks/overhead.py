@@ -24,15 +24,15 @@ from benchmarks import raw
 from benchmarks.row import Row
 from jobkit.core import json_codec
 from jobkit.core.paths import cache_dir
-from jobkit.corpus.paragraphs import split_paragraphs
-from jobkit.planning.models.stanza import find_model
-from jobkit.planning.sample import sample_text
-from jobkit.run import steps
-from jobkit.run.measure import nvml
-from jobkit.run.measure.device import Device, open_device
-from jobkit.run.measure.sampler import Sampling, sampling
-from jobkit.run.paragraphs import Call, calls
-from jobkit.run.workloads.stanza.ner import StanzaNer
+from jobkit.corpus.reading import split_paragraphs
+from jobkit.plan.models import find_model
+from jobkit.plan.sample import sample_text
+from jobkit.worker import steps
+from jobkit.worker.measure import nvml
+from jobkit.worker.measure.device import Device, open_device
+from jobkit.worker.measure.sampler import Sampling, sampling
+from jobkit.worker.paragraphs import Call, calls
+from jobkit.worker.workloads.stanza_ner import StanzaNer
 
 TITLE = "Overhead of measuring"
 MOST = 0.01

@@ -19,8 +19,8 @@ from pathlib import Path
 from benchmarks.row import Row
 from benchmarks.timing import JOBKIT
 from jobkit.corpus.plan import read_plan
-from jobkit.outcome.shards import live_points
-from jobkit.planning.sample import sample_text
+from jobkit.plan.sample import sample_text
+from jobkit.runs.shards import live_points
 
 TITLE = "A corpus that is planned again: the tagger's entities"
 PARAGRAPHS = 3000

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.layout import EXIT_FILE, POINTS_FILE, RECORD_FILE
-from jobkit.core.measurements import Gpu, Memory, Sampler, Summary
+from jobkit.core.measurements import Gpu, MemoryReadings, Sampler, Summary
 from jobkit.core.records import Job, ModelRef, Outcome, Point, Record, TextRef
 
 REPEATS = 10
@@ -103,9 +103,9 @@ def record(point: Point) -> Record:
     )
 
 
-def _memory(size: int) -> Memory:
+def _memory(size: int) -> MemoryReadings:
     activations = size * 2**16
-    return Memory(
+    return MemoryReadings(
         context_bytes=3 * GIB // 4,
         weights_bytes=GIB // 4,
         activations_bytes=activations,

@@ -23,11 +23,11 @@ from jobkit.core.records import ModelRef, Point, Record, TextRef
 from jobkit.corpus.plan import MANIFEST_FILE, Rows, Shard, write_plan
 from jobkit.corpus.scan import scan
 from jobkit.corpus.sources import find_sources
-from jobkit.planning.models.stanza import find_model
-from jobkit.planning.points import Inputs, plan
-from jobkit.planning.sample import generate, join_paragraphs
-from jobkit.run.measure.sampler import process_tree, pss_bytes
+from jobkit.plan.models import find_model
+from jobkit.plan.points import Inputs, plan
+from jobkit.plan.sample import generate, join_paragraphs
 from jobkit.spec.sweep_spec import SweepSpec
+from jobkit.worker.measure.sampler import process_tree, pss_bytes
 
 TITLE = "A shard of a corpus"
 MIB = 2**20
@@ -108,7 +108,7 @@ def work(run: Path, workers: int) -> Done:
     out.mkdir()
     words = ["--points", path, "--point", "1", "--inputs", run.parent, "--out", out]
     seen = []
-    with subprocess.Popen([sys.executable, "-m", "jobkit.run", *map(str, words)]) as process:  # noqa: S603 - our own module
+    with subprocess.Popen([sys.executable, "-m", "jobkit.worker", *map(str, words)]) as process:  # noqa: S603 - our own module
         while process.poll() is None:
             time.sleep(PERIOD_S)
             if (out / BATCHES_FILE).exists() and (held := memory_of(process.pid)):

@@ -32,10 +32,10 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.core.knobs import BATCH_SIZE, OFF, SHORTCUTS
-from jobkit.planning.sample import SEED, generate
-from jobkit.run.paragraphs import split_sentences
-from jobkit.run.workloads.stanza.cut import SentenceCut
-from jobkit.run.workloads.stanza.ner import StanzaNer
+from jobkit.plan.sample import SEED, generate
+from jobkit.worker.paragraphs import split_sentences
+from jobkit.worker.workloads.stanza_batches import SentenceCut
+from jobkit.worker.workloads.stanza_ner import StanzaNer
 
 LOSS, DECODER, WORDS = "no loss", "no decoder", "no characters of words"
 WHOLE, VITERBI, FREEZE = "whole calls in the tokenizer", "Viterbi by batch", "garbage collector between calls"
@@ -65,16 +65,16 @@ class Tagger:
 
     def use(self, parts: Sequence[str]) -> None:
         """Use these shortcuts, and no others."""
-        from jobkit.run.workloads.stanza import shortcuts, tagging
+        from jobkit.worker.workloads import stanza_shortcuts, stanza_tagging
 
         workload = self.workload
         stock = workload._stock  # noqa: SLF001
-        base = shortcuts.BatchTagger if ONCE in parts else tagging.Tagger
-        batches = shortcuts.NoWordCharacters if WORDS in parts else tagging.Batches
+        base = stanza_shortcuts.BatchTagger if ONCE in parts else stanza_tagging.Tagger
+        batches = stanza_shortcuts.NoWordCharacters if WORDS in parts else stanza_tagging.StanzaBatches
         chosen: Any = type("Chosen", (base,), {"BATCHES": batches})
         tagger = chosen.of(stock["ner"], workload._cut)  # noqa: SLF001
         tagger.trainers = [_trainer(trainer, parts) for trainer in stock["ner"].trainers]
-        tokenizer = shortcuts._tokenizer(stock["tokenize"]) if FEATURES in parts else stock["tokenize"]  # noqa: SLF001
+        tokenizer = stanza_shortcuts._tokenizer(stock["tokenize"]) if FEATURES in parts else stock["tokenize"]  # noqa: SLF001
         workload._use({"ner": tagger, "tokenize": tokenizer}, exact=WHOLE in parts)  # noqa: SLF001
         gc.unfreeze()
         gc.enable()
@@ -108,8 +108,8 @@ def _trainer(trainer: Any, parts: Sequence[str]) -> Any:  # noqa: ANN401 - Stanz
     from stanza.models.ner.trainer import Trainer
     from torch import nn
 
-    from jobkit.run.workloads.stanza import shortcuts as own
-    from jobkit.run.workloads.stanza.tagging import seen_as
+    from jobkit.worker.workloads import stanza_shortcuts as own
+    from jobkit.worker.workloads.stanza_tagging import seen_as
 
     replaced: dict[str, Any] = {}
     for name in ("charmodel_forward", "charmodel_backward"):

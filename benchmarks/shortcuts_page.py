@@ -10,8 +10,8 @@ from typing import Any
 from benchmarks.archives import RECORDS, group
 from benchmarks.markdown import table
 from benchmarks.tune_page import corpus_row, search_row
+from jobkit.answers.tune import read_tuning
 from jobkit.core.blocks import as_text
-from jobkit.fit.tune import read_tuning
 from jobkit.report.tune import blocks
 
 RAW = RECORDS / "shortcuts"

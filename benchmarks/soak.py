@@ -24,12 +24,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from jobkit.core.records import RESULTS, Outcome
-from jobkit.status.reader import read_standings
-from jobkit.status.standing import RunStanding, Standing
+from jobkit.runs.reader import read_standings
+from jobkit.runs.standing import PointState, RunStanding
 from tests.cluster.daemons import Daemons, SgeDaemons, SlurmDaemons
 
 JOBKIT = [sys.executable, "-m", "jobkit"]
-MOVING = frozenset({Standing.RUNNING, Standing.WAITING, Standing.UNSETTLED})
+MOVING = frozenset({PointState.RUNNING, PointState.WAITING, PointState.UNSETTLED})
 REPEATS = 10
 SPEC = """\
 name: soak
@@ -104,7 +104,7 @@ def processes(runs: Path) -> list[tuple[str, int]]:
                 words = (entry / "cmdline").read_bytes().decode("utf-8", "replace").split("\0")
             except OSError:
                 continue
-            if "jobkit.run" in words and any(word.startswith(str(runs)) for word in words):
+            if "jobkit.worker" in words and any(word.startswith(str(runs)) for word in words):
                 found.append(("worker", int(entry.name)))
                 found.append(("job script", parent(int(entry.name))))
     return [(kind, pid) for kind, pid in found if pid > 1]

@@ -28,9 +28,9 @@ from pathlib import Path
 
 from benchmarks.soak import JOBKIT, SITE, break_node, killed, processes
 from jobkit.core.layout import read_points
-from jobkit.corpus.paragraphs import split_paragraphs
-from jobkit.outcome.journal import read_journal
-from jobkit.planning.sample import sample_text
+from jobkit.corpus.reading import split_paragraphs
+from jobkit.plan.sample import sample_text
+from jobkit.runs.journal import read_journal
 
 PARAGRAPHS_OF_A_SHARD = 8
 DISK = "size=512m"

@@ -12,11 +12,11 @@ from statistics import fmean
 from benchmarks.archives import RECORDS, group
 from benchmarks.gpu_page import GIB
 from benchmarks.markdown import table
+from jobkit.answers.tune import Tuning, read_tuning
 from jobkit.core.json_codec import from_json
 from jobkit.core.knobs import PADDED_CHARS, WORKERS, numbers
 from jobkit.core.records import Record
 from jobkit.core.student import deviation, half_width
-from jobkit.fit.tune import Tuning, read_tuning
 
 TUNE = group("tune") / "tune-20261123-101748-667c"
 """The search without shortcuts that had the most time."""

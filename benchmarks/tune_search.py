@@ -2,8 +2,8 @@
 """How good the answers of `jobkit tune` are, simulated: shape of the cost x scatter, 300 searches each.
 
 ``python -m benchmarks.tune_search`` writes benchmarks/records/tune-search.json and prints the table, which
-docs/tune.md sums up. The search is that of `jobkit.fit.tune_steps`, with the repeats and looks of a spec's
-default; only the speeds are made up. So it runs anywhere, and the same seed gives the same table.
+docs/tune.md sums up. The search is that of `jobkit.answers.tune_steps`, with the repeats and looks of a
+spec's default; only the speeds are made up. So it runs anywhere, and the same seed gives the same table.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from jobkit.answers.objective import Comparison, Finals
+from jobkit.answers.setting import Ratio
+from jobkit.answers.tune_steps import FINAL, Candidate, MeasuredCandidate, Search, TuneGoal, follow, whole
 from jobkit.core.knobs import ON, WORKERS, Value, numbers
-from jobkit.fit.objective import Comparison, Finals
-from jobkit.fit.setting import Ratio
-from jobkit.fit.tune_steps import FINAL, Candidate, Measured, Search, TuneGoal, follow, whole
-from jobkit.planning.tune_goal import AGAIN, LOOKS
+from jobkit.plan.tune_goal import AGAIN, LOOKS
 from tests.support.machines import GOAL, LOOP, Machine
 
 RAW = Path(__file__).with_name("records") / "tune-search.json"
@@ -116,9 +116,9 @@ class Found:
 
 def searched(shape: Shape, goal: TuneGoal) -> Found:
     """Search to the end, by the search of `jobkit tune` itself."""
-    results: dict[tuple[object, ...], tuple[Candidate, Measured]] = {}
+    results: dict[tuple[object, ...], tuple[Candidate, MeasuredCandidate]] = {}
 
-    def result_of(candidate: Candidate) -> Measured:
+    def result_of(candidate: Candidate) -> MeasuredCandidate:
         results[candidate.key] = candidate, shape.run(candidate)
         return results[candidate.key][1]
 

@@ -22,7 +22,7 @@ from typing import Any
 from jobkit.core.layout import read_points
 from jobkit.core.records import Point
 from jobkit.core.units import parse_size
-from jobkit.outcome.trials import trials
+from jobkit.runs.trials import trials
 
 SPEC = """\
 name: user-script

@@ -9,9 +9,9 @@ from statistics import fmean, geometric_mean
 from benchmarks.archives import group
 from benchmarks.markdown import table
 from benchmarks.tune_page import read, speeds
+from jobkit.answers.setting import Mean
 from jobkit.core.knobs import PADDED_CHARS
 from jobkit.core.records import Record
-from jobkit.fit.setting import Mean
 
 RUNS = group("workers")
 WHOLE = "table-20261122-131011-d185"

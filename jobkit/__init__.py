@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jobkit.core.errors import JobkitError
-    from jobkit.planning.job_script import render
-    from jobkit.planning.points import plan
-    from jobkit.planning.prepare import prepare
+    from jobkit.plan.job_script import render
+    from jobkit.plan.points import plan
+    from jobkit.plan.prepare import prepare
     from jobkit.report.loaded import Loaded, load
-    from jobkit.run.measure.emit import emit
     from jobkit.spec.sweep_spec import load_spec
+    from jobkit.worker.measure.emit import emit
 
 __all__ = ["JobkitError", "Loaded", "emit", "load", "load_spec", "plan", "prepare", "render"]
 
 _HOMES = {
     "JobkitError": "core.errors",
     "Loaded": "report.loaded",
-    "emit": "run.measure.emit",
+    "emit": "worker.measure.emit",
     "load": "report.loaded",
     "load_spec": "spec.sweep_spec",
-    "plan": "planning.points",
-    "prepare": "planning.prepare",
-    "render": "planning.job_script",
+    "plan": "plan.points",
+    "prepare": "plan.prepare",
+    "render": "plan.job_script",
 }
 
 

@@ -28,7 +28,7 @@ class Commands(click.Group):
         """Import and return one command."""
         if cmd_name not in LISTED:
             return None
-        module = importlib.import_module(f"jobkit.commands.{LISTED[cmd_name].folder}.{cmd_name}")
+        module = importlib.import_module(f"jobkit.commands.{cmd_name}")
         command: click.Command = getattr(module, cmd_name)
         return command
 

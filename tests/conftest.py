@@ -18,8 +18,8 @@ from hypothesis import settings
 
 from jobkit.core.paths import CACHE_VARIABLE, LEDGER_VARIABLE, RUNS_VARIABLE
 from jobkit.core.records import ModelRef
-from jobkit.planning.models.stanza import find_model
-from jobkit.run.workloads.stanza.lengths import SLEEP_WHILE_WAITING
+from jobkit.plan.models import find_model
+from jobkit.worker.workloads.stanza_batches import SLEEP_WHILE_WAITING
 from tests.fakes.fixtures import fake_sge, fake_slurm
 from tests.support.packages import need
 

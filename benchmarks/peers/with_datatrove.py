@@ -15,8 +15,8 @@ from datatrove.executor import LocalPipelineExecutor
 from datatrove.pipeline.readers import JsonlReader
 from datatrove.pipeline.writers import JsonlWriter
 
-from jobkit.corpus.paragraphs import split_paragraphs
-from jobkit.run.workloads.count import Count
+from jobkit.corpus.reading import split_paragraphs
+from jobkit.worker.workloads.function import Count
 
 
 def words(documents: Iterable[Document], rank: int = 0, world_size: int = 1) -> Iterator[Document]:

@@ -12,8 +12,8 @@ from benchmarks.controller import JOB_ID
 
 def submit(folder: Path, spec: Path) -> int:
     """Plan, render, check and submit the sweep."""
-    from jobkit.planning.prepare import Options, prepare
-    from jobkit.submit import sweep as submission
+    from jobkit.launch import sweep as submission
+    from jobkit.plan.prepare import Options, prepare
 
     prepared = prepare(spec, Options(runs_dir=folder), build=False, say=lambda _: None)
     return sum(job.array.tasks for job in submission.submit(prepared).jobs if job.role == "points")
@@ -21,9 +21,9 @@ def submit(folder: Path, spec: Path) -> int:
 
 def states(folder: Path, run: Path) -> int:
     """Ask the accounting about every point, and count those that have ended."""
+    from jobkit.runs import queue as asking
     from jobkit.schedulers import slurm
     from jobkit.schedulers.types import JobId
-    from jobkit.status import queue as asking
 
     del folder
     told = asking.ask_accounting(slurm, (JobId(str(JOB_ID)),), "2026-01-02T03:04:05", run.name, [run])
@@ -32,7 +32,7 @@ def states(folder: Path, run: Path) -> int:
 
 def results(folder: Path, run: Path) -> int:
     """Read the record of every point, and count those that went well."""
-    from jobkit.outcome.results import read_run
+    from jobkit.runs.results import read_run
 
     del folder
     return sum(point.verdict.outcome == "ok" for point in read_run(run).points)

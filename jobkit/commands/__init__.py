@@ -1,1 +1,1 @@
-"""The commands, one file each: parse the arguments, call a room, print."""
+"""Commands that start, watch and change a run: sweep, status, logs, resume, cancel, throttle."""

@@ -12,63 +12,60 @@ class Listed:
 
     Attributes
     ----------
-    folder
-        The folder of `jobkit.commands` that has its module.
     does
         What it does, in a line.
     example
         A command line; only of those in front.
     """
 
-    folder: str
     does: str
     example: str = ""
 
 
 FRONT: Mapping[str, Listed] = {
-    "init": Listed("prepare", "write site file and spec", "jobkit init"),
-    "doctor": Listed("prepare", "say whether it will work", "jobkit doctor first.yaml"),
-    "sweep": Listed("run", "measure each batch size", "jobkit sweep first.yaml"),
-    "status": Listed("run", "show how far a run is", "jobkit status RUN --watch"),
-    "collect": Listed("results", "print speed and memory", "jobkit collect RUN"),
-    "recommend": Listed("results", "what to use and request", "jobkit recommend RUN --corpus FILE"),
-    "apply": Listed("run", "tag the whole corpus", "jobkit apply RUN --corpus FILE --out DIR"),
-    "resume": Listed("run", "run again what failed", "jobkit resume RUN"),
+    "init": Listed("write site file and spec", "jobkit init"),
+    "doctor": Listed("say whether it will work", "jobkit doctor first.yaml"),
+    "sweep": Listed("measure each batch size", "jobkit sweep first.yaml"),
+    "status": Listed("show how far a run is", "jobkit status RUN --watch"),
+    "collect": Listed("print speed and memory", "jobkit collect RUN"),
+    "recommend": Listed("what to use and request", "jobkit recommend RUN --corpus FILE"),
+    "apply": Listed("tag the whole corpus", "jobkit apply RUN --corpus FILE --out DIR"),
+    "resume": Listed("run again what failed", "jobkit resume RUN"),
 }
 """The commands that everyone needs, in the order of use."""
 MORE: Mapping[str, Mapping[str, Listed]] = {
     "faster": {
-        "tune": Listed("run", "find the fastest setting, and compare it with the plain loop"),
-        "profile": Listed("run", "run a point again with a profiler: where its time goes"),
+        "tune": Listed("find the fastest setting, and compare it with the plain loop"),
+        "profile": Listed("run a point again with a profiler: where its time goes"),
     },
     "before": {
-        "preflight": Listed("prepare", "compute the padding of each batch size, without a GPU"),
-        "models": Listed("models", "fetch, build and list models, so that jobs need no network"),
-        "workload": Listed("prepare", "check your own program before it is measured"),
-        "lint": Listed("prepare", "list what a scheduler would silently ignore in a job script"),
+        "preflight": Listed("compute the padding of each batch size, without a GPU"),
+        "models": Listed("fetch, build and list models, so that jobs need no network"),
+        "workload": Listed("check your own program before it is measured"),
+        "lint": Listed("list what a scheduler would silently ignore in a job script"),
     },
     "during": {
-        "logs": Listed("run", "print the log of a point, or follow it"),
-        "cancel": Listed("run", "cancel the queued and running jobs of a run"),
-        "shell": Listed("run", "print or start a shell on a node, to run a point by hand"),
+        "logs": Listed("print the log of a point, or follow it"),
+        "cancel": Listed("cancel the queued and running jobs of a run"),
+        "shell": Listed("print or start a shell on a node, to run a point by hand"),
     },
     "after": {
-        "merge": Listed("results", "join the results of a corpus in one file, each row once"),
-        "report": Listed("results", "write the results of runs as one HTML file"),
-        "compare": Listed("results", "print runs side by side, with the intervals of the differences"),
-        "waste": Listed("results", "name what a run requested and did not use, with the lines that fix it"),
+        "merge": Listed("join the results of a corpus in one file, each row once"),
+        "report": Listed("write the results of runs as one HTML file"),
+        "compare": Listed("print runs side by side, with the intervals of the differences"),
+        "waste": Listed("name what a run requested and did not use, with the lines that fix it"),
     },
     "learn": {
-        "practice": Listed("prepare", "run a real Slurm or Grid Engine on this machine, and break it"),
-        "help": Listed("prepare", "list all commands and pages, show one, or find a word in them"),
+        "practice": Listed("run a real Slurm or Grid Engine on this machine, and break it"),
+        "help": Listed("list all commands and pages, show one, or find a word in them"),
     },
 }
 """The other commands, by what one wants to do."""
 RARE: Mapping[str, Listed] = {
-    "schema": Listed("prepare", "print the JSON schema of specs, with which an editor checks them"),
-    "emit": Listed("run", "report figures of a running program to jobkit, from a shell"),
-    "throttle": Listed("run", "change how many points of a run may run at the same time"),
-    "verify": Listed("run", "run the largest batch that a run predicts, and compare"),
+    "schema": Listed("print the JSON schema of specs, with which an editor checks them"),
+    "emit": Listed("report figures of a running program to jobkit, from a shell"),
+    "throttle": Listed("change how many points of a run may run at the same time"),
+    "verify": Listed("run the largest batch that a run predicts, and compare"),
 }
 """Commands for scripts and rare needs: only `jobkit help` lists them."""
 LISTED: Mapping[str, Listed] = {

@@ -105,7 +105,7 @@ class NamedRun(click.Argument):
 
 def _latest(ctx: click.Context) -> str:
     from jobkit.core.errors import JobkitError
-    from jobkit.status.which_run import runs_in, usual
+    from jobkit.runs.which_run import runs_in, usual
 
     try:
         run = runs_in(usual())[0]

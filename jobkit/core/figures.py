@@ -135,7 +135,7 @@ def gpu_memory(record: Record) -> tuple[int | None, str | None]:
 def _joules(record: Record, *, net: bool = False, per_1000: bool = False) -> float | None:
     """Return the energy of a point, or of 1,000 items; ``None`` if it is not known, or not attributable.
 
-    A record of `jobkit.outcome.results.read_run` has in its attribution whether other points ran on its GPU
+    A record of `jobkit.runs.results.read_run` has in its attribution whether other points ran on its GPU
     at the same time.
     """
     energy, items = record.energy, record.summary.items if record.summary else 0

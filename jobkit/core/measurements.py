@@ -13,7 +13,7 @@ BASELINE_SLACK_BYTES = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class ShortcutCheck:
     """The process that compared shortcuts with the ordinary way, before the workers started.
 
     Attributes
@@ -32,7 +32,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class MemoryReadings:
     """Memory by instrument. Of several workers a figure of one process is the largest of any worker.
 
     Attributes
@@ -257,8 +257,8 @@ class Share:
     load_s
         Seconds to load the model.
     context_bytes, weights_bytes, allocated_peak_bytes, reserved_peak_bytes, maxrss_bytes
-        As in `Memory`, of this process. NVML cannot always tell processes apart: then the context is an
-        equal part of what the processes of a GPU hold beyond torch's reserve.
+        As in `MemoryReadings`, of this process. NVML cannot always tell processes apart: then the context is
+        an equal part of what the processes of a GPU hold beyond torch's reserve.
     """
 
     worker: int

@@ -29,7 +29,17 @@ from jobkit.core.knobs import (
     Value,
     numbers,
 )
-from jobkit.core.measurements import Check, Energy, Gpu, Memory, Metric, Need, Sampler, Share, Summary
+from jobkit.core.measurements import (
+    Energy,
+    Gpu,
+    MemoryReadings,
+    Metric,
+    Need,
+    Sampler,
+    Share,
+    ShortcutCheck,
+    Summary,
+)
 
 
 class Outcome(StrEnum):
@@ -442,7 +452,7 @@ class Record:
         is in no other figure.
     task_s
         Seconds from the begin of the job script to its end. The worker cannot know them: whoever reads the
-        try adds them (`jobkit.outcome.timing.timed`).
+        try adds them (`jobkit.runs.results.timed`).
     started_at, ended_at
         UTC, ISO 8601.
     """
@@ -463,7 +473,7 @@ class Record:
     inert: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
     gpu: Gpu | None = None
-    memory: Memory = field(default_factory=Memory)
+    memory: MemoryReadings = field(default_factory=MemoryReadings)
     sampler: Sampler | None = None
     energy: Energy | None = None
     summary: Summary | None = None
@@ -482,7 +492,7 @@ class Record:
     metrics_bad_lines: int = 0
     copier: str = ""
     cpu_s: float | None = None
-    check: Check | None = None
+    check: ShortcutCheck | None = None
     task_s: float | None = None
 
     @property

@@ -1,21 +1,456 @@
-"""Read a corpus once: digests, pieces, and all that is bad."""
+"""Read a corpus once, in several processes: digests, pieces, and all that is bad."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+import math
+import multiprocessing
+import os
+import signal
+import tempfile
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar, cast
 
 from jobkit.core.errors import JobkitError
 from jobkit.corpus.plan import Bad, Corpus, Piece, Source
-from jobkit.corpus.scanning.doubled import Read, doubled, hashes_of, lines_before
-from jobkit.corpus.scanning.findings import Findings, refusal
-from jobkit.corpus.scanning.ids import Ids
-from jobkit.corpus.scanning.one_part import scan_part, scan_parts
-from jobkit.corpus.scanning.parts import PieceRow
-from jobkit.corpus.scanning.pool import cores, in_order
-from jobkit.corpus.scanning.tasks import tasks
-from jobkit.corpus.sources import JSONL, Found
+from jobkit.corpus.reading import BOM, BadLineError, Fields, generated_id, parse_line
+from jobkit.corpus.scan_part import id_hash, lines_of, scan_part, scan_parts, source_of
+from jobkit.corpus.scan_text import PartResult, PieceRow, ScanPart
+from jobkit.corpus.sources import JSONL, SourceFile, open_stream, skip
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_AT_ONCE = 2**22
+"""Hashes that are sorted together."""
+_BYTES = 8
+
+
+class Ids:
+    """Hashes of ids, part by part, on disk."""
+
+    def __init__(self) -> None:
+        self._file = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115 - closed by `close`
+        self._numbers: list[int] = []
+
+    def add(self, hashes: bytes | bytearray) -> None:
+        """Add the hashes of a part."""
+        self._file.write(hashes)
+        self._numbers.append(len(hashes) // _BYTES)
+
+    def repeated(self) -> set[bytes]:
+        """Return the hashes that were added more than once."""
+        import numpy as np
+
+        shares = sum(self._numbers) // _AT_ONCE + 1
+        found: set[bytes] = set()
+        for share in range(shares):
+            hashes = np.sort(self._share(share, shares))
+            again = np.unique(hashes[1:][hashes[1:] == hashes[:-1]])
+            found.update(value.tobytes() for value in again)
+        return found
+
+    def _share(self, share: int, shares: int) -> NDArray[np.uint64]:
+        """Return the hashes whose remainder is ``share``."""
+        import numpy as np
+
+        self._file.seek(0)
+        parts = [np.empty(0, np.uint64)]
+        while block := self._file.read(_AT_ONCE * _BYTES):
+            hashes = np.frombuffer(block, np.uint64)
+            parts.append(hashes[hashes % np.uint64(shares) == share])
+        return np.concatenate(parts)
+
+    def parts_with(self, hashes: set[bytes]) -> Iterator[int]:
+        """Yield the number of each part that has one of some hashes, from 0."""
+        import numpy as np
+
+        sought = np.frombuffer(b"".join(sorted(hashes)), np.uint64)
+        self._file.seek(0)
+        for number, size in enumerate(self._numbers):
+            if np.isin(np.frombuffer(self._file.read(size * _BYTES), np.uint64), sought).any():
+                yield number
+
+    def close(self) -> None:
+        """Delete the file."""
+        self._file.close()
+
+
+RANGE_BYTES = 2**25
+"""An uncompressed file with more than two of these is read in ranges, by several processes."""
+TASK_BYTES = 2**23
+TASK_FILES = 256
+MOST_PIECES = 200_000
+_GROWTH = {"": 1, "gz": 4, "zst": 4}
+"""What text grows by when it is decompressed, roughly."""
+
+
+def piece_bytes(found: Sequence[SourceFile]) -> int:
+    """Return how many bytes a piece of a corpus should have.
+
+    Those of a small corpus are paragraphs. 16 MiB have 4,000 pieces of 4 KiB, 1 GiB has 26,000 of 40 KiB, and
+    100 GiB have 200,000 of half a MiB: more and larger ones, as a larger corpus has more and larger shards.
+    A still larger corpus has larger pieces, not more.
+    """
+    size = sum(one.size_bytes * _GROWTH[one.compression] for one in found)
+    small, large = 2**24, MOST_PIECES * 2**19
+    if size < small:
+        return size // 2**12
+    return max(int(2**12 * (size / small) ** (math.log(2**7) / math.log(large / small))), size // MOST_PIECES)
+
+
+def tasks(
+    found: Sequence[SourceFile], fields: tuple[str, str], left_out: frozenset[int] | set[int]
+) -> Iterator[list[ScanPart]]:
+    """Yield what a process reads at once: a range of a large file, or several small files.
+
+    Parameters
+    ----------
+    found
+        The files.
+    fields
+        The names of text and id of a JSONL document.
+    left_out
+        Numbers of files that are not read.
+    """
+    target = piece_bytes(found)
+    task: list[ScanPart] = []
+    size = 0
+    for number, one in enumerate(found):
+        if number in left_out:
+            continue
+        if not one.compression and one.size_bytes > 2 * RANGE_BYTES:
+            if task:
+                yield task
+            task, size = [], 0
+            yield from ([part] for part in _ranges(number, one, fields, target))
+            continue
+        task.append(_part(number, one, fields, target))
+        size += one.size_bytes
+        if len(task) == TASK_FILES or size > TASK_BYTES:
+            yield task
+            task, size = [], 0
+    if task:
+        yield task
+
+
+def _part(number: int, one: SourceFile, fields: tuple[str, str], target: int) -> ScanPart:
+    return ScanPart(
+        source=number,
+        path=one.path,
+        name=one.name,
+        kind=one.kind,
+        compression=one.compression,
+        size_bytes=one.size_bytes,
+        target=target,
+        text_field=fields[0],
+        id_field=fields[1],
+    )
+
+
+def _ranges(number: int, one: SourceFile, fields: tuple[str, str], target: int) -> Iterator[ScanPart]:
+    """Yield the digest of a large file and its ranges.
+
+    One process computes the SHA-256 of the file, which goes from its beginning to its end, while others
+    read the ranges: from the disk the file comes once, and then from memory.
+    """
+    whole = _part(number, one, fields, target)
+    yield replace(whole, digest=True)
+    for start in range(0, one.size_bytes, RANGE_BYTES):
+        yield replace(whole, start=start, stop=min(start + RANGE_BYTES, one.size_bytes))
+
+
+MOST = 16
+"""More processes would need more than 1 GiB of memory together, and few disks are faster."""
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+
+
+def cores() -> int:
+    """Return how many processes may compute at the same time."""
+    return min(MOST, len(os.sched_getaffinity(0)))
+
+
+def in_order(work: Callable[[Task], Answer], tasks: Iterable[Task], processes: int) -> Iterator[Answer]:
+    """Yield the answer to each task, in the order of the tasks, computed by several processes.
+
+    Parameters
+    ----------
+    work
+        A function of a module; it is imported in each process.
+    tasks
+        Taken as processes become free, so that there may be many.
+    processes
+        How many; with one the work is done in this process.
+
+    Raises
+    ------
+    JobkitError
+        That of the work, or if a process was killed.
+    """
+    if processes < 2:  # noqa: PLR2004 - this process alone
+        yield from map(work, tasks)
+        return
+    with _Pool(work, processes) as pool:
+        yield from pool.answers(iter(tasks))
+
+
+class _Pool(Generic[Task, Answer]):
+    """Processes with a pipe each: at the end of this process, the pipe's end ends them."""
+
+    def __init__(self, work: Callable[[Task], Answer], number: int) -> None:
+        context = multiprocessing.get_context("spawn")  # a fork would copy the threads of others
+        self._free: list[Connection] = []
+        self._processes: dict[Connection, BaseProcess] = {}
+        self._tasks: dict[Connection, int] = {}
+        for _ in range(number):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(work, theirs), daemon=True)
+            process.start()
+            theirs.close()
+            self._free.append(ours)
+            self._processes[ours] = process
+
+    def __enter__(self) -> _Pool[Task, Answer]:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for connection, process in self._processes.items():
+            connection.close()
+            process.terminate()
+            process.join()
+
+    def answers(self, tasks: Iterator[Task]) -> Iterator[Answer]:
+        """Yield the answers in order; few tasks are ahead of the one that is waited for."""
+        ready: dict[int, Answer] = {}
+        next_task = next_answer = 0
+        more = True
+        while more or self._tasks or ready:
+            while more and self._free and next_task - next_answer < 4 * len(self._processes):
+                try:
+                    task = next(tasks)
+                except StopIteration:
+                    more = False
+                    break
+                self._send(task, next_task)
+                next_task += 1
+            if next_answer in ready:
+                yield ready.pop(next_answer)
+                next_answer += 1
+            elif self._tasks:
+                self._collect(ready)
+
+    def _send(self, task: Task, number: int) -> None:
+        connection = self._free.pop()
+        with suppress(OSError):  # a killed process is noticed when its answer is read
+            connection.send(task)
+        self._tasks[connection] = number
+
+    def _collect(self, ready: dict[int, Answer]) -> None:
+        """Wait for an answer."""
+        for connection in wait(list(self._tasks)):
+            assert isinstance(connection, Connection)  # noqa: S101 - for the type checker
+            try:
+                answer: Any = connection.recv()
+            except (EOFError, OSError) as error:
+                hint = (
+                    "is there enough memory? dmesg shows what the kernel killed; then run the command again"
+                )
+                raise JobkitError("a process that read the corpus was killed", hint=hint) from error
+            if isinstance(answer, BaseException):
+                raise answer
+            ready[self._tasks.pop(connection)] = answer
+            self._free.append(connection)
+
+
+def _serve(work: Callable[[Any], Any], connection: Connection) -> None:
+    """Answer tasks until the other end is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one handles it
+    with suppress(EOFError, OSError):
+        while True:
+            task = connection.recv()
+            try:
+                answer = work(task)
+            except Exception as error:  # noqa: BLE001 - raised again where the answer is read
+                answer = error
+            connection.send(answer)
+
+
+Read = tuple[ScanPart, PartResult]
+
+
+def hashes_of(part: ScanPart, result: PartResult) -> bytes:
+    """Return the hashes of the ids of a part; a text file's id is its name."""
+    if part.kind == "jsonl":
+        return bytes(result.ids)
+    return b"" if part.digest or part.start else id_hash(part.name)
+
+
+def lines_before(reads: Sequence[Read]) -> list[int]:
+    """Return for each part how many lines of its file are before it."""
+    found: list[int] = []
+    source, lines = -1, 0
+    for part, result in reads:
+        lines = lines if part.source == source else 0
+        source = part.source
+        found.append(lines)
+        lines += result.lines
+    return found
+
+
+def doubled(reads: Sequence[Read], ids: Ids, dropped: Container[int]) -> Iterator[tuple[int, int, str]]:
+    """Yield the part, the line in it and the reason of each document whose id an earlier one has.
+
+    Parameters
+    ----------
+    reads
+        The parts, in corpus order.
+    ids
+        To which `hashes_of` each part was added.
+    dropped
+        The sources that are left out.
+    """
+    repeated, sources = ids.repeated(), _likened(reads)
+    first: dict[str, str] = {}
+    before = lines_before(reads)
+    for number in sorted({*(ids.parts_with(repeated) if repeated else ()), *_parts_of(reads, sources)}):
+        part, result = reads[number]
+        if part.source in dropped:
+            continue
+        for line, name in _names(part, result, before[number]):
+            if id_hash(name) not in repeated and source_of(name) not in sources:
+                continue
+            place = f"{part.name}:{before[number] + line}" if line else part.name
+            if name in first:
+                yield number, line, f"the id {name!r} is also that of {first[name]}"
+            first.setdefault(name, place)
+
+
+def _likened(reads: Sequence[Read]) -> set[str]:
+    """Return the files with documents without an id whose ids others may have been given."""
+    unnamed = {part.name for part, result in reads if result.unnamed}
+    texts = {source_of(part.name) for part, _ in reads if part.kind != "jsonl"} if unnamed else set()
+    return unnamed & texts.union(*(result.likened for _, result in reads))
+
+
+def _parts_of(reads: Sequence[Read], sources: set[str]) -> Iterator[int]:
+    """Yield the number of each part with an id that one without an id may have."""
+    for number, (part, result) in enumerate(reads):
+        unnamed = result.unnamed and part.name in sources
+        if unnamed or not sources.isdisjoint(result.likened) or source_of(part.name) in sources:
+            yield number
+
+
+def _names(part: ScanPart, result: PartResult, before: int) -> Iterator[tuple[int, str]]:
+    """Yield line and id of the documents of a part, which has so many lines of its file before it."""
+    if part.kind != "jsonl":
+        yield 0, part.name
+        return
+    fields = Fields(part.text_field, part.id_field)
+    with open_stream(part.path, part.compression) as stream:
+        skip(stream, result.start)
+        place = result.start
+        for number, line in enumerate(lines_of(stream), 1):
+            if place >= result.end:
+                return
+            with suppress(BadLineError):  # it is reported, or blank
+                name = parse_line(line.removeprefix(BOM) if place == 0 else line, fields).id
+                yield number, generated_id(part.name, before + number) if name is None else name
+            place += len(line)
+
+
+MOST_BAD = 100_000
+"""With more the corpus is none."""
+_SHOWN = 1_000
+
+
+@dataclass(slots=True)
+class Findings:
+    """What is bad.
+
+    Attributes
+    ----------
+    files
+        For the number of a file that is bad as a whole the line, if it is known, and the reason.
+    lines
+        For the number of a part of JSONL its bad lines, from the part's first, and the reasons.
+    """
+
+    files: dict[int, tuple[int, str]] = field(default_factory=dict)
+    lines: dict[int, dict[int, str]] = field(default_factory=dict)
+    _number: int = 0
+
+    def add(self, number: int, part: ScanPart, bad: Iterable[tuple[int, str]], before: int = 0) -> None:
+        """Add what is bad in a part.
+
+        Parameters
+        ----------
+        number
+            Of the part.
+        before
+            How many lines of the file are before it.
+
+        Raises
+        ------
+        JobkitError
+            If there is too much.
+        """
+        for line, reason in bad:
+            self._number += 1
+            if part.kind == JSONL and line:
+                self.lines.setdefault(number, {})[line] = reason
+            else:
+                self.files.setdefault(part.source, (line and before + line, reason))
+        if self._number > MOST_BAD:
+            hint = "is this text, are these the fields? see --text-field and --id-field"
+            raise JobkitError(f"the corpus has more than {MOST_BAD:,} places that cannot be read", hint=hint)
+
+    def add_names(self, found: Sequence[SourceFile]) -> None:
+        """Add each file that has the name of an earlier one: its documents would have the same ids."""
+        first: dict[str, str] = {}
+        for number, one in enumerate(found):
+            if one.name in first:
+                self.files[number] = (0, f"{first[one.name]} has the same name: name the folders above them")
+            first.setdefault(one.name, one.path)
+
+    def listed(self, found: Sequence[SourceFile], reads: Sequence[Read]) -> list[tuple[int, Bad]]:
+        """Return all that is bad, with the number of its file, in corpus order."""
+        before = lines_before(reads)
+        places = [(source, line, reason) for source, (line, reason) in self.files.items()]
+        for number, lines in self.lines.items():
+            source = reads[number][0].source
+            if source not in self.files:
+                places += [(source, before[number] + line, reason) for line, reason in lines.items()]
+        return [
+            (source, Bad(source=found[source].name, line=line, reason=reason))
+            for source, line, reason in sorted(places)
+        ]
+
+    def parts_again(self, reads: Sequence[Read]) -> Iterator[tuple[int, ScanPart]]:
+        """Yield each part with bad lines that were taken for good, which is to be read without them."""
+        for number, lines in self.lines.items():
+            part, result = reads[number]
+            if part.source not in self.files and lines.keys() - {line for line, _ in result.bad}:
+                yield number, replace(part, left_out=frozenset(lines))
+
+
+def refusal(bad: Sequence[tuple[int, Bad]], found: Sequence[SourceFile]) -> JobkitError:
+    """Return the error that names all that is bad."""
+    lines = [
+        f"\n  {found[source].path}{f':{one.line}' if one.line else ''}: {one.reason}"
+        for source, one in bad[:_SHOWN]
+    ]
+    more = f"\n  and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
+    places = "1 place" if len(bad) == 1 else f"{len(bad):,} places"
+    return JobkitError(
+        f"the corpus cannot be read in {places}:{''.join(lines)}{more}",
+        hint="fix them (iconv converts text that is not UTF-8), or leave them out: --skip-bad",
+    )
+
 
 _ALONE_BYTES = 2**24
 """A smaller corpus is read by this process: to start others takes longer."""
@@ -38,7 +473,7 @@ class Scan:
 
 
 def scan(
-    found: Sequence[Found],
+    found: Sequence[SourceFile],
     *,
     text_field: str = "text",
     id_field: str = "id",
@@ -86,7 +521,7 @@ def scan(
 
 
 def _read(
-    found: Sequence[Found],
+    found: Sequence[SourceFile],
     fields: tuple[str, str],
     findings: Findings,
     ids: Ids,
@@ -108,7 +543,7 @@ def _read(
 
 
 def _result(
-    found: Sequence[Found],
+    found: Sequence[SourceFile],
     reads: Sequence[Read],
     findings: Findings,
     skipped: Sequence[Bad],
@@ -134,7 +569,7 @@ def _result(
     return Scan(corpus=corpus, pieces=pieces)
 
 
-def _source(one: Found, sha256: str) -> Source:
+def _source(one: SourceFile, sha256: str) -> Source:
     return Source(
         path=one.path,
         name=one.name,

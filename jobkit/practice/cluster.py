@@ -19,7 +19,7 @@ from jobkit.practice.place import SCHEDULERS, Place
 READY_WITHIN_S = 120.0
 
 
-class Kind(Protocol):
+class PracticeScheduler(Protocol):
     """What a module of a scheduler offers."""
 
     def prepare(self, place: Place) -> None:
@@ -51,7 +51,7 @@ class Kind(Protocol):
         ...
 
 
-KINDS: dict[str, Kind] = {"slurm": slurm, "sge": sge}
+KINDS: dict[str, PracticeScheduler] = {"slurm": slurm, "sge": sge}
 
 
 class Cluster:

@@ -6,15 +6,15 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from jobkit.answers.setting import Mean, Ratio
 from jobkit.core.blocks import Column
 from jobkit.core.figures import BYTES, CONTEXT, DIGITS, LOAD, MODEL, SPEEDUP, WEIGHTS, Figure, in_table
 from jobkit.core.records import Outcome
 from jobkit.core.student import unknown_spread
 from jobkit.core.units import format_setting
-from jobkit.fit.setting import Mean, Ratio
 from jobkit.report import energy
-from jobkit.report.sizes import Size
-from jobkit.run.workloads.base import CHARACTERS, load_unit
+from jobkit.report.tables import Size
+from jobkit.worker.workloads.base import CHARACTERS, load_unit
 
 LEGENDS = {
     "size": "n: points that succeeded; figures are means over them",

@@ -1,6 +1,7 @@
 """Runs side by side: what they differ in, and the ratio of the means of the settings that they share. Pure.
 
-A difference is called one only if the 95 % interval of the ratio (`jobkit.fit.setting.Mean.over`) excludes 1.
+A difference is called one only if the 95 % interval of the ratio (`jobkit.answers.setting.Mean.over`)
+excludes 1.
 """
 
 from __future__ import annotations
@@ -11,16 +12,15 @@ from operator import itemgetter
 from string import ascii_uppercase
 from typing import Any
 
+from jobkit.answers.setting import Mean, Ratio
+from jobkit.answers.tune import Tuning
+from jobkit.answers.tune_steps import FINAL
 from jobkit.core.blocks import Block, Column
 from jobkit.core.figures import FIGURES, SPEED, Figure
 from jobkit.core.units import format_bytes_gib, format_list, format_setting
-from jobkit.fit.setting import Mean, Ratio
-from jobkit.fit.tune import Tuning
-from jobkit.fit.tune_steps import FINAL
+from jobkit.report.estimates import heading
 from jobkit.report.rows import SETTING, Row
-from jobkit.report.sentences import heading
-from jobkit.report.sizes import Size
-from jobkit.report.tables import Collected
+from jobkit.report.tables import Collected, Size
 from jobkit.report.tune import as_sentence, named
 
 MOST_NAMED = 8
@@ -66,7 +66,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class ComparedSetting:
     """A setting of both sides: the means of a figure, and the other over the first."""
 
     setting: str
@@ -80,7 +80,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class SideComparison:
     """One side next to the first.
 
     Attributes
@@ -96,7 +96,7 @@ class Comparison:
     first: Side
     other: Side
     differ: Sequence[tuple[str, str, str]]
-    lines: Mapping[Figure, Sequence[Line]]
+    lines: Mapping[Figure, Sequence[ComparedSetting]]
 
 
 def sides(runs: Sequence[Collected]) -> list[Side]:
@@ -133,22 +133,22 @@ def _setting(row: Row, search: Tuning | None) -> str:
     return format_setting(named(row.record, search) if search and row.record else row.params)
 
 
-def compare(first: Side, other: Side) -> Comparison:
+def compare(first: Side, other: Side) -> SideComparison:
     """Return one side next to another."""
     compared = [figure for figure in FIGURES.values() if figure.compared]
     lines = {figure: found for figure in compared if (found := [*_lines(first, other, figure)])}
     values = [(name, *(_words(name, side.first) for side in (first, other))) for name in SETTING]
-    return Comparison(
+    return SideComparison(
         first=first, other=other, lines=lines, differ=[(name, a, b) for name, a, b in values if a != b]
     )
 
 
-def _lines(first: Side, other: Side, figure: Figure) -> Iterator[Line]:
+def _lines(first: Side, other: Side, figure: Figure) -> Iterator[ComparedSetting]:
     """Yield the settings of both sides that have a figure above 0: there is no ratio to 0."""
     for words, size in first.sizes.items():
         one, two = size.mean(figure), other.sizes[words].mean(figure) if words in other.sizes else None
         if one and two and min(*one.values, *two.values) > 0:
-            yield Line(setting=words, first=one, other=two)
+            yield ComparedSetting(setting=words, first=one, other=two)
 
 
 def _words(name: str, row: Row) -> str:
@@ -196,7 +196,7 @@ def _side_data(side: Side) -> dict[str, Any]:
     }
 
 
-def _pair_data(pair: Comparison) -> dict[str, Any]:
+def _pair_data(pair: SideComparison) -> dict[str, Any]:
     first, other = pair.first, pair.other
     return {
         "first": first.letter,
@@ -209,7 +209,7 @@ def _pair_data(pair: Comparison) -> dict[str, Any]:
     }
 
 
-def _line_data(line: Line, figure: Figure) -> dict[str, Any]:
+def _line_data(line: ComparedSetting, figure: Figure) -> dict[str, Any]:
     ratio = line.ratio
     return {
         "setting": line.setting,
@@ -239,11 +239,11 @@ def _names(found: Sequence[Side]) -> tuple[Column, ...]:
     )
 
 
-def _pair(pair: Comparison) -> Iterator[Block]:
+def _pair(pair: SideComparison) -> Iterator[Block]:
     first, other = pair.first.letter, pair.other.letter
     yield Block(title=f"{other} next to {first}", before=tuple(_about(pair)), columns=_differing(pair))
     for figure, lines in pair.lines.items():
-        cells: list[tuple[str, Callable[[Line], str]]] = [
+        cells: list[tuple[str, Callable[[ComparedSetting], str]]] = [
             ("setting", lambda line: line.setting),
             (first, lambda line, by=figure.scale: _number(line.first.value / by)),  # type: ignore[misc]
             (other, lambda line, by=figure.scale: _number(line.other.value / by)),  # type: ignore[misc]
@@ -258,7 +258,7 @@ def _pair(pair: Comparison) -> Iterator[Block]:
         yield Block(title=f"{figure.title}: {other} next to {first}", columns=tuple(columns))
 
 
-def _differing(pair: Comparison) -> tuple[Column, ...]:
+def _differing(pair: SideComparison) -> tuple[Column, ...]:
     if not pair.differ:
         return ()
     names, first, other = zip(*([cell or "-" for cell in row] for row in pair.differ), strict=True)
@@ -268,7 +268,7 @@ def _differing(pair: Comparison) -> tuple[Column, ...]:
     )
 
 
-def _about(pair: Comparison) -> Iterator[str]:
+def _about(pair: SideComparison) -> Iterator[str]:
     """Yield what to know before the tables are read."""
     first, other = pair.first, pair.other
     if not pair.differ:

@@ -28,11 +28,10 @@ from jobkit.core.units import (
 from jobkit.corpus.merge import counts_path
 from jobkit.corpus.plan import Corpus, Shard, read_corpus, read_plan
 from jobkit.corpus.winners import read_winners
-from jobkit.outcome.remedies import remedy
-from jobkit.outcome.results import PointResult, each_point
-from jobkit.outcome.timing import task_s
-from jobkit.outcome.tries import TryResult
 from jobkit.report.provenance import provenance, read_promise
+from jobkit.runs.hints import remedy
+from jobkit.runs.results import PointResult, each_point, task_s
+from jobkit.runs.tries import TryResult
 
 MOST_NAMED = 5
 MOST_DOCUMENTS = 500

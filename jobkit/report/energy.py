@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from jobkit.answers.setting import Setting
 from jobkit.core.figures import ENERGY, ENERGY_PER_1000, NET_ENERGY, NET_PER_1000, SPEED, Figure
 from jobkit.core.measurements import Attribution, Energy
 from jobkit.core.units import format_count
-from jobkit.fit.setting import Setting
 from jobkit.report.rows import Row
 
 COMPARED_S = 60.0

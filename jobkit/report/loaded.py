@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import is_run_folder
-from jobkit.outcome.results import PointResult, read_run
+from jobkit.runs.results import PointResult, read_run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,7 +26,7 @@ class Loaded:
     folder
         The run folder.
     points
-        One `jobkit.outcome.results.PointResult` a point, in order: ``point`` as planned, ``verdict``
+        One `jobkit.runs.results.PointResult` a point, in order: ``point`` as planned, ``verdict``
         (outcome and evidence), ``chosen.record`` with everything that was measured.
     notes
         What in the folder could not be read, and why.

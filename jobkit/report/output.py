@@ -7,17 +7,18 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
+from jobkit.answers.tune import Tuning
 from jobkit.core.blocks import Block, Column, as_markdown, as_text
 from jobkit.core.terminal import as_json, for_csv
 from jobkit.core.units import format_setting
-from jobkit.fit.tune import Tuning
-from jobkit.report import dcgm_figures
+from jobkit.report import dcgm
 from jobkit.report.columns import size_columns
-from jobkit.report.dcgm_figures import JobFigures
-from jobkit.report.estimates import GroupEstimate, estimates
-from jobkit.report.sentences import (
+from jobkit.report.dcgm import JobFigures
+from jobkit.report.estimates import (
+    GroupEstimate,
     count_lines,
     estimate_lines,
+    estimates,
     fastest_line,
     front_line,
     heading,
@@ -170,7 +171,7 @@ def job_block(job: JobFigures) -> Block:
     figures = job.figures
     columns = (
         Column("figure", [figure.name for figure in figures], left=True),
-        Column("DCGM", [dcgm_figures.shown(figure.dcgm, figure.unit) for figure in figures]),
-        Column(job.whose, [dcgm_figures.shown(figure.own, figure.unit) for figure in figures]),
+        Column("DCGM", [dcgm.shown(figure.dcgm, figure.unit) for figure in figures]),
+        Column(job.whose, [dcgm.shown(figure.own, figure.unit) for figure in figures]),
     )
-    return Block(title=dcgm_figures.title(job), columns=columns, after=tuple(dcgm_figures.lines(job)))
+    return Block(title=dcgm.title(job), columns=columns, after=tuple(dcgm.lines(job)))

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jobkit.answers import ledger
+from jobkit.answers.speed import Speed
 from jobkit.core import files
 from jobkit.core.errors import JobkitError
 from jobkit.core.json_codec import from_json, to_json
@@ -20,13 +22,10 @@ from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.terminal import as_json
 from jobkit.core.units import format_compared, format_count, format_energy
 from jobkit.corpus.plan import Corpus, Winner, read_corpus, read_plan
-from jobkit.fit import ledger
-from jobkit.fit.speed import Speed
-from jobkit.outcome.results import PointResult, each_point
-from jobkit.outcome.shards import settle
-from jobkit.outcome.timing import task_s
-from jobkit.outcome.tries import TryResult
 from jobkit.report.recommend.energy import EnergyUse
+from jobkit.runs.results import PointResult, each_point, task_s
+from jobkit.runs.shards import settle
+from jobkit.runs.tries import TryResult
 
 SCHEMA = 1
 HOUR_S = 3600.0

@@ -23,9 +23,9 @@ from jobkit.core.knobs import BATCH_SIZE, CUDA, MPS, ON, Value, numbers
 from jobkit.core.layout import repeat_id
 from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import GIB
-from jobkit.outcome.overlaps import attributed
-from jobkit.outcome.results import PointResult
-from jobkit.report.logs.tagger import LogRun
+from jobkit.report.tagger_log import LogRun
+from jobkit.runs.overlaps import attributed
+from jobkit.runs.results import PointResult
 
 LOG = "tagger log"
 """The workload of a row that comes from an old log."""
@@ -41,7 +41,7 @@ class Row:
     Attributes
     ----------
     phase
-        Of a search (`jobkit.fit.tune_steps`); ``None`` of any other point.
+        Of a search (`jobkit.answers.tune_steps`); ``None`` of any other point.
     versions
         Of the libraries, and of the driver and CUDA.
     machine

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from jobkit.answers.tune import Tuning, read_tuning
 from jobkit.core.errors import JobkitError
 from jobkit.core.figures import AGREEMENT
 from jobkit.core.files import read_text
@@ -22,17 +23,30 @@ from jobkit.core.layout import (
 from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_count, format_f1, format_list
-from jobkit.fit.tune import Tuning, read_tuning
-from jobkit.outcome.accounting import Accounts, read_accounts
-from jobkit.outcome.agreement import NOT_COMPARED, Agreement, agreements, sweeps_precision
-from jobkit.outcome.driver_lock import is_held, last_driver
-from jobkit.outcome.journal import SEARCHES
-from jobkit.outcome.results import PointResult, each_point, runs_below
-from jobkit.outcome.trials import Trial, describe_trials, settled_trials, trials
-from jobkit.report.dcgm_figures import JobFigures, belongs, points_of, side_by_side
-from jobkit.report.logs.dcgm import SUFFIX, is_gpu_report, parse_report
-from jobkit.report.logs.tagger import parse_log
+from jobkit.report.dcgm import (
+    SUFFIX,
+    JobFigures,
+    belongs,
+    is_gpu_report,
+    parse_report,
+    points_of,
+    side_by_side,
+)
 from jobkit.report.rows import Row, row_of_point, rows_of_log
+from jobkit.report.tagger_log import parse_log
+from jobkit.runs.accounting import Accounts, read_accounts
+from jobkit.runs.driver_lock import is_held, last_driver
+from jobkit.runs.journal import SEARCHES
+from jobkit.runs.results import (
+    NOT_COMPARED,
+    Agreement,
+    PointResult,
+    agreements,
+    each_point,
+    runs_below,
+    sweeps_precision,
+)
+from jobkit.runs.trials import Trial, describe_trials, settled_trials, trials
 
 MOST_NAMED = 5
 """So many points are named in one note."""

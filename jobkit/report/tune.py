@@ -6,6 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from jobkit.answers.setting import Mean, Ratio, Setting
+from jobkit.answers.speed import Speed
+from jobkit.answers.tune import Tuning, spec_lines
+from jobkit.answers.tune_steps import Candidate, TuneAnswer, whole
 from jobkit.core.blocks import Block, Column
 from jobkit.core.figures import (
     ENERGY_PER_1000,
@@ -21,12 +25,8 @@ from jobkit.core.layout import SETTING_FILE
 from jobkit.core.records import ModelRef, Outcome, Record, described
 from jobkit.core.terminal import NoWrap, as_json, relative_path, shell_path
 from jobkit.core.units import format_about, format_bytes_gib, format_count, format_setting, format_walltime
-from jobkit.fit.setting import Mean, Ratio, Setting
-from jobkit.fit.speed import Speed
-from jobkit.fit.tune import Tuning, spec_lines
-from jobkit.fit.tune_steps import Answer, Candidate, whole
-from jobkit.outcome.conditions import Conditions, condition_lines, conditions_of
-from jobkit.outcome.results import PointResult
+from jobkit.runs.conditions import Conditions, condition_lines, conditions_of
+from jobkit.runs.results import PointResult
 
 HELP = {
     "cores": "faster or more CPU cores may help",
@@ -179,7 +179,7 @@ def worth_lines(tuning: Tuning) -> Iterator[str]:
 
 
 def _worth(tuning: Tuning) -> Iterator[str]:
-    if tuning.gain and tuning.winner and isinstance(tuning.next, Answer):
+    if tuning.gain and tuning.winner and isinstance(tuning.next, TuneAnswer):
         yield f"  speed      {gain_words(tuning.gain)} {_on(tuning.winner)}"
     yield from more_lines(tuning)
 
@@ -192,7 +192,7 @@ def gain_words(gain: Ratio) -> str:
 def more_lines(tuning: Tuning) -> Iterator[str]:
     """Yield what there is besides how fast it is: energy, objective, the next best setting, doubts."""
     winner = tuning.winner
-    if winner and isinstance(tuning.next, Answer):
+    if winner and isinstance(tuning.next, TuneAnswer):
         yield from _best_other(tuning) if tuning.is_loop else _gains(tuning, winner)
         yield from _of_earlier_version(tuning)
 
@@ -200,7 +200,7 @@ def more_lines(tuning: Tuning) -> Iterator[str]:
 def limit_words(tuning: Tuning) -> str:
     """Return what limits the speed of the answer of a search, and what may help; empty if that is unknown."""
     answer = tuning.next
-    if tuning.winner and isinstance(answer, Answer) and tuning.goal.objective.by_speed and answer.limit:
+    if tuning.winner and isinstance(answer, TuneAnswer) and tuning.goal.objective.by_speed and answer.limit:
         return f"{answer.limit}: {answer.why}; {_help(tuning, answer)}"
     return ""
 
@@ -210,7 +210,7 @@ def _limit_lines(tuning: Tuning) -> Iterator[str]:
         yield f"  limit      {words}"
 
 
-def _help(tuning: Tuning, answer: Answer) -> str:
+def _help(tuning: Tuning, answer: TuneAnswer) -> str:
     """Return what may make a faster setting possible: the key to change, if it is one."""
     goal = tuning.goal
     if answer.limit == "time":
@@ -363,7 +363,7 @@ def as_data(tuning: Tuning) -> dict[str, object]:
     objective = tuning.goal.objective
     best, joules = (_mean(tuning, winner, one) for one in (objective.figure, ENERGY_PER_1000))
     return {
-        "ended": isinstance(answer, Answer),
+        "ended": isinstance(answer, TuneAnswer),
         **described(model),
         "setting": tuning.setting or None,
         "objective": {**asdict(objective), "mean": best.value if best else None},
@@ -372,8 +372,8 @@ def as_data(tuning: Tuning) -> dict[str, object]:
         "items_per_s": winner.items_per_s if winner else None,
         "times_the_plain_loop": {"mean": gain.mean, "low": gain.low, "high": gain.high} if gain else None,
         "joules_per_1000": joules.value if joules else None,
-        "limit": answer.limit if isinstance(answer, Answer) else None,
-        "why": answer.why if isinstance(answer, Answer) else None,
+        "limit": answer.limit if isinstance(answer, TuneAnswer) else None,
+        "why": answer.why if isinstance(answer, TuneAnswer) else None,
         "held_s": tuning.held_s,
         "conditions": asdict(conditions) if (conditions := _conditions(tuning)) else None,
         "points": [

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from jobkit.core.errors import JobkitError
-from jobkit.schedulers.parsed_script import Finding, IsFolder, read_script
+from jobkit.schedulers.parsed_script import IsFolder, LintFinding, read_script
 from jobkit.schedulers.registry import SCHEDULERS
 
 PLACED = "late"
@@ -26,10 +26,10 @@ class Linted:
     """
 
     name: str
-    found: Mapping[str, tuple[Finding, ...]]
+    found: Mapping[str, tuple[LintFinding, ...]]
 
     @property
-    def findings(self) -> list[tuple[str, Finding]]:
+    def findings(self) -> list[tuple[str, LintFinding]]:
         """All findings by line, each with its scheduler."""
         pairs = [(scheduler, finding) for scheduler, some in self.found.items() for finding in some]
         return sorted(pairs, key=lambda pair: pair[1].line)

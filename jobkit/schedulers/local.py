@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
-from jobkit.schedulers import defaults
+from jobkit.schedulers import protocol
 from jobkit.schedulers.survey import Answers, Survey
 from jobkit.schedulers.types import Accounted, JobId, Queued, State
 
@@ -24,20 +24,20 @@ CHARGES_PAGE_CACHE = False
 RESERVED_OPTIONS: Mapping[str, str] = {}
 FORBIDDEN_PATH_CHARS = ""
 ENVIRONMENT: Mapping[str, str] = {}
-CLUSTER_VARIABLES = LEAKING_VARIABLES = LOG_FAULT = defaults.NEVER
-BUSY_PATTERN = UNCONFIRMED_PATTERN = defaults.NEVER
+CLUSTER_VARIABLES = LEAKING_VARIABLES = LOG_FAULT = protocol.NEVER
+BUSY_PATTERN = UNCONFIRMED_PATTERN = protocol.NEVER
 JOB_ID_PATTERNS: tuple[str, ...] = (r"(?P<id>\d+)",)
 OVER_PATTERN = re.compile("No such process")
 JOB_VARIABLE = ""
 RECORDED_VARIABLES: tuple[str, ...] = ()
-LOG_OUTCOMES = defaults.NO_OUTCOMES
-submit_argv = interactive_argv = limit_argv = throttle_argv = accounting_argv = defaults.no_command
-checks = resource_names = defaults.no_command
-parse_limit = task_limit_error = lint = remedy = defaults.nothing
-header_path = defaults.quoted_path
-slots = defaults.one_slot
-shut_argv = defaults.no_command
-shut_reason = defaults.no_reason
+LOG_OUTCOMES = protocol.NO_OUTCOMES
+submit_argv = interactive_argv = limit_argv = throttle_argv = accounting_argv = protocol.no_command
+checks = resource_names = protocol.no_command
+parse_limit = task_limit_error = lint = remedy = protocol.nothing
+header_path = protocol.quoted_path
+slots = protocol.one_slot
+shut_argv = protocol.no_command
+shut_reason = protocol.no_reason
 WHOLE = 0
 """The task that stands for all points: no queue lists the points of a driver."""
 _COLUMNS = 2

@@ -43,7 +43,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class LintFinding:
     """A line that the scheduler ignores or reads differently.
 
     Attributes
@@ -67,7 +67,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ScriptLine:
     """A line of a script.
 
     Attributes
@@ -91,10 +91,10 @@ class Line:
         return not self.text.strip() or self.text.lstrip().startswith("#")
 
 
-def finding(rules: Mapping[str, Rule], line: Line, rule: str, /, **values: object) -> Finding:
+def finding(rules: Mapping[str, Rule], line: ScriptLine, rule: str, /, **values: object) -> LintFinding:
     """Return the finding of a rule in a line, the words in braces filled in."""
     known = rules[rule]
-    return Finding(
+    return LintFinding(
         line=line.number,
         text=line.text,
         rule=rule,
@@ -116,7 +116,7 @@ class Script:
         ``None`` to check no folders.
     """
 
-    lines: tuple[Line, ...]
+    lines: tuple[ScriptLine, ...]
     crlf: int = 0
     is_folder: IsFolder | None = None
 
@@ -125,7 +125,7 @@ class Script:
 class Option:
     """An option of a directive: its name without dashes, and its value or an empty text."""
 
-    line: Line
+    line: ScriptLine
     name: str
     value: str
 
@@ -139,12 +139,12 @@ def read_script(text: str, is_folder: IsFolder | None = None) -> Script:
     rows = text.split("\n")
     crlf = next((number for number, row in enumerate(rows, 1) if row.endswith("\r")), 0)
     rows = [row.removesuffix("\r") for row in rows]
-    lines: list[Line] = []
+    lines: list[ScriptLine] = []
     ends: list[str] = []
     header = True
     for number, row in enumerate(rows, 1):
         here = bool(ends)
-        line = Line(number, row, header and (not row.strip() or row.lstrip().startswith("#")), here)
+        line = ScriptLine(number, row, header and (not row.strip() or row.lstrip().startswith("#")), here)
         header = line.header
         lines.append(line)
         if here and row.strip() == ends[0]:
@@ -160,7 +160,7 @@ def _here_words(row: str) -> Iterator[str]:
         yield next(filter(None, found.groups()))
 
 
-def words(line: Line, mark: str) -> tuple[str, ...]:
+def words(line: ScriptLine, mark: str) -> tuple[str, ...]:
     """Return the words of a directive without quotes and comment; none if a quote stays open."""
     try:
         return tuple(shlex.split(line.text.removeprefix(mark), comments=True))
@@ -169,21 +169,23 @@ def words(line: Line, mark: str) -> tuple[str, ...]:
 
 
 def unitless_memory(
-    rules: Mapping[str, Rule], requests: Iterable[tuple[Line, str, str]], suspicious: int
-) -> Iterator[Finding]:
+    rules: Mapping[str, Rule], requests: Iterable[tuple[ScriptLine, str, str]], suspicious: int
+) -> Iterator[LintFinding]:
     """Yield the requests for memory, ``(line, name, value)``, without a unit and below a suspicious value."""
     for line, name, value in requests:
         if value.isdecimal() and 0 < int(value) < suspicious:
             yield finding(rules, line, "memory-unit", name=name, value=value)
 
 
-def misplaced_line_end(rules: Mapping[str, Rule], script: Script) -> Iterator[Finding]:
+def misplaced_line_end(rules: Mapping[str, Rule], script: Script) -> Iterator[LintFinding]:
     """Yield the first line that ends in CRLF."""
     if script.crlf:
         yield finding(rules, script.lines[script.crlf - 1], "crlf")
 
 
-def missing_folder(rules: Mapping[str, Rule], script: Script, line: Line, folder: str) -> Iterator[Finding]:
+def missing_folder(
+    rules: Mapping[str, Rule], script: Script, line: ScriptLine, folder: str
+) -> Iterator[LintFinding]:
     """Yield that a folder of a directive is known not to exist; the shell expands what the scheduler does."""
     if script.is_folder is not None and folder and not script.is_folder(folder):
         quoted = folder if re.fullmatch(r"[\w./$~+-]+", folder) else shlex.quote(folder)
@@ -211,9 +213,9 @@ _NUMBERS = {"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM"}
 """signal(7), x86 and ARM."""
 
 
-def traps(script: Script) -> dict[str, Line]:
+def traps(script: Script) -> dict[str, ScriptLine]:
     """Return the signals that a script traps, each with the first line that does."""
-    found: dict[str, Line] = {}
+    found: dict[str, ScriptLine] = {}
     for line in script.lines:
         trap = None if line.here or line.comment else _TRAP.match(line.text)
         if trap and trap["action"] not in {"''", '""'}:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from jobkit.core.shell import Completed
-from jobkit.schedulers.parsed_script import Finding, Script
+from jobkit.schedulers.parsed_script import LintFinding, Script
 from jobkit.schedulers.survey import Answers, Survey
-from jobkit.schedulers.types import Accounted, Array, Check, JobId, LogOutcomes, Queued, Remedy, Request
+from jobkit.schedulers.types import Accounted, Array, Check, JobId, JobRequest, LogOutcomes, Queued, Remedy
 
 
 class Scheduler(Protocol):
@@ -85,7 +86,7 @@ class Scheduler(Protocol):
         ``None`` if it can, or if the answer has no such limit.
         """
 
-    def checks(self, script: str, array: Array, request: Request) -> tuple[Check, ...]:
+    def checks(self, script: str, array: Array, request: JobRequest) -> tuple[Check, ...]:
         """Return the questions to ask before a submission."""
 
     def resource_names(self, directives: Sequence[str]) -> tuple[str, ...]:
@@ -97,7 +98,7 @@ class Scheduler(Protocol):
     def header_path(self, path: str) -> str:
         """Return a path as a header line takes it: the filter ``NAME`` of the templates."""
 
-    def lint(self, script: Script) -> tuple[Finding, ...] | None:
+    def lint(self, script: Script) -> tuple[LintFinding, ...] | None:
         """Return what it ignores in a script, by line; ``None`` if the script has no directive for it."""
 
     def log_name(self, name: str, job: str, task: int) -> str:
@@ -168,3 +169,31 @@ class Scheduler(Protocol):
 
     def parse_survey(self, answers: Answers) -> Survey:
         """Return the site as the answers describe it; a part without an answer stays unknown."""
+
+
+NEVER = re.compile(r"(?!)")
+"""Matches no text."""
+NO_OUTCOMES: LogOutcomes = ()
+
+
+def no_command(*_: object, **__: object) -> tuple[()]:
+    """Return no command, and no question to ask."""
+    return ()
+
+
+def nothing(*_: object, **__: object) -> None:
+    """Return ``None``: no limit, no error, no remedy, no directive."""
+
+
+def no_reason(*_: object, **__: object) -> str:
+    """Return no reason."""
+    return ""
+
+
+def one_slot(*_: object, **__: object) -> int:
+    """Return 1: the scheduler counts CPUs, not slots."""
+    return 1
+
+
+quoted_path = shlex.quote
+"""A header line reads a path as the shell does."""

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from jobkit.core.shell import Completed
 from jobkit.core.terminal import did_you_mean
 from jobkit.core.units import format_count, format_memory, format_walltime
-from jobkit.schedulers.types import Request
+from jobkit.schedulers.types import JobRequest
 
 PRACTICE_ENV = 'eval "$(jobkit practice env)"'
 PRACTICE_NEEDS = "a practice cluster needs in every shell:"
@@ -47,7 +47,7 @@ class Nodes:
     memory_bytes: int | None = None
     gpus: Mapping[str, int] | None = None
 
-    def lacks(self, request: Request) -> tuple[str, ...]:
+    def lacks(self, request: JobRequest) -> tuple[str, ...]:
         """Return the keys of `resources` that exceed such a node."""
         gpus = self.gpus
         most = request.gpus if gpus is None else max(gpus.values(), default=0)
@@ -126,7 +126,7 @@ class RequestedQueues:
     unknown: RequestFault | None
     where: str
 
-    def walltime_fault(self, request: Request, limit: str = "") -> RequestFault | None:
+    def walltime_fault(self, request: JobRequest, limit: str = "") -> RequestFault | None:
         """Return the fault of a walltime that none of the requested queues allows.
 
         Parameters
@@ -146,7 +146,7 @@ class RequestedQueues:
             f"{'pack, ' if request.pack > 1 else ''}resources.walltime or the queue",
         )
 
-    def gpu_fault(self, request: Request) -> RequestFault | None:
+    def gpu_fault(self, request: JobRequest) -> RequestFault | None:
         """Return the fault of GPUs that none of the requested queues has."""
         if not request.gpus or not self.queues:
             return None
@@ -167,7 +167,7 @@ class RequestedQueues:
             )
         return None
 
-    def node_fault(self, request: Request) -> RequestFault | None:
+    def node_fault(self, request: JobRequest) -> RequestFault | None:
         """Return the fault of CPUs, memory and GPUs that no node of the queues has together."""
         kinds = [kind for queue in self.queues for kind in queue.kinds]
         lacking = [kind.lacks(request) for kind in kinds]
@@ -183,7 +183,7 @@ class RequestedQueues:
 
 
 _MOST_KINDS = 8
-_WANTED: Mapping[str, Callable[[Request], str]] = {
+_WANTED: Mapping[str, Callable[[JobRequest], str]] = {
     "cpus": lambda request: format_count(request.cpus, "CPU"),
     "memory": lambda request: f"{format_memory(request.memory_bytes)} of memory",
     "gpus": lambda request: format_count(request.gpus, f"{request.gpu_type or ''} GPU".strip()),

@@ -165,7 +165,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class JobRequest:
     """The resources of a job, in the words of the spec.
 
     ``resources`` are the names in its header lines, if the scheduler requests resources by name

@@ -10,23 +10,21 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from jobkit.answers.loads import Loads
+from jobkit.answers.stats import FittedLine
 from jobkit.core.errors import ExitCode
 from jobkit.core.knobs import BATCH_SIZE, CUDA
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import ModelRef, TextRef
 from jobkit.core.terminal import Say, as_json, wrap
 from jobkit.core.units import MIB, format_count
-from jobkit.fit.loads import Loads
-from jobkit.fit.stats import Line
-from jobkit.planning import resolve
-from jobkit.planning.child_process import run_in_child
-from jobkit.planning.resolve import Options
-from jobkit.planning.text_lengths import paragraphs_of, text_lengths
-from jobkit.planning.texts import find_text
-from jobkit.planning.workload_traits import Traits, traits
-from jobkit.run.measure import nvml
-from jobkit.run.workloads.base import SHIPPED
-from jobkit.setup.workload_probe import ALLOCATED, Difference, KnobTrial, Probe
+from jobkit.plan import resolve
+from jobkit.plan.resolve import Options
+from jobkit.plan.texts import find_text, paragraphs_of, text_lengths
+from jobkit.plan.workload_traits import Traits, run_in_child, traits
+from jobkit.setup.workload_probe import ALLOCATED, KnobTrial, OutputDifference, Probe
+from jobkit.worker.measure import nvml
+from jobkit.worker.workloads.base import SHIPPED
 
 SPEC_SUFFIXES = (".yaml", ".yml")
 LEAST_BYTES = 4 * 2**20
@@ -37,7 +35,7 @@ NEAR = 1e-3
 """Numbers that differ by less are equal: a batch is padded, and sums come in another order."""
 
 
-class Found(StrEnum):
+class AnswerWord(StrEnum):
     """The word of an answer."""
 
     OK = "ok"
@@ -46,11 +44,11 @@ class Found(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WorkloadAnswer:
     """One line: the check, its word, what was found, and what to do about it."""
 
     check: str
-    found: Found
+    found: AnswerWord
     what: str
     do: str = ""
 
@@ -118,7 +116,10 @@ def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> 
 
 
 def _model(workload: str, name: str, size: str, say: Say) -> ModelRef:
-    from jobkit.planning.models.find import build, find  # here: a workload without a model starts sooner
+    from jobkit.plan.models import (
+        build,
+        find,  # here: a workload without a model starts sooner
+    )
 
     named = {"name": name or "en", "size": size or "tiny", "fallback": "stand-in"}
     model = find(workload, named, Path(), cache_dir())
@@ -145,8 +146,8 @@ def try_out(subject: Subject, say: Say) -> Probe:
         what=f"trying workload {subject.workload!r}",
         gpus=subject.device == CUDA,
     )
-    fields["by_size"] = [Difference(**one) for one in fields["by_size"]]
-    fields["again"] = Difference(**fields["again"])
+    fields["by_size"] = [OutputDifference(**one) for one in fields["by_size"]]
+    fields["again"] = OutputDifference(**fields["again"])
     fields["knobs"] = [KnobTrial(**one) for one in fields["knobs"]]
     return Probe(**fields)
 
@@ -158,7 +159,7 @@ def predict(subject: Subject, sizes: Sequence[int], say: Say) -> list[int]:
     return [Loads(lengths).own(size) for size in sizes]
 
 
-def answers(probe: Probe, subject: Subject, predicted: Sequence[int]) -> list[Answer]:
+def answers(probe: Probe, subject: Subject, predicted: Sequence[int]) -> list[WorkloadAnswer]:
     """Return all answers, in the order in which they are printed.
 
     Parameters
@@ -168,7 +169,7 @@ def answers(probe: Probe, subject: Subject, predicted: Sequence[int]) -> list[An
     """
     memory = _memory(probe)
     first = [
-        Answer("loads", Found.OK, f"in {probe.load_s:.1f} s with no network ({probe.network})"),
+        WorkloadAnswer("loads", AnswerWord.OK, f"in {probe.load_s:.1f} s with no network ({probe.network})"),
         _batch_size(probe),
         *map(_knob, probe.knobs),
         memory,
@@ -178,7 +179,7 @@ def answers(probe: Probe, subject: Subject, predicted: Sequence[int]) -> list[An
     return [*first, *_commands(probe, subject, memory, predicted)]
 
 
-def _batch_size(probe: Probe) -> Answer:
+def _batch_size(probe: Probe) -> WorkloadAnswer:
     wrong = [
         f"{reported} at {size}"
         for size, reported in zip(probe.sizes, probe.size_reported, strict=True)
@@ -186,47 +187,59 @@ def _batch_size(probe: Probe) -> Answer:
     ]
     check = f"knob {BATCH_SIZE}"
     if probe.failed:
-        return Answer(check, Found.NO, probe.failed, "fix it, or keep to smaller batches")
+        return WorkloadAnswer(check, AnswerWord.NO, probe.failed, "fix it, or keep to smaller batches")
     if all(reported is None for reported in probe.size_reported):
-        return Answer(check, Found.UNKNOWN, "effective() does not report it", "return it from effective()")
+        return WorkloadAnswer(
+            check, AnswerWord.UNKNOWN, "effective() does not report it", "return it from effective()"
+        )
     if wrong:
-        return Answer(check, Found.NO, f"effective() reports {', '.join(wrong)}", "cut calls by batch_size")
-    return Answer(check, Found.OK, f"effective at {', '.join(map(str, probe.sizes))}")
+        return WorkloadAnswer(
+            check, AnswerWord.NO, f"effective() reports {', '.join(wrong)}", "cut calls by batch_size"
+        )
+    return WorkloadAnswer(check, AnswerWord.OK, f"effective at {', '.join(map(str, probe.sizes))}")
 
 
-def _knob(knob: KnobTrial) -> Answer:
+def _knob(knob: KnobTrial) -> WorkloadAnswer:
     check, values = f"knob {knob.name}", ", ".join(map(str, knob.values))
     if knob.error:
-        return Answer(check, Found.NO, f"fails at {knob.error}", "sweep values that it takes")
+        return WorkloadAnswer(check, AnswerWord.NO, f"fails at {knob.error}", "sweep values that it takes")
     effect = f"{values} differ in output or load" if knob.changes else f"{values}: same output and load"
     if all(value is None for value in knob.reported):
         if knob.changes:
-            return Answer(check, Found.OK, f"not reported; {effect}")
-        return Answer(check, Found.UNKNOWN, f"not reported; {effect}", "report it in effective()")
+            return WorkloadAnswer(check, AnswerWord.OK, f"not reported; {effect}")
+        return WorkloadAnswer(
+            check, AnswerWord.UNKNOWN, f"not reported; {effect}", "report it in effective()"
+        )
     pairs = zip(knob.values, knob.reported, strict=True)
     wrong = [f"{reported} at {value}" for value, reported in pairs if reported != value]
     if wrong:
-        return Answer(
-            check, Found.NO, f"effective() reports {', '.join(wrong)}", "pass it on to the framework"
+        return WorkloadAnswer(
+            check, AnswerWord.NO, f"effective() reports {', '.join(wrong)}", "pass it on to the framework"
         )
-    return Answer(check, Found.OK, f"reported as set; {effect}")
+    return WorkloadAnswer(check, AnswerWord.OK, f"reported as set; {effect}")
 
 
-def _memory(probe: Probe) -> Answer:
+def _memory(probe: Probe) -> WorkloadAnswer:
     check, grown = "load and memory", max(probe.peaks) - min(probe.peaks)
     exact = probe.memory == ALLOCATED
     if not all(probe.peaks):
-        return Answer(check, Found.UNKNOWN, "no memory could be read", "on a GPU, import torch in the file")
+        return WorkloadAnswer(
+            check, AnswerWord.UNKNOWN, "no memory could be read", "on a GPU, import torch in the file"
+        )
     if grown < LEAST_BYTES:
         what = f"{probe.memory} memory grows by {_mib(grown)}, too little"
-        return Answer(check, Found.UNKNOWN, what, "try --device cuda, or a longer --text")
+        return WorkloadAnswer(check, AnswerWord.UNKNOWN, what, "try --device cuda, or a longer --text")
     r2, worst = line_of(probe.loads, probe.peaks)
     what = f"{probe.memory} memory by the load: R² {r2:.3f}, worst residual {_mib(worst)} of {_mib(grown)}"
     if r2 >= (LEAST_R2 if exact else LEAST_R2_RESIDENT):
-        return Answer(check, Found.OK, what)
+        return WorkloadAnswer(check, AnswerWord.OK, what)
     if not exact:
-        return Answer(check, Found.UNKNOWN, what, "a CPU's allocator keeps memory; try --device cuda")
-    return Answer(check, Found.NO, what, "return the size that the framework pads to as the load")
+        return WorkloadAnswer(
+            check, AnswerWord.UNKNOWN, what, "a CPU's allocator keeps memory; try --device cuda"
+        )
+    return WorkloadAnswer(
+        check, AnswerWord.NO, what, "return the size that the framework pads to as the load"
+    )
 
 
 def _mib(size_bytes: float) -> str:
@@ -237,86 +250,104 @@ def line_of(loads: Sequence[int], peaks: Sequence[int]) -> tuple[float, float]:
     """Return R² and the largest residual in bytes of the line of memory in the load."""
     if len({*loads}) == 1:
         return 0.0, float(max(peaks) - min(peaks))
-    line, mean = Line.through(loads, peaks), fmean(peaks)
+    line, mean = FittedLine.through(loads, peaks), fmean(peaks)
     residuals = [peak - line.at(load) for load, peak in zip(loads, peaks, strict=True)]
     total = math.fsum((peak - mean) ** 2 for peak in peaks)
     return 1 - math.fsum(value**2 for value in residuals) / total, max(map(abs, residuals))
 
 
-def _equal(probe: Probe) -> Answer:
+def _equal(probe: Probe) -> WorkloadAnswer:
     check, sizes = "equal output", f"batch sizes {', '.join(map(str, probe.sizes))}"
     if not (probe.rows or probe.counts):
-        return Answer(check, Found.UNKNOWN, "it returns neither rows nor a count", "return them, to compare")
+        return WorkloadAnswer(
+            check, AnswerWord.UNKNOWN, "it returns neither rows nor a count", "return them, to compare"
+        )
     if probe.again.distance > NEAR:
-        return Answer(check, Found.UNKNOWN, "two runs at the same batch size differ already")
+        return WorkloadAnswer(check, AnswerWord.UNKNOWN, "two runs at the same batch size differ already")
     worst = max(probe.by_size, key=lambda one: (one.distance, one.paragraphs))
     if worst.distance == 0:
         what = "" if probe.rows else "the count is equal, and it returns no rows: "
-        return Answer(check, Found.OK, f"{what}at {sizes}")
+        return WorkloadAnswer(check, AnswerWord.OK, f"{what}at {sizes}")
     if worst.distance <= NEAR:
-        return Answer(check, Found.OK, f"to {worst.distance:.0e} at {sizes}")
+        return WorkloadAnswer(check, AnswerWord.OK, f"to {worst.distance:.0e} at {sizes}")
     what = _differing(worst, f"batch sizes {probe.sizes[0]} and {probe.sizes[probe.by_size.index(worst)]}")
-    return Answer(check, Found.NO, what, "check padding and masks; else count the difference and say so")
+    return WorkloadAnswer(
+        check, AnswerWord.NO, what, "check padding and masks; else count the difference and say so"
+    )
 
 
-def _deterministic(probe: Probe) -> Answer:
+def _deterministic(probe: Probe) -> WorkloadAnswer:
     check = "deterministic"
     if not (probe.rows or probe.counts):
-        return Answer(check, Found.UNKNOWN, "it returns neither rows nor a count", "return them, to compare")
+        return WorkloadAnswer(
+            check, AnswerWord.UNKNOWN, "it returns neither rows nor a count", "return them, to compare"
+        )
     if probe.again.distance <= NEAR:
-        return Answer(check, Found.OK, "two runs agree")
+        return WorkloadAnswer(check, AnswerWord.OK, "two runs agree")
     what = _differing(probe.again, "two runs")
-    return Answer(check, Found.NO, what, "switch off dropout and sampling, or set a seed in load")
+    return WorkloadAnswer(
+        check, AnswerWord.NO, what, "switch off dropout and sampling, or set a seed in load"
+    )
 
 
-def _differing(difference: Difference, between: str) -> str:
+def _differing(difference: OutputDifference, between: str) -> str:
     if not difference.paragraphs:
         return f"the counts of {between} differ"
     by = "" if math.isinf(difference.distance) else f", by up to {difference.distance:.1e}"
     return f"{between} differ in {format_count(difference.paragraphs, 'paragraph')}{by}"
 
 
-def _preflight(probe: Probe, predicted: Sequence[int]) -> Answer:
+def _preflight(probe: Probe, predicted: Sequence[int]) -> WorkloadAnswer:
     """Return whether the loads are those that the lengths give."""
     for size, load, expected in zip(probe.sizes, probe.loads, predicted, strict=True):
         if load != expected:
             what = f"at batch size {size} the lengths give a load of {expected:,}, and it was {load:,}"
-            return Answer("preflight", Found.NO, what, "give both in the same unit")
-    return Answer("preflight", Found.OK, "the lengths give the load of every batch size")
+            return WorkloadAnswer("preflight", AnswerWord.NO, what, "give both in the same unit")
+    return WorkloadAnswer("preflight", AnswerWord.OK, "the lengths give the load of every batch size")
 
 
-def _commands(probe: Probe, subject: Subject, memory: Answer, predicted: Sequence[int]) -> Iterator[Answer]:
+def _commands(
+    probe: Probe, subject: Subject, memory: WorkloadAnswer, predicted: Sequence[int]
+) -> Iterator[WorkloadAnswer]:
     """Yield what is missing to use the commands beyond a sweep."""
     if subject.traits.reports_lengths:
         yield _preflight(probe, predicted)
     else:
         do = "write lengths(paragraphs), with the lengths that the framework pads"
-        yield Answer("preflight", Found.NO, "no lengths: the load is taken to be the batch size", do)
-    if memory.found is Found.NO:
-        yield Answer("find_max, verify", Found.NO, "they predict memory from the load", "as for the load")
+        yield WorkloadAnswer(
+            "preflight", AnswerWord.NO, "no lengths: the load is taken to be the batch size", do
+        )
+    if memory.found is AnswerWord.NO:
+        yield WorkloadAnswer(
+            "find_max, verify", AnswerWord.NO, "they predict memory from the load", "as for the load"
+        )
     elif subject.device != CUDA:
-        yield Answer("find_max, verify", Found.UNKNOWN, "they need a GPU", "try --device cuda")
+        yield WorkloadAnswer("find_max, verify", AnswerWord.UNKNOWN, "they need a GPU", "try --device cuda")
     else:
-        yield Answer("find_max, verify", memory.found, "as load and memory", memory.do)
+        yield WorkloadAnswer("find_max, verify", memory.found, "as load and memory", memory.do)
     size = _batch_size(probe)
-    yield Answer(
-        "tune", size.found, "batch_size is effective" if size.found is Found.OK else size.what, size.do
+    yield WorkloadAnswer(
+        "tune", size.found, "batch_size is effective" if size.found is AnswerWord.OK else size.what, size.do
     )
     columns = ", ".join(subject.traits.columns)
     if probe.not_json:
-        yield Answer("apply", Found.NO, f"rows: {probe.not_json}", "return numbers, text, lists and mappings")
+        yield WorkloadAnswer(
+            "apply", AnswerWord.NO, f"rows: {probe.not_json}", "return numbers, text, lists and mappings"
+        )
     elif probe.rows:
-        yield Answer("apply", Found.OK, f"columns {columns}")
+        yield WorkloadAnswer("apply", AnswerWord.OK, f"columns {columns}")
     else:
-        yield Answer("apply", Found.NO, "it returned no row", "return the rows of each paragraph")
+        yield WorkloadAnswer(
+            "apply", AnswerWord.NO, "it returned no row", "return the rows of each paragraph"
+        )
 
 
-def exit_code(found: Sequence[Answer]) -> int:
+def exit_code(found: Sequence[WorkloadAnswer]) -> int:
     """Return the exit code: 4 if a check failed."""
-    return ExitCode.FAILED if any(answer.found is Found.NO for answer in found) else ExitCode.DONE
+    return ExitCode.FAILED if any(answer.found is AnswerWord.NO for answer in found) else ExitCode.DONE
 
 
-def as_text(found: Sequence[Answer], subject: Subject, width: int) -> str:
+def as_text(found: Sequence[WorkloadAnswer], subject: Subject, width: int) -> str:
     """Return the answers for a person."""
     model = f", model {subject.model.title}" if subject.model else ""
     caveat = f" ({subject.model.caveat})" if subject.model and subject.model.caveat else ""
@@ -329,7 +360,7 @@ def as_text(found: Sequence[Answer], subject: Subject, width: int) -> str:
     return "\n".join([*lines, ""])
 
 
-def to_json(found: Sequence[Answer], subject: Subject) -> str:
+def to_json(found: Sequence[WorkloadAnswer], subject: Subject) -> str:
     """Return the answers for a program."""
     data = {
         "workload": subject.workload,

@@ -1,11 +1,15 @@
-"""Check everything that a sweep needs, in the order that a newcomer reads."""
+"""What `jobkit doctor` checks, in the order that a newcomer reads: here, or from inside a job."""
 
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
 
@@ -13,26 +17,39 @@ from jobkit.core import shell
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
 from jobkit.core.paths import cache_dir
-from jobkit.planning.job_script import (
-    COPIER,
-    PROGRAMS,
-    SCRATCH_MARGIN_BYTES,
-    render_bare,
-    render_errand,
-)
-from jobkit.planning.resolve import idle_gpus, needed_gpus
+from jobkit.core.terminal import Say, shell_quote
+from jobkit.core.units import format_clock
+from jobkit.launch.helper_job import Errand, submit_errand
+from jobkit.launch.scheduler_calls import submission_environment
+from jobkit.plan.job_script import COPIER, PROGRAMS, SCRATCH_MARGIN_BYTES, render_bare, render_errand
+from jobkit.plan.prepare import run_id
+from jobkit.plan.resolve import idle_gpus, needed_gpus
+from jobkit.schedulers.lint import lint
+from jobkit.schedulers.parsed_script import IsFolder
+from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.survey import Survey
-from jobkit.schedulers.types import ONE_TASK, Request
-from jobkit.setup import check_machine, check_site
-from jobkit.setup.check_node import MACHINE, PYTHON, NodeRequest, check_node, programs
-from jobkit.setup.doctor_case import Case, inputs_of, needs_model
-from jobkit.setup.facts import ANSWER_FILE, EXAMINED_FILE, Facts, read_facts
-from jobkit.setup.findings import Finding, Status, fine, missing, warning
-from jobkit.spec.axes import settings
+from jobkit.schedulers.types import ONE_TASK, JobRequest, State
+from jobkit.setup import check_workload, machine
+from jobkit.setup.check_workload import SPEC_SUFFIXES, AnswerWord, WorkloadAnswer
+from jobkit.setup.doctor_case import NAME, Case, inputs_of, needs_model
+from jobkit.setup.findings import (
+    ANSWER_FILE,
+    EXAMINED_FILE,
+    Facts,
+    Finding,
+    Status,
+    exit_code,
+    fine,
+    missing,
+    read_facts,
+    unknown,
+    warning,
+)
+from jobkit.setup.machine import MACHINE, PYTHON, NodeRequest, check_node, programs
+from jobkit.spec.axes import most, settings
 from jobkit.spec.fields import Auto
-from jobkit.spec.repeats import most
 from jobkit.spec.sweep_spec import Environment, SweepSpec
-from jobkit.submit.scheduler_calls import submission_environment
+from jobkit.spec.yaml_files import is_mapping
 
 BODY = "doctor.sh.j2"
 STEP_LIMIT_S = 60
@@ -58,16 +75,16 @@ def under(where: str, findings: Iterator[Finding] | Sequence[Finding]) -> Iterat
 
 def opening(case: Case) -> Iterator[Finding]:
     """Yield the findings for which no scheduler is asked."""
-    first = [check_machine.jobkit_itself(), *(finding for finding in case.opening if finding.name == "spec")]
+    first = [machine.jobkit_itself(), *(finding for finding in case.opening if finding.name == "spec")]
     here = f"{case.why}: points would run here, one at a time"
-    yield from under(HERE, [*first, check_machine.commands(case.scheduler, here)])
+    yield from under(HERE, [*first, machine.commands(case.scheduler, here)])
 
 
 def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
     """Yield the findings from the scheduler's answers, for a point of the spec."""
     if case.local:
         return
-    findings = [check_site.controller(survey)]
+    findings = [machine.controller(survey)]
     findings += [finding for finding in case.opening if finding.name == "site file"]
     try:
         request = case.request()
@@ -75,15 +92,15 @@ def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
         findings.append(missing("job script", error.message, error.hint))
     else:
         if not survey.trouble:
-            findings += check_site.check_site(survey, _asking(case, survey, request))
+            findings += machine.check_site(survey, _asking(case, survey, request))
             if idle := idle_gpus(case.spec, case.scheduler.NAME, case.device):
                 findings.append(warning("GPUs in use", idle, needed_gpus(case.device)))
             findings += _tried(case, request, findings)
     yield from under(survey.product, findings)
 
 
-def _asking(case: Case, survey: Survey, request: Request) -> check_site.SiteRequest:
-    return check_site.SiteRequest(
+def _asking(case: Case, survey: Survey, request: JobRequest) -> machine.SiteRequest:
+    return machine.SiteRequest(
         request=request,
         site=case.site,
         queue_key=_queue_key(case),
@@ -106,7 +123,7 @@ def _queue_key(case: Case) -> str:
     return f"`queue` in {case.site_file}" if case.site.queue else "`queue` in the site file"
 
 
-def _tried(case: Case, request: Request, findings: Sequence[Finding]) -> Iterator[Finding]:
+def _tried(case: Case, request: JobRequest, findings: Sequence[Finding]) -> Iterator[Finding]:
     """Yield the scheduler's answer to a trial submission of a point, if it has a command for that."""
     name = "job"
     with tempfile.TemporaryDirectory(prefix="jobkit-doctor-") as folder:
@@ -137,7 +154,7 @@ def script_for(case: Case, run_dir: Path, spec: SweepSpec, *, bare: bool = False
     Raises
     ------
     JobkitError
-        As `jobkit.planning.job_script.render_errand`.
+        As `jobkit.plan.job_script.render_errand`.
     """
     values: dict[str, object] = {
         "warning_s": 0,
@@ -164,13 +181,13 @@ def inputs(case: Case, *, nodes_tell: bool = False) -> Iterator[Finding]:
         Whether a node will report which folders it sees: then jobkit does not guess.
     """
     shared = not (case.local or nodes_tell)
-    findings = [check_machine.run_folders(case.runs_dir, shared=shared), check_machine.cache(shared=shared)]
+    findings = [machine.run_folders(case.runs_dir, shared=shared), machine.cache(shared=shared)]
     if case.given:
-        findings.append(check_machine.text(case.spec, case.base))
-    if case.program and (program := check_machine.program(case.program, case.staged_program)):
+        findings.append(machine.text(case.spec, case.base))
+    if case.program and (program := machine.program_here(case.program, case.staged_program)):
         findings.append(program)
     if needs_model(case):
-        findings.append(check_machine.model(case.spec, case.base, case.sweep))
+        findings.append(machine.model(case.spec, case.base, case.sweep))
     yield from under(INPUTS, findings)
 
 
@@ -232,3 +249,278 @@ def seen_from(case: Case) -> tuple[str, ...]:
     """Return the files and folders of this machine that a node must see."""
     cache = cache_dir()
     return tuple(map(str, [*([cache] if cache.is_dir() else []), *inputs_of(case)]))
+
+
+WALLTIME_S = 180
+"""A minute's work; the rest is for a node that is slow to begin and to end."""
+SKEW_S = 60
+WHERE = "In a job"
+
+
+def in_a_job(case: Case, before: Iterable[Finding], within_s: float, say: Say) -> Iterator[Finding]:
+    """Yield the findings of a job on a node.
+
+    Parameters
+    ----------
+    before
+        The findings about the scheduler: if something is missing, nothing is submitted.
+    within_s
+        How long the job may wait in the queue before it is cancelled.
+    say
+        Prints the progress of the wait.
+    """
+    if case.local:
+        message = "there is no scheduler: points run on this machine, which is checked above"
+        yield from under(WHERE, [fine("job", message)])
+        return
+    if exit_code(before):
+        yield from under(WHERE, [unknown("job", "not submitted: see what is missing above")])
+        return
+    try:
+        errand = _submit(case)
+    except (JobkitError, OSError) as error:
+        yield from under(WHERE, [missing("job", str(error))])
+        return
+    try:
+        say(f"\nsubmitted: {case.scheduler.NAME} job {errand.job}; waiting for it (Ctrl-C cancels it)")
+        findings = _waited(case, errand, within_s, say)
+    except KeyboardInterrupt:
+        say(errand.cancel())
+        raise
+    yield from findings
+    if not any(finding.status is Status.MISSING for finding in findings):
+        shutil.rmtree(errand.run_dir, ignore_errors=True)
+
+
+def _submit(case: Case) -> Errand:
+    """Write the job's folder next to the run folders, and submit it."""
+    run_dir = case.runs_dir / run_id(NAME)
+    resources = case.spec.resources.model_copy(update={"walltime": WALLTIME_S, "mail": None})
+    spec = case.spec.model_copy(update={"name": NAME, "resources": resources})
+    return submit_errand(case.scheduler, run_dir, script_for(case, run_dir, spec))
+
+
+def _waited(case: Case, job: Errand, within_s: float, say: Say) -> list[Finding]:
+    """Return what the job found, or why nothing came of it."""
+    before = ""
+    for _ in job.wait_for(ANSWER_FILE):
+        if trouble := _trouble(job, within_s):
+            return list(under(WHERE, [trouble]))
+        if (now := _progress(job)) != before:
+            say(now)
+            before = now
+    return _told(case, job)
+
+
+def _progress(job: Errand) -> str:
+    if job.queued is None:
+        return "  it has left the queue; waiting for its answer"
+    why = f" ({job.queued.reason})" if job.queued.reason else ""
+    return f"  {job.queued.state}{why}"
+
+
+def _trouble(job: Errand, within_s: float) -> Finding | None:
+    """Return why there is no use in waiting on, after the job was cancelled; ``None`` to wait on."""
+    if job.queued is None and job.gone:
+        return _gone(job)
+    state = job.queued.state if job.queued else State.UNKNOWN
+    if state in {State.ERROR, State.HELD}:
+        why = job.scheduler.explain(job.queued) if job.queued else ""
+        return missing("job", f"it will not begin: {why}; {job.cancel()}", _person(job))
+    if state not in {State.RUNNING, State.ENDING} and job.waited_s > within_s:
+        return _not_begun(job, within_s)
+    if job.waited_s > within_s + 2 * WALLTIME_S:
+        return missing("job", f"it began and did not answer; {job.cancel()}", f"its log: {job.run_dir}/logs")
+    return None
+
+
+def _not_begun(job: Errand, within_s: float) -> Finding:
+    why = job.scheduler.explain(job.queued) if job.queued else "the queue does not say why"
+    message = f"it did not begin within {format_clock(within_s)} ({why}); {job.cancel()}"
+    return missing(
+        "job", message, "jobkit doctor --submit --within 2h waits longer; or name a queue that is less busy"
+    )
+
+
+def _gone(job: Errand) -> Finding:
+    """Return that the job has ended and left no answer at home, with what it left elsewhere."""
+    log = next((line.strip() for line in reversed(job.log.splitlines()) if line.strip()), "")
+    message = f"job {job.job} left the queue, and it wrote no answer to {job.run_dir}"
+    if log:
+        return missing("job", f"{message}; its log ends: {log}", f"less {job.run_dir}/logs/*")
+    hint = "can the nodes write there? Name a folder that they see: --runs-dir FOLDER"
+    return missing("job", f"{message}, and no log", f"{hint}; {_person(job)}")
+
+
+def _person(job: Errand) -> str:
+    argvs = job.scheduler.diagnostic_argvs((job.job,), job.run_dir.name)
+    return f"what the scheduler says: {' '.join(argvs[-1])}"
+
+
+def _told(case: Case, job: Errand) -> list[Finding]:
+    """Return what the job's answer comes to."""
+    seen_at = time.time()
+    facts = facts_in(job.run_dir)
+    where = f"{WHERE}, on {facts.said.get('host', 'a node')}"
+    first = fine(
+        "job", f"{job.scheduler.NAME} job {job.job} ran, {job.waited_s:.0f} s after it was submitted"
+    )
+    home = fine("home", f"it wrote its answer to {job.run_dir.parent}")
+    rest = check_node(facts, wanted(case, on_node=True), (*MACHINE, *PYTHON))
+    return list(under(where, [first, home, *_clock(facts, seen_at), *rest]))
+
+
+def _clock(facts: Facts, seen_at: float) -> Iterator[Finding]:
+    """Yield that the node's clock is off: times in records are the node's."""
+    end = facts.number("end")
+    if end is not None and abs(seen_at - end) > SKEW_S:
+        message = f"the node's clock differs from this machine's by {abs(seen_at - end):.0f} s"
+        yield warning("clock", message, "ask the cluster's support about NTP")
+
+
+FIRST_SPEC = "first.yaml"
+SCRIPT_SUFFIXES = (".sh", ".slurm", ".sbatch", ".sge", ".qsub", ".job")
+PYTHON_FILE = ".py"
+NEEDED = ("loads", "knob")
+"""The first word of those answers about a workload without which no sweep works."""
+
+
+class What(StrEnum):
+    """The kind of thing."""
+
+    MACHINE = "machine"
+    SPEC = "spec"
+    SCRIPT = "script"
+    WORKLOAD = "workload"
+
+
+def what_is(word: str) -> What:
+    """Return what a word names: nothing, a file by its content, else a workload.
+
+    A file with the suffix of YAML is a spec, also if it is broken.
+
+    Raises
+    ------
+    JobkitError
+        If a file is none of these.
+    """
+    path = Path(word)
+    if not word or word.endswith(SPEC_SUFFIXES):
+        return What.SPEC if word else What.MACHINE
+    if not path.exists():
+        if word.endswith(SCRIPT_SUFFIXES):
+            raise JobkitError(
+                f"{word}: there is no such file", hint="jobkit doctor takes a SPEC, a script, a workload"
+            )
+        return What.WORKLOAD
+    text = _text(path)
+    if lint(text).found:
+        return What.SCRIPT
+    if path.suffix != PYTHON_FILE and is_mapping(text):
+        return What.SPEC
+    raise JobkitError(
+        f"{word}: neither a spec nor a job script: it has no #SBATCH and no #$ line", hint=_named(path)
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        text = read_text(path)
+    except OSError as error:
+        raise JobkitError(
+            f"{path}: cannot be read: {error.strerror}", hint="name a file: a spec, or a job script"
+        ) from error
+    if "\0" in text:
+        raise JobkitError(f"{path}: not a text file", hint="name a spec, or a job script")
+    return text
+
+
+def _named(path: Path) -> str:
+    if path.suffix == PYTHON_FILE:
+        return f"name the function in it: jobkit doctor ./{path}:FUNCTION"
+    return "a program is measured by a spec with `workload: {command: ...}`: jobkit help workloads"
+
+
+def script(path: Path, is_folder: IsFolder) -> Iterator[Finding]:
+    """Yield what a scheduler would ignore in a job script, and whether it would take the job."""
+    found = lint(_text(path), str(path), is_folder)
+    for _, finding in found.findings:
+        yield missing(
+            f"line {finding.line}",
+            f"{finding.text.strip()}\n{finding.effect}: {finding.message}",
+            finding.hint,
+        )
+    for name, findings in found.found.items():
+        title = SCHEDULERS[name].TITLE
+        if not findings:
+            yield fine("lines", f"{title} ignores none of them")
+        yield _trial(name, path)
+
+
+def _trial(name: str, path: Path) -> Finding:
+    """Return the scheduler's answer to a trial submission of a script."""
+    scheduler = SCHEDULERS[name]
+    checks = scheduler.checks(str(path), ONE_TASK, _request(path.stem))
+    check = next(check for check in checks if str(path) in check.argv)
+    answer = shell.run(check.argv, env=submission_environment(), timeout_s=ASK_LIMIT_S)
+    if answer.status == shell.NOT_FOUND:
+        return unknown(
+            "job", f"there is no {check.argv[0]} on this machine", "type the same on a submit host"
+        )
+    if refused := check.refusal(answer):
+        return missing("job", refused, "change the lines of the script")
+    return fine("job", f"{check.argv[0]} would take it; {check.outlook(answer)}".rstrip("; "))
+
+
+def _request(name: str) -> JobRequest:
+    """Return a request that asks for nothing: the script has its own."""
+    return JobRequest(
+        name=name,
+        queue=None,
+        gpus=0,
+        gpu_type=None,
+        cpus=1,
+        memory_bytes=0,
+        walltime_s=0,
+        account=None,
+        qos=None,
+    )
+
+
+def workload(word: str, say: Say) -> Iterator[Finding]:
+    """Yield what works of a workload, tried on a short text, and what is missing."""
+    try:
+        subject = check_workload.find_subject(word, text="sample:100", model="", device="auto", say=say)
+        probe = check_workload.try_out(subject, say)
+        answers = check_workload.answers(probe, subject, check_workload.predict(subject, probe.sizes, say))
+    except JobkitError as error:
+        yield missing("loads", error.message, error.hint)
+        return
+    yield from map(_finding, answers)
+
+
+def _finding(answer: WorkloadAnswer) -> Finding:
+    if answer.found is AnswerWord.OK:
+        return fine(answer.check, answer.what)
+    if answer.found is AnswerWord.UNKNOWN:
+        return unknown(answer.check, answer.what, answer.do)
+    status = missing if answer.check.startswith(NEEDED) else warning
+    return status(answer.check, answer.what, answer.do)
+
+
+def next_command(what: What, word: str, options: Sequence[str]) -> str:
+    """Return what to type once nothing is missing; empty if that depends on the user's choice.
+
+    Parameters
+    ----------
+    options
+        Those that the sweep needs too, so that it is the sweep that was checked.
+    """
+    if what is What.MACHINE:
+        return f"jobkit doctor {FIRST_SPEC}" if Path(FIRST_SPEC).is_file() else "jobkit init"
+    if what is What.SCRIPT:
+        schedulers = (SCHEDULERS[name] for name in lint(_text(Path(word))).found)
+        return f"{next(schedulers).PROGRAMS[0]} {shell_quote(word)}"
+    if what is What.WORKLOAD:
+        return f"jobkit help workloads   # a spec with `workload: {word}`"
+    return f"jobkit sweep {shell_quote(word)} {shlex.join(options)}".rstrip()

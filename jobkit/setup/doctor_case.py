@@ -11,20 +11,20 @@ from pathlib import Path, PurePosixPath
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import cache_dir
-from jobkit.planning.batch_sizes import decided, is_auto
-from jobkit.planning.points import plan, request
-from jobkit.planning.resolve import Options, device
-from jobkit.planning.texts import find_text
-from jobkit.planning.workload_traits import traits
-from jobkit.run.command import words
-from jobkit.run.examine import interpreter
+from jobkit.plan.batch_sizes import decided, is_auto
+from jobkit.plan.points import plan, request
+from jobkit.plan.resolve import Options, device
+from jobkit.plan.texts import find_text
+from jobkit.plan.workload_traits import traits
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
 from jobkit.schedulers.survey import Survey, asked_for
-from jobkit.schedulers.types import Request
+from jobkit.schedulers.types import JobRequest
 from jobkit.setup.findings import Finding, fine, missing, warning
 from jobkit.spec.site import Site, find_site, own_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
+from jobkit.worker import command_line
+from jobkit.worker.examine import interpreter
 
 NAME = "doctor"
 SMALL = {"gpus": 0, "cpus": 1, "memory": "1GiB", "walltime": "00:10:00"}
@@ -94,7 +94,7 @@ class Case:
         command = self.spec.command
         if command is None:
             return ""
-        return words.SHELL[0] if command.shell else next(iter(words.split(command.command)), "")
+        return command_line.SHELL[0] if command.shell else next(iter(command_line.split(command.command)), "")
 
     @property
     def staged_program(self) -> Path | None:
@@ -107,11 +107,11 @@ class Case:
     @property
     def sought_program(self) -> str:
         """What a node must have to start the command; empty if it is nothing, or depends on a knob."""
-        if words.placeholders(self.program):
+        if command_line.placeholders(self.program):
             return ""
         return interpreter(self.staged_program) if self.staged_program else self.program
 
-    def request(self) -> Request:
+    def request(self) -> JobRequest:
         """Return what the point that requests most asks of the scheduler.
 
         Raises
@@ -207,22 +207,22 @@ def inputs_of(case: Case) -> Iterator[Path]:
 
 def folder_of(case: Case) -> Path | None:
     """Return the folder of the model of the spec; ``None`` if it is not there, or is a stand-in."""
-    from jobkit.planning.models import find  # here, for a workload without a model
+    from jobkit.plan import models  # here, for a workload without a model
 
     model = case.spec.model
-    if not find.is_folder(case.spec.workload_name, model.model_dump()):
+    if not models.is_folder(case.spec.workload_name, model.model_dump()):
         place = model_place(model.name)
         return place / model.name if place else None
     with contextlib.suppress(JobkitError):  # `check_machine.model` reports it
-        found = find.find(case.spec.workload_name, model.model_dump(), case.base, cache_dir())
+        found = models.find(case.spec.workload_name, model.model_dump(), case.base, cache_dir())
         return None if found.stand_in else Path(found.path)
     return None
 
 
 def model_place(name: str) -> Path | None:
     """Return the first folder of models that has this one whole."""
-    from jobkit.planning.models.stanza import model_places  # here, for a workload without a model
-    from jobkit.run.workloads.model_files import missing_files
+    from jobkit.plan.models import model_places  # here, for a workload without a model
+    from jobkit.worker.workloads.model_files import missing_files
 
     places = (place for place in model_places(name, cache_dir()) if not missing_files(place, name))
     return next(places, None)

@@ -22,12 +22,12 @@ from typing import Any, NoReturn
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BATCH_SIZE, CUDA, DEFAULT_WORK_UNIT, PADDED_CHARS, Knob, Value, declared
 from jobkit.core.terminal import Say
-from jobkit.run.failure import describe_error
-from jobkit.run.measure.device import Device, open_device, uses_torch
-from jobkit.run.paragraphs import Call
-from jobkit.run.steps import run_call
-from jobkit.run.workloads import own
-from jobkit.run.workloads.base import SHIPPED, Result, columns_of
+from jobkit.worker.failure import describe_error
+from jobkit.worker.measure.device import Device, open_device, uses_torch
+from jobkit.worker.paragraphs import Call
+from jobkit.worker.steps import run_call
+from jobkit.worker.workloads import own
+from jobkit.worker.workloads.base import SHIPPED, Result, columns_of
 
 SIZES = (1, 4, 16, 64)
 """The batch sizes that are tried, as far as the text has so many paragraphs; and the whole text."""
@@ -54,7 +54,7 @@ Rows = list[list[Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class OutputDifference:
     """How the output of one pass differs from that of another.
 
     Attributes
@@ -124,8 +124,8 @@ class Probe:
     memory: str
     rows: bool
     counts: bool
-    by_size: list[Difference]
-    again: Difference
+    by_size: list[OutputDifference]
+    again: OutputDifference
     size_reported: list[Value | None]
     knobs: list[KnobTrial]
     not_json: str = ""
@@ -277,14 +277,14 @@ class _Subject:
         raise JobkitError(message, hint=hint) from error
 
 
-def difference(one: _Pass, other: _Pass) -> Difference:
+def difference(one: _Pass, other: _Pass) -> OutputDifference:
     """Return how two passes over the same text differ."""
     distances = [distance(*pair) for pair in zip(one.rows, other.rows, strict=True)]
     paragraphs = sum(map(bool, distances))
     counted = None not in {*one.tokens, *other.tokens}
     if counted and sum(map(_count, one.tokens)) != sum(map(_count, other.tokens)):
         distances.append(float("inf"))
-    return Difference(paragraphs=paragraphs, distance=max(distances, default=0.0))
+    return OutputDifference(paragraphs=paragraphs, distance=max(distances, default=0.0))
 
 
 def _count(tokens: int | None) -> int:

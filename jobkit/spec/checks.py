@@ -1,26 +1,230 @@
-"""Faults of a spec that no type can see, each found in the raw data."""
+"""Faults of a spec, or of a command in it, that no type can see: each found in the raw data."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
 
+from pydantic import BaseModel, Field, GetPydanticSchema
+from pydantic_core import core_schema
+
+from jobkit.core.errors import JobkitError
 from jobkit.core.figures import by_key
-from jobkit.core.knobs import AUTO, BATCH_SIZE, CUT_BY, OFFERED, PADDED_CHARS, Knob
+from jobkit.core.files import digest, files_of
+from jobkit.core.knobs import AUTO, BATCH_SIZE, CUT_BY, OFF, OFFERED, PADDED_CHARS, Knob
+from jobkit.core.records import Command, FileRef
 from jobkit.core.terminal import suggest
 from jobkit.core.units import format_count
-from jobkit.run.workloads.base import class_name, knobs, offered
 from jobkit.schedulers.registry import own_option
-from jobkit.spec.axes import Loc, axis_faults, knob_values, offer_fault
-from jobkit.spec.repeats import ENOUGH, Repeats
-from jobkit.spec.yaml_files import Document
+from jobkit.spec.axes import ENOUGH, Loc, Repeats, axis_faults, knob_values, offer_fault
+from jobkit.spec.fields import STRICT
+from jobkit.spec.yaml_files import YamlDocument
+from jobkit.worker import command_line
+from jobkit.worker.measure.figures import MOST_NAME
+from jobkit.worker.workloads.base import SHIPPED, class_name, knobs, offered
+
+MOST_FILES = 10_000
+UNUSED = {
+    "order": "load",
+    "sort_window": None,
+    "work_unit": None,
+    "every": 1,
+    "mps": OFF,
+    "precision": None,
+    "shortcuts": OFF,
+    "profile": OFF,
+    "find_max": None,
+}
+"""Keys that mean nothing to a command, because jobkit does not cut its text nor see its batches."""
+
+
+class CommandSpec(BaseModel):
+    """A program of your own, in any language.
+
+    Attributes
+    ----------
+    command
+        The program and its arguments; ``{batch_size}`` is the value of a knob.
+    shell
+        Whether a shell reads the command.
+    files
+        Files and folders next to the spec that travel with the run.
+    metrics
+        Names and regular expressions with one group, which find a figure in a line of the output.
+    """
+
+    model_config = STRICT
+
+    command: str
+    shell: bool = False
+    files: list[Annotated[str, Field(min_length=1)]] = []
+    metrics: dict[Annotated[str, Field(min_length=1, max_length=MOST_NAME)], str] = {}
+
+    @property
+    def of_point(self) -> Command:
+        """The command as a point has it."""
+        return Command(template=self.command, shell=self.shell, metrics=self.metrics)
+
+
+def _name_or(value: object, mapping: core_schema.ValidatorFunctionWrapHandler) -> object:
+    """Return a name as it is, and anything else as a mapping."""
+    if isinstance(value, str):
+        return value
+    if not isinstance(value, dict | CommandSpec):
+        raise ValueError("should be the name of a workload, or a mapping with a command")  # noqa: TRY004 - pydantic's
+    return mapping(value)
+
+
+def _core_schema(_source: Any, handler: Any) -> core_schema.CoreSchema:  # noqa: ANN401 - pydantic's
+    return core_schema.no_info_wrap_validator_function(
+        _name_or,
+        handler(CommandSpec),
+        serialization=core_schema.plain_serializer_function_ser_schema(
+            lambda value: value.model_dump(mode="json") if isinstance(value, CommandSpec) else value
+        ),
+    )
+
+
+NAMES = ({"enum": list(SHIPPED)}, {"type": "string", "pattern": ".:."})
+"""What an editor shows of a name."""
+NameOrCommand = Annotated[
+    str | CommandSpec,
+    GetPydanticSchema(_core_schema, lambda schema, handler: {"anyOf": [*NAMES, handler(schema)]}),
+]
+"""The name of a workload, or a command."""
+
+
+# -- files
+
+
+def file_refs(files: Iterable[str], folder: Path) -> tuple[FileRef, ...]:
+    """Return the files and folders that a command takes along.
+
+    Parameters
+    ----------
+    folder
+        Of the spec.
+
+    Raises
+    ------
+    JobkitError
+        If one is missing or is not below the folder.
+    """
+    return tuple(_file_ref(file, folder) for file in dict.fromkeys(files))
+
+
+def _file_ref(file: str, folder: Path) -> FileRef:
+    parts = PurePosixPath(file).parts
+    if PurePosixPath(file).is_absolute() or ".." in parts or not parts:
+        hint = "name files below the folder of the spec; an absolute path in the command needs no staging"
+        raise JobkitError(f"{file!r} is not below the folder of the spec", hint=hint)
+    path = Path(os.path.abspath(folder), *parts)  # noqa: PTH100 - links as they are
+    try:
+        number = len(files_of(path)) if path.is_dir() else 1
+        if number > MOST_FILES:
+            raise JobkitError(f"{path} holds {format_count(number, 'file')}", hint=f"at most {MOST_FILES:,}")
+        sha256, size_bytes = digest(path)
+    except OSError as error:
+        raise JobkitError(
+            f"{path}: {error.strerror}", hint="files are relative to the folder of the spec"
+        ) from error
+    name = f"{PurePosixPath(file)}{'/' if path.is_dir() else ''}"
+    return FileRef(path=str(path), name=name, sha256=sha256, size_bytes=size_bytes)
+
+
+def sources(refs: Iterable[FileRef]) -> list[Path]:
+    """Return the staged files, those in folders too."""
+    return [file for ref in refs for file in files_of(Path(ref.path))]
+
+
+# -- faults
+
+
+def swept(data: Mapping[str, Any]) -> dict[str, Loc]:
+    """Return the knobs that raw YAML sweeps, with their places."""
+    axes = data.get("sweep")
+    axes = axes if isinstance(axes, dict) else {}
+    rows = axes["include"] if isinstance(axes.get("include"), list) else []
+    included: dict[str, Loc] = {
+        str(name): ("sweep", "include", number, name)
+        for number, row in enumerate(rows)
+        if isinstance(row, dict)
+        for name in row
+    }
+    return included | {str(loc[-1]): ("sweep", *loc) for loc in knob_values(axes)}
+
+
+def command_faults(
+    document: YamlDocument, folder: Path, refs: Iterable[FileRef]
+) -> Iterator[tuple[Loc, str]]:
+    """Yield the place and the words of each fault of a command.
+
+    Parameters
+    ----------
+    folder
+        Of the spec.
+    refs
+        Its files, as far as they are found.
+    """
+    data, workload = document.data, document.data["workload"]
+    if isinstance(text := workload.get("command"), str):
+        refs = tuple(refs)
+        command, knobs = Command(template=text, shell=workload.get("shell") is True), swept(data)
+        for fault in command_line.faults(command, knobs, sources(refs)):
+            if fault.knob:
+                loc = knobs[fault.knob]
+                yield loc, f"{'.'.join(map(str, loc))}: {fault.what.partition(': ')[2]}"
+            else:
+                yield ("workload", "command"), f"workload.command: {fault.what}"
+        yield from _unstaged(text, folder, {ref.name.rstrip("/") for ref in refs})
+        if isinstance(axes := data.get("sweep"), dict) and axes.get(BATCH_SIZE) == AUTO:
+            what = f"sweep.{BATCH_SIZE}: {AUTO!r} is chosen by the lengths of a text, and a command has none"
+            yield ("sweep", BATCH_SIZE), what
+    yield from _pattern_faults(workload.get("metrics"))
+    for key, plain in UNUSED.items():
+        if data.get(key, plain) != plain and (key, data[key]) != ("precision", "fp32"):
+            yield (key,), f"{key}: means nothing to a command, which reads its text itself; leave it out"
+
+
+def _unstaged(text: str, folder: Path, staged: set[str]) -> Iterator[tuple[Loc, str]]:
+    """Yield the words that name a file next to the spec which does not travel with the run."""
+    for word in dict.fromkeys(command_line.split(text)):
+        name = word.removeprefix("./")
+        if not name or word.startswith(("/", "-", "{")) or "\0" in word or len(word) > MOST_PATH:
+            continue
+        kept = {name, *(str(parent) for parent in PurePosixPath(name).parents)}
+        if (folder / name).is_file() and not kept & staged:
+            what = f"workload.command: {word} is a file next to the spec, and does not travel with the run"
+            yield ("workload", "command"), f"{what}; add it: files: [{name}]"
+
+
+MOST_PATH = 255
+
+
+def _pattern_faults(metrics: object) -> Iterator[tuple[Loc, str]]:
+    for name, pattern in metrics.items() if isinstance(metrics, dict) else ():
+        if not isinstance(pattern, str):
+            continue
+        try:
+            groups = re.compile(pattern).groups
+        except (re.error, RecursionError, OverflowError) as error:
+            yield ("workload", "metrics", name), f"workload.metrics.{name}: not a regular expression: {error}"
+            continue
+        if groups != 1:
+            what = f"has {format_count(groups, 'group')}; it needs one: (...) around the number"
+            yield ("workload", "metrics", name), f"workload.metrics.{name}: {what}"
+
 
 DEFAULTS = Repeats()
 MOST_POINTS = 100_000
 """Of one run: each is a folder, and no scheduler that is known holds more."""
 
 
-def check_points(document: Document) -> None:
+def check_points(document: YamlDocument) -> None:
     """Add a fault where there would be more points than a run can have; nothing is multiplied out."""
     axes, repeats = document.data.get("sweep"), document.data.get("repeats", 3)
     axes = axes if isinstance(axes, dict) else {}
@@ -44,7 +248,7 @@ def _most_repeats(repeats: object) -> int:
     return given if isinstance(given, int) and not isinstance(given, bool) else 0
 
 
-def check_repeats(document: Document) -> None:
+def check_repeats(document: YamlDocument) -> None:
     """Add a fault if fewer repeats are planned than must run, of a sweep or of the finalists of a search."""
     tune = document.data.get("tune")
     for place, holder in (((), document.data), (("tune",), tune if isinstance(tune, dict) else {})):
@@ -60,7 +264,7 @@ def check_repeats(document: Document) -> None:
             document.faults.append(document.fault((*place, "repeats", key), what))
 
 
-def check_objective(document: Document) -> None:
+def check_objective(document: YamlDocument) -> None:
     """Add a fault for a figure of the workload of which it is not known whether more or less is better."""
     objective = document.data.get("objective")
     objective = objective if isinstance(objective, dict) else {}
@@ -71,7 +275,7 @@ def check_objective(document: Document) -> None:
     document.faults.append(document.fault(("objective", "metric"), what))
 
 
-def check_workload(document: Document) -> None:
+def check_workload(document: YamlDocument) -> None:
     """Add a fault for a word that is neither a shipped workload nor an entry point."""
     name = document.data.get("workload")
     if isinstance(name, str) and ":" not in class_name(name):
@@ -79,7 +283,7 @@ def check_workload(document: Document) -> None:
         document.faults.append(document.fault(("workload",), what))
 
 
-def check_environment(document: Document) -> None:
+def check_environment(document: YamlDocument) -> None:
     """Add a fault for each of ``venv`` and ``container`` that is given after another Python."""
     environment = document.data.get("environment")
     given = environment if isinstance(environment, dict) else {}
@@ -89,7 +293,7 @@ def check_environment(document: Document) -> None:
         document.faults.append(document.fault(("environment", key), what, on_key=True))
 
 
-def check_options(document: Document) -> None:
+def check_options(document: YamlDocument) -> None:
     """Add a fault for each header line that sets what jobkit sets itself."""
     resources = document.data.get("resources")
     options = resources.get("options") if isinstance(resources, dict) else None
@@ -100,7 +304,7 @@ def check_options(document: Document) -> None:
                 document.faults.append(document.fault(loc, f"{'.'.join(map(str, loc))}: {what}"))
 
 
-def check_axes(document: Document) -> None:
+def check_axes(document: YamlDocument) -> None:
     """Add the faults of the sweep: unknown knobs, uneven ``zip``, a knob on two axes, no points."""
     axes = document.data.get("sweep", {})
     if not isinstance(axes, dict):
@@ -110,21 +314,21 @@ def check_axes(document: Document) -> None:
         document.faults.append(document.fault(("sweep", *loc), what, on_key=True))
 
 
-def check_offers(document: Document) -> None:
+def check_offers(document: YamlDocument) -> None:
     """Add a fault for a precision, or shortcuts, that a shipped workload does not offer."""
     workload = document.data.get("workload", "stanza-ner")
     if isinstance(workload, str) and (known := knobs(workload)) is not None:
         add_offer_faults(document, known, workload)
 
 
-def add_offer_faults(document: Document, known: Sequence[Knob], workload: str) -> None:
+def add_offer_faults(document: YamlDocument, known: Sequence[Knob], workload: str) -> None:
     """Add a fault for each key of `OFFERED` with a value that a workload with these knobs does not offer."""
     for key in OFFERED:
         if what := offer_fault(key, document.data.get(key), known, workload):
             document.faults.append(document.fault((key,), what))
 
 
-def check_find_max(document: Document) -> None:
+def check_find_max(document: YamlDocument) -> None:
     """Add a fault if ``find_max`` is given with a sweep that varies anything but what it finds."""
     axes = document.data.get("sweep")
     if not isinstance(document.data.get("find_max"), dict) or not isinstance(axes, dict):
@@ -136,7 +340,7 @@ def check_find_max(document: Document) -> None:
             document.faults.append(document.fault(("sweep", *loc), what, on_key=True))
 
 
-def check_budget(document: Document) -> None:
+def check_budget(document: YamlDocument) -> None:
     """Add a fault if ``padded_chars`` and a size cut the same batches."""
     axes = document.data.get("sweep")
     axes = axes if isinstance(axes, dict) else {}

@@ -146,7 +146,7 @@ class Change(BaseModel):
     exclude: tuple[str, ...] = ()
 
 
-class Ended(NamedTuple):
+class TryEnd(NamedTuple):
     """How and where a try ended: `outcome` is ``None`` if it has not, `hung` is as in `Record`."""
 
     outcome: Outcome | None
@@ -159,7 +159,7 @@ class Ended(NamedTuple):
         return self.outcome, self.hung
 
 
-def retry(policy: Policy, ended: Sequence[Ended]) -> Change | None:
+def retry(policy: Policy, ended: Sequence[TryEnd]) -> Change | None:
     """Return how a point is to be run again, ``None`` if it is not.
 
     Parameters
@@ -176,7 +176,7 @@ def retry(policy: Policy, ended: Sequence[Ended]) -> Change | None:
     return growth(policy, ended) if times <= tries else None
 
 
-def growth(policy: Policy, ended: Sequence[Ended]) -> Change:
+def growth(policy: Policy, ended: Sequence[TryEnd]) -> Change:
     """Return what a point gets by its tries so far, the oldest first, however often it may run again.
 
     A request that was too small once is too small, whatever came after it. The walltime of a try in which

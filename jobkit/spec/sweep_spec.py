@@ -1,29 +1,31 @@
-"""The spec: the one YAML file that a user writes, as frozen data, with all its faults at once."""
+"""The spec: the one YAML file that a user writes, as frozen data with all its faults; its JSON schema."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.figures import SPEED, by_key
 from jobkit.core.files import read_text
-from jobkit.core.knobs import AUTO, CUDA, Value
+from jobkit.core.knobs import AUTO, BATCH_SIZE, CUDA, RUN_KNOBS, Value
 from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE
 from jobkit.core.records import Point
 from jobkit.core.terminal import SCHEDULER_WORDS
 from jobkit.spec import fields
-from jobkit.spec.axes import AUTO_IS_A_WORD
-from jobkit.spec.checks import CHECKS
-from jobkit.spec.command import CommandSpec, NameOrCommand
+from jobkit.spec.axes import AUTO_IS_A_WORD, RepeatsOrNumber
+from jobkit.spec.checks import CHECKS, CommandSpec, NameOrCommand
+from jobkit.spec.fields import POSITIVE, one_or_list
 from jobkit.spec.policy import Policy
-from jobkit.spec.repeats import RepeatsOrNumber
-from jobkit.spec.yaml_files import Document, as_yaml, raise_faults, read_document, validated
+from jobkit.spec.yaml_files import YamlDocument, as_yaml, raise_faults, read_document, validated
+from jobkit.worker.workloads.base import SHIPPED, knobs, offered
 
 Setting = dict[str, fields.KnobValue]
 
@@ -221,7 +223,7 @@ class Tune(_Part):
     budget: fields.Duration = 1800
 
 
-class Objective(_Part):
+class ObjectiveSpec(_Part):
     """What ``jobkit recommend`` and ``jobkit tune`` choose a setting by.
 
     Attributes
@@ -245,13 +247,13 @@ class Objective(_Part):
 
 def _ends(value: object) -> object:
     """Return the ends of a bound if they are a mapping."""
-    if not isinstance(value, dict | Bound):
+    if not isinstance(value, dict | BoundSpec):
         names = ", ".join(Constraints.model_fields)
         raise ValueError(f"should be {{min: NUMBER}}, {{max: NUMBER}} or both; other names are {names}")  # noqa: TRY004 - as in `fields`
     return value
 
 
-class Bound(_Part):
+class BoundSpec(_Part):
     """Which values of a figure are accepted.
 
     Attributes
@@ -264,7 +266,7 @@ class Bound(_Part):
     max: Annotated[float, Field(allow_inf_nan=False)] | None = None
 
     @model_validator(mode="after")
-    def _has_an_end(self) -> Bound:
+    def _has_an_end(self) -> BoundSpec:
         if self.min is None and self.max is None:
             raise ValueError("should have min, max or both")
         if self.min is not None and self.max is not None and self.min > self.max:
@@ -289,7 +291,7 @@ class Constraints(BaseModel):
 
     KEYS: ClassVar = "figures"
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
-    __pydantic_extra__: dict[str, Annotated[Bound, BeforeValidator(_ends)]]
+    __pydantic_extra__: dict[str, Annotated[BoundSpec, BeforeValidator(_ends)]]
 
     gpu_memory: fields.Size | None = None
     batch_p95: fields.Seconds | None = None
@@ -419,7 +421,7 @@ class SweepSpec(_Part):
     find_max: FindMax | None = None
     profile: Literal["off", "torch", "python", "scalene"] = "off"
     tune: Tune = Tune()
-    objective: Objective = Objective()
+    objective: ObjectiveSpec = ObjectiveSpec()
     constraints: Constraints = Constraints()
 
     @property
@@ -478,7 +480,7 @@ def setting_overrides(path: Path) -> tuple[str, ...]:
     return tuple(f"{key}={json.dumps(value)}" for key, value in flat.items())
 
 
-Semantic = Callable[[Document], None]
+Semantic = Callable[[YamlDocument], None]
 """Adds to a document the faults that no type can see."""
 
 
@@ -509,3 +511,72 @@ def load_spec(
     raise_faults(document, "every key of the spec: jobkit help spec")
     assert spec is not None  # noqa: S101 - refuse has raised otherwise; this is for the type checker
     return spec
+
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+FILE = "jobkit.schema.json"
+"""Its name next to the shipped sweeps, which name it in their first line."""
+
+
+def schema_text() -> str:
+    """Return the schema of `jobkit.spec.sweep_spec.SweepSpec` as JSON, as `jobkit schema` prints it."""
+    return json.dumps(spec_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def spec_schema() -> dict[str, Any]:
+    """Return the schema of a spec: every key with its type, its default and what it means."""
+    whole: dict[str, Any] = SweepSpec.model_json_schema()
+    parts: dict[str, dict[str, Any]] = whole.pop("$defs")
+    models = {kind.__name__: kind for kind in _models(SweepSpec)}
+    for name, part in [("SweepSpec", whole), *parts.items()]:
+        _describe(part, models[name])
+    _add_knobs(parts[Axes.__name__])
+    whole["properties"]["workload"]["anyOf"][0]["enum"] = offered()
+    return {"$schema": DIALECT, **whole, "$defs": parts}
+
+
+def _models(model: type[BaseModel]) -> list[type[BaseModel]]:
+    """Return a model and those that its keys hold."""
+    annotations = [field.annotation for field in model.model_fields.values()]
+    annotations.append(get_type_hints(model).get("__pydantic_extra__"))  # keys that a user names
+    kinds = [kind for annotation in annotations for kind in (annotation, *get_args(annotation))]
+    below = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    return [model, *(model for kind in below for model in _models(kind))]
+
+
+def _describe(part: dict[str, Any], model: type[BaseModel]) -> None:
+    """Put the words of the docstring into a part of the schema, and defaults as YAML has them."""
+    summary, described = docstring(model)
+    defaults = model.model_construct().model_dump(mode="json", warnings=False)
+    part["description"] = summary
+    part.pop("title", None)
+    for name, key in part["properties"].items():
+        key.pop("title", None)
+        key.pop("default", None)
+        key["description"] = described[name]
+        if "$ref" not in key and name in defaults:
+            key["default"] = defaults[name]
+
+
+def docstring(model: type[BaseModel]) -> tuple[str, dict[str, str]]:
+    """Return the first line of a model's docstring, and the text of its Attributes for each key."""
+    summary, _, rest = inspect.cleandoc(model.__doc__ or "").partition("\n")
+    _, _, section = rest.partition("Attributes\n----------\n")
+    found = re.findall(r"^(\w[\w, ]*)\n((?:(?: +.*)?\n)+)", section + "\n", re.MULTILINE)
+    words = {
+        name: " ".join(text.replace("``", "`").split()) for names, text in found for name in names.split(", ")
+    }
+    return summary, words
+
+
+def _add_knobs(axes: dict[str, Any]) -> None:
+    """Name the knobs of the shipped workloads, so that an editor offers them."""
+    for knob in dict.fromkeys(knob for workload in SHIPPED for knob in knobs(workload) or ()):
+        of = " and ".join(workload for workload in SHIPPED if knob in (knobs(workload) or ()))
+        of = "every workload" if knob in RUN_KNOBS else of
+        what = f"A knob of {of}: a list of values, or one; combined with those of the other knobs."
+        allowed: dict[str, Any] = one_or_list({"enum": list(knob.words)} if knob.words else POSITIVE)
+        if knob.name == BATCH_SIZE:
+            allowed["anyOf"].append({"const": AUTO})
+            what += " `auto`: those worth measuring, chosen from the text."
+        axes["properties"][knob.name] = {**allowed, "description": what}

@@ -92,7 +92,7 @@ class Fault:
 
 
 @dataclass(slots=True)
-class Document:
+class YamlDocument:
     """A YAML file, read: its data, and where each key stands.
 
     Attributes
@@ -129,7 +129,7 @@ class Document:
         return Fault(line, column, f"{self.path}:{line}:{column}", what)
 
 
-def read_document(path: Path, overrides: Sequence[str] = ()) -> Document:
+def read_document(path: Path, overrides: Sequence[str] = ()) -> YamlDocument:
     """Read a YAML mapping and put ``key=value`` overrides into it.
 
     Parameters
@@ -155,7 +155,7 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> Document:
         raise JobkitError(_syntax(path, error), hint="fix the YAML there") from error
     if not isinstance(node, yaml.MappingNode):
         raise JobkitError(f"{path}:1:1: not a mapping of keys to values", hint="see jobkit help spec")
-    document = Document(str(path), node, data)
+    document = YamlDocument(str(path), node, data)
     try:
         document.faults += [document.fault_at(mark, what) for mark, what in _odd(node)]
     except RecursionError as error:
@@ -231,7 +231,7 @@ def _refuse_expansion(root: yaml.Node) -> None:
         raise ConstructorError(None, None, said, root.start_mark)
 
 
-def validated(document: Document, model: type[M]) -> M | None:
+def validated(document: YamlDocument, model: type[M]) -> M | None:
     """Return the document as the model, or ``None`` with the faults added to the document."""
     try:
         return model.model_validate(document.data)
@@ -244,7 +244,7 @@ def validated(document: Document, model: type[M]) -> M | None:
     return None
 
 
-def raise_faults(document: Document, what: str, *, nested: bool = False) -> None:
+def raise_faults(document: YamlDocument, what: str, *, nested: bool = False) -> None:
     """Raise all faults of the document at once.
 
     Parameters
@@ -323,7 +323,7 @@ def _stands_in(node: yaml.Node, loc: Loc) -> bool:
     return True
 
 
-def _override(document: Document, override: str) -> None:
+def _override(document: YamlDocument, override: str) -> None:
     """Put one ``dotted.key=value`` into the data, or add the fault."""
     dotted, equals, text = override.partition("=")
     loc: Loc = tuple(dotted.strip().split("."))

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.files import read_text
-from jobkit.core.job_files import Begin, read_begin
 from jobkit.core.json_codec import from_json
+from jobkit.core.layout import Begin, read_begin
 from jobkit.core.records import Outcome, Record
-from jobkit.status.reader import read_standings
-from jobkit.status.standing import IN_QUEUE, PointStanding, Standing
+from jobkit.runs.reader import read_standings
+from jobkit.runs.standing import IN_QUEUE, PointState, PointStatus
 from tests.cluster.test_sweeps import WORKLOADS, Lab
 
 Wait = Callable[[Callable[[], bool], float], None]
@@ -70,11 +70,11 @@ class Halted:
         for size in sizes:
             (self.lab.home / f"go-{size}").touch()
 
-    def is_(self, run: Path, standing: Standing, outcome: Outcome | None, index: int = 1) -> None:
+    def is_(self, run: Path, standing: PointState, outcome: Outcome | None, index: int = 1) -> None:
         """Wait until a point stands so."""
         self.wait_until(lambda: self.stands(run, index) == (standing, outcome), 60)
 
-    def stands(self, run: Path, index: int = 1) -> tuple[Standing, Outcome | None]:
+    def stands(self, run: Path, index: int = 1) -> tuple[PointState, Outcome | None]:
         one = seen(run)[index - 1]
         return one.standing, one.outcome
 
@@ -91,7 +91,7 @@ def halted(lab: Lab, wait_until: Wait, monkeypatch: pytest.MonkeyPatch) -> Itera
             lab.jobkit("cancel", run)
 
 
-def seen(run: Path, *, ask: bool = True) -> tuple[PointStanding, ...]:
+def seen(run: Path, *, ask: bool = True) -> tuple[PointStatus, ...]:
     return read_standings([run], ask=ask)[0].points
 
 

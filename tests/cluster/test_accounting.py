@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from jobkit.core.records import Outcome
-from jobkit.status.standing import PointStanding, Standing
+from jobkit.runs.standing import PointState, PointStatus
 from tests.cluster.daemons import SlurmDaemons
 from tests.cluster.halted import SLURM, Halted, begun, seen
 from tests.cluster.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
@@ -37,15 +37,15 @@ def test_the_accounting_dies_before_a_task_and_comes_back_after_it(
     begin = begun(run)
     os.killpg(os.getpgid(begin.pid or 0), signal.SIGKILL)
     halted.wait_until(lambda: not in_queue(begin.job), 30)
-    assert (seen(run)[0].standing, seen(run)[0].outcome) == (Standing.UNSETTLED, None)
+    assert (seen(run)[0].standing, seen(run)[0].outcome) == (PointState.UNSETTLED, None)
     slurm_alone.start("slurmdbd")
-    looks: list[PointStanding] = []
+    looks: list[PointStatus] = []
 
     def settled() -> bool:
         looks.append(seen(run)[0])
         return looks[-1].outcome is not None
 
     halted.wait_until(settled, 60)
-    assert {look.standing for look in looks[:-1]} <= {Standing.UNSETTLED}
-    assert (looks[-1].standing, looks[-1].outcome) == (Standing.FAILED, Outcome.LOST)
+    assert {look.standing for look in looks[:-1]} <= {PointState.UNSETTLED}
+    assert (looks[-1].standing, looks[-1].outcome) == (PointState.FAILED, Outcome.LOST)
     assert "sacct: FAILED, ExitCode 0:9" in looks[-1].counts.verdict.evidence

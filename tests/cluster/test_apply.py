@@ -14,8 +14,8 @@ import pytest
 
 from benchmarks import soak_apply
 from jobkit.corpus.winners import read_winners
-from jobkit.outcome.shards import live_points
-from jobkit.status.reader import read_standings
+from jobkit.runs.reader import read_standings
+from jobkit.runs.shards import live_points
 from tests.cluster.daemons import until
 from tests.cluster.test_client import dies
 from tests.cluster.test_sweeps import Lab
@@ -24,7 +24,7 @@ from tests.support import commands
 
 SLOW = """\
 import time
-from jobkit.run.workloads.count import Count
+from jobkit.worker.workloads.function import Count
 
 class Slow(Count):
     def process(self, paragraphs):

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from jobkit.core.records import Outcome
-from jobkit.status.reader import read_standings
-from jobkit.status.standing import RunStanding, Standing
+from jobkit.runs.reader import read_standings
+from jobkit.runs.standing import PointState, RunStanding
 from tests.cluster.test_resume import Faulty
 from tests.cluster.test_resume import faulty as faulty  # noqa: PLC0414 - a fixture is found by its name here
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
@@ -26,7 +26,7 @@ def seen(run: Path) -> RunStanding:
 
 def running(run: Path) -> set[int]:
     """Return the points that run and have a batch home."""
-    running = {point.point.index for point in seen(run).points if point.standing is Standing.RUNNING}
+    running = {point.point.index for point in seen(run).points if point.standing is PointState.RUNNING}
     return {
         index for index in running if list(run.glob(f"results/batch_size-{index}-r1/try-*/batches.jsonl"))
     }

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.records import Outcome
-from jobkit.status.reader import read_standings
+from jobkit.runs.reader import read_standings
 from tests.cluster.holds import RELEASE, held_by
 from tests.cluster.test_sweeps import COUNT, Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here

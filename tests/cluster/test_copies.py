@@ -12,7 +12,7 @@ import pytest
 from jobkit.core.files import read_text
 from jobkit.core.json_codec import from_json
 from jobkit.core.records import Outcome, Record
-from jobkit.status.standing import Standing
+from jobkit.runs.standing import PointState
 from tests.cluster.halted import Halted, Wait, batches, begun, home, record
 from tests.cluster.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.cluster.test_sweeps import COUNT, Lab
@@ -51,7 +51,7 @@ def test_a_cancelled_job_without_rsync(halted: Halted, hidden: str) -> None:
     run = halted.sweep("1", "--set", f"environment.setup={json.dumps([hidden])}")
     halted.waits(1)
     assert halted.lab.jobkit("cancel", run).returncode == 0
-    halted.is_(run, Standing.FAILED, Outcome.CANCELLED)
+    halted.is_(run, PointState.FAILED, Outcome.CANCELLED)
     assert (record(run).copier, batches(run)) == ("cp", 1)
     halted.lab.clears_scratch()
     assert not list(home(run).glob(".*"))
@@ -70,7 +70,7 @@ def test_a_killed_job_without_rsync(halted: Halted, hidden: str, wait_until: Wai
     wait_until((home(run) / "batches.jsonl").exists, 30)
     os.kill(begun(run).pid or 0, signal.SIGKILL)
     wait_until(lambda: gone(worker), 30)
-    halted.is_(run, Standing.FAILED, Outcome.LOST)
+    halted.is_(run, PointState.FAILED, Outcome.LOST)
     assert batches(run) == 1
     halted.go(1)
     assert halted.lab.jobkit("resume", run, "--wait").returncode == 0

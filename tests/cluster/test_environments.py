@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jobkit.core.job_files import Exit, read_exit
+from jobkit.core.layout import Exit, read_exit
 from tests.support.commands import jobkit
 from tests.whole.test_environments import FAKES, ROOT, made_venv
 
@@ -26,7 +26,7 @@ repeats: 1
 policy: {follow_up: false}
 resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
 """
-TELL = "import sys; 'jobkit.run' in sys.orig_argv and print(sys.prefix, file=open({path!r}, 'w'))\n"
+TELL = "import sys; 'jobkit.worker' in sys.orig_argv and print(sys.prefix, file=open({path!r}, 'w'))\n"
 """A .pth file, which Python runs as it starts: of all processes only the worker writes where it is from."""
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.outcome.trials import Trial, trials
+from jobkit.runs.trials import Trial, trials
 from tests.cluster.test_sweeps import WORKLOADS, Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.records import ModelRef, Outcome
-from jobkit.status.standing import Standing
+from jobkit.runs.standing import PointState
 from tests.cluster.halted import Halted, begun, record
 from tests.cluster.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.cluster.test_sweeps import Lab, Wait
@@ -66,5 +66,5 @@ def test_a_task_of_forked_points_is_killed(halted: Halted, how: str) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
     halted.wait_until(lambda: with_variable(mark) == [], 60)
     if how == "cancel":
-        halted.is_(run, Standing.FAILED, Outcome.CANCELLED)
+        halted.is_(run, PointState.FAILED, Outcome.CANCELLED)
         assert record(run).forked

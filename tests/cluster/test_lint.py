@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.schedulers.lint import lint
-from jobkit.schedulers.slurm.lint import ONE_DASH
+from jobkit.schedulers.slurm_lint import ONE_DASH
 from tests.cluster.daemons import SgeDaemons, wait_for
 
 Wait = Callable[[Callable[[], bool], float], None]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.status.reader import read_standings
-from jobkit.status.standing import Standing
+from jobkit.runs.reader import read_standings
+from jobkit.runs.standing import PointState
 from tests.cluster.holds import HOLD, RELEASE
 from tests.cluster.test_resume import Faulty
 from tests.cluster.test_resume import faulty as faulty  # noqa: PLC0414 - a fixture is found by its name here
@@ -66,7 +66,7 @@ def test_what_runs_is_followed_until_it_has_ended(faulty: Faulty, wait_until: Wa
     faulty.fail({1: "slow"})
     faulty.sweep()
     run = lab.run_dir()
-    wait_until(lambda: read_standings([run])[0].points[0].standing is Standing.RUNNING, 60)
+    wait_until(lambda: read_standings([run])[0].points[0].standing is PointState.RUNNING, 60)
     wait_until(lambda: any(run.glob("logs/*")), 30)
     argv: list[str | Path] = [JOBKIT, "logs", run, "1", "-f"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as left:
@@ -74,7 +74,7 @@ def test_what_runs_is_followed_until_it_has_ended(faulty: Faulty, wait_until: Wa
         assert "batch_size-1-r1" in left.stderr.readline()
         left.send_signal(signal.SIGINT)
         assert left.wait(20) == 130
-    assert read_standings([run])[0].points[0].standing is Standing.RUNNING, "Ctrl-C leaves the job alone"
+    assert read_standings([run])[0].points[0].standing is PointState.RUNNING, "Ctrl-C leaves the job alone"
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert "batch_size-1-r1" in process.stderr.readline()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.job_files import read_exit
+from jobkit.core.layout import read_exit
 from jobkit.core.records import Outcome
 from tests.support.commands import jobkit
 from tests.support.packages import MODULES, need

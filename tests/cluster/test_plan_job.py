@@ -8,7 +8,7 @@ import pytest
 
 from jobkit.core.errors import ExitCode
 from jobkit.core.layout import is_unplanned
-from jobkit.outcome.journal import read_journal
+from jobkit.runs.journal import read_journal
 from tests.cluster.daemons import until
 from tests.cluster.holds import HOLD
 from tests.cluster.test_apply import Applied

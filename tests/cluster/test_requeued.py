@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobkit.core.records import Outcome
-from jobkit.status.standing import Standing
+from jobkit.runs.standing import PointState
 from tests.cluster.daemons import SlurmDaemons, said
 from tests.cluster.halted import SLURM, Halted, batches, begun, home, record, seen
 from tests.cluster.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
@@ -61,15 +61,15 @@ def test_a_task_is_requeued_half_way(halted: Halted) -> None:
     while not (state := in_queue(task)).startswith("PENDING"):
         states.add(seen(run)[0].standing)
         assert state, "the scheduler has lost the task"
-    assert states <= {Standing.RUNNING, Standing.WAITING}
-    assert seen(run)[0].standing is Standing.WAITING
+    assert states <= {PointState.RUNNING, PointState.WAITING}
+    assert seen(run)[0].standing is PointState.WAITING
     done = halted.lab.jobkit("resume", run)
     assert "nothing to run again" in done.stderr, done.stderr
     now(halted, task)
     halted.waits(1)
     assert begun(run, 1, 2).restart == 1
     halted.go(1)
-    halted.is_(run, Standing.DONE, Outcome.OK)
+    halted.is_(run, PointState.DONE, Outcome.OK)
     first = seen(run)[0].tries[1].verdict
     assert first.outcome is Outcome.CANCELLED
     assert first.evidence == "stopped by SIGTERM; signal TERM; the scheduler began the task again"
@@ -98,7 +98,7 @@ def test_a_task_is_preempted(slurm_alone: SlurmDaemons, halted: Halted) -> None:
     said("scancel", (job or "").strip())
     halted.waits(1)
     halted.go(1)
-    halted.is_(run, Standing.DONE, Outcome.OK)
+    halted.is_(run, PointState.DONE, Outcome.OK)
     halted.wait_until(lambda: seen(run)[0].tries[1].verdict.outcome is Outcome.PREEMPTED, 30)
     assert "sacct: PREEMPTED" in seen(run)[0].tries[1].verdict.evidence
     assert (batches(run), batches(run, 1, 2)) == (1, 30)
@@ -128,8 +128,8 @@ def test_a_node_dies(slurm_alone: SlurmDaemons, halted: Halted) -> None:
     jobs = begun(back, 1).job, begun(left, 2).job
     slurm_alone.kill("slurmd-n1")
     scontrol("update", "nodename=n1", "state=down", "reason=killed")
-    halted.is_(left, Standing.FAILED, Outcome.NODE_FAIL)
-    halted.is_(back, Standing.WAITING, None)
+    halted.is_(left, PointState.FAILED, Outcome.NODE_FAIL)
+    halted.is_(back, PointState.WAITING, None)
     scontrol("update", f"JobId={jobs[0]}_1", "ReqNodeList=n2")
     now(halted, f"{jobs[0]}_1")
     halted.waits(1)
@@ -139,8 +139,8 @@ def test_a_node_dies(slurm_alone: SlurmDaemons, halted: Halted) -> None:
     halted.waits(2)
     assert begun(left, 2, 2).round == 2
     halted.go(1, 2)
-    halted.is_(back, Standing.DONE, Outcome.OK)
-    halted.is_(left, Standing.DONE, Outcome.OK)
+    halted.is_(back, PointState.DONE, Outcome.OK)
+    halted.is_(left, PointState.DONE, Outcome.OK)
     for run, size in ((back, 1), (left, 2)):
         halted.wait_until((home(run, size) / "exit").exists, 30)
         assert [record(run, size, number).try_number for number in (1, 2)] == [1, 2]
@@ -161,11 +161,11 @@ def test_the_only_node_that_matches_dies(slurm_alone: SlurmDaemons, halted: Halt
     halted.waits(1)
     slurm_alone.kill("slurmd-n1")
     scontrol("update", "nodename=n1", "state=down", "reason=killed")
-    halted.is_(run, Standing.FAILED, Outcome.NODE_FAIL)
+    halted.is_(run, PointState.FAILED, Outcome.NODE_FAIL)
     slurm_alone.healed()
     done = halted.lab.jobkit("resume", run)
     assert done.returncode == 0, done.stderr
     assert "only n1 matches the request, so the points may run there again" in done.stderr
     halted.waits(1)
     halted.go(1)
-    halted.is_(run, Standing.DONE, Outcome.OK)
+    halted.is_(run, PointState.DONE, Outcome.OK)

@@ -9,11 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from jobkit.core.files import write_atomically
-from jobkit.core.job_files import Exit
+from jobkit.core.layout import Exit
 from jobkit.core.records import Outcome
-from jobkit.planning.prepare import Options, prepare
-from jobkit.status.reader import read_standings
-from jobkit.submit import sweep as submit
+from jobkit.launch import sweep as submit
+from jobkit.plan.prepare import Options, prepare
+from jobkit.runs.reader import read_standings
 from tests.cluster.test_sweeps import WORKLOADS, Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.builders import record, write_exit, write_record

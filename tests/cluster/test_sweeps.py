@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.planning.prepare import Options, prepare
-from jobkit.run.process import started_at
+from jobkit.launch import scheduler_calls
+from jobkit.launch import sweep as submit
+from jobkit.launch.submission import cut_into_arrays
+from jobkit.plan.prepare import Options, prepare
 from jobkit.schedulers.registry import by_name
-from jobkit.submit import scheduler_calls
-from jobkit.submit import sweep as submit
-from jobkit.submit.rounds import cut_into_arrays
+from jobkit.worker.process import started_at
 from tests.cluster.daemons import until
 from tests.cluster.holds import RELEASE, held_by
 from tests.support import commands
@@ -137,7 +137,7 @@ def test_repeats_are_interleaved_and_larger_loads_are_pruned_in_each(
 
 EVEN = """\
 import time
-from jobkit.run.workloads.count import Count
+from jobkit.worker.workloads.function import Count
 
 class Even(Count):
     def process(self, paragraphs):

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.answers.tune import Tuning, read_tuning
+from jobkit.answers.tune_steps import TuneAnswer
 from jobkit.core.errors import ExitCode
 from jobkit.core.layout import SETTING_FILE, read_points
-from jobkit.fit.tune import Tuning, read_tuning
-from jobkit.fit.tune_steps import Answer
 from tests.cluster.test_sweeps import Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
 
@@ -34,7 +34,7 @@ def tune(lab: Lab, spec: Path, *arguments: str) -> subprocess.CompletedProcess[s
 
 def ended(lab: Lab) -> Tuning:
     tuning = read_tuning(lab.run_dir())
-    assert isinstance(tuning.next, Answer)
+    assert isinstance(tuning.next, TuneAnswer)
     return tuning
 
 

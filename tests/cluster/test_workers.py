@@ -12,11 +12,11 @@ import pytest
 
 from jobkit.core.json_codec import from_json
 from jobkit.core.records import ModelRef, Outcome, Record
-from jobkit.planning.texts import find_text
-from jobkit.run.paragraphs import read_paragraphs
-from jobkit.run.workloads.entities import write_entities
-from jobkit.run.workloads.stanza.ner import StanzaNer
-from jobkit.status.standing import Standing
+from jobkit.plan.texts import find_text
+from jobkit.runs.standing import PointState
+from jobkit.worker.paragraphs import read_paragraphs
+from jobkit.worker.workloads.entities import write_entities
+from jobkit.worker.workloads.stanza_ner import StanzaNer
 from tests.cluster.halted import batches, begun, home, record, seen
 from tests.cluster.test_killed import why
 from tests.cluster.test_sweeps import WORKLOADS, Lab, Wait
@@ -100,7 +100,7 @@ def test_kill_9_on_a_node(
     assert victim == "worker" or list(short.rglob("mps-*/pipe/control"))
     os.kill(victims[victim], signal.SIGKILL)
     wait_until(lambda: with_variable(mark) == [] and with_variable(f"TOLD={lab.home}") == [], 60)
-    wait_until(lambda: stands(run) == (Standing.FAILED, Outcome.LOST), 90)
+    wait_until(lambda: stands(run) == (PointState.FAILED, Outcome.LOST), 90)
     assert batches(run) == 6
     if victim == "worker":
         assert record(run).message in {f"worker {number} was killed by SIGKILL" for number in (0, 1)}
@@ -108,7 +108,7 @@ def test_kill_9_on_a_node(
     wait_until(lambda: not list(short.rglob("mps-*")), 30)
 
 
-def stands(run: Path) -> tuple[Standing, Outcome | None]:
+def stands(run: Path) -> tuple[PointState, Outcome | None]:
     (one,) = seen(run)
     return one.standing, one.outcome
 

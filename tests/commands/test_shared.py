@@ -8,9 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from jobkit.commands.prepare import init
-from jobkit.commands.results import collect
-from jobkit.commands.run import resume, verify
+from jobkit.commands import collect, init, resume, verify
 from jobkit.core.errors import JobkitError
 from tests.support.builders import grid, write_points
 from tests.support.command_reference import commands

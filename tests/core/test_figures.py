@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from jobkit.core.figures import ENERGY, NET_ENERGY, by_key, choosable, format_figure, reported
-from jobkit.core.measurements import Attribution, Energy, Memory, Metric
+from jobkit.core.measurements import Attribution, Energy, MemoryReadings, Metric
 from jobkit.core.records import Record
 from jobkit.core.units import GIB
-from jobkit.outcome.overlaps import attributed
+from jobkit.runs.overlaps import attributed
 from tests.support.builders import point, record
 
 OF_ONE = Energy(span_s=100, counter_j=9_000, power_j=9_100, idle_w=70, attribution=Attribution.OWN)
@@ -29,7 +29,7 @@ def without_items() -> Record:
 
 def test_figures_have_the_names_of_the_spec() -> None:
     energy = Energy(span_s=8.0, counter_j=881.0, attribution=Attribution.OWN)
-    one_try = replace(record(point()), energy=energy, memory=Memory(process_peak_bytes=3 * GIB))
+    one_try = replace(record(point()), energy=energy, memory=MemoryReadings(process_peak_bytes=3 * GIB))
     assert one_try.summary
     found = {name: one_try.value(figure) for name, figure in choosable().items()}
     assert found == {

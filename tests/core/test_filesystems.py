@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core.filesystems import filesystem_type, likely_shared
+from jobkit.core.files import filesystem_type, likely_shared
 
 MOUNTS = r"""22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
 30 22 0:26 / /home rw,relatime shared:2 - nfs4 filer:/home rw

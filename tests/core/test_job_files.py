@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.job_files import BY_HAND, Begin, read_begin
+from jobkit.core.layout import BY_HAND, Begin, read_begin
 
 WHOLE = "scheduler=sge\njob=12\ntask=3\nrestart=1\nround=2\nhost=n1\npid=99\nat=2026-01-02T10:15:20Z\n"
 TEMPLATE = Path(__file__).parents[2] / "templates" / "job.sh.j2"

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from jobkit.core import files, json_codec
 from jobkit.core.errors import JobkitError
-from jobkit.core.job_files import Exit, read_exit
 from jobkit.core.knobs import Value
-from jobkit.core.measurements import Check, Memory, Metric, Need
+from jobkit.core.layout import Exit, read_exit
+from jobkit.core.measurements import MemoryReadings, Metric, Need, ShortcutCheck
 from jobkit.core.records import Job, Outcome, Point, Record, TextRef
 
 POINT = Point(
@@ -38,7 +38,7 @@ RECORD = Record(
     started_at="2026-01-01T00:00:00+00:00",
     ended_at="2026-01-01T00:00:01+00:00",
     inert=("batch_size",),
-    memory=Memory(context_bytes=3),
+    memory=MemoryReadings(context_bytes=3),
     metrics={"f1": Metric(value=0.91, unit="1")},
 )
 
@@ -175,7 +175,7 @@ def test_shortcuts_that_were_refused_are_a_setting_of_their_own(
 
 
 def test_a_record_keeps_the_check_of_its_shortcuts() -> None:
-    told = replace(RECORD, check=Check(seconds=2.5, gpu_peak_bytes=3, rss_peak_bytes=4))
+    told = replace(RECORD, check=ShortcutCheck(seconds=2.5, gpu_peak_bytes=3, rss_peak_bytes=4))
     assert json_codec.from_json(Record, json_codec.to_json(told), where="x") == told
     data = json.loads(json_codec.to_json(told))
     del data["check"]

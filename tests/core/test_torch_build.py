@@ -15,9 +15,9 @@ from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE
 from jobkit.core.records import Outcome
 from jobkit.core.torch_build import cpu_build_problem
-from jobkit.planning.prepare import Options, prepare
-from jobkit.submit.resume import run_again
-from jobkit.submit.verify import verify
+from jobkit.launch.resume import run_again
+from jobkit.launch.verify import verify
+from jobkit.plan.prepare import Options, prepare
 from tests.support.builders import MODEL
 from tests.support.swept import OK, Sweep
 from tests.support.swept import clock as clock  # noqa: PLC0414 - a fixture is found by its name here

@@ -9,8 +9,10 @@ import pytest
 import zstandard
 
 from jobkit.core.errors import JobkitError
+from jobkit.corpus import scan as findings
+from jobkit.corpus import scan as tasks
+from jobkit.corpus import scan_text
 from jobkit.corpus.scan import Scan, scan
-from jobkit.corpus.scanning import findings, parts, tasks
 from jobkit.corpus.sources import find_sources
 from tests.support.corpora import jsonl, plan, read_all
 
@@ -77,7 +79,7 @@ def test_every_kind_of_bad_line(folder: Path) -> None:
 
 
 def test_every_kind_of_bad_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "LONGEST_BYTES", 2**20)
+    monkeypatch.setattr(scan_text, "LONGEST_BYTES", 2**20)
     whole = gzip.compress(b"a text\n" * 1000)
     flipped = bytearray(whole)
     flipped[20] ^= 255
@@ -183,7 +185,7 @@ def test_documents_without_ids_and_those_like_them_that_are_apart(folder: Path) 
 
 
 def test_a_long_paragraph_wherever_it_lies(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parts, "LONGEST_BYTES", 2**20)
+    monkeypatch.setattr(scan_text, "LONGEST_BYTES", 2**20)
     long = b"word " * (2**18 - 2)  # 1.25 MiB
     for name, before, after in [
         ("a", b"", b"\n\nz"),

@@ -4,8 +4,8 @@ import sys
 
 from hypothesis import given
 
-from jobkit.corpus.paragraphs import split_paragraphs
-from jobkit.corpus.scanning.text import WHITE_ASCII, WHITE_WIDE
+from jobkit.corpus.reading import split_paragraphs
+from jobkit.corpus.scan_text import WHITE_ASCII, WHITE_WIDE
 from tests.support.corpora import HARD, reference
 
 

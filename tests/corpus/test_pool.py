@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.corpus.scan import scan
-from jobkit.corpus.scanning import tasks
-from jobkit.corpus.scanning.pool import in_order
+from jobkit.corpus import scan as tasks
+from jobkit.corpus.scan import in_order, scan
 from jobkit.corpus.sources import find_sources
 from tests.support.corpora import jsonl
 
@@ -60,7 +59,7 @@ def test_several_processes_find_what_one_finds(tmp_path: Path, monkeypatch: pyte
 def test_no_process_is_left_if_the_first_is_killed(tmp_path: Path) -> None:
     code = (
         "import os, time\n"
-        "from jobkit.corpus.scanning.pool import in_order\n"
+        "from jobkit.corpus.scan import in_order\n"
         "from tests.corpus.test_pool import where\n"
         "if __name__ == '__main__':\n"
         "    print(*in_order(where, [0, 0], 2), flush=True)\n"

@@ -9,10 +9,10 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import CORPUS_FILE, PLAN_FILE
+from jobkit.corpus import scan as tasks
 from jobkit.corpus.plan import Shard, append_shards, read_corpus, read_planned
 from jobkit.corpus.reading import Paragraph, given_offset, read_shard
 from jobkit.corpus.scan import scan
-from jobkit.corpus.scanning import tasks
 from jobkit.corpus.sources import find_sources
 from tests.support.corpora import jsonl, plan
 

@@ -17,11 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
-from jobkit.corpus.paragraphs import split_paragraphs
-from jobkit.corpus.reading import given_offset
+from jobkit.corpus import scan as tasks
+from jobkit.corpus import scan_part, scan_text
+from jobkit.corpus import scan_part as lines
+from jobkit.corpus.reading import given_offset, split_paragraphs
 from jobkit.corpus.scan import Scan, scan
-from jobkit.corpus.scanning import jsonl as lines
-from jobkit.corpus.scanning import one_part, tasks, text
 from jobkit.corpus.sources import find_sources
 from tests.support.corpora import HARD, jsonl, plan, read_all, read_as_text, reference
 
@@ -30,10 +30,10 @@ from tests.support.corpora import HARD, jsonl, plan, read_all, read_as_text, ref
 def borders(block: int, piece: int) -> Iterator[None]:
     """Read in blocks, ranges and pieces of a few bytes, so that small files have all the borders."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text, "BLOCK_BYTES", block)
-        patch.setattr(lines, "BLOCK_BYTES", block)
+        patch.setattr(scan_text, "TEXT_BLOCK_BYTES", block)
+        patch.setattr(lines, "LINE_BLOCK_BYTES", block)
         patch.setattr(tasks, "RANGE_BYTES", block)
-        patch.setattr(one_part, "_WINDOW_BYTES", block)
+        patch.setattr(scan_part, "_WINDOW_BYTES", block)
         patch.setattr(tasks, "piece_bytes", lambda _: piece)
         yield
 

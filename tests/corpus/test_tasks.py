@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from jobkit.corpus.scanning.tasks import RANGE_BYTES, piece_bytes, tasks
-from jobkit.corpus.sources import Found
+from jobkit.corpus.scan import RANGE_BYTES, piece_bytes, tasks
+from jobkit.corpus.sources import SourceFile
 
 
-def found(size: int, number: int = 0, compression: str = "") -> Found:
-    return Found(
+def found(size: int, number: int = 0, compression: str = "") -> SourceFile:
+    return SourceFile(
         path=f"/{number}", name=f"{number}", kind="text", compression=compression, size_bytes=size, mtime_ns=0
     )
 

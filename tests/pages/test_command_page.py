@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jobkit.run.measure import emit
+from jobkit.worker.measure import emit
 from tests.pages.test_docs import page
 
 

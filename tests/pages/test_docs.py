@@ -19,15 +19,15 @@ from pydantic import BaseModel
 from jobkit import cli
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.figures import in_table
-from jobkit.core.job_files import Exit
+from jobkit.core.layout import Exit
 from jobkit.core.records import ModelRef, Outcome, TextRef
-from jobkit.planning.job_script import job_values
-from jobkit.planning.points import Inputs, plan
+from jobkit.plan.job_script import job_values
+from jobkit.plan.points import Inputs, plan
 from jobkit.report import rows
-from jobkit.run.workloads.base import SHIPPED, Workload, knobs
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.spec.site import Site, load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
+from jobkit.worker.workloads.base import SHIPPED, Workload, knobs
 from tests.support import command_reference, field_reference
 from tests.support.command_reference import commands
 

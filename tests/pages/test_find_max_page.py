@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.fit import memory_line as fit
-from jobkit.fit.lengths import read_lengths
-from jobkit.fit.memory import Memory, Prediction, memory_of
-from jobkit.outcome.results import read_run
-from jobkit.outcome.trials import Trial, trials
+from jobkit.answers import memory_line as fit
+from jobkit.answers.loads import read_lengths
+from jobkit.answers.memory import Memory, Prediction, memory_of
+from jobkit.runs.results import read_run
+from jobkit.runs.trials import Trial, trials
 
 ROOT = Path(__file__).parents[2]
 RUNS = sorted((ROOT / "benchmarks" / "records" / "find-max").iterdir())

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from benchmarks import measurements, shortcuts_page, tune_page, tune_search
+from jobkit.answers.tune import read_tuning
 from jobkit.core.blocks import as_text
 from jobkit.core.knobs import EXACT, SHORTCUTS
-from jobkit.fit.tune import read_tuning
 from jobkit.report.tune import blocks
 
 ABOVE_TEN = {"tune-20261123-075119-ff54", tune_page.TUNE.name}

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 from jobkit.core.layout import RECORD_FILE
-from jobkit.outcome.results import read_run
+from jobkit.runs.results import read_run
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "walk-away.md").read_text(encoding="utf-8")

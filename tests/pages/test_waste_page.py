@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobkit.report.recommend.use import read_use
+from jobkit.report.recommend.request import read_use
 from jobkit.report.recommend.waste import wastes
 from tests.pages.test_docs import ROOT, page, section
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from statistics import fmean
 
 from benchmarks import grid, tune_page, workers_page
+from jobkit.answers.setting import Mean
 from jobkit.core.figures import SPEED
-from jobkit.fit.setting import Mean
 from jobkit.report.tables import collect
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.planning.prepare import Options, prepare
-from jobkit.run.workloads.own import checked_class, open_workload
-from jobkit.spec.schema import spec_schema
+from jobkit.plan.prepare import Options, prepare
+from jobkit.spec.sweep_spec import spec_schema
+from jobkit.worker.workloads.own import checked_class, open_workload
 from tests.pages.test_docs import DOCS
 
 PAGE = (DOCS / "adding-a-scheduler.md").read_text(encoding="utf-8").partition("### A knob of your own\n")[2]

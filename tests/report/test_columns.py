@@ -7,14 +7,13 @@ from pathlib import Path
 
 from jobkit.core.blocks import Column, fit_columns
 from jobkit.core.figures import in_table
-from jobkit.core.measurements import Memory
+from jobkit.core.measurements import MemoryReadings
 from jobkit.core.records import Command, Outcome
 from jobkit.core.units import GIB
 from jobkit.report.columns import LEGENDS, size_columns
 from jobkit.report.output import render
-from jobkit.report.sizes import Size
-from jobkit.report.tables import collect
-from jobkit.run.workloads.base import Entity
+from jobkit.report.tables import Size, collect
+from jobkit.worker.workloads.base import Entity
 from tests.support.builders import (
     grid,
     of_precision,
@@ -66,7 +65,7 @@ def test_the_sum_goes_if_its_parts_are_shown(tmp_path: Path) -> None:
 
 def test_a_mean_over_fewer_points_than_the_row_says_so(tmp_path: Path) -> None:
     first, *others = map(record, grid([50], repeats=3))
-    others = [replace(other, memory=Memory(maxrss_bytes=GIB)) for other in others]
+    others = [replace(other, memory=MemoryReadings(maxrss_bytes=GIB)) for other in others]
     run = write_records(tmp_path / "run", [first, *others])
     sizes_ = collect([run]).sizes
     assert sizes_[["n", "items_per_s_n", "gpu_peak_bytes_n"]].to_numpy().tolist() == [[3, 3, 1]]

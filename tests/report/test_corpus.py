@@ -6,13 +6,12 @@ import pytest
 
 from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
-from jobkit.core.job_files import Exit
-from jobkit.core.layout import PLAN_FILE, WINNERS_FOLDER
+from jobkit.core.layout import PLAN_FILE, WINNERS_FOLDER, Exit
 from jobkit.core.terminal import NoWrap
 from jobkit.corpus.merge import merge
-from jobkit.outcome.shards import live_points
 from jobkit.report import corpus
 from jobkit.report.corpus import read_corpus_report
+from jobkit.runs.shards import live_points
 from tests.support.applied import measured_run, request, win, write_corpus, write_planned
 from tests.support.builders import write_begin, write_exit
 

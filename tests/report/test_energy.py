@@ -13,12 +13,11 @@ from jobkit.core.figures import ENERGY_PER_1000 as PER_1000
 from jobkit.core.figures import FIGURES
 from jobkit.core.measurements import Attribution, Energy
 from jobkit.core.records import Record
-from jobkit.outcome.results import read_run
 from jobkit.report.energy import disagreement, unbeaten
+from jobkit.report.estimates import front_line
 from jobkit.report.output import render
-from jobkit.report.sentences import front_line
-from jobkit.report.sizes import Size
-from jobkit.report.tables import Collected, collect
+from jobkit.report.tables import Collected, Size, collect
+from jobkit.runs.results import read_run
 from tests.support.builders import ITEMS, grid, record, write_records
 
 ENERGY = Energy(span_s=10, counter_j=881, power_j=890, idle_w=20, idle_s=6, attribution=Attribution.OWN)

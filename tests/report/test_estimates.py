@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.archives import group
+from jobkit.answers.gpus import GPUS
 from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.units import GIB
-from jobkit.fit.gpus import GPUS
 from jobkit.report.estimates import estimates
 from jobkit.report.output import render
-from jobkit.report.recommend.recommend import recommend
+from jobkit.report.recommend.advice import recommend
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import RecommendOptions
 from jobkit.report.tables import collect

@@ -10,17 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.answers.objective import Bound, Objective
+from jobkit.answers.speed import speeds_of
 from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
 from jobkit.core.figures import FIGURES, MIN, Figure
-from jobkit.fit.objective import Bound, Objective
-from jobkit.fit.speed import speeds_of
 from jobkit.report import comparison
 from jobkit.report.html.page import fragment
 from jobkit.report.output import render
-from jobkit.report.plot.data import group_plots
+from jobkit.report.plot.data import figure_finding, group_plots
 from jobkit.report.plot.figure import figure
-from jobkit.report.plot.findings import figure_finding
 from jobkit.report.recommend.objective import judge, left_out_lines
 from jobkit.report.tables import Collected, collect
 from jobkit.spec.sweep_spec import load_spec

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.job_files import Exit
+from jobkit.core.layout import Exit
 from jobkit.core.records import Outcome, Point
 from jobkit.core.units import GIB
 from jobkit.report.estimates import estimates

@@ -19,12 +19,12 @@ from jobkit.core.figures import DERIVED, SPEED, WORK, in_table, own_columns
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome, Record
 from jobkit.core.terminal import display_width, printable
-from jobkit.outcome.results import read_run
 from jobkit.report.columns import size_columns
 from jobkit.report.loaded import load
 from jobkit.report.output import render
 from jobkit.report.plot.data import group_plots
 from jobkit.report.tables import Collected, collect
+from jobkit.runs.results import read_run
 from tests.support.builders import grid, point, record, write_records
 
 NAMES = st.one_of(

@@ -7,15 +7,21 @@ from typing import Any
 
 import pytest
 
-from jobkit.core.job_files import Exit
+from jobkit.answers.memory import Prediction
+from jobkit.answers.memory_line import Estimate, fit_line
+from jobkit.core.layout import Exit
 from jobkit.core.records import FOLDER, ModelRef, Outcome, Record
 from jobkit.core.units import GIB
-from jobkit.fit.batch_line import Estimate, fit_line
-from jobkit.fit.memory import Prediction
-from jobkit.report.estimates import GroupEstimate
-from jobkit.report.sentences import count_lines, estimate_lines, fastest_line, heading, missing_lines
+from jobkit.report.estimates import (
+    GroupEstimate,
+    count_lines,
+    estimate_lines,
+    fastest_line,
+    heading,
+    missing_lines,
+)
 from jobkit.report.tables import Collected, collect
-from jobkit.run.workloads.base import Entity
+from jobkit.worker.workloads.base import Entity
 from tests.support.builders import (
     GPU,
     grid,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.answers.setting import Ratio
 from jobkit.core.records import Outcome
-from jobkit.fit.setting import Ratio
 from jobkit.report.tables import Collected, collect
 from tests.support.builders import grid, record, write_records
 

@@ -10,15 +10,14 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
-from jobkit.core.job_files import Exit
 from jobkit.core.json_codec import to_json
-from jobkit.core.layout import POINTS_FILE
+from jobkit.core.layout import POINTS_FILE, Exit
 from jobkit.core.records import Job, Outcome, Point
 from jobkit.core.units import GIB, MIB
-from jobkit.outcome.agreement import NOT_COMPARED
-from jobkit.report.sentences import heading
+from jobkit.report.estimates import heading
 from jobkit.report.tables import Collected, collect
-from jobkit.run.workloads.base import Entity
+from jobkit.runs.results import NOT_COMPARED
+from jobkit.worker.workloads.base import Entity
 from tests.support.builders import (
     GPU,
     batch,

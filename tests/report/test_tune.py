@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 import yaml
 
+from jobkit.answers.loads import Lengths
+from jobkit.answers.objective import Bound, Objective
+from jobkit.answers.tune import read_tuning
+from jobkit.answers.tune_steps import MEMORY, Candidate, MeasuredCandidate, TuneGoal
 from jobkit.core.blocks import as_text
 from jobkit.core.knobs import Value
 from jobkit.core.layout import LENGTHS_FILE, SETTING_FILE
 from jobkit.core.measurements import Metric
 from jobkit.core.units import GIB
-from jobkit.fit.lengths import Lengths
-from jobkit.fit.objective import Bound, Objective
-from jobkit.fit.tune import read_tuning
-from jobkit.fit.tune_steps import MEMORY, Candidate, Measured, TuneGoal
 from jobkit.report.tune import blocks, to_json
 from tests.support.machines import FAST, GOAL, ITEMS, LOOP, Machine, search
 
@@ -99,7 +99,7 @@ def reporting(folder: Path, goal: TuneGoal, *, items: bool = True) -> Path:
     """Return a run folder of a search whose workload reports f1, lower with a larger size."""
 
     class Reporting(Machine):
-        def run(self, candidate: Candidate) -> Measured:
+        def run(self, candidate: Candidate) -> MeasuredCandidate:
             result = super().run(candidate)
             assert result.record
             assert result.record.summary

@@ -56,7 +56,7 @@ def test_what_is_no_accounting_is_unknown(text: str) -> None:
     [
         (
             0,
-            "  7 /usr/bin/python3 -m jobkit.submit.resume /runs/r1\n 8 python jobkit sweep demo.yaml\n",
+            "  7 /usr/bin/python3 -m jobkit.launch.resume /runs/r1\n 8 python jobkit sweep demo.yaml\n",
             "",
             ["7", "8"],
         ),
@@ -76,7 +76,7 @@ def test_what_ps_says_of_drivers(status: int, text: str, error: str, alive: list
 @pytest.mark.program("ps")
 def test_a_process_of_ones_own_is_found_by_the_real_ps() -> None:
     with subprocess.Popen(
-        ["bash", "-c", "exec -a jobkit.submit.resume cat"], stdin=subprocess.PIPE
+        ["bash", "-c", "exec -a jobkit.launch.resume cat"], stdin=subprocess.PIPE
     ) as process:
         jobs = (JobId(str(process.pid)), JobId("4194304"))
         answer = run(local.queue_argv(jobs))

@@ -13,10 +13,10 @@ import pytest
 
 from jobkit.cli import _exit_code
 from jobkit.core.errors import ExitCode
-from jobkit.outcome.log_outcome import is_fault, reported_outcome
+from jobkit.launch.scheduler_calls import submission_environment
+from jobkit.runs.tries import is_fault, reported_outcome
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import SCHEDULERS, choose_scheduler
-from jobkit.submit.scheduler_calls import submission_environment
 from tests.schedulers import toy
 
 TOY = Path(toy.__file__).parent

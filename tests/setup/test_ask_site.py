@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.schedulers.registry import by_name
-from jobkit.setup.ask_site import ask_site
+from jobkit.setup.init import ask_site
 from tests.fakes.cluster import FakeCluster
 
 
@@ -68,7 +68,7 @@ def test_after_a_command_that_hangs_no_other_is_asked(
         put(tmp_path, name, f'echo {name} "$@" >>{tmp_path}/calls')
     put(tmp_path, "scontrol", 'echo "$@" >>' + f'{tmp_path}/calls\n[ "$1" = ping ] || sleep 300')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr("jobkit.setup.ask_site.TIMEOUT_S", 2.0)
+    monkeypatch.setattr("jobkit.setup.init.TIMEOUT_S", 2.0)
     began = time.monotonic()
     told = ask_site(by_name("slurm"))
 

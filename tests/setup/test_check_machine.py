@@ -10,7 +10,7 @@ import pytest
 from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.schedulers.registry import by_name
-from jobkit.setup import check_machine
+from jobkit.setup import machine
 from jobkit.setup.findings import Status
 from jobkit.spec.sweep_spec import ModelSpec, SweepSpec
 
@@ -27,7 +27,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_which_jobkit_and_which_python() -> None:
-    assert sys.executable in check_machine.jobkit_itself().said
+    assert sys.executable in machine.jobkit_itself().said
 
 
 def test_commands_that_are_there_and_that_are_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,17 +35,17 @@ def test_commands_that_are_there_and_that_are_not(tmp_path: Path, monkeypatch: p
     for name in slurm.COMMANDS[:-1]:
         (tmp_path / name).touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = check_machine.commands(slurm, "as requested")
+    found = machine.commands(slurm, "as requested")
 
     assert (found.status, found.said) == (Status.MISSING, f"not on PATH: {slurm.COMMANDS[-1]}")
     assert "--scheduler local" in found.hint
     (tmp_path / slurm.COMMANDS[-1]).touch(mode=0o755)
-    assert check_machine.commands(slurm, "as requested").status is Status.OK
-    assert check_machine.commands(by_name("local"), "points run here").said == "points run here"
+    assert machine.commands(slurm, "as requested").status is Status.OK
+    assert machine.commands(by_name("local"), "points run here").said == "points run here"
 
 
 def test_a_folder_that_is_not_there_yet_is_not_made(tmp_path: Path) -> None:
-    found = check_machine.run_folders(tmp_path / "a" / "runs", shared=False)
+    found = machine.run_folders(tmp_path / "a" / "runs", shared=False)
 
     assert found.status is Status.OK
     assert "GiB free" in found.said
@@ -56,17 +56,17 @@ def test_a_disk_of_this_machine_is_a_warning_where_nodes_must_see_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mounts = tmp_path / "mountinfo"
-    monkeypatch.setattr(check_machine, "MOUNTS", mounts)
+    monkeypatch.setattr(machine, "MOUNTS", mounts)
     for kind, status in (("ext4", Status.WARNING), ("nfs4", Status.OK), ("newfs", Status.OK)):
         mounts.write_text(f"22 1 0:1 / / rw - {kind} x rw\n", encoding="utf-8")
-        found = check_machine.cache(shared=True)
+        found = machine.cache(shared=True)
         assert found.status is status, kind
         assert f"on {kind}" in found.said
-        assert check_machine.cache(shared=False).status is Status.OK
+        assert machine.cache(shared=False).status is Status.OK
 
 
 def test_where_nothing_can_be_written() -> None:
-    found = check_machine.run_folders(Path("/proc/runs"), shared=True)
+    found = machine.run_folders(Path("/proc/runs"), shared=True)
 
     assert found.status is Status.MISSING
     assert found.said.startswith("nothing can be written in /proc: ")
@@ -74,16 +74,16 @@ def test_where_nothing_can_be_written() -> None:
 
 
 def test_a_disk_that_is_nearly_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_machine, "LITTLE_BYTES", shutil.disk_usage(tmp_path).total * 2)
+    monkeypatch.setattr(machine, "LITTLE_BYTES", shutil.disk_usage(tmp_path).total * 2)
 
-    assert check_machine.run_folders(tmp_path, shared=False).status is Status.WARNING
+    assert machine.run_folders(tmp_path, shared=False).status is Status.WARNING
 
 
 def test_a_text_that_is_there_and_one_that_is_not(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
 
-    assert check_machine.text(SweepSpec(name="x", text="a.txt"), tmp_path).said == "a.txt (11 bytes)"
-    lost = check_machine.text(SweepSpec(name="x", text="b.txt"), tmp_path)
+    assert machine.text(SweepSpec(name="x", text="a.txt"), tmp_path).said == "a.txt (11 bytes)"
+    lost = machine.text(SweepSpec(name="x", text="b.txt"), tmp_path)
     assert lost.status is Status.MISSING
     assert lost.hint
 
@@ -100,21 +100,21 @@ SWEEP = "jobkit sweep first.yaml --set name=x"
     ],
 )
 def test_a_model_that_is_not_there(model: ModelSpec, status: Status, words: str) -> None:
-    found = check_machine.model(SweepSpec(name="x", model=model), Path(), SWEEP)
+    found = machine.model(SweepSpec(name="x", model=model), Path(), SWEEP)
 
     assert found.status is status
     assert words in found.said
 
 
 def test_a_model_that_nobody_asked_for_is_a_warning() -> None:
-    found = check_machine.model(SweepSpec(name="x"), Path(), "")
+    found = machine.model(SweepSpec(name="x"), Path(), "")
 
     assert (found.status, found.hint) == (Status.WARNING, "jobkit models fetch en")
 
 
 @pytest.mark.parametrize(("name", "offered"), [("en", True), ("de", False)])
 def test_the_sweep_with_a_stand_in_can_be_typed_if_there_is_one(*, name: str, offered: bool) -> None:
-    found = check_machine.model(SweepSpec(name="x", model=ModelSpec(name=name)), Path(), SWEEP)
+    found = machine.model(SweepSpec(name="x", model=ModelSpec(name=name)), Path(), SWEEP)
 
     assert (f"{SWEEP} --stand-in" in found.hint.splitlines()) is offered
 
@@ -123,18 +123,18 @@ def test_a_model_that_is_there(
     tiny_model: ModelRef, kept_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STANZA_RESOURCES_DIR", tiny_model.path)
-    found = check_machine.model(SweepSpec(name="x"), Path(), SWEEP)
+    found = machine.model(SweepSpec(name="x"), Path(), SWEEP)
     assert (found.status, found.said) == (Status.OK, f"en at {Path(tiny_model.path).absolute()}")
 
     monkeypatch.delenv("STANZA_RESOURCES_DIR")
     monkeypatch.setenv(CACHE_VARIABLE, str(kept_cache))
     spec = SweepSpec(name="x", model=ModelSpec(size="tiny", fallback="stand-in"))
-    assert "the tiny stand-in is built" in check_machine.model(spec, Path(), SWEEP).said
+    assert "the tiny stand-in is built" in machine.model(spec, Path(), SWEEP).said
 
 
 def test_root_or_not_a_folder_without_rights_is_seen(tmp_path: Path) -> None:
     locked = tmp_path / "locked"
     locked.mkdir(mode=0o500)
-    found = check_machine.run_folders(locked / "runs", shared=False)
+    found = machine.run_folders(locked / "runs", shared=False)
 
     assert found.status is (Status.OK if os.geteuid() == 0 else Status.MISSING)

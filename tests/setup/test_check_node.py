@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from jobkit.planning.job_script import COPIER, PROGRAMS
-from jobkit.setup.check_node import (
+from jobkit.plan.job_script import COPIER, PROGRAMS
+from jobkit.setup.findings import Facts, Finding, Status
+from jobkit.setup.machine import (
     MACHINE,
     PYTHON,
     NodeRequest,
@@ -19,8 +20,6 @@ from jobkit.setup.check_node import (
     programs,
     scratch,
 )
-from jobkit.setup.facts import Facts
-from jobkit.setup.findings import Finding, Status
 
 GIB = 2**30
 WANTED = NodeRequest(

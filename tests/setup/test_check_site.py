@@ -10,8 +10,8 @@ import pytest
 from jobkit.core.shell import Completed
 from jobkit.schedulers import sge, slurm
 from jobkit.schedulers.survey import AccountingStatus, Consumable, Survey
-from jobkit.setup.check_site import SiteRequest, check_site, controller
 from jobkit.setup.findings import Finding, Status
+from jobkit.setup.machine import SiteRequest, check_site, controller
 from jobkit.spec.site import Requests, Site, load_site
 from tests.support.surveys import REQUEST, captured, survey_of
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.commands.prepare.workload import workload as command
+from jobkit.commands.workload import workload as command
 from jobkit.core.records import TextRef
-from jobkit.planning.workload_traits import Traits
+from jobkit.plan.workload_traits import Traits
 from jobkit.setup import workload_probe
-from jobkit.setup.check_workload import Answer, Subject, answers, as_text, exit_code, line_of
-from jobkit.setup.workload_probe import ALLOCATED, Difference, KnobTrial, Probe, distance
+from jobkit.setup.check_workload import Subject, WorkloadAnswer, answers, as_text, exit_code, line_of
+from jobkit.setup.workload_probe import ALLOCATED, KnobTrial, OutputDifference, Probe, distance
 from tests.support.commands import jobkit
 
 MIB = 2**20
@@ -29,8 +29,8 @@ PROBE = Probe(
     memory=ALLOCATED,
     rows=True,
     counts=False,
-    by_size=[Difference(), Difference(), Difference()],
-    again=Difference(),
+    by_size=[OutputDifference(), OutputDifference(), OutputDifference()],
+    again=OutputDifference(),
     size_reported=[1, 4, 16],
     knobs=[],
 )
@@ -44,10 +44,15 @@ SUBJECT = Subject(
     threads=1,
 )
 INFINITE = float("inf")
-UNLIKE, APART = Difference(paragraphs=3, distance=INFINITE), Difference(paragraphs=2, distance=0.5)
+UNLIKE, APART = (
+    OutputDifference(paragraphs=3, distance=INFINITE),
+    OutputDifference(paragraphs=2, distance=0.5),
+)
 
 
-def found(probe: Probe, subject: Subject = SUBJECT, predicted: list[int] | None = None) -> dict[str, Answer]:
+def found(
+    probe: Probe, subject: Subject = SUBJECT, predicted: list[int] | None = None
+) -> dict[str, WorkloadAnswer]:
     return {answer.check: answer for answer in answers(probe, subject, predicted or probe.loads)}
 
 
@@ -74,9 +79,9 @@ def test_a_workload_with_nothing_wrong() -> None:
         ({"peaks": [9 * MIB, 9 * MIB, 10 * MIB]}, "load and memory", "unknown", "1.0 MiB, too little"),
         ({"peaks": [0, 0, 0]}, "load and memory", "unknown", "no memory could be read"),
         ({"loads": [7, 7, 7]}, "load and memory", "no", "R² 0.000"),
-        ({"by_size": [Difference(), UNLIKE]}, "equal output", "no", "1 and 4"),
-        ({"by_size": [Difference(paragraphs=3, distance=1e-5)]}, "equal output", "ok", "1e-05"),
-        ({"by_size": [Difference(distance=INFINITE)]}, "equal output", "no", "the counts of"),
+        ({"by_size": [OutputDifference(), UNLIKE]}, "equal output", "no", "1 and 4"),
+        ({"by_size": [OutputDifference(paragraphs=3, distance=1e-5)]}, "equal output", "ok", "1e-05"),
+        ({"by_size": [OutputDifference(distance=INFINITE)]}, "equal output", "no", "the counts of"),
         ({"again": APART}, "deterministic", "no", "2 paragraphs, by up to 5"),
         ({"again": APART}, "equal output", "unknown", "differ already"),
         ({"rows": False}, "equal output", "unknown", "neither rows nor a count"),

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.planning.resolve import Options
+from jobkit.plan.resolve import Options
 from jobkit.setup import doctor
-from jobkit.setup.ask_site import ask_site
 from jobkit.setup.doctor_case import Case, open_case
 from jobkit.setup.findings import Finding, Status
+from jobkit.setup.init import ask_site
 from tests.fakes.cluster import FakeCluster
 from tests.whole.test_environments import FAKES
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.planning.resolve import Options
-from jobkit.setup import doctor_job
+from jobkit.launch import helper_job
+from jobkit.plan.resolve import Options
+from jobkit.setup import doctor
 from jobkit.setup.doctor_case import Case, open_case
 from jobkit.setup.findings import Finding, Status, missing
-from jobkit.submit import errand
 from tests.fakes.cluster import FakeCluster
 
 SPEC = """\
@@ -30,7 +30,7 @@ resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
 @pytest.fixture(autouse=True)
 def soon(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "spec.yaml").write_text(SPEC, encoding="utf-8")
-    monkeypatch.setattr(errand, "FIRST_PAUSE_S", 0.2)
+    monkeypatch.setattr(helper_job, "FIRST_PAUSE_S", 0.2)
 
 
 def case_of(scheduler: str, more: str = "") -> Case:
@@ -39,7 +39,7 @@ def case_of(scheduler: str, more: str = "") -> Case:
 
 
 def looked(case: Case, within_s: float = 60, say: Callable[[str], None] = print) -> dict[str, Finding]:
-    return {one.name: one for one in doctor_job.in_a_job(case, [], within_s, say)}
+    return {one.name: one for one in doctor.in_a_job(case, [], within_s, say)}
 
 
 def folders() -> list[Path]:
@@ -134,7 +134,7 @@ def test_a_job_that_vanishes_without_an_answer(
     fake_slurm: FakeCluster, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del fake_slurm
-    monkeypatch.setattr(errand, "GONE_GRACE_S", 1.0)
+    monkeypatch.setattr(helper_job, "GONE_GRACE_S", 1.0)
     found = looked(case_of("slurm", 'environment: {setup: ["echo last words; kill -9 $$"]}\n'))
 
     assert found["job"].status is Status.MISSING
@@ -145,7 +145,7 @@ def test_a_job_that_vanishes_without_an_answer(
 def test_a_queue_that_does_not_answer_is_not_believed_to_be_empty(
     fake_slurm: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(errand, "GONE_GRACE_S", 0.2)
+    monkeypatch.setattr(helper_job, "GONE_GRACE_S", 0.2)
     fake_slurm.fault("squeue_refuses_every", 1)
     found = looked(case_of("slurm"))
 
@@ -177,14 +177,14 @@ def test_runs_that_cannot_be_written_is_a_finding(fake_slurm: FakeCluster) -> No
 
 
 def test_where_something_is_missing_nothing_is_submitted(fake_slurm: FakeCluster) -> None:
-    (found,) = doctor_job.in_a_job(case_of("slurm"), [missing("partition", "none")], 60, print)
+    (found,) = doctor.in_a_job(case_of("slurm"), [missing("partition", "none")], 60, print)
 
     assert found.status is Status.UNKNOWN
     assert fake_slurm.jobs() == []
 
 
 def test_without_a_scheduler_there_is_nobody_to_give_a_job_to() -> None:
-    (found,) = doctor_job.in_a_job(case_of("local"), [], 60, print)
+    (found,) = doctor.in_a_job(case_of("local"), [], 60, print)
 
     assert found.status is Status.OK
     assert "no scheduler" in found.said

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.setup.doctor_what import What, next_command, script, what_is, workload
+from jobkit.setup.doctor import What, next_command, script, what_is, workload
 from jobkit.setup.findings import Status
 
 GOOD = "#!/bin/bash\n#SBATCH --mem=100M\n#SBATCH --time=00:02:00\necho hi\n"

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.setup.facts import Facts, read_facts
+from jobkit.setup.findings import Facts, read_facts
 
 
 def test_what_the_script_said_and_what_python_found() -> None:

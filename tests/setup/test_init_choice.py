@@ -6,7 +6,7 @@ import pytest
 
 from jobkit.core.units import GIB
 from jobkit.schedulers.survey import Queue, Survey
-from jobkit.setup.init_choice import choose, cpu_queue, gpu_queue, spelt
+from jobkit.setup.init import choose, cpu_queue, gpu_queue, spelt
 from jobkit.spec.site import Requests, load_site
 from tests.support.surveys import captured, survey_of
 

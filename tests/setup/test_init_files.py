@@ -9,10 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jobkit.schedulers.registry import by_name
-from jobkit.schedulers.sge.survey import resources
+from jobkit.schedulers.sge_survey import resources
 from jobkit.schedulers.survey import AccountingStatus, Consumable, Queue, Resource, Survey
-from jobkit.setup.init_choice import choose
-from jobkit.setup.init_files import Plan, line, plain, scalar, site_name, site_text, spec_text, word
+from jobkit.setup.init import InitFiles, choose, line, plain, scalar, site_name, site_text, spec_text, word
 from jobkit.spec.site import Site, load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from tests.support.surveys import captured, survey_of
@@ -73,7 +72,7 @@ def written(
     folder: Path, scheduler: str, survey: Survey, cpu_torch: str = ""
 ) -> tuple[Site, SweepSpec, str, str]:
     """Return the two files, read back as jobkit reads them, and their texts."""
-    plan = Plan(
+    plan = InitFiles(
         scheduler=by_name(scheduler),
         why="as requested",
         site_file=folder / "site.yaml",

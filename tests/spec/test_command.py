@@ -8,8 +8,8 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import copy_files, digest
-from jobkit.planning.prepare import prepare
-from jobkit.spec.command import CommandSpec, file_refs
+from jobkit.plan.prepare import prepare
+from jobkit.spec.checks import CommandSpec, file_refs
 from jobkit.spec.sweep_spec import load_spec
 
 SPEC = """\

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from jobkit.core.records import Outcome
-from jobkit.spec.policy import Change, Ended, Policy, grown, retry
+from jobkit.spec.policy import Change, Policy, TryEnd, grown, retry
 
 COUNTED = [Outcome.RAM_OOM, Outcome.TIMEOUT, Outcome.PREEMPTED, Outcome.NODE_FAIL]
 NODES = st.sampled_from(["n1", "n2", "n3", ""])
-HANGS = st.builds(Ended, st.just(Outcome.TIMEOUT), NODES, st.just(True))  # noqa: FBT003 - it hung
-TRIES = st.lists(st.one_of(HANGS, st.builds(Ended, st.sampled_from([*Outcome, None]), NODES)), max_size=8)
+HANGS = st.builds(TryEnd, st.just(Outcome.TIMEOUT), NODES, st.just(True))  # noqa: FBT003 - it hung
+TRIES = st.lists(st.one_of(HANGS, st.builds(TryEnd, st.sampled_from([*Outcome, None]), NODES)), max_size=8)
 POLICIES = st.builds(
     lambda most, memory, walltime: Policy.model_validate(
         {
@@ -35,16 +35,16 @@ def allowed(policy: Policy, outcome: Outcome | None) -> int:
 
 
 @given(POLICIES, TRIES)
-def test_a_point_runs_again_as_often_as_its_last_outcome_may(policy: Policy, ended: list[Ended]) -> None:
-    last = ended[-1] if ended else Ended(None)
+def test_a_point_runs_again_as_often_as_its_last_outcome_may(policy: Policy, ended: list[TryEnd]) -> None:
+    last = ended[-1] if ended else TryEnd(None)
     times = [(tried.outcome, tried.hung) for tried in ended].count((last.outcome, last.hung))
     assert (retry(policy, ended) is not None) is (0 < times <= allowed(policy, last.outcome))
 
 
-@given(POLICIES, st.lists(st.one_of(HANGS, st.builds(Ended, st.sampled_from(Outcome), NODES)), max_size=60))
-def test_however_it_goes_the_tries_come_to_an_end(policy: Policy, fate: list[Ended]) -> None:
+@given(POLICIES, st.lists(st.one_of(HANGS, st.builds(TryEnd, st.sampled_from(Outcome), NODES)), max_size=60))
+def test_however_it_goes_the_tries_come_to_an_end(policy: Policy, fate: list[TryEnd]) -> None:
     """Against fate: each outcome as it comes, run again as long as the policy says so."""
-    ended: list[Ended] = []
+    ended: list[TryEnd] = []
     for tried in fate:
         ended.append(tried)
         if retry(policy, ended) is None:
@@ -54,7 +54,7 @@ def test_however_it_goes_the_tries_come_to_an_end(policy: Policy, fate: list[End
 
 
 @given(POLICIES, TRIES)
-def test_factors_compound_and_bad_nodes_are_stayed_away_from(policy: Policy, ended: list[Ended]) -> None:
+def test_factors_compound_and_bad_nodes_are_stayed_away_from(policy: Policy, ended: list[TryEnd]) -> None:
     change = retry(policy, ended)
     if change is None:
         return
@@ -68,20 +68,20 @@ def test_factors_compound_and_bad_nodes_are_stayed_away_from(policy: Policy, end
 
 def test_the_defaults() -> None:
     policy = Policy()
-    ram = [Ended(Outcome.RAM_OOM, "n1")]
+    ram = [TryEnd(Outcome.RAM_OOM, "n1")]
     assert retry(policy, ram) == Change(memory=1.5)
     assert retry(policy, ram * 2) == Change(memory=2.25)
     assert retry(policy, ram * 3) is None
-    assert retry(policy, [*ram, Ended(Outcome.TIMEOUT, "n1")]) == Change(memory=1.5, walltime=2)
-    assert retry(policy, [Ended(Outcome.NODE_FAIL, "n1")]) == Change(exclude=("n1",))
-    assert retry(policy, [Ended(Outcome.BUG, "n1")]) is None
-    assert retry(policy, [Ended(Outcome.GPU_OOM, "n1")]) is None
-    assert retry(policy, [*ram, Ended(None)]) is None, "it is under way"
+    assert retry(policy, [*ram, TryEnd(Outcome.TIMEOUT, "n1")]) == Change(memory=1.5, walltime=2)
+    assert retry(policy, [TryEnd(Outcome.NODE_FAIL, "n1")]) == Change(exclude=("n1",))
+    assert retry(policy, [TryEnd(Outcome.BUG, "n1")]) is None
+    assert retry(policy, [TryEnd(Outcome.GPU_OOM, "n1")]) is None
+    assert retry(policy, [*ram, TryEnd(None)]) is None, "it is under way"
     assert retry(policy, []) is None
 
 
 def test_a_hang_runs_again_with_the_same_walltime_and_then_waits_for_a_person() -> None:
-    policy, slow = Policy(), Ended(Outcome.TIMEOUT, "n1")
+    policy, slow = Policy(), TryEnd(Outcome.TIMEOUT, "n1")
     hang = slow._replace(hung=True)
     assert retry(policy, [hang]) == Change()
     assert retry(policy, [hang, hang]) is None

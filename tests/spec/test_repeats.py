@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.spec.repeats import Repeats, most
+from jobkit.spec.axes import Repeats, most
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
 
 

@@ -11,9 +11,8 @@ import pytest
 from jobkit.core.paths import shipped_folder
 from jobkit.core.units import SIZE_UNITS
 from jobkit.schedulers.registry import SCHEDULERS
-from jobkit.spec.schema import FILE, docstring, schema_text, spec_schema
 from jobkit.spec.site import Site
-from jobkit.spec.sweep_spec import SweepSpec
+from jobkit.spec.sweep_spec import FILE, SweepSpec, docstring, schema_text, spec_schema
 from jobkit.spec.yaml_files import read_document
 
 ROOT = Path(__file__).parents[2]

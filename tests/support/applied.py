@@ -12,11 +12,11 @@ from pathlib import Path
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Point, Record
 from jobkit.corpus.winners import claim
-from jobkit.outcome.shards import live_points
-from jobkit.planning.resolve import Options
-from jobkit.submit.apply import folder, start
-from jobkit.submit.apply.setting import find_setting
-from jobkit.submit.apply.shards import Wishes
+from jobkit.launch.apply import start
+from jobkit.launch.apply.setting import find_setting
+from jobkit.launch.apply.shards import ShardOptions
+from jobkit.plan.resolve import Options
+from jobkit.runs.shards import live_points
 from tests.support.builders import grid, record, write_record, write_records
 from tests.support.corpora import work
 
@@ -74,30 +74,30 @@ def expected_rows(name: str, paragraphs: Sequence[str]) -> list[dict[str, object
 
 def request(
     run: Path, corpus: Sequence[str], out: Path, *overrides: str, shards: int | None = 3, **more: object
-) -> start.Request:
+) -> start.ApplyRequest:
     """Return what a person asks for."""
-    made = start.Request(
+    made = start.ApplyRequest(
         word=run,
         paths=tuple(corpus),
         out=out,
         options=Options(overrides=overrides),
-        wishes=Wishes(number=shards),
+        wishes=ShardOptions(number=shards),
     )
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-def plan(asked: start.Request) -> start.Planned:
+def plan(asked: start.ApplyRequest) -> start.Planned:
     """Return what is planned of a corpus; nothing is written."""
     setting = find_setting(asked.word, asked.options, build=False, say=lambda _: None)
     return start.prepare(asked, setting, *start.read(asked))
 
 
-def write_planned(asked: start.Request) -> start.Planned:
+def write_planned(asked: start.ApplyRequest) -> start.Planned:
     """Write the folder of a corpus, and run nothing."""
     planned = plan(asked)
     prospect = planned.prospect
     promise = start.promise_of(prospect.setting)
-    folder.write_folder(planned.prepared, prospect.corpus, prospect.plan.shards, promise)
+    start.write_folder(planned.prepared, prospect.corpus, prospect.plan.shards, promise)
     return planned
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.core.files import append_line, write_atomically
-from jobkit.core.job_files import Exit
 from jobkit.core.json_codec import to_json
 from jobkit.core.knobs import Value
 from jobkit.core.layout import (
@@ -22,12 +21,13 @@ from jobkit.core.layout import (
     JOURNAL_FILE,
     POINTS_FILE,
     RECORD_FILE,
+    Exit,
 )
-from jobkit.core.measurements import Gpu, Memory, Need, Summary
+from jobkit.core.measurements import Gpu, MemoryReadings, Need, Summary
 from jobkit.core.records import Batch, Job, ModelRef, Outcome, Point, Record, TextRef
 from jobkit.core.units import GIB
-from jobkit.run.workloads.base import Entity
-from jobkit.run.workloads.entities import write_entities
+from jobkit.worker.workloads.base import Entity
+from jobkit.worker.workloads.entities import write_entities
 
 TEXT = TextRef(path="/texts/sample.txt", sha256="5a" * 32, size_bytes=174_693, name="sample")
 MODEL = ModelRef(
@@ -101,10 +101,10 @@ def summary(batch_size: int, work_s: float, load_max: int) -> Summary:
     )
 
 
-def memory(batch_size: int) -> Memory:
+def memory(batch_size: int) -> MemoryReadings:
     """Return memory that is 1 GiB and 0.01 GiB for each paragraph of the batch, on a GPU."""
     activations = batch_size * GIB // 100
-    return Memory(
+    return MemoryReadings(
         context_bytes=3 * GIB // 4,
         weights_bytes=GIB // 4,
         activations_bytes=activations,
@@ -130,7 +130,7 @@ def record(of: Point, *, work_s: float = 8.0) -> Record:
         effective={"batch_size": size},
         versions=VERSIONS,
         gpu=GPU if on_gpu else None,
-        memory=memory(size) if on_gpu else Memory(maxrss_bytes=size * GIB // 100),
+        memory=memory(size) if on_gpu else MemoryReadings(maxrss_bytes=size * GIB // 100),
         summary=summary(size, work_s, 900 * size),
         load_s=4.0,
     )
@@ -263,7 +263,7 @@ def write_begin(run: Path, of: Point, number: int = 1, **fields: object) -> None
 def own_workload(folder: Path, *body: str, name: str = "own") -> str:
     """Write a workload of a user's own, ``count`` with some lines of its own; return what a spec calls it."""
     lines = "\n    ".join(("KNOBS = ('batch_size',)", *body))
-    code = f"from jobkit.run.workloads.count import Count\nclass Own(Count):\n    {lines}\n"
+    code = f"from jobkit.worker.workloads.function import Count\nclass Own(Count):\n    {lines}\n"
     (folder / f"{name}.py").write_text(code, encoding="utf-8")
     return f"{name}:Own"
 

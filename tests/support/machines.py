@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from jobkit.answers.tune import first_point, next_point
+from jobkit.answers.tune_steps import Candidate, MeasuredCandidate, TuneGoal
 from jobkit.core.files import write_atomically
 from jobkit.core.json_codec import to_json
 from jobkit.core.knobs import EVERY, EXACT, MPS, OFF, ON, ORDER, PADDED_CHARS, SHORTCUTS, WORKERS, Value
 from jobkit.core.layout import TUNE_GOAL_FILE
-from jobkit.core.measurements import Attribution, Energy, Memory, Sampler, Share
+from jobkit.core.measurements import Attribution, Energy, MemoryReadings, Sampler, Share
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
-from jobkit.fit.tune import first_point, next_point
-from jobkit.fit.tune_steps import Candidate, Measured, TuneGoal
 from tests.support.builders import GPU, need, point, record, summary, write_points, write_record
 
 SIZES = (4_000, 16_000, 32_000, 64_000)
@@ -94,17 +94,17 @@ class Machine:
         """Return whether a point does without the shortcuts of its setting."""
         return candidate.params.get(SHORTCUTS) == EXACT and candidate.phase in self.refuses
 
-    def run(self, candidate: Candidate) -> Measured:
+    def run(self, candidate: Candidate) -> MeasuredCandidate:
         params, workers = candidate.params, candidate.workers
         for (knob, value), outcome in self.fails.items():
             if params.get(knob) == value:
-                return Measured(outcome, None, self.start_s)
+                return MeasuredCandidate(outcome, None, self.start_s)
         load = params.get(PADDED_CHARS, 10_000)
         every = params.get(EVERY, 1)
         assert isinstance(load, int)
         assert isinstance(every, int)
         if workers * (GIB + load * self.bytes_per_load) > self.gpu_bytes:
-            return Measured(Outcome.GPU_OOM, None, self.start_s)
+            return MeasuredCandidate(Outcome.GPU_OOM, None, self.start_s)
         refused = self.refuses_shortcuts(candidate)
         speed = self.speed({**params, SHORTCUTS: OFF} if refused else params) * self.scatters(candidate)
         work_s = ITEMS / every / speed
@@ -115,7 +115,7 @@ class Machine:
             summary=replace(summary(50, work_s, load), items=ITEMS // every, items_per_s=speed),
             needs=(need(load, load * self.bytes_per_load + candidate.repeat * 2**12),),
             gpu=replace(GPU, total_bytes=self.gpu_bytes),
-            memory=Memory(
+            memory=MemoryReadings(
                 context_bytes=GIB, device_idle_bytes=0, process_peak_bytes=GIB + load * self.bytes_per_load
             ),
             energy=Energy(span_s=work_s, counter_j=500 * work_s, attribution=Attribution.OWN),
@@ -124,7 +124,7 @@ class Machine:
             mps=ON if self.allows_mps and workers > 1 and params.get(MPS, OFF) != OFF else OFF,
             effective={SHORTCUTS: "off: another version"} if refused else {},
         )
-        return Measured(Outcome.OK, told, self.start_s + work_s)
+        return MeasuredCandidate(Outcome.OK, told, self.start_s + work_s)
 
 
 def search(folder: Path, machine: Machine, goal: TuneGoal = GOAL, *, most: int = 100) -> Path:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.job_files import Exit
+from jobkit.core.layout import Exit
 from jobkit.core.records import Outcome, Point
-from jobkit.status import queue as states
-from jobkit.status.reader import read_standings
-from jobkit.status.standing import RunStanding, Standing
+from jobkit.runs import queue as states
+from jobkit.runs.reader import read_standings
+from jobkit.runs.standing import PointState, RunStanding
 from tests.support.builders import grid, point, write_points, write_submitted
 
 RUN_ID = point().run_id
@@ -106,7 +106,7 @@ def sweep(run: Path, count: int, scheduler: str = "slurm") -> list[Point]:
     return points
 
 
-def standings(run: Path) -> list[Standing]:
+def standings(run: Path) -> list[PointState]:
     return [point.standing for point in seen(run).points]
 
 

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from jobkit.answers.loads import Lengths, Loads
 from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.records import Point, Record
-from jobkit.fit.lengths import Lengths
-from jobkit.fit.loads import Loads
 from jobkit.report.recommend.types import RunData
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import Resources

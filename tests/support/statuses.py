@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.core.records import Outcome, Record
-from jobkit.outcome.journal import Role, Submission, Task
-from jobkit.outcome.tries import TryResult
-from jobkit.outcome.verdict import TryFiles, Verdict
+from jobkit.runs.journal import JobTask, Role, Submission
+from jobkit.runs.standing import PointState, PointStatus, RequestedGpus, RunStanding
+from jobkit.runs.tries import TryFiles, TryOutcome, TryResult
 from jobkit.schedulers.types import JobId, Queued, State
-from jobkit.status.standing import PointStanding, RequestedGpus, RunStanding, Standing
 from tests.support.builders import batch, point
 
 AT = "2026-01-02T10:15:00+00:00"
-TASK = Task("slurm", "77", 1)
+TASK = JobTask("slurm", "77", 1)
 HALF = tuple(replace(batch(n), batches_total=40, characters_total=15_000) for n in range(2))
 """2 batches of 40, in a second, with a second to go."""
 
@@ -36,30 +35,30 @@ def tried(
     outcome: Outcome | None = None,
     *,
     evidence: str = "",
-    task: Task | None = TASK,
+    task: JobTask | None = TASK,
     record: Record | None = None,
 ) -> TryResult:
     """Return a try on node1; number 0 has not begun."""
     files = TryFiles(number=number, record=record)
-    return TryResult(files, Verdict(outcome=outcome, evidence=evidence), task, "node1" if number else "")
+    return TryResult(files, TryOutcome(outcome=outcome, evidence=evidence), task, "node1" if number else "")
 
 
 def a_point(
     index: int,
-    standing: Standing,
+    standing: PointState,
     outcome: Outcome | None = None,
     *,
     why: str = "",
     tries: Sequence[TryResult] = (),
     **fields: Any,
-) -> PointStanding:
+) -> PointStatus:
     """Return a point: the task of its number of job 77, unless it is missing; with a try if it has begun."""
     queued: Queued | None = fields.pop(
-        "queued", waits(State.RUNNING) if standing is Standing.RUNNING else None
+        "queued", waits(State.RUNNING) if standing is PointState.RUNNING else None
     )
-    task = None if standing is Standing.MISSING else Task(_scheduler(queued), "77", index)
-    number = 1 if outcome is not None or standing is Standing.RUNNING else 0
-    return PointStanding(
+    task = None if standing is PointState.MISSING else JobTask(_scheduler(queued), "77", index)
+    number = 1 if outcome is not None or standing is PointState.RUNNING else 0
+    return PointStatus(
         point=point(index),
         standing=standing,
         all_tries=tuple(tries) or (tried(number, outcome, evidence=why, task=task),),
@@ -73,7 +72,7 @@ def _scheduler(queued: Queued | None) -> str:
     return "sge" if queued and queued.reason.endswith("qw") else "slurm"
 
 
-def a_run(points: Sequence[PointStanding], **fields: object) -> RunStanding:
+def a_run(points: Sequence[PointStatus], **fields: object) -> RunStanding:
     """Return a run of job 77; ``fields`` are fields of RunStanding."""
     schedulers = sorted({point.task.scheduler for point in points if point.task}) or ["slurm"]
     known: dict[str, object] = {
@@ -96,7 +95,7 @@ def with_job(
 ) -> RunStanding:
     """Return a run with a job that waits for its points: what the queue holds of it, or how it ended."""
     sent = submission(job, role, "sge" if reason.endswith("qw") else "slurm", last=1)
-    task = Task(sent.scheduler, job, 1)
+    task = JobTask(sent.scheduler, job, 1)
     queued = {task: waits(state, reason, job_id=job)} if state else {}
     ends = {task: end} if end else {}
     return replace(

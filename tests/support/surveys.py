@@ -9,7 +9,7 @@ from pathlib import Path
 from jobkit.core.shell import Completed
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.survey import Survey
-from jobkit.schedulers.types import Array, Request
+from jobkit.schedulers.types import Array, JobRequest
 
 DATA = Path(__file__).parents[1] / "data"
 _FORM = re.compile(r"\$ (.*)\nstatus (\d+)\n--- stdout\n(.*)--- stderr\n(.*)", re.DOTALL)
@@ -36,7 +36,7 @@ FILES = {
 
 
 ARRAY = Array(first=1, last=3, offset=0, throttle=2)
-REQUEST = Request(
+REQUEST = JobRequest(
     name="demo",
     queue=None,
     gpus=0,

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.job_files import Exit
+from jobkit.core.layout import Exit
 from jobkit.core.records import Outcome, Point
-from jobkit.planning.prepare import Options, prepare
-from jobkit.status import queue as states
-from jobkit.status.reader import read_standings
-from jobkit.status.standing import Standing
-from jobkit.submit import resubmit as stage
-from jobkit.submit import sweep as submit
+from jobkit.launch import resubmit as stage
+from jobkit.launch import sweep as submit
+from jobkit.plan.prepare import Options, prepare
+from jobkit.runs import queue as states
+from jobkit.runs.reader import read_standings
+from jobkit.runs.standing import PointState
 from tests.support.builders import events, record, write_begin, write_exit, write_record, write_submitted
 
 SPEC = """\
@@ -116,7 +116,7 @@ class Sweep:
     def rounds(self) -> list[tuple[str, object]]:
         return [(str(event["event"]), event.get("round")) for event in events(self.run)][1:]
 
-    def standings(self) -> list[Standing]:
+    def standings(self) -> list[PointState]:
         (seen,) = read_standings([self.run])
         return [point.standing for point in seen.points]
 

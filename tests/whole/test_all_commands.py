@@ -13,15 +13,15 @@ import pytest
 from jobkit.cli import app
 from jobkit.commands.listing import LISTED
 from jobkit.core.errors import JobkitError
-from jobkit.outcome.journal import read_journal
-from jobkit.outcome.trials import trials
 from jobkit.report.output import render
 from jobkit.report.plot.data import group_plots
+from jobkit.report.recommend.advice import recommend
 from jobkit.report.recommend.output import as_json
-from jobkit.report.recommend.recommend import recommend
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import RecommendOptions
 from jobkit.report.tables import collect
+from jobkit.runs.journal import read_journal
+from jobkit.runs.trials import trials
 from jobkit.schedulers.registry import unused_schedulers
 from tests.whole.test_job_script import WORKLOADS
 

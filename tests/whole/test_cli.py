@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from jobkit.commands.listing import LISTED
-from jobkit.planning.prepare import Options, prepare
-from jobkit.submit import sweep
+from jobkit.launch import sweep
+from jobkit.plan.prepare import Options, prepare
 from tests.support import commands
 from tests.support.builders import events
 from tests.support.commands import JOBKIT

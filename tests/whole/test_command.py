@@ -14,8 +14,8 @@ import pytest
 
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome, Record
-from jobkit.outcome.results import read_run
-from jobkit.run.process import started_at
+from jobkit.runs.results import read_run
+from jobkit.worker.process import started_at
 from tests.cluster.daemons import until
 from tests.support.commands import JOBKIT, jobkit
 from tests.support.processes import parent_of, with_words

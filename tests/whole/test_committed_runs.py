@@ -11,7 +11,7 @@ from jobkit import cli
 from jobkit.core.files import read_lines
 from jobkit.core.layout import POINTS_FILE
 from jobkit.core.records import RESULTS
-from jobkit.outcome.results import read_run
+from jobkit.runs.results import read_run
 from tests.whole.test_one_answer import by_group
 
 RUNS = runs()

@@ -59,7 +59,7 @@ def test_the_worker_runs_in_the_image(tmp_path: Path, engine: str) -> None:
     first, last = node.calls()
     assert node.binds(first) == node.binds(last) == [str(run.dir), str(run.own()), str(run.text)]
     assert [call[:2] for call in (first, last)] == [[engine, "exec"]] * 2
-    assert last[last.index("python3") :][:3] == ["python3", "-m", "jobkit.run"]
+    assert last[last.index("python3") :][:3] == ["python3", "-m", "jobkit.worker"]
     assert run.left_on_scratch() == []
 
 
@@ -167,9 +167,9 @@ def test_a_sweep_whose_image_is_next_to_the_spec(tmp_path: Path) -> None:
     assert [(one["outcome"], one["environment"]["SINGULARITY_CONTAINER"]) for one in records] == [
         ("ok", image)
     ] * 2
-    workers = [call for call in node.calls() if "jobkit.run" in call]
+    workers = [call for call in node.calls() if "jobkit.worker" in call]
     assert len(workers) == 2
-    assert not [call for call in node.calls() if "jobkit.run.parent" in call]
+    assert not [call for call in node.calls() if "jobkit.worker.parent" in call]
 
 
 def test_a_shard_sees_the_folder_of_its_corpus(tmp_path: Path) -> None:
@@ -184,5 +184,5 @@ def test_a_shard_sees_the_folder_of_its_corpus(tmp_path: Path) -> None:
     argv = [str(JOBKIT), "apply", "spec.yaml", *words]
     done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    worker = next(call for call in node.calls() if "jobkit.run" in call)
+    worker = next(call for call in node.calls() if "jobkit.worker" in call)
     assert str(tmp_path / "far") in node.binds(worker)

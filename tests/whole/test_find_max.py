@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.answers import search
 from jobkit.core.files import append_line, read_lines, write_atomically
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.layout import SEARCH_GOAL_FILE, TRIALS_FILE
-from jobkit.core.measurements import Memory
+from jobkit.core.measurements import MemoryReadings
 from jobkit.core.records import Outcome, Point
 from jobkit.core.units import GIB
-from jobkit.fit import search
-from jobkit.outcome.results import read_run
-from jobkit.outcome.trials import SearchGoal, Trial, trials
-from jobkit.planning.job_script import render_find
+from jobkit.plan.job_script import render_find
+from jobkit.runs.results import read_run
+from jobkit.runs.trials import SearchGoal, Trial, trials
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
 from tests.support.builders import record, write_record
@@ -130,7 +130,7 @@ class Following(Run):
         points = [from_json(Point, line, where="points") for _, line in read_lines(self.dir / "points.jsonl")]
         for point in points:
             size = point.numbers["batch_size"]
-            write_record(self.dir, replace(record(point), memory=Memory(maxrss_bytes=size * GIB)))
+            write_record(self.dir, replace(record(point), memory=MemoryReadings(maxrss_bytes=size * GIB)))
         wanted = SearchGoal(memory_bytes=round(2.1 * GIB), ram_bytes=0, ledger=str(folder / "ledger.jsonl"))
         write_atomically(self.dir / SEARCH_GOAL_FILE, to_json(wanted))
         spec = SweepSpec.model_validate({"name": "t", "workload": "odd:Slow", "sweep": sweep})
@@ -179,7 +179,7 @@ def test_by_hand_it_does_the_same_and_ends_well(tmp_path: Path) -> None:
     job.write_text(job.read_text(encoding="utf-8").replace("odd:Slow", "count"), encoding="utf-8")
     for point in read_run(run.dir).points:
         size = point.point.numbers["batch_size"]
-        write_record(run.dir, replace(record(point.point), memory=Memory(maxrss_bytes=size * GIB)))
+        write_record(run.dir, replace(record(point.point), memory=MemoryReadings(maxrss_bytes=size * GIB)))
     process = run.follow()
     said, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0, said

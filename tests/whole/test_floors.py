@@ -1,4 +1,4 @@
-"""Modules that strings name: ``python -m jobkit.run`` is an arrow that import-linter cannot see."""
+"""Modules that strings name: ``python -m jobkit.worker`` is an arrow that import-linter cannot see."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def test_no_string_names_a_module_of_a_higher_floor() -> None:
 @pytest.mark.parametrize(
     ("room", "code", "found"),
     [
-        ("schedulers", 'argv = ("-m", "jobkit.submit.resume")', [("submit", 1)]),
-        ("schedulers", 'name = f"jobkit.run.{name}:main"', [("run", 1)]),
-        ("planning", 'values = {"module": "jobkit.fit.search"}', []),
-        ("run", 'argv = ["python -m jobkit.run.worker"]', []),
-        ("core", '"""See `jobkit.submit`."""\nCOUNT = 1\n"""Of `jobkit.status`."""', []),
+        ("schedulers", 'argv = ("-m", "jobkit.launch.resume")', [("launch", 1)]),
+        ("schedulers", 'name = f"jobkit.worker.{name}:main"', [("worker", 1)]),
+        ("plan", 'values = {"module": "jobkit.answers.search"}', []),
+        ("worker", 'argv = ["python -m jobkit.worker.pool"]', []),
+        ("core", '"""See `jobkit.launch`."""\nCOUNT = 1\n"""Of `jobkit.runs`."""', []),
         ("core", 'FILE, ENTRY = "jobkit.schema.json", "jobkit.workloads"', []),
     ],
 )

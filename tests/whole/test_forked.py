@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from jobkit.core.records import ModelRef, Outcome
-from jobkit.run import parent_socket
+from jobkit.worker import parent_socket
 from tests.support import commands
 from tests.support.halted import Halted, ended, gone, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
@@ -135,7 +135,7 @@ def test_kill_9_of_the_client_of_a_forked_worker(tmp_path: Path, owned: Owned, h
         pid
         for pid in with_variable(f"{parent_socket.VARIABLE}={owned.process.pid}")
         if parent_of(pid) == process.pid
-        and b"jobkit.run" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        and b"jobkit.worker" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     )
     os.kill(client, signal.SIGKILL)
     said = ended(process)
@@ -255,10 +255,14 @@ def test_the_tiny_tagger_forked_twice_with_two_threads(tmp_path: Path, tiny_mode
 
 
 def test_a_client_imports_nothing_that_it_does_not_need() -> None:
-    code = "import jobkit.run.__main__, sys; print(*(name for name in sys.modules if 'jobkit' in name))"
+    code = "import jobkit.worker.__main__, sys; print(*(name for name in sys.modules if 'jobkit' in name))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     needed = {"__main__", "parent", "parent_socket", "process"}
-    assert set(done.stdout.split()) <= {"jobkit", "jobkit.run", *(f"jobkit.run.{name}" for name in needed)}
+    assert set(done.stdout.split()) <= {
+        "jobkit",
+        "jobkit.worker",
+        *(f"jobkit.worker.{name}" for name in needed),
+    }
 
 
 def test_a_sweep_on_this_machine_leaves_no_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,7 +285,7 @@ def test_a_sweep_on_this_machine_leaves_no_parent(tmp_path: Path, monkeypatch: p
 
 def is_parent(pid: int) -> bool:
     """Tell whether a process was started as a parent."""
-    return b"jobkit.run.parent" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return b"jobkit.worker.parent" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
 
 
 def test_forked_tries_on_a_gpu_have_the_idle_power_that_their_parent_measured(

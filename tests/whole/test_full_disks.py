@@ -17,13 +17,13 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
 from jobkit.core.records import Outcome
-from jobkit.outcome.journal import read_journal
+from jobkit.launch.cancel import cancel
+from jobkit.launch.scheduler_calls import PlannedJob, SubmissionUnconfirmed, submit_array
 from jobkit.report.tables import collect
-from jobkit.run.work import RESERVED_BYTES
+from jobkit.runs.journal import read_journal
 from jobkit.schedulers import slurm
 from jobkit.schedulers.types import Array
-from jobkit.submit.cancel import cancel
-from jobkit.submit.scheduler_calls import PlannedJob, SubmissionUnconfirmed, submit_array
+from jobkit.worker.work import RESERVED_BYTES
 from tests.support.builders import grid, point, write_points, write_submitted
 from tests.support.disks import CROWD, crowd, disk, read_only
 from tests.support.halted import Halted, ended

@@ -10,7 +10,7 @@ import pytest
 
 from jobkit.core.layout import read_points
 from jobkit.core.records import Outcome
-from jobkit.outcome.results import read_run
+from jobkit.runs.results import read_run
 from tests.support.commands import jobkit
 
 TAGGER = """\

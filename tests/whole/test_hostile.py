@@ -15,14 +15,14 @@ import pytest
 
 from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
-from jobkit.core.job_files import Exit
+from jobkit.core.layout import Exit
 from jobkit.core.records import Outcome
+from jobkit.launch.cancel import cancel
+from jobkit.launch.resume import run_again
 from jobkit.report.tables import collect
+from jobkit.runs.reader import read_standings
 from jobkit.spec.sweep_spec import load_spec
 from jobkit.spec.yaml_files import MOST_SHOWN
-from jobkit.status.reader import read_standings
-from jobkit.submit.cancel import cancel
-from jobkit.submit.resume import run_again
 from tests.support.builders import (
     grid,
     record,

@@ -47,11 +47,11 @@ NODE = (
     "jobkit.corpus.reading",
     "jobkit.corpus.rows",
     "jobkit.corpus.winners",
-    "jobkit.fit.memory",
-    "jobkit.run.__main__",
-    "jobkit.run.gate",
-    "jobkit.run.workloads.count",
-    "jobkit.run.workloads.stanza.ner",
+    "jobkit.answers.memory",
+    "jobkit.worker.__main__",
+    "jobkit.worker.skip_check",
+    "jobkit.worker.workloads.function",
+    "jobkit.worker.workloads.stanza_ner",
 )
 
 

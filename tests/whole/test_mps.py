@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.records import Outcome
-from jobkit.run.mps import COMMAND
+from jobkit.worker.mps import COMMAND
 from tests.support.halted import ended, outcome
 from tests.support.processes import parent_of
 from tests.whole.test_job_script import DEADLINE_S, WORKLOADS, Run, wait_until

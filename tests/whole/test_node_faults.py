@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.job_files import read_begin
+from jobkit.core.layout import read_begin
 from jobkit.core.records import Outcome
-from jobkit.outcome.timing import worker_s
 from jobkit.report.tables import collect
-from jobkit.run.workloads.model_files import fingerprint
-from jobkit.status.reader import read_standings
-from jobkit.status.standing import Standing
+from jobkit.runs.reader import read_standings
+from jobkit.runs.results import worker_s
+from jobkit.runs.standing import PointState
+from jobkit.worker.workloads.model_files import fingerprint
 from tests.support.builders import MODEL, MODEL_FILES, write_model
 from tests.support.halted import Halted, ended, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
@@ -142,6 +142,6 @@ def test_a_node_whose_clock_is_wrong(tmp_path: Path, off_s: int) -> None:
     assert (found.iloc[[0]].select_dtypes("number").fillna(0) >= 0).all(axis=None)
     (seen,) = read_standings([run.dir], ask=False)
     took = worker_s(record)
-    assert seen.points[0].standing is Standing.DONE
+    assert seen.points[0].standing is PointState.DONE
     assert took is not None
     assert 0 <= took < 60

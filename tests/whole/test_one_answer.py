@@ -15,18 +15,18 @@ import pytest
 import yaml
 
 from benchmarks.archives import RECORDS, runs
+from jobkit.answers.search import foreseen
 from jobkit.core.layout import SETTING_FILE, SPEC_FILE, TUNE_GOAL_FILE
 from jobkit.core.student import half_width
 from jobkit.core.units import format_bytes_gib, format_count, format_setting, format_walltime
-from jobkit.fit.search import foreseen
-from jobkit.outcome.trials import trials
+from jobkit.launch.sweep import search_goal
 from jobkit.report.plot.data import group_plots
 from jobkit.report.plot.memory_data import PREDICTED
-from jobkit.report.recommend.recommend import memory_of_setting
+from jobkit.report.recommend.advice import memory_of_setting
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.tables import collect
+from jobkit.runs.trials import trials
 from jobkit.spec.sweep_spec import load_spec
-from jobkit.submit.sweep import search_goal
 from tests.support.commands import jobkit
 
 ROOT = Path(__file__).parents[2]

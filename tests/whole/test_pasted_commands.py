@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.submit.resume import run_again
+from jobkit.launch.resume import run_again
 from tests.support.commands import jobkit, jobkit_process
 from tests.support.swept import BUG, OK, Sweep
 from tests.support.swept import sweep as sweep  # noqa: PLC0414 - a fixture

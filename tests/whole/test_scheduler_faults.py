@@ -13,11 +13,11 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
-from jobkit.outcome import accounting
-from jobkit.status.reader import read_standings
-from jobkit.status.standing import PointStanding, RunStanding, Standing
-from jobkit.submit import resubmit
-from jobkit.submit.resume import run_again
+from jobkit.launch import resubmit
+from jobkit.launch.resume import run_again
+from jobkit.runs import accounting
+from jobkit.runs.reader import read_standings
+from jobkit.runs.standing import PointState, PointStatus, RunStanding
 from tests.fakes.cluster import FakeCluster
 from tests.support.commands import jobkit
 
@@ -85,7 +85,7 @@ class Lab:
     def look(self) -> RunStanding:
         return read_standings([self.run])[0]
 
-    def point(self, index: int) -> PointStanding:
+    def point(self, index: int) -> PointStatus:
         return self.look().points[index - 1]
 
     def outcomes(self) -> list[Outcome | None]:
@@ -162,11 +162,11 @@ def test_an_accounting_that_lags_is_waited_for(lab: Lab) -> None:
     lab.cluster.fault("accounting_lags", 3)
     lab.fail(b1="slow")
     assert lab.sweep().returncode == 0
-    lab.until(lambda: lab.point(1).standing is Standing.RUNNING and bool(lab.point(1).tries))
+    lab.until(lambda: lab.point(1).standing is PointState.RUNNING and bool(lab.point(1).tries))
     lab.cluster.kill(lab.job, 1, whole=True)  # nobody is left to write a file
-    lab.until(lambda: lab.point(1).standing is not Standing.RUNNING)
+    lab.until(lambda: lab.point(1).standing is not PointState.RUNNING)
     lab.until(lambda: lab.point(1).outcome is not None)
-    assert lab.point(1).standing is Standing.FAILED
+    assert lab.point(1).standing is PointState.FAILED
     assert "it ended" in lab.point(1).counts.verdict.evidence
 
 
@@ -182,7 +182,7 @@ def test_a_queue_that_forgets_at_once(slurm_lab: Lab) -> None:
     lab.cluster.fault("accounting_off")
     lab.fail(b2="slow")
     assert lab.sweep().returncode == 0
-    lab.until(lambda: lab.point(2).standing is Standing.RUNNING and bool(lab.point(2).tries))
+    lab.until(lambda: lab.point(2).standing is PointState.RUNNING and bool(lab.point(2).tries))
     lab.cluster.kill(lab.job, 2)
     lab.until(lambda: lab.outcomes() == [OK, Outcome.LOST])
     evidence = lab.point(2).counts.verdict.evidence
@@ -198,10 +198,10 @@ def test_a_queue_listing_that_is_empty_for_a_moment(lab: Lab) -> None:
     """
     lab.fail(b2="slow")
     assert lab.sweep().returncode == 0
-    lab.until(lambda: lab.point(2).standing is Standing.RUNNING and bool(lab.point(2).tries))
+    lab.until(lambda: lab.point(2).standing is PointState.RUNNING and bool(lab.point(2).tries))
     lab.cluster.fault("queue_empty", 1)
-    assert lab.point(2).standing in {Standing.UNSETTLED, Standing.RUNNING}
-    assert lab.point(2).standing is Standing.RUNNING
+    assert lab.point(2).standing in {PointState.UNSETTLED, PointState.RUNNING}
+    assert lab.point(2).standing is PointState.RUNNING
     with pytest.raises(JobkitError, match="is running: it is not run twice at a time"):
         run_again(lab.run, ["2"], [])
 
@@ -215,7 +215,7 @@ def test_a_number_that_was_given_again(lab: Lab) -> None:
     """
     lab.fail(b2="slow")
     assert lab.sweep().returncode == 0
-    lab.until(lambda: lab.point(2).standing is Standing.RUNNING and bool(lab.point(2).tries))
+    lab.until(lambda: lab.point(2).standing is PointState.RUNNING and bool(lab.point(2).tries))
     job = lab.job
     lab.cluster.fault("accounting_off")
     lab.cluster.kill(job, 2)
@@ -247,14 +247,14 @@ def test_a_controller_that_is_away_while_the_sweep_runs(lab: Lab) -> None:
     """
     lab.fail(b2="slow")
     assert lab.sweep().returncode == 0
-    lab.until(lambda: lab.point(2).standing is Standing.RUNNING and bool(lab.point(2).tries))
+    lab.until(lambda: lab.point(2).standing is PointState.RUNNING and bool(lab.point(2).tries))
     lab.cluster.fault("controller_away")
     assert lab.look().silent == (lab.cluster.scheduler,)
     with pytest.raises(JobkitError, match="does not answer") as caught:
         run_again(lab.run, [], [])
     assert caught.value.exit_code == 3
     lab.cluster.fix()
-    assert lab.point(2).standing is Standing.RUNNING
+    assert lab.point(2).standing is PointState.RUNNING
 
 
 def test_a_job_of_another_cluster(slurm_lab: Lab) -> None:
@@ -283,7 +283,7 @@ def test_a_partition_that_is_full(lab: Lab) -> None:
     """
     lab.cluster.fault("full")
     assert lab.sweep().returncode == 0
-    assert [point.standing for point in lab.look().points] == [Standing.WAITING] * 2
+    assert [point.standing for point in lab.look().points] == [PointState.WAITING] * 2
     lab.cluster.fix()
     lab.until(lambda: lab.outcomes() == [OK] * 2)
 
@@ -300,7 +300,7 @@ def test_a_task_in_error(sge_lab: Lab) -> None:
     assert lab.sweep().returncode == 0
     lab.cluster.in_error(lab.job, 2)
     one = lab.point(2)
-    assert (one.standing, one.outcome) == (Standing.STUCK, Outcome.QUEUE_ERROR)
+    assert (one.standing, one.outcome) == (PointState.STUCK, Outcome.QUEUE_ERROR)
     assert "qmod -cj" in one.counts.verdict.evidence
     with pytest.raises(JobkitError, match="is stuck"):
         run_again(lab.run, ["2"], [])
@@ -317,7 +317,7 @@ def test_the_scheduler_runs_a_point_again_by_itself(slurm_lab: Lab) -> None:
     lab.cluster.set(requeue_delay_s=1)
     lab.fail(b2="slow")
     assert lab.sweep().returncode == 0
-    lab.until(lambda: lab.point(2).standing is Standing.RUNNING and bool(lab.point(2).tries))
+    lab.until(lambda: lab.point(2).standing is PointState.RUNNING and bool(lab.point(2).tries))
     lab.fail()
     lab.cluster.node_fails(lab.job, 2)
     lab.until(lambda: lab.outcomes() == [OK] * 2)

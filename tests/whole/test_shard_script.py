@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.job_files import read_exit
-from jobkit.core.layout import read_points
+from jobkit.core.layout import read_exit, read_points
 from jobkit.core.records import Outcome, Point
 from jobkit.corpus.plan import MANIFEST_FILE, ROWS_FILE, Winner
 from jobkit.corpus.winners import claim, claim_all, read_winners
-from jobkit.planning.job_script import render
+from jobkit.plan.job_script import render
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
 from tests.support.builders import point
@@ -124,7 +123,7 @@ def test_a_worker_that_is_killed_outright_leaves_no_winner_and_the_next_try_does
     assert not list(run.home().glob("rows.json*")), "half of the rows are of no use at home"
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     for child in map(int, children):
-        if "jobkit.run" in Path(f"/proc/{child}/cmdline").read_text():
+        if "jobkit.worker" in Path(f"/proc/{child}/cmdline").read_text():
             os.kill(child, signal.SIGKILL)
     process.communicate(timeout=DEADLINE_S)
     assert (process.returncode, run.winners) == (128 + signal.SIGKILL, {})

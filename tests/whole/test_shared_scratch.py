@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from jobkit.core.records import Outcome
-from jobkit.run.workloads.model_files import fingerprint
+from jobkit.worker.workloads.model_files import fingerprint
 from tests.support.builders import MODEL, MODEL_FILES, write_model
 from tests.support.copiers import stand_in
 from tests.support.halted import Halted, ended, gone, outcome

@@ -11,8 +11,8 @@ import pytest
 from jobkit.core.layout import SPEC_FILE, read_points
 from jobkit.core.paths import CACHE_VARIABLE, LEDGER_VARIABLE
 from jobkit.core.records import FOLDER, ModelRef
-from jobkit.planning.models.find import find_or_stand_in
-from jobkit.planning.sample import sample_text
+from jobkit.plan.models import find_or_stand_in
+from jobkit.plan.sample import sample_text
 from tests.support.builders import TEXT, grid, record, write_records
 from tests.support.commands import jobkit
 

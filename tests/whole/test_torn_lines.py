@@ -18,20 +18,20 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
 from jobkit.core.shell import Completed
-from jobkit.outcome.journal import Role, note, read_journal
-from jobkit.outcome.trials import Trial
-from jobkit.planning.prepare import Options, prepare
+from jobkit.launch import resubmit, sweep
+from jobkit.launch import resume as retries
+from jobkit.launch.cancel import cancel
+from jobkit.launch.resume import run_again
+from jobkit.plan.prepare import Options, prepare
 from jobkit.report.tables import collect
+from jobkit.runs import retry
+from jobkit.runs.journal import Role, note, read_journal
+from jobkit.runs.reader import read_standings
+from jobkit.runs.standing import RunStanding
+from jobkit.runs.trials import Trial
 from jobkit.schedulers.parsing import expand_tasks
 from jobkit.spec.sweep_spec import load_spec
-from jobkit.status import retry
-from jobkit.status.reader import read_standings
-from jobkit.status.standing import RunStanding
-from jobkit.submit import resubmit, sweep
-from jobkit.submit import resume as retries
-from jobkit.submit.cancel import cancel
-from jobkit.submit.resume import run_again
-from tests.outcome.test_driver_lock import another
+from tests.runs.test_driver_lock import another
 from tests.support.builders import (
     batch,
     record,
@@ -362,7 +362,7 @@ def here(run: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
         .replace("site: LOCAL", "site: local-default")
     )
     driven: list[tuple[int, ...]] = []
-    monkeypatch.setattr("jobkit.submit.local.drive", lambda *words: driven.append(tuple(words[3].points)))
+    monkeypatch.setattr("jobkit.launch.local.drive", lambda *words: driven.append(tuple(words[3].points)))
     return driven
 
 

@@ -23,18 +23,19 @@ COMMANDS = {
 }
 SIZES = ("functions", "modules", "types")
 # What each took when this test was written, and 2 %. A later feature may raise a figure, with its reason.
+# A class that is defined as its module is imported counts as a function: of joined modules all are.
 # `recommend` and `collect` ask Figure, Setting and Mean, each with small functions of its own, for what five
 # lists of figures and eight places that averaged knew before.
 CEILINGS = {
     # It ends with the command for the corpus; answer, limit and details are apart, for the page.
-    "recommend": (633, 95, 87),
+    "recommend": (642, 83, 88),
     # It folds what is not the answer (parts.py), and draws legends, searches and tries (row_drawing.py).
     # Its last line is the next command, which asks where the points of the run stand.
-    "report": (866, 114, 115),
-    "sweep": (432, 112, 52),  # the list of commands is a module with a type
-    "collect": (449, 68, 60),  # it ends with the next command, and leaves out jobkit's own folders
+    "report": (883, 96, 117),
+    "sweep": (438, 94, 52),  # the list of commands is a module with a type
+    "collect": (473, 66, 62),  # it ends with the next command, and leaves out jobkit's own folders
     # its table is laid out by core/blocks.py, as every other table is; needs.py computes walltime and memory
-    "status": (307, 47, 49),
+    "status": (308, 40, 49),
 }
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.answers.tune import read_tuning
+from jobkit.answers.tune_steps import FINAL
 from jobkit.core.layout import SETTING_FILE, read_points
 from jobkit.core.units import format_setting
-from jobkit.fit.tune import read_tuning
-from jobkit.fit.tune_steps import FINAL
 from tests.support.commands import JOBKIT, jobkit
 from tests.whole.test_job_script import wait_until
 
@@ -85,7 +85,7 @@ def test_a_dry_run_prints_the_job_and_writes_nothing(home: Path) -> None:
     words = ("--scheduler", "slurm", "--site", "slurm-default", "--set", "tune.workers=4", "--dry-run")
     done = jobkit("tune", "tune.yaml", *words, cwd=home)
     assert done.returncode == 0, done.stderr
-    assert "-m jobkit.fit.tune" in done.stdout
+    assert "-m jobkit.answers.tune" in done.stdout
     assert "#SBATCH --cpus-per-task=4" in done.stdout
     assert "#SBATCH --time=00:06:00" in done.stdout
     assert "afterany:JOB1" in done.stdout

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from jobkit.core.knobs import Value
-from jobkit.run.workloads.base import Result
-from jobkit.run.workloads.count import Count
+from jobkit.worker.workloads.base import Result
+from jobkit.worker.workloads.function import Count
 
 
 def fill(folder: Path) -> Path:

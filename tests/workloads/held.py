@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from jobkit.run.workloads.base import Heavy, Result
-from jobkit.run.workloads.count import Count
+from jobkit.worker.workloads.base import Heavy, Result
+from jobkit.worker.workloads.function import Count
 from tests.support.fake_torch import FakeTorch
 
 BYTES_PER_LOAD = 8 * 2**20

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from jobkit.core.files import write_atomically
-from jobkit.run.workloads.base import Result
-from jobkit.run.workloads.count import Count
+from jobkit.worker.workloads.base import Result
+from jobkit.worker.workloads.function import Count
 
 
 class Slow(Count):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from jobkit.core.knobs import Value
-from jobkit.run.workloads.base import Heavy
+from jobkit.worker.workloads.base import Heavy
 from tests.workloads.held import BYTES_PER_LOAD, Tells
 from tests.workloads.told import Told
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobkit.core.knobs import PRECISION, Knob, Value
-from jobkit.run.workloads.base import Result
-from jobkit.run.workloads.count import Count
+from jobkit.worker.workloads.base import Result
+from jobkit.worker.workloads.function import Count
 
 
 class Rounding(Count):

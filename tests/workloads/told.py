@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from jobkit.core.knobs import Value
-from jobkit.run.workloads.base import Result
-from jobkit.run.workloads.count import Count
+from jobkit.worker.workloads.base import Result
+from jobkit.worker.workloads.function import Count
 
 DEADLINE_S = 120
 MEET, WAIT, TERM = "Meet.", "Wait.", "Term."

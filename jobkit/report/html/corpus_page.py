@@ -10,9 +10,7 @@ from jobkit.core.records import Outcome
 from jobkit.core.units import format_count
 from jobkit.report import corpus
 from jobkit.report.corpus import CorpusReport, ShardTry
-from jobkit.report.html.parts import Group, OfRun, folded, source
-from jobkit.report.html.pictures import Picture
-from jobkit.report.html.row_drawing import RowDrawing
+from jobkit.report.html.pictures import OfRun, Picture, PictureGroup, RowDrawing, folded, source
 
 MOST_TRIES = 400
 """More tries are not drawn: then one of so many is."""
@@ -42,7 +40,7 @@ def of_corpus(run: Path) -> OfRun:
         titles=[of],
         caveats=[model.warning] if model and model.stand_in else [],
         tiles=corpus.answer(found),
-        groups=[Group(block=Block(), pictures=[shard_picture(drawn, found)])] if drawn else [],
+        groups=[PictureGroup(block=Block(), pictures=[shard_picture(drawn, found)])] if drawn else [],
         missing=corpus.failed(found),
         tables=[corpus.count_block(found)],
         folded=[*map(folded, [notes] if found.notes else []), source(run, corpus.fact_block(found))],

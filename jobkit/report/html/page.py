@@ -8,31 +8,86 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from importlib import metadata
+from functools import cache
+from importlib import metadata, resources
+from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from jobkit.core.blocks import Block, Column
+from jobkit.core.blocks import Block, Column, notes_of
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import is_corpus_folder, is_run_folder
 from jobkit.core.records import ModelRef
+from jobkit.core.terminal import NoWrap, for_terminal
 from jobkit.core.units import format_count
 from jobkit.report import comparison, output
 from jobkit.report.estimates import estimates
-from jobkit.report.html.parts import Folded, Group, OfRun, folded, source
-from jobkit.report.html.pictures import pictures
-from jobkit.report.html.templates import render, text_of
+from jobkit.report.html.pictures import Folded, OfRun, PictureGroup, folded, pictures, source
 from jobkit.report.plot.data import group_plots
 from jobkit.report.recommend import output as recommendation
-from jobkit.report.recommend import waste_output
-from jobkit.report.recommend.recommend import recommend
+from jobkit.report.recommend import waste as wasted
+from jobkit.report.recommend.advice import recommend
+from jobkit.report.recommend.request import read_use
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import Recommendation, RecommendOptions
-from jobkit.report.recommend.use import read_use
 from jobkit.report.recommend.waste import wastes
 from jobkit.report.rows import Row
 from jobkit.report.tables import Collected, collect
+
+if TYPE_CHECKING:
+    import jinja2
+
+PARTS = resources.files("jobkit.report.html")
+
+
+def render(name: str, /, **values: object) -> str:
+    """Return a template with these values; each is escaped."""
+    return _environment().get_template(name).render(values)
+
+
+def text_of(name: str) -> str:
+    """Return a file of this package."""
+    return (PARTS / name).read_text(encoding="utf-8")
+
+
+def paragraphs(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of a block without indents and gaps; code that stands together in one piece."""
+    for words, group in groupby(lines, _words):
+        if words is None:
+            yield from (line.strip().removeprefix("- ") for line in group if line)
+            continue
+        if words:
+            yield words
+        yield NoWrap("\n".join(line.code for line in group if isinstance(line, NoWrap)))
+
+
+def _words(line: str) -> str | None:
+    """Return the words before a line of code; ``None`` of prose."""
+    return line.words.strip() if isinstance(line, NoWrap) else None
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(text_of),
+        undefined=jinja2.StrictUndefined,
+        autoescape=True,
+        finalize=_safe,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"paragraphs": paragraphs, "notes": notes_of}
+    environment.tests["code"] = lambda line: isinstance(line, NoWrap)
+    return environment
+
+
+def _safe(value: Any) -> Any:  # noqa: ANN401 - whatever a template prints
+    """Return text without control characters, which HTML does not allow; jobkit's own markup as it is."""
+    return for_terminal(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
 def page(runs: Sequence[Path], dcgm: Sequence[Path] = ()) -> str:
@@ -137,7 +192,7 @@ def _models(collected: Collected) -> Iterator[ModelRef]:
     yield from (record.point.model for record in records if record and record.point.model)
 
 
-def _groups(collected: Collected) -> list[Group]:
+def _groups(collected: Collected) -> list[PictureGroup]:
     found = []
     per_group = estimates(collected)
     for number, plot in enumerate(group_plots(collected)):
@@ -145,7 +200,7 @@ def _groups(collected: Collected) -> list[Group]:
         block = output.group_block(collected, number, per_group)
         drawn = pictures(plot, rows)
         first = 1 if plot.search and plot.search.rows else len(drawn)
-        found.append(Group(block=block, pictures=drawn[:first], below=drawn[first:]))
+        found.append(PictureGroup(block=block, pictures=drawn[:first], below=drawn[first:]))
     return found
 
 
@@ -157,7 +212,7 @@ def _waste(run: Path) -> Folded:
     except JobkitError as error:
         return Folded("Requested and not used: not known", [_refused("Not known", error)])
     kinds = format_count(sum(waste.wasted is True for waste in found), "kind")
-    return Folded(f"Requested and not used: {kinds} of waste", list(waste_output.blocks(use, found)))
+    return Folded(f"Requested and not used: {kinds} of waste", list(wasted.blocks(use, found)))
 
 
 def _refused(what: str, error: JobkitError) -> Block:

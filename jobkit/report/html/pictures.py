@@ -1,4 +1,4 @@
-"""The pictures of a group: does my batch fit, where is the knee, and what does it cost in energy. Pure.
+"""The pictures of the page: does my batch fit, where is the knee, what does it cost in energy, what ran when.
 
 The data are those of ``jobkit collect --plot``. Each picture has a title that says its finding, a legend of
 its lines, and a table of what it shows.
@@ -7,22 +7,46 @@ its lines, and a table of what it shows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import cycle
+from pathlib import Path
 
+from jobkit.answers.setting import Mean
+from jobkit.answers.speed import SPEED_TOLERANCE
+from jobkit.answers.tune_steps import FINAL, MEMORY, SEARCH
+from jobkit.core import files
 from jobkit.core.blocks import Block, Column
 from jobkit.core.figures import LOAD, SPEED
+from jobkit.core.layout import JOB_SCRIPT, SPEC_FILE
 from jobkit.core.student import unknown_spread
+from jobkit.core.terminal import NoWrap
 from jobkit.core.units import GIB
-from jobkit.fit.setting import Mean
-from jobkit.fit.speed import SPEED_TOLERANCE
-from jobkit.fit.tune_steps import FINAL, MEMORY, SEARCH
-from jobkit.report.html.drawing import Drawing, Spot
-from jobkit.report.html.row_drawing import RowDrawing
+from jobkit.report.html.drawing import (
+    FONT_PX,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Drawing,
+    Legend,
+    Spot,
+    across_axis,
+    element,
+    frame,
+    ink,
+    rule,
+    shape_at,
+    text,
+    ticks,
+)
 from jobkit.report.plot import memory_data
-from jobkit.report.plot.data import EnergyPanel, GroupPlot, KnobPanel, KnobSeries
-from jobkit.report.plot.findings import (
+from jobkit.report.plot.data import (
     NEAR,
+    EnergyPanel,
+    GroupPlot,
+    KnobPanel,
+    KnobSeries,
+    SearchPanel,
     energy_finding,
     figure_finding,
     memory_finding,
@@ -30,8 +54,87 @@ from jobkit.report.plot.findings import (
     speed_finding,
 )
 from jobkit.report.plot.memory_data import Marks, MemoryPanel
-from jobkit.report.plot.search_data import SearchPanel
 from jobkit.report.rows import Row
+
+LABELLED_PX = 32
+"""The height of a row with a label above its marks."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RowDrawing:
+    """A picture with an axis from 0 across.
+
+    Attributes
+    ----------
+    across
+        The name of the axis.
+    right
+        The largest value on it.
+    row_px
+        The height of a row.
+    legend
+        What its lines and marks are.
+    """
+
+    across: str
+    right: float
+    row_px: float = LABELLED_PX
+    legend: Legend = field(default_factory=Legend)
+    _rows: int = 0
+    _levels: list[tuple[float, str]] = field(default_factory=list)
+    _parts: list[str] = field(default_factory=list)
+
+    @property
+    def _bottom(self) -> float:
+        return TOP + self.row_px * self._rows
+
+    def x(self, value: float) -> float:
+        """Return where a value stands across."""
+        return LEFT + (WIDTH - LEFT - RIGHT) * value / (1.04 * self.right or 1.0)
+
+    def row(self, label: str = "") -> None:
+        """Begin the next row, with a label above what it shows."""
+        self._rows += 1
+        if label:
+            top = self._bottom - self.row_px + FONT_PX
+            self._parts.append(text((LEFT + 6.0, top), label, "start", ""))
+
+    @property
+    def _middle(self) -> float:
+        """Where the marks of the row stand that was begun last."""
+        return self._bottom - min(self.row_px / 2, 9.0)
+
+    def bar(self, low: float, high: float, *, css: str = "", width: float = 1.2, title: str = "") -> None:
+        """Draw an interval in the row; it is no shorter than a pixel."""
+        y, left = self._middle, self.x(max(0.0, low))
+        ends = {"x1": left, "y1": y, "x2": max(self.x(high), left + 1), "y2": y}
+        line = element("line", "", **ends, stroke_width=width, **ink(css))
+        inside = element("title", title) if title else ""
+        self._parts.append(line.replace("</line>", f"{inside}</line>"))
+
+    def mark(self, value: float, shape: str, *, css: str = "", title: str = "") -> None:
+        """Draw a mark in the row."""
+        self._parts.append(shape_at(shape, (self.x(value), self._middle), css, title))
+
+    def level(self, value: float, name: str, *, css: str) -> None:
+        """Draw a line over all rows at a value."""
+        self.legend.line(name, css=css, dash="2 4")
+        self._levels.append((value, css))
+
+    def svg(self, title: str) -> str:
+        """Return the picture; a screen reader says the title."""
+        bottom = self._bottom
+        numbers = ticks(1.04 * self.right)
+        axis = across_axis([(value, self.x(value)) for value in numbers], bottom, self.across)
+        up = rule((LEFT, TOP), (LEFT, bottom))
+        levels = [_level(self.x(at), bottom, css) for at, css in self._levels]
+        legend, end = self.legend.draw(bottom + 44)
+        return frame(title, end, [up, *axis, *levels, *self._parts, *legend])
+
+
+def _level(x: float, bottom: float, css: str) -> str:
+    return element("line", x1=x, y1=TOP, x2=x, y2=bottom, stroke_dasharray="2 4", **ink(css))
+
 
 LOOKS = {
     memory_data.MEASURED: ("dot", ""),
@@ -291,3 +394,79 @@ def energy_picture(panel: EnergyPanel) -> Picture:
     ]
     heads = ("setting", "paragraphs/s", "J per 1,000 paragraphs", "no other beats it")
     return Picture(title=title, svg=drawing.svg(title), caption=caption, data=_data(heads, rows))
+
+
+MOST_CHARACTERS = 40_000
+"""Of a spec or script in the page; the rest is in the run folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """Blocks of which the page shows no more than a title until the reader asks for them."""
+
+    title: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PictureGroup:
+    """A group of points: its pictures, its scaling table, and the pictures below the table."""
+
+    block: Block
+    pictures: Sequence[Picture]
+    below: Sequence[Picture] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfRun:
+    """A run on the page, in the order in which it shows it.
+
+    Attributes
+    ----------
+    name
+        Of the run.
+    titles
+        What was run.
+    caveats
+        The stand-in models that it measured.
+    tiles
+        The answer.
+    groups
+        Its points, by what sets them apart.
+    missing
+        The points without figures.
+    tables
+        What else there is to look up.
+    folded
+        The rest, of which the page shows the titles: a title, and the blocks below it.
+    """
+
+    name: str
+    titles: Sequence[str]
+    caveats: Sequence[str] = ()
+    tiles: Sequence[Block] = ()
+    groups: Sequence[PictureGroup] = ()
+    missing: Sequence[Block] = ()
+    tables: Sequence[Block] = ()
+    folded: Sequence[Folded]
+
+
+def folded(block: Block) -> Folded:
+    """Return a block of which the page shows the title."""
+    return Folded(block.title, [replace(block, title="")])
+
+
+def source(run: Path, facts: Block) -> Folded:
+    """Return where the figures are from: some facts, and the spec and the script of a run folder."""
+    return Folded("Where the figures are from", [facts, *_files(run)])
+
+
+def _files(run: Path) -> Iterator[Block]:
+    for name in (SPEC_FILE, JOB_SCRIPT):
+        try:
+            text = files.mask(files.read_text(run / name))
+        except OSError:
+            continue
+        code = [NoWrap(line) for line in text[:MOST_CHARACTERS].split("\n")]
+        cut = f"Cut here: the whole file is {name} in the run folder." if len(text) > MOST_CHARACTERS else ""
+        yield Block(title=name, after=(*code, cut), folded=True)

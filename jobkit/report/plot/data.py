@@ -1,4 +1,4 @@
-"""What the pictures of ``jobkit collect --plot`` show, as data: points, lines, bounds, the knee.
+"""What the pictures of ``jobkit collect --plot`` show, as data: points, lines, bounds, the knee, a title.
 
 Reads the records behind the tables, group by group as the tables are: points of two groups are
 never in one panel. Knows nothing of how it is drawn.
@@ -7,24 +7,100 @@ never in one panel. Knows nothing of how it is drawn.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
+from jobkit.answers.setting import Mean, other_knobs, settings_of
+from jobkit.answers.speed import SPEED_TOLERANCE
+from jobkit.answers.tune import Tuning
+from jobkit.answers.tune_steps import FINAL, MEMORY, SEARCH, whole
 from jobkit.core.figures import FIGURES, GPU_MEMORY, MIN, RAM, SPEED, Figure
-from jobkit.core.knobs import BATCH_SIZE, CPU
-from jobkit.core.units import format_setting
-from jobkit.fit.setting import Mean, other_knobs
-from jobkit.fit.speed import SPEED_TOLERANCE
-from jobkit.fit.tune_steps import FINAL
-from jobkit.outcome.trials import Trial
+from jobkit.core.knobs import BATCH_SIZE, CPU, Value
+from jobkit.core.records import Record
+from jobkit.core.units import format_bytes_gib, format_setting
 from jobkit.report import energy
 from jobkit.report.estimates import group_memory, guess_of_log, log_peaks
+from jobkit.report.plot import memory_data
 from jobkit.report.plot.memory_data import MemoryPanel, memory_of_log, memory_of_records, together
-from jobkit.report.plot.search_data import SearchPanel, search_panel
 from jobkit.report.rows import LOG, Row
-from jobkit.report.sizes import Size
-from jobkit.report.tables import Collected
+from jobkit.report.tables import Collected, Size
+from jobkit.runs.trials import Trial
+
+PLAIN_LOOP = "plain loop"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchRow:
+    """A setting of a search.
+
+    Attributes
+    ----------
+    name
+        In words.
+    means
+        Paragraphs a second, by phase, the first phase first; at least one.
+    answer
+        Whether it is the answer.
+    """
+
+    name: str
+    means: Mapping[str, Mean]
+    answer: bool
+
+    @property
+    def last(self) -> Mean:
+        """The speed in the last of its phases, which has the most repeats."""
+        return [*self.means.values()][-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchPanel:
+    """The settings of a search that have a speed, the fastest first; and the speed of the plain loop."""
+
+    rows: tuple[SearchRow, ...]
+    loop: Mean | None
+
+    @property
+    def answer(self) -> SearchRow | None:
+        """The row of the answer; ``None`` if it has no speed."""
+        return next((row for row in self.rows if row.answer), None)
+
+
+def search_panel(search: Tuning) -> SearchPanel:
+    """Return what to draw of a search."""
+    found: dict[tuple[tuple[str, Value], ...], dict[str, Mean]] = {}
+    for phase in (MEMORY, SEARCH, FINAL):
+        for setting in settings_of(search.records(phase), _key):
+            if mean := setting.mean(SPEED):
+                found.setdefault(_key(setting.first), {})[phase] = mean
+    loop = tuple(sorted(search.goal.loop.items()))
+    answer = tuple(sorted(whole(search.winner.params).items())) if search.winner else ()
+    knobs = _apart([dict(key) for key in found if key != loop])
+    rows = [
+        SearchRow(
+            name=PLAIN_LOOP if key == loop else format_setting({k: v for k, v in key if k in knobs}),
+            means=means,
+            answer=key == answer,
+        )
+        for key, means in found.items()
+    ]
+    ordered = sorted(rows, key=lambda row: row.last.value, reverse=True)
+    of_loop = next((row.last for row in rows if row.name == PLAIN_LOOP), None)
+    return SearchPanel(rows=tuple(ordered), loop=of_loop)
+
+
+def _key(record: Record) -> tuple[tuple[str, Value], ...]:
+    """Return a setting on the whole text."""
+    return tuple(sorted(whole(record.params).items()))
+
+
+def _apart(settings: Sequence[Mapping[str, Value]]) -> list[str]:
+    """Return the knobs that set these settings apart; all of them if none does."""
+    knobs = list(dict.fromkeys(knob for setting in settings for knob in setting))
+    apart = [knob for knob in knobs if len({setting.get(knob) for setting in settings}) > 1]
+    return apart or knobs
+
 
 OF_SEARCH = "the table of the search has it by phase"
 """Why the speeds of a search are in no picture."""
@@ -62,7 +138,7 @@ class KnobPanel:
     series
         One for each setting of the other knobs; empty if the figure is not known.
     knee
-        Of the speed, the smallest value whose mean is within `jobkit.fit.speed.SPEED_TOLERANCE` of the
+        Of the speed, the smallest value whose mean is within `jobkit.answers.speed.SPEED_TOLERANCE` of the
         fastest, and its mean.
     why
         Why there are no series.
@@ -220,3 +296,79 @@ def _knee(panel: KnobPanel) -> tuple[int, float]:
         for size, mean in zip(line.sizes, line.means, strict=True)
         if mean.value >= (1 - SPEED_TOLERANCE) * panel.best
     )
+
+
+NEAR = f"within {100 * SPEED_TOLERANCE:.0f} % of the fastest"
+
+
+THOUSAND = 1000
+
+
+def memory_finding(panel: MemoryPanel) -> str:
+    """Return what a panel of memory shows."""
+    marks = {mark.kind: mark for mark in panel.marks}
+    room = f" in {format_bytes_gib(panel.limit.size_bytes, 1)}" if panel.limit else ""
+    verified, predicted = marks.get(memory_data.VERIFIED), marks.get(memory_data.PREDICTED)
+    if verified and ", " in verified.name:
+        return f"Memory: {verified.name.partition(', ')[2]} fits{room}, predicted and verified"
+    if predicted and ", " in predicted.name:
+        return f"Memory: {predicted.name.partition(', ')[2]} fits{room}, by the prediction"
+    if exceeded := marks.get(memory_data.EXCEEDED):
+        return f"Memory: {exceeded.name}"
+    measured = panel.spots(memory_data.MEASURED)
+    if not measured:
+        return "Memory: not measured"
+    return f"Memory: {panel.up} of at most {format_bytes_gib(max(size for _, size in measured))}"
+
+
+def speed_finding(panel: KnobPanel) -> str:
+    """Return what a panel of speed shows."""
+    if panel.knee is None:
+        return f"Speed: {panel.why}"
+    size, mean = panel.knee
+    knob = panel.knob.replace("_", " ")
+    if len(panel.sizes) == 1:
+        best = max(panel.series, key=lambda line: max(mean.value for mean in line.means)).name
+        which = f"{best}, {knob} {size:,}" if best else f"{knob} {size:,}"
+        return f"Speed: {mean:,.4g} paragraphs/s at {which}"
+    if size == max(panel.sizes):
+        return f"Speed: no knee up to {knob} {size:,}, the largest measured and the fastest"
+    return f"Speed: the knee is at {knob} {size:,}, {_gain(panel, mean) or NEAR}"
+
+
+def search_finding(panel: SearchPanel) -> str:
+    """Return what a panel of a search shows."""
+    answer = panel.answer
+    if answer is None:
+        fastest = panel.rows[0]
+        return f"Speed: {fastest.name} is the fastest so far, {rate_words(fastest.last.value)}"
+    speed = rate_words(answer.last.value)
+    if panel.loop is None or answer.name == PLAIN_LOOP:
+        return f"Speed: the answer has {speed}"
+    return f"Speed: the answer has {speed}, the plain loop {rate_words(panel.loop.value)}"
+
+
+def rate_words(items_per_s: float) -> str:
+    """Return a speed in few digits."""
+    return (
+        f"{items_per_s:,.0f} paragraphs/s" if items_per_s >= THOUSAND else f"{items_per_s:,.4g} paragraphs/s"
+    )
+
+
+def _gain(panel: KnobPanel, mean: float) -> str:
+    """Return how many times as fast as the smallest size the knee is; empty if that is unknown."""
+    if len(panel.series) > 1 or (slowest := panel.series[0].means[0].value) == mean:
+        return ""
+    return f"{mean / slowest:.2g} times as fast as {panel.series[0].sizes[0]:,}"
+
+
+def figure_finding(panel: KnobPanel) -> str:
+    """Return what a panel of any other figure shows: its best mean, if more or less is better."""
+    which = "lowest" if panel.figure.direction == MIN else "highest"
+    return f"{panel.figure.title}: {panel.best:,.4g} is the {which} mean"
+
+
+def energy_finding(panel: EnergyPanel) -> str:
+    """Return what a panel of energy shows."""
+    cheapest = min(panel.spots, key=lambda spot: spot.joules)
+    return f"Energy: least at {cheapest.setting}, {cheapest.joules:,.4g} J per 1,000 paragraphs"

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from jobkit.answers.memory import TOO_SMALL, Memory
+from jobkit.answers.memory_line import Estimate, Fit
+from jobkit.answers.observations import NEED, RAM, measured_bytes
 from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import format_bytes_gib
-from jobkit.fit.batch_line import Estimate
-from jobkit.fit.memory import TOO_SMALL, Memory
-from jobkit.fit.memory_line import Fit
-from jobkit.fit.observations import NEED, RAM, measured_bytes
-from jobkit.outcome.trials import Trial
-from jobkit.run.workloads.base import SHIPPED, load_unit
+from jobkit.runs.trials import Trial
+from jobkit.worker.workloads.base import SHIPPED, load_unit
 
 Spot = tuple[float, float]
 """A load (in an old log a batch size) and bytes."""
@@ -116,7 +115,7 @@ def memory_of_records(
     Parameters
     ----------
     memory
-        What the points show, as `jobkit.fit.memory.memory_by_setting` returns it.
+        What the points show, as `jobkit.answers.memory.memory_by_setting` returns it.
     tries
         Of points that tried a prediction. The line is without them: it is what they are held to.
     trials

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from jobkit.answers.setting import Mean, Setting, settings_of
+from jobkit.answers.speed import CorpusVolume, Speed
 from jobkit.core.figures import ENERGY, ENERGY_PER_1000, NET_PER_1000
 from jobkit.core.knobs import Value
 from jobkit.core.measurements import Attribution
 from jobkit.core.records import Outcome, Record
 from jobkit.core.student import half_width, unknown_spread
 from jobkit.core.units import format_energy, format_setting
-from jobkit.fit.setting import Mean, Setting, settings_of
-from jobkit.fit.speed import Corpus, Speed
 
 EVEN = 0.005
 """A share that would be printed as 0 %."""
@@ -100,7 +100,7 @@ def _use(setting: Setting[Record]) -> EnergyUse:
     )
 
 
-def energy_answer(records: Sequence[Record], chosen: Speed, corpus: Corpus) -> EnergyAnswer | None:
+def energy_answer(records: Sequence[Record], chosen: Speed, corpus: CorpusVolume) -> EnergyAnswer | None:
     """Return the energy of a setting and of a corpus; ``None`` if no point has measured any."""
     well = [record for record in records if record.outcome is Outcome.OK]
     whose = [(record.energy.attribution, record.energy.reason) for record in well if record.energy]

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from jobkit.answers import speed
+from jobkit.answers.objective import Objective
+from jobkit.answers.setting import Mean, Setting, setting_with, settings_of
+from jobkit.answers.speed import Speed
 from jobkit.core.errors import JobkitError
 from jobkit.core.figures import MAX, SPEED, WORK, choosable, format_figure, reported, units_of
 from jobkit.core.records import Record
 from jobkit.core.terminal import did_you_mean, printable
 from jobkit.core.units import format_count, format_list
-from jobkit.fit import speed
-from jobkit.fit.objective import Objective
-from jobkit.fit.setting import Mean, Setting, setting_with, settings_of
-from jobkit.fit.speed import Speed
 
 MOST_LISTED = 8
 
@@ -25,7 +25,7 @@ class Judged:
     Attributes
     ----------
     setting
-        Its knobs in words, as in `jobkit.fit.speed.Speed`.
+        Its knobs in words, as in `jobkit.answers.speed.Speed`.
     values
         The metric of the objective, of each repeat that has it.
     broken

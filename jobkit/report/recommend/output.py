@@ -6,6 +6,11 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 
+from jobkit.answers.memory import Prediction
+from jobkit.answers.observations import ALLOCATED, NEED, RAM
+from jobkit.answers.setting import Mean
+from jobkit.answers.speed import SPEED_TOLERANCE, CorpusVolume, Speed, differ
+from jobkit.answers.tune import Tuning
 from jobkit.core import terminal
 from jobkit.core.blocks import Block, Column
 from jobkit.core.knobs import BATCH_SIZE, EVERY
@@ -19,18 +24,13 @@ from jobkit.core.units import (
     format_setting,
     format_walltime,
 )
-from jobkit.fit.memory import Prediction
-from jobkit.fit.observations import ALLOCATED, NEED, RAM
-from jobkit.fit.setting import Mean
-from jobkit.fit.speed import SPEED_TOLERANCE, Corpus, Speed, differ
-from jobkit.fit.tune import Tuning
-from jobkit.outcome.conditions import condition_lines
-from jobkit.outcome.trials import NOT_TRIED
 from jobkit.report import tune
-from jobkit.report.recommend import objective, precision, types
-from jobkit.report.recommend import search as of_search
+from jobkit.report.recommend import advice as advised
+from jobkit.report.recommend import objective, types
 from jobkit.report.recommend.energy import energy_lines
 from jobkit.report.recommend.request import MEMORY_FACTOR, WALLTIME_FACTOR
+from jobkit.runs.conditions import condition_lines
+from jobkit.runs.trials import NOT_TRIED
 
 EVEN = 0.0005
 """A difference in speed that would be printed as 0.0 %."""
@@ -114,7 +114,7 @@ def _measured(advice: types.Recommendation) -> Iterator[str]:
     """Yield from what the answer is, and what that took."""
     of = advice.measured
     if advice.search:
-        yield f"{of_search.heading(advice.search, of.points)}: {of.run}"
+        yield f"{advised.heading(advice.search, of.points)}: {of.run}"
     else:
         settings = format_count(len(advice.batch.settings), "setting")
         yield f"{format_count(of.points, 'point')} that succeeded, of {settings}: {of.run}"
@@ -144,7 +144,7 @@ def limit(advice: types.Recommendation) -> Iterator[str]:
         more = f"{batch.largest.safe_batch:,}"
         yield f"  Larger ones, up to {more}, were not measured: they may be faster still."
     yield from _smaller(advice)
-    compared = precision.lines(batch.settings, batch.recommended, batch.precisions)
+    compared = types.lines(batch.settings, batch.recommended, batch.precisions)
     yield from (f"  {line}." for line in (*objective.left_out_lines(batch.judged), *compared))
 
 
@@ -176,7 +176,7 @@ def _chosen(advice: types.Recommendation) -> Iterator[str]:
 def _accepted(advice: types.Recommendation) -> tuple[Speed, ...]:
     """Return the settings that may be recommended, as far as precision and constraints go."""
     batch = advice.batch
-    return batch.judged.allowed(precision.without_refused(batch.settings, batch.precisions))
+    return batch.judged.allowed(types.without_refused(batch.settings, batch.precisions))
 
 
 def _tried(sentence: str) -> str:
@@ -372,7 +372,7 @@ def _time(advice: types.Recommendation) -> Iterator[str]:
     yield f"  {_clock(time.start_s)} of it once, to start, load the model and end{doubt}"
 
 
-def _corpus(corpus: Corpus) -> str:
+def _corpus(corpus: CorpusVolume) -> str:
     if not corpus.paragraphs:
         return f"one run over {corpus.name}"
     characters = f", {corpus.characters:,} characters" if corpus.characters else ""
@@ -400,7 +400,7 @@ def _requested(advice: types.Recommendation) -> Iterator[str]:
         yield from (NoWrap(line, "  ") for line in lines.lines)
 
 
-def _asked(request: types.Request, advice: types.Recommendation) -> Iterator[str]:
+def _asked(request: types.RequestAdvice, advice: types.Recommendation) -> Iterator[str]:
     """Yield how the request is computed, and what the run did not use of its own."""
     upper = "the upper end" if advice.time.high_s is not None else "the mean (no upper end is known)"
     yield "How the request is computed:"
@@ -419,7 +419,7 @@ def _kind(advice: types.Recommendation) -> str:
     return "search" if advice.search else "sweep"
 
 
-def _unused(request: types.Request) -> str:
+def _unused(request: types.RequestAdvice) -> str:
     """Return what of the memory and of the walltime of a point was not used, as far as it is known."""
     pairs = {
         f"{format_memory(request.asked_memory_bytes)} of memory": (

@@ -7,21 +7,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from jobkit.answers import ledger
+from jobkit.answers.loads import read_lengths
+from jobkit.answers.objective import Objective
+from jobkit.answers.tune import Tuning, read_tuning
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import SPEC_FILE, TUNE_GOAL_FILE, is_run_folder
 from jobkit.core.paths import ledger_path
 from jobkit.core.records import RESULTS, Outcome, Record
 from jobkit.core.terminal import shell_quote
-from jobkit.fit import ledger
-from jobkit.fit.lengths import read_lengths
-from jobkit.fit.objective import Objective
-from jobkit.fit.tune import Tuning, read_tuning
-from jobkit.outcome.agreement import agreements
-from jobkit.outcome.results import batches_of, read_run
-from jobkit.outcome.timing import task_s, timed
-from jobkit.outcome.trials import describe_trials, settled_trials, trials
 from jobkit.report.recommend.types import RunData
 from jobkit.report.sources import never_began
+from jobkit.runs.results import agreements, batches_of, read_run, task_s, timed
+from jobkit.runs.trials import describe_trials, settled_trials, trials
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.spec.site import Site, load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec

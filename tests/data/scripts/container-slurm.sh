@@ -248,13 +248,13 @@ export JOBKIT_GPUS=1
 export JOBKIT_RECORD='SLURM_JOB_PARTITION SLURM_JOB_NODELIST SLURM_CPUS_PER_TASK SINGULARITY_CONTAINER'
 export NOTE='it'"'"'s quoted'
 cannot_import="$python in the container cannot import jobkit on $HOSTNAME"
-"${container[@]}" "$python" -c 'import jobkit.run' || fail environment "$cannot_import"
+"${container[@]}" "$python" -c 'import jobkit.worker' || fail environment "$cannot_import"
 
 # The results of other points may make this one unnecessary: then it ends here, before it copies anything.
 stage=gate
 if [[ $scheduler != hand && -d $run/flags ]]; then
-    answer=$("${container[@]}" "$python" -m jobkit.run.gate "$run" "$point" "$round" --prune --stop-after 2) ||
-        fail environment "$python in the container cannot run jobkit.run.gate on $HOSTNAME"
+    answer=$("${container[@]}" "$python" -m jobkit.worker.skip_check "$run" "$point" "$round" --prune --stop-after 2) ||
+        fail environment "$python in the container cannot run jobkit.worker.skip_check on $HOSTNAME"
     if [[ $answer ]]; then
         read -r outcome because message <<<"$answer"
         echo "job.sh: $outcome: $message" >&2 || true
@@ -290,7 +290,7 @@ if [[ $shared ]]; then flock -u 8; fi
 # Runs the worker in the background, so that traps run at once; copies results home every 30 s.
 stage=run
 copier=$(copier 2>/dev/null || true)                   # empty if the template has its own copy
-(trap '' USR1 USR2; exec "${container[@]}" "$python" -m jobkit.run --points "$run/points.jsonl" --point "$point" --try "$try" \
+(trap '' USR1 USR2; exec "${container[@]}" "$python" -m jobkit.worker --points "$run/points.jsonl" --point "$point" --try "$try" \
     --inputs "$inputs" --out "$work/out" --signal-file "$work/signal" \
     --scheduler "$scheduler" --job "$job" --task "$task" --restart "$restart" --copier "$copier") 8<&- &
 worker=$!
@@ -316,7 +316,7 @@ while kill -0 "$worker" 2>/dev/null; do               # a trap interrupted the w
 done
 if ((status)) && [[ ! -e $work/out/record.json ]]; then  # is scratch full, or a package missing?
     { printf '%65536s' '' >"$work/room"; } 2>/dev/null || fail scratch_full "$work is full"
-    if [[ ! $signal ]] && ! "${container[@]}" "$python" -c 'import jobkit.run.work'; then
+    if [[ ! $signal ]] && ! "${container[@]}" "$python" -c 'import jobkit.worker.work'; then
         stage=environment
         fail environment "$cannot_import"
     fi

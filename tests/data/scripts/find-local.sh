@@ -41,7 +41,7 @@ export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 export JOBKIT_GPUS=1
 
 # Each call reads the results so far, and prints the number of the next point, or nothing.
-while [[ -z $signalled ]] && next=$("$python" -m jobkit.fit.search "$run") && [[ $next ]]; do
+while [[ -z $signalled ]] && next=$("$python" -m jobkit.answers.search "$run") && [[ $next ]]; do
     forwarding bash "$run/job.sh" --point "$next" || true
 done
 [[ -z $signalled ]] || exit 143

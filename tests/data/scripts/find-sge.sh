@@ -58,7 +58,7 @@ export JOBKIT_GPUS=1
 export JOBKIT_RECORD='QUEUE NSLOTS'
 
 # Each call reads the results so far, and prints the number of the next point, or nothing.
-while [[ -z $signalled ]] && next=$("$python" -m jobkit.fit.search "$run") && [[ $next ]]; do
+while [[ -z $signalled ]] && next=$("$python" -m jobkit.answers.search "$run") && [[ $next ]]; do
     forwarding bash "$run/job.sh" --point "$next" || true
 done
 [[ -z $signalled ]] || exit 143

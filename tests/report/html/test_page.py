@@ -8,18 +8,17 @@ from pathlib import Path
 import pytest
 
 import jobkit
+from jobkit.answers.tune import read_tuning
 from jobkit.core.layout import JOB_SCRIPT, SPEC_FILE
 from jobkit.core.measurements import Gpu
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap, printable
 from jobkit.core.units import GIB
-from jobkit.fit.tune import read_tuning
 from jobkit.report.corpus import ShardTry, read_corpus_report
 from jobkit.report.html.corpus_page import MOST_TRIES, shard_picture
-from jobkit.report.html.page import page
-from jobkit.report.html.parts import MOST_CHARACTERS
-from jobkit.report.html.templates import paragraphs
-from jobkit.report.plot.search_data import search_panel
+from jobkit.report.html.page import page, paragraphs
+from jobkit.report.html.pictures import MOST_CHARACTERS
+from jobkit.report.plot.data import search_panel
 from tests.support.applied import measured_run, request, win, write_corpus, write_planned
 from tests.support.builders import TEXT, grid, record, write_points, write_record
 from tests.support.commands import jobkit as typed

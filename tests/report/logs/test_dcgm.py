@@ -16,9 +16,17 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import Energy, Sampler
 from jobkit.core.records import Record
 from jobkit.core.units import GIB
-from jobkit.report.dcgm_figures import JobFigures, belongs, lines, shown
+from jobkit.report.dcgm import (
+    GpuReport,
+    JobFigures,
+    Spread,
+    belongs,
+    is_gpu_report,
+    lines,
+    parse_report,
+    shown,
+)
 from jobkit.report.html.page import page
-from jobkit.report.logs.dcgm import GpuReport, Spread, is_gpu_report, parse_report
 from jobkit.report.output import render
 from jobkit.report.tables import collect
 from tests.support.builders import grid, record, write_records

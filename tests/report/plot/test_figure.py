@@ -21,19 +21,31 @@ from matplotlib.text import Text
 from matplotlib.transforms import Bbox, BboxBase
 
 from benchmarks.archives import RECORDS, group
-from jobkit.commands.results.collect import collect as command
+from jobkit.commands.collect import collect as command
 from jobkit.core.errors import JobkitError
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import TRIALS_FILE
 from jobkit.core.measurements import Energy, Gpu
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import GIB
-from jobkit.outcome.trials import Trial
 from jobkit.report.plot.data import group_plots
-from jobkit.report.plot.figure import COLUMN_IN, LOOKS, MOST_GROUPS, PAGE_IN, PANEL_IN, SUFFIXES, figure, plot
+from jobkit.report.plot.figure import (
+    COLUMN_IN,
+    LOOKS,
+    MARKS,
+    MOST_GROUPS,
+    PAGE_IN,
+    PANEL_IN,
+    SMALL,
+    SUFFIXES,
+    figure,
+    plot,
+    repeats_in_words,
+    short,
+)
 from jobkit.report.plot.figure import style as style_of
-from jobkit.report.plot.panels import MARKS, SMALL, repeats_in_words, short
 from jobkit.report.tables import Collected, collect
+from jobkit.runs.trials import Trial
 from tests.pages.test_docs import PYPROJECT
 from tests.support.builders import TEXT, grid, need, record, write_points, write_record, write_records
 from tests.whole.test_imports import asked_for, imported

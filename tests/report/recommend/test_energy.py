@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 
+from jobkit.answers.speed import CorpusVolume
 from jobkit.core.blocks import as_text
 from jobkit.core.measurements import Attribution, Energy
 from jobkit.core.records import Outcome, Record
-from jobkit.fit.speed import Corpus
-from jobkit.outcome.overlaps import attributed
+from jobkit.report.recommend.advice import recommend
 from jobkit.report.recommend.energy import uses
 from jobkit.report.recommend.output import blocks
-from jobkit.report.recommend.recommend import recommend
 from jobkit.report.recommend.types import Recommendation, RecommendOptions
+from jobkit.runs.overlaps import attributed
 from tests.support.builders import ITEMS, grid, point, record, with_shortcuts
 from tests.support.recommendations import material, records
 
@@ -32,7 +32,7 @@ def drawing(one: Record, attribution: Attribution = OWN, **more: object) -> Reco
     return replace(one, energy=replace(energy, **more))  # type: ignore[arg-type]  # fields by name
 
 
-def found(*told: Record, corpus: Corpus | None = None) -> Recommendation:
+def found(*told: Record, corpus: CorpusVolume | None = None) -> Recommendation:
     return recommend(material(told), RecommendOptions(gpus=(), corpus=corpus))
 
 
@@ -49,7 +49,7 @@ def test_without_energy_nothing_is_said() -> None:
 
 
 def test_the_energy_of_a_corpus_and_of_1000_paragraphs_is_said() -> None:
-    answer = found(*map(drawing, records()), corpus=Corpus(paragraphs=2_000_000))
+    answer = found(*map(drawing, records()), corpus=CorpusVolume(paragraphs=2_000_000))
     assert answer.energy
     assert answer.energy.recommended
     assert answer.energy.recommended.per_1000_j == pytest.approx(170 / 301 * 1000, rel=0.001)

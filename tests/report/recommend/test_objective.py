@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobkit.answers.objective import Bound, Objective
+from jobkit.answers.speed import CorpusVolume, speeds_of
 from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Record
-from jobkit.fit.objective import Bound, Objective
-from jobkit.fit.speed import Corpus, speeds_of
+from jobkit.report.recommend.advice import recommend
 from jobkit.report.recommend.objective import judge, refuse_none
 from jobkit.report.recommend.output import as_json, blocks
-from jobkit.report.recommend.recommend import recommend
 from jobkit.report.recommend.types import Recommendation, RecommendOptions
 from tests.support.recommendations import SIZES, material, records
 
@@ -41,12 +41,12 @@ def without_items(one: Record) -> Record:
 
 
 def advice(
-    tries: Sequence[Record], objective: Objective = HIGHEST, corpus: Corpus | None = None
+    tries: Sequence[Record], objective: Objective = HIGHEST, corpus: CorpusVolume | None = None
 ) -> Recommendation:
     return recommend(replace(material(tries), objective=objective), RecommendOptions(corpus=corpus))
 
 
-def text(tries: Sequence[Record], objective: Objective = HIGHEST, corpus: Corpus | None = None) -> str:
+def text(tries: Sequence[Record], objective: Objective = HIGHEST, corpus: CorpusVolume | None = None) -> str:
     return as_text(blocks(advice(tries, objective, corpus)))
 
 
@@ -157,7 +157,7 @@ def test_if_all_settings_break_a_constraint_that_is_an_error() -> None:
 
 def test_without_items_there_is_no_speed_and_the_time_is_that_of_one_run() -> None:
     tries = [without_items(one) for one in reporting(APART)]
-    said = text(tries, corpus=Corpus(name="letters", paragraphs=10**6))
+    said = text(tries, corpus=CorpusVolume(name="letters", paragraphs=10**6))
     assert (
         "Its speed: not known, because the workload reports no items; 4.277 ± 0.15 s (n=3) for a run." in said
     )

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.commands.results.recommend import recommend as command
+from jobkit.answers.gpus import GpuKind
+from jobkit.answers.setting import Ratio
+from jobkit.answers.speed import CorpusVolume, Duration
+from jobkit.commands.recommend import recommend as command
 from jobkit.core.blocks import as_text
 from jobkit.core.units import GIB
-from jobkit.fit.gpus import GpuKind
-from jobkit.fit.setting import Ratio
-from jobkit.fit.speed import Corpus, Duration
+from jobkit.report.recommend.advice import recommend
 from jobkit.report.recommend.output import as_json, blocks
-from jobkit.report.recommend.recommend import recommend
-from jobkit.report.recommend.types import Line, Recommendation, RecommendOptions, RunData
+from jobkit.report.recommend.types import KnobLargestBatch, Recommendation, RecommendOptions, RunData
 from jobkit.spec.site import Site
 from tests.report.recommend.test_recommend import on_cpu
 from tests.support.builders import GPU, ITEMS, grid
@@ -187,10 +187,14 @@ def test_a_card_that_is_too_small_or_where_the_text_ends() -> None:
 
 
 def test_time_with_and_without_an_interval() -> None:
-    said = text(wishes=RecommendOptions(gpus=(), corpus=Corpus(name="a.txt", paragraphs=2, characters=50)))
+    said = text(
+        wishes=RecommendOptions(gpus=(), corpus=CorpusVolume(name="a.txt", paragraphs=2, characters=50))
+    )
     of = "Time for a.txt (2 paragraphs, 50 characters): 5.5 s (95 % of runs: 5.5 s to 5.5 s).\n"
     assert f"{of}  5.5 s of it once, to start, load the model and end (t, n=3).\n" in said
-    assert "Time for 881 paragraphs" in text(wishes=RecommendOptions(gpus=(), corpus=Corpus(paragraphs=881)))
+    assert "Time for 881 paragraphs" in text(
+        wishes=RecommendOptions(gpus=(), corpus=CorpusVolume(paragraphs=881))
+    )
     said = text(material(records(repeats=1)))
     assert "one repeat has no interval." in said
     assert "the mean (no upper end is known) of the time above x 1.25" in said
@@ -293,7 +297,9 @@ def test_settings_that_are_as_fast_and_one_paragraph() -> None:
     equal = as_text(blocks(replace(told, batch=replace(last, times=Ratio(1.0, 0.99, 1.01)))))
     assert "just as fast (-1.0 to 1.0 % with 95 % confidence): no difference is shown." in equal
     assert ": just as fast." in as_text(blocks(replace(told, batch=last)))
-    assert "Time for 1 paragraph: " in text(wishes=RecommendOptions(gpus=(), corpus=Corpus(paragraphs=1)))
+    assert "Time for 1 paragraph: " in text(
+        wishes=RecommendOptions(gpus=(), corpus=CorpusVolume(paragraphs=1))
+    )
 
 
 def test_the_largest_for_other_values_of_the_other_knobs() -> None:
@@ -301,12 +307,12 @@ def test_the_largest_for_other_values_of_the_other_knobs() -> None:
     safe = advice.batch.largest
     unknown = [replace(safe, reason=reason) for reason in ("two sizes ran", "two sizes ran", safe.reason)]
     lines = [
-        Line(others="precision bf16", largest=safe),
-        *(Line(others="", largest=one) for one in unknown[:2]),
+        KnobLargestBatch(others="precision bf16", largest=safe),
+        *(KnobLargestBatch(others="", largest=one) for one in unknown[:2]),
     ]
     shown = as_text(blocks(replace(advice, batch=replace(advice.batch, lines=tuple(lines)))))
     assert f"  With precision bf16: {safe.knob} {safe.safe_batch:,}, " in shown
     assert "  With 2 other values of the other knobs: not known, because two sizes ran.\n" in shown
-    none = replace(advice.batch, largest=unknown[0], lines=(Line(others="", largest=unknown[1]),))
+    none = replace(advice.batch, largest=unknown[0], lines=(KnobLargestBatch(others="", largest=unknown[1]),))
     shown = as_text(blocks(replace(advice, batch=none)))
     assert "  With 1 other value of the other knobs: not known either.\n" in shown

@@ -7,10 +7,10 @@ import pytest
 
 from jobkit.core.blocks import as_text
 from jobkit.core.records import Record
-from jobkit.outcome.agreement import Agreement
+from jobkit.report.recommend.advice import recommend
 from jobkit.report.recommend.output import as_json, blocks
-from jobkit.report.recommend.recommend import recommend
 from jobkit.report.recommend.types import Recommendation, RecommendOptions
+from jobkit.runs.results import Agreement
 from tests.support.builders import grid
 from tests.support.recommendations import RATES, SCATTER, material, measured
 

@@ -5,21 +5,20 @@ from dataclasses import replace
 
 import pytest
 
+from jobkit.answers.gpus import GPUS, GpuKind, gpu_kinds
+from jobkit.answers.loads import Lengths, Loads
+from jobkit.answers.memory import memory_of
+from jobkit.answers.memory_line import Fit
+from jobkit.answers.observations import NEED, RAM
+from jobkit.answers.speed import NEIGHBOURS, CorpusVolume
 from jobkit.core.errors import JobkitError
-from jobkit.core.measurements import Memory
+from jobkit.core.measurements import MemoryReadings
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB
-from jobkit.fit.gpus import GPUS, GpuKind, gpu_kinds
-from jobkit.fit.lengths import Lengths
-from jobkit.fit.loads import Loads
-from jobkit.fit.memory import memory_of
-from jobkit.fit.memory_line import Fit
-from jobkit.fit.observations import NEED, RAM
-from jobkit.fit.speed import NEIGHBOURS, Corpus
-from jobkit.outcome.trials import Trial
 from jobkit.report.recommend import types
-from jobkit.report.recommend.recommend import memory_of_setting, recommend
+from jobkit.report.recommend.advice import memory_of_setting, recommend
 from jobkit.report.recommend.types import Recommendation, RecommendOptions, RunData
+from jobkit.runs.trials import Trial
 from tests.support.builders import ITEMS, grid, record
 from tests.support.recommendations import (
     BYTES_PER_LOAD,
@@ -52,7 +51,7 @@ def on_cpu(sizes: Sequence[int] = (40, 85, 130, 175, 220)) -> list[Record]:
         load = LOADS.own(one.numbers["batch_size"])
         told = record(one)
         assert told.summary
-        peak = Memory(maxrss_bytes=GIB + 4_000 * load)
+        peak = MemoryReadings(maxrss_bytes=GIB + 4_000 * load)
         found.append(replace(told, summary=replace(told.summary, load_max=load), memory=peak))
     return found
 
@@ -212,7 +211,7 @@ def test_time_is_of_one_pass_unless_a_corpus_is_named() -> None:
     found = told()
     assert (found.corpus.name, found.corpus.paragraphs) == ("sample", 881)
     assert found.time.expected_s == pytest.approx(5.5 + 881 / 301, rel=1e-3)
-    large = told(wishes=RecommendOptions(corpus=Corpus(paragraphs=8_810)))
+    large = told(wishes=RecommendOptions(corpus=CorpusVolume(paragraphs=8_810)))
     assert large.time.expected_s == pytest.approx(5.5 + 8_810 / 301, rel=1e-3)
 
 
@@ -254,7 +253,7 @@ LONG = Loads(Lengths(paragraphs=((9_000,),) * ITEMS))
 SHORT = Loads(Lengths(paragraphs=((10,),) * ITEMS))
 
 
-def beware(of: RunData, corpus: Corpus | None = None) -> str:
+def beware(of: RunData, corpus: CorpusVolume | None = None) -> str:
     return "; ".join(recommend(of, RecommendOptions(corpus=corpus)).beware)
 
 
@@ -286,9 +285,9 @@ def test_several_machines_on_a_cpu() -> None:
 
 
 def test_a_corpus_of_which_only_the_size_is_known() -> None:
-    said = beware(material(records()), Corpus(paragraphs=ITEMS))
+    said = beware(material(records()), CorpusVolume(paragraphs=ITEMS))
     assert "a corpus with longer items than the text that was measured needs more" in said
-    said = beware(material(records()), Corpus(name="letters.txt", paragraphs=ITEMS))
+    said = beware(material(records()), CorpusVolume(name="letters.txt", paragraphs=ITEMS))
     assert "the longest items of letters.txt are not known" in said
     assert "RAM" not in said
 
@@ -297,13 +296,15 @@ def test_a_corpus_whose_items_are_longer() -> None:
     small = [
         replace(record, gpu=replace(record.gpu, total_bytes=4 * GIB)) for record in records() if record.gpu
     ]
-    said = beware(material(small), Corpus(name="long.txt", paragraphs=ITEMS, loads=LONG))
+    said = beware(material(small), CorpusVolume(name="long.txt", paragraphs=ITEMS, loads=LONG))
     assert "long.txt makes a load of 1,575,000 at this size, more than is safe: at most 31" in said
-    assert "short.txt" not in beware(material(small), Corpus(name="short.txt", paragraphs=ITEMS, loads=SHORT))
+    assert "short.txt" not in beware(
+        material(small), CorpusVolume(name="short.txt", paragraphs=ITEMS, loads=SHORT)
+    )
 
 
 def test_a_corpus_that_is_held_in_memory() -> None:
-    said = beware(material(records()), Corpus(paragraphs=11 * ITEMS))
+    said = beware(material(records()), CorpusVolume(paragraphs=11 * ITEMS))
     assert "RAM was measured over 881 paragraphs, and the results of 9,691 are kept there" in said
 
 
@@ -314,7 +315,7 @@ def test_the_memory_line_of_a_setting() -> None:
     assert found.largest.safe_load > 0
     assert isinstance(found.line, Fit)
     assert found.line.theil_sen_slope_bytes == pytest.approx(BYTES_PER_LOAD, rel=0.05)
-    failed = replace(first, needs=(), memory=Memory(), outcome=Outcome.BUG)
+    failed = replace(first, needs=(), memory=MemoryReadings(), outcome=Outcome.BUG)
     assert memory_of_setting(material([failed]), failed) is None, "nothing was measured"
     other = replace(first, point=replace(first.point, params={"batch_size": 50, "workers": 4}, workers=4))
     assert memory_of_setting(material(records()), other) is None, "of another setting"

@@ -3,10 +3,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from jobkit.core.measurements import Memory
+from jobkit.answers.speed import Duration
+from jobkit.core.measurements import MemoryReadings
 from jobkit.core.records import Job
 from jobkit.core.units import GIB
-from jobkit.fit.speed import Duration
 from jobkit.report.recommend.request import enough, lines, request, used_ram
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import Lines
@@ -53,10 +53,10 @@ def test_a_site_that_cannot_be_asked_says_why() -> None:
 
 
 def test_on_slurm_the_page_cache_counts() -> None:
-    told = replace(record(point()), memory=Memory(maxrss_bytes=GIB, cgroup_peak_bytes=3 * GIB))
+    told = replace(record(point()), memory=MemoryReadings(maxrss_bytes=GIB, cgroup_peak_bytes=3 * GIB))
     assert used_ram(told) == 3 * GIB
     assert used_ram(replace(told, job=Job(scheduler="sge"))) == GIB
-    assert used_ram(replace(told, memory=Memory())) is None
+    assert used_ram(replace(told, memory=MemoryReadings())) is None
 
 
 def test_a_request_stands_next_to_what_was_asked_and_used() -> None:
@@ -95,7 +95,7 @@ def test_in_a_search_a_setting_is_charged_with_its_own_memory_only(tmp_path: Pat
     tuning = read_material(search(tmp_path, Machine())).search
     assert tuning
     small, large = (
-        replace(one, memory=Memory(maxrss_bytes=size))
+        replace(one, memory=MemoryReadings(maxrss_bytes=size))
         for one, size in zip(records(repeats=1)[:2], (GIB, 64 * GIB), strict=True)
     )
     for tuned, expected in ((None, 64 * GIB), (tuning, GIB)):

@@ -5,19 +5,18 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.answers import ledger
+from jobkit.answers.objective import Bound, Objective
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
-from jobkit.core.job_files import Exit
 from jobkit.core.json_codec import to_json
-from jobkit.core.layout import LENGTHS_FILE, TRIALS_FILE
+from jobkit.core.layout import LENGTHS_FILE, TRIALS_FILE, Exit
 from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
-from jobkit.fit import ledger
-from jobkit.fit.objective import Bound, Objective
-from jobkit.outcome.trials import Trial
 from jobkit.report.recommend.run_data import read_material
-from tests.fit.test_ledger import ENTRY
+from jobkit.runs.trials import Trial
+from tests.answers.test_ledger import ENTRY
 from tests.support.builders import batch, try_folder, write_batches, write_exit, write_record
 from tests.support.recommendations import LENGTHS, SPEC, records, write_run
 

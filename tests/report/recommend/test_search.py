@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.answers.objective import Bound, Objective
 from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
-from jobkit.fit.objective import Bound, Objective
+from jobkit.report.recommend.advice import recommend
 from jobkit.report.recommend.output import blocks
-from jobkit.report.recommend.recommend import recommend
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import RecommendOptions
 from tests.report.test_tune import NOW, FastLoop

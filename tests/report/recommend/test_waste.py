@@ -13,18 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.archives import RECORDS, group
+from jobkit.answers.gpus import gpu_kind
+from jobkit.answers.tune_steps import TuneAnswer
 from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
-from jobkit.core.job_files import Exit
-from jobkit.core.measurements import Memory, Sampler
+from jobkit.core.layout import Exit
+from jobkit.core.measurements import MemoryReadings, Sampler
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB, MIB
-from jobkit.fit.gpus import gpu_kind
-from jobkit.fit.tune_steps import Answer
-from jobkit.report.recommend.fix import Fix
-from jobkit.report.recommend.use import RunUse, read_use
-from jobkit.report.recommend.waste import Waste, smallest_card, wastes
-from jobkit.report.recommend.waste_output import as_json, blocks
+from jobkit.report.recommend.request import Fix, RunUse, read_use
+from jobkit.report.recommend.waste import Waste, as_json, blocks, smallest_card, wastes
 from tests.support.builders import (
     GPU,
     grid,
@@ -72,7 +70,7 @@ def used(  # noqa: PLR0913 - what each test varies
         ended_at=(BEGAN + timedelta(seconds=seconds)).isoformat(),
         summary=replace(of.summary, work_s=work_s),
         sampler=Sampler(utilisation_mean_percent=busy),
-        memory=Memory(process_peak_bytes=gpu_peak, maxrss_bytes=ram),
+        memory=MemoryReadings(process_peak_bytes=gpu_peak, maxrss_bytes=ram),
         gpu=replace(GPU, total_bytes=140 * GIB) if of.gpu else None,
         cpu_s=cpu_s,
     )
@@ -276,7 +274,7 @@ def test_a_smaller_card_always_holds_the_peak(peak_mib: int) -> None:
 def test_a_card_that_is_not_known_is_not_judged(tmp_path: Path) -> None:
     nameless = [replace(used(one), gpu=None) for one in points()]
     assert found(run(tmp_path, nameless))["too large a GPU"].why == "no record names the GPU"
-    peakless = [replace(used(one), memory=Memory()) for one in points()]
+    peakless = [replace(used(one), memory=MemoryReadings()) for one in points()]
     judged = found(run(tmp_path / "b", peakless))
     assert (judged["too large a GPU"].wasted, judged["memory"].wasted) == (None, None)
 
@@ -401,12 +399,12 @@ def test_text_and_json_say_the_same() -> None:
 
 def test_a_search_that_ended_names_its_limit_in_place_of_a_fix() -> None:
     searches = [read_use(folder) for folder in group("tune").iterdir()]
-    ended = [use for use in searches if use.search and isinstance(use.search.next, Answer)]
+    ended = [use for use in searches if use.search and isinstance(use.search.next, TuneAnswer)]
     assert ended
     plain = read_use(H200)
     for use in ended:
         assert use.search
-        assert isinstance(use.search.next, Answer)
+        assert isinstance(use.search.next, TuneAnswer)
         idle = next(waste for waste in wastes(use) if waste.name == "idle GPU")
         idle = replace(idle, wasted=True, fix=None)
         assert "No fix" not in as_text(blocks(plain, [idle]))

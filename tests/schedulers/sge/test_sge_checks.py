@@ -7,7 +7,7 @@ import pytest
 
 from jobkit.core.shell import Completed
 from jobkit.schedulers import sge
-from jobkit.schedulers.types import Request
+from jobkit.schedulers.types import JobRequest
 from tests.support.surveys import ARRAY, REQUEST, captured
 
 ANSWERS = {
@@ -18,7 +18,7 @@ ANSWERS = {
 }
 
 
-def refusals(request: Request, **others: Completed) -> list[str]:
+def refusals(request: JobRequest, **others: Completed) -> list[str]:
     answers = {name: captured(f"sge/{file}") for name, file in ANSWERS.items()} | others
     asked = sge.checks("job.sh", ARRAY, request)
     said = [check.refusal(answers["_".join(check.argv[:2]).replace("-", "")]) for check in asked]

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from jobkit.schedulers.parsed_script import Finding, read_script
-from jobkit.schedulers.sge.lint import RULES, lint
+from jobkit.schedulers.parsed_script import LintFinding, read_script
+from jobkit.schedulers.sge_lint import RULES, lint
 
 START = "#!/bin/bash\n#$ -S /bin/bash -cwd\n"
 
 
-def found(text: str, *folders: str) -> tuple[Finding, ...]:
+def found(text: str, *folders: str) -> tuple[LintFinding, ...]:
     findings = lint(read_script(text, lambda path: path in folders))
     assert findings is not None
     return findings

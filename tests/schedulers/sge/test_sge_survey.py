@@ -4,12 +4,7 @@ import pytest
 
 from jobkit.core.shell import Completed
 from jobkit.schedulers import sge
-from jobkit.schedulers.sge.survey import (
-    gpu_resource,
-    memory_resources,
-    parse_survey,
-    survey_argvs,
-)
+from jobkit.schedulers.sge_survey import gpu_resource, memory_resources, parse_survey, survey_argvs
 from jobkit.schedulers.survey import Consumable, Resource
 from tests.support import surveys
 from tests.support.surveys import captured

@@ -8,13 +8,13 @@ import pytest
 
 from jobkit.core.shell import Completed
 from jobkit.schedulers import slurm
-from jobkit.schedulers.types import Request
+from jobkit.schedulers.types import JobRequest
 from tests.support.surveys import ARRAY, REQUEST, captured
 
 ANSWERS = {"sinfo": "sinfo", "sbatch": "test-only-ok", "assoc": "associations", "qos": "qos"}
 
 
-def refusals(request: Request, **others: Completed) -> list[str]:
+def refusals(request: JobRequest, **others: Completed) -> list[str]:
     answers = {name: captured(f"slurm/{file}") for name, file in ANSWERS.items()} | others
     asked = slurm.checks("job.sh", ARRAY, request)
     said = [check.refusal(answers[check.argv[4 if check.argv[0] == "sacctmgr" else 0]]) for check in asked]

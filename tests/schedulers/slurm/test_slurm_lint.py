@@ -4,13 +4,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from jobkit.schedulers.parsed_script import Finding, read_script
-from jobkit.schedulers.slurm.lint import RULES, lint
+from jobkit.schedulers.parsed_script import LintFinding, read_script
+from jobkit.schedulers.slurm_lint import RULES, lint
 
 START = "#!/bin/bash\n"
 
 
-def found(text: str, *folders: str) -> tuple[Finding, ...]:
+def found(text: str, *folders: str) -> tuple[LintFinding, ...]:
     findings = lint(read_script(text, lambda path: path in folders))
     assert findings is not None
     return findings

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from jobkit.core.shell import Completed
 from jobkit.schedulers import slurm
-from jobkit.schedulers.slurm.survey import parse_survey, partitions, survey_argvs
+from jobkit.schedulers.slurm_survey import parse_survey, partitions, survey_argvs
 from tests.support import surveys
 from tests.support.surveys import captured
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
-from jobkit.schedulers import defaults
-from jobkit.schedulers.parsed_script import Effect, Finding, Rule, Script, finding
+from jobkit.schedulers import protocol
+from jobkit.schedulers.parsed_script import Effect, LintFinding, Rule, Script, finding
 from jobkit.schedulers.survey import Answers, Queue, Survey, text_of, unanswered
 from jobkit.schedulers.types import Accounted, Array, JobId, LogOutcomes, Queued, State
 
@@ -22,15 +22,15 @@ CLUSTER_VARIABLES = re.compile("TOYQ")
 LEAKING_VARIABLES = re.compile("TOY_")
 JOB_VARIABLE = "TOY_JOB"
 RECORDED_VARIABLES: tuple[str, ...] = ("TOY_QUEUE",)
-BUSY_PATTERN = UNCONFIRMED_PATTERN = OVER_PATTERN = defaults.NEVER
+BUSY_PATTERN = UNCONFIRMED_PATTERN = OVER_PATTERN = protocol.NEVER
 JOB_ID_PATTERNS: tuple[str, ...] = (r"toy job (?P<id>\d+)",)
 LOG_OUTCOMES: LogOutcomes = ((re.compile("toyq: out of time"), Outcome.TIMEOUT),)
 LOG_FAULT = re.compile("toyq: ")
-interactive_argv = limit_argv = throttle_argv = checks = resource_names = defaults.no_command
-shut_argv, shut_reason = defaults.no_command, defaults.no_reason
-parse_limit = task_limit_error = remedy = defaults.nothing
-slots = defaults.one_slot
-header_path = defaults.quoted_path
+interactive_argv = limit_argv = throttle_argv = checks = resource_names = protocol.no_command
+shut_argv, shut_reason = protocol.no_command, protocol.no_reason
+parse_limit = task_limit_error = remedy = protocol.nothing
+slots = protocol.one_slot
+header_path = protocol.quoted_path
 RULES = {"space": Rule(Effect.IGNORED, "toyq takes it for a comment", "write #TOY")}
 
 
@@ -39,7 +39,7 @@ def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple
     return ("toyq", "sub", f"{array.first}-{array.last}", script, *array.words)
 
 
-def lint(script: Script) -> tuple[Finding, ...] | None:
+def lint(script: Script) -> tuple[LintFinding, ...] | None:
     found = [finding(RULES, line, "space") for line in script.lines if line.text.startswith("# TOY")]
     return tuple(found) if found or any(line.text.startswith("#TOY") for line in script.lines) else None
 

@@ -1,0 +1,455 @@
+"""The lengths of a text's items, and the load of every batch size and of every budget. Pure."""
+
+from __future__ import annotations
+
+import json
+import sys
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import accumulate, chain, islice
+from pathlib import Path
+from typing import NamedTuple
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import read_text
+from jobkit.core.knobs import BATCH_SIZE, CUT_BY, PADDED_CHARS, SORTED
+from jobkit.core.layout import LENGTHS_FILE
+from jobkit.core.records import Point
+from jobkit.worker.paragraphs import cut_by_budget, sorted_places
+from jobkit.worker.workloads.base import CHARACTERS
+
+SCHEMA = 1
+
+TOKENIZER = "tokenizer"
+"""Lengths as the workload itself finds them."""
+PUNCTUATION = "punctuation"
+"""Lengths estimated from where sentences seem to end."""
+NONE = "none"
+"""No lengths: every paragraph counts 1, so the load is the batch size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """How long the items of a text are, in the units that the framework pads to.
+
+    Attributes
+    ----------
+    paragraphs
+        For each paragraph the length of each of its items, in text order.
+    source
+        How they were found: `TOKENIZER`, `PUNCTUATION` or `NONE`.
+    unit
+        What a load counts.
+    padded
+        Whether the framework pads the items of a batch to the longest, so that the load is items x longest;
+        else it is the sum of the lengths.
+    """
+
+    paragraphs: tuple[tuple[int, ...], ...]
+    source: str = TOKENIZER
+    unit: str = CHARACTERS
+    padded: bool = True
+
+    @classmethod
+    def unknown(cls, paragraphs: int) -> Lengths:
+        """Return the lengths of a text of which none are known: the load is then the batch size."""
+        return cls(paragraphs=((1,),) * paragraphs, source=NONE, unit="paragraphs")
+
+    def every(self, number: int) -> Lengths:
+        """Return the lengths of one of every so many paragraphs, as a point with ``every`` takes them."""
+        return replace(self, paragraphs=self.paragraphs[::number])
+
+    def to_json(self) -> str:
+        """Return the lengths as one line of compact JSON."""
+        data: dict[str, object] = {"schema": SCHEMA, "source": self.source}
+        if self.unit != CHARACTERS:
+            data["unit"] = self.unit
+        if not self.padded:
+            data["padded"] = False
+        data["paragraphs"] = self.paragraphs
+        return json.dumps(data, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str, *, where: str = LENGTHS_FILE) -> Lengths:
+        """Return the lengths that `to_json` wrote.
+
+        Parameters
+        ----------
+        text
+            The JSON.
+        where
+            What it was read from, for the message.
+
+        Raises
+        ------
+        JobkitError
+            Where it is anything else.
+        """
+        try:
+            data = json.loads(text)
+            if data["schema"] != SCHEMA:
+                raise ValueError(f"schema {data['schema']!r}, not {SCHEMA}")  # noqa: TRY301 - reported below
+            rows = tuple(tuple(_length(length) for length in row) for row in data["paragraphs"])
+            unit, padded = str(data.get("unit", CHARACTERS)), data.get("padded") is not False
+            return cls(paragraphs=rows, source=str(data["source"]), unit=unit, padded=padded)
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise JobkitError(f"{where}: no lengths of a text: {error!r}") from error
+
+
+def _length(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"{value!r} is no length")
+    return value
+
+
+_parsed = lru_cache(maxsize=2)(Lengths.from_json)
+"""A report reads the lengths of a run several times, and runs of one text have the same."""
+
+
+def read_lengths(folder: Path) -> Lengths | None:
+    """Return the lengths that a run folder holds; ``None`` if it holds none that can be read."""
+    try:
+        return _parsed(read_text(folder / LENGTHS_FILE))
+    except (OSError, JobkitError):
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """How a text becomes calls, and a call the chunks that are padded together.
+
+    Attributes
+    ----------
+    paragraphs_per_call
+        Consecutive paragraphs a call; ``None`` for as many as the batch size.
+    sentences_per_ner_batch
+        Items a chunk, never across the end of a call; ``None`` for as many as the batch size.
+    """
+
+    paragraphs_per_call: int | None = None
+    sentences_per_ner_batch: int | None = None
+
+    @classmethod
+    def largest(cls, settings: Iterable[Mapping[str, int]]) -> Cut:
+        """Return the cut that makes the largest batches of some settings of knobs."""
+        settings = list(settings)
+        return cls(**{name: max((s.get(name, 0) for s in settings), default=0) or None for name in CUT_BY})
+
+    def at(self, batch_size: int) -> tuple[int, int]:
+        """Return paragraphs a call and items a chunk of a batch size."""
+        return self.paragraphs_per_call or batch_size, self.sentences_per_ner_batch or batch_size
+
+
+ALL_FOLLOWS = Cut()
+"""Paragraphs a call and items a chunk are both the batch size."""
+
+
+class Chunks(NamedTuple):
+    """The batches of a setting: their number, the largest load, and characters over padded characters."""
+
+    batches: int
+    load: int
+    efficiency: float
+
+
+@dataclass(frozen=True)
+class Loads:
+    """The load of every batch size of one text.
+
+    Attributes
+    ----------
+    lengths
+        Of the text's items.
+    cut
+        What does not follow the batch size; by default all does.
+    by_length
+        Whether paragraphs are sorted by their longest item before they are cut into calls, and
+        items by length within a call.
+    window
+        Paragraphs that are sorted together; ``None`` for all.
+    """
+
+    lengths: Lengths
+    cut: Cut = ALL_FOLLOWS
+    by_length: bool = False
+    window: int | None = None
+
+    def own(self, batch_size: int) -> int:
+        """Return the largest load of any chunk at exactly this batch size."""
+        return self._scan(*self.cut.at(batch_size))[0]
+
+    def load(self, batch_size: int) -> int:
+        """Return the largest load of this batch size and of all smaller ones.
+
+        The own load is not monotone, for chunks begin elsewhere; this envelope is, and what fits
+        by it fits at every smaller size too.
+        """
+        loads, _ = self._envelope
+        return loads[min(batch_size, len(loads) - 1)]
+
+    def worst(self, batch_size: int) -> tuple[int, int]:
+        """Return the call that holds the largest load up to a batch size.
+
+        Returns
+        -------
+        tuple
+            Its first paragraph, from 0, and the batch size (this one or a smaller) that makes it.
+        """
+        _, sources = self._envelope
+        source = sources[min(max(batch_size, 1), len(sources) - 1)]
+        return self._places[self._scan(*self.cut.at(source))[1]] if self._places else 0, source
+
+    def under_budget(self, padded_chars: int, work_unit: int) -> Chunks:
+        """Return the batches if items x longest is capped, in calls of so many paragraphs."""
+        calls = [self._items(start, end) for _, start, end in self._calls(work_unit)]
+        cut = [(iter(items), cut_by_budget(items, padded_chars)) for items in calls]
+        return self._chunks_of([list(islice(items, size)) for items, sizes in cut for size in sizes])
+
+    def chunks(self, batch_size: int) -> Chunks:
+        """Return the batches at exactly this batch size."""
+        paragraphs, sentences = self.cut.at(batch_size)
+        return self._chunks_of(
+            items[left : left + sentences]
+            for _, start, end in self._calls(paragraphs)
+            for items in [self._items(start, end)]
+            for left in range(0, len(items), sentences)
+        )
+
+    def _chunks_of(self, chunks: Iterable[Sequence[int]]) -> Chunks:
+        """Return what chunks, each the lengths of its items, come to."""
+        padded = self.lengths.padded
+        loads = [len(chunk) * max(chunk) if padded else sum(chunk) for chunk in chunks]
+        return Chunks(
+            batches=len(loads),
+            load=max(loads, default=0),
+            efficiency=sum(self._flat) / sum(loads) if sum(loads) else 1.0,
+        )
+
+    @cached_property
+    def limit(self) -> int:
+        """The largest batch size that the text can exercise, at least 1.
+
+        It is the number of paragraphs; where a call holds a fixed number of them, the most items
+        that a call holds.
+        """
+        paragraphs = len(self.lengths.paragraphs)
+        if self.cut.paragraphs_per_call is None:
+            return max(paragraphs, 1)
+        return max((end - start for _, start, end in self._calls(self.cut.paragraphs_per_call)), default=1)
+
+    @cached_property
+    def saturation(self) -> int:
+        """The smallest batch size from which on the largest load stays the same.
+
+        It may lie beyond `limit`: a call then holds the whole text, and chunks still grow until
+        one holds all its items.
+        """
+        loads, _ = self._envelope
+        return max(bisect_left(loads, loads[-1]), 1)
+
+    def largest_batch(self, load_limit: float) -> int:
+        """Return the largest batch size, at most `limit`, whose `load` is within a limit; 0 if none is."""
+        loads, _ = self._envelope
+        size = bisect_right(loads, load_limit) - 1
+        return self.limit if size == len(loads) - 1 else min(max(size, 0), self.limit)
+
+    @cached_property
+    def steps(self) -> tuple[int, ...]:
+        """The batch sizes, at most `limit`, whose own load is larger than that of all smaller ones."""
+        loads, _ = self._envelope
+        last = min(self.limit, len(loads) - 1)
+        return tuple(size for size in range(1, last + 1) if loads[size] > loads[size - 1])
+
+    def efficiency(self, batch_size: int) -> float:
+        """Return characters over padded characters, 0 to 1, with the text as it stands."""
+        return self.chunks(batch_size).efficiency
+
+    def efficiency_sorted(self, batch_size: int) -> float:
+        """Return the same if all items of the text were sorted by length before they are cut."""
+        items = sorted(self._flat, reverse=True)
+        step = self.cut.at(batch_size)[1]
+        return self._chunks_of(items[at : at + step] for at in range(0, len(items), step)).efficiency
+
+    @cached_property
+    def _places(self) -> Sequence[int]:
+        """The numbers of the paragraphs in the order in which they are cut."""
+        paragraphs = self.lengths.paragraphs
+        if not self.by_length:
+            return range(len(paragraphs))
+        return sorted_places([max(row, default=0) for row in paragraphs], self.window)
+
+    @cached_property
+    def _flat(self) -> tuple[int, ...]:
+        return tuple(chain.from_iterable(self.lengths.paragraphs[place] for place in self._places))
+
+    @cached_property
+    def _starts(self) -> tuple[int, ...]:
+        """How many items are before each paragraph, and in all."""
+        return tuple(accumulate((len(self.lengths.paragraphs[place]) for place in self._places), initial=0))
+
+    def _items(self, start: int, end: int) -> Sequence[int]:
+        """Return the lengths of the items of a call, in the order in which they are cut."""
+        items = self._flat[start:end]
+        return sorted(items, reverse=True) if self.by_length else items
+
+    @cached_property
+    def _table(self) -> list[list[int]]:
+        """Row k holds the longest of every 2**k items that follow each other."""
+        rows = [list(self._flat)]
+        while 2 ** len(rows) <= len(self._flat):
+            last, half = rows[-1], 2 ** (len(rows) - 1)
+            rows.append([max(pair) for pair in zip(last, last[half:], strict=False)])
+        return rows
+
+    @cached_property
+    def _sums(self) -> tuple[int, ...]:
+        """The lengths of the items before each, and in all."""
+        return tuple(accumulate(self._flat, initial=0))
+
+    def _longest(self, start: int, end: int) -> int:
+        """Return the longest of the items from ``start`` up to ``end``, of which there is one."""
+        level = (end - start).bit_length() - 1
+        row = self._table[level]
+        return max(row[start], row[end - (1 << level)])
+
+    def _calls(self, paragraphs: int) -> Iterator[tuple[int, int, int]]:
+        """Yield first paragraph, first item and end of the items of every call."""
+        total = len(self.lengths.paragraphs)
+        firsts = range(0, total, paragraphs)
+        for first in firsts:
+            yield first, self._starts[first], self._starts[min(first + paragraphs, total)]
+
+    def _scan(self, paragraphs: int, sentences: int) -> tuple[int, int]:
+        """Return the largest load of a chunk, and the first paragraph of the first call that has it."""
+        best, where = 0, 0
+        for first, start, end in self._calls(paragraphs):
+            # Of sorted items the first chunk has the longest, and no other has more.
+            lefts = range(start, end, max(end - start, 1) if self.by_length else sentences)
+            for left in lefts:
+                right = min(left + sentences, end)
+                load = self._sums[right] - self._sums[left]
+                if self.lengths.padded:
+                    load = (right - left) * self._longest(left, end if self.by_length else right)
+                if load > best:
+                    best, where = load, first
+        return best, where
+
+    @cached_property
+    def _envelope(self) -> tuple[list[int], list[int]]:
+        """The envelope from batch size 0 to where it ends, and the batch size that makes each value."""
+        loads, sources = [0], [1]
+        last = self.limit if self.cut.sentences_per_ner_batch else max(self.limit, len(self._flat))
+        for size in range(1, last + 1):
+            own = self.own(size)
+            loads.append(max(own, loads[-1]))
+            sources.append(size if own >= loads[-1] else sources[-1])
+            if loads[-1] >= self._ceiling:
+                break
+        return loads, sources
+
+    @cached_property
+    def _ceiling(self) -> int:
+        """A load that no batch size exceeds."""
+        items = max(len(self._flat), 1)
+        if self.cut.paragraphs_per_call is not None:
+            return self._scan(self.cut.paragraphs_per_call, items)[0]
+        if not self.lengths.padded:
+            return self._sums[-1]
+        return min(self.cut.sentences_per_ner_batch or items, items) * max(self._flat, default=0)
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """The load of every budget, ``padded_chars``, of one text; as `Loads` for batch sizes.
+
+    Attributes
+    ----------
+    text
+        The text, and whether it is sorted.
+    work_unit
+        Paragraphs a call.
+    """
+
+    text: Loads
+    work_unit: int
+
+    @property
+    def lengths(self) -> Lengths:
+        """The lengths of the text's items."""
+        return self.text.lengths
+
+    @cached_property
+    def limit(self) -> int:
+        """The smallest budget with which each call is one batch: a larger one changes nothing."""
+        return max(self.text.under_budget(sys.maxsize, self.work_unit).load, 1)
+
+    @cached_property
+    def _longest(self) -> int:
+        return max(map(max, filter(None, self.lengths.paragraphs)), default=0)
+
+    @cached_property
+    def _owned(self) -> dict[int, int]:
+        """The own loads that were asked for: each takes a pass over the text."""
+        return {}
+
+    def own(self, padded_chars: int) -> int:
+        """Return the largest load of any batch at exactly this budget."""
+        if padded_chars not in self._owned:
+            self._owned[padded_chars] = self.text.under_budget(padded_chars, self.work_unit).load
+        return self._owned[padded_chars]
+
+    def load(self, padded_chars: int) -> int:
+        """Return a load that no batch exceeds at this budget and at all smaller ones.
+
+        An item that is longer than the budget is a batch of its own.
+        """
+        return min(max(padded_chars, self._longest), self.limit)
+
+    def largest_batch(self, load_limit: float) -> int:
+        """Return the largest budget, at most `limit`, whose `load` is within a limit; 0 if none is."""
+        return 0 if load_limit < self._longest else int(min(load_limit, self.limit))
+
+
+TextLoads = Loads | Budgets
+"""The loads of a text by the knob that caps its batches."""
+
+LOAD_TOLERANCE = 0.2
+"""Lengths whose loads differ by more than this share from what was measured are of something else."""
+
+_loads, _budgets = lru_cache(maxsize=4)(Loads), lru_cache(maxsize=4)(Budgets)
+"""The groups of a report share a text, and each group asks several times: its envelope is computed once."""
+
+
+def loads_of(lengths: Lengths | None, points: Iterable[Point]) -> TextLoads | None:
+    """Return the loads by batch size or by budget, other knobs that cut the text as the points have them.
+
+    If points work on different parts of the text (``every``), those of the largest part. ``None`` if
+    there are no lengths, or if the points have neither knob in common.
+    """
+    points = list(points)
+    params = [point.numbers for point in points]
+    if lengths is None or not params:
+        return None
+    part = lengths.every(min(point.every for point in points))
+    by_length, window = all(point.order == SORTED for point in points), points[0].sort_window
+    if all(PADDED_CHARS in param for param in params):
+        unit = max(point.work_unit for point in points)
+        return _budgets(_loads(part, by_length=by_length, window=window), unit)
+    if any(BATCH_SIZE not in param for param in params):
+        return None
+    return _loads(part, Cut.largest(params), by_length, window)
+
+
+def agreeing(loads: TextLoads | None, load_by_batch: Mapping[int, int]) -> TextLoads | None:
+    """Return the loads if they are those that were measured, else ``None``.
+
+    A workload that reports no lengths, but loads of its own, would otherwise have its loads taken
+    for batch sizes or budgets.
+    """
+    if loads is None or all(
+        abs(loads.own(batch) - load) <= LOAD_TOLERANCE * load for batch, load in load_by_batch.items()
+    ):
+        return loads
+    return None

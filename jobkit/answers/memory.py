@@ -1,0 +1,401 @@
+"""GPU memory, on a CPU the RAM, over the batch: its line and bound, the largest batch, and its doubts. Pure.
+
+Whoever names a largest batch of a run, or asks how many workers fit, asks a `Memory`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from jobkit.answers import observations
+from jobkit.answers.gpus import usable_bytes
+from jobkit.answers.loads import Budgets, Lengths, TextLoads, agreeing, loads_of
+from jobkit.answers.memory_line import CURVED, Fit, doubts, fit_memory
+from jobkit.answers.observations import ALLOCATED, MUST_MATCH, NEED, RAM
+from jobkit.answers.setting import other_knobs
+from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED_CHARS
+from jobkit.core.records import Batch, Outcome, Record
+from jobkit.core.units import format_bytes_gib, format_count
+from jobkit.runs.trials import Trial
+
+TELLS = 2.0
+"""A load this many times the largest measured distinguishes a curve from a line."""
+
+SAME_CAPACITY = 0.99
+"""A trial that failed counts for capacities up to its own, and for those that differ by rounding."""
+
+NOTHING = "no point has succeeded yet"
+TOO_SMALL = {
+    BATCH_SIZE: "not even a batch of 1 fits",
+    PADDED_CHARS: "not even a batch of the longest sentence fits",
+}
+"""Why there is no safe batch, by knob."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """How large a batch may be, or the reason why that is not known.
+
+    Attributes
+    ----------
+    capacity_bytes
+        What must not be exceeded: of the allocator on a GPU, of the process on a CPU.
+    largest_load, safe_load
+        By the line, and by its bound, which a new batch keeps with 95 % confidence.
+    largest_batch, safe_batch
+        The largest batch sizes of this text with such loads; 0 if not even 1 fits.
+    saturated
+        Whether the whole text in one batch stays within the bound: then it is the text that
+        ends the batch, not the memory.
+    expected_bytes, bound_bytes
+        By the line and by the bound, at the load of ``safe_batch``.
+    knob
+        What ``largest_batch`` and ``safe_batch`` are: ``batch_size``, or ``padded_chars``.
+    doubts
+        Sentences without a full stop, the weightiest first.
+    reason
+        Why there is no prediction; empty if there is one.
+    """
+
+    capacity_bytes: float
+    largest_load: float = 0.0
+    safe_load: float = 0.0
+    largest_batch: int = 0
+    safe_batch: int = 0
+    saturated: bool = False
+    expected_bytes: float = 0.0
+    bound_bytes: float = 0.0
+    knob: str = BATCH_SIZE
+    doubts: tuple[str, ...] = ()
+    reason: str = ""
+
+    def holds(self, batch: int, load: float | None) -> bool | None:
+        """Return whether a batch with a load stays within the bound; ``None`` if that is not known."""
+        if self.reason or load is None:
+            return None
+        return self.saturated or (batch <= self.safe_batch and load <= self.safe_load)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """What points that have the other knobs in common show about memory, and the largest batch by it.
+
+    Attributes
+    ----------
+    records
+        Of the points that succeeded or ran out of memory; none if nothing is known of them.
+    kind
+        `NEED`, `ALLOCATED` (need not measured) or `RAM` (a CPU).
+    line
+        The line over the load, with its bound, or why there is none.
+    slack
+        The worst ratio of reserved to allocated memory; 1 where need or RAM was measured.
+    overhead_bytes
+        What comes on top of the allocators on the GPU: the context of each worker, and what the GPU
+        held before. 0 on a CPU; ``None`` if NVML does not answer.
+    workers, context_bytes
+        Processes that share the GPU, and the context of one. On a CPU 1: the memory is that of all.
+    check_bytes
+        What the check of shortcuts took of the same memory; 0 without one.
+    gpu
+        The GPU's name, or ``None``.
+    load_by_batch
+        Batch size, or ``padded_chars``, to the largest load that was measured with it.
+    knob
+        Which of the two.
+    remarks
+        What a reader must know of the measurements, sentences without a full stop.
+    loads
+        Of the text; ``None`` if they are not known. The load is then taken to grow with the batch size as
+        it did at worst in the measurements, with a doubt.
+    tried
+        The predictions that were tested.
+    limit_bytes
+        What the GPU has for a program, on a CPU the requested RAM; ``None`` if that is not known.
+    margin
+        Share of the memory to keep free besides what the bound keeps.
+    """
+
+    records: Sequence[Record] = ()
+    kind: str
+    line: Fit | str
+    slack: float = 1.0
+    overhead_bytes: int | None = 0
+    workers: int = 1
+    context_bytes: int = 0
+    check_bytes: int = 0
+    gpu: str | None = None
+    load_by_batch: Mapping[int, int]
+    knob: str = BATCH_SIZE
+    remarks: tuple[str, ...] = ()
+    loads: TextLoads | None = None
+    tried: Sequence[Trial] = ()
+    limit_bytes: float | None = None
+    margin: float = 0.0
+
+    @cached_property
+    def largest(self) -> Prediction:
+        """The largest batch within `limit_bytes`."""
+        return self.within(self.limit_bytes)
+
+    def within(self, limit_bytes: float | None) -> Prediction:
+        """Return the largest batch within another limit, below every batch that was tried and did not fit."""
+        if limit_bytes is None:
+            return self._unknown(0, "how much memory there is was not recorded: name it with --gpu-memory")
+        capacity = self.allocator_bytes(limit_bytes)
+        if not self.load_by_batch:
+            return self._unknown(capacity, f"neither {BATCH_SIZE} nor {PADDED_CHARS} is a knob of this sweep")
+        return self._below_failed(self.predict(max(0.0, capacity)))
+
+    def predict(self, capacity_bytes: float) -> Prediction:
+        """Return the largest batch by line and bound alone.
+
+        Parameters
+        ----------
+        capacity_bytes
+            Of the allocator on a GPU (`allocator_bytes` of a GPU), of the process on a CPU.
+        """
+        line = self.line
+        if isinstance(line, str):
+            return self._unknown(capacity_bytes, line)
+        if self.check_bytes > self.workers * max(capacity_bytes, 0):  # it runs alone
+            why = f"the check of shortcuts alone takes {format_bytes_gib(self.check_bytes)}"
+            return self._unknown(capacity_bytes, why)
+        largest_load = line.largest(capacity_bytes * (1 - self.margin))
+        safe_load = line.safe_load(capacity_bytes, self.margin)
+        safe = self.largest_batch(safe_load)
+        at = self.loads.load(safe) if self.loads else safe_load
+        saturated = self.loads is not None and safe >= self.loads.limit
+        return Prediction(
+            capacity_bytes=capacity_bytes,
+            largest_load=largest_load,
+            safe_load=safe_load,
+            largest_batch=self.largest_batch(largest_load),
+            safe_batch=safe,
+            saturated=saturated,
+            expected_bytes=line.at(at),
+            bound_bytes=line.upper(at),
+            knob=self.knob,
+            doubts=(*self._of_curve(line, safe_load), *self._doubts(line, at, saturated=saturated)),
+        )
+
+    def allocator_bytes(self, limit_bytes: float) -> float:
+        """Return what is left of a limit for the allocator of each worker; on a CPU all of it."""
+        return (limit_bytes - (self.overhead_bytes or 0)) / self.workers
+
+    def most_workers(self, limit_bytes: float, load: float) -> int | None:
+        """Return how many workers a GPU of a size holds at a load, by the bound; ``None`` without a line."""
+        if isinstance(self.line, str) or self.overhead_bytes is None:
+            return None
+        each = self.context_bytes + self.line.upper(load)
+        return max(0, int((limit_bytes - self.overhead_bytes + self.workers * self.context_bytes) // each))
+
+    def largest_batch(self, load: float) -> int:
+        """Return the largest batch whose load is within a limit; 0 if none is."""
+        if self.loads is not None:
+            return self.loads.largest_batch(load)
+        if self.knob == PADDED_CHARS:
+            return max(0, math.floor(load))  # it caps the load itself
+        return math.floor(load / self._worst_rate)
+
+    def own_load(self, batch: int) -> int:
+        """Return the load of exactly this batch; if no lengths are known, at the worst rate measured."""
+        if self.loads is not None:
+            return self.loads.own(batch)
+        return batch if self.knob == PADDED_CHARS else round(batch * self._worst_rate)
+
+    @property
+    def paragraphs(self) -> int:
+        """How many paragraphs the text has that was measured."""
+        return max((record.summary.items_total for record in self.records if record.summary), default=0)
+
+    def testable(self, batch: int) -> int:
+        """Return a batch, or the largest that the text has."""
+        if self.loads is not None:
+            return min(batch, self.loads.limit)
+        return batch if self.knob == PADDED_CHARS else min(batch, self.paragraphs)
+
+    @property
+    def _worst_rate(self) -> float:
+        """The most load that was measured for each item of a batch."""
+        return max((load / batch for batch, load in self.load_by_batch.items()), default=1.0)
+
+    def _unknown(self, capacity_bytes: float, why: str) -> Prediction:
+        return Prediction(capacity_bytes=capacity_bytes, knob=self.knob, reason=why)
+
+    def _below_failed(self, largest: Prediction) -> Prediction:
+        """Return a prediction that stays below every batch that was tried and did not fit.
+
+        Trials with less memory than the prediction's do not count.
+        """
+        least = SAME_CAPACITY * largest.capacity_bytes
+        failed = [trial for trial in self.tried if trial.too_large and trial.capacity_bytes >= least]
+        smallest = min(failed, key=lambda trial: trial.size, default=None)
+        if smallest is None or isinstance(self.line, str):
+            return largest
+        load = min(largest.safe_load, min(trial.load for trial in failed) - 1)
+        batch = min(self.largest_batch(load), smallest.size - 1)
+        if batch >= largest.safe_batch:
+            return largest
+        at = self.loads.load(batch) if self.loads else load
+        why = f"{smallest.setting} is not safe: a trial of it did not fit into memory"
+        return replace(
+            largest,
+            safe_load=load,
+            safe_batch=batch,
+            saturated=False,
+            expected_bytes=self.line.at(at),
+            bound_bytes=self.line.upper(at),
+            doubts=(why, *largest.doubts),
+        )
+
+    def _of_curve(self, line: Fit, safe_load: float) -> tuple[str, ...]:
+        """Return that memory grows faster than a line, and which batch size would show how much faster."""
+        if not line.curves:
+            return ()
+        batch = self.largest_batch(min(safe_load, TELLS * line.load_max))
+        if batch <= max(self.load_by_batch, default=0):
+            return (CURVED,)
+        return (f"{CURVED}: a sweep with {self.knob} {batch:,} as well shows how much faster",)
+
+    def _doubts(self, line: Fit, load: float, *, saturated: bool) -> tuple[str, ...]:
+        notes, loads = [*doubts(line, load), *self.remarks], self.loads
+        if loads is None and self.knob == BATCH_SIZE:
+            notes.append("the lengths of the text are unknown: the load is taken to grow with the batch size")
+        elif loads and loads.lengths.source != "tokenizer":
+            notes.append(
+                "the load is the batch size, because the workload reports no lengths: "
+                "it does not show long texts"
+                if loads.lengths.source == "none"
+                else "the lengths are estimated from punctuation"
+            )
+        if saturated and loads is not None:
+            unit = "padded character" if isinstance(loads, Budgets) else "paragraph"
+            notes.append(
+                f"the text ends the batch at {format_count(loads.limit, unit)}: memory would allow more"
+            )
+        return tuple(notes)
+
+
+def memory_by_setting(
+    records: Iterable[Record],
+    batches: Mapping[str, Sequence[Batch]],
+    lengths: Lengths | None,
+    tried: Sequence[Trial] = (),
+    *,
+    gpu_bytes: float | None = None,
+    ram_bytes: float | None = None,
+) -> dict[str, Memory] | str:
+    """Return memory by the values of the other knobs in words, or why nothing is known of any.
+
+    Parameters
+    ----------
+    records
+        Of the points of a run.
+    batches
+        By point id.
+    lengths
+        Of the text, if known.
+    tried
+        The predictions that were tested.
+    gpu_bytes
+        Of the GPU to fit; by default of the one that was measured.
+    ram_bytes
+        The limit on a CPU.
+    """
+    apart: dict[str, list[Record]] = {}
+    for record in records:
+        apart.setdefault(other_knobs(record), []).append(record)
+    found = {words: memory_of(part, batches, lengths) for words, part in apart.items()}
+    known = next((memory for memory in found.values() if isinstance(memory, Memory)), None)
+    if known is None:
+        return next(map(str, found.values()), NOTHING)
+    whole = {
+        words: replace(known, line=memory, records=()) if isinstance(memory, str) else memory
+        for words, memory in found.items()
+    }
+    return {
+        words: replace(
+            memory,
+            tried=tried,
+            limit_bytes=ram_bytes if memory.kind == RAM else gpu_bytes or memory.limit_bytes,
+        )
+        for words, memory in whole.items()
+    }
+
+
+def memory_of(
+    records: Iterable[Record],
+    batches: Mapping[str, Sequence[Batch]] | None = None,
+    lengths: Lengths | None = None,
+) -> Memory | str:
+    """Return what the records show about memory, or in a sentence why they show nothing.
+
+    Parameters
+    ----------
+    records
+        Of points of one run; those that neither succeeded nor ran out of memory are ignored.
+    batches
+        By point id; used if the need of the batches was not measured.
+    lengths
+        Of the text, if known.
+
+    Returns
+    -------
+    Memory or str
+        A reason also if the records differ in one of `MUST_MATCH`: they are never mixed.
+    """
+    records = list(records)
+    well = [record for record in records if record.outcome is Outcome.OK]
+    if not well:
+        return NOTHING
+    for name, values in zip(MUST_MATCH, zip(*map(observations.alike, well), strict=True), strict=True):
+        if len(set(values)) > 1:
+            return f"the points differ in {name}: {', '.join(sorted(set(map(str, values))))}"
+    if well[0].point.device == CPU:
+        memory = _of_ram(well, [record for record in records if record.outcome is Outcome.RAM_OOM])
+    else:
+        failed = [record for record in records if record.outcome is Outcome.GPU_OOM]
+        memory = _of_gpu(well, failed, batches or {})
+    loads = loads_of(lengths, [record.point for record in records])
+    return replace(memory, loads=agreeing(loads, memory.load_by_batch))
+
+
+def _of_ram(well: Sequence[Record], failed: Sequence[Record]) -> Memory:
+    bounds = observations.bounds(failed, well, lambda record: record.memory.ram_peak_bytes)
+    return Memory(
+        records=(*well, *failed),
+        kind=RAM,
+        line=fit_memory(observations.peaks(well, "ram_peak_bytes"), bounds),
+        load_by_batch=observations.load_by_batch(well),
+        knob=observations.swept_knob(well[0].point.params),
+        check_bytes=max((record.check.rss_peak_bytes or 0 for record in well if record.check), default=0),
+        remarks=observations.left_out(failed, bounds),
+    )
+
+
+def _of_gpu(
+    well: Sequence[Record], failed: Sequence[Record], batches: Mapping[str, Sequence[Batch]]
+) -> Memory:
+    point, gpu = well[0].point, well[0].gpu
+    kind = NEED if any(record.needs for record in well) else ALLOCATED
+    overhead = observations.overhead_bytes(well)
+    bounds = observations.bounds(failed, well, lambda record: observations.had_bytes(record, overhead or 0))
+    return Memory(
+        records=(*well, *failed),
+        kind=kind,
+        line=fit_memory(observations.on_gpu(well, batches), bounds, in_steps=kind == NEED),
+        slack=1.0 if kind == NEED else observations.slack(well),
+        overhead_bytes=overhead,
+        workers=point.workers,
+        context_bytes=observations.context_bytes(well) or 0,
+        check_bytes=max((record.check.gpu_peak_bytes or 0 for record in well if record.check), default=0),
+        gpu=gpu.name if gpu else None,
+        load_by_batch=observations.load_by_batch(well),
+        knob=observations.swept_knob(point.params),
+        remarks=(*observations.remarks(well, kind), *observations.left_out(failed, bounds)),
+        limit_bytes=usable_bytes(gpu.name, gpu.total_bytes) if gpu and gpu.total_bytes else None,
+    )

@@ -1,0 +1,410 @@
+"""Memory as a straight line in the load or in the batch, with a bound that a new measurement keeps. Pure.
+
+Least squares through what was measured; the bound is a one-sided 95 % *prediction* bound: it is
+about the next batch, not about the mean of many. The measurements of one point are not
+independent (`jobkit.answers.stats`), so the quantile is Student's with two degrees fewer than there
+are points. A variance clustered by point is too small with four or five of them (simulated: the
+bound then holds in 90 of 100 cases).
+
+Whether the scatter is constant or grows with the memory cannot be seen in five points, and each
+guess is wrong for the other case (the bound then holds in 90 of 100 cases). So both bounds are
+found and the larger counts. If the points show that memory grows faster than a line, the bound of
+a curve counts too. What this covers is simulated: ``python -m benchmarks coverage``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from statistics import median
+
+from jobkit.answers import stats
+from jobkit.answers.stats import FittedLine, Observation, Regression, regress
+from jobkit.core.units import format_count
+
+__all__ = ["Censored", "Fit", "Observation", "doubts", "fit_memory", "upper_part"]
+
+CONFIDENCE = 0.95
+MIN_DISTINCT_LOADS = 4
+"""Distinct loads below which nothing is fitted: two give a line, three hardly an error."""
+UPPER_PART = 0.1
+"""Loads below this share of the largest are left out: fixed costs bend the line there (with Stanza
+below about 4,000 padded characters; the line of small tensors, LSTM weights laid out again)."""
+STRAIGHT = 0.98
+"""R² below which a straight line is doubted."""
+MAX_EXTRAPOLATION = 5.0
+"""Loads beyond this multiple of the largest measured get a warning: a curve too slight to be seen in the
+points may have grown large there."""
+SAME_LOADS = 1e-3
+"""Loads that differ by less than this share of the largest are taken as one."""
+EXTRAPOLATION_MARGIN = 0.005
+"""What the bound adds, as a share of the bytes beyond the largest load measured. The scatter of small
+batches does not show how the allocator cuts up large ones: on an H200 a batch of 16 GiB, predicted
+from 4, needed 0.54 % more than the line, although the scatter alone allowed for 0.33 %."""
+SLOPE_TOLERANCE = 0.05
+"""Two estimates of the slope that differ by more than this share disagree."""
+STEPS_BYTES = (20 * 2**20, 2 * 2**20)
+"""PyTorch's allocator takes memory in these steps (c10/cuda/CUDACachingAllocator.cpp). Four points on such
+steps may lie on a line by chance; their scatter is never taken to be less than that of the rounding."""
+BENDS, JUMPS = 0.975, 0.995
+"""How sure it must be that memory grows faster than a line: by the square of the load, and by the
+largest point, which is above the prediction of the others."""
+AGAINST, COARSE_BYTES = -1.0, 32 * 2**20
+"""Scatter that comes from constant steps is taken as constant unless the logarithm of the likelihood
+ratio is below this, or the scatter is more than such steps make (4 to 27 MiB on an H200, and at 10 GiB
+no more than at 1)."""
+ROUNDING = 1e-9
+"""What a computed value may be off by, as a share of it."""
+CURVED = "memory grows faster than a straight line over what was measured, so the bound follows a curve"
+MOST_PAIRS = 20_000
+_HALVINGS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Censored:
+    """A batch that ran out of memory: it needs more than ``above_bytes``."""
+
+    load: float
+    above_bytes: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit(FittedLine):
+    """The line of memory over load, and how far to trust it.
+
+    Attributes
+    ----------
+    theil_sen_slope_bytes
+        The median slope between two observations: what one wild value cannot move.
+    r_squared
+        The share of the variance that the line explains.
+    residual_bytes
+        Standard deviation of a new point's batch about the line.
+    observations, points, load_min, load_max
+        What was measured; bounds from batches that ran out of memory are not counted.
+    leave_largest_out
+        (predicted - measured) / measured at the largest load, by the line without that point;
+        ``None`` if too few loads remain.
+    lines, curves
+        For `upper`, the largest of which counts: straight lines, and if memory grows faster than a
+        line, the curves that count beyond the largest load measured.
+    failed
+        The batches that ran out of memory: no load is safe if a batch of that load, or a
+        smaller one, failed with as much memory.
+    """
+
+    theil_sen_slope_bytes: float
+    r_squared: float
+    residual_bytes: float
+    observations: int
+    points: int
+    load_min: float
+    load_max: float
+    leave_largest_out: float | None
+    lines: tuple[Regression, ...]
+    curves: tuple[Regression, ...] = ()
+    failed: tuple[Censored, ...] = ()
+
+    def upper(self, load: float) -> float:
+        """Return the bytes that a batch of this load stays below, with 95 % confidence."""
+        beyond = load - self.load_max
+        counting = (*self.lines, *(self.curves if beyond > 0 else ()))
+        bound = max(line.upper(load, CONFIDENCE) for line in counting)
+        return bound + EXTRAPOLATION_MARGIN * max(0.0, self.slope_bytes * beyond)
+
+    def safe_load(self, capacity_bytes: float, margin: float = 0.0) -> float:
+        """Return the largest load whose bound leaves a margin, a share of the capacity, free; at least 0."""
+        room = capacity_bytes * (1 - margin)
+        low, high = 0.0, self.largest(room)
+        if self.upper(low) > room:
+            return 0.0
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.upper(middle) <= room else (low, middle)
+        too_much = [batch.load for batch in self.failed if batch.above_bytes >= room]
+        return min([low, *(math.nextafter(load, 0.0) for load in too_much)])
+
+
+def fit_memory(
+    observations: Iterable[Observation], censored: Sequence[Censored] = (), *, in_steps: bool = False
+) -> Fit | str:
+    """Return the line through the observations, or why there is none.
+
+    Parameters
+    ----------
+    observations
+        Several of one point are taken as one another's neighbours, not as independent.
+    censored
+        Batches that ran out of memory. Where the line passes below what they need at least, that
+        bound is taken as an observation and the line is fitted again.
+    in_steps
+        Whether the scatter is known to come from an allocator that takes memory in constant steps;
+        see `AGAINST`.
+    """
+    used = upper_part(list(observations))
+    few = f"measured, and a line with an error needs {MIN_DISTINCT_LOADS}"
+    loads, points = {batch.load for batch in used}, {batch.point for batch in used}
+    if len(loads) < MIN_DISTINCT_LOADS:
+        return f"{format_count(len(loads), 'distinct load')} {few}"
+    if len(points) < MIN_DISTINCT_LOADS:
+        return f"{format_count(len(points), 'point')} {few}"
+    if max(loads) - min(loads) < SAME_LOADS * max(loads):
+        return "the measured loads are almost equal, so no line can be fitted"
+    measured, line = tuple(used), regress(used)
+    for number, bound in enumerate(sorted(censored, key=lambda batch: (batch.load, batch.above_bytes))):
+        if _grows(line) and line.at(bound.load) < bound.above_bytes:
+            used.append(Observation(bound.load, bound.above_bytes, f"out of memory {number}"))
+            line = regress(used)
+    if not _grows(line):
+        return "memory does not grow with the load over what was measured"
+    lines = _lines(used, in_steps=in_steps)
+    line = lines[0]
+    mean_bytes = math.fsum(batch.size_bytes for batch in used) / len(used)
+    squares = math.fsum((batch.size_bytes - line.at(batch.load)) ** 2 for batch in used)
+    total = math.fsum((batch.size_bytes - mean_bytes) ** 2 for batch in used)
+    return Fit(
+        slope_bytes=line.slope,
+        intercept_bytes=line.coefficients[0],
+        theil_sen_slope_bytes=_theil_sen(used),
+        r_squared=1 - squares / total,
+        residual_bytes=line.scatter,
+        observations=len(measured),
+        points=len(points),
+        load_min=min(loads),
+        load_max=max(loads),
+        leave_largest_out=_leave_largest_out(measured),
+        lines=lines,
+        curves=_curves(used, alone=len(lines) == 1),
+        failed=tuple(censored),
+    )
+
+
+def _grows(line: Regression) -> bool:
+    """Return whether a line rises by more than rounding does."""
+    constant, rise = line.coefficients
+    return rise > ROUNDING * abs(constant)
+
+
+def upper_part(observations: Sequence[Observation]) -> list[Observation]:
+    """Return the observations above the floor where fixed costs bend the line; all where that leaves few."""
+    largest = max((observation.load for observation in observations), default=0.0)
+    above = [observation for observation in observations if observation.load >= UPPER_PART * largest]
+    return above if len({batch.load for batch in above}) >= MIN_DISTINCT_LOADS else list(observations)
+
+
+def _lines(used: Sequence[Observation], *, in_steps: bool) -> tuple[Regression, ...]:
+    """Return the line of constant scatter and, unless it stands alone, that of growing scatter."""
+    constant, growing = _both(used, stats.LINE)
+    if in_steps and constant.scatter <= COARSE_BYTES:
+        values = stats.values_of(used, constant)
+        if stats.speaks_for_constant(used, constant, growing, values) >= AGAINST:
+            return (constant,)
+    return constant, growing
+
+
+def _both(used: Sequence[Observation], powers: int) -> tuple[Regression, Regression]:
+    """Return the regressions of constant and of growing scatter."""
+    line = regress(used, least_bytes=_rounding_bytes(used))
+    constant = line if powers == stats.LINE else regress(used, powers, least_bytes=_rounding_bytes(used))
+    return constant, regress(used, powers, values=stats.values_of(used, line))
+
+
+def _rounding_bytes(used: Sequence[Observation]) -> float:
+    """Return the standard deviation of rounding up to the step that all sizes are apart by; else 0."""
+    sizes = sorted({batch.size_bytes for batch in used})
+    steps = (step for step in STEPS_BYTES if not any((b - a) % step for a, b in pairwise(sizes)))
+    return next(steps, 0) / math.sqrt(12)
+
+
+def _curves(used: Sequence[Observation], *, alone: bool) -> tuple[Regression, ...]:
+    """Return the regressions on the load and its square, if memory grows faster than a line.
+
+    Their last coefficient shows it, whichever way it scatters, or the largest point does.
+    """
+    curves = _both(used, stats.CURVE)[: 1 if alone else 2]
+    if all(curve.bends(BENDS) for curve in curves) or _jumps(used, alone=alone):
+        return curves
+    return ()
+
+
+def _jumps(used: Sequence[Observation], *, alone: bool) -> bool:
+    """Return whether the largest point is above the bound that the other points give it."""
+    largest, rest = _apart(used)
+    if (
+        len({batch.load for batch in rest}) < MIN_DISTINCT_LOADS - 1
+        or len({batch.point for batch in rest}) < MIN_DISTINCT_LOADS - 1
+    ):
+        return False
+    lines = _both(rest, stats.LINE)[: 1 if alone else 2]
+    return all(largest.size_bytes > line.upper(largest.load, JUMPS) * (1 + ROUNDING) for line in lines)
+
+
+def _apart(used: Sequence[Observation]) -> tuple[Observation, list[Observation]]:
+    """Return the largest observation, and those of all other points."""
+    largest = max(used, key=lambda batch: (batch.load, batch.size_bytes, batch.point))
+    return largest, [batch for batch in used if batch.point != largest.point]
+
+
+def _theil_sen(used: Sequence[Observation]) -> float:
+    """Return the median slope between two observations, of at most `MOST_PAIRS` pairs."""
+    ordered = sorted((batch.load, batch.size_bytes) for batch in used)
+    every = max(1, math.ceil(math.sqrt(len(ordered) ** 2 / 2 / MOST_PAIRS)))
+    looked_at = [ordered[0], *ordered[:0:-every]]  # both ends are, so there are two distinct loads
+    return median((b[1] - a[1]) / (b[0] - a[0]) for a, b in combinations(looked_at, 2) if a[0] != b[0])
+
+
+def _leave_largest_out(used: Sequence[Observation]) -> float | None:
+    """Return how far off the line without the largest point would have been there."""
+    largest, rest = _apart(used)
+    if len({batch.load for batch in rest}) < MIN_DISTINCT_LOADS - 1:
+        return None
+    return (regress(rest).at(largest.load) - largest.size_bytes) / largest.size_bytes
+
+
+def doubts(fit: Fit, load: float | None = None) -> tuple[str, ...]:
+    """Return what a reader must know before trusting the line, in sentences without a full stop.
+
+    Parameters
+    ----------
+    load
+        The largest load that the line was asked about.
+    """
+    notes: list[str] = []
+    other = fit.theil_sen_slope_bytes / fit.slope_bytes - 1
+    if load is not None and load > MAX_EXTRAPOLATION * fit.load_max:
+        notes.append(f"{load / fit.load_max:.0f} times the largest load measured: far beyond the evidence")
+    if fit.intercept_bytes < 0:
+        notes.append("the line meets load 0 below zero, so memory grows faster than a line")
+    if fit.r_squared < STRAIGHT:
+        notes.append(f"memory does not follow the load in a straight line (R² {fit.r_squared:.3f})")
+    if abs(other) > SLOPE_TOLERANCE:
+        notes.append(f"the median slope is {other:+.0%} off the fitted one: single values pull the line")
+    return tuple(notes)
+
+
+MAX_BATCH_EXTRAPOLATION = 8.0
+"""An estimate beyond this multiple of the largest measured size gets a warning."""
+
+INTERCEPT_TOLERANCE = 0.05
+"""A line may meet size 0 so far below the model's memory, as a share of it, and still be called straight."""
+
+MIN_SIZES = 2
+"""So many distinct sizes give a line, but nothing to judge it by."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLine(FittedLine):
+    """A least-squares line of peak memory over the batch size or the load.
+
+    Attributes
+    ----------
+    residual_bytes
+        Standard deviation about the line; ``None`` if there are only two distinct sizes.
+    points, sizes
+        How many measurements, and how many distinct sizes among them.
+    size_max
+        The largest size measured.
+    """
+
+    residual_bytes: float | None
+    points: int
+    sizes: int
+    size_max: float
+
+    @property
+    def no_error_bar(self) -> str:
+        """Why the line has no error bar: it goes through two sizes; empty if it has one."""
+        if self.residual_bytes is not None:
+            return ""
+        return f"2 {'points' if self.points == MIN_SIZES else 'sizes'}, no error bar"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """The answer to "how large may it be", or the reason why there is none.
+
+    Attributes
+    ----------
+    line
+        ``None`` if there is no estimate; ``reason`` then has the cause.
+    capacity_bytes
+        What must not be exceeded; ``None`` if that is unknown.
+    largest
+        The largest size on the line; never capped, so that the warnings can name the excess.
+    warnings
+        Sentences without a full stop, the weightiest first.
+    """
+
+    line: BatchLine | None
+    capacity_bytes: float | None
+    largest: int | None = None
+    warnings: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def fit_line(sizes: Sequence[float], peaks_bytes: Sequence[float]) -> BatchLine | None:
+    """Return the least-squares line through the measurements; ``None`` for fewer than two distinct sizes."""
+    distinct = len(set(sizes))
+    if distinct < MIN_SIZES:
+        return None
+    line = FittedLine.through(sizes, peaks_bytes)
+    squares = math.fsum((y - line.at(x)) ** 2 for x, y in zip(sizes, peaks_bytes, strict=True))
+    return BatchLine(
+        slope_bytes=line.slope_bytes,
+        intercept_bytes=line.intercept_bytes,
+        residual_bytes=math.sqrt(squares / (len(sizes) - MIN_SIZES)) if distinct > MIN_SIZES else None,
+        points=len(sizes),
+        sizes=distinct,
+        size_max=max(sizes),
+    )
+
+
+def estimate(
+    sizes: Sequence[float],
+    peaks_bytes: Sequence[float],
+    capacity_bytes: float | None,
+    *,
+    model_bytes: float = 0,
+) -> Estimate:
+    """Estimate the largest size whose peak memory fits a capacity.
+
+    Parameters
+    ----------
+    sizes, peaks_bytes
+        One measurement each: batch size or load, and the total peak (context, weights and
+        activations) there.
+    capacity_bytes
+        What the GPU holds; ``None`` for the line alone.
+    model_bytes
+        Context and weights, if known: a line that meets size 0 below them bends.
+    """
+    line = fit_line(sizes, peaks_bytes)
+    if line is None:
+        reason = f"{len(set(sizes))} size measured: a line needs two" if sizes else "nothing measured"
+        return Estimate(line=None, capacity_bytes=capacity_bytes, reason=reason)
+    if capacity_bytes is None:
+        return Estimate(line=line, capacity_bytes=None, reason="how much memory there is was not recorded")
+    if line.slope_bytes <= 0:
+        reason = "the peak does not grow with the size over the sizes measured"
+        return Estimate(line=None, capacity_bytes=capacity_bytes, reason=reason)
+    largest = math.floor(line.largest(capacity_bytes))
+    warnings = _warnings(line, largest, model_bytes)
+    return Estimate(line=line, capacity_bytes=capacity_bytes, largest=largest, warnings=warnings)
+
+
+def _warnings(line: BatchLine, largest: int, model_bytes: float) -> tuple[str, ...]:
+    """Return what a reader must know before trusting the line."""
+    warnings = []
+    if line.no_error_bar:
+        warnings.append(line.no_error_bar)
+    if line.intercept_bytes < (1 - INTERCEPT_TOLERANCE) * model_bytes or line.intercept_bytes < 0:
+        warnings.append(
+            "the line meets size 0 below the model's own memory, so memory grows faster than a line"
+        )
+    if largest > MAX_BATCH_EXTRAPOLATION * line.size_max:
+        warnings.append(
+            f"{largest / line.size_max:.0f} times the largest size measured: far beyond the evidence"
+        )
+    return tuple(warnings)

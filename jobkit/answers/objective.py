@@ -1,0 +1,232 @@
+"""What a setting is chosen by: a figure, the best of its means, and the bounds that it must keep. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from jobkit.answers.setting import Difference, Mean, Ratio, Setting, setting_with, settings_of
+from jobkit.answers.speed import Speed, speeds_of
+from jobkit.core.figures import (
+    DIGITS,
+    MAX,
+    SPEED,
+    Figure,
+    by_key,
+    format_figure,
+    units_of,
+)
+from jobkit.core.knobs import EVERY, Value
+from jobkit.core.records import Record
+from jobkit.core.student import TWO_SIDED
+from jobkit.core.terminal import printable
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The least and the highest value of a figure that are accepted; ``None`` for no limit."""
+
+    min: float | None = None
+    max: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """What a setting is chosen by, and what it must keep.
+
+    Attributes
+    ----------
+    metric
+        The key of one of `jobkit.core.figures.FIGURES`, or a figure that the workload reports.
+    direction
+        ``max`` or ``min``.
+    bounds
+        By figure.
+    """
+
+    metric: str = SPEED.key
+    direction: str = MAX
+    bounds: dict[str, Bound] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, metric: str, direction: str, ends: Mapping[str, tuple[float | None, float | None]]
+    ) -> Objective:
+        """Return the objective of a spec; ``ends`` are the least and the highest value by figure."""
+        bounds = {name: Bound(*pair) for name, pair in ends.items()}
+        return cls(metric=metric, direction=direction, bounds=bounds)
+
+    @property
+    def by_speed(self) -> bool:
+        """Whether the fastest setting is the best."""
+        return (self.metric, self.direction) == (SPEED.key, MAX)
+
+    @property
+    def name(self) -> str:
+        """The metric, safe to print."""
+        return printable(self.metric)
+
+    @property
+    def figure(self) -> Figure:
+        """The figure of the metric."""
+        return by_key(self.metric)
+
+    def rank(self, mean: float) -> float:
+        """Return a number that is the higher, the better a mean is, without what only rounding adds."""
+        rounded = float(f"{mean:.{DIGITS}g}")
+        return rounded if self.direction == MAX else -rounded
+
+    def broken(self, setting: Setting[Record]) -> str:
+        """Return which bounds the means of a setting break, in words; empty if none."""
+        found = (self._break(name, bound, setting) for name, bound in self.bounds.items())
+        return "; ".join(words for words in found if words)
+
+    def _break(self, name: str, bound: Bound, setting: Setting[Record]) -> str:
+        figure = by_key(name)
+        known, units = setting.mean(figure), units_of(setting.well, figure)
+        if known is None:
+            return "" if figure.optional else f"{printable(name)} is not known"
+        if len(units) > 1:
+            return f"{printable(name)} has several units: {', '.join(units)}"
+        mean, unit = known.value, units[0]
+        if bound.min is not None and mean < bound.min:
+            return f"{printable(name)} {format_figure(mean, unit)} is under {format_figure(bound.min, unit)}"
+        if bound.max is not None and mean > bound.max:
+            return f"{printable(name)} {format_figure(mean, unit)} is over {format_figure(bound.max, unit)}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How a setting compares with another by the objective.
+
+    Attributes
+    ----------
+    apart
+        How many times as large the metric is, for the speed; else the difference of the two means.
+    better
+        Whether the interval shows that the setting is better (``True``) or worse (``False``); ``None`` if it
+        shows no difference.
+    """
+
+    apart: Ratio | Difference
+    better: bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finals:
+    """The finalists of a search and the plain loop, and which of them is the answer.
+
+    Attributes
+    ----------
+    loop
+        The knobs of the plain loop.
+    looks
+        How often repeats end, at most, so that the intervals are looked at: each interval then has the
+        confidence with which all of them together hold in 95 % of searches (Bonferroni). 0 for a search of
+        an earlier version, whose answer is its best finalist: it compared none with the plain loop.
+    records
+        Of their points that succeeded.
+    started
+        Of all points of the search: the time of a start is known from them, too.
+    """
+
+    objective: Objective
+    loop: Mapping[str, Value]
+    looks: int
+    records: Sequence[Record]
+    started: Sequence[Record] = ()
+
+    @cached_property
+    def settings(self) -> list[Setting[Record]]:
+        """The plain loop and the finalists, with their repeats."""
+        return settings_of(self.records)
+
+    @cached_property
+    def speeds(self) -> tuple[Speed, ...]:
+        """The plain loop and the finalists that have the metric."""
+        return tuple(speed for speed in speeds_of(self.records, self.started) if self.values(speed))
+
+    @property
+    def plain(self) -> Speed | None:
+        """The plain loop; ``None`` if it was not measured."""
+        return next((speed for speed in self.speeds if self._is_loop(speed)), None)
+
+    @property
+    def finalists(self) -> tuple[Speed, ...]:
+        """The others, the best by the objective first, of equal ones the faster."""
+        others = (speed for speed in self.speeds if not self._is_loop(speed))
+        return tuple(sorted(others, key=lambda one: (self._rank(one), one.rate), reverse=True))
+
+    @property
+    def kept(self) -> tuple[Speed, ...]:
+        """The finalists whose means keep the constraints."""
+        return tuple(speed for speed in self.finalists if not self.looks or not self.broken(speed))
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """The best finalist that keeps the constraints against the plain loop; ``None`` if one is missing."""
+        plain = self.plain
+        return self.compared(self.kept[0], plain) if self.kept and plain else None
+
+    @property
+    def winner(self) -> Speed | None:
+        """The answer: a finalist if it is shown to be better than the plain loop, else the plain loop.
+
+        A plain loop that breaks a constraint, or was not measured, is no answer and needs no comparison.
+        """
+        best, plain = next(iter(self.kept), None), self.plain
+        if not self.looks or plain is None or self.broken(plain):
+            return best
+        return best if self.comparison and self.comparison.better else plain
+
+    @property
+    def decided(self) -> bool:
+        """Whether more repeats would not change the answer."""
+        plain = self.plain
+        if plain is None or not self.kept or self.broken(plain):
+            return True
+        return self.comparison is not None and self.comparison.better is not None
+
+    @property
+    def probability(self) -> float:
+        """The probability of the quantile that ends each interval."""
+        return 1 - (1 - TWO_SIDED) / max(1, self.looks)
+
+    def compared(self, first: Speed, other: Speed) -> Comparison:
+        """Return how one of them compares with another. If all values are equal, the faster is the better."""
+        if self.objective.by_speed:
+            return _by_speed(first, other, self.probability)
+        apart = Mean.of(self.values(first)).minus(Mean.of(self.values(other)), self.probability)
+        if apart.low == apart.high == apart.mean == 0:
+            return replace(_by_speed(first, other, self.probability), apart=apart)
+        better = (apart.mean > 0) == (self.objective.direction == MAX) if apart.differs else None
+        return Comparison(apart, better)
+
+    def setting(self, speed: Speed) -> Setting[Record]:
+        """Return one of them with its repeats."""
+        return setting_with(self.settings, speed.params)
+
+    def values(self, speed: Speed) -> tuple[float, ...]:
+        """Return the metric of each repeat of one of them."""
+        return self.setting(speed).values(self.objective.figure)
+
+    def broken(self, speed: Speed) -> str:
+        """Return which bounds its means break, in words; empty if none."""
+        return self.objective.broken(self.setting(speed))
+
+    def _rank(self, speed: Speed) -> float:
+        return self.objective.rank(Mean.of(self.values(speed)).value)
+
+    def _is_loop(self, speed: Speed) -> bool:
+        return {knob: value for knob, value in speed.params.items() if knob != EVERY} == self.loop
+
+
+def _by_speed(first: Speed, other: Speed, probability: float) -> Comparison:
+    """Return how two settings compare by their speed, or without items by the time of whole runs."""
+    rates = [one.rates or tuple(1 / work_s for work_s in one.works_s if work_s) for one in (first, other)]
+    if not all(rates):
+        return Comparison(Ratio(1.0, None, None), None)
+    times = Mean.of(rates[0]).over(Mean.of(rates[1]), probability)
+    return Comparison(times, times.mean > 1 if times.differs else None)

@@ -1,0 +1,289 @@
+"""Find the largest batch size, or budget, by running it: predict, try, step down if it failed.
+
+Runs in the job that follows a sweep (``python -m jobkit.answers.search RUN`` prints the number of the next
+point to run, or nothing), and after a local sweep. Its goal is in ``find_max.json`` and
+what came of it in ``trials.jsonl``, both in the run folder. No package beyond jobkit's own and the
+standard library is imported, for the node may have no more.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Container, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+
+from jobkit.answers import ledger
+from jobkit.answers.loads import read_lengths
+from jobkit.answers.memory import TOO_SMALL, Memory, memory_of
+from jobkit.answers.observations import RAM, measured_bytes, swept_knob
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import append_line, exclusive_lock
+from jobkit.core.json_codec import to_json
+from jobkit.core.knobs import BATCH_SIZE, CUDA, OFF, PADDED_CHARS
+from jobkit.core.layout import (
+    POINTS_FILE,
+    RESULTS_FOLDER,
+    SEARCH_GOAL_FILE,
+    SEARCH_LOCK,
+    TRIAL_SUFFIX,
+    TRIALS_FILE,
+    names,
+)
+from jobkit.core.records import Outcome, Point, Record
+from jobkit.core.units import format_memory
+from jobkit.runs import trials
+from jobkit.runs.accounting import read_accounts
+from jobkit.runs.conditions import memory_condition
+from jobkit.runs.journal import Role
+from jobkit.runs.results import PointResult, batches_of, read_run
+from jobkit.runs.trials import SearchGoal, Trial
+from jobkit.runs.tries import KILLED
+from jobkit.worker.measure import nvml
+
+STEP_DOWN = 0.95
+"""A trial after one that failed takes at most this share of its load."""
+
+
+def next_trial(run_dir: Path) -> Point | None:
+    """Settle the last trial, and return the next point to run; ``None`` if all is done.
+
+    The point is appended to ``points.jsonl``. A trial without a result yet is the last: it
+    may still run, and a trial that was killed without a trace is not run again.
+
+    Raises
+    ------
+    JobkitError
+        If the run folder holds no ``find_max.json``.
+    """
+    wanted = trials.read_goal(run_dir)
+    with exclusive_lock(run_dir / SEARCH_LOCK, lambda: None):
+        results = read_run(run_dir).points
+        done = _settled(run_dir, wanted, results)[wanted.after :]
+        if done and not trials.goes_on(done):
+            return None
+        trial = _predicted(run_dir, wanted, results, done)
+        if trial.index and (why := _another_gpu(results)):
+            trial = Trial(message=why)
+        append_line(run_dir / TRIALS_FILE, to_json(trial))
+        if not trial.index:
+            return None
+        point = _point(run_dir, [result.point for result in results], trial, wanted)
+        append_line(run_dir / POINTS_FILE, to_json(point))
+        return point
+
+
+def _settled(run_dir: Path, wanted: SearchGoal, results: Sequence[PointResult]) -> list[Trial]:
+    """Return the trials, those that have come home since with their outcome."""
+    by_index = {result.point.index: result for result in results}
+    return [
+        _settle(run_dir, wanted, trial, by_index[trial.index], seen=_seen(results, trial))
+        if trial.under_way and trial.index in by_index
+        else trial
+        for trial in trials.trials(run_dir)
+    ]
+
+
+def _seen(results: Sequence[PointResult], trial: Trial) -> bool:
+    """Return whether an earlier point succeeded with the same batch: what was measured is no prediction."""
+    return any(
+        result.point.index < trial.index
+        and result.point.params.get(trial.knob) == trial.size
+        and result.point.profile == OFF
+        and result.verdict.outcome is Outcome.OK
+        for result in results
+    )
+
+
+def _settle(run_dir: Path, wanted: SearchGoal, trial: Trial, result: PointResult, *, seen: bool) -> Trial:
+    if result.verdict.outcome is None:
+        return trial
+    tried, record = result.chosen, result.record
+    killed = not record and bool(
+        tried and tried.exit and tried.exit.status == KILLED and not tried.exit.signal
+    )
+    size_bytes, outcome = measured_bytes(record), result.verdict.outcome
+    settled = replace(trial, outcome=outcome, measured_bytes=size_bytes, killed=killed)
+    append_line(run_dir / TRIALS_FILE, to_json(settled))
+    tells = settled.measured_bytes is not None or settled.outcome is not Outcome.OK
+    if record and settled.outcome in trials.CONCLUSIVE and tells and not seen:
+        ledger.note(Path(wanted.ledger), _entry(settled, record))
+    return settled
+
+
+def foreseen(run_dir: Path, wanted: SearchGoal) -> tuple[Trial, bool]:
+    """Return the trial that the records at home lead to, or why there is none. Write nothing.
+
+    Returns
+    -------
+    tuple of Trial, and bool
+        Whether that is final: no point of the sweep is still to come.
+    """
+    results = read_run(run_dir).points
+    final = all(result.verdict.outcome is not None for result in results if result.point.swept)
+    return _predicted(run_dir, wanted, results, ()), final
+
+
+def under_way(run_dir: Path, asked: SearchGoal) -> Trial | None:
+    """Return the trial that a job for the same memory runs or will run; ``None`` if no job does.
+
+    A job counts until it is known to have ended, or to have nothing left to try. The trial of a job
+    that has not begun one has no index.
+    """
+    accounts = read_accounts(run_dir)
+    finds = [sent for sent in accounts.journal.submissions if sent.role is Role.FIND]
+    if not finds or not (run_dir / SEARCH_GOAL_FILE).is_file():
+        return None
+    before = trials.read_goal(run_dir)
+    if (before.memory_bytes, before.ram_bytes) != (asked.memory_bytes, asked.ram_bytes):
+        return None
+    outcomes = {result.point.index: result.verdict.outcome for result in read_run(run_dir).points}
+    done = trials.settled_trials(trials.trials(run_dir), outcomes)[before.after :]
+    last = done[-1] if done else Trial()
+    if done and not (last.under_way or trials.goes_on(done)):
+        return None
+    tasks = [task for task, _ in finds[-1].tasks()]
+    if last.under_way and last.index in accounts.submitted:
+        tasks.append(accounts.submitted[last.index])
+    return None if set(tasks) <= accounts.ended | accounts.journal.cancelled.keys() else last
+
+
+def _predicted(
+    run_dir: Path, wanted: SearchGoal, results: Sequence[PointResult], done: Sequence[Trial]
+) -> Trial:
+    """Return the next trial, or why there is none."""
+    points = [result.point for result in results]
+    results = [result for result in results if result.point.profile == OFF]
+    if why := _not_one_knob(points):
+        return Trial(message=why)
+    records = [result.record for result in results if result.record]
+    asked = {trial.index for trial in done}
+    memory = memory_of(
+        [record for record in records if _tells(record, asked)], batches_of(results), read_lengths(run_dir)
+    )
+    if isinstance(memory, str):
+        return Trial(message=memory)
+    capacity = _capacity(wanted, memory)
+    if capacity is None:
+        return Trial(message="the GPU does not report its memory: set find_max.memory")
+    batch = memory.testable(_batch(memory, capacity, done))
+    if isinstance(memory.line, str) or not batch:
+        return Trial(
+            capacity_bytes=capacity, message=memory.predict(capacity).reason or TOO_SMALL[memory.knob]
+        )
+    load, by_size = memory.own_load(batch), memory.knob == BATCH_SIZE
+    trial = Trial(
+        index=points[-1].index + 1,
+        batch_size=batch if by_size else 0,
+        padded_chars=0 if by_size else batch,
+        load=load,
+        capacity_bytes=capacity,
+        expected_bytes=memory.line.at(load),
+        bound_bytes=memory.line.upper(load),
+        memory=trials.memory_of(memory.kind == RAM, points[0].workers),
+        condition=memory_condition(records),
+    )
+    return _known(trial, records) or trial
+
+
+def _tells(record: Record, asked: Container[int]) -> bool:
+    """Return whether a record goes into the prediction.
+
+    A trial of an earlier search does so only if it failed: what was predicted and held is
+    predicted again, so that the run has one largest batch.
+    """
+    return not record.point.trial or record.point.index in asked or record.outcome is not Outcome.OK
+
+
+def _known(trial: Trial, records: Sequence[Record]) -> Trial | None:
+    """Return a trial as one that is not run, if the run has measured its batch within the capacity."""
+    same = [record for record in records if record.point.numbers[trial.knob] == trial.size]
+    needed = max((size for record in same if (size := measured_bytes(record)) is not None), default=None)
+    if needed is None or needed > trial.capacity_bytes:
+        return None
+    sizes = f"it needed {format_memory(needed)}, predicted {format_memory(trial.expected_bytes)}"
+    sizes += f", of {format_memory(trial.capacity_bytes)}{trial.condition}"
+    why = f"{trial.setting} was measured already: {sizes}"
+    return Trial(message=why, proved=True, capacity_bytes=trial.capacity_bytes)
+
+
+def _not_one_knob(points: Sequence[Point]) -> str:
+    """Return why the points cannot be extended; empty if only the batch size varies, or the budget."""
+    knob = swept_knob(points[0].params if points else {})
+    fixed = {tuple(sorted((k, v) for k, v in point.params.items() if k != knob)) for point in points}
+    if any(knob not in point.params for point in points) or len(fixed) > 1:
+        return f"find_max needs a sweep of {BATCH_SIZE} or {PADDED_CHARS} in which no other knob varies"
+    return ""
+
+
+def _another_gpu(results: Sequence[PointResult]) -> str:
+    """Return an error message if this GPU differs from the one the points ran on; else an empty string."""
+    ran = (result.record.gpu for result in results if result.record and result.point.gpus == 1)
+    on = next((gpu.name for gpu in ran if gpu), None)
+    uuid = nvml.visible_uuid(None) if on else None
+    here = nvml.read_gpu(uuid, os.getpid()) if uuid else None
+    if here is None or here.name == on:
+        return ""
+    return f"the points ran on {on}, but this job was given {here.name}: set resources.gpu_type"
+
+
+def _capacity(wanted: SearchGoal, memory: Memory) -> float | None:
+    if wanted.memory_bytes is not None:
+        return wanted.memory_bytes // memory.workers
+    if memory.kind == RAM:
+        return wanted.ram_bytes
+    return None if memory.limit_bytes is None else memory.allocator_bytes(memory.limit_bytes)
+
+
+def _batch(memory: Memory, capacity_bytes: float, done: Sequence[Trial]) -> int:
+    """Return the batch size, or budget, to try: the safe one, or well below one that failed."""
+    largest, failed = memory.predict(capacity_bytes), [trial for trial in done if not trial.held]
+    if not failed:
+        return largest.safe_batch
+    if memory.loads is None:
+        return min(largest.safe_batch, int(STEP_DOWN * min(trial.size for trial in failed)))
+    return memory.largest_batch(min(largest.safe_load, STEP_DOWN * min(trial.load for trial in failed)))
+
+
+def _point(run_dir: Path, points: Sequence[Point], trial: Trial, wanted: SearchGoal) -> Point:
+    first = points[0]
+    capped = wanted.memory_bytes if first.device == CUDA else None
+    cap = capped and capped // first.workers  # of the allocator of each worker
+    taken = {point.point_id for point in points} | names(run_dir / RESULTS_FOLDER)
+    return replace(
+        first,
+        index=trial.index,
+        point_id=trials.added_id(f"{trial.knob}-{trial.size}", TRIAL_SUFFIX, taken),
+        params={**first.params, trial.knob: trial.size},
+        repeat=1,
+        cap_bytes=cap,
+        trial=True,
+    )
+
+
+def _entry(trial: Trial, record: Record) -> ledger.Entry:
+    """Return an entry of the ledger: what the point and the trial have of its fields, and the try."""
+    names = [field.name for field in fields(ledger.Entry)]
+    own = {name: getattr(of, name) for of in (record.point, trial) for name in names if hasattr(of, name)}
+    ended = {"at": record.ended_at, "outcome": str(record.outcome)}
+    return ledger.Entry(**own | ledger.subject(record) | ended)
+
+
+def main() -> int:
+    """Print the number of the next point to run, or nothing, and on stderr the trials."""
+    run_dir = Path(sys.argv[1])
+    try:
+        point = next_trial(run_dir)
+    except (JobkitError, OSError) as error:
+        sys.stderr.write(f"find_max: {error}\n")
+        return 1
+    lines = trials.describe_trials(trials.trials(run_dir))
+    sys.stderr.write("".join(f"find_max: {line}\n" for line in lines))
+    if point:
+        sys.stdout.write(f"{point.index}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

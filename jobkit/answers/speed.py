@@ -1,0 +1,392 @@
+"""How fast each setting was, which one to take, and how long a corpus takes with it. Pure.
+
+A difference within the scatter of the repeats is no difference, so every figure has an interval: two
+settings are compared by the interval of the ratio of their means, and a time has a prediction interval,
+because it is about one run to come and not about the mean of many.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from jobkit.answers.loads import TextLoads
+from jobkit.answers.setting import Mean, Ratio, Setting, settings_of
+from jobkit.core.figures import SPEED
+from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS, Value, numbers, sort_key
+from jobkit.core.records import Outcome, Record
+from jobkit.core.student import TWO_SIDED, quantile, unknown_spread
+from jobkit.core.units import format_setting
+
+SPEED_TOLERANCE = 0.05
+"""The smallest setting within this share of the fastest is the one to take."""
+PAST = 3
+"""So many earlier predictions show how far predictions are off."""
+NEIGHBOURS = "other jobs may share the node, and slow a run down beyond the interval"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speed:
+    """The speed of one setting, from its repeats.
+
+    Attributes
+    ----------
+    params
+        The knobs.
+    load
+        The largest that was measured; ``None`` if none was.
+    items_per_s, items_per_s_sd
+        Paragraphs a second: mean and standard deviation; ``None`` for the latter of one repeat, and for both
+        if the workload reports no items.
+    seconds_per_item, seconds_per_character
+        Of each repeat; empty if the workload does not report how many there are.
+    works_s
+        The time of the work of each repeat.
+    start_s
+        What a job takes besides its work, from the begin of its script to the end: staging, import, loading,
+        warm-up, the end of its processes, and the copying home. The mean. In runs of which the times of the
+        jobs are unknown it is only import, loading and warm-up.
+    starts_s
+        The same of each repeat.
+    import_s
+        What of it is the import, which a process that is forked from another does without.
+    hosts
+        On how many nodes the repeats ran.
+    start_scatter
+        The standard deviation of the starts of all points of the run with as many workers, as a share of
+        their mean, and its degrees of freedom. The import is not in it; ``None`` of one point.
+    work_scatter
+        The same of the time for the work, of all settings with as many workers about the mean of each.
+    """
+
+    params: Mapping[str, Value]
+    load: int | None
+    items_per_s: float | None
+    items_per_s_sd: float | None
+    seconds_per_item: tuple[float, ...]
+    seconds_per_character: tuple[float, ...]
+    works_s: tuple[float, ...]
+    start_s: float
+    starts_s: tuple[float, ...]
+    import_s: float = 0.0
+    hosts: int = 1
+    start_scatter: tuple[float, int] | None = None
+    work_scatter: tuple[float, int] | None = None
+
+    @property
+    def repeats(self) -> int:
+        """How many there were."""
+        return len(self.starts_s)
+
+    @property
+    def rate(self) -> float:
+        """The mean speed to compare settings by: of items, or without items of whole runs."""
+        work_s = Mean.of(self.works_s).value
+        return self.items_per_s or (1 / work_s if work_s else 0.0)
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Paragraphs a second of each repeat."""
+        return tuple(1 / seconds for seconds in self.seconds_per_item)
+
+    @property
+    def size(self) -> int:
+        """Its batch size, or its ``padded_chars``; 0 if neither is one of its knobs."""
+        sizes = numbers(self.params)
+        return sizes.get(BATCH_SIZE, sizes.get(PADDED_CHARS, 0))
+
+    @property
+    def setting(self) -> str:
+        """The knobs in words: ``batch_size 50``."""
+        return format_setting(dict(sorted(self.params.items())))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duration:
+    """How long a text takes, from the start of the process.
+
+    Attributes
+    ----------
+    expected_s
+        By the mean of the repeats.
+    low_s, high_s
+        The interval of one run with 95 % confidence; ``None`` after one repeat.
+    start_s
+        What of it is not work.
+    repeats
+        What it rests on.
+    degrees
+        Of freedom of the interval.
+    """
+
+    expected_s: float
+    low_s: float | None
+    high_s: float | None
+    start_s: float
+    repeats: int
+    degrees: int = 0
+
+    @property
+    def unknown(self) -> bool:
+        """Whether half the interval is larger than the mean, so that the spread is not known."""
+        return self.high_s is not None and unknown_spread(self.expected_s, self.high_s - self.expected_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorpusVolume:
+    """What the user really wants to work through.
+
+    Attributes
+    ----------
+    name
+        The file; empty if only a number of paragraphs is known.
+    paragraphs, characters
+        How many; ``None`` for characters that are unknown.
+    loads
+        By batch size or budget, if the lengths of its items are known already.
+    """
+
+    name: str = ""
+    paragraphs: int
+    characters: int | None = None
+    loads: TextLoads | None = None
+
+
+def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:
+    """Return the speed of every setting that succeeded and has one, the smallest first."""
+    return tuple(speed for speed in speeds_of(records) if speed.items_per_s)
+
+
+def speeds_of(records: Iterable[Record], run: Iterable[Record] = ()) -> tuple[Speed, ...]:
+    """Return every setting that succeeded, with its speed if it has one, the smallest first.
+
+    The time of a start has the longest import of all: forked tries did without, but a new run has one.
+
+    Parameters
+    ----------
+    records
+        Of the settings, with the time of the job of each (`jobkit.runs.results.timed`).
+    run
+        All records of the run, if the settings are some of it: one of the others may have had the import.
+    """
+    records = list(records)
+    every = list(run) or records
+    import_s = max((record.import_s or 0.0 for record in every), default=0.0)
+    well = (record for record in records if record.outcome is Outcome.OK and record.summary)
+    found = [(setting.first.point.workers, _speed(setting, import_s)) for setting in settings_of(well)]
+    alike = {
+        setting.first.point.workers: setting
+        for setting in settings_of(every, lambda record: record.point.workers)
+    }
+    works = {workers: [other for its, other in found if its == workers] for workers, _ in found}
+    settings = [
+        replace(
+            speed,
+            start_scatter=_scatter([[start_of(record) for record in alike[workers].well]]),
+            work_scatter=_scatter([other.seconds_per_item or other.works_s for other in works[workers]]),
+        )
+        for workers, speed in found
+    ]
+    return tuple(sorted(settings, key=_size))
+
+
+def _scatter(groups: Sequence[Sequence[float]]) -> tuple[float, int] | None:
+    """Return the standard deviation about the mean of each group, as a share of it, and its degrees.
+
+    Few repeats show little of it, and so groups that scatter alike are taken together.
+    """
+    means = [Mean.of(values).value for values in groups]
+    degrees = sum(len(values) - 1 for values in groups)
+    if not degrees:
+        return None
+    squares = math.fsum(
+        (value / mean - 1) ** 2
+        for values, mean in zip(groups, means, strict=True)
+        if mean
+        for value in values
+    )
+    return math.sqrt(squares / degrees), degrees
+
+
+def start_of(record: Record) -> float:
+    """Return what the job of a record took besides its import and its work.
+
+    The measurement of its needs is in it: a shard of a corpus does without, and claims its rows instead.
+    It is never less than loading and warm-up, which are all that is known without the time of the job.
+    """
+    known = math.fsum(part or 0.0 for part in (record.memory_wait_s, record.load_s, record.warm_up_s))
+    if record.task_s is None or record.summary is None:
+        return known
+    return max(known, record.task_s - record.summary.work_s - (record.import_s or 0.0))
+
+
+def _size(speed: Speed) -> tuple[object, ...]:
+    return (
+        speed.size,
+        speed.load or 0,
+        [(name, sort_key(value)) for name, value in sorted(speed.params.items())],
+    )
+
+
+def _speed(setting: Setting[Record], import_s: float) -> Speed:
+    known = [record for record in setting.well if record.value(SPEED)]
+    records = known or setting.well
+    summaries = [record.summary for record in records if record.summary]
+    counted = summaries if known else []
+    speed = setting.mean(SPEED)
+    starts = tuple(import_s + start_of(record) for record in records)
+    return Speed(
+        params=dict(sorted(setting.params.items())),
+        load=max((summary.load_max for summary in summaries if summary.load_max), default=None),
+        items_per_s=speed.value if speed else None,
+        items_per_s_sd=speed.sd if speed else None,
+        seconds_per_item=tuple(summary.work_s / summary.items for summary in counted),
+        seconds_per_character=tuple(
+            summary.work_s / summary.characters for summary in counted if summary.characters
+        ),
+        works_s=tuple(summary.work_s for summary in summaries),
+        start_s=Mean.of(starts).value,
+        starts_s=starts,
+        import_s=import_s,
+        hosts=len({record.host for record in records}),
+    )
+
+
+def fastest(settings: Sequence[Speed]) -> Speed:
+    """Return the setting of the highest mean."""
+    return max(settings, key=lambda setting: setting.rate)
+
+
+def recommended(settings: Sequence[Speed], near: float = SPEED_TOLERANCE) -> Speed:
+    """Return the smallest setting whose mean is within a share of the fastest."""
+    best = fastest(settings).rate
+    return next(setting for setting in settings if setting.rate >= (1 - near) * best)
+
+
+def ratio(first: Speed, other: Speed) -> Ratio | None:
+    """Return how many times as fast as another a setting is; ``None`` if one of them has no speed."""
+    return Mean.of(first.rates).over(Mean.of(other.rates)) if first.rates and other.rates else None
+
+
+def differ(first: Speed, other: Speed) -> bool | None:
+    """Return whether the interval of `ratio` excludes 1; ``None`` without an interval."""
+    times = ratio(first, other)
+    return times.differs if times else None
+
+
+def duration(
+    speed: Speed,
+    *,
+    items: int,
+    characters: int | None = None,
+    forked: bool = False,
+    past: Sequence[float] = (),
+) -> Duration:
+    """Return how long a job takes for a text at a setting, on the machine that was measured.
+
+    The interval is about the whole of one run: its start scatters too, and more than the work of a
+    short text does. It rests on all points of the run with as many workers. Its low end is without the
+    import, which is the longest of the run: a node that has imported before has the files in its memory.
+
+    Parameters
+    ----------
+    speed
+        Of the setting.
+    items
+        Paragraphs of the text. Without a speed the time is that of one run on the text that was measured.
+    characters
+        Of the text, if known: they predict the work better than the paragraphs do.
+    forked
+        Whether its process is forked from another, and so does without the import.
+    past
+        How far earlier predictions of this kind were off, as shares: the interval is never shorter than
+        they show. It takes `PAST` of them.
+    """
+    by_character = characters is not None and len(speed.seconds_per_character) == speed.repeats
+    each = speed.seconds_per_character if by_character else speed.seconds_per_item or speed.works_s
+    amount = characters if by_character and characters is not None else items if speed.rates else 1
+    start_s = speed.start_s - (speed.import_s if forked else 0.0)
+    work_s = amount * Mean.of(each).value
+    base_s = speed.start_s - speed.import_s
+    half, degrees = _half(speed, start_s, work_s, past)
+    below, _ = _half(speed, base_s, work_s, past)
+    least_s = min(speed.starts_s) - speed.import_s
+    return Duration(
+        expected_s=start_s + work_s,
+        low_s=None if below is None else max(least_s, base_s + work_s - below),
+        high_s=None if half is None else start_s + work_s + half,
+        start_s=start_s,
+        repeats=speed.repeats,
+        degrees=degrees,
+    )
+
+
+def _half(speed: Speed, start_s: float, work_s: float, past: Sequence[float]) -> tuple[float | None, int]:
+    """Return half the 95 % interval of one run, and its degrees of freedom; ``None`` of one repeat.
+
+    Start and work are taken to be slow together, as on a slow node.
+    """
+    if speed.repeats == 1:
+        return None, 0
+    bases = [start - speed.import_s for start in speed.starts_s]
+    starts = speed.start_scatter or _scatter([bases]) or (0.0, 1)
+    works = speed.work_scatter or _scatter([speed.seconds_per_item or speed.works_s]) or (0.0, 1)
+    half = math.sqrt(1 + 1 / speed.repeats) * math.fsum(  # of one run about the mean of some
+        seconds * sd * quantile(TWO_SIDED, free)
+        for seconds, (sd, free) in ((start_s, starts), (work_s, works))
+    )
+    found = half, min(starts[1], works[1])
+    if len(past) < PAST:
+        return found
+    off = math.sqrt(math.fsum(share**2 for share in past) / len(past)) * (start_s + work_s)
+    return max(found, (quantile(TWO_SIDED, len(past)) * off, len(past)))
+
+
+def upper(time: Duration, part: float) -> float | None:
+    """Return how long this part of such runs take at most; ``None`` after one repeat."""
+    if time.high_s is None:
+        return None
+    half = time.high_s - time.expected_s
+    return time.expected_s + half * quantile(part, time.degrees) / quantile(TWO_SIDED, time.degrees)
+
+
+def total(times: Sequence[Duration]) -> Duration:
+    """Return how long the parts of a corpus take together, each with a start of its own.
+
+    A node or a day may slow all parts in the same way, so the intervals add up: parts that scatter each for
+    itself lie within.
+    """
+    known = [
+        (time.low_s, time.high_s) for time in times if time.low_s is not None and time.high_s is not None
+    ]
+    whole = len(known) == len(times)
+    return Duration(
+        expected_s=math.fsum(time.expected_s for time in times),
+        low_s=math.fsum(low for low, _ in known) if whole else None,
+        high_s=math.fsum(high for _, high in known) if whole else None,
+        start_s=math.fsum(time.start_s for time in times),
+        repeats=times[0].repeats,
+        degrees=times[0].degrees,
+    )
+
+
+def not_sampled(
+    speed: Speed, *, elsewhere: bool, shared: bool, past: Sequence[float] = ()
+) -> tuple[str, ...]:
+    """Return in sentences what the interval of a time does not include.
+
+    Parameters
+    ----------
+    elsewhere
+        Whether the time is one on a node that the scheduler chooses.
+    shared
+        Whether other jobs may have run, or may run, on the node at the same time.
+    past
+        As for `duration`: enough of them include all that differs from day to day.
+    """
+    if speed.repeats == 1 or len(past) >= PAST:
+        return ()
+    node = f"the {speed.repeats} repeats ran on one node: another node is not in the interval"
+    found = [node] if elsewhere and speed.hosts == 1 else []
+    return (*found, *([NEIGHBOURS] if shared else []))

@@ -1,0 +1,327 @@
+"""Search for the fastest setting by running it: ``python -m jobkit.answers.tune RUN``.
+
+It prints the number of the next point to run, or nothing once it has written ``setting.yaml``. All that
+it knows is in the run folder, so a search that was killed goes on where it stood. No package beyond
+jobkit's own and the standard library is imported, for the node may have no more.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from jobkit.answers.loads import NONE, Loads, read_lengths
+from jobkit.answers.objective import Finals
+from jobkit.answers.setting import Mean, Ratio, Setting
+from jobkit.answers.speed import Speed
+from jobkit.answers.tune_steps import (
+    FINAL,
+    MEMORY,
+    OUT_OF_MEMORY,
+    SEARCH,
+    Candidate,
+    MeasuredCandidate,
+    Search,
+    TuneAnswer,
+    TuneGoal,
+    follow,
+    whole,
+)
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import append_line, exclusive_lock, read_text, write_atomically
+from jobkit.core.json_codec import from_json, to_json
+from jobkit.core.knobs import BATCH_SIZE, EVERY, MPS, ON, PADDED_CHARS, REFUSED, SHORTCUTS, Value, numbers
+from jobkit.core.layout import POINTS_FILE, SEARCH_LOCK, SETTING_FILE, TUNE_GOAL_FILE
+from jobkit.core.records import Outcome, Point, Record
+from jobkit.core.units import format_setting
+from jobkit.runs.results import PointResult, read_run, task_s, timed
+
+MOST_TRIES = 3
+"""How often a point is run that ends without a result of its own."""
+FINAL_OUTCOMES = OUT_OF_MEMORY | {Outcome.OK, Outcome.BUG, Outcome.NO_GPU, Outcome.MODEL_MISSING}
+"""Outcomes that another try would not change. A job that is cancelled while it activates its environment
+may end as ``environment``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """A search, as far as it is.
+
+    Attributes
+    ----------
+    results
+        The points, each with its candidate.
+    next
+        What is to be measured next, or the answer.
+    padding
+        The share of text in the padding of the plain loop, on the part of the text that it worked on and on
+        all of it; ``None`` if that is all of it, or it does not pad.
+    """
+
+    goal: TuneGoal
+    results: tuple[tuple[Candidate, PointResult], ...]
+    next: Candidate | TuneAnswer
+    search: Search
+    padding: tuple[float, float] | None = None
+
+    @property
+    def held_s(self) -> float:
+        """The time that its points held their GPU, or their CPUs."""
+        return sum(_held_s(result) for _, result in self.results)
+
+    def point(self, candidate: Candidate) -> Point:
+        """Return the point of a candidate: one that ran before, or a new one behind all others."""
+        before = [result.point for one, result in self.results if one.key == candidate.key]
+        return before[0] if before else _point([result.point for _, result in self.results], candidate)
+
+    @cached_property
+    def _timed(self) -> list[tuple[str, Record]]:
+        """The phase and the record of each point that succeeded; the file system has its time."""
+        return [
+            (candidate.phase, record)
+            for candidate, result in self.results
+            if result.outcome is Outcome.OK and (record := timed(result.counts))
+            if record.params.get(SHORTCUTS) != REFUSED
+        ]
+
+    def records(self, *phases: str) -> list[Record]:
+        """Return the records of the points of some phases that succeeded as they are set."""
+        return [record for phase, record in self._timed if phase in phases]
+
+    @cached_property
+    def finals(self) -> Finals:
+        """The finalists and the plain loop, as far as they are measured."""
+        goal = self.goal
+        return Finals(
+            objective=goal.objective,
+            loop=goal.loop,
+            looks=goal.looks,
+            records=self.records(FINAL),
+            started=self.records(MEMORY, SEARCH, FINAL),
+        )
+
+    @property
+    def loop(self) -> Speed | None:
+        """The plain loop's speed; ``None`` if it was not measured."""
+        return self.finals.plain
+
+    @property
+    def winner(self) -> Speed | None:
+        """The answer, a finalist or the plain loop; ``None`` if there is none."""
+        return self.finals.winner
+
+    @property
+    def is_loop(self) -> bool:
+        """Whether the answer is the plain loop."""
+        return self.winner is not None and self.winner == self.loop
+
+    @property
+    def best(self) -> Speed | None:
+        """The best finalist that keeps the constraints, the answer or not; ``None`` if there is none."""
+        return next(iter(self.finals.kept), None)
+
+    @property
+    def setting(self) -> dict[str, Value]:
+        """The winner's knobs, ``auto`` as it ran; empty if there is none."""
+        if self.winner is None:
+            return {}
+        if self.is_loop:
+            return whole(self.winner.params)
+        params = self.winner.params
+        ran = {record.mps for record in self.records_of(self.winner)}
+        found = {**params, **({MPS: ON} if ran == {ON} else {})} if MPS in params else params
+        names = self.goal.setting(self.goal.sizes[0], 1)
+        return {knob: found[knob] for knob in names if knob in found}
+
+    @property
+    def second(self) -> Speed | None:
+        """The other finalist; ``None`` if there is none."""
+        return next((speed for speed in self.finals.finalists if speed != self.best), None)
+
+    @property
+    def better_words(self) -> str:
+        """What an answer is to be: ``faster``, or ``better by f1``."""
+        objective = self.goal.objective
+        return "faster" if objective.by_speed else f"better by {objective.name}"
+
+    def setting_of(self, speed: Speed | None) -> Setting[Record] | None:
+        """Return a finalist, or the plain loop, with its repeats."""
+        return self.finals.setting(speed) if speed else None
+
+    def records_of(self, speed: Speed | None) -> tuple[Record, ...]:
+        """Return the records of a finalist, or of the plain loop."""
+        setting = self.setting_of(speed)
+        return setting.points if setting else ()
+
+    @property
+    def gain(self) -> Ratio | None:
+        """How many times as fast as the plain loop the winner is.
+
+        ``None`` if one of them has no speed, or the plain loop is the answer.
+        """
+        return None if self.is_loop else self.times
+
+    @property
+    def times(self) -> Ratio | None:
+        """How many times as fast as the plain loop the best finalist is; ``None`` if one has no speed."""
+        best, loop = self.best, self.loop
+        if not best or not loop or not best.rates or not loop.rates:
+            return None
+        return Mean.of(best.rates).over(Mean.of(loop.rates), self.finals.probability)
+
+
+def read_goal(run_dir: Path) -> TuneGoal:
+    """Read what a search is to find.
+
+    Raises
+    ------
+    JobkitError
+        If the run folder has no ``tune.json``: it is not one of ``jobkit tune``.
+    """
+    path = run_dir / TUNE_GOAL_FILE
+    try:
+        return from_json(TuneGoal, read_text(path), where=str(path))
+    except OSError as error:
+        raise JobkitError(f"{path}: {error.strerror}", hint="jobkit tune SPEC makes such a run") from error
+
+
+def read_tuning(run_dir: Path) -> Tuning:
+    """Read how far the search of a run is.
+
+    Raises
+    ------
+    JobkitError
+        As `read_goal`.
+    """
+    goal = read_goal(run_dir)
+    results = tuple(_with_candidates(read_run(run_dir).points))
+    measured = {candidate.key: _measured(result) for candidate, result in results}
+    ended = (run_dir / SETTING_FILE).is_file()
+    search = Search(goal, tried=tuple(candidate for candidate, _ in results) if ended else None)
+    return Tuning(
+        goal=goal,
+        results=results,
+        next=follow(search.steps(), lambda candidate: measured.get(candidate.key)),
+        search=search,
+        padding=_padding(run_dir, goal, [candidate for candidate, _ in results]) if ended else None,
+    )
+
+
+def _padding(run_dir: Path, goal: TuneGoal, ran: Sequence[Candidate]) -> tuple[float, float] | None:
+    loops = (one for one in ran if one.phase == FINAL and whole(one.params) == goal.loop)
+    part = next((numbers(one.params).get(EVERY, 1) for one in loops), 1)
+    lengths = read_lengths(run_dir) if part > 1 else None
+    if lengths is None or not lengths.padded or lengths.source == NONE:
+        return None
+    size = numbers(goal.loop)[BATCH_SIZE]
+    of_part, of_all = (Loads(some).chunks(size).efficiency for some in (lengths.every(part), lengths))
+    return of_part, of_all
+
+
+def _with_candidates(results: Sequence[PointResult]) -> list[tuple[Candidate, PointResult]]:
+    """Return the points with what each measures: the how-manieth of its setting in its phase."""
+    found: list[tuple[Candidate, PointResult]] = []
+    seen: dict[tuple[object, ...], int] = {}
+    for result in results:
+        first = Candidate(result.point.params, result.point.phase)
+        seen[first.key] = repeat = seen.get(first.key, 0) + 1
+        found.append((replace(first, repeat=repeat), result))
+    return found
+
+
+def _measured(result: PointResult) -> MeasuredCandidate | None:
+    """Return what a point came to; ``None`` if it is to be run, or run again."""
+    if result.outcome not in FINAL_OUTCOMES and len(result.tries) < MOST_TRIES:
+        return None
+    return MeasuredCandidate(result.outcome, result.record, _held_s(result))
+
+
+def _held_s(result: PointResult) -> float:
+    return sum(task_s(tried, shared=True) or 0.0 for tried in result.tries)
+
+
+def next_point(run_dir: Path) -> Point | None:
+    """Return the next point to run, appended to ``points.jsonl`` if it is new; ``None`` if all is done.
+
+    Whoever asks has run the point before to its end: a point without a result was killed, and runs again.
+
+    Raises
+    ------
+    JobkitError
+        As `read_goal`.
+    """
+    with exclusive_lock(run_dir / SEARCH_LOCK, lambda: None):
+        if (run_dir / SETTING_FILE).is_file():
+            return None
+        tuning = read_tuning(run_dir)
+        if isinstance(tuning.next, TuneAnswer):
+            write_atomically(run_dir / SETTING_FILE, setting_text(run_dir.name, tuning))
+            return None
+        point = tuning.point(tuning.next)
+        if point.index > len(tuning.results):
+            append_line(run_dir / POINTS_FILE, to_json(point))
+        return point
+
+
+def first_point(template: Point, goal: TuneGoal) -> Point:
+    """Return the point with which a search begins."""
+    return _point([], next(Search(goal).steps()), template)
+
+
+def _point(points: Sequence[Point], candidate: Candidate, template: Point | None = None) -> Point:
+    """Return a candidate as a point behind those that there are."""
+    first = template or points[0]
+    repeat = 1 + sum(point.params == candidate.params for point in points)
+    name = "-".join([*(f"{knob}-{value}" for knob, value in candidate.params.items()), f"r{repeat}"])
+    return replace(
+        replace(first, every=1).at(candidate.params),
+        index=len(points) + 1,
+        point_id=name,
+        repeat=repeat,
+        phase=candidate.phase,
+    )
+
+
+def setting_text(name: str, tuning: Tuning) -> str:
+    """Return ``setting.yaml``: the winner as a part of a spec, or in a comment why there is none."""
+    answer = tuning.next
+    if tuning.winner is None:
+        why = answer.why if isinstance(answer, TuneAnswer) else "the search goes on"
+        return f"# jobkit tune found no setting in {name}: {why}\n"
+    if tuning.is_loop:
+        head = f"# The plain loop: in {name} no setting is shown to be {tuning.better_words} than it."
+    else:
+        times = f": {tuning.gain.mean:.1f} times the plain loop" if tuning.gain else ""
+        head = f"# Found by jobkit tune in {name}{times}."
+    return "".join(f"{line}\n" for line in [head, *spec_lines(tuning)])
+
+
+def spec_lines(tuning: Tuning) -> list[str]:
+    """Return the lines of a spec that have the setting."""
+    params, goal = tuning.setting, tuning.goal
+    knob = BATCH_SIZE if tuning.is_loop else goal.size_knob
+    size = params.pop(knob)
+    point = next(result.point for _, result in tuning.results)
+    unit = [f"work_unit: {point.work_unit}"] if knob == PADDED_CHARS else []
+    keys = [f"{name}: {value}" for name, value in params.items()]
+    return [*keys, *unit, "resources:", f"  cpus: {goal.cpus}", "sweep:", f"  {knob}: [{size}]"]
+
+
+def main() -> int:
+    """Print the number of the next point to run, or nothing, and on stderr what it is."""
+    try:
+        point = next_point(Path(sys.argv[1]))
+    except (JobkitError, OSError) as error:
+        sys.stderr.write(f"tune: {error}\n")
+        return 1
+    if point:
+        sys.stderr.write(f"tune: point {point.index}, {point.phase}: {format_setting(point.params)}\n")
+        sys.stdout.write(f"{point.index}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,691 @@
+"""Which setting a search for the fastest one tries next, and why it ends. Pure, standard library only.
+
+The order is that in which things depend on each other: the text alone decides order and sizes
+(`jobkit.plan.tune_goal`), one worker at each size gives the line of memory, the number of workers is
+doubled while that helps, and what is left are two finalists next to the plain loop. What scatter may have
+decided is measured again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jobkit.answers.memory import Memory, memory_of
+from jobkit.answers.objective import Finals, Objective
+from jobkit.answers.setting import Mean, Setting
+from jobkit.core.figures import SPEED, WORK, pace
+from jobkit.core.knobs import (
+    AUTO,
+    EVERY,
+    EXACT,
+    MPS,
+    OFF,
+    ON,
+    ORDER,
+    REFUSED,
+    SHORTCUTS,
+    WORKERS,
+    Value,
+    numbers,
+)
+from jobkit.core.records import Outcome, Record
+
+MEMORY, SEARCH, FINAL = "memory", "search", "final"
+"""The phases of a search, as `Point.phase` has them."""
+OUT_OF_MEMORY = frozenset({Outcome.GPU_OOM, Outcome.RAM_OOM})
+SEARCH_SHARE = 0.5
+"""Of the budget, what the search may take before the finalists must begin."""
+BUSY_PERCENT = 90.0
+"""Mean use of a GPU from which on it is called full."""
+RIVALS = 2
+"""How many of the fastest settings are measured again before one of them chooses the number of workers."""
+CONTENDERS = 3
+"""How many of the best settings of the search are measured again before two of them are finalists."""
+DOUBT = 0.45
+"""How far from the least gain, as a logarithm, a step is beyond doubt; of n repeats: this over the root of n.
+It is 1.6 standard deviations of the ratio of two speeds that scatter by 20 %."""
+TIMES = 2
+"""How often a step in doubt is measured."""
+LOOP_S = 20.0
+"""The least time of the plain loop's work in the finals, if the budget is too short for the whole text."""
+LOOP_TIMES = 4.0
+"""How many times as long as one worker with shortcuts the plain loop is taken to work."""
+IDLE_SHARE = 0.15
+"""Of the work, the mean time without work for a worker from which on the text is called too short."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneGoal:
+    """What the search is to find, and what the text alone decided: ``tune.json``.
+
+    Attributes
+    ----------
+    size_knob, sizes, loads
+        ``padded_chars`` or ``batch_size``, its values in ascending order, and the largest load of each.
+    order
+        Of the text's paragraphs and sentences.
+    padding
+        Of the orders that were compared, characters over padded characters at the middle size.
+    loop
+        The knobs of the plain loop: one worker, text order, a fixed batch size.
+    workers, cpus
+        The most workers, and the CPUs of each.
+    limited_by
+        Why there are not more workers: a key of the spec, or the CPUs that there are.
+    mps
+        Whether workers may share a GPU through MPS.
+    shortcuts
+        Whether the workload has shortcuts: all settings but the plain loop use them, unless they are refused.
+    memory_every, search_every
+        The part of the text that the points of these phases work on; that of the search with the most
+        workers.
+    other_order
+        The order that is compared with ``order`` at the best setting; empty if the text decides it.
+    repeats, most_repeats
+        Of each finalist and the plain loop: those that run in any case, if the budget allows, and the most.
+    share
+        Half the 95 % interval of the mean speed of each, as a share of the mean, at which repeats end; 0 for
+        repeats that end once a finalist is shown to be better, or worse, than the plain loop.
+    looks
+        As in `jobkit.answers.objective.Finals`.
+    again
+        The most points of the search that are measured again, because scatter may have decided a step.
+    gain
+        The share by which twice as many workers must be faster, else the search ends.
+    budget_s
+        The time that the search may take.
+    memory_bytes
+        Of the GPU, or on a CPU of the job; ``None`` for all of the GPU.
+    objective
+        What the finalists are chosen by, and the constraints of the spec.
+    """
+
+    size_knob: str
+    sizes: tuple[int, ...]
+    loads: tuple[int, ...]
+    order: str
+    padding: Mapping[str, float] = field(default_factory=dict)
+    loop: Mapping[str, Value]
+    workers: int
+    cpus: int
+    limited_by: str
+    mps: bool
+    shortcuts: bool = False
+    memory_every: int = 1
+    search_every: int = 1
+    repeats: int = 3
+    most_repeats: int = 0
+    share: float = 0.0
+    looks: int = 0
+    again: int = 0
+    other_order: str = ""
+    gain: float = 0.05
+    budget_s: float
+    memory_bytes: int | None = None
+    objective: Objective = field(default_factory=Objective)
+
+    def setting(self, size: int, workers: int, *, every: int = 1, **words: str) -> dict[str, Value]:
+        """Return the knobs of a setting; ``words`` are the values of those that have words."""
+        own: dict[str, Value] = {ORDER: self.order, self.size_knob: size, WORKERS: workers}
+        if self.mps:
+            own[MPS] = OFF
+        if self.shortcuts:
+            own[SHORTCUTS] = EXACT
+        return part(own | {knob: word for knob, word in words.items() if knob in own}, every)
+
+    @property
+    def steps(self) -> list[int]:
+        """The numbers of workers that are tried: doubled, and the most."""
+        doubled = [2**power for power in range(1, self.workers.bit_length()) if 2**power < self.workers]
+        return [*doubled, self.workers] if self.workers > 1 else []
+
+    @property
+    def combinations(self) -> int:
+        """How many settings a grid of all values would have."""
+        shared, orders = 2 if self.mps else 1, 2 if self.padding or self.other_order else 1
+        return (1 + self.shortcuts) * orders * len(self.sizes) * (1 + shared * len(self.steps))
+
+    @property
+    def most_settings(self) -> int:
+        """How many settings are measured at most, the plain loop included."""
+        others = self.mps + len(self.sizes) - 1 if self.workers > 1 else 0
+        return 1 + len(self.sizes) + len(self.steps) + others + bool(self.other_order) + self.shortcuts
+
+    @property
+    def most_points(self) -> int:
+        """How many points there are at most, retries not counted.
+
+        If repeats end once the answer is shown: twice as many as without a point that is measured again.
+        """
+        once = self.most_settings - 1 + 3 * self.repeats
+        if self.share or not self.looks:
+            return self.most_settings - 1 + self.again + 3 * max(self.repeats, self.most_repeats)
+        return min(2 * once, self.most_settings - 1 + self.again + 3 * self.most_repeats)
+
+
+def part(params: Mapping[str, Value], every: int) -> dict[str, Value]:
+    """Return a setting on one of every so many paragraphs."""
+    return {**whole(params), **({EVERY: every} if every > 1 else {})}
+
+
+def whole(params: Mapping[str, Value]) -> dict[str, Value]:
+    """Return a setting on the whole text."""
+    return {knob: value for knob, value in params.items() if knob != EVERY}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A setting that is to be measured in a phase, for the ``repeat``-th time in it."""
+
+    params: Mapping[str, Value]
+    phase: str
+    repeat: int = 1
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What identifies it among the points of a run."""
+        return self.phase, self.repeat, tuple(sorted(self.params.items()))
+
+    @property
+    def workers(self) -> int:
+        """Its number of workers."""
+        return numbers(self.params)[WORKERS]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredCandidate:
+    """What a candidate came to.
+
+    Attributes
+    ----------
+    held_s
+        How long it held its GPU, or its CPUs, all tries together.
+    """
+
+    outcome: Outcome | None
+    record: Record | None
+    held_s: float
+
+    @property
+    def refused(self) -> bool:
+        """Whether it ran without the shortcuts of its setting."""
+        return self.record is not None and self.record.params.get(SHORTCUTS) == REFUSED
+
+    @property
+    def speed(self) -> float:
+        """Paragraphs a second, or without items texts a second; 0 if it did not succeed as it is set."""
+        return pace(self.record) if self.record and self.outcome is Outcome.OK and not self.refused else 0.0
+
+    @property
+    def work_s(self) -> float:
+        """The time of its work alone; 0 if it did not succeed."""
+        summary = self.record.summary if self.record and self.outcome is Outcome.OK else None
+        return summary.work_s if summary else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuneAnswer:
+    """The end of a search.
+
+    Attributes
+    ----------
+    finalists
+        The settings that were measured on the whole text, the fastest in the search first; empty if
+        nothing could be chosen.
+    limit
+        What keeps the search from a faster setting: ``cores``, ``GPU``, ``memory``, ``text`` or ``time``.
+    why
+        The same in a sentence without a full stop; without finalists why there are none.
+    """
+
+    finalists: tuple[Mapping[str, Value], ...] = ()
+    limit: str = ""
+    why: str
+
+
+Steps = Generator[Candidate, MeasuredCandidate, TuneAnswer]
+
+
+def follow(
+    steps: Steps, result_of: Callable[[Candidate], MeasuredCandidate | None]
+) -> Candidate | TuneAnswer:
+    """Return the first candidate without a result, or the answer if there is none."""
+    try:
+        candidate = next(steps)
+        while result := result_of(candidate):
+            candidate = steps.send(result)
+    except StopIteration as end:
+        answer: TuneAnswer = end.value
+        return answer
+    return candidate
+
+
+@dataclass(slots=True)
+class Search:
+    """A search while it goes on; `steps` is all of it.
+
+    Attributes
+    ----------
+    results
+        Of each candidate so far, in order.
+    memory
+        What one worker shows about memory, or why it shows nothing.
+    limit, why
+        As in `TuneAnswer`.
+    shortcuts
+        Of the settings that are tried.
+    tried
+        Of a search that has ended all candidates: they show what the budget decided. ``None`` while it
+        goes on. Times alone do not show it again: those of files are lost with a copy of the run folder.
+    """
+
+    goal: TuneGoal
+    results: list[tuple[Candidate, MeasuredCandidate]] = field(default_factory=list)
+    memory: Memory | str = ""
+    limit: str = ""
+    why: str = ""
+    shortcuts: str = EXACT
+    tried: tuple[Candidate, ...] | None = None
+
+    def steps(self) -> Steps:
+        """Yield each candidate, take its result, and return the answer."""
+        yield from self._measure_memory()
+        alone = self._good(MEMORY)
+        if not alone:
+            return TuneAnswer(why=self._failure())
+        if not any(self._values(result) for _, result in alone):
+            return TuneAnswer(why=self._no_metric())
+        self.memory = memory_of([result.record for _, result in alone if result.record])
+        size = self._first_size(alone)
+        yield from self._add_workers(size)
+        yield from self._compare()
+        yield from self._measure_best_again()
+        finalists = self._finalists()
+        yield from self._prove(finalists)
+        if self.goal.looks and self._finals().winner is None:
+            return TuneAnswer(why=self._no_winner())
+        if not finalists and not self.goal.looks:
+            return TuneAnswer(why="no setting keeps the constraints")
+        return TuneAnswer(finalists=tuple(finalists), limit=self.limit, why=self.why)
+
+    def _try(self, candidate: Candidate) -> Generator[Candidate, MeasuredCandidate, MeasuredCandidate]:
+        result = yield candidate
+        self.results.append((candidate, result))
+        return result
+
+    # -- memory
+
+    def _measure_memory(self) -> Generator[Candidate, MeasuredCandidate, None]:
+        """Measure one worker at each size: memory, and where the doubling begins.
+
+        If its shortcuts are refused, the search begins again without them.
+        """
+        goal = self.goal
+        for size in goal.sizes:
+            params = goal.setting(size, 1, every=goal.memory_every, shortcuts=self.shortcuts)
+            candidate = Candidate(params, MEMORY)
+            if self._left_out(candidate):
+                return
+            result = yield from self._try(candidate)
+            if result.refused:
+                self.shortcuts = OFF
+                yield from self._measure_memory()
+                return
+            failed = sum(not one.speed and not one.refused for _, one in self.results)
+            if result.outcome in OUT_OF_MEMORY or (failed > 1 and not self._good(MEMORY)):
+                return
+
+    def _good(self, *phases: str) -> list[tuple[Candidate, MeasuredCandidate]]:
+        """Return the results that have a speed; those with shortcuts only while these are not refused."""
+        without = EXACT if self.shortcuts == OFF else REFUSED
+        return [
+            (one, result)
+            for one, result in self.results
+            if result.speed and one.phase in phases and one.params.get(SHORTCUTS) != without
+        ]
+
+    def _means(self, *phases: str) -> list[tuple[Candidate, float]]:
+        """Return the settings that have a speed, each with the mean of its repeats."""
+        groups: dict[tuple[tuple[str, Value], ...], list[tuple[Candidate, MeasuredCandidate]]] = {}
+        for one, result in self._good(*phases):
+            groups.setdefault(tuple(sorted(one.params.items())), []).append((one, result))
+        return [
+            (group[0][0], Mean.of((result.speed for _, result in group)).value) for group in groups.values()
+        ]
+
+    def _speed(self, candidate: Candidate) -> float:
+        """Return the mean speed of a setting; 0 if it has none."""
+        found = (speed for one, speed in self._means(MEMORY, SEARCH) if one.params == candidate.params)
+        return next(found, 0.0)
+
+    def _repeats(self, params: Mapping[str, Value]) -> int:
+        """Return how often a setting was measured in the search."""
+        return sum(one.params == params for one, _ in self.results)
+
+    def _again(self, *candidates: Candidate) -> Generator[Candidate, MeasuredCandidate, bool]:
+        """Measure settings again; return whether that was done: not without points or time for it."""
+        repeats = (1 + sum(one.params == of.params for one, _ in self._in(SEARCH)) for of in candidates)
+        again = [Candidate(of.params, SEARCH, n) for of, n in zip(candidates, repeats, strict=True)]
+        done = len(self.results) - len({tuple(sorted(one.params.items())) for one, _ in self.results})
+        if done + len(again) > self.goal.again or any(map(self._late, again)):
+            return False
+        for one in again:
+            yield from self._try(one)
+        return True
+
+    def _in(self, phase: str) -> list[tuple[Candidate, MeasuredCandidate]]:
+        return [(one, result) for one, result in self.results if one.phase == phase]
+
+    def _left_out(self, candidate: Candidate) -> bool:
+        """Return whether a search that has ended did without a candidate."""
+        return self.tried is not None and candidate.key not in {one.key for one in self.tried}
+
+    def _failure(self) -> str:
+        """Return why not even one worker has a speed."""
+        candidate, result = self.results[-1]
+        message = result.record.message if result.record else ""
+        size = f"{self.goal.size_knob} {numbers(candidate.params)[self.goal.size_knob]:,}"
+        return f"one worker at {size} ended as {result.outcome}{': ' if message else ''}{message}"
+
+    def most_workers(self, size: int) -> int | None:
+        """Return how many workers memory holds at a size, by the bound of the line; ``None`` if unknown."""
+        memory = self.memory
+        if isinstance(memory, str):
+            return None
+        limits = [limit for limit in (self.goal.memory_bytes, memory.limit_bytes) if limit is not None]
+        if not limits:
+            return None
+        if isinstance(memory.line, str):
+            return self._by_one(size, min(limits))
+        return memory.most_workers(min(limits), self.goal.loads[self.goal.sizes.index(size)])
+
+    def _by_one(self, size: int, capacity_bytes: float) -> int | None:
+        """Return how many workers memory holds if each takes what one took at this size: there is no line."""
+        records = [result.record for one, result in self._good(MEMORY) if self._size(one) == size]
+        peaks = [
+            record.memory.process_peak_bytes or record.memory.ram_peak_bytes for record in records if record
+        ]
+        return int(capacity_bytes // peaks[0]) if peaks and peaks[0] else None
+
+    def _first_size(self, alone: Sequence[tuple[Candidate, MeasuredCandidate]]) -> int:
+        """Return the size with which workers are added: the fastest that memory holds for most workers."""
+        fits = {size: self.most_workers(size) for one, _ in alone for size in [self._size(one)]}
+        most = max((held if held is not None else self.goal.workers) for held in fits.values())
+        enough = min(most, self.goal.workers)
+        usable = [
+            (one, result)
+            for one, result in alone
+            if (held := fits[self._size(one)]) is None or held >= enough
+        ]
+        best = max(result.speed for _, result in usable)
+        return next(self._size(one) for one, result in usable if result.speed >= (1 - self.goal.gain) * best)
+
+    def _size(self, candidate: Candidate) -> int:
+        return numbers(candidate.params)[self.goal.size_knob]
+
+    # -- workers
+
+    def _add_workers(self, size: int) -> Generator[Candidate, MeasuredCandidate, None]:
+        """Double the workers until that gains too little, or memory or CPUs end."""
+        goal, held = self.goal, self.most_workers(size)
+        fitting = goal.workers if held is None else held
+        last = next(one for one, _ in self._good(MEMORY) if self._size(one) == size)
+        self._note("cores", f"there is one worker: {goal.limited_by}")
+        for workers in dict.fromkeys(min(workers, fitting) for workers in goal.steps if fitting > 1):
+            candidate = Candidate(self._shared(size, workers), SEARCH)
+            if self._late(candidate):
+                self._note("time", "the budget of time ended the search before more workers were tried")
+                return
+            result = yield from self._try(candidate)
+            if not result.speed:
+                limit = "memory" if result.outcome in OUT_OF_MEMORY else "failure"
+                without = ", without their shortcuts" if result.refused else ""
+                self._note(limit, f"{workers} workers ended as {result.outcome}{without}")
+                return
+            times = yield from self._times(candidate, last)
+            step = f"{workers} workers are {times:.2f} times as fast as {last.workers}"
+            if times < 1 + goal.gain:
+                self._note(*_bottleneck(result, step))
+                return
+            self._note("cores", f"{step}, and there are no more: {goal.limited_by}")
+            last = candidate
+        if fitting < goal.workers:
+            self._note("memory", f"memory holds {fitting} workers at {goal.size_knob} {size:,}")
+
+    def _times(
+        self, candidate: Candidate, before: Candidate
+    ) -> Generator[Candidate, MeasuredCandidate, float]:
+        """Return how many times as fast as the setting before a step is.
+
+        If scatter may have decided whether the doubling ends there, the two are measured again.
+        """
+        while True:
+            times, repeats = self._speed(candidate) / self._speed(before), self._repeats(candidate.params)
+            sure = abs(math.log(times / (1 + self.goal.gain))) > DOUBT / math.sqrt(repeats)
+            if sure or repeats >= TIMES or not (yield from self._again(before, candidate)):
+                return times
+
+    def _shared(self, size: int, workers: int, mps: str = AUTO) -> dict[str, Value]:
+        """Return a setting of the search. Fewer workers get less of the text: as many calls for each."""
+        goal = self.goal
+        every = min(goal.memory_every, goal.search_every * max(1, goal.workers // workers))
+        words = {MPS: mps if workers > 1 else OFF, SHORTCUTS: self.shortcuts}
+        return goal.setting(size, workers, every=every, **words)
+
+    def _note(self, limit: str, why: str) -> None:
+        self.limit, self.why = limit, why
+
+    def _late(self, candidate: Candidate) -> bool:
+        if self.tried is not None:
+            return self._left_out(candidate)
+        return self._left_s() < (1 - SEARCH_SHARE) * self.goal.budget_s
+
+    # -- other values
+
+    def _compare(self) -> Generator[Candidate, MeasuredCandidate, None]:
+        """Try the best number of workers without MPS, at other sizes, in another order, without shortcuts.
+
+        One worker was measured at all sizes before.
+        """
+        for candidate in self._fastest()[:RIVALS]:
+            yield from self._again(candidate)
+        yield from self._try_without_mps()
+        best = self._enough_workers()
+        if best.workers > 1:
+            mps = str(best.params.get(MPS, OFF))
+            for other in self._other_sizes(self._size(best), best.workers):
+                yield from self._try_in_time(Candidate(self._shared(other, best.workers, mps=mps), SEARCH))
+        if self.goal.other_order:
+            best = self._fastest()[0]
+            yield from self._try_in_time(Candidate({**best.params, ORDER: self.goal.other_order}, SEARCH))
+        if self.goal.shortcuts and self.shortcuts == EXACT:
+            best = self._fastest()[0]
+            yield from self._try_in_time(Candidate({**best.params, SHORTCUTS: OFF}, SEARCH))
+
+    def _fastest(self) -> list[Candidate]:
+        """Return the settings of the search, the fastest first."""
+        means = self._means(MEMORY, SEARCH)
+        return [one for one, _ in sorted(means, key=lambda pair: pair[1], reverse=True)]
+
+    def _enough_workers(self) -> Candidate:
+        """Return the setting with the fewest workers that more do not make faster by the gain of a step."""
+        enough = self._speed(self._fastest()[0]) / (1 + self.goal.gain)
+        fast = [one for one in self._fastest() if self._speed(one) >= enough]
+        return min(fast, key=lambda one: one.workers)
+
+    def _try_without_mps(self) -> Generator[Candidate, MeasuredCandidate, None]:
+        """Try the fastest setting of several workers without MPS, if it ran with it."""
+        best = next((one for one in self._fastest() if one.workers > 1), None)
+        if best and self._ran_with_mps(best):
+            params = self._shared(self._size(best), best.workers, mps=OFF)
+            yield from self._try_in_time(Candidate(params, SEARCH))
+
+    def _ran_with_mps(self, candidate: Candidate) -> bool:
+        return any(
+            one.params == candidate.params and result.record is not None and result.record.mps == ON
+            for one, result in self.results
+        )
+
+    def _other_sizes(self, size: int, workers: int) -> list[int]:
+        """Return the other sizes at which memory holds so many workers."""
+        sizes = dict.fromkeys(self._size(one) for one, _ in self._good(MEMORY))
+        held = {other: self.most_workers(other) for other in sizes if other != size}
+        return [other for other, most in held.items() if most is None or workers <= most]
+
+    def _try_in_time(self, candidate: Candidate) -> Generator[Candidate, MeasuredCandidate, None]:
+        if not self._late(candidate):
+            yield from self._try(candidate)
+
+    # -- finalists
+
+    def _measure_best_again(self) -> Generator[Candidate, MeasuredCandidate, None]:
+        """Measure the best settings of the search again: scatter often favours the best of many."""
+        for candidate in self._ranked()[:CONTENDERS]:
+            yield from self._again(candidate)
+
+    def _finalists(self) -> list[dict[str, Value]]:
+        """Return the two best settings that keep the constraints, on the whole text.
+
+        Only the best one if the search shows beyond doubt that it is faster.
+        """
+        ranked = self._ranked()
+        if self.tried is not None:
+            ranked = [one for one in self.tried if one.phase == FINAL and whole(one.params) != self.goal.loop]
+        elif self.goal.objective.by_speed and len(ranked) > 1:
+            times = self._speed(ranked[0]) / self._speed(ranked[1])
+            ranked = ranked[:1] if math.log(times) > DOUBT else ranked
+        kept = (whole(one.params) for one in ranked)
+        return list({tuple(sorted(params.items())): params for params in kept}.values())[:2]
+
+    def _ranked(self) -> list[Candidate]:
+        """Return the settings of the search that keep the constraints, the best by the objective first."""
+        ranked = []
+        for one, speed in self._means(SEARCH, MEMORY):
+            repeats = [result for other, result in self._good(SEARCH, MEMORY) if other.params == one.params]
+            values = tuple(value for result in repeats for value in self._values(result))
+            records = tuple(result.record for result in repeats if result.record)
+            if values and not self.goal.objective.broken(Setting(points=records)):
+                ranked.append((self.goal.objective.rank(Mean.of(values).value), speed, one))
+        return [one for *_, one in sorted(ranked, key=lambda found: found[:2], reverse=True)]
+
+    def _values(self, result: MeasuredCandidate) -> tuple[float, ...]:
+        """Return the metric of a point that has it; the time of the work as if for the whole text."""
+        record, figure = result.record, self.goal.objective.figure
+        value = record.value(figure) if record else None
+        if record is None or value is None:
+            return ()
+        return (value * record.point.every if figure is WORK else value,)
+
+    def _no_metric(self) -> str:
+        """Return why there is nothing to choose by."""
+        metric = self.goal.objective.metric
+        if metric == SPEED.key:
+            return (
+                "the workload reports no items, so no setting has a speed; objective may name another figure"
+            )
+        return f"no point has the metric {metric!r}, by which objective chooses"
+
+    def _prove(
+        self, finalists: Sequence[Mapping[str, Value]]
+    ) -> Generator[Candidate, MeasuredCandidate, None]:
+        """Measure the plain loop and the finalists in turn, at least once, then as the budget allows."""
+        if not finalists and self._left_out(Candidate(self.goal.loop, FINAL)):
+            return
+        of_loop, every = self._final_parts(finalists)
+        rows = [part(self.goal.loop, of_loop), *(part(params, every) for params in finalists)]
+        for repeat in range(1, max(self.goal.repeats, self.goal.most_repeats) + 1):
+            before = len(self.results)
+            for params in rows:
+                yield from self._try(Candidate(params, FINAL, repeat))
+            if self._enough(repeat, rows):
+                return
+            if self.goal.looks and len(self.results) + len(rows) > self._most_points():
+                return
+            last_s = sum(result.held_s for _, result in self.results[before:])
+            again = Candidate(rows[0], FINAL, repeat + 1)
+            if self._late(again) if self.tried is not None else self._left_s() < last_s:
+                return
+
+    def _most_points(self) -> float:
+        """Return how many points there are at most: twice as many as with each setting measured once."""
+        if self.goal.share:
+            return math.inf
+        return 2 * (len(self._means(MEMORY, SEARCH)) + 3 * self.goal.repeats)
+
+    def _enough(self, repeat: int, rows: Sequence[Mapping[str, Value]]) -> bool:
+        """Return whether the finalists need no more repeats, if this is one after which that is asked."""
+        if self.goal.share:
+            return repeat >= self.goal.repeats and all(map(self._is_known, rows))
+        return self.goal.looks > 0 and repeat % self.goal.repeats == 0 and self._finals().decided
+
+    def _finals(self) -> Finals:
+        goal, good = self.goal, self._good(FINAL)
+        records = [result.record for _, result in good if result.record]
+        return Finals(objective=goal.objective, loop=goal.loop, looks=goal.looks, records=records)
+
+    def _no_winner(self) -> str:
+        """Return why neither the plain loop nor a finalist is the answer."""
+        finals = self._finals()
+        reasons = list(dict.fromkeys(filter(None, map(finals.broken, finals.speeds))))
+        if not reasons:
+            return "the plain loop did not succeed, and no other setting keeps the constraints"
+        return f"neither the plain loop nor another setting keeps the constraints: {reasons[0]}"
+
+    def _is_known(self, params: Mapping[str, Value]) -> bool:
+        """Return whether the interval of the mean speed of a finalist is short enough."""
+        speeds = tuple(result.speed for one, result in self._good(FINAL) if one.params == params)
+        half = Mean.of(speeds).half_width
+        return half is not None and half < self.goal.share * Mean.of(speeds).value
+
+    def _final_parts(self, finalists: Sequence[Mapping[str, Value]]) -> tuple[int, int]:
+        """Return which part of the text the plain loop works on, and the finalists.
+
+        All of it, unless the budget is too short. With shortcuts the loop is so much slower that its part is
+        cut first: its speed does not depend on how long it works.
+        """
+        if self.tried is not None:
+            return self._parts_tried()
+        good = self._good(MEMORY, SEARCH)
+        whole_s = {
+            tuple(sorted(whole(one.params).items())): result.work_s * numbers(one.params).get(EVERY, 1)
+            for one, result in good
+        }
+        start_s = sum(result.held_s - result.work_s for _, result in good) / len(good)
+        room_s = self._left_s() / self.goal.repeats - (1 + len(finalists)) * start_s
+        finals_s = sum(whole_s[tuple(sorted(row.items()))] for row in finalists)
+        if room_s <= 0:
+            return self.goal.memory_every, self.goal.memory_every
+        if not (self.goal.shortcuts and self.goal.objective.by_speed):
+            every = max(1, math.ceil((max(whole_s.values()) + finals_s) / room_s))
+            return every, every
+        loop_s = LOOP_TIMES * max(whole_s.values())
+        of_loop_s = min(loop_s, max(LOOP_S, room_s - finals_s))
+        of_finals_s = max(room_s - of_loop_s, room_s / 2)
+        every = max(1, math.ceil(finals_s / of_finals_s))
+        return math.ceil(loop_s / of_loop_s), min(every, self.goal.memory_every)
+
+    def _parts_tried(self) -> tuple[int, int]:
+        """Return the parts of a search that has ended."""
+        parts: dict[bool, int] = {}
+        for one in self.tried or ():
+            if one.phase == FINAL:
+                parts.setdefault(whole(one.params) == self.goal.loop, numbers(one.params).get(EVERY, 1))
+        of_loop = parts.get(True, 1)
+        return of_loop, parts.get(False, of_loop)
+
+    def _left_s(self) -> float:
+        return self.goal.budget_s - sum(result.held_s for _, result in self.results)
+
+
+def _bottleneck(result: MeasuredCandidate, step: str) -> tuple[str, str]:
+    """Return what a setting that more workers do not speed up is limited by, and why it is thought so."""
+    record = result.record
+    used = record.sampler.utilisation_mean_percent if record and record.sampler else None
+    if record and record.gpu and used is not None and used >= BUSY_PERCENT:
+        return "GPU", f"{step}: the GPU is {used:.0f} % busy"
+    idle = [share.idle_s for share in record.workers] if record else []
+    if idle and result.work_s and sum(idle) / len(idle) > IDLE_SHARE * result.work_s:
+        return "text", f"{step}: the text has too few calls for so many workers"
+    return "cores", f"{step}, and neither a full GPU nor idle workers explain it"

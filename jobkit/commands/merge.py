@@ -1,0 +1,103 @@
+"""``jobkit merge``: join the results of a corpus in one file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from jobkit.commands.shared import OutputPath, changed_run, format_option
+from jobkit.core import terminal
+from jobkit.core.errors import JobkitError
+from jobkit.core.units import format_count
+
+
+@click.command()
+@changed_run
+@format_option(
+    "conll needs a workload that yields tokens; parquet needs jobkit[parquet]. Default: that of jobkit apply."
+)
+@click.option(
+    "--output",
+    type=OutputPath(),
+    metavar="FILE",
+    help="Write to FILE, all of it or nothing. Default: merged.jsonl (or .tsv, ...) in RUN.",
+)
+def merge(run: Path, fmt: str | None, output: Path | None) -> int:
+    """Join the results of `jobkit apply` in one file, in the order of the corpus, each row once.
+
+    RUN is the folder that `jobkit apply --out` names. Each row has the document, the number of the
+    paragraph in it, and the columns of the workload; start and end are characters of the document as it
+    was given.
+
+    \b
+      jobkit merge tagged                                     writes tagged/merged.jsonl
+      jobkit merge tagged --format tsv --output entities.tsv
+
+    A second file, merged.documents.jsonl, has a line for each document, also for one without a row:
+    document, paragraphs, rows. With --output entities.tsv it is entities.documents.jsonl.
+
+    jobkit merges nothing if a shard has no result yet, if two results overlap, if a result does not
+    match its SHA-256, or if a file of the corpus has changed since it was planned. An older FILE is
+    replaced at the end, at once.
+
+    \b
+    Exit status:
+      0  merged
+      2  nothing to merge, or something does not match
+      5  some shards are still to come
+    """
+    from jobkit.core.errors import ExitCode
+    from jobkit.core.layout import is_corpus_folder, is_unplanned, read_points
+    from jobkit.corpus.merge import merge as join
+    from jobkit.corpus.plan import read_corpus
+    from jobkit.launch.guards import warn_stand_in
+    from jobkit.report.provenance import finish
+    from jobkit.runs.shards import void_shards
+    from jobkit.runs.which_run import run_named
+
+    if output == Path("-"):
+        raise JobkitError(
+            "--output -: a merge is written whole or not at all, which standard output cannot",
+            hint="name a file: --output FILE",
+        )
+    folder = run_named(run)
+    if not is_corpus_folder(folder):
+        raise JobkitError(f"{folder}: not the folder of jobkit apply", hint="jobkit collect prints a sweep")
+    if is_unplanned(folder):
+        hint = f"jobkit status {terminal.shell_path(folder)} shows the job that plans it"
+        raise JobkitError(f"{folder}: the corpus is not planned yet", hint=hint, exit_code=ExitCode.TO_COME)
+    void, form = void_shards(folder.absolute()), fmt or read_corpus(folder).format
+    try:
+        merged = join(folder.absolute(), output or folder / f"merged.{form}", form, void=void)
+    except JobkitError as error:
+        if error.exit_code == ExitCode.TO_COME:
+            error.hint = _hint(folder.absolute(), error.hint)
+        raise
+    terminal.say(
+        f"merged {format_count(merged.rows, 'row')} of {format_count(merged.paragraphs, 'paragraph')} "
+        f"and {format_count(merged.shards, 'shard')}: {terminal.relative_path(merged.output)}"
+    )
+    silent = f", {merged.silent:,} of them without a row" if merged.silent else ""
+    documents = f"{format_count(merged.documents, 'document')}{silent}"
+    terminal.note(f"paragraphs and rows of {documents}: {terminal.relative_path(merged.counts)}")
+    for point in read_points(folder)[0][:1]:
+        warn_stand_in(point)
+    if closing := finish(folder.absolute()):
+        terminal.note(closing)
+    terminal.note("done: all shards are merged, and nothing is left to run")
+    return 0
+
+
+def _hint(folder: Path, resume: str) -> str:
+    """Return what to do if shards have no result: wait for those that go on, run the others again."""
+    from jobkit.runs.reader import read_standings
+    from jobkit.runs.standing import MOVING, PointState
+
+    (run,) = read_standings([folder])
+    left = {point.standing for point in run.points} - {PointState.DONE}
+    if not left & MOVING:
+        return resume
+    status = f"jobkit status {terminal.shell_path(folder)} --watch"
+    wait = f"shards are running or in the queue: wait; {status} follows them"
+    return wait if left <= MOVING else f"{wait}; for the others: {resume}"

@@ -1,1 +1,0 @@
-"""Commands before a run: init, doctor, preflight, lint, schema, help."""

@@ -1,1 +1,0 @@
-"""Commands for results: collect, recommend, verify."""

@@ -1,1 +1,0 @@
-"""Commands that start, watch and change a run: sweep, status, logs, resume, cancel, throttle."""

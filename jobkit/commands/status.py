@@ -1,0 +1,135 @@
+"""``jobkit status``: the state of every point, and what to type next."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from jobkit.commands.shared import json_option
+from jobkit.core import terminal
+
+if TYPE_CHECKING:
+    from jobkit.runs.standing import RunStanding
+
+MAX_LISTED = 40
+"""Points of a run that are listed without --all."""
+OTHER_LINES = 16
+"""Lines of a terminal that a run takes in addition to its points."""
+
+
+@click.command(short_help="Show the state of every point, why points wait, and what to type next.")
+@click.argument("words", nargs=-1, metavar="[RUN]... [POINT]...")
+@click.option("--watch", is_flag=True, help="Repeat until every point has ended.")
+@click.option(
+    "--list", "listed", is_flag=True, help="List all your runs, the latest first, wherever they are."
+)
+@click.option("--all", "whole", is_flag=True, help="List all points of a long run, or with --list all runs.")
+@json_option
+def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_json: bool) -> int:
+    """Show the state of the run folders RUN: one line for each point, then what to type next.
+
+    Each line has the point's outcome or the reason why it waits, its running time and its progress. Of
+    a run with more than 40 points jobkit lists those that run, failed, or need your attention; --all
+    lists every point. After one RUN, a POINT, given by number or id, shows all its tries with the
+    evidence for each outcome. Without RUN, jobkit shows the latest run in runs/.
+
+    --list prints a line for each run, from every folder: its name, which every command takes as RUN,
+    its age and its state.
+
+    \b
+      jobkit status
+      jobkit status --list
+      jobkit status runs/stanza-20260102-101530-3f9a
+      jobkit status runs/stanza-20260102-101530-3f9a 7
+      jobkit status runs/stanza-20260102-101530-3f9a --watch
+
+    jobkit asks the scheduler at most twice for any number of runs and points: once the queue, once the
+    accounting; and not at all if all points have ended. It submits nothing.
+
+    \b
+    Exit status:
+      0  every point is done (out of GPU memory is a result, not a failure)
+      2  there is no such run or point
+      4  some points failed, or need your attention
+      5  some points are still to come
+    """
+    if listed:
+        return _list(words, most=sys.maxsize if whole else MAX_LISTED, watch=watch, as_json=as_json)
+    from jobkit.runs import status_text
+    from jobkit.runs.reader import read_standings
+    from jobkit.runs.which_run import resolve_words, runs_in
+
+    what = resolve_words(words)
+    here = [] if what.runs else runs_in(what.folder)
+    runs = what.runs or tuple(here[:1])
+    folders = [run.absolute() for run in runs]
+    closings = [_settled(folder) for folder in folders]
+    in_place = watch and sys.stdout.isatty() and not as_json
+
+    def shown(standings: Sequence[RunStanding], others: Sequence[Path] = ()) -> str:
+        if as_json:
+            return f"{status_text.as_json(standings, runs, what.points, others)}\n"
+        free = max(1, shutil.get_terminal_size().lines - OTHER_LINES) if in_place else MAX_LISTED
+        most = sys.maxsize if whole else free
+        listed = status_text.text(standings, runs, what.points, width=terminal.page_width(), most=most)
+        return listed + status_text.others(others)
+
+    if watch:
+        from jobkit.runs.watch import Screen
+        from jobkit.runs.watch import watch as follow
+
+        standings = follow(
+            folders, shown, Screen(_write, in_place=in_place, plain=as_json, note=terminal.note)
+        )
+        closings = [_settled(folder) for folder in folders]
+    else:
+        standings = read_standings(folders)
+        terminal.say(shown(standings, here[1:]), nl=False)
+    if not as_json:
+        for closing in filter(None, closings):
+            terminal.say(f"\n{closing}")
+    return max(standing.exit_code for standing in standings)
+
+
+def _list(words: tuple[str, ...], *, most: int, watch: bool, as_json: bool) -> int:
+    """Print all runs of the user."""
+    if words or watch:
+        raise click.UsageError("--list lists all runs: name no RUN with it, and no --watch")
+    from jobkit.runs import run_list
+
+    runs = run_list.read_list(most)
+    text = (
+        terminal.as_json(run_list.as_json(runs)) + "\n"
+        if as_json
+        else run_list.as_text(runs, terminal.page_width())
+    )
+    terminal.say(text, nl=False)
+    return 0
+
+
+def _settled(folder: Path) -> str:
+    """Return the closing line of a corpus that is done, once what its jobs could not do is done for them."""
+    from jobkit.core.layout import is_corpus_folder
+
+    if not is_corpus_folder(folder):
+        return ""
+    from jobkit.core.errors import JobkitError, file_error
+    from jobkit.report.provenance import finish
+
+    try:
+        return finish(folder)
+    except OSError as error:
+        terminal.note(f"jobkit: {file_error(error, folder).message}")
+    except JobkitError as error:
+        terminal.note(f"jobkit: {error}")
+    return ""
+
+
+def _write(text: str) -> None:
+    sys.stdout.write(text)  # made safe by the screen, whose cursor moves too
+    sys.stdout.flush()

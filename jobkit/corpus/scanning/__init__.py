@@ -1,1 +1,0 @@
-"""Read a corpus once: its parts in several processes, text with numpy."""

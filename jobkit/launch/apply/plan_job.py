@@ -1,0 +1,429 @@
+"""Plan a corpus in a job: submit it, go on with it, and what it does on the node.
+
+Until the job has planned, the run folder has an order (``apply.json``), a journal, and no points.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from jobkit.core import files
+from jobkit.core.errors import ExitCode, JobkitError, file_error
+from jobkit.core.files import folder_lock, read_text
+from jobkit.core.json_codec import from_json, to_json
+from jobkit.core.layout import (
+    ACCOUNTING_FILE,
+    JOURNAL_FILE,
+    LOGS_FOLDER,
+    ORDER_FILE,
+    PLAN_SCRIPT,
+    POINTS_FILE,
+    SPEC_FILE,
+    is_corpus_folder,
+    is_unplanned,
+    read_points,
+    run_id_of,
+)
+from jobkit.core.terminal import note, shell_path
+from jobkit.core.units import GIB, MIB, format_count, format_size, format_walltime
+from jobkit.corpus.formats import check_format
+from jobkit.corpus.plan import Corpus, Source, read_corpus
+from jobkit.corpus.sources import SourceFile, find_sources
+from jobkit.launch import launch, resume, scheduler_calls, submission
+from jobkit.launch.apply import start
+from jobkit.launch.apply.plan_text import LABEL, format_bytes, low_memory
+from jobkit.launch.apply.setting import AppliedSetting
+from jobkit.launch.apply.shards import ShardOptions
+from jobkit.launch.guards import refuse_moved_run
+from jobkit.launch.resubmit import read_settled, run_lock
+from jobkit.plan.job_script import little, render_plan
+from jobkit.plan.points import request as request_of
+from jobkit.plan.prepare import run_id
+from jobkit.plan.resolve import Options
+from jobkit.report.recommend.request import enough
+from jobkit.runs import journal
+from jobkit.runs.journal import PURPOSES, STILL_AT_IT, Role, read_journal
+from jobkit.runs.standing import first_task
+from jobkit.schedulers.registry import by_name, runs_here
+from jobkit.schedulers.types import ONE_TASK
+from jobkit.spec.sweep_spec import Resources
+
+LEAST_S, MINUTE_S = 600, 60
+BYTES_PER_S = 20 * MIB
+"""Of files: slower than one core reads JSONL (docs/measurements.md), for a file server that others use."""
+LEAST_BYTES = 2 * GIB
+CORPUS_SHARE = 64
+"""Planning holds 2.5 MiB for each GiB of text (docs/measurements.md), of archives some times that."""
+POLL_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorpusJobSpec:
+    """What a job is to plan: ``apply.json``.
+
+    Attributes
+    ----------
+    run_id
+        Of the run, and the name of its jobs.
+    folder
+        In which the command was typed: its paths begin there.
+    word, paths, overrides, text_field, id_field, skip_bad, fmt
+        As in `jobkit.launch.apply.start.ApplyRequest`.
+    scheduler, site
+        Decided: a node may lack the commands by which ``auto`` finds them.
+    minutes, number
+        As in `jobkit.launch.apply.shards.ShardOptions`.
+    cpus
+        How many processes may read the corpus.
+    stand_in
+        Whether a person permits a stand-in model; ``None`` of an earlier version, which did not ask.
+    caveat
+        The label of the stand-in model; empty for a real one.
+    """
+
+    run_id: str
+    folder: str
+    word: str
+    paths: tuple[str, ...]
+    overrides: tuple[str, ...]
+    scheduler: str
+    site: str
+    minutes: float
+    number: int | None
+    text_field: str
+    id_field: str
+    skip_bad: bool
+    fmt: str
+    cpus: int
+    stand_in: bool | None = None
+    caveat: str = ""
+
+    def request(self, run_dir: Path) -> start.ApplyRequest:
+        """Return what was asked of `jobkit apply`; its paths hold in `folder`."""
+        return start.ApplyRequest(
+            word=Path(self.word),
+            paths=self.paths,
+            out=run_dir,
+            options=Options(
+                overrides=self.overrides,
+                scheduler=self.scheduler,
+                site=self.site,
+                stand_in=bool(self.stand_in),
+            ),
+            earlier=self.stand_in is None,
+            wishes=ShardOptions(minutes=self.minutes, number=self.number),
+            text_field=self.text_field,
+            id_field=self.id_field,
+            skip_bad=self.skip_bad,
+            fmt=self.fmt,
+            processes=self.cpus,
+        )
+
+
+def read_order(run_dir: Path) -> CorpusJobSpec:
+    """Return what is to be planned.
+
+    Raises
+    ------
+    JobkitError
+        If the file cannot be read.
+    """
+    path = run_dir / ORDER_FILE
+    try:
+        return from_json(CorpusJobSpec, read_text(path), where=str(path))
+    except OSError as error:
+        raise file_error(error, path) from error
+
+
+def _order(request: start.ApplyRequest, setting: AppliedSetting) -> CorpusJobSpec:
+    return CorpusJobSpec(
+        run_id=run_id_of(request.out) or run_id(setting.spec.name),
+        folder=str(Path.cwd()),
+        word=str(request.word),
+        paths=request.paths,
+        overrides=request.options.overrides,
+        scheduler=setting.spec.scheduler,
+        site=setting.spec.site,
+        minutes=request.wishes.minutes,
+        number=request.wishes.number,
+        text_field=request.text_field,
+        id_field=request.id_field,
+        skip_bad=request.skip_bad,
+        fmt=request.fmt,
+        cpus=setting.spec.resources.of(setting.point).cpus,
+        stand_in=request.options.stand_in,
+        caveat=setting.point.model.label if setting.point.model else "",
+    )
+
+
+def apply(request: start.ApplyRequest, *, dry_run: bool = False, wait: bool = False) -> int | None:
+    """Submit the job that plans a corpus, or go on; return as `jobkit.launch.apply.start.apply`.
+
+    The corpus is not read here: of a folder that is planned already, files are compared by name and size.
+
+    Raises
+    ------
+    JobkitError
+        If the setting, a path or the folder is no good, or there is no scheduler; exit code 3 if it refuses.
+    """
+    start.refuse_other_folder(request.out)
+    setting = start.find_permitted(request, build=not dry_run)
+    check_format(request.fmt, start.columns(setting.point))
+    found = find_sources(request.paths)
+    if is_corpus_folder(request.out) and not is_unplanned(request.out):
+        corpus = _as_planned(read_corpus(request.out), found)
+        return start.go_on(request, setting, corpus, dry_run=dry_run, wait=wait)
+    if runs_here(setting.spec.scheduler):
+        raise JobkitError(
+            "--plan-as-job: there is no scheduler here to submit the job to",
+            hint="leave it out: then jobkit reads and plans the corpus now",
+        )
+    return _submit(request, setting, found, dry_run=dry_run, wait=wait)
+
+
+def _as_planned(before: Corpus, found: Sequence[SourceFile]) -> Corpus:
+    """Return a corpus as it was planned, with the names and sizes of its files now."""
+    digests = {source.path: source.sha256 for source in before.sources}
+    sources = tuple(
+        Source(
+            path=one.path,
+            name=one.name,
+            kind=one.kind,
+            compression=one.compression,
+            size_bytes=one.size_bytes,
+            mtime_ns=one.mtime_ns,
+            sha256=digests.get(one.path, ""),
+        )
+        for one in found
+    )
+    left_out = {bad.source for bad in before.skipped if not bad.line}
+    return replace(before, sources=tuple(source for source in sources if source.name not in left_out))
+
+
+def _submit(
+    request: start.ApplyRequest,
+    setting: AppliedSetting,
+    found: Sequence[SourceFile],
+    *,
+    dry_run: bool,
+    wait: bool,
+) -> int | None:
+    order, run_dir, spec = _order(request, setting), request.out, setting.spec
+    resources = _resources(setting, found, _unfinished(run_dir))
+    point = replace(setting.point, run_id=order.run_id)
+    script = render_plan(spec, setting.site, point, run_dir, resources)
+    plan = "\n".join(_lines(setting, found, resources))
+    if dry_run:
+        job, scheduler = submission.plan_job(), by_name(spec.scheduler)
+        start.preview(
+            request, plan, script, [scheduler.submit_argv(str(run_dir / job.script), job.array, ())]
+        )
+        return 0
+    note(plan)
+    _check(order, setting, resources, script)
+    texts = {SPEC_FILE: spec.as_yaml(), ORDER_FILE: to_json(order) + "\n", PLAN_SCRIPT: script}
+    if not is_unplanned(run_dir):
+        _make_folder(run_dir, texts)
+    with run_lock(run_dir, note):
+        if _is_under_way(run_dir, order):
+            return ExitCode.TO_COME
+        for name, text in texts.items():
+            files.write_atomically(run_dir / name, text)
+        taken = submission.submit_jobs(by_name(spec.scheduler), run_dir, [submission.plan_job()])
+    note(
+        f"submitted: {spec.scheduler} job {taken.jobs[0].job} {PURPOSES[Role.PLAN]}, then submits the shards"
+    )
+    if wait:
+        return launch.wait_for_points(run_dir, (), spec.policy)
+    launch.note_follow(run_dir)
+    return 0
+
+
+def _unfinished(run_dir: Path) -> int:
+    """Return how many jobs were to plan a corpus, and were not cancelled."""
+    if not is_unplanned(run_dir):
+        return 0
+    before = read_journal(run_dir)
+    jobs = [job for job in before.submissions if job.role is Role.PLAN]
+    return sum(first_task(job) not in before.cancelled for job in jobs)
+
+
+def _resources(setting: AppliedSetting, found: Sequence[SourceFile], unfinished: int) -> Resources:
+    """Return what the job requests, with twice the walltime for each job that did not finish."""
+    size = sum(one.size_bytes for one in found)
+    return little(
+        setting.spec,
+        setting.site,
+        cpus=setting.spec.resources.of(setting.point).cpus,
+        memory=LEAST_BYTES + size // CORPUS_SHARE // GIB * GIB,
+        walltime=(LEAST_S + size // BYTES_PER_S // MINUTE_S * MINUTE_S) * 2**unfinished,
+    )
+
+
+def _lines(setting: AppliedSetting, found: Sequence[SourceFile], resources: Resources) -> Iterator[str]:
+    """Yield what is known before the corpus is read."""
+    size = format_bytes(sum(one.size_bytes for one in found))
+    asked, peak = setting.spec.resources, setting.peak_bytes
+    by_measure = enough(asked, peak_bytes=peak, longest_s=None, gpus=asked.gpus)
+    queue = resources.queue or setting.site.queue
+    rows = {
+        "corpus": f"{format_count(len(found), 'file')}, {size}: to be read and planned by a job",
+        "setting": f"{setting.words} ({setting.source})",
+        "model": setting.point.model.label if setting.point.model else "",
+        "request": f"for this job: {format_count(resources.cpus, 'CPU')}, {format_size(resources.memory)} of "
+        f"memory, walltime {format_walltime(resources.walltime)}{f', queue {queue}' if queue else ''}",
+        "warning": "\n".join(low_memory(setting, by_measure.memory)),
+    }
+    yield from (f"{label.ljust(LABEL)}{words}" for label, words in rows.items() if words)
+
+
+def _check(order: CorpusJobSpec, setting: AppliedSetting, resources: Resources, script: str) -> None:
+    """Ask the scheduler whether it would accept the job, before anything is written.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3.
+    """
+    spec = setting.spec.model_copy(update={"pack": 1})
+    asked = request_of(order.run_id, spec, setting.site, resources)
+    with tempfile.TemporaryDirectory(prefix="jobkit-") as place:
+        path = Path(place) / PLAN_SCRIPT
+        path.write_text(script, encoding="utf-8")
+        scheduler = by_name(spec.scheduler)
+        for line in scheduler_calls.check_submission(scheduler, asked, str(path), ONE_TASK):
+            note(line)
+
+
+def _make_folder(run_dir: Path, texts: Mapping[str, str]) -> None:
+    """Write a run folder without points under another name, and rename it once it is whole.
+
+    Raises
+    ------
+    JobkitError
+        If it cannot be written, or is there already.
+    """
+    part = run_dir.with_name(f".{run_dir.name}.part")
+    try:
+        run_dir.parent.mkdir(parents=True, exist_ok=True)
+        with folder_lock(run_dir.parent):
+            start.refuse_other_folder(run_dir)
+            if is_corpus_folder(run_dir):
+                raise JobkitError(
+                    f"{run_dir}: another command has just made it", hint="type the same command again"
+                )
+            shutil.rmtree(part, ignore_errors=True)  # of a command that was killed
+            (part / LOGS_FOLDER).mkdir(parents=True)
+            for name in (POINTS_FILE, JOURNAL_FILE, ACCOUNTING_FILE):
+                (part / name).touch()
+            for name, text in texts.items():
+                files.write_atomically(part / name, text)
+            part.replace(run_dir)
+            files.sync_folder(run_dir.parent)
+    except OSError as error:
+        raise file_error(error, run_dir, hint="choose another place with --out") from error
+
+
+def _is_under_way(run_dir: Path, order: CorpusJobSpec) -> bool:
+    """Return whether a job already plans, and print that.
+
+    Raises
+    ------
+    JobkitError
+        If it plans something else; exit code 3 if the scheduler does not answer.
+    """
+    run = read_settled(run_dir, by_name(order.scheduler), note)
+    if run.planner is None:
+        return False
+    job, typed = run.planner.submission.job, shell_path(run_dir)
+    if replace(read_order(run_dir), stand_in=order.stand_in, caveat=order.caveat) != order:
+        raise JobkitError(
+            f"{run_dir}: job {job} plans another corpus there, or with other options",
+            hint=f"jobkit cancel {typed} ends it; then type this again",
+        )
+    note(f"job {job} reads and plans the corpus: jobkit status {typed} shows it")
+    return True
+
+
+def go_on(run_dir: Path, *, wait: bool = False) -> int | None:
+    """Submit the job that plans a corpus again, if none does; return as `apply`.
+
+    Raises
+    ------
+    JobkitError
+        As `apply`.
+    """
+    refuse_moved_run(run_dir)
+    order = read_order(run_dir)
+    with _in_folder(order):
+        return apply(order.request(run_dir), wait=wait)
+
+
+@contextlib.contextmanager
+def _in_folder(order: CorpusJobSpec) -> Iterator[None]:
+    """Work in the folder in which an order was typed.
+
+    Raises
+    ------
+    JobkitError
+        If it is not there.
+    """
+    if not Path(order.folder).is_dir():
+        hint = "the paths of the corpus begin there; type `jobkit apply` again in another folder"
+        raise JobkitError(f"{order.folder}: no such folder", hint=hint)
+    with contextlib.chdir(order.folder):
+        yield
+
+
+def is_open(run_dir: Path) -> bool:
+    """Return whether a corpus that a job is to plan is not planned yet, or none of its shards submitted."""
+    return (run_dir / ORDER_FILE).is_file() and all(
+        job.role is not Role.POINTS for job in read_journal(run_dir).submissions
+    )
+
+
+def run(run_dir: Path) -> int:
+    """Plan a corpus in the job, unless it is planned, and submit its shards; return the exit code.
+
+    The journal records what could not be done: a person does it, on a submit host.
+    """
+    try:
+        if is_unplanned(run_dir):
+            _plan(run_dir)
+    except JobkitError as error:
+        journal.note(run_dir, "left", points=[], why=str(error), role=Role.PLAN)
+        note(str(error))
+        return error.exit_code
+    _await_answer(run_dir)
+    try:
+        return resume.run_again(run_dir, (), ()) or 0
+    except JobkitError as error:
+        points = [point.index for point in read_points(run_dir)[0]]
+        journal.note(run_dir, "left", points=points, why=error.message, role=Role.PLAN)
+        note(f"{error}\na person must resume it: jobkit resume {shell_path(run_dir)}")
+        return 0
+
+
+def _plan(run_dir: Path) -> None:
+    """Read and plan a corpus, and write the plan into its folder."""
+    order = read_order(run_dir)
+    with _in_folder(order):
+        request = order.request(run_dir)
+        setting = start.find_permitted(request, build=True)
+        planned = start.prepare(request, setting, *start.read(request))
+    note(planned.lines)
+    with run_lock(run_dir, note):
+        start.write_planned(planned)
+
+
+def _await_answer(run_dir: Path) -> None:
+    """Wait until the client has journalled this job, which may be a second after it began."""
+    deadline = time.monotonic() + STILL_AT_IT.total_seconds()
+    while read_journal(run_dir).unanswered is not None and time.monotonic() < deadline:
+        time.sleep(POLL_S)

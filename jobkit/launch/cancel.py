@@ -1,0 +1,310 @@
+"""What `jobkit cancel` and `jobkit throttle` do to the tasks of a run, by one command a job."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from jobkit.core.errors import ExitCode, JobkitError, file_error
+from jobkit.core.layout import SPEC_FILE
+from jobkit.core.terminal import note, note_next, shell_path
+from jobkit.core.units import format_count, format_list
+from jobkit.launch import scheduler_calls
+from jobkit.launch.resubmit import refuse_silent, run_lock
+from jobkit.launch.scheduler_calls import StrayJobs, cancel_tasks, reconcile_submission, stray_jobs
+from jobkit.launch.submission import share
+from jobkit.runs import standing
+from jobkit.runs.driver_lock import last_driver
+from jobkit.runs.journal import PURPOSES, SEARCHES, JobTask, Role, Submission, read_journal
+from jobkit.runs.reader import read_standings
+from jobkit.runs.standing import LIVE, PointState, PointStatus, RunStanding
+from jobkit.runs.trials import finished
+from jobkit.schedulers.registry import by_name, runs_here
+from jobkit.schedulers.types import State
+from jobkit.spec.sweep_spec import load_spec
+
+MOST_NAMES = 8
+
+
+Part = tuple[Submission, tuple[int, ...]]
+"""A job, and the numbers of its tasks that are cancelled, without those that have ended."""
+
+
+def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
+    """Cancel points of a run, or all of it; return the exit code.
+
+    Parameters
+    ----------
+    run_dir
+        The run folder, absolute.
+    named
+        Points, by number or id; none for all, and the jobs that follow too.
+    kept
+        Points that stay; then the jobs that follow stay too.
+
+    Raises
+    ------
+    JobkitError
+        If a word names no point, or a point cannot be cancelled alone; exit code 3 if the
+        scheduler does not answer, or refuses.
+    """
+    whole = not named and not kept
+    with _settled(run_dir, whole=whole):
+        (run,) = read_standings([run_dir])
+        _refuse_unknown(run)
+        forgotten = _cancel_strays(run_dir) if whole else False
+        points = points_to_cancel(run, named, kept)
+        note(f"{run.title} was: {standing.count_by_state(run)}")
+        chosen = _indices(run, named)
+        for point in run.points:
+            if point.point.index in chosen and point.standing not in LIVE:
+                missing = point.standing is PointState.MISSING
+                why = "was never submitted" if missing else f"has ended ({point.outcome}): left alone"
+                note(f"{point.point.point_id} {why}")
+        before = read_journal(run_dir).cancelled.keys()
+        new = [point for point in points if point.task not in before]
+        if already := [point.point.point_id for point in points if point.task in before]:
+            are = "is" if len(already) == 1 else "are"
+            note(f"{format_list(already, MOST_NAMES)} {are} being cancelled already")
+        # A task that the scheduler is not ending yet is cancelled again.
+        ending = {task for task, queued in run.queued.items() if queued.state is State.ENDING}
+        left = [point for point in points if point.task not in before & ending]
+        if parts := _parts(run, left, whole=whole):
+            _cancel_parts(run_dir, parts, new, whole=whole)
+        elif not already and not forgotten:
+            what = f"the {run.noun}s named" if named else f"the other {run.noun}s" if kept else "it"
+            note(f"nothing to cancel: none of {what} is in the queue or running")
+    return 0
+
+
+@contextlib.contextmanager
+def _settled(run_dir: Path, *, whole: bool) -> Iterator[None]:
+    """Hold the run's lock and reconcile unconfirmed submissions.
+
+    Local runs are exempt: their driver holds the lock until it exits. A run can also be cancelled on
+    a disk that is full, read-only or without locks.
+    """
+    with contextlib.ExitStack() as stack:
+        if not all(map(runs_here, _schedulers(run_dir))):
+            try:
+                stack.enter_context(run_lock(run_dir, note))
+            except JobkitError as error:
+                note(f"{error.message}: jobkit cancels the jobs anyway; do not resume this run yet")
+        try:
+            reconcile_submission(run_dir, note)
+        except OSError as error:
+            note(f"{file_error(error).message}: jobkit cancels the jobs anyway")
+        except StrayJobs:
+            if not whole:  # else they are cancelled with the rest
+                raise
+        yield
+
+
+def _schedulers(run_dir: Path) -> set[str]:
+    """Return the schedulers that may hold jobs of a run: those of its journal, and that of its spec."""
+    journal = read_journal(run_dir)
+    names = {submission.scheduler for submission in journal.submissions}
+    if journal.unanswered:
+        names.add(str(journal.unanswered.get("scheduler")))
+    with contextlib.suppress(JobkitError):
+        names.add(load_spec(run_dir / SPEC_FILE).scheduler)
+    return names
+
+
+def _cancel_strays(run_dir: Path) -> bool:
+    """Cancel the jobs of a run that its journal does not list; return whether there were any."""
+    jobs = [
+        (by_name(name), job) for name in _schedulers(run_dir) for job in stray_jobs(run_dir, by_name(name))
+    ]
+    for scheduler, job in jobs:
+        note(f"{scheduler.NAME} job {job} belongs to this run, but its journal does not list it")
+        if refused := cancel_tasks(scheduler, run_dir, job, (), whole=True):
+            message = f"{scheduler.NAME} did not cancel job {job}: {refused}"
+            hint = "end it with the scheduler's own command"
+            raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
+        note(f"cancelled: job {job}")
+    return bool(jobs)
+
+
+def _refuse_unknown(run: RunStanding) -> None:
+    """Refuse if it is unknown what still runs."""
+    driver = last_driver(run.folder)
+    if driver and not driver.reachable and any(runs_here(task.scheduler) for task in run.queued):
+        message = f"it runs as process {driver.pid} on {driver.host}, which jobkit cannot reach from here"
+        raise JobkitError(message, hint=f"run the same command on {driver.host}", exit_code=ExitCode.REFUSED)
+    refuse_silent(run, "nothing was cancelled")
+
+
+def points_to_cancel(run: RunStanding, named: Sequence[str], kept: Sequence[str]) -> list[PointStatus]:
+    """Return the points to cancel, without those that have ended.
+
+    Parameters
+    ----------
+    named, kept
+        As for `cancel`.
+
+    Raises
+    ------
+    JobkitError
+        If a word names no point, or a point that shares a job with points that are to stay.
+    """
+    live = [point for point in run.points if point.standing in LIVE]
+    stay = _indices(run, kept)
+    chosen = (_indices(run, named) if named else {point.point.index for point in live}) - stay
+    points = [point for point in live if point.point.index in chosen]
+    if named or kept:
+        others = [point for point in live if point.point.index not in chosen]
+        _refuse_parts_of_jobs(points, others, run.folder)
+    return points
+
+
+def _indices(run: RunStanding, words: Sequence[str]) -> set[int]:
+    return {standing.find_point(run.points, word).point.index for word in words}
+
+
+def _refuse_parts_of_jobs(
+    points: Sequence[PointStatus], others: Sequence[PointStatus], run_dir: Path
+) -> None:
+    """Refuse to end points that share a job with points that are to stay."""
+    sharing: dict[JobTask | None, list[str]] = {}
+    for other in others:
+        sharing.setdefault(other.task, []).append(other.point.point_id)
+    run = shell_path(run_dir)
+    for point in points:
+        name, noun = f"{point.point.point_id} cannot be cancelled alone", point.point.noun
+        if not others or point.task is None:
+            continue
+        if runs_here(point.task.scheduler):
+            hint = f"jobkit cancel {run} ends it; jobkit resume {run} N runs one"
+            raise JobkitError(f"{name}: one process runs all {noun}s here", hint=hint)
+        if point.task in sharing:
+            message = f"{name}: it shares a job with {format_list(sharing[point.task], MOST_NAMES)}"
+            raise JobkitError(message, hint="they end together: name them all, or none of them")
+
+
+def _followers(run: RunStanding) -> Iterator[Part]:
+    """Yield the jobs that follow and have not ended."""
+    jobs = standing.followers(run, Role.FOLLOW)
+    jobs += [*standing.followers(run, Role.PLAN)[-1:], *standing.followers(run, *SEARCHES)[-1:]]
+    for job, queued in jobs:
+        ended = standing.first_task(job) in run.ended
+        if queued is not None or not (ended or (job.role in SEARCHES and finished(run.folder))):
+            yield job, (job.first,)
+
+
+def _parts(run: RunStanding, points: Sequence[PointStatus], *, whole: bool) -> list[Part]:
+    """Return the tasks of points, job by job; before them the jobs that follow, if all is cancelled.
+
+    Otherwise those could submit points that have just been cancelled.
+    """
+    tasks: dict[tuple[str, str], set[int]] = {}
+    chosen = [point.task for point in points if point.task]
+    if whole:  # also what the queue holds of a point that was submitted again since
+        chosen += [task for task, queued in run.queued.items() if queued.state is not State.ENDING]
+    for task in chosen:
+        tasks.setdefault((task.scheduler, task.job_id), set()).add(task.task)
+    first = list(_followers(run)) if whole else []
+    for job, _ in first:
+        tasks.pop((job.scheduler, job.job.id), None)
+    jobs = {(submission.scheduler, submission.job.id): submission for submission in run.submissions}
+    return [*first, *((jobs[key], tuple(sorted(numbers))) for key, numbers in tasks.items())]
+
+
+def _cancel_parts(
+    run_dir: Path, parts: Sequence[Part], points: Sequence[PointStatus], *, whole: bool
+) -> None:
+    """Cancel job by job, and print the result of each.
+
+    Parameters
+    ----------
+    whole
+        Whether nothing else is left of the jobs.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3, after all jobs, if the scheduler refused any.
+    """
+    refusals = []
+    cancelled: set[JobTask] = set()
+    for job, tasks in parts:
+        refused = cancel_tasks(by_name(job.scheduler), run_dir, job.job, tasks, whole=whole)
+        if refused:
+            refusals.append(f"{job.scheduler} did not cancel job {job.job}: {refused}")
+            continue
+        cancelled |= {JobTask(job.scheduler, job.job.id, task) for task in tasks}
+        if job.role in PURPOSES and job.role is not Role.FOLLOW:
+            note(f"cancelled: job {job.job}, which {PURPOSES[job.role]}")
+    run, ended = shell_path(run_dir), [point for point in points if point.task in cancelled]
+    noun = ended[0].point.noun if ended else ""
+    if ended:
+        note(f"cancelled: {format_count(len(ended), noun)}")
+    if any(point.standing is PointState.RUNNING for point in ended):
+        note(f"running {noun}s copy their results to the run folder")
+    note_next(f"jobkit resume {run}")
+    if refusals:
+        hint = f"jobkit status {run} shows what still runs"
+        raise JobkitError("\n".join(refusals), hint=hint, exit_code=ExitCode.REFUSED)
+
+
+def throttle(run_dir: Path, most: int) -> int:
+    """Limit how many tasks of a run work at a time; return the exit code.
+
+    Parameters
+    ----------
+    run_dir
+        The run folder, absolute.
+    most
+        How many; 0 for any number.
+
+    Raises
+    ------
+    JobkitError
+        If nothing of the run is in the queue, or it runs here; exit code 3 if the scheduler
+        does not answer, or refuses.
+    """
+    with run_lock(run_dir, note):
+        (standing,) = read_standings([run_dir])
+        jobs = _live(standing)
+        each = share(most, len(jobs)) or 0
+        refusals = []
+        for job in jobs:
+            refused = scheduler_calls.throttle(by_name(job.scheduler), run_dir, job.job, each)
+            if refused:
+                refusals.append(f"{job.scheduler} did not change job {job.job}: {refused}")
+    if refusals:
+        hint = f"jobkit status {shell_path(run_dir)} shows what runs"
+        raise JobkitError("\n".join(refusals), hint=hint, exit_code=ExitCode.REFUSED)
+    words = f"at most {most} at a time" if most else "any number at a time"
+    if most and len(jobs) > 1:
+        words = f"at most {each} at a time in each of {len(jobs)} array jobs, {each * len(jobs)} in all"
+    note(f"{run_dir.name}: {words}")
+    return 0
+
+
+def _live(standing: RunStanding) -> list[Submission]:
+    """Return the arrays of points that the queue holds tasks of.
+
+    Raises
+    ------
+    JobkitError
+        As `throttle`.
+    """
+    refuse_silent(standing, "nothing was changed")
+    run = shell_path(standing.folder)
+    held = {(task.scheduler, task.job_id) for task in standing.queued}
+    jobs = [
+        submission
+        for submission in standing.submissions
+        if submission.role is Role.POINTS and (submission.scheduler, submission.job.id) in held
+    ]
+    if not jobs:
+        raise JobkitError(
+            f"none of its {standing.noun}s is in the queue or running: there is nothing to throttle",
+            hint=f"jobkit resume {run} --set max_parallel=N submits them again with another number",
+        )
+    if not by_name(jobs[0].scheduler).throttle_argv(jobs[0].job, 0):
+        message = f"a run on this machine has one {standing.noun} at a time"
+        raise JobkitError(message, hint=f"jobkit cancel {run} stops it")
+    return jobs

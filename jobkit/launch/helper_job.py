@@ -1,0 +1,164 @@
+"""A job of one task that runs no point: submitted, and waited for until its answer is home.
+
+`jobkit doctor --submit` checks a node by such a job, and `jobkit models fetch --as-job` fetches a model.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jobkit.core import files
+from jobkit.core.errors import JobkitError
+from jobkit.core.layout import ACCOUNTING_FILE, EXIT_FILE, JOURNAL_FILE, read_exit
+from jobkit.core.paths import CACHE_VARIABLE, cache_dir
+from jobkit.core.units import pauses
+from jobkit.launch import scheduler_calls
+from jobkit.plan.job_script import FETCH_BODY, render_errand
+from jobkit.plan.prepare import run_id
+from jobkit.runs import queue
+from jobkit.schedulers.protocol import Scheduler
+from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
+from jobkit.schedulers.types import ONE_TASK, JobId, Queued
+from jobkit.spec.site import load_site
+from jobkit.spec.sweep_spec import SweepSpec
+
+LOOK_S = 0.5
+FIRST_PAUSE_S, SLOWEST_PAUSE_S = 2.0, 15.0
+GONE_GRACE_S = 20.0
+"""How long a file may take from a node to here: a client of a file server caches the listing of a folder."""
+
+
+@dataclass(slots=True)
+class Errand:
+    """A job of one task, and the last answer of the queue about it.
+
+    Attributes
+    ----------
+    run_dir
+        The folder of its script, journal, logs and answer.
+    queued
+        What the queue last reported; ``None`` if it does not hold the job.
+    in_queue_at
+        When the queue last held the job, or did not answer.
+    """
+
+    scheduler: Scheduler
+    run_dir: Path
+    job: JobId
+    submitted_at: float = field(default_factory=time.monotonic)
+    queued: Queued | None = None
+    in_queue_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds since it was submitted."""
+        return time.monotonic() - self.submitted_at
+
+    @property
+    def gone(self) -> bool:
+        """Whether it left the queue so long ago that its answer would be home."""
+        return time.monotonic() - self.in_queue_at > GONE_GRACE_S
+
+    @property
+    def log(self) -> str:
+        """The text of its logs."""
+        logs = sorted((self.run_dir / "logs").iterdir())
+        return "".join(path.read_text(encoding="utf-8", errors="replace") for path in logs)
+
+    def wait_for(self, answer: str) -> Iterator[None]:
+        """Wait until the job has written a file into its folder; yield after each answer of the queue."""
+        # A listing makes the client of a file server look again; a look at one name does not.
+        for pause_s in pauses(FIRST_PAUSE_S, SLOWEST_PAUSE_S):
+            ask_at = time.monotonic() + pause_s
+            while time.monotonic() < ask_at:
+                if answer in {path.name for path in self.run_dir.iterdir()}:
+                    return
+                time.sleep(LOOK_S)
+            queued = queue.ask_queue(self.scheduler, (self.job,), [self.run_dir])
+            if queued is None or queued:
+                self.in_queue_at = time.monotonic()
+            if queued is not None:
+                self.queued = queued[0] if queued else None
+            yield
+
+    def cancel(self) -> str:
+        """Cancel the job; return a line that reports it, or why that was not possible."""
+        try:
+            scheduler_calls.cancel(self.scheduler, self.run_dir, [self.job])
+        except JobkitError as error:
+            return f"job {self.job} could not be cancelled: {error}"
+        return f"job {self.job} was cancelled"
+
+
+def submit_errand(scheduler: Scheduler, run_dir: Path, script: str) -> Errand:
+    """Make a folder for a job of one task, and submit the job.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3 if the scheduler refuses.
+    OSError
+        If the folder cannot be written.
+    """
+    (run_dir / "logs").mkdir(parents=True)
+    for file in (JOURNAL_FILE, ACCOUNTING_FILE):
+        (run_dir / file).touch()
+    files.write_atomically(run_dir / "job.sh", script)
+    planned = scheduler_calls.PlannedJob(script="job.sh", array=ONE_TASK)
+    return Errand(scheduler, run_dir, scheduler_calls.submit_array(scheduler, run_dir, planned).job)
+
+
+# -- fetch a model
+
+FETCH_RESOURCES = {"gpus": 0, "cpus": 1, "memory": "4GiB", "walltime": "01:00:00"}
+"""What the systems before jobkit asked for their install job, and an hour."""
+
+
+def submit_fetch(name: str, words: list[str], *, scheduler: str, site: str, runs_dir: Path) -> Errand:
+    """Submit a job that runs ``jobkit models fetch`` on a node.
+
+    Parameters
+    ----------
+    name
+        Of the model; the run folder is called after it.
+    words
+        The arguments of the command.
+    scheduler, site
+        As in a spec, ``auto`` too.
+    runs_dir
+        Where the run folder goes.
+
+    Raises
+    ------
+    JobkitError
+        If there is no scheduler, or it refuses (exit code 3).
+    """
+    chosen, _ = choose_scheduler(scheduler)
+    if runs_here(chosen):
+        raise JobkitError("there is no scheduler here to submit the job to", hint="leave --as-job out")
+    where = load_site(site, chosen)
+    spec = SweepSpec.model_validate(
+        {
+            "name": f"fetch-{name}",
+            "workload": "count",
+            "resources": FETCH_RESOURCES | {"queue": where.cpu_queue},
+            "environment": {"variables": {CACHE_VARIABLE: str(cache_dir())}},
+        }
+    )
+    run_dir = runs_dir.absolute() / run_id(spec.name)
+    script = render_errand(spec, where, run_dir, FETCH_BODY, fetch=words)
+    return submit_errand(by_name(chosen), run_dir, script)
+
+
+def wait_for_fetch(errand: Errand) -> tuple[bool, str]:
+    """Return whether the fetch succeeded, and its log, once it has ended.
+
+    A job that has left the queue without an exit file is given a while, then counts as failed.
+    """
+    for _ in errand.wait_for(EXIT_FILE):
+        if errand.queued is None and errand.gone:
+            return False, errand.log or "the job left the queue and printed nothing"
+    return read_exit(errand.run_dir / EXIT_FILE).status == 0, errand.log

@@ -1,0 +1,179 @@
+"""Profile a point of a finished run: run it once more with a profiler, as a point that is in no table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from jobkit.core import terminal
+from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.figures import pace
+from jobkit.core.files import append_line, exclusive_lock, read_text
+from jobkit.core.json_codec import to_json
+from jobkit.core.knobs import CUDA, OFF
+from jobkit.core.layout import (
+    POINTS_FILE,
+    PROFILE_FILES,
+    PROFILE_SUFFIX,
+    PROFILE_TEXT,
+    RESULTS_FOLDER,
+    SEARCH_LOCK,
+    names,
+)
+from jobkit.core.records import Outcome, Point
+from jobkit.core.terminal import note, relative_path, shell_path
+from jobkit.launch.guards import refuse_moved_run
+from jobkit.launch.resubmit import prepare_resume, run_lock
+from jobkit.launch.resume import run_again
+from jobkit.plan.resolve import refuse_missing_profiler
+from jobkit.runs.hints import remedy
+from jobkit.runs.journal import Role
+from jobkit.runs.reader import read_standings
+from jobkit.runs.standing import LIVE, PointStatus, RunStanding, find_point, first_task, followers
+from jobkit.runs.trials import added_id
+from jobkit.spec.site import load_site
+
+TORCH, PYTHON, _ = PROFILE_FILES
+
+
+def profile(
+    run_dir: Path,
+    word: str | None,
+    profiler: str | None,
+    overrides: Sequence[str] = (),
+    *,
+    again: bool = False,
+    wait: bool = False,
+) -> int:
+    """Print the profile of a point, or run or submit what makes it; return the exit code.
+
+    Parameters
+    ----------
+    run_dir
+        The run folder, absolute.
+    word
+        The point, by number or id; ``None`` for the fastest that succeeded.
+    profiler
+        ``None`` for torch on a GPU, else Python's own.
+    overrides
+        ``key=value`` of each ``--set``, as for `jobkit resume`.
+    again
+        Whether to profile a point again that has a profile.
+    wait
+        Whether to wait for a job.
+
+    Raises
+    ------
+    JobkitError
+        If there is no such point, it has not succeeded, the profiler is missing or the run cannot be
+        changed, or the scheduler refuses (exit code 3).
+    """
+    refuse_moved_run(run_dir)
+    (run,) = read_standings([run_dir])
+    source = find_point(run.points, word) if word else _fastest(run)
+    target = source if source.point.profile != OFF else _profiled(run, source, profiler, again=again)
+    if target and target.outcome is Outcome.OK:
+        return _print(target)
+    if target and target.standing in LIVE:
+        note(f"{target.point.point_id} is {target.standing}: jobkit status {shell_path(run_dir)} shows it")
+        return ExitCode.TO_COME
+    index = target.point.index if target else _add(run, source, profiler, overrides)
+    code = run_again(run_dir, [str(index)], overrides, wait=wait)
+    if code is None:
+        (run,) = read_standings([run_dir])
+        return _print(find_point(run.points, str(index)))
+    note(f"  result       jobkit profile {shell_path(run_dir)} {index}")
+    return code
+
+
+def _fastest(run: RunStanding) -> PointStatus:
+    """Return the point of the sweep with the highest speed."""
+    speeds = [
+        (pace(point.record), point)
+        for point in run.points
+        if point.point.swept and point.outcome is Outcome.OK and point.record and point.record.summary
+    ]
+    if not speeds:
+        hint = f"jobkit status {shell_path(run.folder)}"
+        raise JobkitError(f"{run.folder}: no point has succeeded, so there is none to profile", hint=hint)
+    return max(speeds, key=lambda pair: pair[0])[1]
+
+
+def _chosen(point: Point, profiler: str | None) -> str:
+    return profiler or (TORCH if point.device == CUDA else PYTHON)
+
+
+def _profiled(
+    run: RunStanding, source: PointStatus, profiler: str | None, *, again: bool
+) -> PointStatus | None:
+    """Return the latest point that profiles another; ``None`` if there is none, or it is to be made again."""
+    wanted = _profile_of(source.point, profiler)
+    same = [
+        point
+        for point in run.points
+        if replace(point.point, index=wanted.index, point_id=wanted.point_id) == wanted
+    ]
+    latest = same[-1] if same else None
+    return None if latest and latest.outcome is Outcome.OK and again else latest
+
+
+def _profile_of(point: Point, profiler: str | None) -> Point:
+    """Return a point that profiles another, still with the number and the id of that."""
+    return replace(point, trial=False, profile=_chosen(point, profiler))
+
+
+def _add(run: RunStanding, source: PointStatus, profiler: str | None, overrides: Sequence[str]) -> int:
+    """Add a point that profiles another to the run; return its number.
+
+    Raises
+    ------
+    JobkitError
+        If that point has not succeeded, the profiler is missing, or another job still adds points.
+    """
+    if source.outcome is not Outcome.OK:
+        message = f"{source.point.point_id} is {source.state}: only a point that succeeded can be profiled"
+        raise JobkitError(message, hint=f"jobkit status {shell_path(run.folder)}")
+    if any(not run.ends.get(first_task(job)) for job, _ in followers(run, Role.FIND)):
+        message = "the job that tests the largest batch has not ended, and it adds points too"
+        hint = f"jobkit status {shell_path(run.folder)}"
+        raise JobkitError(message, hint=hint, exit_code=ExitCode.TO_COME)
+    point = _profile_of(source.point, profiler)
+    spec = prepare_resume(run.folder, overrides).model_copy(update={"profile": point.profile})
+    spec.refuse_command("jobkit profile")
+    refuse_missing_profiler(spec, load_site(spec.site, spec.scheduler))
+    with run_lock(run.folder, note), exclusive_lock(run.folder / SEARCH_LOCK, lambda: None):
+        (now,) = read_standings([run.folder], ask=False)
+        index = max(other.point.index for other in now.points) + 1
+        taken = {other.point.point_id for other in now.points} | names(run.folder / RESULTS_FOLDER)
+        name = added_id(point.point_id, f"{PROFILE_SUFFIX}{point.profile}", taken)
+        append_line(run.folder / POINTS_FILE, to_json(replace(point, index=index, point_id=name)))
+    return index
+
+
+def _print(point: PointStatus) -> int:
+    """Print the profile of a point that has ended, and the place of its files."""
+    files, name = point.chosen, point.point.point_id
+    if point.outcome is not Outcome.OK or files is None:
+        run = shell_path(Path(files.folder).parents[2]) if files else "RUN"
+        steps = remedy(point.outcome, point.why, run=run, point=point.point.index) if point.outcome else ()
+        message = f"{name} is {point.state}: {point.why}"
+        hint = f"{steps[0].command}   {steps[0].does}" if steps else ""
+        raise JobkitError(message, hint=hint, exit_code=ExitCode.FAILED)
+    folder = Path(files.folder)
+    try:
+        text = read_text(folder / PROFILE_TEXT)
+    except OSError as error:
+        raise JobkitError(f"{folder / PROFILE_TEXT}: {error.strerror}", exit_code=ExitCode.FAILED) from error
+    terminal.say(text, nl=False)
+    path = folder / PROFILE_FILES[point.point.profile]
+    note(f"\n{relative_path(path)}\n  {_VIEWERS[point.point.profile].format(path=shell_path(path))}")
+    return 0
+
+
+_VIEWERS = {
+    "torch": "open it at https://ui.perfetto.dev, or at chrome://tracing",
+    "python": "python -m pstats {path}, or: snakeviz {path}",
+    "scalene": "scalene view {path}",
+}
+"""How to see the file of each profiler."""

@@ -1,0 +1,341 @@
+"""Submit again the points of a run that failed or are missing, and no other."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+
+from jobkit.core.errors import ExitCode, JobkitError, file_error
+from jobkit.core.files import exclusive_lock
+from jobkit.core.layout import FOLLOW_SCRIPT, RUN_LOCK, SPEC_FILE, is_corpus_folder
+from jobkit.core.terminal import Say
+from jobkit.core.units import format_count
+from jobkit.corpus.plan import read_corpus
+from jobkit.launch import submission as rounds
+from jobkit.launch.scheduler_calls import (
+    SubmissionUnconfirmed,
+    Submitted,
+    reconcile_submission,
+    refuse_stray_jobs,
+)
+from jobkit.launch.submission import Round
+from jobkit.plan.job_script import render
+from jobkit.plan.points import group_points
+from jobkit.plan.prepare import shared_by
+from jobkit.runs import journal
+from jobkit.runs.accounting import GONE_AFTER
+from jobkit.runs.driver_lock import elsewhere
+from jobkit.runs.journal import PURPOSES, Role, read_journal
+from jobkit.runs.reader import read_standings
+from jobkit.runs.retry import RetryGroup, allow_nodes, merge_overrides
+from jobkit.runs.standing import IN_QUEUE, PointState, RunStanding, first_task, followers
+from jobkit.runs.trials import tunes
+from jobkit.schedulers.protocol import Scheduler
+from jobkit.schedulers.registry import by_name, runs_here
+from jobkit.schedulers.types import Array, JobId, State
+from jobkit.spec.site import load_site
+from jobkit.spec.sweep_spec import SweepSpec, load_spec
+
+CHANGEABLE = ("resources", "environment", "max_parallel", "pack", "policy")
+"""Keys of the spec that `--set` may change: none that a point's own figures depend on."""
+NO_LOCK = (
+    "this file system has no locks, so jobkit cannot see whether another jobkit changes this run now: "
+    "run one command on it at a time, or work may be done twice"
+)
+PATIENCE_S = GONE_AFTER / timedelta(seconds=1) + 30.0
+POLL_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """What was submitted again.
+
+    Attributes
+    ----------
+    groups
+        The points, by how they run.
+    taken
+        The jobs, including those that follow; none on this machine, because the points run at once there.
+    left
+        Points that were wanted and stay as they are, and why, in sentences.
+    """
+
+    groups: tuple[RetryGroup, ...]
+    taken: tuple[Submitted, ...] = ()
+    left: tuple[str, ...] = ()
+
+
+def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
+    """Return the spec of a run, changed.
+
+    Parameters
+    ----------
+    overrides
+        ``key=value`` of each ``--set``.
+
+    Raises
+    ------
+    JobkitError
+        If a key may not change, or a value is no good.
+    """
+    for override in overrides:
+        key = override.partition("=")[0].strip()
+        if key.partition(".")[0] not in CHANGEABLE:
+            raise JobkitError(
+                f"--set {override}: the results depend on {key}, which cannot change within a run",
+                hint=f"resume takes {', '.join(CHANGEABLE)}; for the rest begin a new run",
+            )
+    return spec_of_run(run_dir, overrides)
+
+
+def spec_of_run(run_dir: Path, overrides: Sequence[str] = ()) -> SweepSpec:
+    """Return the spec of a run with what was given to all of it since, and now."""
+    return load_spec(run_dir / SPEC_FILE, merge_overrides(read_journal(run_dir).given, tuple(overrides)))
+
+
+@contextlib.contextmanager
+def run_lock(run_dir: Path, say: Say) -> Iterator[None]:
+    """Let one process at a time decide what runs again.
+
+    If the file system has no locks, print that no one else may do so now.
+
+    Raises
+    ------
+    JobkitError
+        For any OSError, in the block too: which file, and what is wrong with it.
+    """
+    try:
+        with exclusive_lock(
+            run_dir / RUN_LOCK,
+            lambda: say("another jobkit command is changing this run: waiting for it"),
+            lambda: say(NO_LOCK),
+        ):
+            yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        owned = error.errno in {errno.EACCES, errno.EPERM}
+        raise file_error(error, run_dir, hint="only its owner can change a run" if owned else "") from error
+
+
+def read_settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: float = 0) -> RunStanding:
+    """Return a look at a run in which no point is between two states.
+
+    A task that left the queue without a trace may still turn up, and one that was cancelled takes a
+    while to end: they are given a minute.
+
+    Parameters
+    ----------
+    patience_s
+        For how long a scheduler that does not answer is asked again: no one waits for a job.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3 if the scheduler does not answer, or holds a job of the run that the journal
+        has lost: a point might be run twice.
+    """
+    reconcile_submission(run_dir, say)
+    begin, announced = time.monotonic(), False
+    deadline = begin + PATIENCE_S
+    while True:
+        (run,) = read_standings([run_dir])
+        if run.silent:
+            if time.monotonic() - begin < patience_s:
+                time.sleep(POLL_S)
+                continue
+            refuse_silent(run, "what still runs is unknown")
+        lines = undecided(run)
+        if not lines or time.monotonic() > deadline:
+            refuse_stray_jobs(run_dir, scheduler)
+            return run
+        if not announced:
+            for line in lines:
+                say(f"{line}: looking again for a minute")
+            announced = True
+        time.sleep(POLL_S)
+
+
+def refuse_silent(run: RunStanding, so: str) -> None:
+    """Refuse if a scheduler, or the machine that runs the points, does not answer.
+
+    Parameters
+    ----------
+    so
+        What that means for the command.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3.
+    """
+    if any(map(runs_here, run.silent)):
+        machines = [job.job.cluster for job in run.submissions if runs_here(job.scheduler)]
+        raise elsewhere(run.folder, machines[-1])
+    if run.silent:
+        message = f"{', '.join(run.silent)} does not answer, so {so}"
+        raise JobkitError(message, hint="try again when it answers", exit_code=ExitCode.REFUSED)
+
+
+def undecided(run: RunStanding) -> list[str]:
+    """Return in words how many points are between two states."""
+    ending = sum(point.standing in IN_QUEUE and point.task in run.ending for point in run.points)
+    numbers = {
+        "left the queue without a trace": run.counts[PointState.UNSETTLED],
+        "cancelled, and not over yet": ending,
+    }
+    lines = [f"{format_count(number, run.noun)} {words}" for words, number in numbers.items() if number]
+    role = Role.TUNE if tunes(run.folder) else None if run.points else Role.PLAN
+    for job, queued in followers(run, role)[-1:] if role else ():
+        if first_task(job) in run.ending:
+            lines.append(f"the job that {PURPOSES[job.role]} was cancelled, and is not over yet")
+        elif queued is None and not has_ended(run, job.role):
+            lines.append(f"the job that {PURPOSES[job.role]} left the queue without a trace")
+    return lines
+
+
+def has_ended(run: RunStanding, role: Role = Role.TUNE) -> bool:
+    """Return whether the last job of a role, of a search for the fastest setting, is known to have ended."""
+    return all(first_task(submission) in run.ended for submission, _ in followers(run, role)[-1:])
+
+
+def resume(
+    run_dir: Path, spec: SweepSpec, run: RunStanding, again: Sequence[RetryGroup], say: Say
+) -> Resumed:
+    """Submit groups of points, one round each, and a job that follows them.
+
+    Parameters
+    ----------
+    run_dir, spec
+        The run, and its spec with what a person has changed.
+    run
+        What is known of it.
+    again
+        The points, by what they get.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3 if the scheduler refuses all groups, or does not answer; of one that it refuses
+        besides others it is printed.
+    """
+    scheduler = by_name(spec.scheduler)
+    taken: list[Submitted] = []
+    done: list[RetryGroup] = []
+    left: list[str] = []
+    room = _room(run)
+    for group in again:
+        try:
+            taken += _submit(scheduler, run_dir, run, group, room, say)
+        except SubmissionUnconfirmed:
+            raise  # one more intent in the journal would hide this one
+        except JobkitError as error:
+            if not taken and group is again[-1]:
+                raise
+            left.append(f"{format_count(len(group.points), run.noun)} not submitted: {error.message}")
+            continue
+        done.append(group)
+    if taken and (run_dir / FOLLOW_SCRIPT).is_file() and spec.policy.follow_up:
+        job = rounds.follow_job(read_journal(run_dir).rounds)
+        followed = rounds.submit_jobs(scheduler, run_dir, [job], [submitted.job for submitted in taken])
+        taken += followed.jobs
+        left += [f"no job runs failed {run.noun}s again: {followed.refused}"] if followed.refused else []
+    return Resumed(groups=tuple(done), taken=tuple(taken), left=tuple(left))
+
+
+@dataclass(slots=True)
+class _Room:
+    """How many tasks of a run may run now, and their arrays."""
+
+    busy: int
+    jobs: list[JobId]
+
+    def of(self, round_: Round) -> tuple[int | None, tuple[JobId, ...]]:
+        """Return how many tasks of a round may run at a time, and the jobs that must end before it."""
+        most = round_.max_parallel
+        if most is None or self.busy < most:
+            return most and most - self.busy, ()
+        return most, tuple(self.jobs)
+
+    def keep(self, round_: Round, submitted: Sequence[Submitted], after: Sequence[JobId]) -> None:
+        """Count a round that was submitted."""
+        self.jobs += [one.job for one in submitted]
+        self.busy += 0 if after else min(round_.max_parallel or 0, sum(map(len, round_.tasks)))
+
+
+def _room(run: RunStanding) -> _Room:
+    """Return what the queue holds of a run, less arrays with a task that waits for a person."""
+    tasks = Counter((task.scheduler, task.job_id) for task in run.queued)
+    stuck = {State.HELD, State.ERROR}
+    held = {(task.scheduler, task.job_id) for task, one in run.queued.items() if one.state in stuck}
+    arrays = {(one.scheduler, one.job.id): one.job for one in run.submissions if one.role is Role.POINTS}
+    live = {key: job for key, job in arrays.items() if tasks[key] and key not in held}
+    return _Room(sum(tasks[key] for key in live), list(live.values()))
+
+
+def _submit(
+    scheduler: Scheduler, run_dir: Path, run: RunStanding, group: RetryGroup, room: _Room, say: Say
+) -> tuple[Submitted, ...]:
+    """Submit a group of points, if need be to the nodes that the policy avoids."""
+    round_ = make_round(run_dir, run, group)
+    most, after = room.of(round_)
+    round_ = replace(round_, max_parallel=most)
+    arrays = rounds.plan_arrays(scheduler, round_)
+    try:
+        _write(scheduler, run_dir, round_, arrays, say)
+    except JobkitError:
+        if not group.change.exclude:
+            raise
+        wider = make_round(run_dir, run, allow_nodes(group, spec_of_run(run_dir, group.given)))
+        round_ = replace(wider, max_parallel=most)
+        _write(scheduler, run_dir, round_, arrays, say)
+        nodes = ", ".join(group.change.exclude)
+        say(f"only {nodes} matches the request, so the {run.noun}s may run there again")
+    jobs = rounds.round_jobs(round_, arrays)
+    submitted = rounds.submit_jobs(scheduler, run_dir, jobs, after=after).jobs
+    room.keep(round_, submitted, after)
+    if after:
+        points, ends = format_count(len(group.points), run.noun), ", ".join(map(str, after))
+        say(f"max_parallel is {most}: {points} will begin when these have ended: {ends}")
+    return submitted
+
+
+def _write(scheduler: Scheduler, run_dir: Path, round_: Round, arrays: Sequence[Array], say: Say) -> None:
+    """Write the files of a round; if a check refuses it, delete them."""
+    written = rounds.write_round(run_dir, round_)
+    try:
+        for line in rounds.check_round(scheduler, round_, str(written[0]), arrays):
+            say(line)
+    except JobkitError:
+        for path in written:
+            path.unlink()
+        raise
+
+
+def make_round(run_dir: Path, run: RunStanding, group: RetryGroup) -> Round:
+    """Return the round in which a group of points runs again."""
+    spec = shared_by(group.spec, len(group.points))
+    number = max(1, read_journal(run_dir).rounds) + 1  # job.sh is never written again
+    site = load_site(spec.site, spec.scheduler)
+    points = [one.point for one in run.points if one.point.index in group.points]
+    corpus = read_corpus(run_dir) if spec.environment.container and is_corpus_folder(run_dir) else None
+    return Round(
+        number=number,
+        script=render(spec, site, points[0], run_dir, round_=number, corpus=corpus),
+        groups=group_points(spec, site, points),
+        pack=spec.pack,
+        max_parallel=spec.max_parallel,
+        given=group.given,
+    )
+
+
+def note_left(run_dir: Path, why: str, again: Sequence[RetryGroup]) -> None:
+    """Record in the journal which points a node failed to resubmit; `jobkit status` reports them."""
+    points = [index for group in again for index in group.points]
+    journal.note(run_dir, "left", points=points, why=why)

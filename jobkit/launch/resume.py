@@ -1,0 +1,240 @@
+"""What `jobkit resume` does: decide, submit or run here, and report it.
+
+``python -m jobkit.launch.resume RUN`` is the driver of a detached local run: it runs all points, and then
+what the policy says.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.files import mask_override
+from jobkit.core.layout import TUNE_GOAL_FILE, is_corpus_folder
+from jobkit.core.records import Point
+from jobkit.core.terminal import note, note_next, relative_path, shell_path, shell_quote
+from jobkit.core.units import format_count, format_size, format_walltime
+from jobkit.launch import local, resubmit, tune
+from jobkit.launch.guards import refuse_moved_run, warn_stand_in
+from jobkit.launch.launch import note_submitted, wait_for_points
+from jobkit.launch.resubmit import note_left, prepare_resume, read_settled, run_lock, spec_of_run, undecided
+from jobkit.launch.scheduler_calls import declare_machine_gone
+from jobkit.launch.submission import write_round
+from jobkit.plan.resolve import warn_again
+from jobkit.runs.hints import HARMLESS, advice
+from jobkit.runs.journal import read_journal
+from jobkit.runs.reader import read_standings
+from jobkit.runs.retry import Overrides, RetryGroup, groups, select_points
+from jobkit.runs.shards import settle
+from jobkit.runs.standing import ENDINGS, RunStanding, count_by_state, given_to
+from jobkit.schedulers.registry import by_name, runs_here
+from jobkit.spec.site import load_site
+from jobkit.spec.sweep_spec import Resources, SweepSpec
+
+JOB_PATIENCE_S = 300.0
+"""How long the job that follows waits for a controller that is away, of its ten minutes."""
+
+
+def run_again(
+    run_dir: Path,
+    only: Sequence[str],
+    overrides: Sequence[str],
+    *,
+    machine_gone: str = "",
+    wait: bool = False,
+) -> int | None:
+    """Submit, or run here, the points that failed or are missing; return the exit code.
+
+    It is ``None`` if they have ended: they ran here, or were waited for.
+
+    Parameters
+    ----------
+    run_dir
+        The run folder, absolute.
+    only, overrides
+        As `jobkit.runs.retry.select_points` and `jobkit.launch.resubmit.prepare_resume`.
+    machine_gone
+        A machine on which points of the run were started, which a person declared gone.
+    wait
+        Whether to wait for points that were submitted.
+
+    Raises
+    ------
+    JobkitError
+        If a word names no point that could run, a key may not change, or the scheduler refuses;
+        as `jobkit.launch.guards.refuse_moved_run`.
+    """
+    refuse_moved_run(run_dir)
+    spec = prepare_resume(run_dir, overrides)
+    with run_lock(run_dir, note):
+        _make_up(run_dir, machine_gone)
+        run = read_settled(run_dir, by_name(spec.scheduler), note)
+        note(f"{run.title}: {count_by_state(run)}")
+        for point in run.points[:1]:
+            warn_stand_in(point.point)
+        if (run_dir / TUNE_GOAL_FILE).is_file():
+            return tune.go_on(run_dir, spec, run, wait=wait)
+        again = _decide(run, spec, only, tuple(overrides))
+        if not again:
+            note("nothing to run again")
+            return _nothing(run, spec, wait=wait)
+        points = _points(run, again)
+        warn_again(note, spec, points, "or name another Python: --set environment.venv=FOLDER")
+        if runs_here(spec.scheduler):
+            _here(run, again)
+            return None
+        done = resubmit.resume(run_dir, spec, run, again, note)
+    if done.taken:
+        note_submitted(spec.scheduler, done.taken)
+    for line in done.left:
+        note(line)
+    if len(done.groups) < len(again) or not wait:
+        note_next(f"jobkit status {shell_path(run_dir)} --watch")
+        return ExitCode.REFUSED if len(done.groups) < len(again) else 0
+    return wait_for_points(run_dir, points, spec.policy, run)
+
+
+def _note_look(run: RunStanding) -> None:
+    """Print what to type next of a run of which nothing runs again: the first that shows how it goes on."""
+    steps = advice(run, relative_path(run.folder)).steps
+    if step := next((step for step in steps if step.kind in HARMLESS), None):
+        note_next(step.command)
+
+
+def _nothing(run: RunStanding, spec: SweepSpec, *, wait: bool) -> int | None:
+    """Return the exit code if no point runs again: of a corpus that has ended it is that of its state."""
+    if undecided(run):
+        return ExitCode.TO_COME
+    _note_look(run)
+    if not is_corpus_folder(run.folder):
+        return 0
+    if all(point.standing in ENDINGS for point in run.points):
+        return None
+    points = [point.point for point in run.points]
+    return wait_for_points(run.folder, points, spec.policy, run) if wait else 0
+
+
+def _make_up(run_dir: Path, machine_gone: str) -> None:
+    """Do what a machine that is gone, or a script that was killed, could not do."""
+    if machine_gone:
+        declare_machine_gone(run_dir, machine_gone)
+    if is_corpus_folder(run_dir):
+        settle(run_dir)
+
+
+def run_follow_up(run_dir: Path) -> int:
+    """Run points again as the policy says, in the follow-up job or after a sweep here; return the exit code.
+
+    If the node may not submit, or the scheduler refuses, the journal records what is left to do.
+    """
+    spec = prepare_resume(run_dir, ())
+    if runs_here(spec.scheduler):
+        while spec.policy.follow_up:
+            (run,) = read_standings([run_dir])
+            if not (again := _decide(run, spec, ("failed",), strictly=True)):
+                break
+            _here(run, again)
+        return 0
+    with run_lock(run_dir, note):
+        again = []
+        try:
+            run = read_settled(run_dir, by_name(spec.scheduler), note, patience_s=JOB_PATIENCE_S)
+            note(f"{run.title}: {count_by_state(run)}")
+            if (run_dir / TUNE_GOAL_FILE).is_file():
+                return tune.go_on(run_dir, spec, run, by_itself=True) or 0
+            again = _decide(run, spec, ("failed",), strictly=True)
+            done = resubmit.resume(run_dir, spec, run, again, note)
+        except JobkitError as error:
+            note_left(run_dir, error.message, again)
+            note(f"{error}\na person must resume it: jobkit resume {shell_quote(run_dir)}")
+            return 0
+        if left := [group for group in again if group not in done.groups]:
+            note_left(run_dir, "; ".join(done.left), left)
+    for line in done.left:
+        note(line)
+    return 0
+
+
+def _decide(
+    run: RunStanding, spec: SweepSpec, only: Sequence[str], given: Overrides = (), *, strictly: bool = False
+) -> list[RetryGroup]:
+    """Print which points run again, and return them by how.
+
+    Parameters
+    ----------
+    spec
+        Of the run, for its site.
+    only
+        As `jobkit.runs.retry.select_points`.
+    given
+        What a person gives them now, as `prepare_resume` takes it.
+    strictly
+        Whether the policy alone decides.
+
+    Raises
+    ------
+    JobkitError
+        As `jobkit.runs.retry.select_points`.
+    """
+    anywhere = load_site(spec.site, spec.scheduler).requests.exclude is None
+    spec_of = functools.cache(functools.partial(spec_of_run, run.folder))
+    points = select_points(run.points, only)
+    needs = read_journal(run.folder).needs
+    again = groups(points, spec_of, given_to(run), given, strictly=strictly, anywhere=anywhere, needs=needs)
+    for group in again:
+        note(f"again: {describe_group(group, spec_of(()).resources, run.noun)}")
+    for line in () if strictly else undecided(run):
+        note(f"{line}: not run again now; once that is over, type this again")
+    return again
+
+
+def _points(run: RunStanding, again: Sequence[RetryGroup]) -> list[Point]:
+    indices = {index for group in again for index in group.points}
+    return [point.point for point in run.points if point.point.index in indices]
+
+
+def describe_group(group: RetryGroup, base: Resources, noun: str) -> str:
+    """Return a group in words: its number of points, and what they get beyond the run's own spec."""
+    resources = group.spec.resources
+    sizes = ("resources.memory=", "resources.walltime=")
+    what = [mask_override(override) for override in group.given if not override.startswith(sizes)]
+    what = [f"with {', '.join(what)}"] if what else []
+    if resources.memory != base.memory:
+        what.append(f"with {format_size(resources.memory)} of memory")
+    if resources.walltime != base.walltime:
+        what.append(f"with {format_walltime(resources.walltime)} of walltime")
+    if group.change.exclude:
+        what.append(f"not on {', '.join(group.change.exclude)}")
+    return f"{format_count(len(group.points), noun)}{', ' if what else ''}{' and '.join(what)}"
+
+
+def _here(run: RunStanding, again: Sequence[RetryGroup]) -> None:
+    """Run the groups on this machine, one after the other."""
+    from jobkit.runs import watch  # brings rich: a submission returns at once without it
+
+    run_dir = run.folder
+    with local.as_driver(run_dir) as job_id:
+        for group in again:
+            round_ = resubmit.make_round(run_dir, run, group)
+            write_round(run_dir, round_)
+            leg = local.LocalRound(group.points, group.spec, round_.number, group.given)
+            with watch.ProgressBars(run_dir, _points(run, [group]), run) as progress:
+                local.drive(run_dir, progress.tick, job_id, leg)
+
+
+def main() -> int:
+    """Drive the run folder that the command line names; return the exit code."""
+    run_dir = Path(sys.argv[1])
+    try:
+        with local.as_driver(run_dir) as job_id:
+            local.drive(run_dir, lambda _: None, job_id)
+        return run_follow_up(run_dir)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

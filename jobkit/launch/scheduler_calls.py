@@ -1,0 +1,460 @@
+"""One job at the controller: check, submit, cancel, throttle; and find one whose submission had no answer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from jobkit.core import shell
+from jobkit.core.errors import WOULD_REFUSE, ExitCode, JobkitError, file_error
+from jobkit.core.layout import DRIVER_LOCK, JOURNAL_FILE, read_points, run_id_of
+from jobkit.core.terminal import Say, shell_path
+from jobkit.runs import journal
+from jobkit.runs.driver_lock import Life, elsewhere, is_held, last_driver, life
+from jobkit.runs.journal import STILL_AT_IT, Role, read_journal
+from jobkit.runs.queue import TIMEOUT_S
+from jobkit.schedulers.parsing import find_job_id, refusal
+from jobkit.schedulers.protocol import Scheduler
+from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
+from jobkit.schedulers.types import Array, JobId, JobRequest
+
+PAUSES_S = (0.5, 1.5, 4.0, 8.0)
+"""Before the second try, the third, ...: longer and longer, as slurmctld's own clients wait."""
+
+
+def run_while_busy(argv: Sequence[str], busy: re.Pattern[str], env: Mapping[str, str]) -> shell.Completed:
+    """Return what a command answered, asked again for a while as long as the controller is busy.
+
+    Parameters
+    ----------
+    argv
+        The command.
+    busy
+        Words of an answer that mean: nothing was done, come again.
+    env
+        Its whole environment.
+    """
+    done = shell.run(argv, env=env)
+    for pause_s in PAUSES_S:
+        if done.ok or not busy.search(done.said):
+            break
+        time.sleep(pause_s)
+        done = shell.run(argv, env=env)
+    return done
+
+
+MOST_SAID = 2000
+"""Characters of an answer that are kept: qdel has a line for every task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedJob:
+    """A job that is about to be submitted.
+
+    Attributes
+    ----------
+    script
+        The name of its script in the run folder, or the path.
+    array
+        Its tasks.
+    role
+        What it is for. A job for anything but points starts once the arrays before it have ended.
+    round
+        In which round of its run.
+    given
+        What a person gave with it: ``key=value``.
+    walltime_s
+        Of each point; ``None`` for a job that is no array of points.
+    behind
+        Of an array of points: it starts once the array this many places before it has ended; 0 for at once.
+    """
+
+    script: str
+    array: Array
+    role: Role = Role.POINTS
+    round: int = 1
+    given: tuple[str, ...] = ()
+    walltime_s: int | None = None
+    behind: int = 0
+
+    def waits_for(self, arrays: Sequence[JobId]) -> Sequence[JobId]:
+        """Return those of the arrays before it that must end before it starts."""
+        if self.role is Role.POINTS:
+            return arrays[-self.behind :][:1] if self.behind else ()
+        return arrays
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A job that the scheduler accepted."""
+
+    job: JobId
+    array: Array
+    role: Role
+
+
+REFUSED = "; nothing was submitted\n  "
+"""What stands between the head of a refusal and the scheduler's reasons."""
+
+
+class SubmissionUnconfirmed(JobkitError):  # noqa: N818 - the name of what happened
+    """A submission that the journal does not have: nothing may be undone or repeated."""
+
+
+def check_submission(scheduler: Scheduler, request: JobRequest, script: str, array: Array) -> tuple[str, ...]:
+    """Ask the scheduler whether it would accept a submission; return its forecast, in its own words.
+
+    Raises
+    ------
+    JobkitError
+        With every refusal, exit code 3.
+    """
+    env = submission_environment()
+    checks = scheduler.checks(script, array, request)
+    answers = [(check, run_while_busy(check.argv, scheduler.BUSY_PATTERN, env)) for check in checks]
+    texts = [check.refusal(answer) for check, answer in answers]
+    refusals = list(dict.fromkeys(text for text in texts if text))
+    if refusals:
+        raise JobkitError(
+            f"{scheduler.NAME} {WOULD_REFUSE}{REFUSED}" + "\n  ".join(refusals),
+            hint="change `resources` in the spec (or --set resources.…), or the site file",
+            exit_code=ExitCode.REFUSED,
+        )
+    return tuple(text for check, answer in answers if (text := check.outlook(answer)))
+
+
+def submit_array(
+    scheduler: Scheduler, run_dir: Path, planned: PlannedJob, after: Sequence[JobId] = ()
+) -> Submitted:
+    """Submit one array of a run, the intent journalled before and the answer after.
+
+    Parameters
+    ----------
+    after
+        It begins once these jobs have ended.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3 if the scheduler refuses.
+    Unanswered
+        The same if it may have taken the job all the same; exit code 5 if it has, and the
+        journal cannot be written.
+    """
+    array = planned.array
+    argv = scheduler.submit_argv(str(run_dir / planned.script), array, after)
+    span = {
+        "scheduler": scheduler.NAME,
+        "first": array.first,
+        "last": array.last,
+        "offset": array.offset,
+        "throttle": array.throttle,
+        "role": planned.role,
+        "round": planned.round,
+        **({"list": array.listed} if array.listed else {}),
+        **({"given": planned.given} if planned.given else {}),
+        **({"walltime_s": planned.walltime_s} if planned.walltime_s else {}),
+    }
+    try:
+        journal.note(run_dir, "submitting", argv=argv, **span)
+    except OSError as error:
+        raise _not_begun(error) from error
+    done = run_while_busy(argv, scheduler.BUSY_PATTERN, submission_environment())
+    try:
+        job = _answer(scheduler, run_dir, done)
+    except SubmissionUnconfirmed:
+        raise  # the journal's intent stands without an answer: resume finds out
+    except JobkitError:
+        with contextlib.suppress(OSError):  # the intent stands without an answer: resume finds no job
+            journal.note(run_dir, "refused", status=done.status, said=done.said, **span)
+        raise
+    try:
+        journal.note(run_dir, "submitted", job_id=job.id, cluster=job.cluster, **span)
+    except OSError as error:
+        raise _not_journalled(error, scheduler, run_dir, job) from error
+    return Submitted(job, array, planned.role)
+
+
+def _not_begun(error: OSError) -> JobkitError:
+    """Return that a job was not submitted, for the intent could not be journalled."""
+    fault = file_error(error)
+    fault.message += "; the job was not submitted"
+    return fault
+
+
+def _not_journalled(error: OSError, scheduler: Scheduler, run_dir: Path, job: JobId) -> SubmissionUnconfirmed:
+    """Return that a job was submitted, and the journal does not have it."""
+    fault = file_error(error)
+    run = shell_path(run_dir)
+    return SubmissionUnconfirmed(
+        f"{scheduler.NAME} accepted job {job}, but the journal could not be written: {fault.message}",
+        hint=f"{fault.hint.partition(',')[0] or 'make it writable'}, then jobkit resume {run}: it finds the "
+        "job by its name and submits what is missing",
+        exit_code=ExitCode.TO_COME,
+    )
+
+
+def _answer(scheduler: Scheduler, run_dir: Path, done: shell.Completed) -> JobId:
+    """Return the job that was taken."""
+    unsure = done.ok or done.status == shell.NO_ANSWER or scheduler.UNCONFIRMED_PATTERN.search(done.said)
+    try:
+        shell.check(done, f"{scheduler.NAME} refused the sweep", hint="see the scheduler's message above")
+        return find_job_id(done.stdout, scheduler.JOB_ID_PATTERNS, done.argv[0])
+    except JobkitError as error:
+        error.exit_code = ExitCode.REFUSED
+        if not unsure:
+            raise
+        command = f"jobkit resume {shell_path(run_dir)} finds it by its name, or submits it again"
+        raise SubmissionUnconfirmed(
+            f"{error.message}\n  so it is not known whether {scheduler.NAME} took the job",
+            hint=f"in half a minute, {command}",
+            exit_code=ExitCode.REFUSED,
+        ) from error
+
+
+def cancel(scheduler: Scheduler, run_dir: Path, jobs: Sequence[JobId]) -> None:
+    """Cancel jobs of a run, and note each with the scheduler's message."""
+    for job in jobs:
+        _change(scheduler, run_dir, job, "cancelled", scheduler.cancel_argv(job))
+
+
+def cancel_tasks(
+    scheduler: Scheduler, run_dir: Path, job: JobId, tasks: Sequence[int], *, whole: bool
+) -> str | None:
+    """Cancel tasks of a job by one command; return what the scheduler refused, in its words.
+
+    Parameters
+    ----------
+    tasks
+        Those that had not ended: the journal records that they were cancelled.
+    whole
+        Whether these are the last tasks of the job: then the job is named as a whole.
+    """
+    argv = scheduler.cancel_argv(job, () if whole else tuple(tasks))
+    return _change(scheduler, run_dir, job, "cancelled", argv, tasks=list(tasks))
+
+
+def throttle(scheduler: Scheduler, run_dir: Path, job: JobId, most: int) -> str | None:
+    """Limit how many tasks of a job run at a time, 0 for no limit; return what was refused."""
+    argv = scheduler.throttle_argv(job, most)
+    return _change(scheduler, run_dir, job, "throttled", argv, throttle=most)
+
+
+def _change(
+    scheduler: Scheduler, run_dir: Path, job: JobId, event: str, argv: Sequence[str], **fields: object
+) -> str | None:
+    """Change a job, and note the scheduler's message."""
+    done = run_while_busy(argv, scheduler.BUSY_PATTERN, submission_environment())
+    refused = refusal(done, scheduler.OVER_PATTERN)
+    fields |= {"job_id": job.id, "cluster": job.cluster, "status": done.status, "said": done.said[:MOST_SAID]}
+    try:
+        journal.note(run_dir, event, **fields, refused=refused or "")
+    except OSError as error:  # it is done: the scheduler knows, and tells every later look
+        sys.stderr.write(
+            f"job {job} was {event}, but the journal could not record it: {file_error(error).message}\n"
+        )
+    return refused
+
+
+def submission_environment() -> Mapping[str, str]:
+    """Return this environment without the variables that would change a submission."""
+    leaking = [scheduler.LEAKING_VARIABLES for scheduler in SCHEDULERS.values()]
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not any(pattern.match(name) for pattern in leaking)
+    }
+
+
+SPAN = (
+    *("scheduler", "first", "last", "offset", "throttle", "role", "round", "list", "given", "only"),
+    "walltime_s",
+)
+
+LOST = "the client died before the scheduler took it: no job of this name is known"
+BY_NAME = "by its name"
+BY_LOCK = "by its intent and its lock"
+
+
+class StrayJobs(JobkitError):  # noqa: N818 - the name of what was found
+    """Jobs of a run in the queue, whose points the journal does not name."""
+
+
+def reconcile_submission(run_dir: Path, say: Say) -> None:
+    """Find the job of a submission that was never answered, by the run's name, and journal it.
+
+    One submission at a time is under way, and every earlier job is journalled: so a job of the
+    run's name with a number that the journal does not know is the one. Where there are several, the
+    journal has lost lines: the one of most tasks is taken if all have ended, for none can run twice.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3 if the scheduler does not answer, the submission is only seconds old, or the
+        journal does not have the job after it was written there.
+    OSError
+        If the journal cannot be written.
+    """
+    event = read_journal(run_dir).unanswered
+    if event is None:
+        return
+    scheduler = by_name(str(event.get("scheduler")))
+    span = {key: event[key] for key in SPAN if key in event}
+    if scheduler.RUNS_HERE and event.get("job_id"):
+        _adopt_driver(run_dir, event, span, say)
+        return
+    at, now = datetime.fromisoformat(str(event["at"])), datetime.now(UTC)
+    if abs(now - at) < STILL_AT_IT:
+        message, hint = f"{run_dir}: a submission is under way", "try again in half a minute"
+        raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
+    # The clock was set back if the submission is in the future: its true time is unknown.
+    since = at - timedelta(minutes=1) if at < now else now - timedelta(days=1)
+    jobs = _by_name(scheduler, run_dir, since)
+    if len(jobs) > 1:
+        refuse_stray_jobs(run_dir, scheduler)
+    if not jobs:
+        journal.note(run_dir, "refused", status=None, said=LOST, **span)
+        say("a submission was cut off before the scheduler took it")
+        return
+    job = jobs[-1]
+    journal.note(run_dir, "submitted", job_id=job.id, cluster="", found=BY_NAME, **span)
+    _read_back(run_dir, job)
+    say(f"a submission was cut off; its job {job} was found by its name")
+
+
+def _adopt_driver(run_dir: Path, event: Mapping[str, Any], span: Mapping[str, Any], say: Say) -> None:
+    """Journal a driver here of which the journal has the intent alone, whether it lives or is dead."""
+    job = _driver_of(event)
+    lives = Life.DEAD if job.id in read_journal(run_dir).buried else life(run_dir, job)
+    if lives is Life.UNKNOWN:
+        raise elsewhere(run_dir, job.cluster)
+    journal.note(run_dir, "submitted", job_id=job.id, cluster=job.cluster, found=BY_LOCK, **span)
+    _read_back(run_dir, job)
+    stands = "it runs" if lives is Life.ALIVE else "it has ended"
+    say(f"the journal had lost process {job.id} on {job.cluster}: {stands}")
+
+
+def _driver_of(event: Mapping[str, Any]) -> JobId:
+    """Return the driver here of an intent."""
+    return JobId(str(event["job_id"]), str(event.get("cluster") or ""))
+
+
+def _read_back(run_dir: Path, job: JobId) -> None:
+    """See that the journal has a job now: who does not would submit its points twice.
+
+    Raises
+    ------
+    JobkitError
+        If it does not.
+    """
+    if all(submission.job.id != job.id for submission in read_journal(run_dir).submissions):
+        raise JobkitError(
+            f"{run_dir / JOURNAL_FILE}: job {job} was written there, but cannot be read back",
+            hint="nothing was submitted; look at the last lines of that file",
+            exit_code=ExitCode.REFUSED,
+        )
+
+
+def refuse_stray_jobs(run_dir: Path, scheduler: Scheduler) -> None:
+    """Refuse to submit while a job of the run is in the queue of which its points are not known.
+
+    Raises
+    ------
+    Strays
+        Exit code 3, for such a job.
+    JobkitError
+        Exit code 3 if the scheduler does not answer.
+    """
+    jobs = stray_jobs(run_dir, scheduler)
+    if not jobs:
+        return
+    argv = " ".join(scheduler.cancel_argv(jobs[0]))
+    raise StrayJobs(
+        f"{scheduler.NAME} job {', '.join(map(str, jobs))} belongs to this run, but {run_dir / JOURNAL_FILE} "
+        "does not record what it runs: a line of the journal is lost",
+        hint=f"wait until that job has ended, or end it ({argv}); then run the same command again",
+        exit_code=ExitCode.REFUSED,
+    )
+
+
+def stray_jobs(run_dir: Path, scheduler: Scheduler) -> list[JobId]:
+    """Return the jobs of a run that the queue holds, or the driver that lives, unknown to the journal.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3 if the scheduler does not answer.
+    """
+    if not scheduler.RUNS_HERE:
+        return _by_name(scheduler, run_dir)
+    driver = last_driver(run_dir) if is_held(run_dir) else None
+    known = {submission.job.id for submission in read_journal(run_dir).submissions}
+    return [JobId(driver.job_id, driver.host)] if driver and driver.job_id not in known else []
+
+
+def declare_machine_gone(run_dir: Path, machine: str) -> None:
+    """Journal that a machine is gone, on which drivers of a run were started: they are dead.
+
+    Raises
+    ------
+    JobkitError
+        If none was, or one lives.
+    """
+    journal_ = read_journal(run_dir)
+    jobs = [submission.job for submission in journal_.submissions if runs_here(submission.scheduler)]
+    event = journal_.unanswered
+    if event and runs_here(str(event.get("scheduler"))) and event.get("job_id"):
+        jobs.append(_driver_of(event))
+    there = [job for job in jobs if job.cluster == machine]
+    if not there:
+        names = ", ".join(sorted({job.cluster for job in jobs} - {""})) or "no machine"
+        raise JobkitError(
+            f"--machine-gone {machine}: this run was not started there",
+            hint=f"it was started on {names}",
+        )
+    if any(life(run_dir, job) is Life.ALIVE for job in there):
+        raise JobkitError(
+            f"--machine-gone {machine}: a process there still works on this run: "
+            f"{run_dir / DRIVER_LOCK} is locked",
+            hint=f"jobkit cancel {shell_path(run_dir)} ends it if you run it on {machine}",
+            exit_code=ExitCode.REFUSED,
+        )
+    journal.note(run_dir, "machine_gone", cluster=machine, job_ids=[job.id for job in there])
+
+
+def _by_name(scheduler: Scheduler, run_dir: Path, since: datetime | None = None) -> list[JobId]:
+    """Return the jobs of the run's name that the journal does not know, the one of most tasks last.
+
+    Parameters
+    ----------
+    since
+        Jobs that have ended count too, if they were submitted later than that; ``None`` for none.
+    """
+    name = run_id_of(run_dir, read_points(run_dir)[0]) or run_dir.name
+    begin = (since or datetime.now(UTC)).astimezone()
+    queue, accounting = scheduler.search_argvs(name, begin.strftime("%Y-%m-%dT%H:%M:%S"))
+    if not queue:
+        return []
+    env = {**os.environ, **scheduler.ENVIRONMENT}
+    queued = scheduler.parse_queue(shell.run(queue, env=env, timeout_s=TIMEOUT_S))
+    if queued is None:
+        cut_off = "and a submission of this run was cut off"
+        so = cut_off if since else "so jobkit does not know which jobs of this run it has"
+        hint = f"try again when {scheduler.TITLE} answers"
+        raise JobkitError(f"{scheduler.NAME} does not answer, {so}", hint=hint, exit_code=ExitCode.REFUSED)
+    answer = shell.run(accounting, env=env, timeout_s=TIMEOUT_S) if since else None
+    ended = (scheduler.parse_accounting(answer) if answer else None) or ()
+    tasks = {(row.job_id, row.task) for row in queued if row.name == name}
+    tasks |= {(row.job_id, row.task) for row in ended if row.name == name}
+    known = {submission.job.id for submission in read_journal(run_dir).submissions}
+    sizes = Counter(job for job, _ in tasks if job not in known)
+    return [JobId(job) for job in sorted(sizes, key=lambda job: (sizes[job], int(job)))]

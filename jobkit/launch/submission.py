@@ -1,0 +1,278 @@
+"""One submission of some points, cut into arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+from jobkit.core import files, shell
+from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.layout import FIND_SCRIPT, FOLLOW_SCRIPT, PLAN_SCRIPT, TUNE_SCRIPT
+from jobkit.launch import scheduler_calls
+from jobkit.launch.scheduler_calls import PlannedJob, SubmissionUnconfirmed, Submitted, run_while_busy
+from jobkit.plan.job_script import script_name
+from jobkit.plan.points import PointGroup
+from jobkit.runs.journal import Role
+from jobkit.runs.which_run import remember
+from jobkit.schedulers.protocol import Scheduler
+from jobkit.schedulers.survey import PRACTICE_ENV, PRACTICE_NEEDS
+from jobkit.schedulers.types import ONE_TASK, Array, JobId
+
+
+def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:
+    """Return the controller's answer about its limits; empty if it has none.
+
+    Parameters
+    ----------
+    once
+        Whether to ask only once, and not again if the scheduler is busy or away.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3 if it does not answer.
+    """
+    argv = scheduler.limit_argv()
+    if not argv:
+        return ""
+    env = scheduler_calls.submission_environment()
+    done = shell.run(argv, env=env) if once else run_while_busy(argv, scheduler.BUSY_PATTERN, env)
+    hint = f"is this a login node? {PRACTICE_NEEDS} {PRACTICE_ENV}"
+    return shell.check(done, "the scheduler does not answer", hint=hint).stdout
+
+
+def cut_into_arrays(
+    tasks: Sequence[int],
+    limit: int | None,
+    max_parallel: int | None,
+    listed: str = "",
+    options: Sequence[tuple[str, ...]] = ((),),
+) -> tuple[Array, ...]:
+    """Return the arrays of a round.
+
+    The limit is on the task *index*, so each array starts at 1 and its tasks are offset. The
+    throttle is divided, for the arrays run next to each other.
+
+    Parameters
+    ----------
+    tasks
+        The number of tasks of each request.
+    options
+        The header lines of each request, if they differ from the script's.
+    """
+    offsets = accumulate(tasks, initial=0)
+    spans = [
+        (offset + start, min(limit or number, number - start), lines)
+        for number, lines, offset in zip(tasks, options, offsets, strict=False)
+        for start in range(0, number, limit or number)
+    ]
+    throttle = share(max_parallel, len(spans))
+    return tuple(
+        Array(first=1, last=last, offset=offset, throttle=throttle, listed=listed, options=lines)
+        for offset, last, lines in spans
+    )
+
+
+def share(max_parallel: int | None, arrays: int) -> int | None:
+    """Return how many tasks of each array may run at a time; ``None`` for any number."""
+    return max(1, max_parallel // arrays) if max_parallel else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """What is about to be submitted.
+
+    Attributes
+    ----------
+    number
+        1 for the sweep.
+    script
+        The text of its job script.
+    groups
+        The points that run, by what they request.
+    pack
+        How many of them share a task.
+    max_parallel
+        Most tasks at a time; ``None`` for no limit.
+    given
+        What a person set for these points: ``key=value``.
+    """
+
+    number: int
+    script: str
+    groups: Sequence[PointGroup]
+    pack: int
+    max_parallel: int | None
+    given: tuple[str, ...] = ()
+
+    @property
+    def tasks(self) -> list[list[tuple[int, ...]]]:
+        """The points of each task of each group."""
+        return [
+            [group.points[start : start + self.pack] for start in range(0, len(group.points), self.pack)]
+            for group in self.groups
+        ]
+
+    @property
+    def listed(self) -> str:
+        """The file that names the points of each task; empty if task k runs point k."""
+        points = [index for group in self.groups for index in group.points]
+        plain = self.pack == 1 and points == list(range(1, len(points) + 1))
+        return "" if plain else f"tasks-{self.number}.txt"
+
+
+def plan_arrays(scheduler: Scheduler, round_: Round, limits: str | None = None) -> tuple[Array, ...]:
+    """Return the arrays of a round, within the controller's limits; nothing is written.
+
+    Parameters
+    ----------
+    limits
+        As `ask_limits` returns them; ``None`` to ask now.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3 if the controller does not answer, accepts no arrays, or cannot hold the tasks.
+    """
+    limits = ask_limits(scheduler) if limits is None else limits
+    limit = scheduler.parse_limit(limits)
+    if limit == 0:
+        message = f"{scheduler.NAME} accepts no array jobs here: its array limit is 0"
+        hint = "ask the cluster's support about array jobs"
+        raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
+    tasks, options = map(len, round_.tasks), [group.options for group in round_.groups]
+    arrays = cut_into_arrays(list(tasks), limit, round_.max_parallel, round_.listed, options)
+    if refusal := scheduler.task_limit_error(limits, arrays):
+        hint = "split the sweep into several specs, lower `repeats`, or let points share jobs (`pack`)"
+        raise JobkitError(f"{refusal}; nothing was submitted", hint=hint, exit_code=ExitCode.REFUSED)
+    return arrays
+
+
+def check_round(scheduler: Scheduler, round_: Round, script: str, arrays: Sequence[Array]) -> tuple[str, ...]:
+    """Ask the scheduler about each request of a round; return its forecast of the first.
+
+    Raises
+    ------
+    JobkitError
+        As `jobkit.launch.scheduler_calls.check_submission`.
+    """
+    answers = [
+        scheduler_calls.check_submission(
+            scheduler, group.request, script, next(one for one in arrays if one.options == group.options)
+        )
+        for group in round_.groups
+    ]
+    return answers[0]
+
+
+def write_round(run_dir: Path, round_: Round) -> list[Path]:
+    """Write the script of a round, and the list of its tasks if there is one; return the files.
+
+    Raises
+    ------
+    OSError
+        If they cannot be written.
+    """
+    written = [run_dir / script_name(round_.number)]
+    files.write_atomically(written[0], round_.script)
+    if round_.listed:
+        written.append(run_dir / round_.listed)
+        text = "".join(" ".join(map(str, task)) + "\n" for tasks in round_.tasks for task in tasks)
+        files.write_atomically(written[1], text)
+    return written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """The jobs that a scheduler accepted.
+
+    Attributes
+    ----------
+    jobs
+        The arrays, and the jobs that follow them.
+    refused
+        Why the scheduler refused the job that follows up; else empty.
+    """
+
+    jobs: tuple[Submitted, ...]
+    refused: str = ""
+
+
+def round_jobs(round_: Round, arrays: Sequence[Array]) -> list[PlannedJob]:
+    """Return the jobs of a round, one an array; no more of them run at a time than tasks may."""
+    most = round_.max_parallel or len(arrays)
+    return [
+        PlannedJob(
+            script=script_name(round_.number),
+            array=array,
+            round=round_.number,
+            given=round_.given,
+            walltime_s=round_.groups[0].resources.walltime,
+            behind=most if place >= most else 0,
+        )
+        for place, array in enumerate(arrays)
+    ]
+
+
+def find_job(points: int) -> PlannedJob:
+    """Return the job that tries the largest batch: its task is the first point behind those of the run."""
+    array = Array(first=1, last=1, offset=points, throttle=None)
+    return PlannedJob(script=FIND_SCRIPT, array=array, role=Role.FIND)
+
+
+def tune_job(index: int) -> PlannedJob:
+    """Return the job that searches for the fastest setting: its task is the point with which it begins."""
+    array = Array(first=1, last=1, offset=index - 1, throttle=None)
+    return PlannedJob(script=TUNE_SCRIPT, array=array, role=Role.TUNE)
+
+
+def follow_job(round_: int) -> PlannedJob:
+    """Return the job that runs points again as the policy says, once a round has ended."""
+    return PlannedJob(script=FOLLOW_SCRIPT, array=ONE_TASK, role=Role.FOLLOW, round=round_)
+
+
+def plan_job() -> PlannedJob:
+    """Return the job that reads and plans a corpus, and submits its shards."""
+    return PlannedJob(script=PLAN_SCRIPT, array=ONE_TASK, role=Role.PLAN)
+
+
+def submit_jobs(
+    scheduler: Scheduler,
+    run_dir: Path,
+    jobs: Sequence[PlannedJob],
+    before: Sequence[JobId] = (),
+    *,
+    after: Sequence[JobId] = (),
+) -> Accepted:
+    """Submit jobs whose scripts are written, in order.
+
+    Parameters
+    ----------
+    before
+        Arrays that were submitted before these jobs.
+    after
+        Jobs that must end before an array of points begins, unless it waits for another array.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3 if the scheduler refuses a job: then the jobs before it are cancelled and the
+        journal records it. A run goes on without the job that follows up.
+    """
+    remember(run_dir)
+    taken: list[Submitted] = []
+    for job in jobs:
+        arrays = [submitted.job for submitted in taken if submitted.role in {Role.POINTS, Role.TUNE}]
+        try:
+            waits = job.waits_for([*before, *arrays])
+            waits = waits or (after if job.role is Role.POINTS else ())
+            taken.append(scheduler_calls.submit_array(scheduler, run_dir, job, waits))
+        except JobkitError as error:
+            if job.role is Role.FOLLOW and error.exit_code != ExitCode.TO_COME:
+                return Accepted(jobs=tuple(taken), refused=error.message)
+            if not isinstance(error, SubmissionUnconfirmed):  # else resume finds out, and submits the rest
+                scheduler_calls.cancel(scheduler, run_dir, [submitted.job for submitted in taken])
+            raise
+    return Accepted(jobs=tuple(taken))

@@ -1,0 +1,176 @@
+"""Check, write the run folder, submit the sweep and what follows it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from jobkit.core import files, json_codec, layout
+from jobkit.core.errors import JobkitError, file_error
+from jobkit.core.files import folder_lock
+from jobkit.core.layout import FIND_SCRIPT, FOLLOW_SCRIPT, TUNE_SCRIPT
+from jobkit.core.paths import ledger_path
+from jobkit.core.records import FileRef
+from jobkit.core.terminal import Say
+from jobkit.launch import submission
+from jobkit.launch.scheduler_calls import PlannedJob
+from jobkit.launch.submission import Accepted, Round, check_round
+from jobkit.plan.job_script import check_programs
+from jobkit.plan.prepare import Prepared, PreparedSearch
+from jobkit.runs.trials import SearchGoal
+from jobkit.schedulers.registry import by_name, runs_here
+from jobkit.schedulers.types import Array
+from jobkit.spec.fields import DEVICE
+from jobkit.spec.sweep_spec import SweepSpec
+
+
+def first_round(prepared: Prepared) -> Round:
+    """Return the sweep as a round."""
+    return Round(
+        number=1,
+        script=prepared.script,
+        groups=prepared.groups,
+        pack=prepared.spec.pack,
+        max_parallel=prepared.spec.max_parallel,
+    )
+
+
+Check = Callable[[], None]
+"""Raises if the run must not be written."""
+
+
+def write_run(prepared: Prepared, check: Check = lambda: None) -> None:
+    """Write the run folder: spec, points, scripts, lengths where known, and empty folders.
+
+    Parameters
+    ----------
+    check
+        Asked while no other process begins a run in the same place.
+
+    Raises
+    ------
+    JobkitError
+        If it cannot be written.
+    """
+    run_dir = prepared.run_dir
+    try:
+        run_dir.parent.mkdir(parents=True, exist_ok=True)
+        with folder_lock(run_dir.parent):
+            check()
+            write_files(prepared, run_dir)
+    except OSError as error:
+        raise file_error(error, run_dir, hint="choose another place with --runs-dir") from error
+
+
+def write_files(prepared: Prepared, run_dir: Path) -> None:
+    """Write what every run folder has, into a folder that is not there yet.
+
+    Raises
+    ------
+    JobkitError
+        As `check_programs`, if the points run on this machine.
+    OSError
+        If it cannot be written.
+    """
+    if runs_here(prepared.spec.scheduler):
+        check_programs()
+    copy_files(prepared.points[0].files, run_dir)
+    for folder in (run_dir / "logs", run_dir / layout.RESULTS_FOLDER):
+        folder.mkdir(parents=True)
+    files.write_atomically(run_dir / layout.SPEC_FILE, prepared.spec.as_yaml())
+    lines = "".join(json_codec.to_json(point) + "\n" for point in prepared.points)
+    files.write_atomically(run_dir / layout.POINTS_FILE, lines)
+    submission.write_round(run_dir, first_round(prepared))
+    if prepared.find_script is not None:
+        write_search(search_goal(prepared.spec), run_dir, prepared.find_script)
+    if isinstance(prepared, PreparedSearch):
+        files.write_atomically(run_dir / layout.TUNE_GOAL_FILE, json_codec.to_json(prepared.goal) + "\n")
+        files.write_atomically(run_dir / TUNE_SCRIPT, prepared.tune_script)
+    if prepared.follow_script is not None:
+        files.write_atomically(run_dir / FOLLOW_SCRIPT, prepared.follow_script)
+    if prepared.lengths is not None:
+        files.write_atomically(run_dir / layout.LENGTHS_FILE, prepared.lengths.to_json() + "\n")
+    for name in (layout.JOURNAL_FILE, layout.ACCOUNTING_FILE):
+        (run_dir / name).touch()
+
+
+def copy_files(refs: Sequence[FileRef], run_dir: Path) -> None:
+    """Copy the user's files of which the workload consists.
+
+    Raises
+    ------
+    JobkitError
+        If one has changed since the run was planned.
+    """
+    for file in refs:
+        if files.digest(file.path)[0] != file.sha256:
+            raise JobkitError(f"{file.path}: has just changed", hint="type the same command again")
+    for file in refs:
+        files.copy_files(Path(file.path), run_dir / layout.FILES_FOLDER / file.name)
+
+
+def submit(
+    prepared: Prepared,
+    say: Say = lambda _: None,
+    check: Check = lambda: None,
+    write: Callable[[], None] | None = None,
+) -> Accepted:
+    """Write the run folder and submit the sweep, one array job per array limit, and what follows.
+
+    Parameters
+    ----------
+    prepared
+        The sweep.
+    say
+        Prints the scheduler's forecast before the submission.
+    check
+        As for `write_run`.
+    write
+        Writes the run folder; `write_run` by default.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3 if the scheduler refuses. If a check refuses, no run folder is left;
+        if a later array is refused, the earlier ones are cancelled and the journal records it.
+    """
+    scheduler, run_dir = by_name(prepared.spec.scheduler), prepared.run_dir
+    round_ = first_round(prepared)
+    arrays = submission.plan_arrays(scheduler, round_)
+    (write or partial(write_run, prepared, check))()
+    try:
+        for line in check_round(scheduler, round_, str(run_dir / layout.JOB_SCRIPT), arrays):
+            say(line)
+    except JobkitError:
+        shutil.rmtree(run_dir)
+        raise
+    return submission.submit_jobs(scheduler, run_dir, planned_jobs(prepared, arrays))
+
+
+def planned_jobs(prepared: Prepared, arrays: Sequence[Array]) -> list[PlannedJob]:
+    """Return the jobs of a run: its arrays, and the jobs that follow them."""
+    jobs = submission.round_jobs(first_round(prepared), arrays)
+    if prepared.find_script is not None:
+        jobs.append(submission.find_job(len(prepared.points)))
+    if prepared.follow_script is not None:
+        jobs.append(submission.follow_job(1))
+    return jobs
+
+
+def search_goal(spec: SweepSpec, after: int = 0) -> SearchGoal:
+    """Return what the search for the largest batch is for; ``after`` is how many trials there were before."""
+    memory = spec.find_max.memory if spec.find_max else DEVICE
+    return SearchGoal(
+        memory_bytes=memory if isinstance(memory, int) else None,
+        ram_bytes=spec.resources.memory,
+        ledger=str(ledger_path()),
+        after=after,
+    )
+
+
+def write_search(goal: SearchGoal, run_dir: Path, script: str) -> None:
+    """Write the goal of the search for the largest batch, and the script of its job."""
+    files.write_atomically(run_dir / layout.SEARCH_GOAL_FILE, json_codec.to_json(goal) + "\n")
+    files.write_atomically(run_dir / FIND_SCRIPT, script)

@@ -1,0 +1,198 @@
+"""Search for the fastest setting: here, or as a job; and go on with a search that was cut short."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from pathlib import Path
+
+from jobkit.answers.tune import next_point, read_tuning
+from jobkit.answers.tune_steps import Candidate, TuneGoal
+from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.figures import SPEED
+from jobkit.core.layout import SETTING_FILE, TUNE_SCRIPT
+from jobkit.core.records import Outcome, Point
+from jobkit.core.terminal import note, relative_path, shell_path
+from jobkit.core.units import format_about, format_count, format_setting
+from jobkit.launch import local, scheduler_calls, submission
+from jobkit.launch.launch import model_warning, note_follow, note_submitted, wait_for_points
+from jobkit.launch.resubmit import has_ended
+from jobkit.launch.scheduler_calls import PlannedJob
+from jobkit.launch.sweep import Check, write_run
+from jobkit.plan.job_script import tune_resources
+from jobkit.plan.points import request
+from jobkit.plan.prepare import PreparedSearch
+from jobkit.runs.journal import Role
+from jobkit.runs.results import read_run
+from jobkit.runs.standing import RunStanding, followers
+from jobkit.schedulers.registry import by_name, runs_here
+from jobkit.schedulers.types import ONE_TASK, JobId
+from jobkit.spec.sweep_spec import SweepSpec
+
+MOST_JOBS = 3
+"""How often jobkit submits the job of a search by itself: two of them may be killed."""
+
+
+def headline(goal: TuneGoal, spec: SweepSpec) -> str:
+    """Return in two lines what a search takes at most, and what the text has decided."""
+    held = (
+        format_count(spec.resources.gpus, "GPU")
+        if goal.mps
+        else format_count(goal.workers * goal.cpus, "CPU")
+    )
+    settings, points = format_count(goal.most_settings, "setting"), format_count(goal.most_points, "point")
+    workers = format_count(goal.workers, "worker")
+    most = f"at most {settings} in {points}, {format_about(goal.budget_s)} of {held}, up to {workers}"
+    sizes = ", ".join(f"{size:,}" for size in goal.sizes)
+    text = f"from the text alone: order {goal.order}, {goal.size_knob} {sizes}"
+    if goal.padding:
+        padded = ", ".join(f"{share:.0%} in {order} order" for order, share in goal.padding.items())
+        text += f" (share of text in the padding: {padded})"
+    return f"{most}\n{text}"
+
+
+def _headline(prepared: PreparedSearch) -> str:
+    """Return the headline of a search, and that its model is a stand-in if it is."""
+    lines = (headline(prepared.goal, prepared.spec), model_warning(prepared))
+    return "\n".join(filter(None, lines))
+
+
+def preview(prepared: PreparedSearch) -> str:
+    """Return the script of the search, and as comments what it takes and the submit commands."""
+    scheduler, spec = by_name(prepared.spec.scheduler), prepared.spec
+    jobs = _jobs(1, follow=prepared.follow_script is not None)
+    submits = [
+        scheduler.submit_argv(str(prepared.run_dir / job.script), job.array, job.waits_for([JobId("JOB1")]))
+        for job in jobs
+    ]
+    lines = [
+        prepared.tune_script.rstrip("\n"),
+        "",
+        "# Dry run: nothing was submitted.",
+        *(f"# {line}" for line in _headline(prepared).splitlines()),
+        f"# scheduler {spec.scheduler} ({prepared.why}), site {prepared.site.name}",
+    ]
+    if not runs_here(spec.scheduler):
+        lines += [
+            f"# The script would be {prepared.run_dir}/{TUNE_SCRIPT}, submitted by:",
+            *(f"#   {shlex.join(argv)}" for argv in submits),
+        ]
+    return "\n".join(lines)
+
+
+def _jobs(index: int, *, follow: bool) -> list[PlannedJob]:
+    """Return the job of a search, which begins with a point, and the job that follows it."""
+    return [submission.tune_job(index), *([submission.follow_job(1)] if follow else [])]
+
+
+def tune_here(prepared: PreparedSearch, check: Check) -> None:
+    """Search on this machine, with a line for each point."""
+    run_dir = prepared.run_dir
+    note(f"{_headline(prepared)}\nrun folder: {relative_path(run_dir)}")
+    write_run(prepared, check)
+    _search(run_dir)
+
+
+def _search(run_dir: Path) -> None:
+    """Run the points of a search here; print a line for each that has ended."""
+    ran: list[Point] = []
+
+    def choose(folder: Path) -> Point | None:
+        for before in ran[-1:]:
+            note(_ending(folder, before))
+        point = next_point(folder)
+        ran.extend([point] if point else [])
+        return point
+
+    with local.as_driver(run_dir) as job_id:
+        local.search(run_dir, lambda _: None, job_id, choose)
+
+
+def _ending(run_dir: Path, point: Point) -> str:
+    """Return in a line how a point ended: its speed, or its outcome."""
+    result = next(result for result in read_run(run_dir).points if result.point.index == point.index)
+    summary = result.record.summary if result.record else None
+    end = f"{result.outcome}: {result.verdict.evidence}"
+    if summary and result.outcome is Outcome.OK:
+        speed = result.record.value(SPEED) if result.record else None
+        end = f"{speed:,.1f} paragraphs/s" if speed else f"{summary.work_s:,.1f} s"
+    return f"{point.index:>4}  {point.phase:<6}  {format_setting(point.params)}: {end}"
+
+
+def tune_on_cluster(prepared: PreparedSearch, check: Check, *, wait: bool) -> int | None:
+    """Submit the search and the job that follows it.
+
+    Return an exit code; with ``wait`` ``None``, once the search has ended.
+    """
+    run_dir, spec = prepared.run_dir, prepared.spec
+    note(_headline(prepared))
+    write_run(prepared, check)
+    try:
+        _check(prepared)
+    except JobkitError:
+        shutil.rmtree(run_dir)
+        raise
+    _submit(run_dir, spec, 1, follow=prepared.follow_script is not None)
+    if wait:
+        return wait_for_points(run_dir, prepared.points, spec.policy)
+    note_follow(run_dir)
+    return 0
+
+
+def _check(prepared: PreparedSearch) -> None:
+    """Ask the scheduler whether it would accept the job.
+
+    Raises
+    ------
+    JobkitError
+        Exit code 3.
+    """
+    spec = prepared.spec
+    resources = tune_resources(spec, prepared.points[0], prepared.goal)
+    asked = request(prepared.run_dir.name, spec, prepared.site, resources)
+    script = str(prepared.run_dir / TUNE_SCRIPT)
+    for line in scheduler_calls.check_submission(by_name(spec.scheduler), asked, script, ONE_TASK):
+        note(line)
+
+
+def _submit(run_dir: Path, spec: SweepSpec, index: int, *, follow: bool) -> None:
+    """Submit the jobs of a search, and print their ids."""
+    taken = submission.submit_jobs(by_name(spec.scheduler), run_dir, _jobs(index, follow=follow))
+    note_submitted(spec.scheduler, taken.jobs, taken.refused)
+
+
+def go_on(
+    run_dir: Path, spec: SweepSpec, run: RunStanding, *, by_itself: bool = False, wait: bool = False
+) -> int | None:
+    """Go on with a search that was cut short; return an exit code, or ``None`` if it has ended.
+
+    Parameters
+    ----------
+    by_itself
+        Whether no person asked: then only so many jobs are submitted, `MOST_JOBS`.
+    wait
+        Whether to wait for its end.
+    """
+    if (run_dir / SETTING_FILE).is_file():
+        note(f"the search has ended: jobkit tune {shell_path(run_dir)} prints its answer")
+        return 0
+    if runs_here(spec.scheduler):
+        _search(run_dir)
+        return None
+    searches = followers(run, Role.TUNE)
+    # The job that follows starts once the search has ended, often before the accounting knows that.
+    if searches and (searches[-1][1] is not None or not (by_itself or has_ended(run))):
+        note(f"the search is under way: jobkit status {shell_path(run_dir)} shows its progress")
+        return ExitCode.TO_COME
+    if by_itself and len(searches) >= MOST_JOBS:
+        searched = format_count(len(searches), "job")
+        note(f"{searched} of this search ended early: jobkit resume goes on with it")
+        return 0
+    tuning = read_tuning(run_dir)
+    index = tuning.point(tuning.next).index if isinstance(tuning.next, Candidate) else 1
+    _submit(run_dir, spec, index, follow=spec.policy.follow_up)
+    if wait:
+        return wait_for_points(run_dir, [point.point for point in run.points], spec.policy, run)
+    if not by_itself:
+        note_follow(run_dir)
+    return 0

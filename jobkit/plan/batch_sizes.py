@@ -1,0 +1,301 @@
+"""Choose the values of ``batch_size: auto``, and describe the choice and its reason in a line. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from jobkit.answers.loads import NONE, PUNCTUATION, TOKENIZER, Cut, Lengths, Loads
+from jobkit.answers.memory_line import MIN_DISTINCT_LOADS
+from jobkit.answers.stats import FittedLine
+from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import (
+    BATCH_SIZE,
+    CUT_BY,
+    EVERY,
+    OFFERED,
+    ORDER,
+    RUN_KNOBS,
+    SORTED,
+    WORK_UNIT,
+    WORKERS,
+    Value,
+)
+from jobkit.core.records import ModelRef
+from jobkit.core.units import GIB, format_bytes_gib, format_memory
+from jobkit.spec.axes import settings
+from jobkit.spec.fields import Auto
+from jobkit.spec.sweep_spec import Axes, SweepSpec
+
+MIN_LOAD = 4_000
+"""Padded characters below which fixed costs bend the line of memory over load (measured with Stanza)."""
+TOP_LOAD_SHARE = 0.25
+"""The largest size worth measuring uses this part of the GPU, or else of the text."""
+SIZES = 5
+ROUNDING_TOLERANCE = 0.1
+"""A rounder batch size is used if its load is this near the wanted one, in gaps between loads."""
+
+SAID = {
+    TOKENIZER: "lengths as the workload finds them",
+    PUNCTUATION: "lengths ESTIMATED from punctuation",
+    NONE: "the workload reports no lengths",
+}
+
+
+TYPICAL = {("stanza-ner", "en", "full"): FittedLine(intercept_bytes=970_000_000, slope_bytes=12_750)}
+"""By workload, model and its size: the process's peak on one H200, with the stand-in of these dimensions,
+as docs/measurements.md has it.
+A rough guess of another GPU, good enough to choose what is measured there."""
+
+ASSUMED_BYTES = 24 * GIB
+"""The GPU if none is named: a quarter of it fits every GPU of 8 GiB and more."""
+
+
+GRAIN_HIDES_BYTES = 2 * GIB
+"""From here on a batch is large next to the blocks of 20 MiB that PyTorch's allocator takes. Below, they bend
+the line: on an H200, with PyTorch's default allocator under a cap of 4 GiB, the bound from batches of up to
+1 GiB was 91 % of the largest load that fits, and that from batches of up to 2 GiB 97 %."""
+MOST = 0.5
+"""The largest size worth measuring never takes more than this share of a GPU, which is known roughly."""
+
+
+def share(gpu_bytes: float) -> float:
+    """Return the share of a GPU that the largest size worth measuring takes: more of a small one."""
+    return min(MOST, max(TOP_LOAD_SHARE, GRAIN_HIDES_BYTES / gpu_bytes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The batch sizes worth measuring.
+
+    Attributes
+    ----------
+    sizes
+        The batch sizes, and the reason if they are fewer than wanted.
+    loads
+        Of the text.
+    largest_load
+        The largest load that the GPU holds by `TYPICAL`; ``None`` if it is unknown.
+    gpu
+        The GPU in words; empty if nothing is known.
+    share
+        The part of the GPU, or else of the text, that the largest size uses.
+    """
+
+    sizes: Sizes
+    loads: Loads
+    largest_load: float | None
+    gpu: str
+    share: float = TOP_LOAD_SHARE
+
+    @property
+    def line(self) -> str:
+        """What was chosen and why, without a full stop."""
+        sizes = self.sizes.batch_sizes
+        if not sizes:
+            return f"no batch size is worth measuring: {self.sizes.why}"
+        unit = self.loads.lengths.unit
+        first, last = (self.loads.load(size) for size in (sizes[0], sizes[-1]))
+        words = f"{BATCH_SIZE} {', '.join(map(str, sizes))}: loads of {first:,} to {last:,} {unit}"
+        words += f", {self._reason(last)}; {SAID[self.loads.lengths.source]}"
+        return f"{words}; {self.sizes.why}" if self.sizes.why else words
+
+    def _reason(self, last: int) -> str:
+        most = self.loads.load(self.loads.limit)
+        whole = f"of the {most:,} of the whole text in one call"
+        if self.largest_load is not None and self.largest_load < most:
+            most, whole = int(self.largest_load), f"of the {self.largest_load:,.0f} that {self.gpu} may take"
+        part = "a quarter" if self.share == TOP_LOAD_SHARE else f"{self.share:.0%}"
+        if last > self.share * most:
+            return f"evenly spread and more than {part} {whole}: less has too few distinct loads"
+        return f"evenly spread up to {part} {whole}"
+
+
+def choose(spec: SweepSpec, model: ModelRef | None, loads: Loads, gpu_bytes: int | None = None) -> Chosen:
+    """Return the batch sizes worth measuring.
+
+    Parameters
+    ----------
+    spec
+        Its workload, and its device: on a CPU there is no GPU to fill, unless one is named.
+    model
+        The model; there may be a line of earlier runs for it.
+    loads
+        Of the text.
+    gpu_bytes
+        The memory of the GPU, if it is known.
+    """
+    line = None if spec.device == "cpu" and gpu_bytes is None else typical(spec.workload_name, model)
+    if line is None:
+        return Chosen(sizes=sizes(loads), loads=loads, largest_load=None, gpu="")
+    held = gpu_bytes or ASSUMED_BYTES
+    gpu = f"a GPU of {format_bytes_gib(held, 0) if held >= GIB else format_memory(held)}"
+    workers = most_workers(spec)
+    gpu += f" for {workers} workers" if workers > 1 else ""
+    limit, part = line.largest(held / workers), share(held / workers)
+    return Chosen(
+        sizes=sizes(loads, limit, share=part),
+        loads=loads,
+        largest_load=limit,
+        gpu=gpu if gpu_bytes else f"{gpu}, as none is named,",
+        share=part,
+    )
+
+
+def most_workers(spec: SweepSpec) -> int:
+    """Return the largest number of workers that share a GPU in this sweep."""
+    axes = spec.sweep
+    swept = [*axes.product.get(WORKERS, ()), *axes.zip.get(WORKERS, ())]
+    swept += [row[WORKERS] for row in axes.include if WORKERS in row]
+    return max((value for value in swept if isinstance(value, int)), default=spec.workers)
+
+
+def typical(workload: str, model: ModelRef | None) -> FittedLine | None:
+    """Return the line of earlier runs for a workload and its model if there is one."""
+    return TYPICAL.get((workload, model.name, model.size)) if model else None
+
+
+def is_auto(spec: SweepSpec) -> bool:
+    """Return whether jobkit is to choose the batch sizes."""
+    return isinstance(spec.sweep.product.get(BATCH_SIZE), Auto)
+
+
+def named_gpu_bytes(spec: SweepSpec) -> int | None:
+    """Return the memory of a GPU that a spec's ``find_max`` names, in bytes; ``None`` if it names none.
+
+    On a CPU what it names is the memory of the process, which no line of a GPU is about.
+    """
+    memory = spec.find_max.memory if spec.find_max and spec.device != "cpu" else None
+    return memory if isinstance(memory, int) else None
+
+
+def decided(spec: SweepSpec, sizes: Sequence[int]) -> SweepSpec:
+    """Return the spec with its ``auto`` replaced.
+
+    Raises
+    ------
+    JobkitError
+        If there is nothing to replace it by.
+    """
+    if not sizes:
+        hint = "give batch sizes in numbers, or name a longer text, or more memory"
+        raise JobkitError(
+            f"spec {spec.name}: sweep.{BATCH_SIZE}: no batch size is worth measuring", hint=hint
+        )
+    axes = Axes.model_validate({**spec.sweep.model_dump(), BATCH_SIZE: list(sizes)})
+    return spec.model_copy(update={"sweep": axes})
+
+
+def loads_of(spec: SweepSpec, lengths: Lengths) -> Loads:
+    """Return the loads by batch size, other knobs that cut the text as the spec fixes them.
+
+    If such a knob has several values the largest counts: its batches are the largest.
+    """
+    values = {**spec.sweep.zip, **spec.sweep.product}
+    by_length = set(values.get(ORDER, [spec.order])) == {SORTED}
+    parts = [value for value in values.get(EVERY, [spec.every]) if isinstance(value, int)]
+    lengths = lengths.every(min(parts))
+    if BATCH_SIZE not in values:
+        return Loads(lengths, by_length=by_length, window=spec.sort_window)
+    fixed = [{name: value} for name in CUT_BY for value in values.get(name, ()) if isinstance(value, int)]
+    return Loads(lengths, Cut.largest(fixed), by_length, spec.sort_window)
+
+
+def settings_of(spec: SweepSpec) -> tuple[dict[str, Value], ...]:
+    """Return the settings that a spec sweeps, each once, less the knobs that leave the load as it is."""
+    axes = spec.sweep
+    without = {*OFFERED, *(knob.name for knob in RUN_KNOBS)} - {ORDER, WORK_UNIT, EVERY}
+    rows = settings(axes.product, axes.zip, axes.include, axes.exclude)
+    bare = [{name: value for name, value in row.items() if name not in without} for row in rows]
+    return tuple({tuple(sorted(row.items())): row for row in bare}.values())
+
+
+class Sizes(NamedTuple):
+    """The batch sizes worth measuring, ascending, and why they are fewer than wanted, if they are."""
+
+    batch_sizes: tuple[int, ...]
+    why: str = ""
+
+
+def sizes(
+    loads: Loads,
+    largest_load: float | None = None,
+    points: int = SIZES,
+    *,
+    floor: int = MIN_LOAD,
+    share: float = TOP_LOAD_SHARE,
+) -> Sizes:
+    """Return the batch sizes whose memory makes a line to rely on, at little cost.
+
+    Their loads are spread evenly from a small one up to a share of the largest load that
+    matters: the GPU's, or the whole text's in one call if that is less or the GPU is
+    unknown. Only sizes are used whose own load is larger than that of all smaller ones, so that
+    no two measure the same. If the share leaves too few above the floor, it is doubled until
+    there are enough; if the whole text has too few, those below the floor are used too.
+
+    Parameters
+    ----------
+    loads
+        Of the text.
+    largest_load
+        The largest load that the GPU holds, if it is known; no batch size beyond it is returned.
+    points
+        The number of sizes wanted.
+    floor
+        The load below which the line bends; 0 if the load is the batch size.
+    share
+        The part of the GPU, or else of the text, that the largest size uses.
+    """
+    floor = 0 if loads.lengths.source == NONE else floor
+    most = min(math.inf if largest_load is None else largest_load, loads.load(loads.limit))
+    top = share * most
+    usable = _between(loads, floor, top)
+    while len(usable) < points and top < most:
+        top = min(2 * top, most)
+        usable = _between(loads, floor, top)
+    if len(usable) < MIN_DISTINCT_LOADS:
+        usable = _between(loads, 0, top)
+    chosen = _spread(usable, points)
+    return Sizes(
+        chosen, _why_few(loads, chosen, largest_load) if len(chosen) < min(points, MIN_DISTINCT_LOADS) else ""
+    )
+
+
+def _between(loads: Loads, floor: float, top: float) -> dict[int, int]:
+    """Return load by batch size of the steps between two loads."""
+    return {size: load for size in loads.steps if floor <= (load := loads.load(size)) <= top}
+
+
+def _spread(usable: Mapping[int, int], points: int) -> tuple[int, ...]:
+    """Return the sizes whose loads are nearest to evenly spread ones, rounder sizes first."""
+    left, gap = dict(usable), max(usable.values(), default=0) / points
+    sizes: list[int] = []
+    for share in range(points, 0, -1):
+        if not left:
+            break
+        wanted = gap * share
+        chosen = min(left, key=lambda size: _unfit(size, abs(left[size] - wanted) / gap))
+        sizes.append(chosen)
+        del left[chosen]
+    return tuple(sorted(sizes))
+
+
+def _unfit(size: int, gaps: float) -> tuple[int, float]:
+    """Return a key that is least for the best size: near what is wanted, then round, then nearest."""
+    roundness = next(step for step in (100, 50, 25, 10, 5, 1) if size % step == 0)
+    return (-roundness, gaps) if gaps <= ROUNDING_TOLERANCE else (0, gaps)
+
+
+def _why_few(loads: Loads, chosen: tuple[int, ...], largest_load: float | None) -> str:
+    """Return in a sentence, without a full stop, why there are fewer sizes than a line needs."""
+    smallest = loads.load(1)
+    if largest_load is not None and largest_load < loads.load(loads.limit):
+        if largest_load <= 0:
+            return "what the model takes alone is more than there is"
+        if not chosen:
+            return f"not even a batch size of 1, a load of {smallest:,}, fits into {largest_load:,.0f}"
+        many = "batch sizes with loads of their own fit" if len(chosen) > 1 else "batch size fits"
+        return f"only {len(chosen)} {many} into {largest_load:,.0f}"
+    return f"the text makes too few distinct loads ({len(loads.steps)}) for a line: a longer text has more"

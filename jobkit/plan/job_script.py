@@ -1,0 +1,515 @@
+"""From a spec, a site and the inputs to the text of a job script, by a template."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from jobkit.answers.tune_steps import TuneGoal
+from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import CUDA
+from jobkit.core.paths import config_folder, shipped_folder
+from jobkit.core.records import FOLDER, ModelRef, Point
+from jobkit.core.units import format_walltime
+from jobkit.corpus.plan import Corpus
+from jobkit.schedulers.lint import refuse_script
+from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
+from jobkit.spec.axes import Repeats
+from jobkit.spec.directives import directives
+from jobkit.spec.site import Site
+from jobkit.spec.sweep_spec import Environment, Resources, SweepSpec
+from jobkit.worker.measure.nvml import GPU_COUNT_VARIABLE
+from jobkit.worker.process import ALLOCATOR_VARIABLES, GRACE_VARIABLE, MORE_VARIABLES
+from jobkit.worker.workloads.model_files import RESOURCES_FILE
+
+
+def fill(name: str, own: str | None, values: Mapping[str, object]) -> tuple[str, set[str]]:
+    """Return a template with values in it, and the names of the templates that took part.
+
+    Parameters
+    ----------
+    name
+        The template.
+    own
+        The path of the spec's own template, which no folder is searched for.
+    values
+        The values that it may use; ``base`` is the shipped template of the scheduler.
+
+    Raises
+    ------
+    JobkitError
+        With the template and its line, if it has an error or uses an unknown value.
+    """
+    try:
+        environment, used = _templates(own)
+        return environment.get_template(name).render(values), used
+    except RecursionError as error:
+        hint = f'a template that stands in for a shipped one extends it as "shipped/{values["base"]}"'
+        raise JobkitError(f"template {name}: extends itself", hint=hint) from error
+    except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise JobkitError(
+            f"template {_place(error) or name}: {_said(error)}",
+            hint="jobkit help templates-and-sites lists the values that a template may use",
+        ) from error
+
+
+def find_template(name: str, base: Path) -> str:
+    """Return the absolute path of a spec's own template.
+
+    Parameters
+    ----------
+    name
+        As the spec names it.
+    base
+        The spec's folder, which a relative path starts from.
+
+    Raises
+    ------
+    JobkitError
+        If there is no such file.
+    """
+    path = (base / os.path.expanduser(name)).absolute()  # noqa: PTH111 - a Path forgets the ./ of ./~
+    if not path.is_file():
+        raise JobkitError(f"there is no template {path}", hint="write one that says {% extends base %}")
+    return str(path)
+
+
+def _templates(own: str | None) -> tuple[jinja2.Environment, set[str]]:
+    """Return the loader of templates, and the set to which it adds each template that it looks for.
+
+    The spec's own is found by its path; then come the user's, then the shipped ones.
+    """
+    used: set[str] = set()
+
+    def own_source(name: str) -> tuple[str, str, Callable[[], bool]] | None:
+        used.add(name)
+        if name != own:
+            return None
+        try:
+            return Path(name).read_text(encoding="utf-8"), name, lambda: True
+        except OSError as error:
+            hint = "see `template` in the spec"
+            raise JobkitError(f"template {name}: {error.strerror}", hint=hint) from error
+
+    shipped = jinja2.FileSystemLoader(shipped_folder("templates"))
+    loaders = [
+        jinja2.FunctionLoader(own_source),
+        jinja2.FileSystemLoader(config_folder() / "templates"),
+        shipped,
+        jinja2.PrefixLoader({"shipped": shipped}),
+    ]
+    environment = jinja2.Environment(  # noqa: S701 - shell, not HTML: every value goes through a quoting filter
+        loader=jinja2.ChoiceLoader(loaders),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update({name: scheduler.header_path for name, scheduler in SCHEDULERS.items()})
+    environment.filters["q"] = shlex.quote
+    return environment, used
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, jinja2.TemplateNotFound):
+        return f"there is no template {error.name!r} to extend"
+    return str(error)
+
+
+def _place(error: Exception) -> str:
+    """Return ``file:line`` of a template's error: from the error, else from its innermost frame."""
+    if isinstance(error, jinja2.TemplateSyntaxError):
+        return f"{error.filename or error.name}:{error.lineno}"
+    frames = reversed(traceback.extract_tb(error.__traceback__))
+    own = (frame for frame in frames if not frame.filename.endswith(".py") and frame.filename[:1] != "<")
+    return next((f"{frame.filename}:{frame.lineno}" for frame in own), "")
+
+
+PROGRAMS = ("df", "find", "stat", "sed", "mktemp", "timeout", "truncate")
+"""The programs that a job script needs."""
+COPIER = "rsync"
+"""The program that copies inputs and results; without it a job script uses cp."""
+ROWS_FACTOR = 2
+"""The room for the rows of a shard, in sizes of its text: the tagger wrote 1.4 (benchmarks/shards.py)."""
+SCRATCH_MARGIN_BYTES = 64 * 2**20
+"""The space required on scratch beyond the inputs: results are a few MiB."""
+
+IMAGE_VARIABLE = "SINGULARITY_CONTAINER"
+"""Set inside a container, by Singularity and by Apptainer (apptainer.org/docs/user, appendix)."""
+FETCH_BODY = "fetch.sh.j2"
+FIND_BODY = "find.sh.j2"
+FIND_VALUES = {"body": FIND_BODY, "module": "jobkit.answers.search", "limit_s": 0}
+FIND_PURPOSE = "predicts the largest batch and tests it, with three batches at most."
+TUNE_PURPOSE = "chooses a setting, runs it, and chooses the next."
+TUNE_VALUES = {"body": FIND_BODY, "module": "jobkit.answers.tune"}
+"""Of the jobs that run points that they choose themselves: the module prints the number of the next."""
+FOLLOW_BODY = "follow.sh.j2"
+FOLLOW_PURPOSE = "submits points again as its policy says, or records what a person must do."
+PLAN_PURPOSE = "reads and plans the corpus, and submits the shards, or records why not."
+FOLLOW_RESOURCES = {
+    "gpus": 0,
+    "gpu_type": None,
+    "cpus": 1,
+    "memory": 2**30,
+    "walltime": 600,
+    "constraint": None,
+    "mail": None,
+    "exclusive": False,
+}
+"""What the job that follows a sweep requests: it reads records, asks the scheduler and submits."""
+PLACES = ("JOBKIT_CONFIG", "JOBKIT_CACHE", "JOBKIT_LEDGER")
+"""Variables that the job that follows needs from the user's shell; Grid Engine exports none."""
+
+
+def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None = None) -> dict[str, Any]:
+    """Return what the template of a job may use; `jobkit help templates-and-sites` explains each value.
+
+    Parameters
+    ----------
+    spec, site
+        What the job requests, and how the site spells it.
+    run_dir
+        The run folder, absolute.
+    point
+        Any point of the run: they share text, model and device. ``None`` for a job that runs no point.
+
+    Raises
+    ------
+    JobkitError
+        If a path cannot stand in a script, or the site lacks what is requested.
+    """
+    text, model = (point.text, point.model) if point else (None, None)
+    binds = _binds(point)
+    _check_paths(str(run_dir), text.path if text else "", model.path if model else "")
+    if spec.environment.container:
+        _check_image(spec.environment.container)
+        _check_binds(str(run_dir), *binds)
+    packed = spec.resources.model_copy(update={"walltime": spec.resources.walltime * spec.pack})
+    warning_s = min(site.warning_s, spec.resources.walltime // 4)
+    grace_s = max(1, site.kill_wait_s * 2 // 3)
+    text_bytes = (text.size_bytes if text else 0) * (ROWS_FACTOR if point and point.shard else 1)
+    inputs_bytes = text_bytes + (model.size_bytes if model else 0)
+    if point and point.command:
+        inputs_bytes += 2 * sum(file.size_bytes for file in point.files)  # each try has a copy of its own
+    return {
+        "name": spec.name,
+        "base": f"{site.scheduler}.sh.j2",
+        "run_id": point.run_id if point else run_dir.name,
+        "run_dir": str(run_dir),
+        "logs": str(run_dir / "logs"),
+        "directives": directives(packed, site),
+        "warning_s": warning_s,
+        "soft_walltime": format_walltime(packed.walltime - warning_s),
+        "scratch": f'"{site.scratch}"' if site.scratch else '"${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"',
+        "need_bytes": inputs_bytes + SCRATCH_MARGIN_BYTES,
+        "text_path": text.path if text else "",
+        "shard": bool(point and point.shard),
+        "files": bool(point and point.files),
+        "model_parts": _model_parts(model) if model else (),
+        "activation": activation(spec, site),
+        "variables": variables(spec, site, point),
+        "python": spec.environment.python or sys.executable,
+        "run_python": '"${container[@]}" "$python"' if spec.environment.container else '"$python"',
+        "container": spec.environment.container,
+        "gpus": spec.resources.gpus if point is None or point.device == CUDA else 0,
+        "binds": binds,
+        "sync_interval_s": site.sync_interval_s,
+        "grace_s": grace_s,
+        "warning_grace_s": max(1, warning_s * 2 // 3) if warning_s else grace_s,
+        "walltime_s": spec.resources.walltime,
+        "gate": _gate(spec),
+        "pack": spec.pack,
+        "fork": spec.fork,
+        "body": "job.sh.j2",
+        "script": "job.sh",
+        "round": 1,
+    }
+
+
+def _binds(point: Point | None) -> list[str]:
+    """Return what a container must see in addition to the run folder and scratch."""
+    if point is None:
+        return []
+    paths = (point.workload_folder, point.text.path, point.model.path if point.model else None)
+    return [path for path in paths if path]
+
+
+def _model_parts(model: ModelRef) -> tuple[str, ...]:
+    """Return rsync's words for a model; a folder of Hugging Face's cache has links to the files."""
+    if model.kind == FOLDER:
+        return "--copy-links", "--exclude=.*", f"{model.path}/"
+    return f"{model.path}/{model.name}", f"{model.path}/{RESOURCES_FILE}"
+
+
+def render(
+    spec: SweepSpec,
+    site: Site,
+    point: Point,
+    run_dir: Path,
+    *,
+    round_: int = 1,
+    corpus: Corpus | None = None,
+) -> str:
+    """Return the job script of a run.
+
+    Parameters
+    ----------
+    spec, site, run_dir, point
+        As for `job_values`.
+    round_
+        Which submission of the run it is for: 1 is the sweep, later ones are `jobkit resume`.
+    corpus
+        Of which the point is a shard: a container must see its files.
+
+    Raises
+    ------
+    JobkitError
+        As `job_values`; if the scheduler cannot write its log to the run folder; if a template uses a
+        value that does not exist, or a line that the scheduler would ignore.
+    """
+    spec = _requesting(spec, point)
+    values = job_values(spec, site, run_dir, point)
+    if corpus and spec.environment.container:
+        folders = corpus.folders()
+        _check_binds(*folders)
+        values["binds"] += folders
+    return _filled(spec, site, values | {"script": script_name(round_), "round": round_})
+
+
+def _requesting(spec: SweepSpec, point: Point) -> SweepSpec:
+    """Return the spec with what this point requests as its resources."""
+    return spec.model_copy(update={"resources": spec.resources.of(point)})
+
+
+def check_programs() -> None:
+    """Check that this machine has the programs that its job script calls.
+
+    Raises
+    ------
+    JobkitError
+        If one is not on PATH.
+    """
+    if absent := [name for name in PROGRAMS if not shutil.which(name)]:
+        raise JobkitError(
+            f"not on PATH: {', '.join(absent)}; a job script needs {'it' if len(absent) == 1 else 'them'}",
+            hint="echo $PATH shows where they must be; on Debian: apt install coreutils findutils sed",
+        )
+
+
+def script_name(round_: int) -> str:
+    """Return the name of the script of a round, within the run folder."""
+    return "job.sh" if round_ == 1 else f"job-{round_}.sh"
+
+
+def _filled(spec: SweepSpec, site: Site, values: dict[str, Any]) -> str:
+    """Return the spec's own template, else the scheduler's, with the values in it.
+
+    Raises
+    ------
+    JobkitError
+        Also if the scheduler would ignore a line of it, or take it for something else.
+    """
+    _check_header_path(Path(values["run_dir"]), site.scheduler)
+    name = spec.template or values["base"]
+    text, templates = fill(name, spec.template, values)
+    if spec.template and values["body"] == FIND_BODY and FIND_BODY not in templates:
+        # The spec's own template names the body of a point, so it has no header for another body.
+        return _filled(spec.model_copy(update={"template": None}), site, values)
+    own = spec.resources.options.get(site.scheduler, [])
+    origins = dict.fromkeys(directives(spec.resources, site), f"site {site.name!r}")
+    origins |= dict.fromkeys(own, f"resources.options.{site.scheduler}")
+    refuse_script(text, site.scheduler, f"template {name}", origins)
+    return text
+
+
+def render_errand(spec: SweepSpec, site: Site, run_dir: Path, body: str, **more: object) -> str:
+    """Return the script of a job that runs no point, by the scheduler's own template.
+
+    Parameters
+    ----------
+    spec, site, run_dir
+        As for `job_values`.
+    body
+        The template of what it does.
+    more
+        The values that this template uses in addition to those of `job_values`, or in their place.
+    """
+    plain = spec.model_copy(update={"template": None, "pack": 1})
+    return _filled(plain, site, job_values(plain, site, run_dir) | {"body": body} | more)
+
+
+def render_bare(spec: SweepSpec, site: Site, run_dir: Path, body: str, **more: object) -> str:
+    """Return what `render_errand` does without a header: to be run here and now."""
+    return fill(body, None, job_values(spec, site, run_dir) | more)[0]
+
+
+def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
+    """Return the script of the job that follows a sweep and runs the batch that was predicted.
+
+    Parameters
+    ----------
+    spec, site, point, run_dir
+        As for `render`: the job requests what a point does. It takes the header of the spec's own
+        template, unless that template extends the body of a point by name.
+    """
+    spec = _requesting(spec, point).model_copy(update={"pack": 1})
+    values = job_values(spec, site, run_dir, point) | FIND_VALUES
+    values["purpose"] = f"Runs after the sweep {spec.name}: {FIND_PURPOSE}"
+    return _filled(spec, site, values | {"base": FIND_BODY} if runs_here(site.scheduler) else values)
+
+
+def render_tune(spec: SweepSpec, site: Site, point: Point, run_dir: Path, goal: TuneGoal) -> str:
+    """Return the script of the job that searches for the fastest setting.
+
+    Parameters
+    ----------
+    spec, site, point, run_dir
+        As for `render`.
+    goal
+        What it is to find.
+    """
+    asking = spec.model_copy(update={"resources": tune_resources(spec, point, goal), "pack": 1})
+    values = job_values(asking, site, run_dir, point)
+    values |= TUNE_VALUES | {"limit_s": spec.resources.walltime}
+    values["purpose"] = f"Searches for the fastest setting of {spec.name}: {TUNE_PURPOSE}"
+    return _filled(asking, site, values | {"base": FIND_BODY} if runs_here(site.scheduler) else values)
+
+
+def tune_resources(spec: SweepSpec, point: Point, goal: TuneGoal) -> Resources:
+    """Return what the search requests: CPUs for its most workers, its budget and the walltime of a point."""
+    most = replace(point, workers=goal.workers, threads=goal.cpus)
+    walltime_s = round(goal.budget_s) + spec.resources.walltime
+    return spec.resources.of(most).model_copy(update={"walltime": walltime_s})
+
+
+def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
+    """Return the script of the job that follows a sweep and runs points again as the policy says.
+
+    Parameters
+    ----------
+    spec, site, point, run_dir
+        As for `render`. The job requests next to nothing, on the site's queue for work without a GPU,
+        and runs the Python that ran `jobkit sweep`, which has what a submission needs.
+    """
+    purpose = f"Runs after the sweep {spec.name}: {FOLLOW_PURPOSE}"
+    return _render_resume(spec, site, point, run_dir, little(spec, site), purpose)
+
+
+def render_plan(spec: SweepSpec, site: Site, point: Point, run_dir: Path, resources: Resources) -> str:
+    """Return the script of the job that reads and plans a corpus, and submits its shards.
+
+    Parameters
+    ----------
+    spec, site, point, run_dir
+        As for `render`; the point has the run's id. The job runs the Python that ran `jobkit apply`.
+    resources
+        What it requests.
+    """
+    purpose = f"Runs before the shards of {spec.name}: {PLAN_PURPOSE}"
+    return _render_resume(spec, site, point, run_dir, resources, purpose)
+
+
+def little(spec: SweepSpec, site: Site, **more: int) -> Resources:
+    """Return what a job requests that runs no point, on the site's queue for work without a GPU.
+
+    Parameters
+    ----------
+    more
+        What it needs beyond the least: ``cpus``, ``memory`` (bytes), ``walltime`` (seconds).
+    """
+    queue = site.cpu_queue or spec.resources.queue
+    return spec.resources.model_copy(update=FOLLOW_RESOURCES | {"queue": queue} | more)
+
+
+def _render_resume(
+    spec: SweepSpec, site: Site, point: Point, run_dir: Path, resources: Resources, purpose: str
+) -> str:
+    """Return the script of a job that runs ``jobkit resume`` on a node."""
+    changes = {"resources": resources, "template": None, "environment": Environment(), "pack": 1}
+    bare = spec.model_copy(update=changes)
+    places = {name: os.environ[name] for name in PLACES if name in os.environ}
+    values = job_values(bare, site, run_dir, point)
+    return _filled(
+        bare, site, values | {"body": FOLLOW_BODY, "warning_s": 0, "variables": places, "purpose": purpose}
+    )
+
+
+def _gate(spec: SweepSpec) -> list[str]:
+    """Return the arguments of `jobkit.worker.skip_check`, which skips a task that is not worth it."""
+    words = ["--prune"] if spec.policy.gpu_oom == "prune" else []
+    words += ["--stop-after", str(spec.policy.bug.stop_after)]
+    if isinstance(repeats := spec.repeats, Repeats):
+        words += ["--share", f"{repeats.share:g}", "--repeats", str(repeats.least), str(repeats.most)]
+    return words
+
+
+def activation(spec: SweepSpec, site: Site) -> list[str]:
+    """Return the shell lines that make the environment ready, in order."""
+    environment = spec.environment
+    lines = list(site.setup)
+    lines += [f"module load {shlex.quote(module)}" for module in environment.modules]
+    if environment.conda:
+        lines += ['eval "$(conda shell.bash hook)"', f"conda activate {shlex.quote(environment.conda)}"]
+    if environment.venv:
+        lines.append(f"source {shlex.quote(environment.venv + '/bin/activate')}")
+    return [*lines, *environment.setup] or [":"]
+
+
+def variables(spec: SweepSpec, site: Site, point: Point | None) -> dict[str, str]:
+    """Return what is exported to the worker."""
+    chosen = {}
+    if point and point.allocator:
+        chosen = dict.fromkeys(ALLOCATOR_VARIABLES, point.allocator)
+    if point and point.device == "cuda":
+        chosen[GPU_COUNT_VARIABLE] = str(spec.resources.gpus)
+    recorded = by_name(site.scheduler).RECORDED_VARIABLES
+    recorded += (IMAGE_VARIABLE,) if spec.environment.container else ()
+    if point and recorded:
+        chosen[MORE_VARIABLES] = " ".join(recorded)
+    if point and point.command:
+        chosen[GRACE_VARIABLE] = str(max(1, site.kill_wait_s * 2 // 3))
+    return chosen | spec.environment.variables
+
+
+def _check_header_path(run_dir: Path, scheduler: str) -> None:
+    bad = sorted(set(by_name(scheduler).FORBIDDEN_PATH_CHARS) & set(str(run_dir)))
+    if bad:
+        raise JobkitError(
+            f"run folder {run_dir}: {scheduler} cannot write logs to a path with {' '.join(bad)}",
+            hint="choose another place with --runs-dir",
+        )
+
+
+def _check_paths(*paths: str) -> None:
+    for path in paths:
+        if any(ord(char) < ord(" ") for char in path):
+            raise JobkitError(
+                f"{path!r}: a path with a control character cannot stand in a job script",
+                hint="rename the folder",
+            )
+
+
+def _check_image(image: str) -> None:
+    if "://" not in image and not os.path.isabs(image):  # noqa: PTH117 - as for a folder of the spec
+        raise JobkitError(
+            f"environment.container: {image!r}: here it must be an absolute path or a URI",
+            hint=f'--set environment.container="$PWD/{image}"',
+        )
+
+
+def _check_binds(*paths: str) -> None:
+    for path in paths:
+        if {",", ":"} & set(path):
+            raise JobkitError(
+                f"{path}: a path with a comma or a colon cannot be bound into a container",
+                hint="rename the folder; for the run folder, choose another place with --runs-dir",
+            )

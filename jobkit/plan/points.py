@@ -1,0 +1,268 @@
+"""From the spec to the points: what runs, in which order, under which name. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import (
+    AUTO,
+    BATCH_SIZE,
+    BF16,
+    CUDA,
+    DEFAULT_WORK_UNIT,
+    EVERY,
+    FP16,
+    GPUS,
+    LOAD_KNOBS,
+    MPS,
+    OFF,
+    OFFERED,
+    ORDER,
+    PRECISION,
+    SHORTCUTS,
+    THREADS,
+    WORK_UNIT,
+    WORKERS,
+    Knob,
+    Value,
+    numbers,
+)
+from jobkit.core.records import FileRef, ModelRef, Point, TextRef
+from jobkit.schedulers.registry import by_name
+from jobkit.schedulers.types import JobRequest
+from jobkit.spec.axes import most, settings
+from jobkit.spec.directives import directives
+from jobkit.spec.fields import Auto
+from jobkit.spec.site import Site
+from jobkit.spec.sweep_spec import Resources, SweepSpec
+from jobkit.worker.process import ALLOCATOR_VARIABLES
+from jobkit.worker.workloads.base import knobs
+
+ALLOCATOR = "expandable_segments:True"
+"""PyTorch's allocator setting unless the spec's variables say otherwise: with it, reserved memory
+follows the load; without, it is a ratchet (measured: 6 to 19 % more batch on one GPU)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What the points of a run share, found before planning.
+
+    Attributes
+    ----------
+    device
+        ``cpu`` or ``cuda``, decided.
+    workload_folder, load_knobs, files
+        As in `jobkit.core.records.Point`.
+    """
+
+    run_id: str
+    text: TextRef
+    model: ModelRef | None
+    device: str
+    workload_folder: str | None = None
+    load_knobs: tuple[str, ...] = LOAD_KNOBS
+    files: tuple[FileRef, ...] = ()
+
+
+def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
+    """Return the points of a sweep: repeat 1 of every setting, then repeat 2, and so on.
+
+    Settings are in ascending need of device memory: the knobs with which the load grows and the
+    number of workers decide; settings of equal need are in ascending order of their values. Repeats
+    are interleaved so that a machine that slows down does not look like a batch size.
+
+    Parameters
+    ----------
+    spec
+        What to run.
+    inputs
+        Found before planning. Without them the points say what would run and in which order,
+        but cannot be run: their text has no checksum, and their model is missing.
+
+    Raises
+    ------
+    JobkitError
+        If nothing is left to run, or ``auto`` is not decided yet.
+    """
+    if inputs is None:  # jobkit has not looked up anything that the spec names
+        text = TextRef(path=spec.text, sha256="", size_bytes=0, name=spec.text)
+        inputs = Inputs(run_id=spec.name, text=text, model=None, device=spec.device)
+        spec = spec.model_copy(update=offered(spec, knobs(spec.workload_name) or ()))
+    axes = spec.sweep
+    if any(isinstance(values, Auto) for values in axes.product.values()):
+        raise JobkitError(
+            f"spec {spec.name}: sweep.{BATCH_SIZE}: {AUTO!r} is decided from the text, which is not read yet",
+            hint="jobkit.prepare reads it and decides",
+        )
+    rows = settings(axes.product, axes.zip, axes.include, axes.exclude)
+    if not rows:
+        raise JobkitError(f"spec {spec.name}: exclude leaves no point to run", hint="see `sweep` in the spec")
+    ordered = sorted((_point(spec, inputs, row) for row in _filled(rows, _defaults(spec))), key=_need)
+    pairs = [(point, repeat) for repeat in range(1, most(spec.repeats) + 1) for point in ordered]
+    return tuple(
+        replace(point, index=index, repeat=repeat, point_id=point_id(point.params, repeat))
+        for index, (point, repeat) in enumerate(pairs, 1)
+    )
+
+
+def offered(spec: SweepSpec, knobs: Iterable[Knob]) -> dict[str, str | None]:
+    """Return the keys of a spec that only some workloads obey; ``None`` for what this one does not offer."""
+    words = {knob.name: knob.words for knob in knobs}
+    return {key: value if (value := getattr(spec, key)) in words.get(key, ()) else None for key in OFFERED}
+
+
+CONTEXT_AS_BATCH = 100
+"""A process holds as much GPU memory for its context and the model as for a batch of about this size
+(the full-size model on an H200, docs/measurements.md)."""
+
+
+HALF = {FP16: 0.5, BF16: 0.5}
+"""The share of the memory of a load that a precision of two bytes needs."""
+
+
+def _need(point: Point) -> tuple[float, tuple[int, ...]]:
+    """Return a key that sorts points by the device memory that they need, as far as the knobs show it."""
+    load = math.prod(point.numbers.get(name, 1) for name in point.load_knobs)
+    load_share = HALF.get(point.precision or "", 1)
+    return point.workers * (CONTEXT_AS_BATCH + load_share * load), tuple(point.numbers.values())
+
+
+def _defaults(spec: SweepSpec) -> dict[str, Value]:
+    """Return the values of jobkit's own knobs in a setting that does not name them."""
+    return {
+        WORKERS: spec.workers,
+        THREADS: spec.threads or spec.resources.cpus,
+        GPUS: spec.gpus or spec.resources.gpus,
+        WORK_UNIT: spec.work_unit or DEFAULT_WORK_UNIT,
+        ORDER: spec.order,
+        MPS: spec.mps,
+        **{key: value for key in OFFERED if (value := getattr(spec, key))},
+        EVERY: spec.every,
+    }
+
+
+def _filled(rows: Sequence[Mapping[str, Value]], defaults: Mapping[str, Value]) -> list[dict[str, Value]]:
+    """Return the settings, each with all of jobkit's own knobs that one of them names, and each once."""
+    named = {name: value for name, value in defaults.items() if any(name in row for row in rows)}
+    filled = [{**row, **{name: row.get(name, value) for name, value in named.items()}} for row in rows]
+    return list({tuple(sorted(row.items())): row for row in filled}.values())
+
+
+def _point(spec: SweepSpec, inputs: Inputs, params: Mapping[str, Value]) -> Point:
+    """Return the first repeat of a setting: a knob of the sweep overrides the key of the same name."""
+    given = {**_defaults(spec), **params}
+    counts = numbers(given)
+    return Point(
+        run_id=inputs.run_id,
+        index=1,
+        point_id=point_id(params, 1),
+        workload=spec.workload_name,
+        params=params,
+        repeat=1,
+        text=inputs.text,
+        model=inputs.model,
+        device=inputs.device,
+        order=str(given[ORDER]),
+        sort_window=spec.sort_window,
+        work_unit=counts[WORK_UNIT],
+        every=counts[EVERY],
+        allocator=_allocator(spec) if inputs.device == CUDA else None,
+        threads=counts[THREADS],
+        workers=counts[WORKERS],
+        precision=_word(given, PRECISION),
+        shortcuts=_word(given, SHORTCUTS),
+        fork=spec.fork,
+        hang_s=spec.hang_s,
+        gpus=max(1, counts[GPUS]) if inputs.device == CUDA else 1,
+        mps=str(given[MPS]) if inputs.device == CUDA else OFF,
+        load_knobs=inputs.load_knobs,
+        profile=spec.profile,
+        workload_folder=inputs.workload_folder,
+        files=inputs.files,
+        command=spec.command.of_point if spec.command else None,
+    )
+
+
+def _word(given: Mapping[str, Value], key: str) -> str | None:
+    """Return the word of a knob; a knob of the user's own with that name may have numbers."""
+    return value if isinstance(value := given.get(key), str) else None
+
+
+def _allocator(spec: SweepSpec) -> str | None:
+    given = (spec.environment.variables.get(name) for name in ALLOCATOR_VARIABLES)
+    return next((value for value in given if value is not None), ALLOCATOR) or None
+
+
+def point_id(params: Mapping[str, Value], repeat: int) -> str:
+    """Return the name of a point's folder: ``batch_size-50-r1``."""
+    return "-".join([*(f"{knob}-{value}" for knob, value in params.items()), f"r{repeat}"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointGroup:
+    """The points of a run that request the same resources: they share an array.
+
+    Attributes
+    ----------
+    points
+        Their indices, in order.
+    resources
+        Of one point.
+    options
+        The header lines that differ from those of the run's first point, whose request the script has.
+    """
+
+    points: tuple[int, ...]
+    resources: Resources
+    request: JobRequest
+    options: tuple[str, ...] = ()
+
+
+def group_points(spec: SweepSpec, site: Site, points: Sequence[Point]) -> tuple[PointGroup, ...]:
+    """Return points by what they request, in the order of the first of each group."""
+    groups: dict[tuple[int, int], list[Point]] = {}
+    for point in points:
+        resources = spec.resources.of(point)
+        groups.setdefault((resources.cpus, resources.gpus), []).append(point)
+    header = _header(spec, site, spec.resources.of(points[0]))
+    return tuple(_group(spec, site, same, header) for same in groups.values())
+
+
+def _group(spec: SweepSpec, site: Site, points: Sequence[Point], header: Sequence[str]) -> PointGroup:
+    resources = spec.resources.of(points[0])
+    lines = _header(spec, site, resources)
+    return PointGroup(
+        points=tuple(point.index for point in points),
+        resources=resources,
+        request=request(points[0].run_id, spec, site, resources),
+        options=tuple(line for line in lines if line not in header),
+    )
+
+
+def _header(spec: SweepSpec, site: Site, resources: Resources) -> list[str]:
+    packed = resources.model_copy(update={"walltime": resources.walltime * spec.pack})
+    return directives(packed, site)
+
+
+def request(name: str, spec: SweepSpec, site: Site, resources: Resources) -> JobRequest:
+    """Return what a job requests, in the words of the spec; ``name`` is the job's."""
+    asked, scheduler = resources, by_name(site.scheduler)
+    header = directives(asked, site)
+    return JobRequest(
+        name=name,
+        queue=asked.queue or site.queue,
+        gpus=asked.gpus,
+        gpu_type=asked.gpu_type,
+        cpus=asked.cpus,
+        memory_bytes=asked.memory,
+        walltime_s=asked.walltime * spec.pack,
+        pack=spec.pack,
+        account=asked.account,
+        qos=asked.qos,
+        slots=scheduler.slots(header, asked.cpus),
+        resources=scheduler.resource_names(header),
+        exclude=tuple(asked.exclude),
+    )

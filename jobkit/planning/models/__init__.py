@@ -1,1 +1,0 @@
-"""The model that a spec names: found on this machine, fetched beforehand, or built."""

@@ -1,1 +1,0 @@
-"""The stand-in model: a Stanza tokenizer and tagger, trained on generated text."""

@@ -1,0 +1,385 @@
+"""The report that NVIDIA's DCGM prints of a job, next to the figures of the points that it ran. Pure.
+
+What each figure counts is in the function ``JobGetStats`` of DCGM (https://github.com/NVIDIA/DCGM,
+dcgmlib/src/DcgmHostEngineHandler.cpp) and in the reference of ``dcgmi stats``
+(https://docs.nvidia.com/datacenter/dcgm/latest/reference/command-line-reference/dcgmi/dcgmi-stats.html).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import fsum
+from pathlib import PurePath
+
+from jobkit.core.figures import GPU_MEMORY, WORK
+from jobkit.core.units import format_count, format_energy, format_memory
+from jobkit.report.rows import LOG, Row
+from jobkit.runs.results import worker_s
+
+SUFFIX = ".gpu-report"
+"""How the names of such files end at the site whose reports jobkit knows."""
+_GPU = re.compile(r"^\|\s*GPU ID:\s*(\d+)\s*\|\s*$", re.MULTILINE)
+_ROW = re.compile(r"^\|\s*(?:-\s+)?(\S.*?)\s*\|\s*(\S.*?)\s*\|\s*$")
+_DCGM_NUMBER = r"(-?\d{1,18}(?:\.\d{1,9})?)"
+_SPREAD = re.compile(rf"Avg:\s*{_DCGM_NUMBER}\s*,\s*Max:\s*{_DCGM_NUMBER}\s*,\s*Min:\s*{_DCGM_NUMBER}")
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """The mean, the largest and the smallest of DCGM's samples."""
+
+    mean: float
+    most: float
+    least: float
+
+    @property
+    def single(self) -> bool:
+        """Whether all three are the same, as they are of one sample."""
+        return self.most == self.least
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuReport:
+    """What DCGM reports of one GPU during a job; ``None`` for what the report does not have.
+
+    Attributes
+    ----------
+    gpu
+        DCGM's number of the GPU.
+    seconds
+        From the start of the job to its end.
+    processes
+        That DCGM saw on the GPU.
+    energy_j
+        The difference of the GPU's energy counter between DCGM's first sample in the job and its last.
+    power_w
+        Of the GPU.
+    memory_peak_bytes
+        The largest peak of one process, by the driver's accounting of each process that DCGM saw.
+    sm_percent
+        "SM Utilization": NVML's utilisation, the share of time in which any kernel ran.
+    """
+
+    gpu: int
+    seconds: float | None = None
+    processes: int | None = None
+    energy_j: float | None = None
+    power_w: Spread | None = None
+    memory_peak_bytes: int | None = None
+    sm_percent: Spread | None = None
+
+    @property
+    def one_sample(self) -> bool:
+        """Whether DCGM's figures are of one sample: power is never the same twice."""
+        return self.power_w is not None and self.power_w.single
+
+
+def is_gpu_report(text: str) -> bool:
+    """Return whether a text is a DCGM report of a job."""
+    return bool(_GPU.search(text))
+
+
+def parse_report(text: str) -> tuple[GpuReport, ...]:
+    """Return what a report has of each GPU; lines of any other shape are passed over."""
+    return tuple(_parse(text))
+
+
+def _parse(text: str) -> Iterator[GpuReport]:
+    _, *parts = _GPU.split(text)
+    for number, body in zip(parts[::2], parts[1::2], strict=True):
+        rows: dict[str, str] = {}
+        for line in body.splitlines():
+            if row := _ROW.match(line):
+                rows.setdefault(row[1], row[2])
+        yield GpuReport(
+            gpu=int(number),
+            seconds=_number(rows.get("Total Execution Time (sec)")),
+            processes=_whole(rows.get("No. of Processes")),
+            energy_j=_number(rows.get("Energy Consumed (Joules)")),
+            power_w=_spread(rows.get("Power Usage (Watts)")),
+            memory_peak_bytes=_whole(rows.get("Max GPU Memory Used (bytes)")),
+            sm_percent=_spread(rows.get("SM Utilization (%)")),
+        )
+
+
+def _number(cell: str | None) -> float | None:
+    found = re.fullmatch(_DCGM_NUMBER, cell or "")
+    return float(found[1]) if found and float(found[1]) >= 0 else None
+
+
+def _whole(cell: str | None) -> int | None:
+    number = _number(cell)
+    return None if number is None else int(number)
+
+
+def _spread(cell: str | None) -> Spread | None:
+    found = _SPREAD.fullmatch(cell or "")
+    return Spread(*map(float, found.groups())) if found else None
+
+
+LOG_NAME = "log"
+EVEN = 0.05
+"""Figures that differ by less are not called different."""
+
+
+@dataclass(frozen=True, slots=True)
+class DcgmFigure:
+    """One figure of both.
+
+    Attributes
+    ----------
+    name
+        In words.
+    dcgm, own
+        The values; ``None`` if not known.
+    unit
+        ``s``, ``%``, ``J``, ``W``, ``bytes``, or empty for a count.
+    why
+        What each counts, if they differ; else empty.
+    """
+
+    name: str
+    dcgm: float | None
+    own: float | None
+    unit: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFigures:
+    """A report of DCGM next to the figures of points.
+
+    Attributes
+    ----------
+    file
+        Of the report.
+    source
+        The run folder, or the log, that the other figures are from.
+    whose
+        ``jobkit`` or ``log``.
+    points
+        How many points they are of.
+    figures
+        Those that DCGM has.
+    remarks
+        What to know of the report, in sentences without a full stop.
+    """
+
+    file: str
+    source: str
+    whose: str
+    points: int
+    figures: tuple[DcgmFigure, ...]
+    remarks: tuple[str, ...]
+
+
+def belongs(report: str, log: str) -> bool:
+    """Return whether a report is of the job that wrote a log: the same name, and no other number.
+
+    Parameters
+    ----------
+    report, log
+        Names of files: ``tag.gpu-report`` or ``tag.2650.gpu-report``, and ``tag.o2650``.
+    """
+    name, _, rest = PurePath(report).name.removesuffix(SUFFIX).partition(".")
+    same, _, job = PurePath(log).name.partition(".")
+    numbers = re.findall(r"\d+", rest)
+    return name == same and set(numbers) <= set(re.findall(r"\d+", job))
+
+
+def points_of(report: str, rows: Sequence[Row]) -> tuple[list[Row], str]:
+    """Return the points that a report is of, and how they were found, if a reader must know.
+
+    Of a run they are found by the numbers in its name; without that of a job, it is taken to be of all
+    points. Of a log they are all.
+    """
+    if all(row.workload == LOG for row in rows):
+        return list(rows), ""
+    numbers = set(re.findall(r"\d+", PurePath(report).name.removesuffix(SUFFIX)))
+    recorded = [row for row in rows if row.record]
+    of_job = [row for row in recorded if row.record and row.record.job.job_id in numbers]
+    if not of_job:
+        return recorded, "its name has no job of the run: it is taken to be of all points"
+    of_task = [row for row in of_job if row.record and row.record.job.task_id in numbers]
+    return of_task or of_job, ""
+
+
+def side_by_side(file: str, reports: Sequence[GpuReport], rows: Sequence[Row], found: str = "") -> JobFigures:
+    """Return the figures of a report next to those of its points.
+
+    Parameters
+    ----------
+    file
+        The report.
+    reports
+        Of each GPU.
+    rows
+        The points, all of a run or all of a log.
+    found
+        How the points were found, if a reader must know.
+    """
+    log = all(row.workload == LOG for row in rows)
+    own = f"the {LOG_NAME}" if log else "jobkit"
+    figures = (
+        _time(reports, rows, own, log=log),
+        _busy(reports, rows),
+        _energy(reports, rows),
+        _power(reports, rows),
+        _memory(reports, rows, own, log=log),
+        _processes(reports, rows, log=log),
+    )
+    source = rows[0].folder if rows else ""
+    return JobFigures(
+        file=file,
+        source=source,
+        whose=LOG_NAME if log else "jobkit",
+        points=len(rows),
+        figures=tuple(figure for figure in figures if figure.dcgm is not None),
+        remarks=(*([found] if found else []), *_remarks(reports)),
+    )
+
+
+def _remarks(reports: Sequence[GpuReport]) -> Iterator[str]:
+    if any(report.one_sample for report in reports):
+        yield (
+            "DCGM's average, maximum and minimum are the same, so it took one sample: its interval is too "
+            "long for this job"
+        )
+
+
+def _time(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, log: bool) -> DcgmFigure:
+    seconds = [row.value(WORK) if log else worker_s(row.record) if row.record else None for row in rows]
+    counted = "the loops over the text" if log else "each point from its first step to its record"
+    why = (
+        "DCGM counts from the start of the job to its end, with staging, imports and loading; "
+        f"{own} counts {counted}"
+    )
+    return _figure("time", _most([report.seconds for report in reports]), _sum(seconds), "s", why)
+
+
+def _busy(reports: Sequence[GpuReport], rows: Sequence[Row]) -> DcgmFigure:
+    why = (
+        "both are the share of time in which any kernel ran; DCGM's is the mean over the whole job, in which "
+        "the GPU also waits for loading, and jobkit's over the batches alone"
+    )
+    pairs = [
+        (row.record.sampler.utilisation_mean_percent, row.value(WORK))
+        for row in rows
+        if row.record and row.record.sampler
+    ]
+    means = [report.sm_percent.mean if report.sm_percent else None for report in reports]
+    return _figure("GPU busy", _mean(means), _weighted(pairs), "%", why)
+
+
+def _energy(reports: Sequence[GpuReport], rows: Sequence[Row]) -> DcgmFigure:
+    why = (
+        "DCGM counts all that the GPU used between its first sample in the job and its last, idle time and "
+        "other processes included; jobkit counts from the first batch of each point to its last"
+    )
+    dcgm = _sum([report.energy_j for report in reports])
+    if dcgm == 0:
+        why = "DCGM takes the difference of the GPU's counter between two samples: 0 J is no measurement"
+    own = _sum([row.record.energy.joules if row.record and row.record.energy else None for row in rows])
+    return _figure("energy", dcgm, own, "J", why) if dcgm else DcgmFigure("energy", dcgm, own, "J", why)
+
+
+def _power(reports: Sequence[GpuReport], rows: Sequence[Row]) -> DcgmFigure:
+    why = (
+        "DCGM's is the mean over the whole job, in which the GPU also waits; jobkit's is over the batches "
+        "alone"
+    )
+    pairs = [
+        (row.record.energy.power_mean_w, row.record.energy.span_s)
+        for row in rows
+        if row.record and row.record.energy
+    ]
+    means = [report.power_w.mean if report.power_w else None for report in reports]
+    return _figure("mean power", _sum(means), _weighted(pairs), "W", why)
+
+
+def _memory(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, log: bool) -> DcgmFigure:
+    dcgm = _most([report.memory_peak_bytes for report in reports])
+    mine = _most([row.value(GPU_MEMORY) for row in rows])
+    return _figure("GPU memory, peak", dcgm, mine, "bytes", _why_memory(reports, rows, own, log=log))
+
+
+def _why_memory(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, log: bool) -> str:
+    """Return what the two peaks count."""
+    dcgm = _most([report.memory_peak_bytes for report in reports]) or 0
+    mine = _most([row.value(GPU_MEMORY) for row in rows]) or 0
+    seen = _sum([report.processes for report in reports])
+    whose = f"the {seen:.0f} process{'' if seen == 1 else 'es'} that it saw" if seen else "those it saw"
+    counts = f"DCGM has the largest peak of one process, by the driver's own count, among {whose}"
+    if log:
+        counts += "; the log has the memory of the whole GPU, sampled at every 50th paragraph"
+    elif any((row.workers or 1) > 1 for row in rows):
+        counts += "; jobkit has the sum over the workers of a point"
+    else:
+        counts += "; jobkit has the process's memory, sampled a hundred times a second"
+    if dcgm < mine and not any((row.workers or 1) > 1 for row in rows):
+        more = f"{own[0].upper()}{own[1:]} has more"
+        return f"{counts}. {more}: DCGM did not see every process, or several used the GPU at once"
+    if dcgm > mine:
+        return f"{counts}. DCGM has more: samples miss a short peak, or another process used it"
+    return counts
+
+
+def _processes(reports: Sequence[GpuReport], rows: Sequence[Row], *, log: bool) -> DcgmFigure:
+    why = (
+        "DCGM lists the processes that were on the GPU when it took a sample; jobkit counts one for each "
+        "worker of each point"
+    )
+    own = None if log else _sum([(row.workers or 1) * (row.gpus or 1) for row in rows])
+    return _figure("processes", _sum([report.processes for report in reports]), own, "", why)
+
+
+def _figure(name: str, dcgm: float | None, own: float | None, unit: str, why: str) -> DcgmFigure:
+    """Return a figure; without the reason if the values are alike, or one is not known."""
+    known = dcgm is not None and own is not None
+    differ = known and abs((dcgm or 0) - (own or 0)) > EVEN * max(dcgm or 0, own or 0)
+    return DcgmFigure(name, dcgm, own, unit, why if differ else "")
+
+
+def shown(value: float | None, unit: str) -> str:
+    """Return a value of a figure in words; empty if it is not known."""
+    if value is None:
+        return ""
+    if unit == "bytes":
+        return format_memory(value)
+    if unit == "J":
+        return format_energy(value)
+    return f"{value:,.1f} {unit}" if unit else f"{value:,.0f}"
+
+
+def title(job: JobFigures) -> str:
+    """Return the title of a table of figures."""
+    source, file = PurePath(job.source).name, PurePath(job.file).name
+    return f"DCGM's report {file} next to {format_count(job.points, 'point')} of {source}"
+
+
+def lines(job: JobFigures) -> Iterator[str]:
+    """Yield what each figure counts, where the two differ, and what to know of the report."""
+    yield from (f"{figure.name}: {figure.why}." for figure in job.figures if figure.why)
+    yield from (f"{remark[0].upper()}{remark[1:]}." for remark in job.remarks)
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fsum(known) if known and len(known) == len(values) else None
+
+
+def _most(values: Sequence[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    total = _sum(values)
+    return None if total is None else total / len(values)
+
+
+def _weighted(pairs: Sequence[tuple[float | None, float | None]]) -> float | None:
+    known = [(value, weight) for value, weight in pairs if value is not None and weight]
+    weight = fsum(part for _, part in known)
+    return fsum(value * part for value, part in known) / weight if weight else None

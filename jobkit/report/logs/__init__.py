@@ -1,1 +1,0 @@
-"""What others wrote of a job: the log of a tagger before jobkit, and DCGM's report."""

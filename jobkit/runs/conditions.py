@@ -1,0 +1,188 @@
+"""The conditions under which the figures of a run were measured, and the lines that set them elsewhere.
+
+jobkit's job script sets the conditions of its own tries. A script of the user's has PyTorch's defaults: on an
+H200, bert-base under a cap of 4 GiB, the batch that jobkit names holds with the run's allocator setting, and
+two thirds of it already fail with PyTorch's default. Standard library only.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from jobkit.core.knobs import CUDA, EXACT, FP32, ON, TF32
+from jobkit.core.records import Outcome, Record
+from jobkit.core.terminal import NoWrap
+from jobkit.core.units import format_count
+from jobkit.worker.process import ALLOCATOR_VARIABLES
+from jobkit.worker.workloads.stanza_batches import OVERRIDE
+
+DEFAULT = "default"
+"""The allocator setting of a try for which none was set."""
+DEFAULT_WORDS = "PyTorch's default allocator"
+TORCH_OF_SHORT_NAME = (2, 9)
+"""The first torch that reads ``PYTORCH_ALLOC_CONF``; to it the other name is an alias
+(https://docs.pytorch.org/docs/stable/cuda_environment_variables.html)."""
+ORDERS = {
+    "load": "largest batch first",
+    "text": "batches as the text stands",
+    "sorted": "sorted by length",
+}
+"""The order of work in words."""
+WITH_TF32 = "# in Python: torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True"
+WITH_MPS = (
+    'export CUDA_MPS_PIPE_DIRECTORY="$(mktemp -d)" CUDA_MPS_LOG_DIRECTORY="$(mktemp -d)"',
+    "nvidia-cuda-mps-control -d && trap 'echo quit | nvidia-cuda-mps-control' EXIT",
+)
+"""Start a daemon of the user's own in a job, and end it with the job (https://docs.nvidia.com/deploy/mps/)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """Under which conditions a setting was measured.
+
+    Attributes
+    ----------
+    allocator
+        PyTorch's allocator setting, or `DEFAULT`; ``None`` on a CPU, and if it was not recorded.
+    order, threads, workers, gpus
+        As in the point.
+    precision
+        The format of numbers in which it computed; ``None`` if it is the framework's own.
+    shortcuts
+        Whether the workload left out work that changes no result, which a script of the user's does not.
+    mps
+        Whether the workers shared a GPU through NVIDIA's MPS.
+    lines
+        For a job script, below the header lines: they set these conditions for a program of the user's.
+    unknown
+        The conditions of a try on a GPU that its record does not have.
+    device
+        ``cpu`` or ``cuda``.
+    """
+
+    allocator: str | None
+    order: str
+    threads: int
+    workers: int
+    gpus: int
+    precision: str | None
+    shortcuts: bool
+    mps: bool
+    lines: tuple[str, ...]
+    unknown: tuple[str, ...]
+    device: str
+
+    @property
+    def words(self) -> str:
+        """All of them, in words."""
+        return "; ".join(_stated(self))
+
+
+def conditions_of(record: Record) -> Conditions | None:
+    """Return the conditions of a try; ``None`` for a command, whose program sets its own."""
+    point = record.point
+    if point.command:
+        return None
+    on_gpu = point.device == CUDA
+    allocator = _allocator(record) if on_gpu else None
+    return Conditions(
+        allocator=allocator,
+        order=point.order,
+        threads=point.threads,
+        workers=point.workers,
+        gpus=point.gpus,
+        precision=record.precision,
+        shortcuts=record.shortcuts == EXACT,
+        mps=record.mps == ON,
+        lines=tuple(_lines(record, allocator)) if on_gpu else (),
+        unknown=("PyTorch's allocator setting",) if on_gpu and allocator is None else (),
+        device=point.device,
+    )
+
+
+def memory_condition(records: Iterable[Record]) -> str:
+    """Return what a largest batch holds with, in a few words after a comma; empty on a CPU.
+
+    Parameters
+    ----------
+    records
+        Of one line of memory: they share the allocator setting.
+    """
+    record = next((one for one in records if one.outcome is Outcome.OK and one.point.device == CUDA), None)
+    if record is None or record.point.command:
+        return ""
+    setting = _allocator(record)
+    if setting is None:
+        return ", with an allocator setting that was not recorded"
+    return f", with {DEFAULT_WORDS if setting == DEFAULT else setting}"
+
+
+def condition_lines(conditions: Conditions | None) -> Iterator[str]:
+    """Yield the conditions for a person, first in a sentence; nothing for a command."""
+    if conditions is None:
+        return
+    yield f"Conditions: {conditions.words}."
+    if conditions.unknown:
+        unknown = ", ".join(conditions.unknown)
+        yield f"Not recorded: {unknown}. For a script of your own they are not measured."
+    if not conditions.lines:
+        return
+    yield "A script of your own needs these lines below its header lines; without them it is not measured:"
+    yield ""
+    yield from (NoWrap(line, "  ") for line in conditions.lines)
+
+
+def _stated(conditions: Conditions) -> Iterator[str]:
+    """Yield each condition in words."""
+    on_gpu = conditions.device == CUDA
+    if conditions.allocator:
+        yield DEFAULT_WORDS if conditions.allocator == DEFAULT else f"allocator {conditions.allocator}"
+    yield ORDERS.get(conditions.order, conditions.order)
+    if conditions.precision:
+        plain = on_gpu and conditions.precision == FP32
+        yield f"{conditions.precision} without TF32" if plain else conditions.precision
+    elif on_gpu:
+        yield "precision and TF32 as the framework sets them"
+    if conditions.shortcuts:
+        yield "shortcuts exact, which only jobkit has"
+    workers = format_count(conditions.workers, "worker")
+    if not on_gpu:
+        yield f"{workers} with {format_count(conditions.threads, 'CPU thread')}"
+        return
+    each = "a GPU" if conditions.gpus == 1 else f"each of {conditions.gpus} GPUs"
+    sharing = f", {'with' if conditions.mps else 'without'} MPS" if conditions.workers > 1 else ""
+    yield f"{workers} on {each}{sharing}"
+
+
+def _names(record: Record) -> tuple[str, ...]:
+    """Return the variables from which the try's torch reads the setting; both if its version is unknown."""
+    version = re.match(r"(\d+)\.(\d+)", record.versions.get("torch", ""))
+    if version is None:
+        return ALLOCATOR_VARIABLES
+    short, long = ALLOCATOR_VARIABLES
+    return (short,) if (int(version[1]), int(version[2])) >= TORCH_OF_SHORT_NAME else (long,)
+
+
+def _allocator(record: Record) -> str | None:
+    """Return what the environment of the try had; ``None`` if the record has no environment."""
+    if not record.environment:
+        return None
+    found = (record.environment.get(name) for name in (*_names(record), *ALLOCATOR_VARIABLES))
+    return next(filter(None, found), DEFAULT)
+
+
+def _lines(record: Record, allocator: str | None) -> Iterator[str]:
+    """Yield what a job script needs."""
+    if allocator not in {None, DEFAULT}:
+        yield from (f"export {name}={shlex.quote(str(allocator))}" for name in _names(record))
+    override = record.environment.get(OVERRIDE)
+    if record.precision == TF32:
+        yield WITH_TF32
+    elif record.precision or override:
+        # What cuBLAS and cuDNN read themselves, whatever torch asks of them.
+        yield f"export {OVERRIDE}={shlex.quote(override or '0')}"
+    if record.mps == ON:
+        yield from WITH_MPS

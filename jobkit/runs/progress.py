@@ -1,0 +1,197 @@
+"""How far a try is, how long a run has to go, and how much time pruning saved."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from jobkit.core.layout import repeat_id
+from jobkit.core.records import Batch, Outcome
+from jobkit.runs.results import PointResult, elapsed_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What a try has done of its work.
+
+    Attributes
+    ----------
+    batches, batches_total
+        Calls of the workload; the total is ``None`` if the batches do not report it.
+    characters, characters_total
+        As read.
+    work_s
+        What those batches took.
+    """
+
+    batches: int
+    batches_total: int | None
+    characters: int
+    characters_total: int | None
+    work_s: float
+
+    @property
+    def left_s(self) -> float | None:
+        """How long the rest of the characters takes at the speed of those that are done.
+
+        ``None`` if that is not known. It does not include loading the model and what comes after the
+        last batch.
+        """
+        if self.characters_total is None or self.characters <= 0 or not 0 < self.work_s < math.inf:
+            return None
+        left = max(0, self.characters_total - self.characters)
+        return left * (self.work_s / self.characters)
+
+
+def progress_of(batches: Sequence[Batch]) -> Progress | None:
+    """Return how far a try is by the batches that are home; ``None`` if there is none.
+
+    The total is that of the last batch that reports it: it is the same in all.
+    """
+    if not batches:
+        return None
+    latest_first = batches[::-1]
+    return Progress(
+        batches=len(batches),
+        batches_total=next((batch.batches_total for batch in latest_first if batch.batches_total), None),
+        characters=sum(batch.characters for batch in batches),
+        characters_total=next(
+            (batch.characters_total for batch in latest_first if batch.characters_total), None
+        ),
+        work_s=math.fsum(batch.seconds for batch in batches),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How long a point takes.
+
+    Attributes
+    ----------
+    setting
+        Points of one setting take equally long.
+    standing
+        ``done``, ``running``, ``waiting``; any other counts for nothing.
+    elapsed_s
+        How long it took, staging and environment included, or has been running.
+    left_s
+        What it has to go by its own batches.
+    """
+
+    setting: str
+    standing: str
+    elapsed_s: float | None = None
+    left_s: float | None = None
+
+    @property
+    def whole_s(self) -> float | None:
+        """How long it took, or will have taken."""
+        if self.elapsed_s is None or (self.standing != DONE and self.left_s is None):
+            return None
+        return self.elapsed_s + (0.0 if self.standing == DONE else self.left_s or 0.0)
+
+
+DONE, RUNNING, WAITING = "done", "running", "waiting"
+
+
+def to_go(points: Sequence[Pace], *, at_a_time: int = 0) -> float | None:
+    """Return the time that a sweep needs still, if the number of running points stays as it is.
+
+    A point that waits is expected to need the mean of its setting, else the mean of all points.
+
+    Parameters
+    ----------
+    points
+        All points of the sweep.
+    at_a_time
+        How many run at a time if that is known: 1 on this machine. Between two points none runs.
+
+    Returns
+    -------
+    float or None
+        ``None`` if that is not known of a point, or if points wait and none runs on a cluster: then it
+        is not known how many will run at a time, and when.
+    """
+    expected = _expected(points)
+    running = [_left_s(point, expected) for point in points if point.standing == RUNNING]
+    waiting = [_whole_s(point, expected) for point in points if point.standing == WAITING]
+    slots = [seconds for seconds in running if seconds is not None]
+    to_come = [seconds for seconds in waiting if seconds is not None]
+    if waiting:
+        slots += [0.0] * (at_a_time - len(running))
+    if len(slots) + len(to_come) < len(running) + len(waiting) or not slots:
+        return None
+    heapq.heapify(slots)
+    for seconds in to_come:
+        heapq.heapreplace(slots, slots[0] + seconds)
+    return max(slots)
+
+
+def _left_s(point: Pace, expected: Mapping[str, float]) -> float | None:
+    if point.left_s is not None:
+        return point.left_s
+    whole_s = _whole_s(point, expected)
+    return None if whole_s is None or point.elapsed_s is None else max(0.0, whole_s - point.elapsed_s)
+
+
+def _whole_s(point: Pace, expected: Mapping[str, float]) -> float | None:
+    return expected.get(point.setting, expected.get(ALL))
+
+
+ALL = ""
+"""Stands for every setting."""
+
+
+def _expected(points: Sequence[Pace]) -> dict[str, float]:
+    """Return how long points take, by setting and over all."""
+    spans: dict[str, list[float]] = {}
+    for point in points:
+        if point.whole_s is not None:
+            for name in (point.setting, ALL):
+                spans.setdefault(name, []).append(point.whole_s)
+    return {name: mean(seconds) for name, seconds in spans.items()}
+
+
+def mean(seconds: Sequence[float]) -> float:
+    """Return the mean of at least one."""
+    return math.fsum(seconds) / len(seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedTime:
+    """Job time that skipped points saved.
+
+    Attributes
+    ----------
+    points
+        How many pruned points are counted here.
+    seconds
+        Of all of them, if each had taken as long as the point that is the reason.
+    """
+
+    points: int
+    seconds: float
+
+
+def skipped_time(points: Sequence[PointResult]) -> SkippedTime | None:
+    """Return the time that pruned points would have taken; ``None`` if that is not known of any.
+
+    A ``stopped`` point saves nothing: it is still to be measured.
+    """
+    by_id = {point.point.point_id: point for point in points}
+    pruned = [point for point in points if point.outcome is Outcome.PRUNED]
+    causes = [(point, by_id.get(exit_.because)) for point in pruned if (exit_ := point.counts.files.exit)]
+    spans = [_would_take_s(point, cause) for point, cause in causes if cause]
+    seconds = [span for span in spans if span is not None]
+    return SkippedTime(len(seconds), sum(seconds)) if seconds else None
+
+
+def _would_take_s(point: PointResult, cause: PointResult) -> float | None:
+    """Return the mean time of the tries of the cause: of a repeat those that succeeded, else the others."""
+    repeat = repeat_id(cause.point.point_id, point.point.repeat) == point.point.point_id
+    tries = (tried for tried in cause.tries if tried.verdict.outcome)
+    alike = (tried for tried in tries if (tried.verdict.outcome is Outcome.OK) is repeat)
+    spans = [seconds for tried in alike if (seconds := elapsed_s(tried)) is not None]
+    return mean(spans) if spans else None

@@ -1,0 +1,522 @@
+"""Ask the schedulers about the tasks that are still open.
+
+However many runs and points: at most one queue call and one accounting call a scheduler.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from jobkit.core import files, shell
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import exclusive_lock
+from jobkit.core.json_codec import from_json, to_json
+from jobkit.core.layout import ACCOUNTING_FILE, POINTS_FILE, is_unplanned, run_id_of
+from jobkit.core.paths import cache_dir
+from jobkit.core.records import Outcome
+from jobkit.core.shell import Completed
+from jobkit.core.units import format_count, format_moment
+from jobkit.runs.accounting import (
+    CHANGES,
+    FOUND,
+    GONE,
+    RETURNING,
+    Accounts,
+    SchedulerAnswer,
+    join_answers,
+    parse_answer,
+)
+from jobkit.runs.driver_lock import Life, life
+from jobkit.runs.journal import SEARCHES, JobTask, Role
+from jobkit.runs.results import PointResult, read_result, read_run
+from jobkit.runs.standing import RunStanding
+from jobkit.runs.trials import finished
+from jobkit.schedulers.local import WHOLE
+from jobkit.schedulers.protocol import Scheduler
+from jobkit.schedulers.registry import SCHEDULERS, by_name
+from jobkit.schedulers.types import Accounted, JobId, Queued, State
+
+FOLDER = "answers"
+
+
+def cached_answer(argv: tuple[str, ...], ask: Callable[[], Completed], max_age_s: float) -> Completed:
+    """Return a command's answer, or the one that another process got if that is young enough.
+
+    Two terminals that watch the same run then cost the controller one call, not two.
+
+    Parameters
+    ----------
+    argv
+        The command.
+    ask
+        Runs it.
+    max_age_s
+        How old an answer may be; 0 always runs the command.
+    """
+    if max_age_s <= 0:
+        return ask()
+    path = cache_dir() / FOLDER / f"{_key(argv)}.json"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with exclusive_lock(path.with_suffix(".lock"), lambda: None):
+            return _young(path, max_age_s) or _kept(path, ask())
+    except OSError:  # no place to keep it: every process asks for itself
+        return ask()
+
+
+def _key(argv: tuple[str, ...]) -> str:
+    """Return a name for a command on a cluster: two clusters may share a home, and use the same job ids."""
+    patterns = [scheduler.CLUSTER_VARIABLES for scheduler in SCHEDULERS.values()]
+    cluster = {
+        name: value for name, value in os.environ.items() if any(pattern.match(name) for pattern in patterns)
+    }
+    identity = [platform.node(), shutil.which(argv[0]), sorted(cluster.items()), argv]
+    return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+
+
+def _young(path: Path, max_age_s: float) -> Completed | None:
+    with contextlib.suppress(OSError, ValueError, JobkitError):
+        if 0 <= time.time() - path.stat().st_mtime < max_age_s:
+            return from_json(Completed, path.read_text(encoding="utf-8"), where=str(path))
+    return None
+
+
+def _kept(path: Path, answer: Completed) -> Completed:
+    path.write_text(to_json(answer), encoding="utf-8")
+    return answer
+
+
+TIMEOUT_S = 60.0
+"""squeue gives a dead controller up after 18 s (measured, Slurm 22.05.8)."""
+
+
+@dataclass(slots=True)
+class Query:
+    """How the schedulers are asked, and what they answered.
+
+    Attributes
+    ----------
+    max_age_s
+        How old an answer may be that another process on this machine got.
+    answers
+        By run folder, the oldest first. They are kept here because ``accounting.jsonl`` may belong to
+        another user, and so that it need not be read again.
+    """
+
+    max_age_s: float = 0
+    answers: dict[Path, list[SchedulerAnswer]] = field(default_factory=dict)
+
+
+def ask_queue(
+    scheduler: Scheduler, jobs: tuple[JobId, ...], runs: Sequence[Path], query: Query | None = None
+) -> tuple[Queued, ...] | None:
+    """Return the tasks of these jobs that are still in the queue.
+
+    Parameters
+    ----------
+    runs
+        The run folders of the jobs, whose ``accounting.jsonl`` keeps the evidence.
+    query
+        Gets the answer if it is evidence.
+
+    Returns
+    -------
+    tuple of Queued, or None
+        Empty if nothing is left; ``None`` if the queue did not answer: unknown, not gone.
+    """
+    if not jobs:
+        return ()
+    query = query or Query()
+    answer = _ask("queue", scheduler, scheduler.queue_argv(jobs, _owners(runs)), query)
+    parsed = scheduler.parse_queue(answer.completed)
+    ids = {job.id for job in jobs}
+    tasks = None if parsed is None else tuple(task for task in parsed if task.job_id in ids)
+    if tasks is None or any(task.state is State.ERROR for task in tasks):
+        _keep(runs, answer, query)
+    return tasks and _with_shut(scheduler, tasks)
+
+
+SHUT_AGE_S = 60.0
+"""How old the answer may be whether the cluster can start a job."""
+
+
+def _with_shut(scheduler: Scheduler, tasks: tuple[Queued, ...]) -> tuple[Queued, ...]:
+    """Return tasks of which none has begun with the reason why none can begin, if that is so."""
+    waits = State.PENDING in {task.state for task in tasks} <= {State.PENDING, State.HELD}
+    argv = scheduler.shut_argv() if waits else ()
+    why = scheduler.shut_reason(_ask("shut", scheduler, argv, Query(SHUT_AGE_S)).completed) if argv else ""
+    return tuple(
+        replace(task, reason=f"qw: {why}") if why and task.state is State.PENDING else task for task in tasks
+    )
+
+
+def ask_accounting(
+    scheduler: Scheduler,
+    jobs: tuple[JobId, ...],
+    since: str,
+    name: str,
+    runs: Sequence[Path],
+    query: Query | None = None,
+) -> tuple[Accounted, ...] | None:
+    """Return what the accounting knows of the tasks of these jobs.
+
+    Parameters
+    ----------
+    since
+        Local ISO time of the first submission, ``2026-01-02T03:04:05``.
+    name
+        The job name that the jobs share: the run id; empty for jobs of several runs.
+    runs, query
+        As for `ask_queue`.
+
+    Returns
+    -------
+    tuple of Accounted, or None
+        A task that is missing is not known yet; ``None`` if the accounting did not answer.
+    """
+    argv = scheduler.accounting_argv(jobs, since, name, _owners(runs)) if jobs else ()
+    if not argv:
+        return ()
+    query = query or Query()
+    answer = _ask("accounting", scheduler, argv, query)
+    _keep(runs, answer, query)
+    parsed = scheduler.parse_accounting(answer.completed)
+    ids = {job.id for job in jobs}
+    return None if parsed is None else tuple(task for task in parsed if task.job_id in ids)
+
+
+def log_missing_tasks(
+    scheduler: str, missed: AbstractSet[JobTask], known: Accounts, run: Path, query: Query
+) -> None:
+    """Note which tasks neither queue nor accounting knows, so that it is known later for how long.
+
+    Parameters
+    ----------
+    missed
+        The tasks, of this scheduler.
+    known
+        What the run knew before: tasks that are gone, and those of the last line, need no further line.
+    """
+    before = known.missed.get(scheduler, frozenset())
+    if missed == before and (missed <= known.gone.keys() or not known.due(scheduler, _now())):
+        return
+    words = sorted(f"{task.job_id}.{task.task}" for task in missed - before)
+    words += sorted(f"{FOUND}{task.job_id}.{task.task}" for task in before - missed)
+    answer = SchedulerAnswer(_now(), GONE, scheduler, Completed(CHANGES, 0, " ".join(words), ""))
+    _keep([run], answer, query, repeat=True)
+
+
+def local_time(at: str) -> str:
+    """Return a moment, UTC, as schedulers take it: local ISO time without a zone."""
+    return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _owners(runs: Sequence[Path]) -> tuple[str, ...]:
+    """Return the owners of the run folders; empty (the current user) if a uid has no name on this host."""
+    try:
+        return tuple(sorted({run.owner() for run in runs}))
+    except (OSError, KeyError):
+        return ()
+
+
+def _ask(kind: str, scheduler: Scheduler, argv: tuple[str, ...], query: Query) -> SchedulerAnswer:
+    def run() -> Completed:
+        return shell.run(argv, env={**os.environ, **scheduler.ENVIRONMENT}, timeout_s=TIMEOUT_S)
+
+    return SchedulerAnswer(_now(), kind, scheduler.NAME, cached_answer(argv, run, query.max_age_s))
+
+
+def _keep(runs: Sequence[Path], answer: SchedulerAnswer, query: Query, *, repeat: bool = False) -> None:
+    """Append an answer, unless the last one is the same: polling must not let the file grow."""
+    for run in runs:
+        last = None if repeat else _last_answer(run / ACCOUNTING_FILE)
+        if last is not None and replace(last, at=answer.at) == answer:
+            query.answers.setdefault(run, []).append(last)
+            continue
+        query.answers.setdefault(run, []).append(answer)
+        with contextlib.suppress(OSError):
+            files.append_line(run / ACCOUNTING_FILE, answer.as_line())
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _last_answer(path: Path) -> SchedulerAnswer | None:
+    """Return the last answer in the file; ``None`` if there is none to read."""
+    try:
+        return parse_answer(files.last_line(path), str(path))
+    except (OSError, JobkitError):
+        return None
+
+
+MAYBE = frozenset({Outcome.CANCELLED})
+"""sacct reports it, for 5 s, of a task that began just before others that waited with it were cancelled
+(measured: their common row names it still, and its own is not there yet)."""
+
+
+@dataclass(slots=True)
+class OpenRun:
+    """A run while the schedulers are asked about it.
+
+    Attributes
+    ----------
+    results
+        By the point's index.
+    open
+        The tasks of which the scheduler may know more.
+    queued
+        What the queue holds.
+    silent
+        The schedulers that did not answer.
+    """
+
+    folder: Path
+    results: dict[int, PointResult]
+    accounts: Accounts
+    notes: list[str]
+    open: set[JobTask] = field(default_factory=set)
+    queued: dict[JobTask, Queued] = field(default_factory=dict)
+    silent: set[str] = field(default_factory=set)
+
+    @property
+    def name(self) -> str:
+        """The run id, which is the name of its jobs."""
+        points = [result.point for result in self.results.values()]
+        return run_id_of(self.folder, points) or self.folder.name
+
+    def find_jobs(self, scheduler: str) -> tuple[JobId, ...]:
+        """Return the jobs of a scheduler that have open tasks."""
+        ids = {task.job_id for task in self.open if task.scheduler == scheduler}
+        jobs = (job for job in self.accounts.journal.submissions if job.scheduler == scheduler)
+        return tuple(job.job for job in jobs if job.job.id in ids)
+
+
+def open_run(folder: Path) -> OpenRun:
+    """Read a run folder, and find the tasks of which the scheduler may know more.
+
+    Raises
+    ------
+    JobkitError
+        If it is no run folder.
+    """
+    unplanned = is_unplanned(folder)  # before the points are read, for a job may write them meanwhile
+    read = read_run(folder)
+    if not read.points and not unplanned:
+        raise JobkitError(f"{folder}: not a run folder", hint="jobkit status lists the runs")
+    results = {result.point.index: result for result in read.points}
+    run = OpenRun(folder, results, read.accounts, list(read.notes))
+    run.notes += _unlisted(run)
+    run.open = {task for task, indices in _tasks(run) if _is_open(run, task, indices)}
+    run.open |= {task for task, end in follower_ends(run).items() if not end}
+    return run
+
+
+def _unlisted(run: OpenRun) -> Iterator[str]:
+    """Yield a note if points were submitted that the list of points does not hold: lines of it are lost."""
+    sweeps = (job for job in run.accounts.journal.submissions if job.role is Role.POINTS)
+    sent = {index for sweep in sweeps for _, indices in sweep.tasks() for index in indices}
+    if lost := sent - run.results.keys() - run.accounts.journal.replaced:
+        yield f"{run.folder / POINTS_FILE}: {format_count(len(lost), 'point')} of the journal not in it"
+
+
+def _tasks(run: OpenRun) -> Iterator[tuple[JobTask, tuple[int, ...]]]:
+    """Yield the tasks with the points of each, trials that the job added itself included."""
+    added: dict[JobTask, tuple[int, ...]] = {}
+    for index in run.results.keys() - run.accounts.submitted.keys():
+        if task := task_of(run, index):
+            added[task] = (*added.get(task, ()), index)
+    for submission in run.accounts.journal.submissions:
+        for task, indices in submission.tasks():
+            yield task, indices + added.get(task, ())
+
+
+def task_of(run: OpenRun, index: int) -> JobTask | None:
+    """Return the task that a point was last submitted as; of a further trial the task that added it."""
+    if index in run.accounts.submitted:
+        return run.accounts.submitted[index]
+    finds = (job for job in run.accounts.journal.submissions if job.role in SEARCHES)
+    made = run.results[index].latest.task
+    return made if any(made == task for find in finds for task, _ in find.tasks()) else None
+
+
+def _is_open(run: OpenRun, task: JobTask, indices: tuple[int, ...]) -> bool:
+    """Return whether the scheduler may know more of a task: no job that follows ends in a file."""
+    accounts = run.accounts
+    results = [run.results[index] for index in indices if index in run.results]
+    if not results:
+        return task not in accounts.ended | accounts.journal.cancelled.keys()
+    over = any(account.ended and not account.never_began for account in accounts.runs.get(task, ()))
+    unexplained = any(_unexplained(result) or (_ran_again(result) and not over) for result in results)
+    if task not in accounts.gone and unexplained:
+        return True
+    unsure = _unsure(accounts, task)
+    latest = (result.latest.verdict for result in results if task_of(run, result.point.index) == task)
+    return any(
+        verdict.outcome is None or (verdict.provisional and not over) or verdict.outcome in unsure
+        for verdict in latest
+    )
+
+
+def _unsure(accounts: Accounts, task: JobTask) -> frozenset[Outcome]:
+    """Return the outcomes that may not be the last of a task."""
+    if task in accounts.gone:
+        return frozenset()
+    waited = any(account.never_began for account in accounts.runs.get(task, ()))
+    return RETURNING | MAYBE if waited and task not in accounts.journal.cancelled else RETURNING
+
+
+def _unexplained(result: PointResult) -> bool:
+    """Return whether an earlier try of a point ended and nothing explains why: its task ran again since."""
+    return any(
+        tried.account is None and tried.verdict.outcome is Outcome.LOST for tried in result.all_tries[1:]
+    )
+
+
+def _ran_again(result: PointResult) -> bool:
+    """Return whether the scheduler began a point's task again, and only the accounting knows why."""
+    return any(
+        tried.task == result.latest.task and tried.verdict.provisional and tried.account is None
+        for tried in result.all_tries[1:]
+    )
+
+
+def ask_about(scheduler: Scheduler, runs: Sequence[OpenRun], max_age_s: float) -> None:
+    """Ask a scheduler about the open tasks of all runs, and add what it answers to the runs."""
+    name = scheduler.NAME
+    jobs = tuple(dict.fromkeys(job for run in runs for job in run.find_jobs(name)))
+    if not jobs:
+        return
+    query = Query(max_age_s)
+    tasks = None if scheduler.RUNS_HERE else ask_queue(scheduler, jobs, [run.folder for run in runs], query)
+    for run in runs:
+        held = _drivers(run, name) if scheduler.RUNS_HERE else tasks
+        if held is None:
+            run.silent.add(name)
+        else:
+            _take(run, name, held)
+    missed = [run for run in runs if _missed(run, name)]
+    accounts = _ask_accounting(scheduler, missed, query) if missed else ()
+    for run in runs:
+        if name not in run.silent:
+            _note_missing(run, name, accounts, query)
+        _judge_again(run, query)
+
+
+def _drivers(run: OpenRun, scheduler: str) -> tuple[Queued, ...] | None:
+    """Return the drivers of a run that live; ``None`` if that is not known of one of them."""
+    buried = run.accounts.journal.buried
+    lives = {job.id: life(run.folder, job) for job in run.find_jobs(scheduler) if job.id not in buried}
+    if Life.UNKNOWN in lives.values():
+        return None
+    alive = (job for job, state in lives.items() if state is Life.ALIVE)
+    return tuple(Queued(job_id=job, task=WHOLE, state=State.RUNNING) for job in alive)
+
+
+def _take(run: OpenRun, scheduler: str, tasks: Iterable[Queued]) -> None:
+    """Add what the queue holds of a run; a job under another name has only got its number."""
+    own = {job.job.id for job in run.accounts.journal.submissions if job.scheduler == scheduler}
+    for queued in tasks:
+        if queued.job_id not in own or queued.name not in {"", run.name}:
+            continue
+        if queued.task:
+            run.queued[JobTask(scheduler, queued.job_id, queued.task)] = queued
+        else:  # a driver here holds all that are open
+            held = (task for task in run.open if (task.scheduler, task.job_id) == (scheduler, queued.job_id))
+            run.queued |= dict.fromkeys(held, queued)
+
+
+def _missed(run: OpenRun, scheduler: str) -> set[JobTask]:
+    """Return the open tasks that the queue does not hold."""
+    if scheduler in run.silent:
+        return set()
+    return {task for task in run.open if task.scheduler == scheduler and task not in run.queued}
+
+
+def _ask_accounting(scheduler: Scheduler, runs: Sequence[OpenRun], query: Query) -> tuple[Accounted, ...]:
+    """Ask the accounting about the tasks that have left the queue; return what it knows."""
+    jobs = tuple(dict.fromkeys(job for run in runs for job in run.find_jobs(scheduler.NAME)))
+    since = local_time(min(job.at for run in runs for job in run.accounts.journal.submissions))
+    name = runs[0].name if len(runs) == 1 else ""
+    folders = [run.folder for run in runs]
+    return ask_accounting(scheduler, jobs, since, name, folders, query) or ()
+
+
+def _note_missing(run: OpenRun, scheduler: str, accounts: Sequence[Accounted], query: Query) -> None:
+    """Note the tasks that neither queue nor accounting knows; a task that is gone stays gone."""
+    known = {
+        JobTask(scheduler, account.job_id, account.task)
+        for account in accounts
+        if account.ended
+        and account.name in {"", run.name}
+        and account.outcome not in RETURNING
+        and not account.never_began
+    }
+    gone = {task for task in run.accounts.gone if task.scheduler == scheduler and task not in run.open}
+    missed = (_missed(run, scheduler) - known) | gone
+    log_missing_tasks(scheduler, missed, run.accounts, run.folder, query)
+
+
+def _judge_again(run: OpenRun, query: Query) -> None:
+    """Judge the open points again by the answers.
+
+    Their tries are read again, for a file may have come home while the schedulers were asked; all else
+    that was read stays.
+    """
+    before = run.accounts
+    new = query.answers.get(run.folder, [])
+    run.accounts = join_answers(before.journal, [*before.answers, *new], name=before.name)
+    for index, result in run.results.items():
+        verdict = result.latest.verdict
+        if (
+            verdict.outcome is None
+            or verdict.provisional
+            or verdict.outcome in RETURNING | MAYBE
+            or _unexplained(result)
+            or _ran_again(result)
+        ):
+            run.results[index] = read_result(run.folder, result.point, run.accounts, [])
+
+
+def follower_ends(run: OpenRun) -> dict[JobTask, str]:
+    """Return how each job that waits for the points ended, in words; empty words if that is not known."""
+    jobs = [job for job in run.accounts.journal.submissions if job.role is not Role.POINTS]
+    last_find = next((job for job in reversed(jobs) if job.role in SEARCHES), None)
+    ends = {}
+    for job in jobs:
+        for task, _ in job.tasks():
+            ends[task] = _end(run.accounts, task)
+            if job is last_find and not ends[task] and finished(run.folder):
+                ends[task] = "its last trial has ended" if job.role is Role.FIND else "it has found a setting"
+    return ends
+
+
+def _end(accounts: Accounts, task: JobTask) -> str:
+    """Return how a task ended: by the accounting, else by what jobkit itself knows."""
+    if task in accounts.ended and task not in accounts.gone:
+        return accounts.runs[task][-1].evidence or "the accounting does not report how"
+    if task in accounts.journal.cancelled:
+        return f"cancelled at {format_moment(accounts.journal.cancelled[task])}"
+    if task in accounts.gone:
+        since = format_moment(accounts.gone[task])
+        return f"neither the queue nor the accounting has listed it since {since}"
+    return ""
+
+
+def record_accounting(run: RunStanding) -> None:
+    """Ask the accounting about all jobs of a run, once, and keep the answer in its folder."""
+    for name in run.schedulers:
+        jobs = tuple(submission.job for submission in run.submissions if submission.scheduler == name)
+        since = local_time(min(submission.at for submission in run.submissions))
+        ask_accounting(by_name(name), jobs, since, run.name, [run.folder])

@@ -1,0 +1,228 @@
+"""Which points of a run are to run again, and how. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import Outcome
+from jobkit.core.units import MIB
+from jobkit.runs import standing
+from jobkit.runs.journal import JobTask
+from jobkit.runs.standing import PointState, PointStatus, RunStanding
+from jobkit.runs.tries import TryOutcome
+from jobkit.spec.policy import Change, Policy, TryEnd, grown, growth, retry
+from jobkit.spec.sweep_spec import SweepSpec
+
+Overrides = tuple[str, ...]
+"""``key=value`` of each ``--set``."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetryGroup:
+    """Points that run again with the same resources.
+
+    Attributes
+    ----------
+    given
+        What a person gave for them, now or before: ``key=value``.
+    change
+        What the policy adds to it.
+    points
+        Their indices, in order.
+    spec
+        With both.
+    """
+
+    given: Overrides
+    change: Change
+    points: tuple[int, ...]
+    spec: SweepSpec
+
+
+WORDS = ("failed", "cancelled", "missing")
+"""What ``--only`` takes, besides outcomes and names of points; all three are the default."""
+
+
+def select_points(points: Sequence[PointStatus], only: Sequence[str]) -> list[PointStatus]:
+    """Return the points that a person wants to run again.
+
+    Parameters
+    ----------
+    points
+        All points of the run.
+    only
+        `WORDS`, outcomes, indices and ids of points; nothing for all of `WORDS`. With both, of the
+        named points those that a word or an outcome selects.
+
+    Raises
+    ------
+    JobkitError
+        If a word names no point, or a point that is done or still in the queue.
+    """
+    kinds = [word for word in only or WORDS if word in {*WORDS, *Outcome}]
+    for word in kinds:
+        _refuse_result(points, word)
+    named = {_named(points, word).point.index for word in only if word not in kinds}
+    return [
+        point
+        for point in points
+        if (not named or point.point.index in named)
+        and (not kinds or any(_is_selected(point, word) for word in kinds))
+    ]
+
+
+def _is_selected(point: PointStatus, word: str) -> bool:
+    """Return whether a word selects a point: by its outcome, or because it failed or is missing."""
+    if word == PointState.FAILED:
+        return point.standing is PointState.FAILED and not point.cancelled
+    if word == PointState.MISSING:
+        return point.standing is PointState.MISSING
+    return point.outcome == word and (point.standing is PointState.FAILED or point.outcome is Outcome.PRUNED)
+
+
+def _refuse_result(points: Sequence[PointStatus], word: str) -> None:
+    """Refuse an outcome that is a result, unless it is the failure of a trial."""
+    if word in {Outcome.OK, Outcome.GPU_OOM} and not any(_is_selected(point, word) for point in points):
+        noun = points[0].point.noun if points else "point"
+        new = "jobkit apply with another --out" if noun == "shard" else "jobkit sweep SPEC --new"
+        raise JobkitError(
+            f"--only {word}: a {noun} with this outcome is done, and never runs again",
+            hint=f"{new} runs all {noun}s again",
+        )
+
+
+def _named(points: Sequence[PointStatus], word: str) -> PointStatus:
+    try:
+        point = standing.find_point(points, word)
+    except JobkitError as error:
+        words = ", ".join(WORDS)
+        hint = f"{error.hint}; or --only takes {words}, or an outcome such as timeout"
+        raise JobkitError(error.message, hint=hint) from error
+    name = point.point.point_id
+    if point.standing is PointState.DONE and point.outcome is not Outcome.PRUNED:
+        raise JobkitError(
+            f"{name} is done ({point.outcome}): a finished {point.point.noun} is never run again"
+        )
+    if point.standing in standing.LIVE:
+        message = f"{name} is {point.standing}: it is not run twice at a time"
+        raise JobkitError(message, hint="jobkit cancel RUN POINT first")
+    return point
+
+
+def groups(  # noqa: PLR0913 - what was given, when, and by whom
+    points: Sequence[PointStatus],
+    spec_of: Callable[[Overrides], SweepSpec],
+    given_to: Mapping[JobTask, Overrides],
+    now: Overrides,
+    *,
+    strictly: bool,
+    anywhere: bool = False,
+    needs: Mapping[int, Overrides] | None = None,
+) -> list[RetryGroup]:
+    """Group points by how they are to run again.
+
+    Parameters
+    ----------
+    spec_of
+        The spec with what a person gave.
+    given_to
+        What each task of the run was given so far.
+    now
+        What a person gives now, for these points, now and later.
+    strictly
+        Whether the policy decides that a point runs again at all; else a person has decided, and the
+        policy only sets its resources.
+    anywhere
+        Whether nodes cannot be excluded, because the site file does not name an option for it.
+    needs
+        What some points were planned with, by index; it holds until a person gives them something else.
+    """
+    indices_by_change: dict[tuple[Overrides, Change], list[int]] = {}
+    for point in points:
+        planned = (needs or {}).get(point.point.index, ())
+        given = merge_overrides(given_to.get(point.task, planned) if point.task else planned, now)
+        tries = comparable_tries(point, given_to, given)
+        policy = spec_of(given).policy
+        change = retry(policy, tries) if strictly else growth(policy, tries)
+        if change is not None:
+            change = change.model_copy(update={"exclude": ()}) if anywhere else change
+            indices_by_change.setdefault((given, change), []).append(point.point.index)
+    keep = [_key(word) for word in now]
+    return [
+        RetryGroup(given, change, tuple(indices), changed(spec_of(given), change, keep=keep))
+        for (given, change), indices in indices_by_change.items()
+    ]
+
+
+def allow_nodes(group: RetryGroup, spec: SweepSpec) -> RetryGroup:
+    """Return a group that may run on every node that the policy avoids.
+
+    Parameters
+    ----------
+    spec
+        The group's spec without the policy's changes; the nodes that a person excluded stay excluded.
+    """
+    resources = group.spec.resources.model_copy(update={"exclude": spec.resources.exclude})
+    return replace(
+        group,
+        change=group.change.model_copy(update={"exclude": ()}),
+        spec=group.spec.model_copy(update={"resources": resources}),
+    )
+
+
+def due(run: RunStanding, policy: Policy) -> bool:
+    """Return whether a policy runs a point of a run again."""
+    given = standing.given_to(run)
+    return any(
+        retry(policy, comparable_tries(point, given, given.get(point.task, ()) if point.task else ()))
+        for point in run.points
+        if point.standing is PointState.FAILED
+    )
+
+
+def merge_overrides(before: Overrides, now: Overrides) -> Overrides:
+    """Return what a point was given and is given now: the last value of a key, and of its parts, counts."""
+    keys = [_key(word) for word in now]
+    kept = (word for word in before if not any(f"{_key(word)}.".startswith(f"{key}.") for key in keys))
+    return (*kept, *now)
+
+
+def comparable_tries(
+    point: PointStatus, given_to: Mapping[JobTask, Overrides], given: Overrides
+) -> list[TryEnd]:
+    """Return how a point's tries ended, the oldest first, without those that no longer apply.
+
+    A try that ran out of memory applies if it had the memory that a person gave; so with its walltime.
+    """
+    return [
+        TryEnd(tried.verdict.outcome, tried.node, tried.verdict.hung)
+        for tried in standing.history(point)
+        if _about(given_to.get(tried.task, ()) if tried.task else (), tried.verdict)
+        == _about(given, tried.verdict)
+    ]
+
+
+_LIMITED_BY = {Outcome.RAM_OOM: "resources.memory", Outcome.TIMEOUT: "resources.walltime"}
+
+
+def _about(given: Overrides, verdict: TryOutcome) -> list[str]:
+    """Return the given words on which an outcome depends."""
+    key = _LIMITED_BY.get(verdict.outcome) if verdict.outcome and not verdict.hung else None
+    return [word for word in given if key and f"{key}.".startswith(f"{_key(word)}.")]
+
+
+def _key(word: str) -> str:
+    return word.partition("=")[0].strip()
+
+
+def changed(spec: SweepSpec, change: Change, *, keep: Sequence[str] = ()) -> SweepSpec:
+    """Return the spec with the resources of a group; ``keep`` are keys that a person sets now."""
+    before = spec.resources
+    update: dict[str, object] = {"exclude": [*dict.fromkeys([*before.exclude, *change.exclude])]}
+    if "resources.memory" not in keep:
+        update["memory"] = grown(before.memory, change.memory, step=MIB)
+    if "resources.walltime" not in keep:
+        update["walltime"] = grown(before.walltime, change.walltime, step=1)
+    return spec.model_copy(update={"resources": before.model_copy(update=update)})

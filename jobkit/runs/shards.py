@@ -1,0 +1,295 @@
+"""The shards of a corpus: which are done, which try of each counts, and how far the corpus is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+from pathlib import Path
+from statistics import fmean
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.layout import (
+    BAD_ROWS,
+    EXIT_FILE,
+    PLAN_FILE,
+    point_folder,
+    read_points,
+    try_folder,
+    try_numbers,
+)
+from jobkit.core.records import Point
+from jobkit.core.student import deviation, half_width
+from jobkit.core.units import format_compared, format_count, format_list
+from jobkit.corpus.plan import Winner, read_plan
+from jobkit.corpus.winners import claim, claim_all
+from jobkit.runs.journal import read_journal
+from jobkit.runs.standing import PointState, PointStatus, RunStanding
+from jobkit.runs.tries import has_rows
+
+
+def live_points(run_dir: Path) -> list[Point]:
+    """Return the shards that count: none of which others do the work."""
+    journal = read_journal(run_dir)  # first, for a new plan is written before the journal names it
+    points, _ = read_points(run_dir)
+    return [point for point in points if not journal.is_void(point)]
+
+
+def void_shards(run_dir: Path) -> frozenset[int]:
+    """Return the shards of the plan of which others do the work, or that never came into force."""
+    live = {point.index for point in live_points(run_dir)}
+    return frozenset(shard.index for shard in read_plan(run_dir) if shard.index not in live)
+
+
+def settle(run_dir: Path) -> dict[int, Winner]:
+    """Make a complete try the winner of each shard that has none; return all winners, by index.
+
+    Rows that do not match their manifest, though their try has ended, are marked: the shard runs again.
+
+    Raises
+    ------
+    JobkitError
+        If a winner or the plan cannot be read.
+    OSError
+        If a winner cannot be written.
+    """
+    points = live_points(run_dir)
+    winners = claim_all(run_dir, points)
+    for point in points:
+        if point.index not in winners and (winner := _claim_ended(run_dir, point)):
+            winners[point.index] = winner
+    indices = {point.index for point in points}
+    return {index: winner for index, winner in winners.items() if index in indices}
+
+
+def _claim_ended(run_dir: Path, point: Point) -> Winner | None:
+    """Claim once more for tries that have ended, maybe only now: whole rows that do not match are marked."""
+    home = point_folder(run_dir, point.point_id)
+    for number in reversed(try_numbers(home)):
+        folder = Path(try_folder(run_dir, point.point_id, number))
+        if (folder / EXIT_FILE).is_file() and has_rows(home, str(folder)):
+            if winner := claim(run_dir, point, number):
+                return winner
+            with suppress(OSError):  # of another user: then it stays as it is
+                (folder / BAD_ROWS).touch()
+    return None
+
+
+MOST_NAMED = 5
+PERCENT = 100
+ENOUGH = 3
+"""From so many shards that are done, their own times say when the rest ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedShard:
+    """What was planned of a shard: its size, and how long it takes; ``None`` for times that are not known."""
+
+    paragraphs: int
+    characters: int
+    expected_s: float | None
+    low_s: float | None
+    high_s: float | None
+    slow_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorpusStanding:
+    """How far a corpus is.
+
+    Attributes
+    ----------
+    shards, done
+        How many there are, and have ended well.
+    paragraphs, paragraphs_done, characters, characters_done
+        Of the corpus; done are also those of running shards whose batches are home.
+    took_s, promised_s, low_s, high_s
+        Over the shards that are done: the time that they took, and what was promised, with its interval.
+    slow
+        The names of shards that take longer than 99 in 100 were to take.
+    left_s, left_low_s, left_high_s
+        Until the end, if as many run at a time as now.
+    """
+
+    shards: int
+    done: int
+    paragraphs: int
+    paragraphs_done: int
+    characters: int
+    characters_done: int
+    took_s: float | None = None
+    promised_s: float | None = None
+    low_s: float | None = None
+    high_s: float | None = None
+    slow: tuple[str, ...] = ()
+    left_s: float | None = None
+    left_low_s: float | None = None
+    left_high_s: float | None = None
+
+    @property
+    def share(self) -> float:
+        """The part of the characters that is done."""
+        return self.characters_done / self.characters if self.characters else 1.0
+
+    @property
+    def speed(self) -> float | None:
+        """How many times as fast as promised the shards are that are done."""
+        return self.promised_s / self.took_s if self.took_s and self.promised_s else None
+
+    @property
+    def broken(self) -> bool:
+        """Whether the time is outside of the interval that was promised."""
+        if self.took_s is None or self.low_s is None or self.high_s is None:
+            return False
+        return not self.low_s <= self.took_s <= self.high_s
+
+
+def corpus_standing(run: RunStanding) -> CorpusStanding | None:
+    """Return how far the corpus of a run is; ``None`` if the plan cannot be read."""
+    parts = read_parts(run.folder)
+    if not parts:
+        return None
+    points = [point for point in run.points if point.point.index in parts]
+    done = [point for point in points if point.standing is PointState.DONE]
+    took = [(parts[point.point.index], _took_s(point)) for point in done]
+    pairs = [(part, seconds) for part, seconds in took if seconds is not None and part.expected_s]
+    planned = [parts[point.point.index] for point in points]
+    return CorpusStanding(
+        shards=len(points),
+        done=len(done),
+        paragraphs=sum(part.paragraphs for part in planned),
+        paragraphs_done=sum(_far(point, parts[point.point.index])[0] for point in points),
+        characters=sum(part.characters for part in planned),
+        characters_done=sum(_far(point, parts[point.point.index])[1] for point in points),
+        slow=tuple(point.point.point_id for point in points if _is_slow(point, parts[point.point.index])),
+        **_promise(pairs),
+        **_left(run, [seconds for _, seconds in pairs], planned),
+    )
+
+
+def read_parts(folder: Path) -> Mapping[int, PlannedShard]:
+    """Return what was planned of each shard, by index; nothing if the plan cannot be read."""
+    try:
+        status = (folder / PLAN_FILE).stat()
+        return _read_parts(folder, status.st_mtime_ns, status.st_size)
+    except (OSError, JobkitError):
+        return {}
+
+
+@lru_cache(maxsize=4)
+def _read_parts(folder: Path, _changed_ns: int, _size: int) -> Mapping[int, PlannedShard]:
+    """Return what was planned of each shard, by index: read again only if the file has changed."""
+    return {
+        shard.index: PlannedShard(
+            shard.paragraphs, shard.characters, shard.expected_s, shard.low_s, shard.high_s, shard.slow_s
+        )
+        for shard in read_plan(folder)
+    }
+
+
+def _took_s(point: PointStatus) -> float | None:
+    """Return how long the job of a shard took, as it was promised."""
+    return point.pace.elapsed_s if point.record else None
+
+
+def _far(point: PointStatus, part: PlannedShard) -> tuple[int, int]:
+    """Return how many paragraphs and characters of a shard are done."""
+    if point.standing is PointState.DONE:
+        return part.paragraphs, part.characters
+    if point.progress is None:
+        return 0, 0
+    items = sum(batch.items for batch in point.batches)
+    return min(items, part.paragraphs), min(point.progress.characters, part.characters)
+
+
+def _is_slow(point: PointStatus, part: PlannedShard) -> bool:
+    if part.slow_s is None or point.standing not in {PointState.DONE, PointState.RUNNING}:
+        return False
+    took = _took_s(point) if point.standing is PointState.DONE else point.elapsed_s
+    return took is not None and took > part.slow_s
+
+
+def _promise(pairs: Sequence[tuple[PlannedShard, float]]) -> dict[str, float]:
+    """Return what the shards that are done took, and what they were to take."""
+    if not pairs:
+        return {}
+    sums = {"took_s": math.fsum(took for _, took in pairs)}
+    sums["promised_s"] = math.fsum(part.expected_s or 0.0 for part, _ in pairs)
+    if all(part.low_s is not None and part.high_s is not None for part, _ in pairs):
+        sums["low_s"] = math.fsum(part.low_s or 0.0 for part, _ in pairs)
+        sums["high_s"] = math.fsum(part.high_s or 0.0 for part, _ in pairs)
+    return sums
+
+
+def _left(run: RunStanding, took: Sequence[float], planned: Sequence[PlannedShard]) -> dict[str, float]:
+    """Return how long the rest takes, with an interval: by what is done, else by the promise."""
+    if run.to_go_s is None:
+        return {}
+    low = high = None
+    if len(took) >= ENOUGH and (half := half_width(deviation(took), len(took))) is not None:
+        share = half * math.sqrt(len(took) + 1) / fmean(took)
+        low, high = max(0.0, 1 - share), 1 + share
+    else:
+        known = [part for part in planned if part.expected_s and part.low_s is not None and part.high_s]
+        if known:
+            low = fmean((part.low_s or 0.0) / (part.expected_s or 1.0) for part in known)
+            high = fmean((part.high_s or 0.0) / (part.expected_s or 1.0) for part in known)
+    found = {"left_s": run.to_go_s}
+    if low is not None and high is not None:
+        found |= {"left_low_s": low * run.to_go_s, "left_high_s": high * run.to_go_s}
+    return found
+
+
+def corpus_lines(run: RunStanding) -> Iterator[str]:
+    """Yield in sentences how far a corpus is."""
+    found = corpus_standing(run)
+    if found is None:
+        return
+    yield (
+        f"{PERCENT * found.share:.1f} % of the corpus is done: {found.paragraphs_done:,} of "
+        f"{format_count(found.paragraphs, 'paragraph')}, {found.done:,} of "
+        f"{format_count(found.shards, 'shard')}"
+    )
+    yield from _speed_lines(found)
+    if found.left_s is not None and found.done < found.shards:
+        yield _end_line(run, found)
+    if found.slow:
+        names = format_list(list(found.slow), MOST_NAMED)
+        yield f"slower than 99 in 100 shards were to be: {names}"
+
+
+def _speed_lines(found: CorpusStanding) -> Iterator[str]:
+    if found.speed is None or found.took_s is None or found.promised_s is None:
+        return
+    took, promised = format_compared(found.took_s), format_compared(found.promised_s)
+    both = f"the shards took {took}, starts included; {promised} promised"
+    yield f"speed: {found.speed:.2f} times what was promised ({both})"
+    if found.broken and found.low_s is not None and found.high_s is not None:
+        between = f"{format_compared(found.low_s)} to {format_compared(found.high_s)}"
+        yield f"the promise is off by more than its interval: {between} were promised, {took} it took"
+
+
+def _end_line(run: RunStanding, found: CorpusStanding) -> str:
+    now = run.now.astimezone()
+
+    def at(seconds: float | None) -> str:
+        end = now + timedelta(seconds=seconds or 0.0)
+        return f"{end:%H:%M}" if end.date() == now.date() else f"{end:%Y-%m-%d %H:%M}"
+
+    between = ""
+    if found.left_low_s is not None:
+        between = f" (95 %: {at(found.left_low_s)} to {at(found.left_high_s)})"
+    return f"ends about {at(found.left_s)}{between}, if as many shards run at a time as now"
+
+
+def corpus_json(run: RunStanding) -> dict[str, object] | None:
+    """Return how far a corpus is as JSON takes it."""
+    found = corpus_standing(run)
+    if found is None:
+        return None
+    names = (*CorpusStanding.__dataclass_fields__, "share", "speed", "broken")
+    values = {name: getattr(found, name) for name in names}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

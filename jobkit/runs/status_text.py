@@ -1,0 +1,571 @@
+"""What `jobkit status` prints: runs or points, as text or as JSON."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from jobkit.core import terminal
+from jobkit.core.blocks import GAP, Column, fit_columns
+from jobkit.core.blocks import table as terminal_table
+from jobkit.core.layout import Exit, caveat_of_order, is_corpus_folder, names
+from jobkit.core.records import Outcome, described
+from jobkit.core.terminal import printable, shell_quote
+from jobkit.core.units import format_about, format_bytes_gib, format_clock, format_count, moment
+from jobkit.runs.hints import (
+    HARMLESS,
+    Advice,
+    FixKind,
+    Step,
+    advice,
+    is_limited,
+    job_line,
+    needed_by,
+    progress_of_try,
+    releases,
+    remedy,
+)
+from jobkit.runs.journal import JobTask
+from jobkit.runs.progress import Progress, SkippedTime
+from jobkit.runs.shards import corpus_json, corpus_lines
+from jobkit.runs.standing import (
+    ENDINGS,
+    HELD,
+    JobStanding,
+    PointState,
+    PointStatus,
+    RunStanding,
+    count_by_state,
+    find_point,
+)
+from jobkit.runs.tries import TryResult, log_path
+from jobkit.runs.which_run import Glance, glance
+from jobkit.schedulers.types import Accounted
+
+MOST_OF_A_STATE = 20
+MOST_ALIKE = 3
+"""Of the points that wait for a person, who sees to all points of one reason at once."""
+MOST_NOTES = 5
+LONG_WORD = 16
+LEAST_WORDS = 32
+"""The least width of the last column; other columns are left out before it is narrower."""
+
+URGENT = (PointState.STUCK, HELD, PointState.FAILED, PointState.RUNNING, PointState.UNSETTLED)
+"""The points that a person wants to see, in this order."""
+
+
+Row = tuple[str, ...]
+"""A cell for each of `COLUMNS`."""
+
+COLUMNS = (
+    Column("point", (), left=True),
+    Column("state", (), left=True),
+    Column("elapsed", (), rank=1),
+    Column("try", (), rank=4),
+    Column("node", (), rank=2, left=True),
+    Column("GPU", (), rank=3, left=True),
+    Column("", (), left=True),
+)
+
+
+def render(run: RunStanding, folder: str, *, width: int, most: int) -> str:
+    """Return how a run stands, in lines that end with a newline.
+
+    Parameters
+    ----------
+    folder
+        The run folder as a person types it.
+    width
+        Columns of the terminal.
+    most
+        Of more points than this, only those that a person wants to see are listed.
+    """
+    advised = advice(run, folder)
+    lines = [headline(run), *_about(run)]
+    lines += ["", *table(_rows(run, most), _gpu(run), width, run.noun)] if run.points else []
+    lines += _notes(run, advised)
+    lines += next_line(advised.steps[:1])
+    return "".join(f"{line}\n" for line in lines)
+
+
+def headline(run: RunStanding) -> str:
+    """Return a run in a line: how many points stand where."""
+    return f"{run.title}: {count_by_state(run)}"
+
+
+def _about(run: RunStanding) -> Iterator[str]:
+    """Yield what all points share: where they run, on which GPU, the time to go, what pruning saved."""
+    parts = [*run.schedulers, *filter(None, [_gpu(run)])]
+    if run.to_go_s is not None:
+        number = max(1, run.counts[PointState.RUNNING])
+        at_a_time = f"{number} run{'s' if number == 1 else ''} at a time"
+        parts.append(f"about {format_about(run.to_go_s)} to go if {at_a_time}, as now")
+    if parts:
+        yield ", ".join(map(plain, parts))
+    if warning := stand_in_warning(run):
+        yield plain(warning)
+    if is_corpus_folder(run.folder):
+        yield from corpus_lines(run)
+    if run.saved is not None:
+        yield _saved(run.saved, run.requested.gpus)
+
+
+def stand_in_warning(run: RunStanding) -> str:
+    """Return in a line that the model of a run is a stand-in; empty if it is not."""
+    if not run.points:
+        caveat = caveat_of_order(run.folder)
+        return f"warning: {caveat}" if caveat else ""
+    model = run.points[0].point.model
+    return model.warning if model else ""
+
+
+def _saved(saved: SkippedTime, gpus: int) -> str:
+    time = f"{format_about(saved.seconds * (gpus or 1))} of {'GPU' if gpus else 'job'} time"
+    points = "1 point was" if saved.points == 1 else f"{saved.points:,} points were"
+    return (
+        f"pruning saved about {time}: {points} skipped, each counted with the time of the smaller load "
+        "that ran out of memory, or of another repeat"
+    )
+
+
+def _gpu(run: RunStanding) -> str:
+    """Return the GPU if all points that have one have the same; else nothing.
+
+    The requested type counts as the GPU of a record if the record's name contains it.
+    """
+    gpus = {gpu for point in run.points if (gpu := run.gpu_of(point))}
+    requested = run.requested.gpu_type
+    if len(gpus) > 1 and all(requested.casefold() in gpu.casefold() for gpu in gpus):
+        gpus.discard(requested)
+    return gpus.pop() if len(gpus) == 1 else ""
+
+
+def _rows(run: RunStanding, most: int) -> Iterator[Row]:
+    """Yield a row a point; of many points only those that a person wants to see, and the number of others."""
+    if len(run.points) <= most:
+        yield from (_row(run, point) for point in run.points)
+        return
+    for kind in URGENT:
+        points = [
+            point for point in run.points if kind in {point.state, point.standing} and not point.cancelled
+        ]
+        listed = MOST_ALIKE if kind in {PointState.STUCK, HELD} else MOST_OF_A_STATE
+        yield from (_row(run, point) for point in points[:listed])
+        yield from _counted(points[listed:], "more")
+    yield from _counted([point for point in run.points if _is_quiet(point)], f"{run.noun}s")
+
+
+def _is_quiet(point: PointStatus) -> bool:
+    """Return whether a point needs nothing from a person."""
+    quiet = {PointState.DONE, PointState.WAITING, PointState.MISSING}
+    return point.cancelled or (point.standing in quiet and point.state != HELD)
+
+
+def _counted(points: Sequence[PointStatus], unit: str) -> Iterator[Row]:
+    """Yield a row for each state, and each reason to wait, with the number of its points."""
+    numbers = Counter((point.state, _reason(point)) for point in points)
+    for (state, reason), number in numbers.items():
+        word = unit.removesuffix("s") if number == 1 else unit
+        yield f"{number:,} {word}", state, "", "", "", "", reason
+
+
+def _reason(point: PointStatus) -> str:
+    return point.why if point.standing in {PointState.WAITING, PointState.STUCK} else ""
+
+
+def _row(run: RunStanding, point: PointStatus) -> Row:
+    tries, elapsed_s = len(point.tries), point.elapsed_s
+    return (
+        point.point.point_id,
+        point.state,
+        "" if elapsed_s is None else format_clock(elapsed_s),
+        str(tries) if tries > 1 else "",
+        point.node or (point.queued.node if point.queued else ""),
+        run.gpu_of(point).removeprefix("NVIDIA "),
+        _words(point),
+    )
+
+
+def _words(point: PointStatus) -> str:
+    if point.standing is not PointState.RUNNING:
+        return point.why.removeprefix("exit file: ").removeprefix("accounting: ")
+    far = far_words(point.progress) if point.progress else "no batch is copied home yet"
+    return f"{far}; {point.why}" if point.why else far
+
+
+def far_words(progress: Progress, *, over: bool = False) -> str:
+    """Return how far a try is, or how far it came: ``12/40 batches, 24 min to go``."""
+    of = f"/{progress.batches_total:,}" if progress.batches_total else ""
+    far = f"{progress.batches:,}{of} batch{'es' if of or progress.batches > 1 else ''}"
+    return far if over or progress.left_s is None else f"{far}, {format_about(progress.left_s)} to go"
+
+
+def table(rows: Iterable[Row], alike: str, width: int, noun: str) -> list[str]:
+    """Return rows as lines of at most ``width`` columns; an empty column, or a GPU that all share, is out."""
+    cells = zip(*(map(plain, row) for row in rows), strict=True)
+    *columns, words = [replace(column, cells=shown) for column, shown in zip(COLUMNS, cells, strict=True)]
+    columns[0] = replace(columns[0], head=noun)
+    columns = [column for column in columns if any(column.cells) and not (alike and column.head == "GPU")]
+    room = width - min(LEAST_WORDS, max(map(len, words.cells), default=0)) - GAP
+    return [cut(line, width) for line in terminal_table([*fit_columns(columns, room), words], rule=False)]
+
+
+def cut(text: str, width: int) -> str:
+    """Return a line no longer than ``width``, with a mark if something is left out.
+
+    No word is cut but a long one, such as a path; and no number is left without its unit.
+    """
+    if len(text) <= width:
+        return text
+    words, _, part = text[:width].rpartition(" ")
+    kept = words if words and len(part) < LONG_WORD else text[: width - 1]
+    return f"{re.sub(r' [0-9.,]+$', '', kept.rstrip()).rstrip()}…"
+
+
+def plain(text: str) -> str:
+    """Return text as one line that a terminal shows and does not obey."""
+    return printable(" ".join(text.split()))
+
+
+def _notes(run: RunStanding, advised: Advice) -> list[str]:
+    jobs = [line for job in run.jobs if (line := job_line(run, job))]
+    notes = list(run.notes[:MOST_NOTES])
+    more = len(run.notes) - len(notes)
+    notes += [f"and {more} more that could not be read"] if more > 0 else []
+    lines = [plain(line) for line in (*advised.notices, *jobs, *_kept(run), *notes)]
+    return ["", *lines] if lines else []
+
+
+def _kept(run: RunStanding) -> list[str]:
+    """Return each reason why results are not home: a row cuts it, and with it the folder that has them."""
+    failed = [point for point in run.points if point.state == Outcome.STAGE_OUT]
+    reasons = dict.fromkeys(point.why.removeprefix("exit file: ") for point in failed)
+    return [f"{Outcome.STAGE_OUT}: {reason}" for reason in list(reasons)[:MOST_NOTES]]
+
+
+def next_line(listed: Sequence[Step]) -> list[str]:
+    """Return the first of some steps as what to type next; before it what else changes the run."""
+    if not listed:
+        return []
+    first, *others = listed
+    changes = [step for step in others if step.kind not in HARMLESS]
+    after = [f"{plain(step.does)}: {plain(step.command)}" for step in changes]
+    return ["", *after, terminal.next_line(plain(first.command), plain(first.does))]
+
+
+MARGIN = 12
+
+
+def render_point(run: RunStanding, point: PointStatus, folder: str) -> str:
+    """Return all about a point, in lines that end with a newline.
+
+    Parameters
+    ----------
+    folder
+        The run folder as a person types it.
+    """
+    of, noun = point.point, point.point.noun
+    knobs = [f"{name} {value}" for name, value in of.params.items()]
+    knobs += [] if of.shard else [f"repeat {of.repeat}"]
+    lines = [
+        f"{plain(of.point_id)}: {noun} {of.index} of {len(run.points)} of {plain(run.title)}",
+        ", ".join(knobs),
+        plain(f"{point.state}: {point.why}" if point.why else point.state),
+    ]
+    for tried in listed_tries(point):
+        lines += ["", *_describe_try(run, point, tried)]
+    lines += next_line(next_steps(run, point, folder))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def listed_tries(point: PointStatus) -> tuple[TryResult, ...]:
+    """Return the tries of a point, the latest first, tasks that left none included as number 0."""
+    waits = () if point.counts.files.number else (point.counts,)
+    begun = sorted((*point.tries, *point.by_hand), key=lambda tried: -tried.files.number)
+    return (*waits, *begun, *reversed(point.vanished))
+
+
+def log_of(run: RunStanding, point: PointStatus, tried: TryResult) -> str:
+    """Return the log of a try; empty if there is none."""
+    path = log_path(run.folder, point.point, tried.task)
+    return str(path) if path is not None and path.is_file() else ""
+
+
+def _describe_try(run: RunStanding, point: PointStatus, tried: TryResult) -> Iterator[str]:
+    """Yield what is known of a try, source by source, the most trusted first.
+
+    A try without an outcome is the latest: it stands where its point does.
+    """
+    files, verdict = tried.files, tried.verdict
+    title = f"try {files.number}" if files.number else "no try"
+    if files.by_hand:
+        title += ", by hand (it counts only while no other try has begun)"
+    provisional = " (provisional)" if verdict.provisional else ""
+    decided = point.standing in ENDINGS and verdict.outcome is None  # by another try
+    yield f"{title}: {verdict.outcome or ('no outcome' if decided else point.state)}{provisional}"
+    over = point.standing is not PointState.RUNNING or verdict.outcome is not None
+    progress = progress_of_try(tried)
+    below = files.folder.removeprefix(f"{run.folder}/")
+    fields = {
+        "because": f"another try decided the {point.point.noun}" if decided else verdict.evidence,
+        "ran": _ran(tried, point.elapsed_of(tried)),
+        "batches": far_words(progress, over=over) if progress else "",
+        "record": _record(tried),
+        "exit file": _exit(files.exit) if files.exit else "",
+        "accounting": _account(tried.account) if tried.account else "",
+        "kept in": f"{files.exit.kept} on that node's scratch" if files.exit and files.exit.scratch else "",
+        "log": log_of(run, point, tried).removeprefix(f"{run.folder}/"),
+        "files": f"{below}/ {' '.join(sorted(names(files.folder)))}" if below else "",
+    }
+    yield from (f"  {name.ljust(MARGIN)}{plain(text)}" for name, text in fields.items() if text)
+
+
+def _ran(tried: TryResult, elapsed_s: float | None) -> str:
+    """Return where, as what, when and how long a try ran."""
+    task, begin, record = tried.task, tried.files.begin, tried.files.record
+    parts = [f"{task.scheduler} job {task.job_id}, task {task.task}"] if task else []
+    parts += [f"round {begin.round}"] if task and begin and begin.round > 1 else []
+    restart = tried.files.restart
+    parts += [f"started again {format_count(restart, 'time')}"] if task and restart else []
+    parts += [f"on {tried.node}"] if tried.node else []
+    began = moment(record.started_at if record else begin.at if begin else "")
+    parts += [f"from {began:%Y-%m-%d %H:%M:%S}"] if began else []
+    parts += [f"for {format_clock(elapsed_s)}"] if elapsed_s is not None else []
+    return ", ".join(parts)
+
+
+def _record(tried: TryResult) -> str:
+    record = tried.files.record
+    if record is None:
+        return tried.files.problem or ("not in the run folder" if tried.files.number else "")
+    words = [str(record.outcome), record.message, f"signal {record.signal}" if record.signal else ""]
+    words += [f"on {record.gpu.name}"] if record.gpu else []
+    return "; ".join(filter(None, words))
+
+
+def _exit(exit_: Exit) -> str:
+    where = f"status {exit_.status} in step {exit_.stage or 'unknown'}"
+    signal = f"signal {exit_.signal}" if exit_.signal else ""
+    return "; ".join(filter(None, [where, str(exit_.outcome or ""), exit_.message, signal]))
+
+
+def _account(account: Accounted) -> str:
+    words = [account.evidence or "no words"]
+    words += [] if account.exit_status is None else [f"exit status {account.exit_status}"]
+    if account.max_rss_bytes:
+        words.append(f"at most {format_bytes_gib(account.max_rss_bytes)} resident")
+    return "; ".join(words)
+
+
+def next_steps(run: RunStanding, point: PointStatus, folder: str) -> Sequence[Step]:
+    """Return what to type next for a point: what releases it or runs it again, and its log."""
+    typed, index = shell_quote(folder), point.point.index
+    follow = " -f" * (point.standing is PointState.RUNNING)
+    log = Step(f"jobkit logs {typed} {index}{follow}", "prints its log", FixKind.LOG)
+    found: list[Step] = []
+    if point.standing is PointState.MISSING:
+        found.append(Step(f"jobkit resume {typed} {index}", "runs it"))
+    elif point.standing in {PointState.STUCK, PointState.WAITING}:
+        found += releases(run, [point], typed)
+    elif point.standing is PointState.FAILED and is_limited(point):
+        does = needed_by(run, [point])
+        words = " ".join(need.option for need in does)
+        because = "; ".join(need.because for need in does)
+        found.append(Step(f"jobkit resume {typed} {index} {words}", because, FixKind.FIX))
+    elif point.standing in {PointState.FAILED, PointState.DONE}:
+        outcome = point.outcome or Outcome.LOST
+        found += remedy(outcome, point.verdict.evidence, run=typed, point=index, alone=True)
+    listed = [step for step in found if point.tries or step.kind is not FixKind.LOG]
+    if point.tries and log.command not in {step.command for step in listed}:
+        listed.append(log)
+    return [step for step in listed if run.mine or step.kind in HARMLESS]
+
+
+Json = dict[str, object]
+
+
+def run_json(run: RunStanding, folder: str) -> Json:
+    """Return a run as JSON takes it.
+
+    Parameters
+    ----------
+    folder
+        The run folder as a person types it.
+    """
+    advised = advice(run, folder)
+    standings = Counter(point.standing for point in run.points)
+    return {
+        "run": run.name,
+        "folder": str(run.folder),
+        **described(run.points[0].point.model if run.points else None),
+        "schedulers": run.schedulers,
+        "silent": list(run.silent),
+        "exit_code": run.exit_code,
+        "standings": {str(standing): standings[standing] for standing in PointState},
+        "to_go_s": _finite(run.to_go_s),
+        "saved_s": _finite(run.saved.seconds if run.saved else None),
+        "gpus": run.requested.gpus,
+        **({"corpus": corpus_json(run)} if is_corpus_folder(run.folder) else {}),
+        "points": [point_json(run, point) for point in run.points],
+        "jobs": [_job(job) for job in run.jobs],
+        "notices": list(advised.notices),
+        "next": [{"command": step.command, "does": step.does} for step in advised.steps],
+        "notes": list(run.notes),
+    }
+
+
+def point_json(run: RunStanding, point: PointStatus, *, with_tries: bool = False) -> Json:
+    """Return a point as JSON takes it."""
+    fields: Json = {
+        "index": point.point.index,
+        "point": point.point.point_id,
+        "params": dict(point.point.params),
+        "repeat": point.point.repeat,
+        "state": point.state,
+        "standing": str(point.standing),
+        "outcome": point.outcome,
+        "provisional": point.verdict.provisional,
+        "evidence": point.verdict.evidence,
+        "why": point.why,
+        **_task(point.task),
+        "start_at": point.queued.start_at or None if point.queued else None,
+        "node": point.node or (point.queued.node if point.queued else "") or None,
+        "gpu": run.gpu_of(point) or None,
+        "tries": len(point.tries),
+        "elapsed_s": _finite(point.elapsed_s),
+        **_progress(point.progress),
+    }
+    tries = listed_tries(point) if with_tries else ()
+    return {**fields, "all_tries": [_try(run, point, tried) for tried in tries]} if tries else fields
+
+
+def _task(task: JobTask | None) -> Json:
+    fields = {"scheduler": "scheduler", "job": "job_id", "task": "task"}
+    return {key: getattr(task, name, None) for key, name in fields.items()}
+
+
+def _progress(progress: Progress | None) -> Json:
+    fields = ("batches", "batches_total", "characters", "characters_total")
+    far = {name: getattr(progress, name, None) for name in fields}
+    return {**far, "left_s": _finite(progress.left_s) if progress else None}
+
+
+def _try(run: RunStanding, point: PointStatus, tried: TryResult) -> Json:
+    files, account = tried.files, tried.account
+    return {
+        "try": files.number,
+        "outcome": tried.verdict.outcome,
+        "provisional": tried.verdict.provisional,
+        "evidence": tried.verdict.evidence,
+        **_task(tried.task),
+        "node": tried.node or None,
+        "elapsed_s": _finite(point.elapsed_of(tried)),
+        **_progress(progress_of_try(tried)),
+        "exit_status": files.exit.status if files.exit else None,
+        "stage": files.exit.stage if files.exit else None,
+        "message": files.exit.message if files.exit else None,
+        "scratch": files.exit.scratch or None if files.exit else None,
+        "accounting": account.evidence if account else None,
+        "log": log_of(run, point, tried) or None,
+        "folder": files.folder or None,
+        "files": sorted(names(files.folder)) if files.folder else [],
+    }
+
+
+def _job(job: JobStanding) -> Json:
+    return {
+        "role": str(job.submission.role),
+        "round": job.submission.round,
+        "scheduler": job.submission.scheduler,
+        "job": job.submission.job.id,
+        "state": job.state,
+        "why": job.why,
+    }
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+SCHEMA = 1
+MOST_OTHERS = 10
+
+
+def text(
+    standings: Sequence[RunStanding], runs: Sequence[Path], points: Sequence[str], *, width: int, most: int
+) -> str:
+    """Return runs, or points of one, as printed.
+
+    Parameters
+    ----------
+    runs
+        Their folders as a person types them.
+    points
+        Numbers or ids; nothing for the runs themselves.
+    width
+        Columns of the terminal.
+    most
+        Of more points than this, only those that a person wants to see are listed.
+
+    Raises
+    ------
+    JobkitError
+        If a word names no point.
+    """
+    if points:
+        (run,), (folder,) = standings, runs
+        named = [find_point(run.points, word) for word in points]
+        return "\n".join(render_point(run, point, str(folder)) for point in named)
+    heads = "".join(f"{headline(run)}\n" for run in standings) + "\n" if len(standings) > 1 else ""
+    pairs = zip(standings, runs, strict=True)
+    return heads + "\n".join(render(run, str(folder), width=width, most=most) for run, folder in pairs)
+
+
+def others(runs: Sequence[Path]) -> str:
+    """Return the other runs of a folder, a line each, the latest first; empty if there are none."""
+    if not runs:
+        return ""
+    glances = [glance(run) for run in runs[:MOST_OTHERS]]
+    longest = max(len(str(run.folder)) for run in glances)
+    lines = [f"  {plain(str(run.folder)).ljust(longest)}  {_begun(run)}" for run in glances]
+    older = len(runs) - len(glances)
+    lines += [f"  and {older:,} older"] if older else []
+    return "".join(f"{line}\n" for line in ["", "other runs", *lines])
+
+
+def _begun(run: Glance) -> str:
+    begun = "all begun" if run.begun == run.points > 1 else f"{run.begun:,} begun"
+    noun = "shard" if is_corpus_folder(run.folder) else "point"
+    return f"{format_count(run.points, noun)}, {begun}"
+
+
+def as_json(
+    standings: Sequence[RunStanding],
+    runs: Sequence[Path],
+    points: Sequence[str],
+    others: Sequence[Path] = (),
+) -> str:
+    """Return the same for programs, on one line; docs/commands.md lists the keys.
+
+    Raises
+    ------
+    JobkitError
+        If a word names no point.
+    """
+    data: dict[str, object] = {"schema": SCHEMA, "at": datetime.now(UTC).isoformat(timespec="seconds")}
+    if points:
+        (run,) = standings
+        named = [find_point(run.points, word) for word in points]
+        data |= {"run": run.name, "points": [point_json(run, point, with_tries=True) for point in named]}
+    else:
+        data["runs"] = [run_json(run, str(folder)) for run, folder in zip(standings, runs, strict=True)]
+        data["others"] = [
+            {"run": run.folder.name, "folder": str(run.folder), "points": run.points, "begun": run.begun}
+            for run in map(glance, others)
+        ]
+    return terminal.as_json(data)

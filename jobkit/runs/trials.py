@@ -1,0 +1,283 @@
+"""Trials of predicted batch sizes or budgets, and the files that hold them.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import read_text, read_tolerantly
+from jobkit.core.json_codec import from_json
+from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS
+from jobkit.core.layout import SEARCH_GOAL_FILE, SETTING_FILE, TRIALS_FILE, TUNE_GOAL_FILE, read_points
+from jobkit.core.records import RESULTS, Outcome
+from jobkit.core.units import format_memory
+
+ALLOCATOR = "of the allocator, the CUDA context on top"
+PROCESS = "of the process"
+ALLOCATORS = "of the allocator of each of {} workers, the CUDA contexts on top"
+PROCESSES = "of the {} workers together"
+_SHOWN = (
+    (
+        re.compile(r"of the allocator(.*), the CUDA (contexts?) on top"),
+        r"of allocator memory\1 (plus the CUDA \2)",
+    ),
+    (re.compile(r"of the process"), "of process memory"),
+    (re.compile(r"of the (\d+) workers together"), r"of process memory of the \1 workers together"),
+)
+"""How `Trial.memory`, which every version writes in the words above, is printed."""
+NOT_TRIED = "the largest batch was not tested"
+MOST_TRIALS = 3
+CONCLUSIVE = frozenset({Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM})
+"""Outcomes that show whether a prediction was right; a bug or a full scratch does not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchGoal:
+    """What the search is to find: ``find_max.json``.
+
+    Attributes
+    ----------
+    memory_bytes
+        The most that torch's allocator may take, or on a CPU the process; ``None`` for all memory of
+        the GPU, or on a CPU ``ram_bytes``.
+    ram_bytes
+        What the job requests from the scheduler.
+    ledger
+        The user's ledger of predictions, absolute.
+    after
+        How many trials there were at the start: these are not counted again.
+    """
+
+    memory_bytes: int | None
+    ram_bytes: int
+    ledger: str
+    after: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A prediction and its result: a line of ``trials.jsonl``. The last line for an index counts.
+
+    Attributes
+    ----------
+    index
+        Of its point; 0 if nothing could be tried.
+    batch_size, padded_chars, load
+        What was tried; of the first two the other is 0.
+    capacity_bytes
+        What it had to stay within: of the allocator on a GPU, of the process on a CPU.
+    expected_bytes, bound_bytes
+        By the line and by its bound, before it ran.
+    outcome
+        ``None`` while it runs, or if nothing could be tried.
+    measured_bytes
+        What it needed.
+    memory
+        Which memory the figures are of: what `memory_of` returns.
+    message
+        Why nothing (more) could be tried; of a trial that never began, how to run it.
+    killed
+        Whether it left no record because it was killed for an unknown reason, most likely its memory.
+    proved
+        Whether it was not run because the run had measured that batch already.
+    condition
+        What its figures hold with: `jobkit.runs.conditions.memory_condition`. Empty in earlier versions.
+    """
+
+    index: int = 0
+    batch_size: int = 0
+    padded_chars: int = 0
+    load: int = 0
+    capacity_bytes: float = 0.0
+    expected_bytes: float = 0.0
+    bound_bytes: float = 0.0
+    outcome: Outcome | None = None
+    measured_bytes: int | None = None
+    memory: str = ""
+    message: str = ""
+    killed: bool = False
+    proved: bool = False
+    condition: str = ""
+
+    @property
+    def knob(self) -> str:
+        """The knob that was tried."""
+        return PADDED_CHARS if self.padded_chars else BATCH_SIZE
+
+    @property
+    def size(self) -> int:
+        """The value of the knob that was tried."""
+        return self.padded_chars or self.batch_size
+
+    @property
+    def setting(self) -> str:
+        """The knob and its value, in words."""
+        return f"{self.knob} {self.size:,}"
+
+    @property
+    def under_way(self) -> bool:
+        """Whether it has begun and is not known to have ended."""
+        return bool(self.index) and self.outcome is None
+
+    @property
+    def error(self) -> float | None:
+        """(expected - measured) / measured; ``None`` if nothing was measured."""
+        return prediction_error(self.expected_bytes, self.measured_bytes)
+
+    @property
+    def too_large(self) -> bool:
+        """Whether it ran out of memory, was killed for it, or needed more than the capacity."""
+        over = self.measured_bytes is not None and self.measured_bytes > self.capacity_bytes
+        return over or self.killed or self.outcome in {Outcome.GPU_OOM, Outcome.RAM_OOM}
+
+    @property
+    def held(self) -> bool:
+        """Whether it ran, and is known to have stayed within the capacity."""
+        return (
+            self.outcome is Outcome.OK
+            and self.measured_bytes is not None
+            and self.measured_bytes <= self.capacity_bytes
+        )
+
+
+def memory_of(ram: bool, workers: int) -> str:  # noqa: FBT001 - one of two kinds
+    """Return in words which memory the figures of a trial are of."""
+    if workers > 1:
+        return (PROCESSES if ram else ALLOCATORS).format(workers)
+    return PROCESS if ram else ALLOCATOR
+
+
+def prediction_error(expected_bytes: float, measured_bytes: int | None) -> float | None:
+    """Return (expected - measured) / measured; ``None`` if nothing was measured."""
+    return expected_bytes / measured_bytes - 1 if measured_bytes else None
+
+
+def trials(run_dir: Path) -> list[Trial]:
+    """Return the trials of a run, in order.
+
+    A trial is written before its point. If the point is missing, the process was killed between
+    the two: the trial never began, and does not count.
+    """
+    lines, _ = read_tolerantly(run_dir / TRIALS_FILE, lambda line, where: from_json(Trial, line, where=where))
+    # A message belongs to no point, and each counts by itself: `SearchGoal.after` counts them.
+    latest = list({trial.index or -number: trial for number, trial in enumerate(lines, 1)}.values())
+    if not any(trial.under_way for trial in latest):
+        return latest
+    points, _ = read_points(run_dir)
+    begun = {point.index for point in points}
+    return [trial for trial in latest if not trial.under_way or trial.index in begun]
+
+
+def answers(outcome: str, *, trial: bool, shard: bool = False) -> bool:
+    """Return whether an outcome is a result; `ram_oom` is one of a trial, and of a shard only `ok` is."""
+    if shard:
+        return outcome == Outcome.OK
+    return outcome in RESULTS or (trial and outcome == Outcome.RAM_OOM)
+
+
+def added_id(name: str, suffix: str, taken: Container[str]) -> str:
+    """Return an id for a point that is added to a run, such as ``batch_size-100-verify-2``.
+
+    Parameters
+    ----------
+    name, suffix
+        Such as ``batch_size-100`` and ``-verify``.
+    taken
+        Ids in use: two points of one id would share their results.
+    """
+    ids = (f"{name}{suffix}{f'-{number}' if number > 1 else ''}" for number in count(1))
+    return next(id_ for id_ in ids if id_ not in taken)
+
+
+def settled_trials(
+    tried: Sequence[Trial], outcomes: Mapping[int, Outcome | None], idle: Mapping[int, str] | None = None
+) -> list[Trial]:
+    """Return the trials, those under way with the outcomes of their points.
+
+    Parameters
+    ----------
+    outcomes
+        By the point's index.
+    idle
+        How to run the trials that never began and that nothing will begin; by the point's index.
+    """
+    idle = idle or {}
+    return [
+        replace(trial, outcome=outcomes.get(trial.index), message=idle.get(trial.index, ""))
+        if trial.under_way
+        else trial
+        for trial in tried
+    ]
+
+
+def describe_trials(tried: Sequence[Trial]) -> tuple[str, ...]:
+    """Return a sentence for each trial, each once, without a full stop."""
+    return tuple(dict.fromkeys(map(_describe, tried)))
+
+
+def _describe(trial: Trial) -> str:
+    if not trial.index:
+        return f"{NOT_TRIED}: {trial.message}"
+    batch, memory = trial.setting, trial.memory
+    for pattern, shown in _SHOWN:
+        memory = pattern.sub(shown, memory)
+    limit = f"{format_memory(trial.capacity_bytes)} {memory}"
+    if trial.outcome is None:
+        never = f"{batch}, to be tested for {limit}, never began: {trial.message}"
+        return never if trial.message else f"{batch} is being tested for {limit}"
+    tested = f"{batch} was tested for {limit}"
+    if trial.killed:
+        return f"{tested}, and was killed, most likely for its memory"
+    if trial.outcome is Outcome.OK and trial.measured_bytes is None:
+        return f"{tested} and ended as ok, but its memory was not measured"
+    if trial.measured_bytes is None or trial.error is None:
+        return f"{tested} and ended as {trial.outcome}"
+    fits = "fits" if trial.held else "does not fit"
+    needed = f"needed {format_memory(trial.measured_bytes)}, predicted {format_memory(trial.expected_bytes)}"
+    return f"{batch} {fits} in {limit}: {needed} ({100 * trial.error:+.1f} %){trial.condition}"
+
+
+def finished(run_dir: Path) -> bool:
+    """Return whether a run's search has ended: no trial, or no setting, will follow; false without one."""
+    if (run_dir / SETTING_FILE).is_file():
+        return True
+    if not (run_dir / SEARCH_GOAL_FILE).is_file():
+        return False
+    done = trials(run_dir)[read_goal(run_dir).after :]
+    return bool(done) and not done[-1].under_way and not goes_on(done)
+
+
+def tunes(run_dir: Path) -> bool:
+    """Return whether a run is one of ``jobkit tune`` that has not found its setting yet."""
+    return (run_dir / TUNE_GOAL_FILE).is_file() and not (run_dir / SETTING_FILE).is_file()
+
+
+def read_goal(run_dir: Path) -> SearchGoal:
+    """Read what the search is to find.
+
+    Raises
+    ------
+    JobkitError
+        If the run folder has no ``find_max.json``.
+    """
+    path = run_dir / SEARCH_GOAL_FILE
+    try:
+        return from_json(SearchGoal, read_text(path), where=str(path))
+    except OSError as error:
+        raise JobkitError(f"{path}: {error.strerror}", hint="jobkit verify RUN writes it") from error
+
+
+def goes_on(done: Sequence[Trial]) -> bool:
+    """Return whether to try a smaller batch: the last trial ran out of memory, or took too much."""
+    last = done[-1]
+    silent = last.outcome is Outcome.OK and last.measured_bytes is None
+    return (
+        len(done) < MOST_TRIALS and not (last.held or silent) and (last.killed or last.outcome in CONCLUSIVE)
+    )

@@ -1,0 +1,350 @@
+"""Show runs again and again until nothing is to come, and the progress of a run that is under way."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.layout import SPEC_FILE
+from jobkit.core.records import Point
+from jobkit.core.terminal import for_terminal, printable
+from jobkit.core.units import format_about, format_count, pauses
+from jobkit.runs.hints import progress_of_try
+from jobkit.runs.journal import SEARCHES, Role
+from jobkit.runs.queue import record_accounting
+from jobkit.runs.reader import read_standings
+from jobkit.runs.retry import due
+from jobkit.runs.standing import ENDINGS, MOVING, PointState, PointStatus, RunStanding, first_task, followers
+from jobkit.runs.status_text import cut, plain
+from jobkit.runs.trials import finished, tunes
+from jobkit.schedulers.types import State
+from jobkit.spec.policy import Policy
+from jobkit.spec.sweep_spec import load_spec
+
+FIRST_POLL_S, SLOWEST_POLL_S = 2.0, 30.0
+STOP = "Ctrl-C ends the watch, not the run"
+
+
+@dataclass(slots=True)
+class Screen:
+    """Where a watch is shown.
+
+    Attributes
+    ----------
+    write
+        Takes text, as it is.
+    in_place
+        Whether each text is drawn over the one before: on a terminal.
+    plain
+        Whether nothing is added to the text: for programs.
+    note
+        Takes a line for a person: a failure.
+    """
+
+    write: Callable[[str], None]
+    in_place: bool
+    plain: bool = False
+    note: Callable[[str], None] = lambda _: None
+    _drawn: int = 0
+    _last: Hashable = field(default=None)
+
+    def report(self, lines: Iterable[str]) -> None:
+        """Print lines that stay, above what is drawn."""
+        for line in lines:
+            self.write(self._up())
+            self._drawn = 0
+            self.note(line)
+
+    def _up(self) -> str:
+        return f"\x1b[{self._drawn}F\x1b[J" if self._drawn else ""
+
+    def show(self, text: str, key: Hashable, pause_s: float | None) -> None:
+        """Show a text: in place always, else if it differs from the one before.
+
+        Parameters
+        ----------
+        key
+            Two texts differ if their keys do.
+        pause_s
+            Until the next text; ``None`` if it is the last.
+        """
+        text = for_terminal(text)
+        if self.in_place:
+            self._draw(text, pause_s)
+        elif key != self._last:
+            at = "" if self.plain else f"{datetime.now().astimezone():%H:%M:%S}\n"
+            self.write(f"{at}{text}" if self.plain else f"{at}{text}\n")
+        self._last = key
+
+    def _draw(self, text: str, pause_s: float | None) -> None:
+        size = shutil.get_terminal_size()
+        lines = text.splitlines()
+        if pause_s is not None:
+            foot = f"{datetime.now().astimezone():%H:%M:%S}; again in {pause_s:.0f} s; {STOP}"
+            room = max(1, size.lines - 3)
+            hidden = len(lines) - room
+            lines = lines[:room] + ([f"... {format_count(hidden, 'more line')}"] if hidden > 0 else [])
+            lines = [cut(line, size.columns) for line in (*lines, foot)]
+        self.write(self._up() + "".join(f"{line}\n" for line in lines))
+        self._drawn = len(lines)
+
+
+def watch(
+    folders: Sequence[Path], shown: Callable[[Sequence[RunStanding]], str], screen: Screen
+) -> Sequence[RunStanding]:
+    """Show runs at growing intervals until nothing is to come; return their states at the end.
+
+    It ends too if something is to come only after a person acts.
+    Two people who watch the same run share the scheduler's answers: one asks, and the other takes an
+    answer that is younger than its own pause.
+
+    Parameters
+    ----------
+    folders
+        Run folders.
+    shown
+        Returns runs as text.
+    """
+    policies = {folder: _policy(folder) for folder in folders}
+    failures: dict[Path, Failures] = {}
+    for pause_s in pauses(FIRST_POLL_S, SLOWEST_POLL_S):
+        runs = read_standings(folders, max_age_s=pause_s)
+        done = all(is_over(run, policies[run.folder]) for run in runs)
+        for run in runs:
+            screen.report(failures.setdefault(run.folder, Failures(run)).lines(run))
+        screen.show(shown(runs), changes(runs), None if done else pause_s)
+        if done:
+            break
+        time.sleep(pause_s)
+    return runs
+
+
+def changes(runs: Sequence[RunStanding]) -> Hashable:
+    """Return a key that changes with the standings, not with the clock or each batch."""
+    return tuple(
+        (
+            tuple(map(_change, run.points)),
+            tuple((job.submission.job.id, job.state) for job in run.jobs),
+            (run.silent, run.unanswered is None, run.left is None),
+        )
+        for run in runs
+    )
+
+
+def _change(point: PointStatus) -> Hashable:
+    return point.state, point.queued.reason if point.queued else "", len(point.tries)
+
+
+def _policy(folder: Path) -> Policy:
+    try:
+        return load_spec(folder / SPEC_FILE).policy
+    except (JobkitError, OSError):
+        return Policy()
+
+
+class Failures:
+    """Lines about failed tries, one for each.
+
+    Parameters
+    ----------
+    before
+        The run before: what had failed by then gets no line.
+    """
+
+    def __init__(self, before: RunStanding | None = None) -> None:
+        self._known: set[Hashable] = set()
+        if before is not None:
+            list(self.lines(before))
+
+    def lines(self, run: RunStanding) -> Iterator[str]:
+        """Yield a line for each point that has failed since: its outcome, and what led to it."""
+        for point in run.points:
+            key = (point.point.index, point.counts.files.number, point.task)
+            if point.standing is PointState.FAILED and not point.cancelled and key not in self._known:
+                self._known.add(key)
+                why = point.why.removeprefix("exit file: ")
+                yield f"{point.point.point_id:<20} {plain(f'{point.state}: {why}')}"
+
+
+def is_over(run: RunStanding, policy: Policy) -> bool:
+    """Return whether nothing of a run is to come unless a person acts."""
+    if any(point.standing in MOVING for point in run.points):
+        return False
+    if _is_pending(run, Role.PLAN):
+        return False
+    if _is_pending(run, *SEARCHES) and not finished(run.folder):
+        return False
+    again = due(run, policy) or tunes(run.folder)
+    return not (again and _is_pending(run, Role.FOLLOW))
+
+
+def _is_pending(run: RunStanding, *roles: Role) -> bool:
+    """Return whether the last job of some roles has not ended, and will begin without a person."""
+    jobs = followers(run, *roles)
+    if not jobs:
+        return False
+    submission, queued = jobs[-1]
+    in_error = queued is not None and queued.state is State.ERROR
+    return first_task(submission) not in run.ended and not in_error
+
+
+MOST_BARS = 24
+"""Of more points than this a finished one's bar goes, so that the running ones stay in sight."""
+PAUSES = 9
+"""Between two readings of the run folder passes at least this many times what the first took."""
+
+
+class ProgressBars:
+    """A bar a point on a terminal, a line a finished point elsewhere; on stderr. A failure has a line.
+
+    Parameters
+    ----------
+    run_dir, points
+        The run, and those of its points that are awaited.
+    before
+        The run before these points were submitted again: its tries and its failures are old.
+    """
+
+    def __init__(self, run_dir: Path, points: Sequence[Point], before: RunStanding | None = None) -> None:
+        self._run_dir = run_dir
+        self._left = {point.index for point in points}
+        self._total = len(points)
+        self._console = Console(stderr=True)
+        self._bars = Bars(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=16),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[unit]}", markup=False),
+            TimeElapsedColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+        )
+        self._tasks: dict[int, TaskID] = {}
+        self._noun = points[0].noun if points else "point"
+        self._all = self._bars.add_task(f"all {self._noun}s", total=len(points), unit=f"{self._noun}s")
+        self._failures = Failures(before)
+        tried = (point for point in before.points if point.tries) if before else ()
+        self._old = {point.point.index: point.tries[0].files.number for point in tried}
+        self._next = 0.0
+        self._said: set[str] = set()
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._read(ask=False)
+        self._bars.stop()
+
+    def tick(self, _: Point) -> None:
+        """Read the run folder, unless that was done a moment ago, and show it."""
+        if time.monotonic() >= self._next:
+            began = time.monotonic()
+            self._read(ask=True)
+            self._next = time.monotonic() + PAUSES * (time.monotonic() - began)
+
+    def _read(self, *, ask: bool) -> None:
+        (run,) = read_standings([self._run_dir], ask=ask)
+        self.refresh(run)
+
+    def refresh(self, run: RunStanding) -> set[int]:
+        """Show the state of a run; return the points that have not ended yet."""
+        for point in run.points:
+            if point.point.index in self._left:
+                self._show(point, run)
+        self._print(self._failures.lines(run))
+        follow = {first_task(job) for job, _ in followers(run, Role.FOLLOW)}
+        queued = (entry for task, entry in run.queued.items() if task not in follow)
+        reasons = sorted({entry.reason for entry in queued if entry.reason})
+        why = f", waiting: {', '.join(reasons)}" if reasons and not self._tasks else ""
+        self._print_reason(why)
+        unit = f"{self._noun}s{self._to_go(run)}{why}"
+        self._bars.update(self._all, completed=self._total - len(self._left), unit=unit)
+        return set(self._left)
+
+    def _print_reason(self, why: str) -> None:
+        """Print why all points wait, each reason once: only a terminal shows it in the bar."""
+        if why and why not in self._said and not self._console.is_terminal:
+            self._print([f"{format_count(self._total, self._noun)}{why}"])
+        self._said.add(why)
+
+    def _show(self, point: PointStatus, run: RunStanding) -> None:
+        index, tries = point.point.index, point.tries
+        if tries and tries[0].files.number > self._old.get(index, 0):
+            if index not in self._tasks:
+                name = f"{printable(point.point.point_id):<20}"
+                self._tasks[index] = self._bars.add_task(name, total=None, unit="batches")
+            progress = progress_of_try(tries[0])
+            if progress:
+                self._bars.update(
+                    self._tasks[index], completed=progress.batches, total=progress.batches_total
+                )
+        elif tries:
+            return  # the try is from before
+        if point.standing in ENDINGS:
+            self._end(point, run)
+
+    def _end(self, point: PointStatus, run: RunStanding) -> None:
+        self._left.discard(point.point.index)
+        if (task := self._tasks.get(point.point.index)) is not None:
+            self._bars.stop_task(task)
+            self._bars.update(task, visible=self._total <= MOST_BARS)
+        if not self._console.is_terminal:
+            ended = self._total - len(self._left)
+            self._print([f"{point.point.point_id:<20} {ended}/{self._total} {self._noun}s{self._to_go(run)}"])
+
+    def _print(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self._console.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
+
+    def _to_go(self, run: RunStanding) -> str:
+        left_s = run.to_go_s
+        return f", about {format_about(left_s)} to go" if left_s is not None and self._left else ""
+
+
+def until_planned(run_dir: Path) -> None:
+    """Return when no job plans the corpus of a run any more, or is to submit its shards."""
+    for pause_s in pauses(FIRST_POLL_S, SLOWEST_POLL_S):
+        (run,) = read_standings([run_dir])
+        if run.planner is None:
+            break
+        time.sleep(pause_s)
+
+
+def until_done(
+    run_dir: Path, points: Sequence[Point], policy: Policy, before: RunStanding | None = None
+) -> None:
+    """Return when nothing of a run is to come: no point, no trial of the largest batch, no retry.
+
+    The queue is asked once a cycle, for all arrays together, at growing intervals; at the end the
+    accounting is asked once, and the run folder keeps the answer.
+
+    Parameters
+    ----------
+    run_dir, points, policy
+        The run, those of its points that are awaited, and the policy of its spec.
+    before
+        As `ProgressBars` takes it.
+    """
+    with ProgressBars(run_dir, points, before) as progress:
+        for pause_s in pauses(FIRST_POLL_S, SLOWEST_POLL_S):
+            (run,) = read_standings([run_dir])
+            progress.refresh(run)
+            if is_over(run, policy):
+                break
+            time.sleep(pause_s)
+    record_accounting(run)

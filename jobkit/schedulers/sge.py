@@ -1,0 +1,495 @@
+"""Grid Engine: qsub, qstat, qacct, qdel. The names are those of `jobkit.schedulers.protocol.Scheduler`.
+
+qacct(1), accounting(5), sge_status(5) of 8.1.9. Every attempt has a record; the last one counts.
+
+``qsub -w v`` finds unknown queues, resources, projects and parallel environments, and too much of
+a consumable, on an empty cluster (``-verify`` would not: it ends with 0 for a queue that does not
+exist; measured, 8.1.9). It does not always name the value to change, so qconf is asked as well.
+
+Man pages of Son of Grid Engine 8.1.9: https://manpages.debian.org/bookworm/gridengine-common/
+(qsub.1, qstat.1, qacct.1, sge_status.5, accounting.5, sge_conf.5). "Measured" is the same
+version; the answers stand in tests/data/sge/.
+
+Flags as in sge_status(5); qmod(1) clears an error, qrls(1) releases a hold.
+"""
+
+from __future__ import annotations
+
+import getpass
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from functools import partial
+
+from jobkit.core.records import Outcome
+from jobkit.core.shell import Completed
+from jobkit.core.units import format_list, format_memory
+from jobkit.schedulers import protocol, sge_lint, sge_survey
+from jobkit.schedulers.parsing import bytes_of, expand_tasks, seconds_of, task_ranges
+from jobkit.schedulers.sge_survey import shut_queues
+from jobkit.schedulers.survey import asked_for, no_such
+from jobkit.schedulers.types import Accounted, Array, Check, JobId, JobRequest, Queued, Remedy, State
+
+lint, parse_survey, survey_argvs = sge_lint.lint, sge_survey.parse_survey, sge_survey.survey_argvs
+
+
+_SIGKILL = 128 + 9
+
+# sge_status(5), "failed": the task will run again, so this record is not its end.
+_TO_COME = frozenset({24, 25})
+# The task was never started. 30 is an exit status of 100, which puts the task in error (Eqw): if
+# it has left the queue since: a user deleted it there, and no record reports that (measured).
+_QUEUE_ERRORS = frozenset({*range(1, 12), 21, *range(26, 37), 38})
+_NODE_FAILURES = frozenset({18, 19})
+_LIMIT = 37
+
+
+def accounting_argv(
+    jobs: tuple[JobId, ...], since: str, name: str, users: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Return the one command that asks the accounting: by the name that all arrays share.
+
+    qacct takes one ``-j``: of ``-j 1,2`` it answers the 1 and ignores the 2, with
+    status 0; for a job name it answers every job that had it (measured). For several names jobkit passes
+    none and asks about all of the owner's jobs since then; qacct accepts one owner (qacct(1), ``-o``),
+    so with several owners jobkit asks about the jobs of all users. ``-b`` is the time of the start: a
+    start that failed has none, and only the name finds its record (measured).
+    """
+    if name:
+        return ("qacct", "-j", name)
+    start = datetime.fromisoformat(since).strftime("%Y%m%d%H%M")
+    owners = users or (getpass.getuser(),)
+    return ("qacct", *(("-o", owners[0]) if len(owners) == 1 else ()), "-b", start, "-j")
+
+
+def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
+    """Return the tasks in the accounting, ``None`` if it did not answer.
+
+    ``error: job name ... not found`` (status 1) is an answer: nothing yet; records come up to
+    ``accounting_flush_time`` late (15 s by default, sge_conf(5)). A task that was deleted while
+    it waited has no record, ever (measured). A task that ran again has a record for each time, the
+    oldest first.
+    """
+    if not answer.ok:
+        return () if re.search(r"error: .* not found", answer.said) else None
+    return tuple(
+        _accounted(record)
+        for record in _records(answer.stdout)
+        if record.get("taskid", "").isdigit() and record.get("jobnumber", "").isdigit()
+    )
+
+
+def _records(text: str) -> Iterator[dict[str, str]]:
+    """Yield the records: ``key  value`` lines between rows of ``=``."""
+    for block in re.split(r"^=+$", text, flags=re.MULTILINE):
+        pairs = (line.strip().partition(" ") for line in block.splitlines() if line.strip())
+        yield {key: " ".join(value.split()) for key, _, value in pairs}
+
+
+def _accounted(record: Mapping[str, str]) -> Accounted:
+    failed = _number(record.get("failed"))
+    status = _number(record.get("exit_status"))
+    ended = failed not in _TO_COME
+    outcome, why = _outcome(record, failed, status) if ended else (None, "")
+    words = f"qacct: failed {record.get('failed', '?')}, exit_status {record.get('exit_status', '?')}"
+    return Accounted(
+        job_id=record["jobnumber"],
+        task=int(record["taskid"]),
+        ended=ended,
+        outcome=outcome,
+        exit_status=status,
+        evidence=f"{words}; {why}" if why else words,
+        name=record.get("jobname", ""),
+        node=record.get("hostname", ""),
+        # KiB, which 8.1.9 prints as if they were bytes: 300,000,000 bytes are 293.883KB, as measured.
+        max_rss_bytes=(bytes_of(record.get("ru_maxrss", "")) or 0) * 1024 or None,
+        elapsed_s=_elapsed_s(record),
+    )
+
+
+def _outcome(record: Mapping[str, str], failed: int | None, status: int | None) -> tuple[Outcome | None, str]:
+    """Return why the task ended, if the record shows it, and the figures that show it.
+
+    137 is a SIGKILL by qdel, by h_rt or by h_vmem alike, and "the reason is only in the messages
+    file" (accounting(5)): so the figures are compared with the limits. A qdel looks like a
+    ``kill -9`` (both ``failed 100``, measured), so neither is called cancelled.
+    """
+    if failed in _QUEUE_ERRORS:
+        return Outcome.QUEUE_ERROR, ""
+    if failed in _NODE_FAILURES:
+        return Outcome.NODE_FAIL, ""
+    if status != _SIGKILL and failed != _LIMIT:
+        return None, ""
+    limits = _limits(record.get("category", ""))
+    used_s, limit_s = _elapsed_s(record), seconds_of(limits.get("h_rt", ""))
+    if used_s is not None and limit_s is not None and used_s >= limit_s:
+        return Outcome.TIMEOUT, f"ran {used_s:g} s of h_rt {limit_s:g} s"
+    used, limit = bytes_of(record.get("maxvmem", "")), bytes_of(limits.get("h_vmem", ""))
+    slots = _number(record.get("slots")) or 1  # h_vmem is a slot's (consumable YES, complex(5))
+    if used is not None and limit is not None and used >= limit * slots:
+        asked = f"h_vmem {format_memory(limit)}{f' x {slots} slots' if slots > 1 else ''}"
+        return Outcome.RAM_OOM, f"maxvmem {format_memory(used)} of {asked}"
+    return (Outcome.TIMEOUT, "") if failed == _LIMIT else (None, "")
+
+
+def _limits(category: str) -> dict[str, str]:
+    """Return the resources of a category, ``-q x -l h_rt=60,h_vmem=2G`` (accounting(5))."""
+    found = re.findall(r"(?:^|\s)-l\s+(\S+)", category)
+    return dict(re.findall(r"([^,=]+)=([^,]*)", ",".join(found)))
+
+
+def _number(text: str | None) -> int | None:
+    found = re.match(r"\d+", text or "")
+    return int(found[0]) if found else None
+
+
+def _elapsed_s(record: Mapping[str, str]) -> float | None:
+    """Return the wall time; ru_wallclock may be 0 if ``failed`` is not (accounting(5))."""
+    wall = seconds_of(record.get("ru_wallclock", ""))
+    if wall:
+        return wall
+    try:
+        begin, end = (
+            datetime.strptime(record[key], "%a %b %d %H:%M:%S %Y").replace(tzinfo=UTC)
+            for key in ("start_time", "end_time")
+        )
+    except (KeyError, ValueError):
+        return wall
+    return (end - begin).total_seconds()
+
+
+def resource_names(directives: Sequence[str]) -> tuple[str, ...]:
+    """Return the resources that header lines request by name: ``-l h_vmem=8G,ngpus=1`` (qsub(1))."""
+    lists = re.findall(r"(?:^|\s)-l\s+(\S+)", "\n".join(directives))
+    return tuple(word.partition("=")[0] for words in lists for word in words.split(","))
+
+
+def slots(directives: Sequence[str], cpus: int) -> int:
+    """Return how many slots a job takes: one without a parallel environment (qsub(1), ``-pe``)."""
+    return cpus if any("-pe " in line for line in directives) else 1
+
+
+def submit_words(script: str, array: Array) -> tuple[str, ...]:
+    """Return what follows the options of qsub: the array, its throttle, the script and its offset."""
+    throttle = ("-tc", str(array.throttle)) if array.throttle else ()
+    return (*array.option_words, "-t", f"{array.first}-{array.last}", *throttle, script, *array.words)
+
+
+def checks(script: str, array: Array, request: JobRequest) -> tuple[Check, ...]:
+    """Return the checks before a submission; ``-w v`` uses up a job id."""
+    return (
+        Check(sge_survey.QUEUES, partial(_queue_refusal, request)),
+        Check(sge_survey.RESOURCES, partial(_resource_refusal, request)),
+        Check(sge_survey.INSTANCES, partial(_slots_refusal, request)),
+        Check(("qsub", "-w", "v", *submit_words(script, array)), partial(_verify_refusal, request)),
+    )
+
+
+def _queue_refusal(request: JobRequest, answer: Completed) -> str | None:
+    """Refuse an unknown queue, and a walltime that none of the requested queues allows."""
+    if not answer.ok:
+        return None  # then -w v and the submission check it
+    asked = asked_for(request.queue, sge_survey.queues(answer.stdout).values(), sge_survey.QUEUE)
+    fault = asked.unknown or asked.walltime_fault(request, sge_survey.WALLTIME)
+    return str(fault) if fault else None
+
+
+def _slots_refusal(request: JobRequest, answer: Completed) -> str | None:
+    """Refuse more slots than a host of the queues has, and the exclusion of all hosts.
+
+    ``-w v`` does not report what there is, and accepts any exclusion next to a load value.
+
+    Memory is no reason: the requested memory may be a limit (``h_vmem``), not space on the host.
+    """
+    asked = sge_survey.queues_on_hosts(answer.stdout if answer.ok else "", request.queue)
+    hosts = [kind.names for queue in asked.queues for kind in queue.kinds]
+    if hosts and all(any(fnmatchcase(host, word) for word in request.exclude) for host in hosts):
+        return (
+            f"{asked.where} has no host but {', '.join(hosts)}, which is excluded (change resources.exclude)"
+        )
+    fault = asked.node_fault(replace(request, cpus=request.slots, gpus=0))
+    return str(fault) if fault else None
+
+
+def _resource_refusal(request: JobRequest, answer: Completed) -> str | None:
+    """Refuse a resource name that the cluster does not have: the site file gives those names."""
+    rows = [line.split() for line in answer.stdout.splitlines() if not line.startswith("#")]
+    known = {name for row in rows for name in row[:2]}  # the name and its shortcut (complex(5))
+    if not answer.ok or not known:
+        return None
+    unknown = [name for name in request.resources if name not in known]
+    key = "the site file or resources.options"
+    return "\n".join(str(no_such("resource", name, known, key)) for name in unknown) or None
+
+
+_LOAD_VALUES = frozenset(
+    f"{what}_{how}" for what in ("mem", "virtual", "swap") for how in ("free", "total", "used")
+)
+"""Of the standard load values (complex(5)) those that jobs ask for."""
+
+
+def _verify_refusal(request: JobRequest, answer: Completed) -> str | None:
+    """Read ``qsub -w v``: it prints success on stdout and refusals on stderr (measured).
+
+    It ignores load values (qsub(1)): if a job requests a load value, such as ``mem_free``, it reports that
+    no queue is suitable, whatever else is requested (measured). It still refuses unknown names.
+    """
+    if answer.ok or ("no suitable queues" in answer.said and not _LOAD_VALUES.isdisjoint(request.resources)):
+        return None
+    said = [line for line in answer.said.splitlines() if line.strip() != "Exiting."]
+    return "qsub refuses the job: " + "\n".join(said).removeprefix("Unable to run job: ")
+
+
+# sge_status(5): a state is a string of flags; the first flag of this table that it holds decides.
+_FLAGS: Mapping[str, tuple[State, str]] = {
+    "E": (State.ERROR, "in error: `qstat -j ID` says why, `qmod -cj ID` tries again"),
+    "d": (State.ENDING, "being deleted"),
+    "s": (State.RUNNING, "suspended"),
+    "S": (State.RUNNING, "its queue is suspended"),
+    "T": (State.RUNNING, "its queue is suspended by an alarm"),
+    "r": (State.RUNNING, ""),
+    "t": (State.RUNNING, ""),
+    "h": (State.HELD, "held"),
+    "q": (State.PENDING, ""),
+    "z": (State.ENDING, ""),
+}
+
+
+def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
+    """Return the command that submits ``script`` as one array job; its header has the rest.
+
+    ``-terse`` stands on the command line, not in the header: there it may be ignored. ``-hold_jid``
+    waits for all tasks of an array, whatever became of them (qsub(1)).
+    """
+    waits = ("-hold_jid", ",".join(job.id for job in after)) if after else ()
+    return ("qsub", "-terse", *waits, *submit_words(script, array))
+
+
+BATCH_ONLY = frozenset(("-a", "-b", "-c", "-i", "-shell", "-sync"))
+"""The options of qsub that qrsh does not have or that are about scripts: qsub(1)."""
+
+
+def interactive_argv(options: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the command that starts bash on a node, at a terminal: qrsh(1).
+
+    With a command qrsh makes no terminal unless ``-pty y`` says so, and without ``-now n`` it gives up
+    if no node is free. ``s_rt`` is left out: its signal would end the shell.
+    """
+    kept = [_without_warning(option) for option in options if option[0] not in BATCH_ONLY]
+    return ("qrsh", "-pty", "y", "-now", "n", "-cwd", *(word for option in kept for word in option), "bash")
+
+
+def _without_warning(option: tuple[str, ...]) -> tuple[str, ...]:
+    """Return an option without the soft limit of the walltime; nothing if that is all of it."""
+    if option[0] != "-l":
+        return option
+    left = ",".join(word for word in ",".join(option[1:]).split(",") if not word.startswith("s_rt="))
+    return ("-l", left) if left else ()
+
+
+def limit_argv() -> tuple[str, ...]:
+    """Return the command that prints the array limit."""
+    return ("qconf", "-sconf")
+
+
+def parse_limit(answer: str) -> int | None:
+    """Return ``max_aj_tasks``; 0 is no limit (sge_conf(5)), and ``None`` here."""
+    found = re.search(r"^max_aj_tasks\s+(\d+)", answer, re.MULTILINE)
+    return (int(found[1]) or None) if found else None
+
+
+def task_limit_error(answer: str, arrays: Sequence[Array]) -> str | None:
+    """Return why the controller cannot hold these arrays, ``None`` if it can or has no limit.
+
+    ``max_jobs`` is for all users and ``max_u_jobs`` for each; 0 is no limit, and an array counts
+    as one job (sge_conf(5)). ``max_aj_instances`` only limits how many tasks run at a time.
+    """
+    known = {
+        name: int(most) for name, most in re.findall(r"^(max_(?:u_)?jobs)\s+(\d+)", answer, re.MULTILINE)
+    }
+    below = [name for name, most in known.items() if 0 < most < len(arrays)]
+    if not below:
+        return None
+    name = min(below, key=lambda name: known[name])
+    points = sum(array.tasks for array in arrays)
+    return f"{points:,} points are {len(arrays)} array jobs, but at most {known[name]} are allowed ({name})"
+
+
+def header_path(path: str) -> str:
+    """Return a path for a ``#$ -o`` line: a colon would name a host before it (qsub(1))."""
+    return shlex.quote(f":{path}" if ":" in path else path)
+
+
+def log_name(name: str, job: str, task: int) -> str:
+    """Return the name of a task's log: qsub(1), ``-o`` with a folder."""
+    return f"{name}.o{job}.{task}"
+
+
+def search_argvs(name: str, since: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the commands that look for jobs by their name: all of one's own, and the name's accounting."""
+    return queue_argv(()), accounting_argv((), since, name)
+
+
+def throttle_argv(job: JobId, most: int) -> tuple[str, ...]:
+    """Return the command that changes how many tasks run at a time: qalter(1), ``-tc``; 0 is no limit."""
+    return ("qalter", "-tc", str(most), job.id)
+
+
+def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
+    """Return the command that deletes a job, or only some of its tasks: ``12.7``, ``12.1-5 12.9``.
+
+    qdel ends with 1 and ``denied: job "..." does not exist`` if nothing is left (measured). Its
+    ``-t`` is documented for one range only (qdel(1)).
+    """
+    return ("qdel", *([f"{job.id}.{part}" for part in task_ranges(tasks)] or [job.id]))
+
+
+def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the one command that lists all jobs of their owners: with ids qstat shows no states.
+
+    Without ``-g d``: pending tasks are then one row with all their ranges, never cut (measured
+    with 200 tasks in 24 ranges).
+    """
+    return ("qstat", "-u", ",".join(users) or getpass.getuser(), "-xml")
+
+
+def diagnostic_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
+    """Return the commands that show a person why a job waits, and how it ended."""
+    ids = ",".join(job.id for job in jobs)
+    return ("qstat", "-j", ids), accounting_argv(jobs, "", name)
+
+
+def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
+    """Return all array tasks of the owners in the queue, ``None`` if qstat did not answer.
+
+    Running tasks stand in ``queue_info``, pending ones and those in error in ``job_info``. Tasks of
+    other jobs are among them. A finished job is in no list: gone is not done.
+    """
+    from xml.etree import ElementTree as ET  # here, for a submission reads no XML
+
+    try:
+        rows = ET.fromstring(answer.stdout).iter("job_list") if answer.ok else None  # noqa: S314 - qstat's
+    except ET.ParseError:
+        return None
+    if rows is None:
+        return None
+    return tuple(
+        Queued(
+            job_id=row.findtext("JB_job_number", "").strip(),
+            task=task,
+            state=state,
+            reason=reason,
+            name=row.findtext("JB_name", "").strip(),
+            node=row.findtext("queue_name", "").strip().partition("@")[2],
+            start_at=row.findtext("JAT_start_time", "").strip(),
+        )
+        for row in rows
+        for state, reason in [_state(row.findtext("state", "").strip())]
+        for task in expand_tasks(row.findtext("tasks", "").strip())
+    )
+
+
+def _state(flags: str) -> tuple[State, str]:
+    """Return the state of a string of flags, and the reason with the flags as qstat shows them."""
+    state, why = next(
+        (meaning for flag, meaning in _FLAGS.items() if flag in flags), (State.UNKNOWN, "unknown")
+    )
+    return state, f"{flags}: {why}" if why else ""
+
+
+_MOST = 3
+
+
+def shut_argv() -> tuple[str, ...]:
+    """Return the command that lists the queue instances with their states (qstat(1), -f)."""
+    return ("qstat", "-f")
+
+
+def shut_reason(answer: Completed) -> str:
+    """Return which queues start no job, and what clears the error; nothing if none is in error.
+
+    An instance in error stays so until an administrator clears it (qmod(1), -cq), and ``qstat`` lists its
+    jobs like any that wait (measured, 8.1.9: a prolog that fails).
+    """
+    queues = shut_queues(answer.stdout if answer.ok else "")
+    names = [name for shut in queues.values() for name, why in shut.items() if "in error" in why]
+    if not names:
+        return ""
+    closed = format_list(list(dict.fromkeys(name.partition("@")[0] for name in names)), _MOST)
+    clear = shlex.join(["qmod", "-cq", *names]) if len(names) <= _MOST else "qmod -cq '*'"
+    none = (
+        "no queue starts a job" if all(queues.values()) else f"waits for a free slot; {closed} starts no job"
+    )
+    return f"{none} until an administrator types: {clear}"
+
+
+def explain(task: Queued) -> str:
+    """Return why a task waits: Grid Engine's flags and what they mean; empty for one that runs.
+
+    Only ``qstat -j`` shows why a task is in error (measured).
+    """
+    flags, _, meaning = task.reason.partition(": ")
+    words = {
+        State.ERROR: f"could not be started, or its script ended with 100; qstat -j {task.job_id} says why",
+        State.HELD: "held, by its owner or until another job ends",
+        State.PENDING: meaning or "waits for a free slot, or its turn",
+    }.get(task.state, meaning)
+    return f"{flags}: {words}" if flags and words else words
+
+
+def remedy(job: JobId, tasks: tuple[int, ...], task: Queued) -> Remedy | None:
+    """Return what a person can do for tasks that wait alike; ``None`` if they need no person.
+
+    Both commands take ``12.3-5`` for tasks of an array (sge_types(1), job_task_list; measured).
+    """
+    command = {State.ERROR: ("qmod", "-cj"), State.HELD: ("qrls",)}.get(task.state)
+    if command is None:
+        return None
+    return Remedy(argv=(*command, *(f"{job.id}.{part}" for part in task_ranges(tasks))))
+
+
+NAME, TITLE, DIRECTIVE = "sge", "Grid Engine", "#$"
+PROGRAMS: tuple[str, ...] = ("qsub", "qconf")
+"""``qsub`` alone may be PBS's."""
+COMMANDS: tuple[str, ...] = ("qsub", "qstat", "qacct", "qdel", "qconf", "qalter")
+RUNS_HERE = False
+EXPORTS_ENVIRONMENT = False
+"""qsub(1): only with ``-V``."""
+CHARGES_PAGE_CACHE = False
+RESERVED_OPTIONS: Mapping[str, str] = {
+    **dict.fromkeys(("-t", "-tc"), "change sweep or max_parallel"),
+    "-N": "change name",
+    **dict.fromkeys(
+        ("-o", "-e", "-j", "-cwd", "-wd"), "logs are in the run folder, which --runs-dir puts elsewhere"
+    ),
+    "-notify": "change warning_s in a site file for an earlier warning",
+    **dict.fromkeys(("-S", "-r", "-terse"), "leave it out"),
+    "-hold_jid": "leave it out: find_max waits by it",
+}
+FORBIDDEN_PATH_CHARS = "\\'\"$,"
+"""qsub drops quotes and expands ``$``: the job dies, or waits in Eqw, without a log (measured)."""
+ENVIRONMENT: Mapping[str, str] = {"SGE_SINGLE_LINE": "1"}
+"""qconf then prints a long value on one line, without backslashes (qconf(1))."""
+CLUSTER_VARIABLES = re.compile(r"SGE_")
+LEAKING_VARIABLES = protocol.NEVER
+JOB_VARIABLE = "JOB_ID"
+RECORDED_VARIABLES: tuple[str, ...] = ("QUEUE", "NSLOTS")
+BUSY_PATTERN = re.compile(
+    r"Connection refused|got send error|gdi request rejected|denied: .* currently overloaded"
+)
+"""Nothing was sent."""
+UNCONFIRMED_PATTERN = re.compile(r"failed receiving gdi request|got read error|timeout")
+"""qsub had sent the job and got no answer."""
+JOB_ID_PATTERNS: tuple[str, ...] = (
+    r"(?P<id>\d+)(?:\.\d+-\d+:\d+)?",
+    r".*?Your job(?:-array)? (?P<id>\d+)\b.*",
+)
+OVER_PATTERN = re.compile(
+    r"job \"?\d+\"?( task \"\d+\")? (does not exist|is already in deletion)|has (registered|deleted)"
+)
+"""qdel prints a line for each task, with status 1 if one has ended (measured)."""
+LOG_OUTCOMES = protocol.NO_OUTCOMES
+LOG_FAULT = protocol.NEVER

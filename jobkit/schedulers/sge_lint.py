@@ -1,0 +1,218 @@
+"""What qsub ignores in a job script."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from operator import attrgetter
+from posixpath import dirname, join
+
+from jobkit.schedulers import parsed_script as scripts
+from jobkit.schedulers.parsed_script import Effect, LintFinding, Option, Rule, Script, ScriptLine
+
+_WAITS = "the job waits in Eqw without a message"
+FILLED_IN = ("HOME", "USER", "JOB_ID", "JOB_NAME", "HOSTNAME", "TASK_ID")
+"""What Grid Engine fills in of a log's path, unless it stands in braces: qsub(1), ``-o``."""
+RULES: Mapping[str, Rule] = {
+    "misspelt": Rule(
+        Effect.IGNORED,
+        "qsub takes it for a comment: it requests nothing",
+        "write #$ {rest}, or, to leave it out on purpose, ##$ ...",
+    ),
+    "joined": Rule(
+        Effect.IGNORED,
+        "with -j y this path is ignored: errors go into the other log (qsub(1), -j)",
+        "leave -e out, or write -j n",
+    ),
+    "soft-alone": Rule(
+        Effect.IGNORED,
+        "-soft ends with its line: the requests of other lines stay hard "
+        "(measured; qsub(1) suggests otherwise)",
+        "write it on the line of the soft request: #$ -soft -l NAME=VALUE",
+    ),
+    "signal": Rule(
+        Effect.IGNORED,
+        "this trap never runs: qdel and h_rt send KILL, and no {name} before it",
+        "trap USR2 and request it with #$ -notify; near the walltime USR1, with #$ -l s_rt=TIME below h_rt",
+    ),
+    "soft": Rule(
+        Effect.CHANGED,
+        "after -soft {gpu} is a soft request: the job may start on a node without it "
+        "(8.1.9 refuses it if it is a consumable)",
+        "write -hard before it, or request it on a separate line",
+    ),
+    "here-document": Rule(
+        Effect.CHANGED,
+        "qsub reads here-documents too: it takes this for an option of this job",
+        "do not begin the line with #$: indent it and write <<- with tabs, or print it by printf",
+    ),
+    "shell": Rule(
+        Effect.CHANGED,
+        "without -S the queue's shell runs the script, and ignores its first line, "
+        "unless the queue's shell_start_mode is unix_behavior (queue_conf(5))",
+        "add #$ -S /bin/bash",
+    ),
+    "cwd": Rule(
+        Effect.CHANGED,
+        "without -cwd the job begins in your home folder: its logs and relative paths are there",
+        "add #$ -cwd (not needed if your site's sge_request has it)",
+    ),
+    "memory-unit": Rule(
+        Effect.CHANGED,
+        "without a unit it is bytes (sge_types(5)): {value} of them",
+        "write the unit, as in -l {name}={value}G",
+    ),
+    "variable": Rule(
+        Effect.CHANGED,
+        "Grid Engine fills in no ${unknown}: it takes the $ and what follows literally",
+        f"write it out, or take one of {', '.join('$' + name for name in FILLED_IN)}",
+    ),
+    "folder": Rule(
+        Effect.LOST,
+        f"there is no folder {{folder}}: if the node has none either, {_WAITS}",
+        "mkdir -p {quoted}",
+    ),
+    "folder-number": Rule(
+        Effect.LOST,
+        f"there is no folder with the job's number in its name, and Grid Engine makes none: {_WAITS}",
+        "put the number into the name of a file, as in -{name} logs/$JOB_ID.$TASK_ID",
+    ),
+    "crlf": Rule(
+        Effect.LOST,
+        f"it has Windows line ends (CRLF): qsub takes it, no shell can run it, and {_WAITS}",
+        "remove the carriage returns: sed -i 's/\\r$//' SCRIPT",
+    ),
+}
+
+_finding = partial(scripts.finding, RULES)
+
+MARK = "#$"
+_DIRECTIVE = re.compile(r"#\$\s*-[A-Za-z]")
+_MEANT = re.compile(r"(?:\s+#\$\s*|#\s+\$\s*|\$#\s*|#[S%]\s+)(?P<rest>-[A-Za-z].*)")
+"""Indented, with a space inside, turned round, or with a neighbour of the dollar key."""
+_GPU = re.compile(r"(?i)gpu|cuda|coproc")
+_NAME = re.compile(r"\$(\w+|\{\w+\})")
+_WARNINGS = {"notify": {"USR1", "USR2"}, "s_rt": {"USR1"}}
+"""What comes before KILL, and only if it is requested: qsub(1) ``-notify``, queue_conf(5) ``s_rt``."""
+_CAUGHT = frozenset({"HUP", "INT", "TERM", "USR1", "USR2"})
+_MEMORY = frozenset(
+    {f"{kind}_{what}" for kind in "hs" for what in ("core", "data", "fsize", "rss", "stack", "vmem")}
+    | {"mem_free", "m_mem_free", "mem_total", "swap_free", "virtual_free", "virtual_total"}
+)
+"""Resources that are memory at every site: queue_conf(5), load_parameters(5)."""
+_FEW_BYTES = 2**20
+
+
+def lint(script: Script) -> tuple[LintFinding, ...] | None:
+    """Return the findings in a script, by line; ``None`` if it has no directive of Grid Engine."""
+    read = [line for line in script.lines if _DIRECTIVE.match(line.text)]
+    asked = [line for line in read if not line.here]
+    found = list(_misspelt(script))
+    if not asked:
+        return tuple(found) or None
+    options = [option for line in asked for option in _options(line)]
+    found += [_finding(line, "here-document") for line in read if line.here]
+    found += [*_shape(script, options), *_soft(asked), *_memory(options)]
+    found += [*_folders(script, options), *_joined(options), *_trapped(script, options)]
+    return tuple(sorted(found, key=attrgetter("line")))
+
+
+def _misspelt(script: Script) -> Iterator[LintFinding]:
+    for line in script.lines:
+        meant = None if line.here else _MEANT.match(line.text)
+        if meant:
+            yield _finding(line, "misspelt", rest=meant["rest"].strip())
+
+
+def _options(line: ScriptLine) -> Iterator[Option]:
+    for word, after in pairwise((*scripts.words(line, MARK), "")):
+        if word.startswith("-"):
+            yield Option(line, word[1:], after)
+
+
+def _shape(script: Script, options: Sequence[Option]) -> Iterator[LintFinding]:
+    """Yield the problems of line ends, shell and folder; a missing option is reported for the first line."""
+    first = script.lines[0]
+    names = {option.name for option in options}
+    yield from scripts.misplaced_line_end(RULES, script)
+    if "S" not in names:
+        yield _finding(first, "shell")
+    if not names & {"cwd", "wd"}:
+        yield _finding(first, "cwd")
+
+
+def _soft(asked: Sequence[ScriptLine]) -> Iterator[LintFinding]:
+    for line in asked:
+        option_words = scripts.words(line, MARK)
+        wishes = _wishes(option_words)
+        gpu = next((wish for wish in wishes if _GPU.search(wish)), None)
+        if gpu:
+            yield _finding(line, "soft", gpu=gpu)
+        elif "-soft" in option_words and not wishes:
+            yield _finding(line, "soft-alone")
+
+
+def _wishes(words: Sequence[str]) -> list[str]:
+    """Return what a directive asks for after ``-soft``."""
+    soft, wishes = False, []
+    for word, after in pairwise((*words, "")):
+        soft = word == "-soft" or (soft and word != "-hard")
+        if soft and word in {"-l", "-q"}:
+            wishes.append(after)
+    return wishes
+
+
+def _asked(options: Sequence[Option]) -> Iterator[tuple[ScriptLine, str, str]]:
+    """Yield name and value of each resource that is asked for by ``-l``, and its line."""
+    for option in options:
+        if option.name == "l":
+            for request in option.value.split(","):
+                name, _, value = request.partition("=")
+                yield option.line, name, value
+
+
+def _memory(options: Sequence[Option]) -> Iterator[LintFinding]:
+    requests = (request for request in _asked(options) if request[1] in _MEMORY)
+    return scripts.unitless_memory(RULES, requests, _FEW_BYTES)
+
+
+def _folders(script: Script, options: Sequence[Option]) -> Iterator[LintFinding]:
+    """Yield missing folders, without which a job waits in Eqw."""
+    start = None
+    for option in options:
+        if option.name in {"cwd", "wd"}:
+            start = option.value if option.name == "wd" else ""
+            yield from scripts.missing_folder(RULES, script, option.line, start)
+    for option in options:
+        if option.name in {"o", "e"}:
+            yield from _log(script, option, start)
+
+
+def _log(script: Script, option: Option, start: str | None) -> Iterator[LintFinding]:
+    """Yield why a log cannot be opened, or is written elsewhere than the script names."""
+    host, _, path = option.value.partition(",")[0].rpartition(":")
+    named = set(_NAME.findall(dirname(path)))
+    if unknown := [name for name in _NAME.findall(path) if name not in FILLED_IN]:
+        yield _finding(option.line, "variable", unknown=unknown[0])
+    elif named & {"JOB_ID", "TASK_ID"}:
+        yield _finding(option.line, "folder-number", name=option.name)
+    elif not host and named <= {"HOME", "USER"} and (start is not None or path[:1] in {"/", "$", "~"}):
+        yield from scripts.missing_folder(RULES, script, option.line, join(start or "", dirname(path)))
+
+
+def _joined(options: Sequence[Option]) -> Iterator[LintFinding]:
+    last = {option.name: option for option in options}
+    if "e" in last and "j" in last and last["j"].value.startswith("y"):
+        yield _finding(last["e"].line, "joined")
+
+
+def _trapped(script: Script, options: Sequence[Option]) -> Iterator[LintFinding]:
+    """Yield the first trap of a script that asks for no warning: a KILL cannot be trapped."""
+    asked = {option.name for option in options} | {name for _, name, _ in _asked(options)}
+    sent = {signal for name in asked & set(_WARNINGS) for signal in _WARNINGS[name]}
+    trapped = {name: line for name, line in scripts.traps(script).items() if name in _CAUGHT}
+    if trapped and not sent & set(trapped):
+        name, line = next(iter(trapped.items()))
+        yield _finding(line, "signal", name=name)

@@ -1,0 +1,560 @@
+"""Slurm: sbatch, squeue, sacct, scancel. The names are those of `jobkit.schedulers.protocol.Scheduler`.
+
+sacct(1); "measured" is Slurm 22.05.8, the answers stand in tests/data/slurm/.
+
+``sbatch --test-only`` finds most faults, but accepts a walltime that the partition forbids and
+an unknown account or QOS (measured, Slurm 22.05.8 with ``EnforcePartLimits=NO`` and no
+``AccountingStorageEnforce``: such a job waits for ever or is charged to no account); and its message
+does not name the wrong value. So sinfo and sacctmgr are asked as well.
+
+"Measured" is Slurm 22.05.8; the answers stand in tests/data/slurm/.
+
+The words are those of squeue(1), JOB REASON CODES: https://slurm.schedmd.com/job_reason_codes.html
+"""
+
+from __future__ import annotations
+
+import getpass
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from jobkit.core.records import Outcome
+from jobkit.core.shell import Completed
+from jobkit.core.units import format_count, format_memory
+from jobkit.schedulers import protocol, slurm_lint, slurm_survey
+from jobkit.schedulers.parsing import bytes_of, expand_tasks, seconds_of, task_ranges
+from jobkit.schedulers.slurm_survey import NODES, PARTITION, partitions
+from jobkit.schedulers.survey import asked_for, no_such
+from jobkit.schedulers.types import (
+    Accounted,
+    Array,
+    Check,
+    JobId,
+    JobRequest,
+    LogOutcomes,
+    Queued,
+    Remedy,
+    State,
+)
+
+lint, parse_survey, survey_argvs = slurm_lint.lint, slurm_survey.parse_survey, slurm_survey.survey_argvs
+
+
+COLUMNS = (
+    *("JobID", "State", "ExitCode", "ElapsedRaw", "MaxRSS", "ReqMem", "AllocCPUS", "NodeList", "Reason"),
+    "JobName",
+)
+"""The name is the last column, because it may contain a bar; `END` follows it."""
+END, UNKNOWN = "End", "Unknown"
+FORMAT = f"--format={','.join((*COLUMNS, END))}"
+_FEWEST = 3
+"""Columns of the shortest row that is one."""
+_TASK = re.compile(r"(?P<job>\d+)_(?P<tasks>\d+|\[[^.|]*(?:\.\.\.[^.|]*)?)(?:\.(?P<step>\w+))?")
+
+# https://slurm.schedmd.com/sacct.html#SECTION_JOB-STATE-CODES: states that are an end. COMPLETED
+# and FAILED carry the exit status of the script: the record or the exit file knows what it means.
+END_STATES: Mapping[str, Outcome | None] = {
+    **dict.fromkeys(("COMPLETED", "FAILED")),
+    **dict.fromkeys(("BOOT_FAIL", "NODE_FAIL"), Outcome.NODE_FAIL),
+    **dict.fromkeys(("CANCELLED", "REVOKED"), Outcome.CANCELLED),
+    **dict.fromkeys(("DEADLINE", "TIMEOUT"), Outcome.TIMEOUT),
+    "OUT_OF_MEMORY": Outcome.RAM_OOM,
+    "PREEMPTED": Outcome.PREEMPTED,
+}
+
+
+def clusters(jobs: tuple[JobId, ...]) -> tuple[str, ...]:
+    """Return the option that names the clusters of the jobs; none if all are on the default cluster."""
+    names = sorted({job.cluster for job in jobs if job.cluster})
+    return ("-M", ",".join(names)) if names else ()
+
+
+def rows_of_tasks(text: str, columns: int) -> Iterator[tuple[str, str, str, list[str]]]:
+    """Yield ``job id, tasks, step, the other columns`` of the rows about array tasks.
+
+    The columns that an answer of jobkit 0.1 lacks, kept in old run folders, are empty.
+    """
+    for line in text.splitlines():
+        name, *rest = line.strip().split("|", columns - 1)
+        found = _TASK.fullmatch(name)
+        if found and len(rest) >= _FEWEST - 1:
+            missing = [""] * (columns - 1 - len(rest))
+            yield found["job"], found["tasks"], found["step"] or "", [*rest, *missing]
+
+
+def accounting_argv(
+    jobs: tuple[JobId, ...], since: str, name: str, users: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Return the one command that asks the accounting.
+
+    ``-S`` because sacct otherwise begins at midnight (sacct(1), DEFAULT TIME WINDOW), ``-P``
+    because columns are cut otherwise; with the steps (no ``-X``), because they hold the memory; with
+    ``-D``, because a task that was requeued has a row for each time it ran.
+    """
+    ids = ",".join(job.id for job in jobs)
+    return ("sacct", "-n", "-P", "-D", *clusters(jobs), "-S", since, "-j", ids, FORMAT)
+
+
+@dataclass(slots=True)
+class _Rows:
+    """What sacct reports of one task: its own row, and what matters of its steps."""
+
+    own: dict[str, str]
+    max_rss_bytes: int | None = None
+    out_of_memory: bool = False
+
+    def add_step(self, row: Mapping[str, str]) -> None:
+        rss = bytes_of(row["MaxRSS"])
+        self.max_rss_bytes = max(filter(None, (rss, self.max_rss_bytes)), default=None)
+        self.out_of_memory = self.out_of_memory or row["State"].startswith("OUT_OF_ME")
+
+
+def parse_accounting(answer: Completed) -> tuple[Accounted, ...] | None:
+    """Return the tasks in the accounting, ``None`` if it did not answer.
+
+    A task that is missing is not known *yet*: rows come up to 4.5 s late (measured). So is one that
+    has ended at an unknown time: what began and ended while slurmdbd was away is reported in two parts,
+    and for 4 to 6 s is ``FAILED`` with status 0, whatever it ended with (measured). Of a task
+    that was requeued there is one account for each time it ran, the oldest first.
+
+    Tasks that have not begun share a row, ``12_[3-5]``, and if they are cancelled it goes on
+    naming those that began just before: a row of a task's own counts more (measured). It comes some
+    seconds later.
+    """
+    if not answer.ok:
+        return None
+    found: dict[tuple[str, int], list[_Rows]] = {}
+    shared: dict[tuple[str, int], _Rows] = {}
+    for job, listed, step, rest in rows_of_tasks(answer.stdout, len(COLUMNS)):
+        row = _row(rest)
+        if not listed.isdecimal():
+            shared |= {(job, task): _Rows(own=row) for task in expand_tasks(listed)}
+            continue
+        runs = found.setdefault((job, int(listed)), [])
+        if not step:
+            runs.append(_Rows(own=row))
+        elif runs:
+            runs[-1].add_step(row)
+    own = [_accounted(job, task, rows) for (job, task), runs in found.items() for rows in runs]
+    waited = [_accounted(*key, rows, began=False) for key, rows in shared.items() if not found.get(key)]
+    return (*own, *waited)
+
+
+def _row(rest: list[str]) -> dict[str, str]:
+    """Return a row's columns by their names; answers kept by an older jobkit do not have `END`."""
+    *others, last = rest
+    name, bar, end = last.rpartition("|")
+    return dict(zip((*COLUMNS[1:], END), (*others, *((name, end) if bar else (last, ""))), strict=True))
+
+
+def _accounted(job: str, task: int, rows: _Rows, *, began: bool = True) -> Accounted:
+    row = rows.own
+    word = _whole_word(row["State"].partition(" ")[0])  # "CANCELLED by 1234"
+    ended = word in END_STATES and row[END] != UNKNOWN
+    status, _, signal = row["ExitCode"].partition(":")
+    outcome, evidence = _outcome(word, rows)
+    return Accounted(
+        job_id=job,
+        task=task,
+        ended=ended,
+        outcome=outcome if ended else None,
+        exit_status=(128 + int(signal) if signal.strip("0") else int(status)) if ended and status else None,
+        evidence=evidence
+        if ended or word not in END_STATES
+        else f"sacct: {row['State']}, but not yet when and how",
+        name=row["JobName"],
+        node="" if row["NodeList"] == "None assigned" else row["NodeList"],
+        max_rss_bytes=rows.max_rss_bytes,
+        elapsed_s=float(row["ElapsedRaw"]) if ended and row["ElapsedRaw"] else None,
+        never_began=ended and not began,
+    )
+
+
+def _outcome(word: str, rows: _Rows) -> tuple[Outcome | None, str]:
+    """Return why a task ended, if its rows show it, and the words that show it."""
+    row, outcome = rows.own, END_STATES.get(word)
+    evidence = f"sacct: {row['State']}, ExitCode {row['ExitCode']}"
+    if _over_memory(rows):
+        evidence = f"sacct: {_memory(rows)}{row['State']}, ExitCode {row['ExitCode']}"
+        return (Outcome.RAM_OOM if word == "FAILED" else outcome), evidence
+    if row["State"] == "FAILED" and row["ExitCode"] == "0:53":  # measured
+        return Outcome.STAGE_OUT, f"{evidence}: the node could not open the job's log, or its working folder"
+    return outcome, evidence
+
+
+def _memory(rows: _Rows) -> str:
+    """Return the memory that a killed task used of its request: first, for a table cuts the end of a line."""
+    if rows.max_rss_bytes is None:
+        return ""
+    required = _required_bytes(rows.own)
+    asked = rows.own["ReqMem"] if required is None else format_memory(required)
+    return f"MaxRSS {format_memory(rows.max_rss_bytes)} of ReqMem {asked}, "
+
+
+def _whole_word(word: str) -> str:
+    """Return the end state that ``OUT_OF_ME+`` is the beginning of; other words as they are."""
+    if not word.endswith("+"):
+        return word
+    return next((state for state in END_STATES if state.startswith(word[:-1])), word)
+
+
+def _over_memory(rows: _Rows) -> bool:
+    """Return whether a failed task was killed for its memory.
+
+    Only the step may report OUT_OF_MEMORY (autosubmit#382); with ``OverMemoryKill`` no row does:
+    the task is FAILED with 0:9 and only MaxRSS above ReqMem shows it (measured).
+    """
+    required = _required_bytes(rows.own)
+    killed = rows.own["ExitCode"].endswith(":9")
+    over = required is not None and (rows.max_rss_bytes or 0) > required
+    return rows.out_of_memory or (killed and over)
+
+
+def _required_bytes(row: Mapping[str, str]) -> int | None:
+    """Return ReqMem in bytes: before Slurm 21.08 ``4Gn`` is per node, ``2Gc`` per CPU (sacct(1))."""
+    size = bytes_of(row["ReqMem"].rstrip("nc"))
+    if size is None or not row["ReqMem"].endswith("c"):
+        return size
+    return size * int(row["AllocCPUS"] or 1)
+
+
+SHOW = ("sacctmgr", "-n", "-P", "show")
+START_VARIES = "earlier if jobs end before their walltime, later if others go first"
+
+
+def checks(script: str, array: Array, request: JobRequest) -> tuple[Check, ...]:
+    """Return the checks before a submission.
+
+    ``--test-only`` prints its answer, good or bad, on stderr, and uses up a job id (measured).
+    """
+    span = f"--array={array.first}-{array.last}"
+    tested = ("sbatch", "--test-only", *array.option_words, span, script)
+    asked = [
+        Check(NODES, partial(_partition_refusal, request)),
+        Check(tested, _test_only_refusal, _start_estimate),
+    ]
+    if request.account:
+        listed = (*SHOW, "assoc", f"user={getpass.getuser()}", "format=Account")
+        refusal = partial(_name_refusal, "account of yours", request.account, "resources.account")
+        asked.append(Check(listed, refusal))
+    if request.qos:
+        asked.append(
+            Check((*SHOW, "qos", "format=Name"), partial(_name_refusal, "QOS", request.qos, "resources.qos"))
+        )
+    return tuple(asked)
+
+
+def _partition_refusal(request: JobRequest, answer: Completed) -> str | None:
+    if not answer.ok:
+        return None  # then --test-only and the submission check it
+    known = partitions(answer.stdout).values()
+    asked = asked_for(request.queue, known, PARTITION)
+    if asked.unknown:
+        return str(asked.unknown)
+    faults = (asked.walltime_fault(request), asked.gpu_fault(request), asked.node_fault(request))
+    return "\n".join(map(str, filter(None, faults))) or None
+
+
+def _test_only_refusal(answer: Completed) -> str | None:
+    return None if answer.ok else f"sbatch refuses the job: {answer.said}"
+
+
+def _start_estimate(answer: Completed) -> str:
+    """Return when the job would start: ``sbatch: Job 5 to start at 2026-01-02T03:04:05 ...``.
+
+    Slurm counts every running job with its whole walltime, and knows no job that is yet to come.
+    """
+    found = re.search(r"to start at (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)", answer.said)
+    return f"Slurm estimates a start at {found[1].replace('T', ' ')}: {START_VARIES}" if found else ""
+
+
+def _name_refusal(kind: str, name: str, key: str, answer: Completed) -> str | None:
+    """Refuse a name that is not in a list; ``None`` without a list, as with accounting off."""
+    known = set(answer.stdout.split()) if answer.ok else set()
+    return str(no_such(kind, name, known, key)) if known and name not in known else None
+
+
+_QUEUE_COLUMNS = "%i|%T|%r|%N|%M|%S|%j"
+"""Task, state, reason, nodes, time used, (expected) start, name: squeue(1), --format."""
+_MOST_RANGES = 5_000
+"""In one argument: Linux takes 128 KiB (execve(2)), and a range of a large array is 16 characters."""
+
+# https://slurm.schedmd.com/squeue.html#SECTION_JOB-STATE-CODES; an end state is not in the queue.
+_QUEUE_STATES = {
+    **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED"), State.PENDING),
+    **dict.fromkeys(("REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"), State.HELD),
+    **dict.fromkeys(("RUNNING", "RESIZING", "SIGNALING", "SUSPENDED", "STOPPED"), State.RUNNING),
+    **dict.fromkeys(("COMPLETING", "STAGE_OUT"), State.ENDING),
+}
+
+# https://slurm.schedmd.com/squeue.html#SECTION_JOB-REASON-CODES: reasons for which a pending
+# task waits for a person, or for ever.
+_WAITING = {
+    **dict.fromkeys(("JobHeldUser", "JobHeldAdmin", "launch failed requeued held"), State.HELD),
+    **dict.fromkeys(("BadConstraints", "DependencyNeverSatisfied", "PartitionTimeLimit"), State.ERROR),
+    **dict.fromkeys(("InvalidAccount", "InvalidQOS"), State.ERROR),
+}
+
+
+def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
+    """Return the command that submits ``script`` as one array job; its header has the rest.
+
+    ``afterany`` waits for all tasks of an array, whatever became of them (sbatch(1)).
+    """
+    waits = (f"--dependency=afterany:{':'.join(job.id for job in after)}",) if after else ()
+    throttle = f"%{array.throttle}" if array.throttle else ""
+    span = f"--array={array.first}-{array.last}{throttle}"
+    return ("sbatch", "--parsable", *waits, *array.option_words, span, script, *array.words)
+
+
+BATCH_ONLY = frozenset(
+    ("--export-file", "--get-user-env", "--gid", "--ignore-pbs", "--no-requeue", "--requeue", "--uid")
+)
+"""The options of sbatch that srun does not have (their ``--help``, 22.05.8) and jobkit does not write."""
+
+
+def interactive_argv(options: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the command that starts bash on a node, at a terminal: srun(1), ``--pty``."""
+    kept = [option for option in options if option[0].partition("=")[0] not in BATCH_ONLY]
+    return ("srun", "--pty", *(word for option in kept for word in option), "bash")
+
+
+def limit_argv() -> tuple[str, ...]:
+    """Return the command that prints the array limit."""
+    return ("scontrol", "show", "config")
+
+
+def parse_limit(answer: str) -> int | None:
+    """Return the largest task index: ``MaxArraySize - 1``, or ``max_array_tasks`` if that is smaller.
+
+    slurm.conf(5): ``MaxArraySize`` is one more than the largest index, and 0 (here: 0 too)
+    turns arrays off; ``max_array_tasks`` in ``SchedulerParameters`` limits their number.
+    """
+    size = re.search(r"^MaxArraySize\s*=\s*(\d+)", answer, re.MULTILINE)
+    number = re.search(r"^SchedulerParameters\s*=.*\bmax_array_tasks=(\d+)", answer, re.MULTILINE)
+    limits = [max(int(size[1]) - 1, 0)] if size else []
+    return min([*limits, *([int(number[1])] if number else [])], default=None)
+
+
+def task_limit_error(answer: str, arrays: Sequence[Array]) -> str | None:
+    """Return why the controller cannot hold these tasks, ``None`` if it can or has no limit.
+
+    slurm.conf(5), ``MaxJobCount``: the most jobs that slurmctld holds at a time, and each task of
+    an array counts as one. sbatch does not report it: it tries again and again.
+    """
+    found = re.search(r"^MaxJobCount\s*=\s*(\d+)", answer, re.MULTILINE)
+    points = sum(array.tasks for array in arrays)
+    if not found or points <= int(found[1]):
+        return None
+    most = format_count(int(found[1]), "job")
+    return f"{format_count(points, 'point')}, but the controller holds at most {most} (MaxJobCount)"
+
+
+def header_path(path: str) -> str:
+    """Return a path for an ``#SBATCH`` line: ``%`` doubled (sbatch(1), filename pattern), quoted."""
+    return shlex.quote(path.replace("%", "%%"))
+
+
+def log_name(name: str, job: str, task: int) -> str:
+    """Return the name of a task's log: what templates/slurm.sh.j2 asks for."""
+    return f"{job}_{task}.out"
+
+
+def search_argvs(name: str, since: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the commands that look for jobs by their name: in the queue, and in the accounting."""
+    queue = ("squeue", "-r", "-h", "-o", _QUEUE_COLUMNS, "--name", name)
+    return queue, ("sacct", "-n", "-P", "-D", "-S", since, "--name", name, FORMAT)
+
+
+def throttle_argv(job: JobId, most: int) -> tuple[str, ...]:
+    """Return the command that changes how many tasks run at a time: scontrol(1), ``ArrayTaskThrottle``."""
+    return ("scontrol", *clusters((job,)), "update", f"JobId={job.id}", f"ArrayTaskThrottle={most}")
+
+
+def cancel_argv(job: JobId, tasks: tuple[int, ...] = ()) -> tuple[str, ...]:
+    """Return the command that cancels a job, or only some of its tasks: ``12_7``, ``12_[1-5,9]``.
+
+    scancel is silent, with status 0, about a job or task that it does not know (measured).
+    """
+    ranges = task_ranges(tasks)
+    parts = [",".join(ranges[start : start + _MOST_RANGES]) for start in range(0, len(ranges), _MOST_RANGES)]
+    words = [f"{job.id}_{part}" if part.isdecimal() else f"{job.id}_[{part}]" for part in parts]
+    return ("scancel", *clusters((job,)), *(words or [job.id]))
+
+
+def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Return the one command that lists the tasks in the queue, one a line (``-r``)."""
+    ids = ",".join(job.id for job in jobs)
+    return ("squeue", "-r", "-h", "-o", _QUEUE_COLUMNS, *clusters(jobs), "-j", ids)
+
+
+def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
+    """Return the tasks in the queue, ``None`` if squeue did not answer.
+
+    squeue ends with 1 and ``Invalid job id specified`` if it is asked for one job and has
+    forgotten it (``MinJobAge`` after its end): nothing is left. Of several ids it drops those
+    it does not know without a word (measured).
+    """
+    if not answer.ok:
+        return () if "Invalid job id specified" in answer.said else None
+    return tuple(
+        Queued(
+            job_id=job,
+            task=task,
+            state=state,
+            reason="" if reason == "None" else reason,
+            name=name,
+            node=node,
+            elapsed_s=None if state is State.PENDING else seconds_of(elapsed),
+            start_at="" if start == "N/A" else start,
+        )
+        for job, listed, _, (word, reason, node, elapsed, start, name) in rows_of_tasks(answer.stdout, 7)
+        if (state := _queue_state(word, reason)) is not None
+        for task in expand_tasks(listed)
+    )
+
+
+def _queue_state(word: str, reason: str) -> State | None:
+    if word in END_STATES:
+        return None
+    state = _QUEUE_STATES.get(word, State.UNKNOWN)
+    return _WAITING.get(reason, state) if state is State.PENDING else state
+
+
+def diagnostic_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
+    """Return the commands that show a person jobs in the queue and in the accounting."""
+    ids = ",".join(job.id for job in jobs)
+    return ("squeue", *clusters(jobs), "-j", ids), ("sacct", *clusters(jobs), "-j", ids)
+
+
+# The first key that a reason begins with counts: hundreds of limits share the beginning of their names.
+_WORDS: Mapping[str, str] = {
+    "Resources": "what it needs is in use",
+    "Priority": "other jobs are ahead of it",
+    "JobArrayTaskLimit": "the limit of tasks at a time is reached",
+    "DependencyNeverSatisfied": "its dependency can never be satisfied",
+    "Dependency": "waits for another job to end",
+    "BeginTime": "not before a set time, as after a requeue",
+    "JobHeldUser": "held by its owner",
+    "JobHeldAdmin": "held by an administrator: ask them",
+    "launch failed requeued held": "its launch failed, so Slurm holds it",
+    "JobLaunchFailure": "its launch failed",
+    "BadConstraints": "no node has what it requests",
+    "InvalidAccount": "the account is not known",
+    "InvalidQOS": "the QOS is not known",
+    "PartitionTimeLimit": "the walltime is longer than the partition allows",
+    "PartitionNodeLimit": "the partition has fewer nodes, or some are down",
+    "PartitionDown": "the partition is down",
+    "PartitionInactive": "the partition starts no jobs now",
+    "PartitionConfig": "the partition does not allow it",
+    "ReqNodeNotAvail": "the nodes that it could run on are down, drained or reserved",
+    "Nodes required for job are DOWN": "the nodes that it could run on are down, drained or reserved",
+    "NodeDown": "the nodes that it could run on are down",
+    "ReservationDeleted": "its reservation is gone",
+    "Reservation": "waits for its reservation",
+    "Licenses": "waits for a licence",
+    "QOS": "a limit of the QOS is reached",
+    "MaxCpuPerAccount": "a limit of the account is reached",
+    "MaxMemPerLimit": "requests more memory than is allowed",
+    "Assoc": "a limit of the account is reached",
+    "MaxJobs": "the limit of running jobs is reached",
+    "Cleaning": "its last run is being cleaned up",
+    "Prolog": "its node is being made ready",
+    "SystemFailure": "Slurm itself failed on it",
+    "FedJobLock": "waits for the other clusters to answer",
+}
+
+_KEYS: Mapping[str, str] = {
+    "BadConstraints": "resources.constraint",
+    "InvalidAccount": "resources.account",
+    "InvalidQOS": "resources.qos",
+    "PartitionTimeLimit": "resources.walltime",
+}
+"""The key of the spec to change if Slurm would never start the task."""
+
+_RELEASED = ("JobHeldUser", "launch failed requeued held")
+"""The owner can release these (scontrol(1), release)."""
+
+
+def explain(task: Queued) -> str:
+    """Return why a task waits: Slurm's word and what it means; empty if Slurm gives no reason."""
+    if not task.reason:
+        return ""
+    words = next((words for begin, words in _WORDS.items() if task.reason.startswith(begin)), "")
+    return f"{task.reason}: {words}" if words else task.reason
+
+
+def remedy(job: JobId, tasks: tuple[int, ...], task: Queued) -> Remedy | None:
+    """Return what a person can do for tasks that wait alike; ``None`` if they need no person.
+
+    scontrol takes array tasks as a list in brackets: ``release 12_[3,7-9]`` (measured).
+    """
+    if task.state not in {State.HELD, State.ERROR}:
+        return None
+    if task.reason.startswith(_RELEASED):
+        clusters = ("-M", job.cluster) if job.cluster else ()
+        named = ",".join(task_ranges(tasks))
+        target = f"{job.id}_{named}" if named.isdecimal() else f"{job.id}_[{named}]"
+        return Remedy(argv=("scontrol", *clusters, "release", target))
+    return Remedy(key=_KEYS.get(task.reason, ""))
+
+
+NAME, TITLE, DIRECTIVE = "slurm", "Slurm", "#SBATCH"
+PROGRAMS: tuple[str, ...] = ("sbatch",)
+COMMANDS: tuple[str, ...] = ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo", "sacctmgr")
+RUNS_HERE = False
+EXPORTS_ENVIRONMENT = True
+"""sbatch(1), ``--export``: all by default."""
+CHARGES_PAGE_CACHE = True
+RESERVED_OPTIONS: Mapping[str, str] = {
+    **dict.fromkeys(("--array", "-a"), "change sweep or max_parallel"),
+    **dict.fromkeys(("--job-name", "-J"), "change name"),
+    **dict.fromkeys(
+        ("--output", "-o", "--error", "-e", "--open-mode"),
+        "logs are in the run folder, which --runs-dir puts elsewhere",
+    ),
+    "--signal": "change warning_s in a site file",
+    **dict.fromkeys(("--parsable", "--wrap"), "leave it out"),
+    **dict.fromkeys(("--dependency", "-d"), "leave it out: find_max waits by it"),
+}
+FORBIDDEN_PATH_CHARS = "\\"
+"""sbatch expands no ``%`` after a backslash: the job dies without a log (measured)."""
+ENVIRONMENT: Mapping[str, str] = {"SLURM_BITSTR_LEN": "0"}
+"""Without it lists of array tasks are cut to 64 bytes (squeue(1), sacct(1))."""
+CLUSTER_VARIABLES = re.compile(r"SLURM_")
+LEAKING_VARIABLES = re.compile(r"SBATCH_|SLURM_(?!(CONF|CLUSTERS|JWT)$)")
+"""``SBATCH_*`` are options (sbatch(1), input environment variables), ``SLURM_*`` a surrounding job's."""
+JOB_VARIABLE = "SLURM_JOB_ID"
+RECORDED_VARIABLES: tuple[str, ...] = ("SLURM_JOB_PARTITION", "SLURM_JOB_NODELIST", "SLURM_CPUS_PER_TASK")
+BUSY_PATTERN = re.compile(r"Rate limit exceeded|Resource temporarily unavailable")
+"""slurm.conf(5), ``rl_enable`` (since 23.02)."""
+UNCONFIRMED_PATTERN = re.compile(
+    r"Socket timed out|Zero Bytes were transmitted|Message (receive|send) failure|Connection reset"
+)
+"""sbatch had sent the job and got no answer."""
+JOB_ID_PATTERNS: tuple[str, ...] = (
+    r"(?P<id>\d+)(?:;(?P<cluster>\S+))?",
+    r".*?Submitted batch job (?P<id>\d+)(?: on cluster (?P<cluster>\S+))?",
+)
+OVER_PATTERN = re.compile(
+    r": No error$|already finished|already completing or completed|Invalid job id specified|expired"
+)
+"""scontrol prints a line for each task, with status 1 if one has ended (measured)."""
+LOG_OUTCOMES: LogOutcomes = (
+    (re.compile(r"slurmstepd.*CANCELLED AT \S+ DUE TO TIME LIMIT"), Outcome.TIMEOUT),
+    (re.compile(r"slurmstepd.*CANCELLED AT \S+ DUE TO PREEMPTION"), Outcome.PREEMPTED),
+    (re.compile(r"slurmstepd.*CANCELLED AT \S+ DUE TO NODE FAILURE"), Outcome.NODE_FAIL),
+    (re.compile(r"slurmstepd.*CANCELLED AT \S+ DUE TO JOB REQUEUE"), Outcome.CANCELLED),
+    (re.compile(r"(?i)detected \d+ oom[-_ ]kill event|killed by the cgroup out-of-memory"), Outcome.RAM_OOM),
+    (re.compile(r"slurmstepd.*[Ee]xceeded (job|step)?\s*memory limit"), Outcome.RAM_OOM),
+    (re.compile(r"slurmstepd.*CANCELLED AT \S+"), Outcome.CANCELLED),
+)
+"""src/slurmd/slurmstepd/req.c; seen with 22.05.8."""
+LOG_FAULT = re.compile(r"slurmstepd\S*: |srun: ")
+resource_names = protocol.no_command
+slots = protocol.one_slot
+shut_argv = protocol.no_command
+shut_reason = protocol.no_reason

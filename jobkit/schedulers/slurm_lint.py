@@ -1,0 +1,241 @@
+"""What sbatch ignores in a job script."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from operator import attrgetter
+from posixpath import dirname, join
+
+from jobkit.schedulers import parsed_script as scripts
+from jobkit.schedulers.parsed_script import Effect, LintFinding, Option, Rule, Script, ScriptLine
+
+_DIES = "the job dies at once, without a log"
+RULES: Mapping[str, Rule] = {
+    "misspelt": Rule(
+        Effect.IGNORED,
+        "sbatch takes it for a comment: it requests nothing",
+        "write #SBATCH {rest}, or, to leave it out on purpose, ##SBATCH ...",
+    ),
+    "late": Rule(
+        Effect.IGNORED,
+        "sbatch stops reading at the first command, line {first}: this line requests nothing",
+        "move it above line {first}, {command}",
+    ),
+    "signal": Rule(
+        Effect.IGNORED,
+        "it goes to job steps (srun) and not to this shell: the trap of line {line} never runs",
+        "write --signal=B:{what}",
+    ),
+    "one-dash": Rule(
+        Effect.CHANGED,
+        "sbatch takes -{name} for the short option -{letter}, with what follows as its value",
+        "write it with two dashes, -{word}",
+    ),
+    "variable": Rule(
+        Effect.CHANGED,
+        "sbatch fills in no variables: it takes the $ and what follows literally",
+        "write it out, or give it on the command line; in a log's name take %j, %A, %a, %x or %u",
+    ),
+    "memory-unit": Rule(
+        Effect.CHANGED,
+        "without a unit it is mebibytes: the job gets {value} MiB",
+        "write the unit, as in --{name}={value}G",
+    ),
+    "shared-log": Rule(
+        Effect.CHANGED,
+        "all tasks of the array write this one file, and each that begins empties it",
+        "put the task into the name, as in --{name}={root}-%A_%a.out",
+    ),
+    "folder": Rule(
+        Effect.LOST,
+        f"there is no folder {{folder}}: if the node has none either, {_DIES}",
+        "mkdir -p {quoted}",
+    ),
+    "folder-number": Rule(
+        Effect.LOST,
+        f"there is no folder with the job's number in its name, and Slurm makes none: {_DIES}",
+        "put the number into the name of a file, as in --{name}=logs/%A_%a.out",
+    ),
+    "folder-home": Rule(
+        Effect.LOST,
+        f"to sbatch ~ is the name of a folder: {_DIES}",
+        "write the whole path, or one relative to the folder of the submission",
+    ),
+    "interpreter": Rule(
+        Effect.LOST,
+        "sbatch takes it, and the job dies at once: the interpreter needs an absolute path",
+        "make the first line #!/bin/bash",
+    ),
+    "no-interpreter": Rule(
+        Effect.REFUSED,
+        "sbatch refuses a script whose first line does not begin with #!",
+        "make the first line #!/bin/bash",
+    ),
+    "crlf": Rule(
+        Effect.REFUSED,
+        "it has Windows line ends (CRLF): sbatch refuses the script",
+        "remove the carriage returns: sed -i 's/\\r$//' SCRIPT",
+    ),
+    "memory-twice": Rule(
+        Effect.REFUSED,
+        "sbatch refuses --{first} with --{second}: they exclude each other",
+        "leave one of them",
+    ),
+}
+
+_finding = partial(scripts.finding, RULES)
+
+MARK = "#SBATCH"
+_MEANT = re.compile(r"\s*#(?P<gap>[!@\s]*)(?P<word>[A-Za-z]+)[\s:=]*(?P<rest>-{1,2}[A-Za-z].*)")
+_ALIKE = 0.75
+"""How similar a word and SBATCH must be, by difflib: a letter missing, doubled or out of place."""
+_COMMAND = re.compile(r"\s[^-\s]\S*\.(?:sh|bash|slurm|sbatch|job|sub|py)(?:\s|$)|--wrap\b|\\$")
+"""What a comment has that shows a command to type: a script, a command in place of one, more lines."""
+_SHORT = {"o": "output", "e": "error", "a": "array", "D": "chdir"}
+_MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
+_LONG = ("output", "error", "array", "chdir", "signal", "open-mode", *_MEMORY)
+_SHORTEST = 3
+"""Letters by which getopt_long(3) recognises these options."""
+ONE_DASH = (
+    *("error", "exclude", "exclusive", "export", "export-file", "extra-node-info", "hint", "hold", "input"),
+    *("open-mode", "output", "overcommit", "oversubscribe", "qos", "signal", "sockets-per-node"),
+)
+"""Long options that sbatch takes with one dash without a word; it refuses the others as wrong."""
+_FEW_MEBIBYTES = 100
+_OF_THE_JOB = re.compile(r"%\d*[AaJj]")
+"""What of a filename pattern is known only once there is a job: sbatch(1), filename pattern."""
+_OF_THE_TASK = re.compile(r"%\d*[aJj]")
+_PATTERN = re.compile(r"%\d*[A-Za-z]")
+_QUOTED = re.compile(r"\"(?P<double>[^\"]*)\"|'[^']*'")
+_VARIABLE = re.compile(r"\$[A-Za-z_{(]|`")
+
+
+def lint(script: Script) -> tuple[LintFinding, ...] | None:
+    """Return the findings in a script, by line; ``None`` if it has no directive of Slurm."""
+    found = [*_misspelt(script), *_late(script)]
+    asked = [line for line in script.lines if line.header and line.text.startswith(MARK)]
+    if not asked and not found:
+        return None
+    options = [option for line in asked for option in _options(line)]
+    found += [*_shape(script), *_one_dash(asked), *_variables(asked), *_memory(options)]
+    found += [*_folders(script, options), *_shared_log(options), *_signal(script, options)]
+    return tuple(sorted(found, key=attrgetter("line")))
+
+
+def _misspelt(script: Script) -> Iterator[LintFinding]:
+    for line in script.lines:
+        meant = None if line.here or line.text.startswith(MARK) else _MEANT.match(line.text)
+        if meant and _alike(meant["word"]) and not _shown(meant):
+            yield _finding(line, "misspelt", rest=meant["rest"].strip())
+
+
+def _alike(word: str) -> bool:
+    return difflib.SequenceMatcher(None, "sbatch", word.lower()).ratio() >= _ALIKE
+
+
+def _shown(meant: re.Match[str]) -> bool:
+    """Return whether a comment shows a command: ``# sbatch --array=1-3 job.sh 7``."""
+    return meant["word"].islower() and bool(meant["gap"]) and bool(_COMMAND.search(meant["rest"].rstrip()))
+
+
+def _late(script: Script) -> Iterator[LintFinding]:
+    first = next((line for line in script.lines if not line.header), None)
+    for line in script.lines:
+        if first and not (line.header or line.here) and line.text.startswith(MARK):
+            yield _finding(line, "late", first=first.number, command=first.text.strip())
+
+
+def _shape(script: Script) -> Iterator[LintFinding]:
+    """Yield what is wrong with line ends and first line."""
+    first = script.lines[0]
+    if not first.text.startswith("#!"):
+        yield _finding(first, "no-interpreter")
+    elif not first.text[2:].lstrip().startswith("/"):
+        yield _finding(first, "interpreter")
+    yield from scripts.misplaced_line_end(RULES, script)
+
+
+def _options(line: ScriptLine) -> Iterator[Option]:
+    """Yield the options of a directive as getopt_long(3) reads them."""
+    for word, after in pairwise((*scripts.words(line, MARK), "")):
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            yield Option(line, _long(name), value if equals else after)
+        elif word.startswith("-") and word[1:2] in _SHORT:
+            yield Option(line, _SHORT[word[1]], word[2:] or after)
+
+
+def _long(name: str) -> str:
+    """Return a long option's whole name; it may be cut short."""
+    if name in _LONG or len(name) < _SHORTEST:
+        return name
+    return next((known for known in _LONG if known.startswith(name)), name)
+
+
+def _one_dash(asked: Sequence[ScriptLine]) -> Iterator[LintFinding]:
+    for line in asked:
+        for word in scripts.words(line, MARK):
+            name = word[1:].partition("=")[0]
+            if word.startswith("-") and name in ONE_DASH:
+                yield _finding(line, "one-dash", name=name, letter=name[0], word=word)
+
+
+def _variables(asked: Sequence[ScriptLine]) -> Iterator[LintFinding]:
+    """Yield what looks like a variable, unless it is in single quotes."""
+    for line in asked:
+        if _VARIABLE.search(_QUOTED.sub(r"\g<double>", line.text.partition(" #")[0])):
+            yield _finding(line, "variable")
+
+
+def _memory(options: Sequence[Option]) -> Iterator[LintFinding]:
+    asked = {option.name: option for option in options if option.name in _MEMORY}
+    if len(asked) > 1:
+        first, second, *_ = asked
+        yield _finding(asked[second].line, "memory-twice", first=first, second=second)
+    requests = ((option.line, option.name, option.value) for option in asked.values())
+    yield from scripts.unitless_memory(RULES, requests, _FEW_MEBIBYTES)
+
+
+def _folders(script: Script, options: Sequence[Option]) -> Iterator[LintFinding]:
+    """Yield missing folders, without which a job dies."""
+    start = ""
+    for option in options:
+        if option.name == "chdir":
+            start = option.value
+            yield from _folder(script, option, start)
+    for option in options:
+        folder = dirname(option.value) if option.name in {"output", "error"} else ""
+        if folder and "\\" not in option.value:
+            yield from _folder(script, option, join(start, folder))
+
+
+def _folder(script: Script, option: Option, folder: str) -> Iterator[LintFinding]:
+    plain = folder.replace("%%", "")
+    if _OF_THE_JOB.search(plain):
+        yield _finding(option.line, "folder-number", name=option.name)
+    elif folder.startswith("~"):
+        yield _finding(option.line, "folder-home")
+    elif not _PATTERN.search(plain):
+        yield from scripts.missing_folder(RULES, script, option.line, folder.replace("%%", "%"))
+
+
+def _shared_log(options: Sequence[Option]) -> Iterator[LintFinding]:
+    last = {option.name: option for option in options}
+    if "array" not in last or ("open-mode" in last and last["open-mode"].value.startswith("a")):
+        return
+    for name in ("output", "error"):
+        path = last[name].value if name in last else "/dev/null"
+        if not path.startswith("/dev/") and not _OF_THE_TASK.search(path.replace("%%", "")):
+            yield _finding(last[name].line, "shared-log", name=name, root=re.sub(r"\.\w+$", "", path))
+
+
+def _signal(script: Script, options: Sequence[Option]) -> Iterator[LintFinding]:
+    asked = next((option for option in reversed(options) if option.name == "signal"), None)
+    whom, _, what = asked.value.rpartition(":") if asked else ("", "", "")
+    line = scripts.traps(script).get(scripts.signal_name(what.partition("@")[0]))
+    if asked and line and "B" not in whom:
+        yield _finding(asked.line, "signal", line=line.number, what=what)

@@ -1,0 +1,552 @@
+"""One try of a command: prepare its folder, start it under a keeper, follow it, judge its end.
+
+The keeper is a process between the worker and the command that leaves no orphan.
+
+It is a child subreaper (prctl(2)), so processes that the command leaves behind become its children. It kills
+them when the command has ended, and kills the command too when the worker ends, however that happens.
+It gets none of a scheduler's signals: the worker decides which of them the command gets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import platform
+import re
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TextIO
+
+from jobkit.core import json_codec
+from jobkit.core.files import copy_files
+from jobkit.core.knobs import Value
+from jobkit.core.layout import FILES_FOLDER
+from jobkit.core.records import Batch, Command, Outcome, Point
+from jobkit.core.units import format_count
+from jobkit.worker import process, steps
+from jobkit.worker.command_line import COUNTS, MODEL, OUTPUT, POINT, SCRATCH, TEXT, argv, variable
+from jobkit.worker.failure import Stopped, TryFailed, outcome_of_output
+from jobkit.worker.measure import memory, nvml
+from jobkit.worker.measure.figures import GrowingFile, LinePart, OwnBatch, OwnFigures, Totals
+from jobkit.worker.measure.sampler import forked_sampling, process_tree, sampling
+from jobkit.worker.record import Task, Try
+
+PR_SET_CHILD_SUBREAPER = 36
+"""Of ``<sys/prctl.h>``."""
+REST_S = 1.0
+"""The time that processes have to end which the command left behind."""
+KILL_S = 10.0
+"""The time that a killed process has to end: a GPU's driver may hold it."""
+KEEPER_TICK_S = 0.05
+STARTED = 0
+"""Sent in place of a signal: start the command."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEnd:
+    """How a command ended.
+
+    Attributes
+    ----------
+    status
+        Its exit status, negative for a signal; ``None`` if it could not be started.
+    maxrss_bytes
+        The largest high-water mark of one of its processes (getrusage(2)); ``None`` if it may be that of
+        this process, which a child inherits until it runs its program.
+    left
+        How many processes it left behind, which were killed.
+    error
+        Why it could not be started.
+    """
+
+    status: int | None
+    maxrss_bytes: int | None = None
+    left: int = 0
+    error: str = ""
+
+
+class Keeper:
+    """The worker's end of a keeper.
+
+    Parameters
+    ----------
+    argv, folder, environment
+        Of the command.
+    output
+        The file that gets its standard output and error.
+    """
+
+    def __init__(
+        self, argv: Sequence[str], folder: Path, environment: Mapping[str, str], output: Path
+    ) -> None:
+        ours, theirs = Pipe()
+        sys.stdout.flush()
+        with theirs, process.signals_blocked():
+            here = os.getpid()
+            if (pid := os.fork()) == 0:
+                ours.close()
+                _keep(theirs, here, argv, folder, environment, output)
+            self._connection, self._process = ours, process.Forked(pid)
+
+    @property
+    def pid(self) -> int:
+        """The process id of the keeper, whose children are the command's."""
+        return self._process.pid
+
+    def send(self, number: int) -> None:
+        """Start the command (`STARTED`), or send a signal to all its processes."""
+        with contextlib.suppress(OSError):  # it has ended
+            self._connection.send(number)
+
+    def ended(self, timeout_s: float) -> CommandEnd | None:
+        """Return how the command ended; ``None`` if it still runs after so many seconds."""
+        if not self._connection.poll(timeout_s):
+            return None
+        try:
+            ended: CommandEnd = self._connection.recv()
+        except (EOFError, OSError):  # only a kill -9 ends a keeper before its command
+            ended = CommandEnd(-signal.SIGKILL)
+        return ended
+
+    def close(self) -> None:
+        """Kill what still runs, and wait for it."""
+        self._connection.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(KILL_S + REST_S)
+
+
+def _keep(
+    worker: Connection[CommandEnd, int],
+    parent: int,
+    argv: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    output: Path,
+) -> None:
+    """Be the keeper: start the command when the worker says so, and report its end."""
+    try:
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))
+        with contextlib.suppress(EOFError, OSError), process.ends_of_children() as ended:
+            worker.recv()
+            if os.getppid() == parent:
+                worker.send(_run(worker, ended.fileno(), argv, folder, environment, output))
+    except BaseException:  # noqa: BLE001 - as the interpreter does at its end
+        traceback.print_exc()
+    finally:
+        kill_rest(0.0)
+        os._exit(0)
+
+
+def _run(
+    worker: Connection[CommandEnd, int],
+    ended: int,
+    argv: Sequence[str],
+    folder: Path,
+    environment: Mapping[str, str],
+    output: Path,
+) -> CommandEnd:
+    """Run the command to its end, or kill it if the worker has ended."""
+    try:
+        with output.open("ab") as stream:
+            child = subprocess.Popen(  # noqa: S603 - the user's command, an argv list
+                argv,
+                cwd=folder,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                preexec_fn=_become_command,  # noqa: PLW1509 - this process has one thread
+            )
+    except (OSError, ValueError) as error:
+        return CommandEnd(None, error=getattr(error, "strerror", None) or str(error))
+    status: int | None = None
+    child.returncode = 0  # this process waits for it by itself
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    maxrss = 0
+    while status is None:
+        ready, _, _ = select.select([worker.fileno(), ended], [], [])
+        if worker.fileno() in ready:
+            _signal_all(worker.recv())
+        if ended in ready:
+            os.read(ended, 4096)
+        for pid, code, size in _reap():
+            maxrss = max(maxrss, size)
+            status = code if pid == child.pid else status
+    left = kill_rest(REST_S)
+    return CommandEnd(status, maxrss if maxrss > own else None, left)
+
+
+def _become_command() -> None:
+    """Make a new child a plain process that ends with the keeper."""
+    process.end_with(os.getppid())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, process.BLOCKED)
+
+
+def _signal_all(number: int) -> None:
+    for pid in process_tree(os.getpid())[1:]:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def _reap() -> list[tuple[int, int, int]]:
+    """Return the process id, the exit status and the memory of each child that has ended."""
+    found = []
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status, usage = os.wait4(-1, os.WNOHANG)
+            if not pid:
+                break
+            found.append((pid, os.waitstatus_to_exitcode(status), usage.ru_maxrss * 1024))
+    return found
+
+
+def kill_rest(grace_s: float) -> int:
+    """End all descendants of this process; return how many there were.
+
+    Parameters
+    ----------
+    grace_s
+        The time between the signals TERM and KILL.
+    """
+    _reap()
+    left = len(process_tree(os.getpid())) - 1
+    began_s = time.monotonic()
+    sent = None
+    while len(process_tree(os.getpid())) > 1 and (passed_s := time.monotonic() - began_s) < grace_s + KILL_S:
+        number = signal.SIGTERM if passed_s < grace_s else signal.SIGKILL
+        if number is signal.SIGKILL or number != sent:
+            _signal_all(number)
+            sent = number
+        time.sleep(KEEPER_TICK_S)
+        _reap()
+    return left
+
+
+TICK_S = 1.0
+"""Time between two looks at the output and the figures."""
+LOOK_S = 0.1
+"""The longest time of a look: the node is there for the command."""
+HALF_BYTES = 50 * 2**20
+"""What the log keeps of the beginning of the output, and of its end."""
+CUT_NOTE = "\njobkit: {:,} bytes of the output are left out here\n"
+LAST_LOOKS = 300
+"""Looks at what is left of the output when the command has ended."""
+GRACE_S = 4.0
+SIGNAL_S = 2.0
+"""The time by which a signal to all processes of a job may reach the worker later than the command."""
+MOST_BATCHES = 100_000
+"""Lines of ``batches.jsonl``; of further batches the totals are kept."""
+TAIL_BYTES = 8192
+"""The end of the output that is searched for the reason of a failure."""
+SHELL_SIGNAL = 128
+"""A shell adds it to the number of the signal that killed its child."""
+NOT_FOUND = (126, 127)
+"""Exit statuses of a shell, of env(1) and others: the program cannot be run, or is not there."""
+MOST_DIGESTS = 3
+"""Files that the record's versions name one by one."""
+
+
+def run_command(state: Try, command: Command, stack: ExitStack) -> None:
+    """Run the command of a point to its end.
+
+    Raises
+    ------
+    TryFailed
+        If it cannot be started, or fails.
+    """
+    task, [measured] = state.task, state.workers
+    text, paragraphs = _with_line_feeds(steps.check_text(task), task.out.parent / TEXT)
+    measured.versions = _digests(task.point)
+    folder = _own_folder(task)
+    values = _values(task, text)
+    environment = {**os.environ, **{variable(name): value for name, value in values.items()}}
+    steps.wait_for_memory(state)
+    uuids = _open_gpus(state)
+    log = task.out.parent / "output.log"
+    words = _resolved(argv(command, values), folder)
+    keeper = Keeper(words, folder, environment, log)
+    stack.callback(keeper.close)
+    batches = CommandBatches(state, stack.enter_context(steps.open_batches(state)))
+    stack.callback(batches.close)
+    patterns = {name: re.compile(pattern) for name, pattern in command.metrics.items()}
+    state.figures.keep, state.figures.flush, state.figures.patterns = batches.keep, batches.flush, patterns
+    echo = _Echo(state.figures, log)
+    stack.callback(echo.end)
+    output = GrowingFile(log, echo.take)
+    following = sampling(uuids, parent=keeper.pid) if uuids else forked_sampling(keeper.pid)
+    state.sampler = stack.enter_context(following)
+    state.ask_sampler("mark")
+    oom_kills = process.oom_kills()
+    ended = _follow(state, keeper, output)
+    _end_output(output)
+    measured.readings.maxrss_bytes = ended.maxrss_bytes
+    with contextlib.suppress(OSError):  # it has results
+        Path(values[OUTPUT]).rmdir()
+    if ended.left:
+        left = format_count(ended.left, "process", "processes")
+        sys.stderr.write(f"jobkit: the command left {left} behind, which jobkit ended\n")
+    state.items_total = state.items_total or paragraphs  # of a command that reports no items
+    _refuse_failure(ended, words[0], log, oom_kills, shell=command.shell)
+
+
+# -- before
+
+
+def _with_line_feeds(text: Path, copy: Path) -> tuple[Path, int]:
+    """Return a text whose lines end in LF, and its number of paragraphs, as jobkit counts them.
+
+    To most programs a line with a carriage return is not blank, so they would find no paragraphs. Only a
+    text with other line ends is copied.
+    """
+    paragraphs, blank = 0, True
+    with text.open(encoding="utf-8", errors="surrogateescape") as stream:
+        for line in stream:
+            paragraphs += blank and not line.isspace()
+            blank = line.isspace()
+        if stream.newlines in {None, "\n"}:
+            return text, paragraphs
+        stream.seek(0)
+        with copy.open("w", encoding="utf-8", errors="surrogateescape", newline="\n") as out:
+            shutil.copyfileobj(stream, out)
+    return copy, paragraphs
+
+
+def _own_folder(task: Task) -> Path:
+    """Return the folder of this try that has the staged files, in which the command starts."""
+    folder = task.out.parent / FILES_FOLDER
+    folder.mkdir()
+    if staged := steps.check_files(task.point, task.inputs):
+        copy_files(Path(staged), folder)
+    return folder
+
+
+def _resolved(words: list[str], folder: Path) -> list[str]:
+    """Return the words with the program in the folder, if it is one of the staged files."""
+    own = folder / words[0]
+    return [str(own), *words[1:]] if own.is_file() else words
+
+
+def _digests(point: Point) -> dict[str, str]:
+    shown = {file.name: file.sha256[:12] for file in point.files}
+    return shown if len(shown) <= MOST_DIGESTS else {}
+
+
+def _values(task: Task, text: Path) -> dict[str, str]:
+    """Return the values of all placeholders."""
+    point = task.point
+    scratch, output = task.out.parent / "scratch", task.out / "output"
+    for folder in (scratch, output):
+        folder.mkdir()
+    counts: Mapping[str, Value] = {name: getattr(point, name) for name in COUNTS}
+    return {
+        **{name: str(value) for name, value in (*counts.items(), *point.params.items())},
+        TEXT: str(text),
+        MODEL: str(task.inputs / "model") if point.model else "",
+        OUTPUT: str(output),
+        SCRATCH: str(scratch),
+        POINT: point.point_id,
+    }
+
+
+def _open_gpus(state: Try) -> list[str]:
+    """Return the UUIDs of the GPUs of the point, whose memory before the command is kept."""
+    point, [measured] = state.task.point, state.workers
+    if point.device != "cuda":
+        return []
+    uuids = nvml.visible_uuids(point.gpus)
+    state.device_idle_bytes = memory.total(nvml.used_bytes(uuids).values()) if uuids else None
+    measured.gpu = steps.read_gpu(uuids[0] if uuids else None)
+    return uuids
+
+
+# -- meanwhile
+
+
+class CommandBatches:
+    """Keeps the batches that a command reports."""
+
+    def __init__(self, state: Try, stream: TextIO) -> None:
+        self._state, self._stream = state, stream
+        self._more: dict[int, list[float]] = {}
+
+    def keep(self, own: OwnBatch) -> None:
+        """Keep a batch: in ``batches.jsonl``, or only in the totals if there are very many."""
+        state = self._state
+        load = own.items if own.load is None else own.load
+        if state.tally.batches < MOST_BATCHES:
+            batch = Batch(
+                index=state.tally.batches,
+                first_item=state.items_total,
+                items=own.items,
+                worker=own.worker,
+                characters=0,
+                load=load,
+                seconds=own.seconds,
+            )
+            state.tally.add(batch)
+            self._stream.write(json_codec.to_json(batch) + "\n")
+        else:
+            sums = self._more.setdefault(own.worker, [0, 0, 0.0, 0])
+            sums[0] += 1
+            sums[1] += own.items
+            sums[2] += own.seconds
+            sums[3] = max(sums[3], load)
+        state.items_total += own.items
+        state.batches_total += 1
+
+    def flush(self) -> None:
+        """Let others read the batches so far."""
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Add the batches that have no line to the totals."""
+        for worker, (batches, items, seconds, load) in self._more.items():
+            totals = Totals(
+                batches=int(batches),
+                items=int(items),
+                sentences=None,
+                padded_chars=None,
+                load_max=int(load),
+                seconds=seconds,
+            )
+            self._state.tally.add_totals(worker, totals)
+
+
+class _Echo:
+    """Copies the output of a command to the log, without the middle of one that is too long."""
+
+    def __init__(self, figures: OwnFigures, output: Path) -> None:
+        self._figures, self._output = figures, output
+        self._place = 0
+
+    def take(self, line: bytes, part: LinePart) -> None:
+        """Copy a line, or a part of one, and search it for metrics."""
+        data = line if part is LinePart.FIRST else line + b"\n"
+        if self._place <= HALF_BYTES:
+            with contextlib.suppress(OSError):  # the log may be on a full disk
+                sys.stdout.buffer.write(data)
+        self._place += len(data) if self._place <= HALF_BYTES else 0
+        self._figures.take_output(line, part)
+
+    def end(self) -> None:
+        """Copy what is left of the output, without its middle if that is too long."""
+        with contextlib.suppress(OSError), self._output.open("rb") as stream:
+            left = stream.seek(0, os.SEEK_END) - self._place
+            if left <= 0:
+                return
+            if left > HALF_BYTES:
+                sys.stdout.buffer.write(CUT_NOTE.format(left - HALF_BYTES).encode())
+            stream.seek(-min(left, HALF_BYTES), os.SEEK_END)
+            shutil.copyfileobj(stream, sys.stdout.buffer)
+            sys.stdout.flush()
+
+
+def _follow(state: Try, keeper: Keeper, output: GrowingFile) -> CommandEnd:
+    """Start the command and follow it until it ends; end it if a signal asks for that."""
+    began_s = time.monotonic()
+    keeper.send(STARTED)
+    try:
+        while (ended := keeper.ended(TICK_S)) is None:
+            state.wall_s = time.monotonic() - began_s
+            _look(state, output)
+        state.wall_s = time.monotonic() - began_s
+        if ended.status in {-signal.SIGTERM, -signal.SIGINT}:
+            time.sleep(SIGNAL_S)  # perhaps for the whole job: then the worker is stopped here
+    except Stopped:
+        state.wall_s = time.monotonic() - began_s
+        keeper.send(signal.SIGTERM)
+        grace_s = float(os.environ.get(process.GRACE_VARIABLE) or GRACE_S) / 2
+        ended = keeper.ended(grace_s)
+        if ended is None:
+            keeper.send(signal.SIGKILL)
+            ended = keeper.ended(grace_s)
+        _look(state, output)
+        if ended:
+            state.workers[0].readings.maxrss_bytes = ended.maxrss_bytes
+        raise
+    finally:
+        state.ask_sampler("stop")
+    return ended
+
+
+def _look(state: Try, output: GrowingFile) -> None:
+    """Copy new output to the log, and read new figures."""
+    with process.signals_blocked():  # a signal between two lines must not lose one
+        output.read(LOOK_S)
+        if state.figures_file:
+            state.figures_file.read(LOOK_S)
+        state.figures.flush()
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+
+
+# -- after
+
+
+def _end_output(output: GrowingFile) -> None:
+    output.end_here()
+    for _ in range(LAST_LOOKS):
+        with process.signals_blocked():
+            if not output.read(LOOK_S):
+                output.last()
+                break
+    else:
+        sys.stderr.write("jobkit: the command wrote more than can be searched for metrics in time\n")
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+
+
+def _refuse_failure(
+    ended: CommandEnd, program: str, log: Path, oom_kills: int | None, *, shell: bool
+) -> None:
+    """Raise what the end of a command means if it did not succeed."""
+    if ended.status == 0:
+        return
+    if ended.status is None:
+        message = f"{program!r} cannot be started on {platform.node()}: {ended.error}"
+        raise TryFailed(Outcome.ENVIRONMENT, message)
+    status = ended.status
+    if shell and status > SHELL_SIGNAL and status - SHELL_SIGNAL in signal.valid_signals():
+        status = SHELL_SIGNAL - status
+    tail = _tail(log)
+    last = next((line.strip() for line in reversed(tail.splitlines()) if line.strip()), "")
+    if status < 0:
+        raise _killed(-status, oom_kills, tail)
+    outcome = outcome_of_output(tail)
+    if status in NOT_FOUND and outcome is Outcome.BUG:
+        outcome = Outcome.ENVIRONMENT
+    raise TryFailed(outcome, f"exit status {status}{last and f': {last[:400]}'}")
+
+
+def _killed(number: int, oom_kills: int | None, tail: str) -> TryFailed:
+    """Return what it means that a signal killed the command."""
+    message = f"the command was killed by {signal.Signals(number).name}"
+    if number != signal.SIGKILL:
+        outcome = outcome_of_output(tail)
+        return TryFailed(outcome, message)
+    if (process.oom_kills() or 0) > (oom_kills or 0):
+        return TryFailed(Outcome.RAM_OOM, f"{message}: the job's memory limit was reached")
+    return TryFailed(Outcome.LOST, message)
+
+
+def _tail(log: Path) -> str:
+    """Return the end of the output."""
+    try:
+        with log.open("rb") as stream:
+            stream.seek(max(0, os.fstat(stream.fileno()).st_size - TAIL_BYTES))
+            return stream.read().decode("utf-8", "replace")
+    except OSError:
+        return ""

@@ -1,0 +1,170 @@
+"""The words of a command: placeholders, variables, argument list. Pure.
+
+A value is put into a word once and is never read again, so that braces, quotes and ``$(...)`` in it stay
+what they are. For a shell a placeholder becomes the expansion of a variable, which the shell does not parse.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobkit.core.knobs import GPUS, THREADS, WORKERS
+from jobkit.core.records import Command
+from jobkit.core.terminal import suggest
+
+PREFIX = "JOBKIT_"
+TEXT, MODEL, OUTPUT, SCRATCH, POINT = RESERVED = ("text", "model", "output", "scratch", "point")
+"""The placeholders of every command besides its knobs."""
+COUNTS = (WORKERS, THREADS, GPUS)
+"""The keys of a spec that are placeholders too, whether or not they are swept."""
+TAKEN = (*RESERVED, "metrics", "grace", "parent", "config", "cache", "ledger", "record", "job", "task")
+"""No knob has these names: jobkit has variables of these names."""
+SHELL = ("/bin/bash", "-o", "pipefail", "-c")
+
+_TOKEN = re.compile(r"\{\{|\}\}|\{(?P<name>[A-Za-z_]\w*)\}|[{}]", re.ASCII)
+_SHELL_TOKEN = re.compile(rf"\\.|['\"]|{_TOKEN.pattern}", re.ASCII | re.DOTALL)
+_QUOTED = re.compile(rf"'|{_TOKEN.pattern}", re.ASCII)
+"""In single quotes a backslash means nothing."""
+
+
+def variable(name: str) -> str:
+    """Return the environment variable of a knob or a reserved word: ``JOBKIT_BATCH_SIZE``."""
+    return PREFIX + re.sub(r"\W", "_", name, flags=re.ASCII).upper()
+
+
+def placeholders(template: str) -> list[str]:
+    """Return the names of the placeholders, in order."""
+    return [match["name"] for match in _TOKEN.finditer(template) if match["name"]]
+
+
+def argv(command: Command, values: Mapping[str, str]) -> list[str]:
+    """Return the argument list of a command.
+
+    Parameters
+    ----------
+    values
+        Of each placeholder. A shell gets them as variables only.
+    """
+    if command.shell:
+        return [*SHELL, shell_text(command.template)]
+    return [fill(word, values) for word in shlex.split(command.template)]
+
+
+def fill(word: str, values: Mapping[str, str]) -> str:
+    """Return a word with its placeholders filled, in one pass."""
+    return _TOKEN.sub(lambda match: _literal(match) or values[match["name"]], word)
+
+
+def _literal(match: re.Match[str]) -> str:
+    """Return the brace that a token stands for; empty for a placeholder."""
+    return "" if match["name"] else match.group()[0]
+
+
+def shell_text(template: str) -> str:
+    """Return the text for a shell, with each placeholder as the expansion of its variable.
+
+    The quotes around a placeholder decide how the expansion is written: it is one word in each case.
+    """
+    parts, quote, place = [], "", 0
+    while match := (_QUOTED if quote == "'" else _SHELL_TOKEN).search(template, place):
+        parts.append(template[place : match.start()])
+        token, place = match.group(), match.end()
+        if token in {"'", '"'}:
+            quote = token if not quote else "" if token == quote else quote
+        elif match["name"]:
+            name = f"${{{variable(match['name'])}}}"
+            token = {"": f'"{name}"', '"': name, "'": f"'\"{name}\"'"}[quote]
+        elif not token.startswith("\\"):
+            token = token[0]
+        parts.append(token)
+    return "".join([*parts, template[place:]])
+
+
+def paths(template: str) -> list[str]:
+    """Return the words that begin with a slash, also after ``=``: they are not staged."""
+    words = (word.rpartition("=")[2] for word in split(template))
+    return list(dict.fromkeys(word for word in words if word.startswith("/")))
+
+
+def split(template: str) -> list[str]:
+    """Return the words of a template; of a text for a shell that is no list of words, its parts."""
+    try:
+        return shlex.split(template)
+    except ValueError:
+        return template.split()
+
+
+def names_variable(name: str, text: bytes | str) -> bool:
+    """Return whether a text names the variable of a knob or a reserved word."""
+    data = text.encode() if isinstance(text, str) else text
+    return re.search(rb"(?<![A-Za-z0-9_])%s(?![A-Za-z0-9_])" % variable(name).encode(), data) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandFault:
+    """A fault of a command; with a knob it is one of the knob."""
+
+    what: str
+    knob: str = ""
+
+
+def faults(command: Command, knobs: Iterable[str], sources: Iterable[Path] = ()) -> Iterator[CommandFault]:
+    """Yield the faults of a command.
+
+    Parameters
+    ----------
+    knobs
+        Of the sweep.
+    sources
+        The staged files, in which a variable may be named.
+    """
+    knobs = list(knobs)
+    yield from _syntax(command)
+    known = (*knobs, *RESERVED, *COUNTS)
+    used = placeholders(command.template)
+    for name in dict.fromkeys(used):
+        if name not in known:
+            instead = suggest(name, list(known))
+            yield CommandFault(f"{{{name}}}: no such knob in the sweep{instead}; a brace is written {{{{")
+    seen: dict[str, str] = {}
+    for knob in knobs:
+        if knob.lower() in TAKEN:
+            yield CommandFault(f"{knob}: jobkit uses this name itself; give the knob another", knob)
+        elif other := seen.get(variable(knob)):
+            yield CommandFault(f"{knob}: has the variable {variable(knob)}, as {other} has", knob)
+        elif knob not in used and not _named(knob, command, sources):
+            what = f"{knob}: has no place: write {{{knob}}} in the command, or use {variable(knob)}"
+            yield CommandFault(f"{what} in it or in one of its files", knob)
+        seen.setdefault(variable(knob), knob)
+
+
+def _syntax(command: Command) -> Iterator[CommandFault]:
+    if not command.template.strip():
+        yield CommandFault("is empty")
+    for match in _TOKEN.finditer(command.template):
+        if match.group() in {"{", "}"}:
+            near = command.template[match.start() :][:20]
+            yield CommandFault(
+                f"{near!r}: a brace that is no placeholder is written twice: {match.group() * 2}"
+            )
+            return
+    if not command.shell:
+        try:
+            shlex.split(command.template)
+        except ValueError as error:
+            yield CommandFault(f"cannot be split into words: {str(error).lower()}")
+
+
+def _named(name: str, command: Command, sources: Iterable[Path]) -> bool:
+    return names_variable(name, command.template) or any(
+        names_variable(name, path.read_bytes()) for path in sources
+    )
+
+
+def needs(name: str, command: Command, sources: Iterable[Path]) -> bool:
+    """Return whether a command uses a reserved word, as a placeholder or a variable."""
+    return name in placeholders(command.template) or _named(name, command, sources)

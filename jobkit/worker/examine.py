@@ -1,0 +1,169 @@
+"""Report what a job's Python has: versions, torch, CUDA, GPUs. ``jobkit doctor`` runs it, in a job or here.
+
+    python -m jobkit.worker.examine --device cuda --workload stanza-ner FILE
+
+Standard library and pynvml; torch is imported only if the work needs it. The answer is one JSON object
+in FILE; a value that could not be read is null.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from dataclasses import asdict
+from importlib import metadata, util
+from pathlib import Path
+from typing import Any
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import write_atomically
+from jobkit.worker.failure import TryFailed
+from jobkit.worker.measure import nvml
+from jobkit.worker.measure.device import open_device
+from jobkit.worker.workloads.own import checked_class
+
+MOST_SHEBANG_BYTES = 256
+"""As much of the first line as Linux reads (execve(2))."""
+NEEDS_TORCH = frozenset({"stanza-ner"})
+"""The shipped workloads that import torch on every device."""
+
+
+def main() -> None:
+    """Write the report to a file."""
+    parser = argparse.ArgumentParser(prog="python -m jobkit.worker.examine")
+    parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
+    parser.add_argument("--workload", required=True)
+    parser.add_argument("--folder", help="folder with a workload of the user's own")
+    parser.add_argument("--program", help="a program that a command starts")
+    parser.add_argument("file", type=Path)
+    arguments = parser.parse_args()
+    report = examine(arguments.device, arguments.workload, arguments.folder, arguments.program)
+    write_atomically(arguments.file, json.dumps(report) + "\n")
+
+
+def examine(
+    device: str, workload: str, folder: str | None = None, program: str | None = None
+) -> dict[str, Any]:
+    """Return what this Python has for a workload on a device.
+
+    Parameters
+    ----------
+    device
+        ``cpu`` or ``cuda``.
+    workload
+        Its name, as in a spec.
+    folder
+        The folder with a workload of the user's own.
+    program
+        What a command starts: a name that is looked up on ``PATH``, or a path.
+    """
+    needs_torch = device == "cuda" or workload in NEEDS_TORCH
+    gpus = nvml.list_gpus()  # before this process opens a GPU and is counted on it
+    return {
+        "python": ".".join(map(str, sys.version_info[:3])),
+        "executable": sys.executable,
+        "jobkit": _version("jobkit"),
+        "jobkit_path": str(Path(__file__).parents[1]),
+        "stanza": _version("stanza") if util.find_spec("stanza") else None,
+        **_workload(workload, folder),
+        "torch": _torch(device) if needs_torch else None,
+        "nvml": _has_nvml(),
+        "gpus": [asdict(gpu) for gpu in gpus],
+        "cpus": len(os.sched_getaffinity(0)),
+        "program": find_program(program) if program else None,
+    }
+
+
+def find_program(name: str) -> dict[str, str | None]:
+    """Return where a program is, and the interpreter that it names, if it is a script."""
+    path = shutil.which(name)
+    needs = interpreter(Path(path)) if path else ""
+    return {
+        "name": name,
+        "path": path,
+        "is_file": "yes" if Path(name).is_file() else None,
+        "interpreter": needs,
+        "interpreter_path": shutil.which(needs) if needs else None,
+    }
+
+
+def interpreter(script: Path) -> str:
+    """Return the program that a script names after ``#!``, or after env(1); empty if it names none.
+
+    A carriage return at the end of the line belongs to the name, as for the kernel (execve(2)).
+    """
+    try:
+        with script.open("rb") as stream:
+            line, _, _ = stream.read(MOST_SHEBANG_BYTES).partition(b"\n")
+    except OSError:  # one may execute a program that one cannot read
+        return ""
+    if not line.startswith(b"#!"):
+        return ""
+    words = [word for word in re.split("[ \t]+", os.fsdecode(line[2:])) if word]
+    if words and Path(words[0]).name == "env":
+        words = [word for word in words[1:] if not word.startswith("-") and "=" not in word] or words[:1]
+    return words[0] if words else ""
+
+
+def _has_nvml() -> bool:
+    with nvml.nvml() as available:
+        return available
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _workload(name: str, folder: str | None) -> dict[str, str | None]:
+    """Return what is wrong with the class of a workload, and how to fix it."""
+    try:
+        checked_class(name, folder)
+    except JobkitError as error:
+        return {"workload_error": error.message, "workload_hint": error.hint}
+    return {"workload_error": None}
+
+
+def _torch(device: str) -> dict[str, Any]:
+    """Return torch's version, its import time, and whether CUDA works."""
+    start = time.monotonic()
+    try:
+        torch = importlib.import_module("torch")
+    except Exception as error:  # noqa: BLE001 - a broken CUDA library is an OSError, and there are others
+        return {"version": None, "error": f"{type(error).__name__}: {error}"}
+    report = {
+        "version": str(torch.__version__),
+        "error": None,
+        "import_s": round(time.monotonic() - start, 1),
+        "built_for": getattr(torch.version, "cuda", None),
+    }
+    return report | (_cuda() if device == "cuda" else {})
+
+
+def _cuda() -> dict[str, Any]:
+    """Return whether a tensor can be placed on the first device, and what that device is."""
+    try:
+        torch = open_device("cuda").torch
+        properties = torch.cuda.get_device_properties(0)
+        return {
+            "works": True,
+            "devices": int(torch.cuda.device_count()),
+            "name": str(properties.name),
+            "total_bytes": int(properties.total_memory),
+        }
+    except TryFailed as error:
+        return {"works": False, "why": str(error)}
+    except Exception as error:  # noqa: BLE001 - CUDA may raise anything
+        return {"works": False, "why": f"{type(error).__name__}: {error}".splitlines()[0]}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,505 @@
+"""The figures that a program reports itself, and the batches of a try, counted as they end.
+
+Both are files that others write, so they are read as a stream, in pieces of bounded size and time. A line
+that is no figure is counted, never fatal.
+
+All that is kept of a batch is its seconds, for the percentiles. The totals of a worker are replaced as one
+object, so that a signal between two lines leaves no half of a batch in them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import sys
+import time
+from array import array
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import reduce
+from pathlib import Path
+from typing import Any, TypeVar
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import open_regular
+from jobkit.core.measurements import Metric, Summary
+from jobkit.core.records import Batch
+from jobkit.worker import process
+
+VARIABLE = "JOBKIT_METRICS"
+"""Holds the path of the file to which a program appends its figures."""
+MOST_LINE_BYTES = 2**16
+MOST_METRICS = 100
+"""Of a record, which has room for so many."""
+MOST_NAME, MOST_UNIT = 64, 16
+MOST_COUNT = 2**53
+"""Numbers above it are not exact in JSON."""
+MOST_WORKER = 9999
+STEP_S = 0.2
+REST, STOPPED = [STEP_S] * 200, [STEP_S] * 5
+"""The steps in which the rest of a file is read; after a signal there is less time for it."""
+PIECE_BYTES = 2**18
+SHOWN_FAULTS = 3
+"""So many lines that are no figures are shown in the log."""
+
+
+# -- lines
+
+
+@dataclass(frozen=True, slots=True)
+class OwnBatch:
+    """A batch as a program reports it: items, seconds, the load if there is one, the number of the writer."""
+
+    items: int
+    seconds: float
+    load: int | None = None
+    worker: int = 0
+
+
+Figure = OwnBatch | tuple[str, Metric]
+
+
+def parse(line: str | bytes) -> Figure:
+    """Return the batch or the named metric of a line.
+
+    Raises
+    ------
+    JobkitError
+        With what is wrong in it.
+    """
+    try:
+        data = json.loads(line, object_pairs_hook=_once)
+    except RecursionError:
+        raise JobkitError("it is nested too deep") from None
+    except ValueError as error:
+        raise JobkitError(f"it is not JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise JobkitError("it is not a JSON object")
+    if ("metric" in data) == ("items" in data):
+        raise JobkitError("it has neither items nor metric" if "metric" not in data else "it has both kinds")
+    return _metric(data) if "metric" in data else _batch(data)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    data = dict(pairs)
+    if len(data) < len(pairs):
+        raise JobkitError("it has a key twice")
+    return data
+
+
+def _batch(data: Mapping[str, Any]) -> OwnBatch:
+    if "seconds" not in data:
+        raise JobkitError("it has items but no seconds")
+    load = data.get("load")
+    return OwnBatch(
+        _count(data, "items", 1),
+        _number(data, "seconds", least=0.0),
+        None if load is None else _count(data, "load", 0),
+        _count(data, "worker", 0, MOST_WORKER) if "worker" in data else 0,
+    )
+
+
+def _metric(data: Mapping[str, Any]) -> tuple[str, Metric]:
+    name, unit = data["metric"], data.get("unit", "")
+    if not _is_word(name, MOST_NAME) or not name:
+        raise JobkitError(f"metric should be a name of at most {MOST_NAME} printable characters")
+    if not _is_word(unit, MOST_UNIT):
+        raise JobkitError(f"unit should be a text of at most {MOST_UNIT} printable characters")
+    return name, Metric(value=_number(data, "value"), unit=unit)
+
+
+def _is_word(value: object, most: int) -> bool:
+    return isinstance(value, str) and len(value) <= most and value.isprintable() and value == value.strip()
+
+
+def _count(data: Mapping[str, Any], key: str, least: int, most: int = MOST_COUNT) -> int:
+    value = _number(data, key)
+    if value != int(value) or not least <= value <= most:
+        raise JobkitError(f"{key} should be a whole number from {least} to {most}")
+    return int(value)
+
+
+def _number(data: Mapping[str, Any], key: str, least: float = -math.inf) -> float:
+    value = data.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise JobkitError(f"{key} should be a number")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number) or number < least:
+        raise JobkitError(f"{key} should be finite{f' and at least {least:g}' if least > -math.inf else ''}")
+    return number
+
+
+# -- files that grow
+
+
+class LinePart(Enum):
+    """Whether a piece is a line, or the first or a later part of a line that is too long."""
+
+    WHOLE = auto()
+    FIRST = auto()
+    LATER = auto()
+
+
+class GrowingFile:
+    """Reads the lines of a file that others append to.
+
+    Parameters
+    ----------
+    take
+        Gets each line without its end, or a part of it.
+    """
+
+    def __init__(self, path: Path, take: Callable[[bytes, LinePart], None]) -> None:
+        self._path, self._take = path, take
+        self._place, self._rest, self._cut = 0, b"", False
+        self._end: int | None = None
+        self.error = ""
+
+    def read(self, limit_s: float) -> bool:
+        """Read what is there, for so long; return whether something is left."""
+        try:
+            handle = open_regular(self._path)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self.error = str(error.strerror)
+            return False
+        try:
+            return self._read(handle, time.monotonic() + limit_s)
+        finally:
+            os.close(handle)
+
+    def _read(self, handle: int, deadline_s: float) -> bool:
+        size = os.fstat(handle).st_size
+        if size < self._place:  # the file was cut, or replaced
+            self._place, self._rest, self._cut = 0, b"", False
+        end = size if self._end is None else min(size, self._end)
+        while self._place < end:
+            if time.monotonic() > deadline_s:
+                return True
+            piece = os.pread(handle, min(PIECE_BYTES, end - self._place), self._place)
+            if not piece:
+                break
+            self._place += len(piece)
+            self._split(piece)
+        return False
+
+    def _split(self, piece: bytes) -> None:
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        for line in lines:
+            self._give(line, ends=True)
+        while len(self._rest) >= MOST_LINE_BYTES:
+            part, self._rest = self._rest[:MOST_LINE_BYTES], self._rest[MOST_LINE_BYTES:]
+            self._give(part, ends=False)
+
+    def _give(self, line: bytes, *, ends: bool) -> None:
+        cut, self._cut = self._cut, not ends
+        too_long = not ends or len(line) > MOST_LINE_BYTES
+        self._take(line, LinePart.LATER if cut else LinePart.FIRST if too_long else LinePart.WHOLE)
+
+    def end_here(self) -> None:
+        """Read nothing that is written from now on."""
+        if self._end is None:
+            try:
+                self._end = self._path.stat().st_size
+            except OSError:
+                self._end = 0
+
+    def last(self) -> None:
+        """Take a last line that has no end."""
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            self._give(rest, ends=True)
+
+    def unread_lines(self) -> int:
+        """Return the number of lines that have not been read, counted without reading them as lines."""
+        number = 0
+        try:
+            with self._path.open("rb") as stream:
+                stream.seek(self._place)
+                while (left := (self._end or 0) - stream.tell()) > 0 and (
+                    piece := stream.read(min(left, PIECE_BYTES))
+                ):
+                    number += piece.count(b"\n")
+        except OSError:
+            return number
+        return number
+
+
+# -- figures
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+@dataclass(slots=True)
+class OwnFigures:
+    """The figures of a try.
+
+    Attributes
+    ----------
+    keep
+        Gets each batch; ``None`` if jobkit times the batches of the workload itself.
+    flush
+        Lets others read the batches so far.
+    patterns
+        By name what finds a metric in a line of the output.
+    metrics
+        The last value of each.
+    bad_lines
+        How many lines are no figures, or were not read.
+    hurried
+        Whether there is time for metrics only: of a file of many lines they may be the last.
+    """
+
+    keep: Callable[[OwnBatch], None] | None = None
+    flush: Callable[[], None] = _nothing
+    patterns: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
+    metrics: dict[str, Metric] = field(default_factory=dict)
+    bad_lines: int = 0
+    hurried: bool = False
+
+    def take_line(self, line: bytes, part: LinePart) -> None:
+        """Take a line of the file of figures."""
+        if part is LinePart.LATER or not line.strip():
+            return
+        if self.hurried and b'"metric"' not in line:
+            self.bad_lines += 1
+            return
+        if part is LinePart.FIRST:
+            self.refuse(f"it is longer than {MOST_LINE_BYTES} bytes", line)
+            return
+        try:
+            self._take(parse(line))
+        except JobkitError as error:
+            self.refuse(error.message, line)
+
+    def _take(self, figure: Figure) -> None:
+        if isinstance(figure, OwnBatch):
+            if self.keep is None:
+                raise JobkitError("jobkit itself times the batches of this workload")
+            self.keep(figure)
+            return
+        name, metric = figure
+        if name not in self.metrics and len(self.metrics) >= MOST_METRICS:
+            raise JobkitError(f"there are more than {MOST_METRICS} metrics")
+        self.metrics[name] = metric
+
+    def refuse(self, why: str, line: bytes) -> None:
+        """Count a line that is no figure, and show the first of them in the log."""
+        self.bad_lines += 1
+        if self.bad_lines <= SHOWN_FAULTS:
+            shown = ascii(line[:80].decode("utf-8", "replace"))
+            _report(f"a line of {VARIABLE} is no figure: {why}: {shown}")
+
+    def take_output(self, line: bytes, _part: LinePart) -> None:
+        """Take a line of the program's output; the last match of a pattern counts."""
+        text = line.decode("utf-8", "replace")
+        for name, pattern in self.patterns.items():
+            if match := pattern.search(text):
+                try:
+                    self.metrics[name] = Metric(value=_number({name: float(match[1])}, name))
+                except (ValueError, TypeError, JobkitError):
+                    self.refuse(f"{name} should be a finite number", line)
+
+
+def _report(what: str) -> None:
+    try:
+        sys.stderr.write(f"jobkit: {what}\n")
+    except OSError:  # the log may be on a full disk
+        return
+
+
+def finish(file: GrowingFile, figures: OwnFigures, limits_s: Iterable[float]) -> None:
+    """Read what is left of a file of figures when its program has ended; count what there is no time for.
+
+    Parameters
+    ----------
+    limits_s
+        The time for each step, first for all figures, then for metrics; a signal may come between two.
+    """
+    file.end_here()
+    if not _read_rest(file, limits_s):
+        figures.hurried, bad_lines = True, figures.bad_lines
+        if not _read_rest(file, limits_s):
+            figures.bad_lines += file.unread_lines()
+        number = figures.bad_lines - bad_lines
+        _report(f"{VARIABLE}: {number:,} lines were not read, for lack of time")
+    if file.error:
+        figures.refuse(f"the file cannot be read: {file.error}", b"")
+
+
+def _read_rest(file: GrowingFile, limits_s: Iterable[float]) -> bool:
+    """Read a file to its end, in steps; return whether there was enough time."""
+    for limit_s in limits_s:
+        with process.signals_blocked():  # a signal between two lines must not lose one
+            left = file.read(limit_s)
+            if not left:
+                file.last()
+        if not left:
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """The sums over batches; by default over none.
+
+    Attributes
+    ----------
+    batches, items, characters
+        How many.
+    sentences, padded_chars
+        Their sums; ``None`` if a batch does not report it.
+    load_max
+        The largest load.
+    retries
+        Of the allocator, of the batches that report it; ``None`` if none does.
+    seconds
+        Of all batches.
+    end_s
+        When the last batch ended, in seconds since the work began; ``None`` if that is not followed.
+    """
+
+    batches: int = 0
+    items: int = 0
+    characters: int = 0
+    sentences: int | None = 0
+    padded_chars: int | None = 0
+    load_max: int | None = None
+    retries: int | None = None
+    seconds: float = 0.0
+    end_s: float | None = None
+
+    def plus(self, other: Totals) -> Totals:
+        """Return the sums over the batches of both."""
+        return Totals(
+            batches=self.batches + other.batches,
+            items=self.items + other.items,
+            characters=self.characters + other.characters,
+            sentences=_sum(self.sentences, other.sentences),
+            padded_chars=_sum(self.padded_chars, other.padded_chars),
+            load_max=_largest(self.load_max, other.load_max),
+            retries=self.retries if other.retries is None else (self.retries or 0) + other.retries,
+            seconds=self.seconds + other.seconds,
+            end_s=_largest(self.end_s, other.end_s),
+        )
+
+    @property
+    def padding_efficiency(self) -> float | None:
+        """Characters over padded characters; ``None`` if that is not known."""
+        return min(1.0, self.characters / self.padded_chars) if self.padded_chars else None
+
+
+def totals_of(batch: Batch, end_s: float | None = None) -> Totals:
+    """Return the sums over one batch, and when it ended if that is followed."""
+    return Totals(
+        batches=1,
+        items=batch.items,
+        characters=batch.characters,
+        sentences=batch.sentences,
+        padded_chars=batch.padded_chars,
+        load_max=batch.load,
+        retries=batch.alloc_retries,
+        seconds=batch.seconds,
+        end_s=end_s,
+    )
+
+
+class Tally:
+    """The totals of each worker, and the seconds of each batch."""
+
+    def __init__(self) -> None:
+        self._by_worker: dict[int, Totals] = {}
+        self._seconds = array("d")
+
+    def add(self, batch: Batch, end_s: float | None = None) -> None:
+        """Count a batch.
+
+        Parameters
+        ----------
+        end_s
+            When it ended, in seconds since the work began, if other things than batches count as work:
+            several workers at a time, or the reading of a shard.
+        """
+        self._by_worker[batch.worker] = self.of(batch.worker).plus(totals_of(batch, end_s))
+        self._seconds.append(batch.seconds)
+
+    def add_totals(self, worker: int, totals: Totals) -> None:
+        """Count batches of a worker of which only the sums are known."""
+        self._by_worker[worker] = self.of(worker).plus(totals)
+
+    def of(self, worker: int) -> Totals:
+        """Return what a worker did."""
+        return self._by_worker.get(worker, Totals())
+
+    @property
+    def batches(self) -> int:
+        """How many have been counted."""
+        return len(self._seconds)
+
+    @property
+    def total(self) -> Totals:
+        """What all workers did."""
+        return reduce(Totals.plus, self._by_worker.values(), Totals())
+
+    def summary(self, *, items_total: int, batches_total: int, wall_s: float | None = None) -> Summary:
+        """Summarise a try, complete or cut short.
+
+        Parameters
+        ----------
+        items_total, batches_total
+            Items and batches of the whole try.
+        wall_s
+            Of a command, how long it ran. The work took no longer, and no longer than its worker with
+            the most seconds.
+        """
+        total, seconds = self.total, sorted(self._seconds)
+        work_s = total.seconds if total.end_s is None else total.end_s
+        if wall_s is not None:
+            own_s = [own.seconds for own in self._by_worker.values()]
+            work_s = min(wall_s, max(own_s, default=wall_s))
+        return Summary(
+            items_total=items_total,
+            batches_total=batches_total,
+            items=total.items,
+            sentences=total.sentences if total.batches else None,
+            characters=total.characters,
+            batches=total.batches,
+            work_s=work_s,
+            items_per_s=total.items / work_s if work_s > 0 and total.batches else None,
+            batch_mean_s=total.seconds / total.batches if total.batches else None,
+            batch_p50_s=percentile(seconds, 0.50),
+            batch_p95_s=percentile(seconds, 0.95),
+            padding_efficiency=total.padding_efficiency,
+            load_max=total.load_max,
+        )
+
+
+def percentile(ordered: Sequence[float], share: float) -> float | None:
+    """Return the value below which ``share`` of the sorted values lie, linearly interpolated."""
+    if not ordered:
+        return None
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+
+
+T = TypeVar("T", int, float)
+
+
+def _largest(*values: T | None) -> T | None:
+    known: Iterable[T] = (value for value in values if value is not None)
+    return max(known, default=None)
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other

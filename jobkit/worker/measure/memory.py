@@ -1,0 +1,219 @@
+"""Split memory into context, weights, activations and the rest; wait until a GPU is back at its baseline.
+
+The driver may free the memory of a process only after its end. The next try would count what is left as
+idle, and see it disappear from its own figures. The baseline of a GPU is the least memory that any try of
+the run has seen in use on it before it opened it: a file in the run folder, named after the GPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from jobkit.core import files
+from jobkit.core.measurements import BASELINE_SLACK_BYTES, MemoryReadings
+from jobkit.core.units import MIB
+from jobkit.worker.measure import nvml
+from jobkit.worker.measure.sampler import Peaks
+
+TOLERANCE = 0.02
+"""Two instruments that differ by more than this share disagree."""
+
+
+@dataclass(slots=True)
+class Readings:
+    """Readings of one process at fixed moments, as in `MemoryReadings`; ``None`` if a reading failed."""
+
+    context_bytes: int | None = None
+    weights_bytes: int | None = None
+    allocated_peak_bytes: int | None = None
+    reserved_peak_bytes: int | None = None
+    rss_before_bytes: int | None = None
+    rss_model_bytes: int | None = None
+    maxrss_bytes: int | None = None
+
+
+def split_memory(
+    processes: Sequence[Readings],
+    peaks: Peaks | None,
+    *,
+    device_idle_bytes: int | None = None,
+    device_baseline_bytes: int | None = None,
+    cgroup_peak_bytes: int | None = None,
+) -> MemoryReadings:
+    """Split the memory of a try by instrument.
+
+    Parameters
+    ----------
+    processes
+        Readings of torch, the kernel and NVML, of each process that works.
+    peaks
+        Of the sampler process, over the whole try.
+    device_idle_bytes, device_baseline_bytes, cgroup_peak_bytes
+        As `MemoryReadings` has them.
+    """
+    largest, sums = _over(processes, _largest), _over(processes, total)
+    process_peak_bytes = process_peak(peaks, device_idle_bytes)
+    return MemoryReadings(
+        **asdict(largest),
+        activations_bytes=_largest([_activations(readings) for readings in processes]),
+        other_bytes=subtract(process_peak_bytes, sums.context_bytes, sums.allocated_peak_bytes),
+        process_peak_bytes=process_peak_bytes,
+        device_peak_bytes=peaks.device_bytes if peaks else None,
+        device_idle_bytes=device_idle_bytes,
+        device_baseline_bytes=device_baseline_bytes,
+        rss_peak_bytes=peaks.rss_bytes if peaks else None,
+        cgroup_peak_bytes=cgroup_peak_bytes,
+        disagreement=disagreement(sums, process_peak_bytes),
+    )
+
+
+def _over(processes: Sequence[Readings], one: Callable[[Sequence[int | None]], int | None]) -> Readings:
+    """Return one value for each reading of several processes."""
+    names = [field.name for field in fields(Readings)]
+    return Readings(**{name: one([getattr(readings, name) for readings in processes]) for name in names})
+
+
+def _largest(values: Sequence[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def total(values: Iterable[int | None]) -> int | None:
+    """Return the sum; ``None`` if a value is unknown."""
+    known = list(values)
+    return None if None in known else sum(value for value in known if value is not None)
+
+
+def _activations(readings: Readings) -> int | None:
+    return subtract(readings.allocated_peak_bytes, readings.weights_bytes)
+
+
+def process_peak(peaks: Peaks | None, device_idle_bytes: int | None) -> int | None:
+    """Return NVML's peak of the processes; if NVML reports none, the devices' rise above idle."""
+    if peaks is None:
+        return None
+    return peaks.process_bytes or subtract(peaks.device_bytes, device_idle_bytes)
+
+
+def subtract(whole: int | None, *parts: int | None) -> int | None:
+    """Return what is left of a whole; ``None`` if a value is unknown."""
+    taken = total(parts)
+    return None if whole is None or taken is None else whole - taken
+
+
+def disagreement(readings: Readings, peak_bytes: int | None) -> str:
+    """Return a sentence if the instruments contradict each other, else an empty string.
+
+    NVML's peak of the processes must cover their contexts and what torch reserved, and must not exceed
+    them by more than the tolerance: the rest would be memory without an owner.
+
+    Parameters
+    ----------
+    readings
+        The sums over the processes.
+    peak_bytes
+        NVML's.
+    """
+    if peak_bytes is None or readings.context_bytes is None or readings.reserved_peak_bytes is None:
+        return ""
+    accounted = readings.context_bytes + readings.reserved_peak_bytes
+    if abs(peak_bytes - accounted) <= TOLERANCE * peak_bytes:
+        return ""
+    return (
+        f"NVML saw {peak_bytes / MIB:,.0f} MiB at the peak, "
+        f"context and torch's reserve come to {accounted / MIB:,.0f} MiB"
+    )
+
+
+DEADLINE_S = 10.0
+"""No try waits for longer."""
+STEADY_S = 2.0
+"""Memory that stays the same for so long belongs to another process: nothing is being freed."""
+POLL_S = 0.05
+
+Sizes = Mapping[str, int | None]
+"""Bytes by the UUID of a GPU; ``None`` if they are not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """How long a try waited, and for what.
+
+    Attributes
+    ----------
+    seconds
+        ``None`` if the try has no GPU, or NVML cannot tell which.
+    baseline_bytes
+        The sum over the GPUs; ``None`` if it is not known of one.
+    """
+
+    seconds: float | None = None
+    baseline_bytes: int | None = None
+
+
+def wait(folder: Path, uuids: Sequence[str]) -> Wait:
+    """Wait until the memory in use on each GPU is back at its baseline.
+
+    Without a baseline, two readings must agree. The wait ends at `DEADLINE_S`, or if nothing has changed
+    for `STEADY_S`.
+
+    Parameters
+    ----------
+    folder
+        With the baselines of the run.
+    uuids
+        The GPUs of the try, which no process of it has opened yet.
+    """
+    if not uuids:
+        return Wait()
+    lowest = {uuid: _read(folder / uuid) for uuid in uuids}
+    with nvml.nvml():  # open throughout: without another user of the driver, each start of it takes long
+        seconds, used = _wait(uuids, lowest)
+    now = {uuid: _least(lowest[uuid], used[uuid]) for uuid in uuids}
+    for uuid, size_bytes in now.items():
+        if size_bytes is not None and size_bytes != lowest[uuid]:
+            _write(folder / uuid, size_bytes)
+    return Wait(seconds, total(now.values()))
+
+
+def _wait(uuids: Sequence[str], lowest: Sizes) -> tuple[float, Sizes]:
+    """Return how long it took, and what is in use then."""
+    began_s = changed_s = time.monotonic()
+    before: Sizes | None = None
+    while True:
+        used, now_s = nvml.used_bytes(uuids), time.monotonic()
+        if used != before:
+            changed_s = now_s
+        if not _is_high(used, lowest) and (used == before or None not in lowest.values()):
+            break
+        if now_s - changed_s > STEADY_S or now_s - began_s > DEADLINE_S:
+            break
+        before = used
+        time.sleep(POLL_S)
+    return now_s - began_s, used
+
+
+def _is_high(used: Sizes, lowest: Sizes) -> bool:
+    """Return whether a GPU has more in use than its baseline, as far as both are known."""
+    over = [subtract(used[uuid], lowest[uuid]) for uuid in lowest]
+    return any(excess is not None and excess > BASELINE_SLACK_BYTES for excess in over)
+
+
+def _least(*sizes: int | None) -> int | None:
+    return min((size for size in sizes if size is not None), default=None)
+
+
+def _read(path: Path) -> int | None:
+    with contextlib.suppress(OSError, ValueError):
+        return int(files.read_text(path))
+    return None
+
+
+def _write(path: Path, size_bytes: int) -> None:
+    """Write a baseline; without room or permission the next try has none to wait for."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(exist_ok=True)
+        files.write_atomically(path, f"{size_bytes}\n")

@@ -1,0 +1,442 @@
+"""The profile of a try: the profilers, the file for a viewer, and the largest costs as text.
+
+Only calls are recorded: no loading, no warm-up, and of several workers only those of the first.
+
+The trace is in Chrome's format: complete events (``ph`` is X) with ``ts`` and ``dur`` in microseconds.
+Kernels and copies have the ``External id`` of the operation that launched them (torch 2.13, kineto).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import importlib.util
+import inspect
+import json
+import re
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from jobkit.core.knobs import CUDA, OFF
+from jobkit.core.layout import PROFILE_FILES, PROFILE_TEXT
+from jobkit.core.records import Outcome, Point
+from jobkit.worker.failure import NO_PROFILER, TryFailed
+
+FORWARD = "forward "
+"""Begins the name of the range of a module's ``forward``; its class and its place follow."""
+ON_GPU = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
+ON_CPU = frozenset({"cpu_op", "user_annotation"})
+Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileCost:
+    """What a function, a line or an operation took itself, without what it calls.
+
+    Attributes
+    ----------
+    where
+        ``file:line`` of the Python code; empty if it is not known.
+    calls
+        ``None`` if the time was sampled.
+    """
+
+    what: str
+    where: str
+    seconds: float
+    calls: int | None = None
+
+
+def costs_of_trace(events: Iterable[Event]) -> tuple[list[ProfileCost], bool]:
+    """Return the costs of operations on the GPU if it was used, else on the CPU, and which of the two."""
+    complete = [event for event in events if event.get("ph") == "X"]
+    on_gpu = [event for event in complete if event.get("cat") in ON_GPU]
+    threads: dict[object, list[Event]] = defaultdict(list)
+    for event in complete:
+        if event.get("cat") in ON_CPU:
+            threads[event.get("tid")].append(event)
+    placed = [found for thread in threads.values() for found in _placed(thread)]
+    if not on_gpu:
+        return [ProfileCost(*name, own_s, 1) for _, name, own_s in placed], False
+    names = {external: name for external, name, _ in placed}
+    found = ((names.get(_external(event), (event["name"], "")), event["dur"] / 1e6) for event in on_gpu)
+    return [ProfileCost(*name, seconds, 1) for name, seconds in found], True
+
+
+def _external(event: Event) -> object:
+    return event.get("args", {}).get("External id")
+
+
+def _placed(thread: Sequence[Event]) -> Iterator[tuple[object, tuple[str, str], float]]:
+    """Yield for each operation of a thread its id, its name and place, and its own seconds."""
+    open_: list[Event] = []
+    inner_us: dict[int, float] = defaultdict(float)
+    placed: list[tuple[Event, tuple[str, str]]] = []
+    for event in sorted(thread, key=lambda event: (event["ts"], -event["dur"])):
+        while open_ and event["ts"] >= open_[-1]["ts"] + open_[-1]["dur"]:
+            open_.pop()
+        if event["cat"] == "cpu_op":
+            outer = next((other for other in reversed(open_) if other["cat"] == "cpu_op"), None)
+            if outer is not None:
+                inner_us[id(outer)] += event["dur"]
+            placed.append((event, _name_and_place(event["name"], open_)))
+        open_.append(event)
+    for event, name in placed:
+        yield _external(event), name, max(0.0, event["dur"] - inner_us[id(event)]) / 1e6
+
+
+def _name_and_place(name: str, around: Sequence[Event]) -> tuple[str, str]:
+    """Return an operation with the innermost module, and the place of the innermost that is not torch's."""
+    ranges = [event["name"].removeprefix(FORWARD) for event in around if event["name"].startswith(FORWARD)]
+    modules = [(kind, place) for kind, _, place in (words.partition(" ") for words in reversed(ranges))]
+    if not modules:
+        return name, ""
+    users = [place for _, place in modules if not place.startswith("torch/")]
+    return f"{name} in {modules[0][0]}", (users or [modules[0][1]])[0]
+
+
+TORCH, PYTHON, SCALENE = PROFILE_FILES
+FOREVER_S = float("inf")
+
+
+class Profiler(Protocol):
+    """Records the calls of a workload in this process."""
+
+    LIMIT_S: float
+    """Once the calls have taken this time, no further call is recorded."""
+
+    def resume(self) -> None:
+        """Record from now on."""
+        ...
+
+    def pause(self, *, last: bool) -> None:
+        """Stop until `resume`; ``last`` if no other call is recorded."""
+        ...
+
+    def write(self, path: Path, calls_s: float) -> tuple[list[ProfileCost], list[str]]:
+        """Write what was recorded; return the costs, and in sentences what they are of.
+
+        Parameters
+        ----------
+        calls_s
+            The time of the calls that were recorded.
+        """
+        ...
+
+
+def short_path(path: str) -> str:
+    """Return the path of a module without the folder in which Python found it."""
+    folders = (f"{folder.rstrip('/')}/" for folder in sys.path if folder)
+    found = max((folder for folder in folders if path.startswith(folder)), key=len, default="")
+    return path.removeprefix(found)
+
+
+# -- Python's own
+
+Function = tuple[str, int, str]
+"""The file, the first line and the name of a function; the line is 0 if it is built in."""
+_BUILT_IN = re.compile(r"<(?:built-in method|method) (.+?)(?: of type object)?(?: at 0x[0-9a-f]+)?>")
+
+
+class PythonProfiler:
+    """cProfile: each Python function, and each built-in that Python calls."""
+
+    LIMIT_S = FOREVER_S
+
+    def __init__(self, _: Point) -> None:
+        import cProfile
+
+        self._profile = cProfile.Profile()
+
+    def resume(self) -> None:
+        """Record from now on."""
+        self._profile.enable()
+
+    def pause(self, *, last: bool) -> None:  # noqa: ARG002 - the Protocol's
+        """Stop until `resume`."""
+        self._profile.disable()
+
+    def write(self, path: Path, calls_s: float) -> tuple[list[ProfileCost], list[str]]:  # noqa: ARG002 - the Protocol's
+        """Write the file that pstats and snakeviz read; return the costs."""
+        import pstats
+
+        self._profile.dump_stats(path)
+        entries: Mapping[Function, tuple[Any, ...]] = vars(pstats.Stats(self._profile))["stats"]
+        costs = [cost for function, entry in entries.items() for cost in _costs_of(function, entry)]
+        note = "share: of the time of all functions, each without the functions that it calls"
+        return costs, [note, "of a GPU only the time that Python waits for it (synchronize, copies)"]
+
+
+def _costs_of(function: Function, entry: tuple[Any, ...]) -> Iterator[ProfileCost]:
+    """Yield what a function took; what is built in at the place of each function that calls it.
+
+    An entry of pstats has the calls without recursion, all calls, the function's own seconds, those with
+    what it calls, and by caller a similar entry (Lib/pstats.py, ``Stats.print_line``).
+    """
+    _, calls, own_s, _, callers = entry
+    file, line, name = function
+    if line or not callers:
+        yield ProfileCost(name, f"{short_path(file)}:{line}" if line else "", own_s, calls)
+        return
+    found = _BUILT_IN.fullmatch(name)
+    for (caller_file, caller_line, caller), (_, its_calls, its_s, _) in callers.items():
+        what = f"{found[1] if found else name} in {caller}"
+        yield ProfileCost(what, f"{short_path(caller_file)}:{caller_line}", its_s, its_calls)
+
+
+# -- torch
+
+
+class TorchProfiler:
+    """torch.profiler: each operation with its kernels, within the modules whose ``forward`` runs it.
+
+    The Python stacks that torch can record (``with_stack``) are no alternative: of two seconds of Stanza
+    they took more than 10 GiB and minutes to write.
+    """
+
+    LIMIT_S = 1.0
+    """Also within a call. A second on a CPU was 270,000 operations, 4 MB of trace and 20 s to write."""
+
+    def __init__(self, point: Point) -> None:
+        from torch.profiler import ProfilerActivity, profile
+
+        devices = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if point.device == CUDA else [])]
+        self._profile: Any = profile(activities=devices)
+        self._ranges: list[Any] = []
+        self._hooks: list[Any] = []
+        self._began_s = self._recorded_s = 0.0
+
+    def resume(self) -> None:
+        """Record from now on: torch records one stretch."""
+        from torch.nn.modules import module
+
+        if not self._hooks:
+            self._hooks = [
+                module.register_module_forward_pre_hook(self._enter),
+                module.register_module_forward_hook(self._leave, always_call=True),
+            ]
+            self._profile.start()
+            self._began_s = time.perf_counter()
+
+    def pause(self, *, last: bool) -> None:
+        """Stop after the last call."""
+        if last:
+            self._end()
+
+    def _end(self) -> None:
+        if not self._hooks:
+            return
+        while self._ranges:
+            self._leave()  # a range without an end is lost, and with it the place of its operations
+        self._recorded_s = time.perf_counter() - self._began_s
+        self._profile.stop()
+        while self._hooks:
+            self._hooks.pop().remove()
+
+    def _enter(self, module: object, _: object) -> None:
+        from torch.profiler import record_function
+
+        if time.perf_counter() - self._began_s > self.LIMIT_S:
+            self._end()
+            return
+        self._ranges.append(record_function(_name_of(type(module))))
+        self._ranges[-1].__enter__()
+
+    def _leave(self, *_: object) -> None:
+        if self._ranges:
+            self._ranges.pop().__exit__(None, None, None)
+
+    def write(self, path: Path, calls_s: float) -> tuple[list[ProfileCost], list[str]]:  # noqa: ARG002 - the Protocol's
+        """Write the trace; return the costs on the GPU if it was used, else on the CPU."""
+        self._end()
+        self._profile.export_chrome_trace(str(path))  # compressed, because its name ends in .gz
+        with gzip.open(path, "rt", encoding="utf-8") as stream:
+            costs, on_gpu = costs_of_trace(json.load(stream)["traceEvents"])
+        busy_s = sum(cost.seconds for cost in costs)
+        whose = "of the GPU" if on_gpu else "of operations of torch; the rest is Python and waiting"
+        part = f"{busy_s:.3f} s, {busy_s / self._recorded_s:.0%} of what was recorded"
+        return costs, [f"recorded: {self._recorded_s:.3f} s", f"share: of the time {whose}, {part}"]
+
+
+def _name_of(kind: type) -> str:
+    """Return the name of the range of a module: its class, and the place of its ``forward``."""
+    try:
+        code = inspect.unwrap(kind.forward).__code__  # type: ignore[attr-defined]
+    except AttributeError:
+        return f"{FORWARD}{kind.__name__} "
+    return f"{FORWARD}{kind.__name__} {short_path(code.co_filename)}:{code.co_firstlineno}"
+
+
+# -- scalene
+
+
+class ScaleneProfiler:
+    """scalene: samples each line; it can only record a process that it started itself."""
+
+    LIMIT_S = FOREVER_S
+
+    def __init__(self, _: Point) -> None:
+        from scalene.scalene_profiler import Scalene
+
+        self._scalene: Any = Scalene
+
+    def resume(self) -> None:
+        """Record from now on."""
+        self._scalene.start()
+
+    def pause(self, *, last: bool) -> None:  # noqa: ARG002 - the Protocol's
+        """Stop until `resume`."""
+        self._scalene.stop()
+
+    def write(self, path: Path, calls_s: float) -> tuple[list[ProfileCost], list[str]]:
+        """Write the profile, which scalene writes once more when the process ends; return the costs."""
+        self._scalene.output_profile()
+        files = json.loads(path.read_text(encoding="utf-8")).get("files", {})
+        costs = [
+            ProfileCost(line["line"].strip(), f"{short_path(file)}:{line['lineno']}", calls_s * _share(line))
+            for file, found in files.items()
+            for line in found["lines"]
+        ]
+        return costs, ["share: of the samples; of a GPU only the time that Python waits for it"]
+
+
+def _share(line: Mapping[str, float]) -> float:
+    """Return the share of a line: in Python, in native code, and waiting."""
+    return sum(line[f"n_{part}_percent{end}"] for part, end in _PARTS) / 100
+
+
+_PARTS = (("cpu", "_python"), ("cpu", "_c"), ("sys", ""))
+SCALENE_OPTIONS: Sequence[str] = (
+    *("--off", "--cpu-only", "--no-stacks", "--no-async"),
+    # Also code outside the folder of the program, but not the waiting of scalene's own threads.
+    *("--profile-all", "--profile-exclude", "threading.py"),
+)
+SCALENE_VARIABLES = {"SCALENE_ALLOCATION_SAMPLING_WINDOW": "1048576"}
+"""The default of scalene's option. If it is set, scalene starts no second process, which would have
+neither the connection nor the parent of the worker (scalene 2.4, ``ScalenePreload.setup_preload``)."""
+
+PROFILERS: Mapping[str, Any] = {TORCH: TorchProfiler, PYTHON: PythonProfiler, SCALENE: ScaleneProfiler}
+
+MOST_LINES = 20
+WIDEST = 60
+"""Longer names of functions and lines of code are cut."""
+
+
+class Recording:
+    """The profile of the calls of this process.
+
+    Parameters
+    ----------
+    point
+        Its ``profile`` names the profiler.
+    """
+
+    def __init__(self, point: Point) -> None:
+        self._point = point
+        self._profiler = PROFILERS[point.profile](point)
+        self._calls = self._recorded = 0
+        self._seconds = 0.0
+
+    @contextlib.contextmanager
+    def of_call(self) -> Iterator[None]:
+        """Record a call, unless those before it took longer than the profiler's limit."""
+        self._calls += 1
+        if self._seconds >= self._profiler.LIMIT_S:
+            yield
+            return
+        self._profiler.resume()
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._seconds += time.perf_counter() - start
+            self._recorded += 1
+            self._profiler.pause(last=self._seconds >= self._profiler.LIMIT_S)
+
+    def write(self, out: Path, try_number: int) -> None:
+        """Write the profile, for a viewer and as text, into the folder of the try.
+
+        Raises
+        ------
+        OSError
+            If a file cannot be written.
+        """
+        costs, notes = self._profiler.write(out / PROFILE_FILES[self._point.profile], self._seconds)
+        lines = [*self._heading(try_number), *notes, "", *table(costs)]
+        (out / PROFILE_TEXT).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def _heading(self, try_number: int) -> Iterator[str]:
+        point, left = self._point, self._calls - self._recorded
+        yield f"{point.point_id}, try {try_number}, profiled with {point.profile}"
+        which = f"the first {self._recorded:,} of {self._calls:,}" if left else f"all {self._calls:,}"
+        after = f"; the other {left:,} ran without the profiler" if left else ""
+        yield f"calls: {which}, {self._seconds:.3f} s{after}"
+        if (processes := point.workers * point.gpus) > 1:
+            yield f"worker: the first of {processes:,}; the calls are its own"
+
+
+def of_point(point: Point) -> Recording | None:
+    """Return the recording of a point; ``None`` if it is not profiled."""
+    return None if point.profile == OFF else Recording(point)
+
+
+def refuse_missing(point: Point) -> None:
+    """Refuse a point if this Python does not have its profiler.
+
+    Raises
+    ------
+    TryFailed
+        ``environment``.
+    """
+    if missing(point.profile):
+        raise TryFailed(Outcome.ENVIRONMENT, f"{NO_PROFILER} {missing(point.profile)}")
+
+
+def missing(profiler: str) -> str:
+    """Return what this Python lacks for a profiler; empty if it lacks nothing."""
+    if profiler in {OFF, PYTHON} or importlib.util.find_spec(profiler):
+        return ""
+    return f"{profiler}, but {sys.executable} has no package {profiler}"
+
+
+def launcher(point: Point, out: Path) -> tuple[list[str], dict[str, str]]:
+    """Return the arguments of Python before ``-m MODULE`` that start a worker, and variables for it."""
+    if point.profile != SCALENE:
+        return [], {}
+    file = str(out / PROFILE_FILES[SCALENE])
+    return ["-m", "scalene", "run", *SCALENE_OPTIONS, "-o", file, "---"], SCALENE_VARIABLES
+
+
+# -- text
+
+
+def table(costs: Iterable[ProfileCost]) -> Iterator[str]:
+    """Yield a line for each of the largest costs, with its share in all."""
+    ordered = sorted(_merged(costs), key=lambda cost: -cost.seconds)
+    whole_s = sum(cost.seconds for cost in ordered)
+    shown = [cost for cost in ordered[:MOST_LINES] if cost.seconds > 0]
+    if not shown:
+        yield "nothing was recorded"
+        return
+    width = max(len(cost.where) for cost in shown)
+    yield f"{'share':>7}  {'seconds':>9}  {'calls':>9}  {'where':<{width}}  what"
+    for cost in shown:
+        calls = "" if cost.calls is None else f"{cost.calls:,}"
+        share = f"{100 * cost.seconds / whole_s:.1f} %"
+        what = cost.what if len(cost.what) <= WIDEST else f"{cost.what[: WIDEST - 3]}..."
+        yield f"{share:>7}  {cost.seconds:9.3f}  {calls:>9}  {cost.where:<{width}}  {what}"
+
+
+def _merged(costs: Iterable[ProfileCost]) -> Iterator[ProfileCost]:
+    """Yield the costs, those of the same name and place added up."""
+    same: dict[tuple[str, str], list[ProfileCost]] = defaultdict(list)
+    for cost in costs:
+        same[cost.what, cost.where].append(cost)
+    for (what, where), parts in same.items():
+        calls = [part.calls for part in parts if part.calls is not None]
+        yield ProfileCost(what, where, sum(part.seconds for part in parts), sum(calls) if calls else None)

@@ -1,0 +1,309 @@
+"""A daemon of NVIDIA's MPS for one try: workers that share a GPU share a scheduler of its work, too.
+
+``python -m jobkit.worker.mps FOLDER`` is its guard. It runs the daemon, and ends it when its standard input
+ends, so also when the supervisor is killed. Commands, variables and the modes of a GPU that forbid MPS are
+those of https://docs.nvidia.com/deploy/mps/.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from jobkit.core.knobs import AUTO, OFF, ON
+from jobkit.core.records import Outcome, Point
+from jobkit.worker import process
+from jobkit.worker.failure import NO_MPS, TryFailed
+from jobkit.worker.measure.nvml import VISIBLE_VARIABLE, GpuState
+from jobkit.worker.measure.sampler import process_tree
+from jobkit.worker.record import ALONE, Try
+
+COMMAND = "nvidia-cuda-mps-control"
+"""Without ``-d`` or ``-f`` it passes the commands on its standard input to the daemon."""
+PIPE_VARIABLE, LOG_VARIABLE = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
+LONGEST_SOCKET = "mps-12345678/pipe/control_privileged"
+COMMANDS = re.compile(r"\] (NEW UI|UI closed|Cmd:|\d+$)")
+"""What the daemon logs of a command and of its answer (driver 580)."""
+MOST_PATH_BYTES = 107
+"""Of a socket's path (unix(7))."""
+PR_SET_CHILD_SUBREAPER = 36
+"""Of ``<sys/prctl.h>``."""
+START_S, ANSWER_S, QUIT_S, KILL_S = 20.0, 5.0, 2.0, 5.0
+"""The time in which the daemon must begin to answer, answer, end by itself, and end when it is killed."""
+POLL_S = 0.1
+
+
+class ForbiddenError(Exception):
+    """There is no daemon of MPS, for a reason in words."""
+
+
+def start_if_wanted(state: Try, stack: ExitStack, gpus: Iterable[GpuState]) -> MpsDaemon | None:
+    """Start a daemon if the point wants one; keep in the state what runs.
+
+    Raises
+    ------
+    TryFailed
+        ``environment`` if the point must have one and cannot.
+    """
+    point = state.task.point
+    if point.mps == OFF:
+        return None
+    try:
+        _refuse(point, gpus)
+        daemon = stack.enter_context(_running(point, state.task.out.absolute().parent))
+    except ForbiddenError as error:
+        state.mps = f"{OFF}: {error}"
+        if point.mps == ON:
+            raise TryFailed(Outcome.ENVIRONMENT, f"{NO_MPS} {error}") from error
+        return None
+    state.mps = ON
+    return daemon
+
+
+def _refuse(point: Point, gpus: Iterable[GpuState]) -> None:
+    """Check that MPS can be used, as far as can be seen without it."""
+    if point.mps == AUTO and point.workers == 1:
+        raise ForbiddenError(ALONE)
+    visible = [name.strip() for name in os.environ.get(VISIBLE_VARIABLE, "").split(",")]
+    if visible[0].startswith("MIG-"):
+        raise ForbiddenError(f"{visible[0]} is a MIG instance")
+    named = tuple(name for name in visible if name.startswith("GPU-"))
+    # Which of the GPUs that NVML lists a number means is not known: enough of them must do.
+    modes = [gpu.forbids_mps for gpu in gpus if not named or gpu.uuid.startswith(named)]
+    if any(modes) and modes.count("") < point.gpus:
+        raise ForbiddenError(next(filter(None, modes)))
+    if not shutil.which(COMMAND):
+        raise ForbiddenError(f"{COMMAND} is not on PATH")
+
+
+class MpsDaemon:
+    """A running daemon, as the supervisor sees it."""
+
+    def __init__(self, point: Point, guard: subprocess.Popen[bytes], folder: Path) -> None:
+        self._point = point
+        assert guard.stdin  # noqa: S101 - both are pipes; this is for the type checker
+        assert guard.stdout  # noqa: S101 - as above
+        self._guard, self._stdin, self._stdout = guard, guard.stdin, guard.stdout
+        self._folder = folder
+        self._family: list[int] = []
+        self.variables = _variables(folder)
+
+    def wait_until_it_answers(self) -> None:
+        """Wait until the daemon answers.
+
+        Raises
+        ------
+        ForbiddenError
+            If it does not.
+        """
+        deadline_s = time.monotonic() + START_S
+        while _ask(self._folder, "get_server_list") is None:
+            if self._has_ended() or time.monotonic() > deadline_s:
+                raise ForbiddenError(f"{COMMAND} does not answer{_last_line(self._folder)}")
+            time.sleep(POLL_S)
+
+    def refuse_end(self, wait_s: float = 0.0) -> None:
+        """Check that the daemon runs.
+
+        Raises
+        ------
+        TryFailed
+            ``environment``.
+        """
+        if self._has_ended(wait_s):
+            raise TryFailed(Outcome.ENVIRONMENT, f"the MPS daemon has ended{_last_line(self._folder)}")
+
+    def _has_ended(self, wait_s: float = 0.0) -> bool:
+        """Return whether the guard has ended, or has closed its output because the daemon has."""
+        return bool(select.select([self._stdout], [], [], wait_s)[0])
+
+    def check_clients(self, pids: Mapping[int, int]) -> str:
+        """Return what runs: ``on``, or ``off`` and the reason.
+
+        Parameters
+        ----------
+        pids
+            By worker. Each must be a client of the daemon by now: a process that cannot connect works
+            without MPS, and does not report this.
+
+        Raises
+        ------
+        TryFailed
+            ``environment`` if a worker that must be a client is none.
+        """
+        self._family = self._family or process_tree(self._guard.pid)
+        servers = self._numbers("get_server_list")
+        clients = {pid for server in servers for pid in self._numbers(f"get_client_list {server}")}
+        missing = [number for number, pid in pids.items() if pid not in clients]
+        if not missing:
+            return ON
+        if len(clients) == len(pids) == len(missing):
+            sys.stderr.write(f"jobkit: MPS has {len(clients)} clients, with ids of another namespace\n")
+            return ON
+        if self._point.mps == AUTO and not clients:
+            return f"{OFF}: no worker is a client of the daemon"
+        raise TryFailed(Outcome.ENVIRONMENT, f"worker {missing[0]} is not a client of the MPS daemon")
+
+    def _numbers(self, command: str) -> list[int]:
+        """Return the numbers that the daemon answers, one a line."""
+        answer = _ask(self._folder, command) or ""
+        return [int(line) for line in answer.split("\n") if line.strip().isdigit()]
+
+    def end(self) -> None:
+        """Have the guard end the daemon; kill both if it does not."""
+        self._stdin.close()
+        self._stdout.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._guard.wait(2 * QUIT_S + KILL_S)
+        if self._guard.returncode != 0:
+            for pid in self._family if self._guard.returncode else process_tree(self._guard.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            self._guard.wait()
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _running(point: Point, work: Path) -> Iterator[MpsDaemon]:
+    """Run a daemon for the length of the block.
+
+    Parameters
+    ----------
+    work
+        The job's folder on scratch; the daemon's is in it, or next to it if that path is too long.
+    """
+    folder = _make_folder((work, work.parent))
+    with process.signals_blocked():
+        guard = subprocess.Popen(  # noqa: S603 - our own module, an argv list
+            [sys.executable, "-m", "jobkit.worker.mps", str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # Grid Engine kills the group of a job whose script has ended
+        )
+    daemon = MpsDaemon(point, guard, folder)
+    try:
+        daemon.wait_until_it_answers()
+        yield daemon
+    finally:
+        daemon.end()
+
+
+def _make_folder(parents: Iterable[Path]) -> Path:
+    for parent in parents:
+        if len(os.fsencode(parent / LONGEST_SOCKET)) <= MOST_PATH_BYTES:
+            try:
+                return Path(tempfile.mkdtemp(prefix="mps-", dir=parent))
+            except OSError as error:
+                raise ForbiddenError(f"there is no folder for its sockets: {error}") from error
+    raise ForbiddenError(f"the path of a socket in {parent} is longer than {MOST_PATH_BYTES} bytes")
+
+
+def _variables(folder: Path) -> dict[str, str]:
+    """Return the variables by which the daemon and its clients find each other."""
+    return {PIPE_VARIABLE: str(folder / "pipe"), LOG_VARIABLE: str(folder / "log")}
+
+
+def _ask(folder: Path, command: str, timeout_s: float = ANSWER_S) -> str | None:
+    """Return what the daemon answers; ``None`` if it does not."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run(  # noqa: S603 - an argv list
+            [COMMAND],
+            input=f"{command}\n",
+            env={**os.environ, **_variables(folder)},
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=True,
+        ).stdout
+    return None
+
+
+def _last_line(folder: Path) -> str:
+    """Return the last line of the logs that is not about a command, after a colon; empty if there is none."""
+    with contextlib.suppress(OSError):
+        logs = sorted(folder.glob("log/*.log"), key=lambda path: path.stat().st_mtime)
+        lines = [line.strip() for path in logs for line in path.read_text(errors="replace").splitlines()]
+        return next((f": {line}" for line in reversed(lines) if line and not COMMANDS.search(line)), "")
+    return ""
+
+
+# -- the guard
+
+
+def main() -> None:
+    """Guard a daemon."""
+    folder = Path(sys.argv[1])
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, ctypes.c_ulong(1))  # servers stay below this process
+    try:
+        with _locked(folder):
+            _guard(folder)
+    finally:
+        _kill_children()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of the folder: if it stays, a later task of the node removes it (``job.sh``)."""
+    with (folder / "lock.part").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        (folder / "lock.part").rename(folder / "lock")
+        yield
+
+
+def _guard(folder: Path) -> None:
+    """Run the daemon until standard input ends; if it ends before, close the output."""
+    daemon = _start(folder)
+    while daemon.poll() is None:
+        if select.select([sys.stdin], [], [], POLL_S)[0]:
+            _ask(folder, "quit", QUIT_S)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                daemon.wait(QUIT_S)
+            return
+    _kill_children()
+    os.close(sys.stdout.fileno())
+    sys.stdin.read()  # the supervisor reads the logs first
+
+
+def _start(folder: Path) -> subprocess.Popen[bytes]:
+    for name in ("pipe", "log"):
+        (folder / name).mkdir()
+    with (folder / "log" / "daemon.log").open("wb") as log:
+        return subprocess.Popen(  # noqa: S603 - an argv list
+            [COMMAND, "-f"],
+            env={**os.environ, **_variables(folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            preexec_fn=partial(process.end_with, os.getpid()),  # noqa: PLW1509 - this process has one thread
+        )
+
+
+def _kill_children() -> None:
+    """Kill all that was started here and is left, and wait until it has ended."""
+    deadline_s = time.monotonic() + KILL_S
+    while (left := process_tree(os.getpid())[1:]) and time.monotonic() < deadline_s:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(-1, os.WNOHANG)
+        time.sleep(0.01)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""Cut a text into paragraphs, sentences and calls."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from jobkit.core.errors import JobkitError
+from jobkit.corpus.reading import split_paragraphs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_TITLES = "".join(rf"(?<!\b{title}\.)" for title in ("Mr", "Mrs", "Ms", "Dr", "St", "Prof", "[A-Z]"))
+_SENTENCE_END = re.compile(rf"(?<=[.!?]){_TITLES}[\"')\u201d\u2019]*\s+(?![a-z])")
+"""White space after a full stop, ! or ?; not after a title or an initial, nor before a small letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Paragraphs that the workload gets at once, and their numbers in the text, from 0."""
+
+    items: tuple[int, ...]
+    paragraphs: tuple[str, ...]
+
+    @property
+    def first(self) -> int:
+        """The number of its first paragraph, which no other call has."""
+        return self.items[0]
+
+
+def calls(
+    paragraphs: Sequence[str],
+    items_per_call: int,
+    *,
+    cap: int | None,
+    largest_first: bool,
+    places: Sequence[int],
+    first: int = 0,
+) -> list[Call]:
+    """Return the calls in the order of work.
+
+    Parameters
+    ----------
+    paragraphs
+        The text, or a window of it.
+    items_per_call
+        Paragraphs a call; the last call may hold fewer.
+    cap
+        The largest number of sentences that the framework pads together; ``None`` for a whole call.
+    largest_first
+        Whether the largest load comes first, so that a lack of memory shows in seconds and the
+        allocator does not grow step by step; else the calls are in order.
+    places
+        Of the paragraphs, in the order in which they are cut.
+    first
+        The number of the first paragraph.
+    """
+    cuts = [places[start : start + items_per_call] for start in range(0, len(places), items_per_call)]
+    made = [
+        Call(tuple(first + place for place in cut), tuple(paragraphs[place] for place in cut)) for cut in cuts
+    ]
+    if largest_first:
+        made.sort(key=lambda call: (-estimated_load(call.paragraphs, cap), call.first))
+    return made
+
+
+def sorted_places(longest: Sequence[int], window: int | None) -> list[int]:
+    """Return the numbers of paragraphs by their longest sentence, the longest first.
+
+    Parameters
+    ----------
+    longest
+        The length of the longest sentence of each paragraph.
+    window
+        How many paragraphs of the text are sorted together; ``None`` for all.
+    """
+    size = window or max(len(longest), 1)
+    windows = (range(start, min(start + size, len(longest))) for start in range(0, len(longest), size))
+    return [place for part in windows for place in sorted(part, key=lambda at: (-longest[at], at))]
+
+
+def longest_sentences(paragraphs: Sequence[str], lengths: Path | None) -> list[int]:
+    """Return the length of the longest sentence of each paragraph.
+
+    Parameters
+    ----------
+    paragraphs
+        The text.
+    lengths
+        The file in the run folder with the lengths that were computed when the run was planned. If it
+        cannot be read, or has none, punctuation decides.
+    """
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, KeyError):  # then as without it
+        data = json.loads(lengths.read_text(encoding="utf-8")) if lengths else {}
+        if data.get("source") == "tokenizer" and len(data["paragraphs"]) == len(paragraphs):
+            return [max(row, default=0) for row in data["paragraphs"]]
+    return [max(map(len, split_sentences(paragraph)), default=0) for paragraph in paragraphs]
+
+
+def cut_by_budget(lengths: Iterable[int], padded_chars: int) -> list[int]:
+    """Return how many consecutive items each batch holds, so that items x longest is within a budget.
+
+    An item that is longer than the budget is a batch of its own.
+    """
+    sizes: list[int] = []
+    count = longest = 0
+    for length in lengths:
+        if count and (count + 1) * max(longest, length) > padded_chars:
+            sizes.append(count)
+            count = longest = 0
+        count, longest = count + 1, max(longest, length)
+    return [*sizes, count] if count else sizes
+
+
+def split_sentences(paragraph: str) -> list[str]:
+    """Return the sentences of a paragraph, in order, judged by punctuation."""
+    return [sentence for sentence in _SENTENCE_END.split(paragraph) if sentence]
+
+
+def estimated_load(paragraphs: Sequence[str], cap: int | None) -> int:
+    """Return sentences x longest sentence in characters, judged by punctuation.
+
+    It decides only the order of work; the record holds the load that the framework saw.
+    """
+    lengths = [len(sentence) for text in paragraphs for sentence in split_sentences(text)]
+    size = min(cap, len(lengths)) if cap else len(lengths)
+    step = size or 1
+    chunks = (lengths[start : start + step] for start in range(0, len(lengths), step))
+    return max((len(chunk) * max(chunk) for chunk in chunks), default=0)
+
+
+def read_paragraphs(path: Path) -> list[str]:
+    r"""Return the paragraphs of a UTF-8 text, unchanged.
+
+    A line with more than white space belongs to the paragraph and keeps its newline and its
+    indentation; a line of only white space ends the paragraph. A byte order mark is dropped,
+    ``\r\n`` and ``\r`` become ``\n``.
+
+    Raises
+    ------
+    JobkitError
+        If the file is missing, is not UTF-8, or holds no paragraph.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise JobkitError(f"text {path}: {error.strerror}", hint="see `text` in the spec") from error
+    except UnicodeDecodeError as error:
+        hint = f"convert it first, for instance: iconv -f latin1 -t utf-8 {path} > {path}.utf8"
+        raise JobkitError(f"text {path}: not UTF-8 at byte {error.start}", hint=hint) from error
+    paragraphs = split_paragraphs(text)
+    if not paragraphs:
+        raise JobkitError(f"text {path}: holds no paragraph", hint="see `text` in the spec")
+    return paragraphs

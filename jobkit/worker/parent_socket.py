@@ -1,0 +1,149 @@
+"""The socket of a parent of tries: how its owner and the clients reach it, and what they send.
+
+The socket is in Linux's abstract namespace (unix(7)): it needs no folder, and ends with the parent. Both
+sides check that the other belongs to the same user. If another user has taken the address, the try runs in
+a fresh process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobkit.worker import process
+
+VARIABLE = "JOBKIT_PARENT"
+"""The owner's process id, perhaps with a hyphen and a word."""
+END: tuple[str, ...] = ()
+"""The words of a request to end."""
+LOCK_FD = 9
+"""On which the job script holds the lock of the try's folder on scratch; the worker holds it too."""
+STANDARD_FILES = 3
+_SIZE = struct.Struct("Q")
+_CREDENTIALS = struct.Struct("3i")
+"""``struct ucred`` of unix(7): pid, uid, gid."""
+_FREE_PREFIXES = ("JOBKIT_", "CUDA_VISIBLE_DEVICES", "CUDA_MPS_")
+"""Read by jobkit, or by CUDA when a child initialises it."""
+_FREE = frozenset({"_", "SHLVL", "OLDPWD"})
+"""What the shell changes by itself."""
+
+
+def end(owner: str) -> None:
+    """End the parent of an owner that itself goes on, if there is one, once it has nothing to do."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+        connect(connection, address(owner))
+        send(connection, END)
+
+
+def address(owner: str) -> str:
+    """Return the address of the parent's socket; another process with the number of the owner has another.
+
+    Raises
+    ------
+    OSError, ValueError
+        If the owner has ended, or its name is not the id of a process.
+    """
+    if (since := process.started_at(int(owner.partition("-")[0]))) is None:
+        raise ProcessLookupError(f"{VARIABLE}={owner}: there is no such process")
+    return f"\0jobkit-{os.geteuid()}-{since}-{owner}"
+
+
+def connect(connection: socket.socket, address: str) -> None:
+    """Connect to a socket of this user, at once or not at all.
+
+    Any user can listen at an abstract address. If such a socket has its queue full and accepts no client,
+    connect(2) would wait until the walltime ends.
+
+    Raises
+    ------
+    OSError
+        If there is no such socket, it belongs to another user, or its queue is full.
+    """
+    connection.settimeout(0)
+    try:
+        connection.connect(address)
+    except BlockingIOError as error:
+        raise PermissionError("the socket of its parent accepts no client") from error
+    connection.settimeout(None)
+    if user_of(connection) != os.geteuid():
+        raise PermissionError("the socket of its parent belongs to another user")
+
+
+def user_of(connection: socket.socket) -> int:
+    """Return the user id of the other side (unix(7), SO_PEERCRED)."""
+    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(data)[1])
+
+
+def send(parent: socket.socket, words: Sequence[str]) -> None:
+    """Send what makes the child the same as this process: words, environment, folder, open files."""
+    data = json.dumps([list(words), dict(os.environ), str(Path.cwd())]).encode()
+    files = [0, 1, 2]
+    with contextlib.suppress(OSError):
+        os.fstat(LOCK_FD)
+        files.append(LOCK_FD)
+    socket.send_fds(parent, [_SIZE.pack(len(data))], files)
+    parent.sendall(data)
+
+
+@dataclass(frozen=True, slots=True)
+class ForkRequest:
+    """A try that a client has sent.
+
+    Attributes
+    ----------
+    words, environment, folder
+        Of the client; the folder is its working folder.
+    files
+        Descriptors here of the client's standard files, and of the lock if it has one.
+    """
+
+    words: list[str]
+    environment: dict[str, str]
+    folder: str
+    files: list[int]
+
+    def differs(self, environment: Mapping[str, str]) -> str:
+        """Return why a child of a process with this environment is not as a fresh process would be."""
+        if self.folder != str(Path.cwd()):
+            return "its working folder is not that of its parent"
+        names = self.environment.keys() | environment.keys()
+        changed = sorted(
+            name
+            for name in names
+            if self.environment.get(name) != environment.get(name)
+            and name not in _FREE
+            and not name.startswith(_FREE_PREFIXES)
+        )
+        return f"{', '.join(changed)} changed after the first try" if changed else ""
+
+    def become(self) -> None:
+        """Make this process, a new child, one that the client could have been."""
+        for place, descriptor in zip((0, 1, 2, LOCK_FD), self.files, strict=False):  # in this order
+            os.dup2(descriptor, place)
+        taken = {LOCK_FD} if len(self.files) > STANDARD_FILES else set()
+        for descriptor in {*self.files} - taken:
+            os.close(descriptor)
+        process.replace_environment(self.environment)
+
+
+def receive(client: socket.socket) -> ForkRequest | None:
+    """Return what a client has sent; ``None`` if it ended before it had."""
+    files: list[int] = []
+    data, size = b"", 0
+    with contextlib.suppress(ConnectionError):
+        head, files, _, _ = socket.recv_fds(client, _SIZE.size, LOCK_FD)
+        size = _SIZE.unpack(head)[0] if len(head) == _SIZE.size else 0
+        data = client.recv(size, socket.MSG_WAITALL)
+    if not data or len(data) < size:
+        for descriptor in files:
+            os.close(descriptor)
+        return None
+    words, environment, folder = json.loads(data)
+    return ForkRequest(words, environment, folder, files)

@@ -1,0 +1,77 @@
+"""Compare shortcuts with the ordinary way of a workload, in a process that ends before the workers start."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from jobkit.core.knobs import EXACT, OFF, SHORTCUTS
+from jobkit.core.measurements import ShortcutCheck
+from jobkit.core.records import Outcome
+from jobkit.worker import steps
+from jobkit.worker.failure import NO_SHORTCUTS, TryFailed
+from jobkit.worker.mps import MpsDaemon
+from jobkit.worker.paragraphs import split_sentences
+from jobkit.worker.record import Try
+from jobkit.worker.windows import Todo
+
+SENTENCES = 200
+"""Of the text, by punctuation, on which both ways are compared."""
+
+
+def check(state: Try, todo: Todo, daemon: MpsDaemon | None = None) -> None:
+    """Have the workers of a try do without shortcuts that do not find the same; a shard fails instead.
+
+    Raises
+    ------
+    TryFailed
+        If the check fails, or the shortcuts of a shard are refused: without them it would be slower than
+        what its walltime was computed from.
+    """
+    if steps.settings_of(state.task).get(SHORTCUTS) != EXACT:
+        return
+    from jobkit.worker import pool  # what a try without a check does not need
+
+    point, start = state.task.point, time.perf_counter()
+    alone = Try(replace(state.task, point=replace(point, profile=OFF)), state.started_at)
+    alone.forked = state.forked or not steps.preload(point, state.task.inputs)
+    try:
+        with pool.started(alone, daemon) as workers:
+            workers.ask({0: ("open", {})})
+            workers.ask({0: ("load",)})
+            workers.ask({0: ("check", part(todo.texts[:: point.every]))})
+    except TryFailed as failed:
+        raise TryFailed(failed.outcome, f"the check of {SHORTCUTS}: {failed.message}") from failed
+    [measured] = alone.workers
+    if measured.refused and point.shard:
+        raise TryFailed(Outcome.ENVIRONMENT, f"{NO_SHORTCUTS} {measured.refused}")
+    state.check = ShortcutCheck(
+        seconds=time.perf_counter() - start,
+        gpu_peak_bytes=measured.readings.reserved_peak_bytes,
+        rss_peak_bytes=measured.readings.maxrss_bytes,
+    )
+    opening = state.task.opening or measured.opening  # before a GPU was in use
+    state.task = replace(state.task, refused=measured.refused, opening=opening)
+
+
+def part(paragraphs: Sequence[str]) -> list[str]:
+    """Return the longest paragraph, and others from all over the text, up to the sentences to be checked."""
+    longest = max(range(len(paragraphs)), key=lambda place: len(paragraphs[place]))
+    chosen, sentences = [paragraphs[longest]], len(split_sentences(paragraphs[longest]))
+    for place in _spread(len(paragraphs)):
+        if place != longest:
+            sentences += len(split_sentences(paragraphs[place]))
+            if sentences > SENTENCES:
+                break
+            chosen.append(paragraphs[place])
+    return chosen
+
+
+def _spread(count: int) -> Iterator[int]:
+    """Yield all places of so many, so that the first few are from all over: each gap is halved in turn."""
+    step = 2 ** (count - 1).bit_length()
+    yield 0
+    while step > 1:
+        yield from range(step // 2, count, step)
+        step //= 2

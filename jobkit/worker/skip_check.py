@@ -1,0 +1,275 @@
+"""Decide, before anything is staged, whether a task is still worth running.
+
+``python -m jobkit.worker.skip_check RUN POINT ROUND`` prints nothing, or ``pruned`` or ``stopped``, the
+point or the outcome that is the reason, and a message. A try that failed leaves an empty file in the
+run's ``flags/``, so that a task reads only those tries and the other repeats of its setting: otherwise a
+thousand tasks would read a million records. Standard library and jobkit only, because it runs on the
+node.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from statistics import fmean
+
+from jobkit.core import files, json_codec, layout
+from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import WORKERS
+from jobkit.core.layout import BY_HAND, POINTS_FILE, read_begin, read_exit, read_point
+from jobkit.core.measurements import Gpu
+from jobkit.core.records import Outcome, Point, Record
+from jobkit.core.student import deviation, half_width
+from jobkit.core.units import format_count
+from jobkit.worker.measure import nvml
+
+SETUP_OUTCOMES = frozenset({Outcome.BUG, Outcome.ENVIRONMENT, Outcome.MODEL_MISSING, Outcome.NO_GPU})
+"""Outcomes that do not depend on a point's size: if two points fail so, the others will too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailedTry:
+    """A try of this round that failed.
+
+    Attributes
+    ----------
+    record
+        ``None`` if the job script ended the try.
+    message
+        From the record, else from the exit file.
+    """
+
+    point: Point
+    outcome: Outcome
+    message: str
+    record: Record | None
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyExit:
+    """The outcome of a task that is not run, and the reason.
+
+    Attributes
+    ----------
+    because
+        The id of the point that ran out of memory or of a repeat that was measured, or the outcome of
+        the points that failed.
+    """
+
+    outcome: Outcome
+    because: str
+    message: str
+
+
+def check_still_needed(
+    point: Point, failed: Sequence[FailedTry], gpu: Gpu | None, *, prune: bool, stop_after: int
+) -> EarlyExit | None:
+    """Return the early exit of a point; ``None`` if the point is to run.
+
+    Parameters
+    ----------
+    point
+        The point that is about to run.
+    failed
+        The tries of the same round that failed.
+    gpu
+        The GPU of this task; ``None`` if it is unknown: then nothing is pruned.
+    prune
+        Whether to skip a larger load than one that ran out of GPU memory.
+    stop_after
+        The number of points that must fail the same way; 0 for never.
+    """
+    others = [other for other in failed if other.point.index != point.index]
+    same_way: dict[tuple[Outcome, str], set[int]] = defaultdict(set)
+    for other in others:
+        if other.outcome in SETUP_OUTCOMES:
+            same_way[other.outcome, normalise_message(other.message)].add(other.point.index)
+    for (outcome, _), indices in same_way.items():
+        if 0 < stop_after <= len(indices):
+            first = next(other for other in others if other.point.index in indices)
+            return EarlyExit(
+                Outcome.STOPPED,
+                str(outcome),
+                f"{format_count(len(indices), 'point')} failed the same way: {outcome}: {first.message}",
+            )
+    if not prune or gpu is None:
+        return None
+    smaller = (other for other in others if _ran_out(other, gpu) and _needs_more(point, other.point))
+    cause = next(smaller, None)
+    if cause is None:
+        return None
+    name = cause.point.point_id
+    return EarlyExit(Outcome.PRUNED, name, f"{name} ran out of memory on {gpu.name}, with a smaller load")
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """When a setting has enough repeats.
+
+    Attributes
+    ----------
+    share
+        Half the 95 % interval of the mean speed, as a share of the mean.
+    least, most
+        Repeats that run in any case, and that are planned.
+    """
+
+    share: float
+    least: int
+    most: int
+
+
+def check_repeats(repeats: Iterable[Record], until: Until) -> EarlyExit | None:
+    """Return the early exit of a repeat of a setting whose speed is known well enough, else ``None``.
+
+    Parameters
+    ----------
+    repeats
+        The records of the other repeats that succeeded. Only those on one kind of GPU, or on one host
+        if they used a CPU, are compared with each other: a table has no mean over others.
+    """
+    alike: dict[object, list[Record]] = defaultdict(list)
+    for record in repeats:
+        alike[(record.gpu.name, record.gpu.total_bytes) if record.gpu else record.host].append(record)
+    for records in alike.values():
+        rates = [record.summary.items_per_s or 0.0 for record in records if record.summary]
+        half, mean = half_width(deviation(rates), len(rates)), fmean(rates or (0.0,))
+        if len(rates) >= until.least and half is not None and half < until.share * mean:
+            interval = f"half the 95 % interval of {len(rates)} repeats"
+            message = f"{interval} is {100 * half / mean:.1f} % of their mean, under {100 * until.share:g} %"
+            return EarlyExit(Outcome.PRUNED, records[-1].point.point_id, message)
+    return None
+
+
+def other_repeats(run: Path, point: Point, most: int) -> Iterator[Record]:
+    """Yield the record of each other repeat of a point's setting that succeeded; none by hand counts.
+
+    Nothing is yielded for a trial and for a point that is only profiled, and for a point that was skipped
+    before: only a person submits it again.
+    """
+    is_repeat = point.point_id.endswith(f"r{point.repeat}")
+    if not is_repeat or any(_skipped(home) for home in _tries(run, point.point_id)):
+        return
+    for repeat in range(1, most + 1):
+        homes = _tries(run, layout.repeat_id(point.point_id, repeat)) if repeat != point.repeat else ()
+        records = (record for home in homes if (record := _success(home)))
+        yield from islice(records, 1)
+
+
+def _tries(run: Path, point_id: str) -> list[Path]:
+    """Return the folders of a point's tries, the latest first."""
+    numbers = layout.try_numbers(layout.point_folder(run, point_id))
+    return [Path(layout.try_folder(run, point_id, number)) for number in numbers]
+
+
+def _skipped(home: Path) -> bool:
+    with contextlib.suppress(JobkitError, OSError):
+        return read_exit(home / layout.EXIT_FILE).outcome is Outcome.PRUNED
+    return False
+
+
+def _success(home: Path) -> Record | None:
+    """Return the record of a try if it succeeded under a scheduler."""
+    with contextlib.suppress(JobkitError, OSError):
+        record = _record(home)
+        by_hand = read_begin(home / layout.BEGIN_FILE).scheduler == BY_HAND
+        return record if record.outcome is Outcome.OK and not by_hand else None
+    return None
+
+
+def _record(home: Path) -> Record:
+    path = home / layout.RECORD_FILE
+    return json_codec.from_json(Record, files.read_text(path), where=str(path))
+
+
+def normalise_message(message: str) -> str:
+    """Return a message without numbers, addresses and GPU UUIDs, so that two of one fault are equal."""
+    return re.sub(r"0x[0-9a-f]+|(GPU|MIG)-[0-9a-f-]+|\d+", "#", message)
+
+
+def _ran_out(failed: FailedTry, gpu: Gpu) -> bool:
+    """Return whether a try ran out of memory alone on a GPU of this kind."""
+    if failed.outcome is not Outcome.GPU_OOM or failed.record is None or failed.record.gpu is None:
+        return False
+    used = failed.record.gpu
+    return (used.name, used.total_bytes) == (gpu.name, gpu.total_bytes) and not used.foreign_processes
+
+
+def _needs_more(point: Point, than: Point) -> bool:
+    """Return whether a point surely needs more: no load knob smaller, no fewer workers, the rest equal."""
+    if (
+        point.profile != than.profile
+        or point.cap_bytes != than.cap_bytes
+        or point.params.keys() != than.params.keys()
+    ):
+        return False
+    names = {WORKERS, *point.load_knobs} & point.numbers.keys()
+    alike = all(point.params[name] == than.params[name] for name in point.params.keys() - names)
+    grown = [point.numbers[name] - than.numbers[name] for name in names]
+    return alike and min(grown, default=0) >= 0 and max(grown, default=0) > 0
+
+
+def failed_tries(run: Path, round_: int) -> Iterator[FailedTry]:
+    """Yield the tries of a round that left a flag; skip a try that cannot be read."""
+    for name in sorted(layout.names(run / layout.FLAGS_FOLDER)):
+        index, _, number = name.partition("-")
+        if index.isdecimal() and number.isdecimal():
+            try:
+                failed = _read(run, int(index), int(number), round_)
+            except (JobkitError, OSError):
+                continue
+            if failed:
+                yield failed
+
+
+def _read(run: Path, index: int, number: int, round_: int) -> FailedTry | None:
+    point = read_point(run / POINTS_FILE, index)
+    home = Path(layout.try_folder(run, point.point_id, number))
+    begin = read_begin(home / layout.BEGIN_FILE)
+    if begin.round != round_ or begin.scheduler == BY_HAND:
+        return None
+    if (home / layout.RECORD_FILE).is_file():
+        record = _record(home)
+        return FailedTry(point=point, outcome=record.outcome, message=record.message, record=record)
+    exit_ = read_exit(home / layout.EXIT_FILE)
+    outcome = exit_.outcome or (Outcome.BUG if exit_.stage == "run" and not exit_.signal else Outcome.LOST)
+    message = exit_.message or f"status {exit_.status} in step {exit_.stage}"
+    return FailedTry(point=point, outcome=outcome, message=message, record=None)
+
+
+def main() -> int:
+    """Print the early exit of a point, or nothing."""
+    parser = argparse.ArgumentParser(prog="python -m jobkit.worker.skip_check", description=__doc__)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("point", type=int)
+    parser.add_argument("round", type=int)
+    parser.add_argument("--prune", action="store_true", help="skip loads larger than a failed one")
+    parser.add_argument("--stop-after", type=int, default=0, help="number of points that fail the same way")
+    parser.add_argument("--share", type=float, help="half the interval of a mean that is known well enough")
+    parser.add_argument("--repeats", type=int, nargs=2, default=(0, 0), help="the least, and the most")
+    arguments = parser.parse_args()
+    point = read_point(arguments.run / POINTS_FILE, arguments.point)
+    failed = list(failed_tries(arguments.run, arguments.round))
+    # NVML is opened only if it can matter.
+    prune = arguments.prune and any(other.outcome is Outcome.GPU_OOM for other in failed)
+    uuid = nvml.visible_uuid(None) if prune and point.device == "cuda" else None
+    gpu = nvml.read_gpu(uuid, os.getpid()) if uuid else None
+    early = check_still_needed(point, failed, gpu, prune=prune, stop_after=arguments.stop_after)
+    if not early and arguments.share:
+        until = Until(arguments.share, *arguments.repeats)
+        early = check_repeats(other_repeats(arguments.run, point, until.most), until)
+    if early:
+        sys.stdout.write(f"{early.outcome} {early.because} {' '.join(early.message.split())[:400]}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,485 @@
+"""The steps of a try, for one process that does all and for several workers under a supervisor.
+
+The garbage collector of Python runs between the calls of a workload, not during them.
+
+The collector looks at all objects again and again while a call makes new ones: on a GPU that took 29 % of
+the time of stock Stanza (docs/measurements.md). Between two calls most of them are garbage, and what
+was loaded is frozen, so one look is enough.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import resource
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from jobkit.core import json_codec
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import digest
+from jobkit.core.knobs import OFF, OFFERED, ORDER, PADDED_CHARS, SHORTCUTS, SORTED, Value
+from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE, FILES_FOLDER
+from jobkit.core.measurements import Gpu
+from jobkit.core.records import Batch, Outcome, Point
+from jobkit.corpus.plan import read_corpus, read_planned
+from jobkit.corpus.reading import read_pieces
+from jobkit.worker import process
+from jobkit.worker.failure import TryFailed, describe_error
+from jobkit.worker.measure import energy, figures, memory, min_memory_probe, nvml
+from jobkit.worker.measure.device import (
+    Device,
+    cuda_untouched,
+    import_torch,
+    open_device,
+    touched_cuda,
+    uses_torch,
+)
+from jobkit.worker.measure.profile import Recording
+from jobkit.worker.measure.sampler import rss_bytes
+from jobkit.worker.paragraphs import Call, read_paragraphs
+from jobkit.worker.record import Done, Task, Try, WorkerState
+from jobkit.worker.windows import SHARD_WINDOW, Todo, Window, cut_window, reading_corpus, shard_windows
+from jobkit.worker.workloads import own
+from jobkit.worker.workloads.base import BY_LENGTHS, Result, Row, Workload, columns_of
+from jobkit.worker.workloads.entities import EntitiesFile, RowsFile
+from jobkit.worker.workloads.model_files import check_model
+
+DUE = 50_000
+"""New objects from which on a collection is worth its time."""
+
+
+def only_between_calls(workload: object) -> None:
+    """Freeze what is loaded and leave collecting to `collect`, unless the workload says ``GC = False``."""
+    if getattr(workload, "GC", True):
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+
+
+def collect() -> None:
+    """Collect what a call has left, if that is much; do nothing if Python collects by itself."""
+    if not gc.isenabled() and gc.get_count()[0] >= DUE:
+        gc.collect()
+
+
+# -- prepare
+
+
+def open_figures(state: Try, stack: ExitStack) -> None:
+    """Make the file to which the workload may append its own figures, and name it in a variable."""
+    handle, name = tempfile.mkstemp(prefix="metrics-", suffix=".jsonl", dir=state.task.out.parent)
+    os.close(handle)
+    stack.callback(_remove, Path(name))
+    os.environ[figures.VARIABLE] = name
+    stack.callback(os.environ.pop, figures.VARIABLE, None)
+    state.figures_file = figures.GrowingFile(Path(name), state.figures.take_line)
+
+
+def _remove(path: Path) -> None:
+    """Delete a file, or the folder that a workload has put in its place."""
+    with contextlib.suppress(OSError):
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+
+
+def read_figures(state: Try, limits_s: Sequence[float]) -> None:
+    """Read the rest of that file; what is appended later is ignored.
+
+    Raises
+    ------
+    TryFailed
+        If the workload has put something in its place that is no file.
+    """
+    if file := state.figures_file:
+        state.figures_file = None
+        figures.finish(file, state.figures, limits_s)
+        if file.error:
+            message = f"${figures.VARIABLE} cannot be read: {file.error}: append lines to that file"
+            raise TryFailed(Outcome.BUG, message)
+
+
+def read_inputs(state: Try) -> Todo:
+    """Return what the try works through; refuse a text, a shard or a model that was not planned."""
+    point = state.task.point
+    state.todo = _read_shard(state) if point.shard else _read_text(state)
+    if point.model:
+        check_model(state.task.inputs, point.model)
+    return state.todo
+
+
+def _read_text(state: Try) -> Todo:
+    """Return the staged text, as one window."""
+    point, path = state.task.point, check_text(state.task)
+    paragraphs = read_paragraphs(path)
+    chosen = paragraphs[:: point.every]
+    state.items_total = len(chosen)
+    state.characters_total = sum(map(len, chosen))
+    return Todo(Window(0, paragraphs))
+
+
+def check_text(task: Task) -> Path:
+    """Return the path of the staged text; refuse one that was not planned."""
+    text, path = task.point.text, task.inputs / "text"
+    sha256, _ = digest(path)
+    if sha256 != text.sha256:
+        message = f"{text.path} is not the text that was planned: sha256 {sha256[:12]}"
+        raise TryFailed(Outcome.STAGE_IN, f"{message}, not {text.sha256[:12]}")
+    return path
+
+
+def _read_shard(state: Try) -> Todo:
+    """Return the point's shard of the corpus; only its first window is read."""
+    point, run_dir = state.task.point, state.task.run_dir or Path()
+    with reading_corpus():
+        shard = read_planned(run_dir, point.index)
+        corpus = read_corpus(run_dir)
+    state.items_total, state.characters_total = shard.paragraphs, shard.characters
+    windows = shard_windows(read_pieces(corpus, shard.pieces), point.sort_window or SHARD_WINDOW)
+    if (first := next(windows, None)) is None:
+        raise TryFailed(Outcome.STAGE_IN, f"{run_dir}: shard {point.index} of the plan holds no paragraph")
+    gc.freeze()  # a collection in a forked worker would copy the pages of the plan
+    return Todo(first, windows)
+
+
+def wait_for_memory(state: Try) -> None:
+    """Wait until the memory of the GPUs of the try is back at the baseline of the run.
+
+    It comes before a process opens a GPU.
+    """
+    point, run_dir = state.task.point, state.task.run_dir
+    if point.device == "cuda" and run_dir:
+        state.waited = memory.wait(run_dir / BASELINES_FOLDER, nvml.visible_uuids(point.gpus))
+
+
+def read_idle(state: Try) -> None:
+    """Read the energy counters of idle GPUs before the framework is imported."""
+    if state.task.point.device == "cuda":
+        state.idle = state.task.idle if state.task.forked else energy.idle_readings()
+
+
+def check_files(point: Point, inputs: Path) -> str | None:
+    """Return the folder with the files of which the workload consists; ``None`` if it consists of none.
+
+    Raises
+    ------
+    TryFailed
+        If one of them is not what was planned.
+    """
+    folder = inputs / FILES_FOLDER
+    for file in point.files:
+        try:
+            sha256, _ = digest(folder / file.name)
+        except OSError as error:
+            raise TryFailed(Outcome.STAGE_IN, f"{folder / file.name}: {error.strerror}") from error
+        if sha256 != file.sha256:
+            message = f"{file.name} is not the file that was planned: sha256 {sha256[:12]}"
+            raise TryFailed(Outcome.STAGE_IN, f"{message}, not {file.sha256[:12]}")
+    return str(folder) if point.files else None
+
+
+def open_workload(task: Task, measured: WorkerState) -> Workload:
+    """Return the workload, which is not loaded yet, once its framework is imported."""
+    point, staged = task.point, check_files(task.point, task.inputs)
+    try:
+        workload = own.open_workload(point.workload, point.workload_folder, staged)
+    except JobkitError as error:
+        outcome = Outcome.ENVIRONMENT if isinstance(error.__cause__, ImportError) else Outcome.BUG
+        raise TryFailed(outcome, error.message) from error
+    finally:
+        measured.code = own.code_folder(point.workload, point.workload_folder)
+    measured.columns = columns_of(workload)
+    if framework := getattr(workload, "preload", None):
+        framework()
+    measured.import_s = process.age_s()
+    return workload
+
+
+def device_of(point: Point, measured: WorkerState, workload: Workload) -> Device:
+    """Open the device of a point and return it."""
+    if point.device == "cuda":
+        if workload.NEEDS_MODEL:
+            import_torch()  # if the workload has not: seconds in which the GPU is idle
+        measured.opening = energy.idle_readings()
+    device = open_device(point.device) if workload.NEEDS_MODEL or uses_torch() else Device(point.device)
+    if point.device == "cuda":
+        measured.gpu = read_gpu(nvml.visible_uuid(device.cuda_uuid))
+    return device
+
+
+def preload(point: Point, inputs: Path | None = None) -> str:
+    """Import the framework of a point, so that processes that work can be forked from this one.
+
+    Parameters
+    ----------
+    inputs
+        The folder with the inputs on this node.
+
+    Returns
+    -------
+    str
+        Why they must not be forked; empty if they may.
+    """
+    if not point.fork:
+        return "the spec has fork: false"
+    if point.command:
+        return ""  # the worker has all that it needs
+    try:
+        staged = check_files(point, inputs) if inputs else None
+        workload = own.checked_class(point.workload, point.workload_folder, staged)
+        if not (framework := getattr(workload, "preload", None)):
+            return f"the workload {point.workload!r} has no preload()"
+        with cuda_untouched():
+            framework()
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a fresh process fails for the same reason, and records it
+        return f"its parent cannot import the framework: {describe_error(error)}"
+    if touched_cuda():
+        return "its parent has touched CUDA, which cannot be used after a fork"
+    gc.collect()
+    gc.freeze()  # so that a collection in a child writes to no page of the parent
+    return ""
+
+
+def forked_from(state: Try) -> Sequence[int]:
+    """Return the process id of the parent from which this process was forked, if it was."""
+    return [os.getppid()] if state.task.forked else []
+
+
+def read_gpu(uuid: str | None) -> Gpu:
+    """Return a GPU of the point, before this process opens it."""
+    gpu = nvml.read_gpu(uuid, os.getpid()) if uuid else None
+    if gpu is None:
+        visible = os.environ.get(nvml.VISIBLE_VARIABLE)
+        unknown = f"NVML knows no GPU for {nvml.VISIBLE_VARIABLE}={visible!r}"
+        raise TryFailed(Outcome.NO_GPU, nvml.missing_gpu_reason() or unknown)
+    return gpu
+
+
+def load(task: Task, measured: WorkerState, workload: Workload, device: Device) -> None:
+    """Load the workload under the point's cap and read how much memory its weights take."""
+    point, readings = task.point, measured.readings
+    device.cap(point.cap_bytes)
+    readings.rss_before_bytes = rss_bytes(os.getpid())
+    model = task.inputs / "model" if point.model else None
+    start = time.perf_counter()
+    try:
+        workload.load(model, point.device, settings_of(task), point.threads)
+    except (JobkitError, FileNotFoundError) as error:
+        if model is None:
+            raise
+        raise TryFailed(Outcome.MODEL_MISSING, f"{error}") from error
+    device.synchronise()
+    measured.load_s = time.perf_counter() - start
+    readings.rss_model_bytes = rss_bytes(os.getpid())
+    readings.weights_bytes = device.allocated_bytes()
+    measured.items_per_call = workload.items_per_call()
+    only_between_calls(workload)
+
+
+def cut_calls(state: Try, todo: Todo) -> None:
+    """Cut the first window, once the workload has said how much a call holds; open the output."""
+    task, [first, *_] = state.task, state.workers
+    point, per_call = task.point, first.items_per_call
+    state.output = RowsFile(task.out, first.columns) if point.shard else EntitiesFile(task.out)
+    todo.cut(lambda window: cut_window(window, point, per_call, task.lengths))
+    state.batches_total = len(todo.calls)
+    if point.shard:
+        whole, rest = divmod(state.items_total, point.sort_window or SHARD_WINDOW)
+        window = -(-(point.sort_window or SHARD_WINDOW) // per_call)
+        state.batches_total = whole * window + -(-rest // per_call)
+
+
+def settings_of(task: Task) -> dict[str, Value]:
+    """Return what the workload is loaded with: the knobs, and what they leave to it."""
+    point = task.point
+    settings = dict(point.params)
+    if point.order == SORTED:
+        settings[ORDER] = SORTED
+    for key in OFFERED:
+        if word := getattr(point, key):
+            settings.setdefault(key, word)
+    if task.refused:
+        settings[SHORTCUTS] = f"{OFF}: {task.refused}"
+    if PADDED_CHARS in settings:
+        settings["paragraphs_per_call"] = point.work_unit
+    return settings
+
+
+# -- warm up
+
+
+def warm_up(measured: WorkerState, workload: Workload, device: Device, paragraphs: Sequence[str]) -> None:
+    """Make kernels and libraries load before anything is timed."""
+    start = time.perf_counter()
+    workload.process(paragraphs[: measured.items_per_call])
+    device.synchronise()
+    measured.warm_up_s = time.perf_counter() - start
+
+
+def warm_up_call(point: Point, measured: WorkerState, workload: Workload, device: Device, call: Call) -> None:
+    """Run the heaviest batch of the first call alone, if the largest load comes first."""
+    if device.torch and point.order != "text":
+        seconds = min_memory_probe.run_heaviest_first(device, workload, call)
+        measured.warm_up_s = (measured.warm_up_s or 0.0) + seconds
+
+
+# -- work
+
+
+def open_batches(state: Try) -> TextIO:
+    """Open ``batches.jsonl``."""
+    return (state.task.out / BATCHES_FILE).open("a", encoding="utf-8")
+
+
+def do_call(
+    call: Call,
+    measured: WorkerState,
+    workload: Workload,
+    device: Device,
+    recording: Recording | None = None,
+    *,
+    shard: bool = False,
+) -> Done:
+    """Process one call and keep its peaks; return the batch, and its rows with their paragraphs.
+
+    Parameters
+    ----------
+    shard
+        Whether the rows are wanted that ``jobkit apply`` writes.
+    """
+    with recording.of_call() if recording else contextlib.nullcontext():
+        batch, result = run_call(call, workload, device)
+    collect()
+    _keep_peaks(measured.readings, batch)
+    rows: Sequence[Row] = result.entities
+    if shard and result.rows is not None:
+        rows = result.rows
+    if shard and any(len(row) != 1 + len(measured.columns) for row in rows[:1]):
+        columns = ", ".join(measured.columns)
+        raise TryFailed(Outcome.BUG, f"process() returned the row {rows[0]!r}; its columns are {columns}")
+    return batch, [(call.items[number], *values) for number, *values in rows]
+
+
+def load_of(workload: Any, result: Result, paragraphs: Sequence[str]) -> int:  # noqa: ANN401 - it may have more than a Workload must
+    """Return the load of a call: as its result has it, or by the lengths of its paragraphs."""
+    return int(workload.load_of(paragraphs)) if result.load == BY_LENGTHS else result.load
+
+
+def run_call(call: Call, workload: Workload, device: Device) -> tuple[Batch, Result]:
+    """Process one call; return what was measured, as the first batch of a try, and the result."""
+    device.reset_peaks()
+    retries_before = device.retries()
+    device.synchronise()
+    start = time.perf_counter()
+    result = workload.process(call.paragraphs)
+    device.synchronise()
+    seconds = time.perf_counter() - start
+    allocated, reserved = device.peaks()
+    retries = device.retries()
+    load = load_of(workload, result, call.paragraphs)
+    batch = Batch(
+        index=0,
+        first_item=call.first,
+        items=len(call.paragraphs),
+        sentences=result.sentences,
+        tokens=result.tokens,
+        characters=sum(map(len, call.paragraphs)),
+        longest_sentence_chars=result.longest_sentence_chars,
+        load=load,
+        padded_chars=result.padded_chars,
+        seconds=seconds,
+        allocated_peak_bytes=allocated,
+        reserved_peak_bytes=reserved,
+        alloc_retries=None if retries is None or retries_before is None else retries - retries_before,
+    )
+    return batch, result
+
+
+def _keep_peaks(readings: memory.Readings, batch: Batch) -> None:
+    for name in ("allocated_peak_bytes", "reserved_peak_bytes"):
+        if (peak := getattr(batch, name)) is not None:
+            setattr(readings, name, max(getattr(readings, name) or 0, peak))
+
+
+def keep_batch(
+    state: Try, stream: TextIO, call: Call, done: Done, *, worker: int = 0, end_s: float | None = None
+) -> None:
+    """Keep a batch and its rows, and write it to ``batches.jsonl``.
+
+    Parameters
+    ----------
+    end_s
+        As in `Tally.add`.
+    """
+    batch, rows = done
+    batch = replace(
+        batch,
+        index=state.tally.batches,
+        worker=worker,
+        batches_total=state.batches_total,
+        characters_total=state.characters_total,
+    )
+    state.tally.add(batch, end_s)
+    if state.heaviest is None or batch.load > state.heaviest[0].load:
+        state.heaviest = batch, call
+    if state.todo and state.output:
+        for window in state.todo.keep(call.first, rows):
+            state.output.write(window.rows, window.first, window.places)
+    stream.write(json_codec.to_json(batch) + "\n")
+    stream.flush()
+
+
+# -- record
+
+
+def ask_workload(
+    measured: WorkerState, workload: Workload, *, worked: bool, error: BaseException | None
+) -> BaseException | None:
+    """Ask the workload for what the record reports of it; return the error, or the one that it raises now.
+
+    Parameters
+    ----------
+    worked
+        Whether a batch is done: before, nothing has taken effect.
+    error
+        The error that ended the work, if there is one.
+    """
+    try:
+        effective = dict(workload.effective()) if worked else {}
+        if not measured.versions:
+            measured.versions = {name: str(version) for name, version in workload.versions().items()}
+        measured.effective = effective
+        attempted = getattr(workload, "attempted_load", None)
+        if error and attempted:
+            measured.failed_load = attempted() or None
+    except Exception as fault:  # noqa: BLE001 - the code may be the user's, and a record is always written
+        return error or fault
+    return error
+
+
+def close_output(state: Try, *, failed: bool) -> None:
+    """End the file with the rows of a try; one that failed early leaves an empty ``entities.tsv``.
+
+    Raises
+    ------
+    OSError
+        If the disk is full.
+    """
+    shard = state.task.point.shard
+    left = state.todo.close() if state.todo else ()
+    output = state.output or (None if shard or state.task.point.command else EntitiesFile(state.task.out))
+    if output:
+        for window in () if shard else left:
+            output.write(window.rows, window.first, window.places)
+        output.close(failed=failed)
+
+
+def read_maxrss(measured: WorkerState) -> None:
+    """Read the high-water mark of this process's resident memory."""
+    measured.readings.maxrss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

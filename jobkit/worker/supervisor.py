@@ -1,0 +1,181 @@
+"""Several workers in one point: load them all, then let them work from one queue. Opens no device itself.
+
+It imports the framework first, so that the workers can be forked from it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import islice
+
+from jobkit.core.knobs import OFF
+from jobkit.worker import mps, pool, process, shortcuts, steps
+from jobkit.worker.failure import HANG, BatchHung, Stopped
+from jobkit.worker.measure import memory, nvml, profile
+from jobkit.worker.measure.sampler import sampling
+from jobkit.worker.paragraphs import Call
+from jobkit.worker.pool import PROFILED
+from jobkit.worker.record import Try, WorkerState
+from jobkit.worker.windows import Todo
+
+HANG_FACTOR = 20
+"""A call hangs after this many times the longest batch so far, but not before the point's ``hang_s``."""
+
+
+@dataclass(slots=True)
+class CallQueue:
+    """The calls that wait, in the order of work, and those that run.
+
+    Attributes
+    ----------
+    take
+        Returns the next call; ``None`` if there is none now.
+    running
+        By worker: its call, and when that began.
+    longest_s
+        Of the batches so far.
+    """
+
+    take: Callable[[], Call | None]
+    hang_s: float
+    running: dict[int, tuple[Call, float]] = field(default_factory=dict)
+    longest_s: float = 0.0
+
+    def next_call(self, worker: int, now_s: float) -> Call | None:
+        """Return the next call for a worker that is free; ``None`` if no call waits."""
+        if call := self.take():
+            self.running[worker] = call, now_s
+        return call
+
+    def end_call(self, worker: int, seconds: float) -> Call:
+        """Return the call of a worker, which has ended after so long."""
+        call, _ = self.running.pop(worker)
+        self.longest_s = max(self.longest_s, seconds)
+        return call
+
+    def refuse_hang(self, now_s: float) -> None:
+        """Check that no call has been running for too long.
+
+        Raises
+        ------
+        BatchHung
+            Its message names the worker.
+        """
+        limit_s = max(self.hang_s, HANG_FACTOR * self.longest_s)
+        for worker, (call, began_s) in self.running.items():
+            if now_s - began_s > limit_s:
+                what = f"{HANG} of {len(call.paragraphs)} paragraphs for {now_s - began_s:.0f} s"
+                raise BatchHung(f"worker {worker} {what} (hang_s: {self.hang_s:g})")
+
+
+def supervise(state: Try, stack: ExitStack) -> None:
+    """Do the steps of a try with several workers: all of them wait for the slowest to be ready."""
+    point = state.task.point
+    state.workers = [WorkerState() for _ in range(point.workers * point.gpus)]
+    steps.read_idle(state)
+    _preload(state)
+    todo = steps.read_inputs(state)
+    steps.wait_for_memory(state)
+    gpus = {gpu.uuid: gpu for gpu in nvml.list_gpus()} if point.device == "cuda" else {}
+    daemon = mps.start_if_wanted(state, stack, gpus.values())
+    shortcuts.check(state, todo, daemon)
+    workers = stack.enter_context(pool.started(state, daemon))
+    workers.ask(dict.fromkeys(workers, ("open", {uuid: gpu.processes for uuid, gpu in gpus.items()})))
+    idle_bytes = {uuid: gpus[uuid].used_bytes if uuid in gpus else None for uuid in _uuids(state.workers)}
+    state.sampler = stack.enter_context(sampling(idle_bytes, steps.forked_from(state)))
+    state.device_idle_bytes = memory.total(idle_bytes.values()) if idle_bytes else None
+    workers.ask(dict.fromkeys(workers, ("load",)))
+    steps.cut_calls(state, todo)
+    _warm_up(state, workers, todo)
+    if daemon:
+        state.mps = daemon.check_clients(workers.pids)
+    workers.ask({number: ("keep_context", size) for number, size in _contexts(state.workers, idle_bytes)})
+    state.ask_sampler("mark")
+    _work(state, workers, todo)
+    state.ask_sampler("stop")
+    with contextlib.suppress(
+        Stopped
+    ):  # a signal ends the measurement and not the try, whose batches are done
+        _end(state, workers)
+
+
+def _preload(state: Try) -> None:
+    """Import the framework, so that the workers can be forked."""
+    point = state.task.point
+    own_python, _ = profile.launcher(point, state.task.out)
+    reason = (
+        f"profile: {point.profile} starts Python itself"
+        if own_python
+        else steps.preload(point, state.task.inputs)
+    )
+    state.forked = not reason
+    if state.forked:
+        state.waited_s += process.age_s() or 0.0
+    elif point.fork:
+        with contextlib.suppress(OSError):  # the log may be on a full disk
+            sys.stderr.write(f"jobkit: the workers of this try are fresh processes: {reason}\n")
+
+
+def _uuids(workers: Iterable[WorkerState]) -> list[str]:
+    """Return the UUIDs of the GPUs, each once, in the order of the workers."""
+    return list(dict.fromkeys(worker.gpu.uuid for worker in workers if worker.gpu))
+
+
+def _warm_up(state: Try, workers: pool.Pool, todo: Todo) -> None:
+    """Warm up all workers, each with the call that it will probably get first."""
+    likely = [*islice(todo.calls, len(state.workers)), *[None] * len(state.workers)]
+    workers.ask({number: ("warm_up", todo.warm_up_texts, likely[number]) for number in workers})
+
+
+def _contexts(
+    workers: Sequence[WorkerState], idle_bytes: Mapping[str, int | None]
+) -> Iterable[tuple[int, int | None]]:
+    """Yield for each worker its part of what the workers of its GPU hold beyond torch's reserve."""
+    used_bytes = nvml.used_bytes(idle_bytes)
+    for number, worker in enumerate(workers):
+        uuid = worker.gpu.uuid if worker.gpu else ""
+        reserved = [one.reserved_bytes for one in workers if one.gpu and one.gpu.uuid == uuid]
+        size = memory.subtract(used_bytes.get(uuid), idle_bytes.get(uuid), *reserved)
+        yield number, None if size is None else size // len(reserved)
+
+
+def _work(state: Try, workers: pool.Pool, todo: Todo) -> None:
+    """Hand the calls to whichever worker is free, and keep each batch as it ends."""
+    queue = CallQueue(todo.next_call, state.task.point.hang_s)
+    began_s = time.monotonic()
+
+    def hand_out() -> None:
+        for worker in workers:
+            if worker not in queue.running and (call := queue.next_call(worker, time.monotonic())):
+                workers.order(worker, "work", call)
+
+    with steps.open_batches(state) as stream:
+        todo.read_ahead()
+        hand_out()
+        while queue.running:
+            for worker, done in workers.reports():
+                end_s = time.monotonic() - began_s
+                if done:
+                    call = queue.end_call(worker, done[0].seconds)
+                    steps.keep_batch(state, stream, call, done, worker=worker, end_s=end_s)
+                hand_out()
+            queue.refuse_hang(time.monotonic())
+
+
+def _end(state: Try, workers: pool.Pool) -> None:
+    """Measure the need of the heaviest batches when their worker is the only one left; end that too.
+
+    If the point is profiled, write the profile instead; of a shard nothing more is measured.
+    """
+    if state.task.point.profile != OFF:
+        workers.ask({PROFILED: ("write_profile",)})
+    elif state.task.point.device == "cuda" and state.heaviest and not state.task.point.shard:
+        batch, call = state.heaviest
+        workers.end(number for number in workers if number != batch.worker)
+        workers.ask({batch.worker: ("measure", batch, call)})
+    workers.end(workers)

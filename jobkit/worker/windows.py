@@ -1,0 +1,214 @@
+"""What a try works through: a text whole, a shard of a corpus in windows of so many paragraphs.
+
+A window is read, ordered and cut into calls. When its last call has ended its rows are written, and it is
+dropped. The next window is read and cut in a thread, and its calls are handed out while the last calls of
+the window before still run, so that no worker waits. So memory holds three windows, whatever the corpus.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import BATCH_SIZE, SORTED
+from jobkit.core.records import Outcome, Point
+from jobkit.corpus.reading import Paragraph
+from jobkit.worker import process
+from jobkit.worker.failure import TryFailed, describe_error
+from jobkit.worker.paragraphs import Call, calls, longest_sentences, sorted_places
+from jobkit.worker.workloads.base import Row
+
+WARM_UP_PARAGRAPHS = 4
+SHARD_WINDOW = 10_000
+"""Paragraphs of a window of a shard, if the setting has no ``sort_window``."""
+WINDOW_CHARACTERS = 16 * 2**20
+"""A window ends before it holds more, so that long paragraphs do not take all memory."""
+OPEN_WINDOWS = 2
+"""Windows of which calls wait or run; the next one is being read meanwhile."""
+
+
+@dataclass(slots=True)
+class Window:
+    """Paragraphs that are ordered and cut into calls together.
+
+    Attributes
+    ----------
+    first
+        The number of the first paragraph, from 0.
+    texts
+        Of the paragraphs.
+    places
+        Where in the corpus each paragraph of a shard is; empty for a text.
+    waiting
+        The calls that wait for a worker, in the order of work.
+    left
+        How many calls have not ended.
+    rows
+        Of the calls that have ended.
+    """
+
+    first: int
+    texts: Sequence[str]
+    places: Sequence[Paragraph] = ()
+    waiting: deque[Call] = field(default_factory=deque)
+    left: int = 0
+    rows: list[Row] = field(default_factory=list)
+
+
+class Todo:
+    """The calls of a try, handed out one by one.
+
+    Parameters
+    ----------
+    first
+        The first window.
+    more
+        The windows after it; ``None`` if it is the only one.
+
+    Attributes
+    ----------
+    warm_up_texts
+        The first paragraphs of all.
+    """
+
+    def __init__(self, first: Window, more: Iterator[Window] | None = None) -> None:
+        self.warm_up_texts = first.texts[:WARM_UP_PARAGRAPHS]
+        self._open = deque([first])
+        self._more = more
+        self._cut: Callable[[Window], None]
+        self._reader: ThreadPoolExecutor | None = None
+        self._ahead: Future[Window | None]
+
+    def cut(self, cut: Callable[[Window], None]) -> None:
+        """Cut the first window; each other one when it has been read.
+
+        Parameters
+        ----------
+        cut
+            Orders a window and fills it with its calls.
+        """
+        self._cut = cut
+        cut(self._open[0])
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """The paragraphs of the oldest window."""
+        return self._open[0].texts
+
+    @property
+    def calls(self) -> Sequence[Call]:
+        """The calls of the oldest window that wait for a worker."""
+        return self._open[0].waiting if self._open else ()
+
+    def read_ahead(self) -> None:
+        """Begin to read the windows to come; from now on this process cannot be forked."""
+        if self._more:
+            self._reader = ThreadPoolExecutor(1)
+            with process.signals_blocked():  # the thread inherits this: signals are for the main thread
+                self._ahead = self._reader.submit(self._read)
+
+    def next_call(self) -> Call | None:
+        """Return the next call; ``None`` if there is none, or none before a window has ended."""
+        if not (self._open and self._open[-1].waiting) and len(self._open) < OPEN_WINDOWS:
+            self._open_next()
+        newest = self._open[-1].waiting if self._open else None
+        return newest.popleft() if newest else None
+
+    def keep(self, first_item: int, rows: Iterable[Row]) -> list[Window]:
+        """Keep the rows of a call that has ended; return the windows that are done now, in order."""
+        [window] = [one for one in self._open if one.first <= first_item < one.first + len(one.texts)]
+        window.rows += rows
+        window.left -= 1
+        done = []
+        while self._open and not self._open[0].left:
+            done.append(self._open.popleft())
+        return done
+
+    def close(self) -> Sequence[Window]:
+        """End the reading; return the windows that are not done."""
+        if self._reader:
+            self._reader.shutdown(wait=False, cancel_futures=True)
+        return self._open
+
+    def _read(self) -> Window | None:
+        """Return the next window with its calls; ``None`` after the last one."""
+        window = next(self._more or iter(()), None)
+        if window:
+            self._cut(window)
+        return window
+
+    def _open_next(self) -> None:
+        """Open the next window, if there is one; wait until it has been read."""
+        if self._reader and (window := self._ahead.result()):
+            self._ahead = self._reader.submit(self._read)
+            self._open.append(window)
+
+
+def cut_window(window: Window, point: Point, items_per_call: int, lengths: Path | None) -> None:
+    """Cut a window into the calls of a workload, in the order of work.
+
+    Parameters
+    ----------
+    items_per_call
+        Paragraphs of one call.
+    lengths
+        As `longest_sentences` takes it.
+    """
+    knobs = (point.numbers.get(name) for name in ("sentences_per_ner_batch", BATCH_SIZE))
+    places: Sequence[int] = range(len(window.texts))
+    if point.order == SORTED:
+        places = sorted_places(longest_sentences(window.texts, lengths), point.sort_window)
+    todo = calls(
+        window.texts,
+        items_per_call,
+        cap=next((value for value in knobs if value), None),
+        largest_first=point.order != "text",
+        places=[place for place in places if place % point.every == 0],
+        first=window.first,
+    )
+    window.waiting, window.left = deque(todo), len(todo)
+
+
+def shard_windows(paragraphs: Iterator[Paragraph], size: int) -> Iterator[Window]:
+    """Yield the paragraphs of a shard as windows.
+
+    Parameters
+    ----------
+    size
+        Paragraphs of a window.
+
+    Raises
+    ------
+    TryFailed
+        If the corpus cannot be read, or is not what was planned.
+    """
+    first, some, characters = 0, list[Paragraph](), 0
+    with reading_corpus():
+        for paragraph in paragraphs:
+            if some and (len(some) == size or characters + len(paragraph.text) > WINDOW_CHARACTERS):
+                yield _shard_window(first, some)
+                first, some, characters = first + len(some), [], 0
+            some.append(paragraph)
+            characters += len(paragraph.text)
+    if some:
+        yield _shard_window(first, some)
+
+
+@contextlib.contextmanager
+def reading_corpus() -> Iterator[None]:
+    """Turn what is wrong with the corpus or its plan into the outcome of the try."""
+    try:
+        yield
+    except TryFailed:
+        raise
+    except (JobkitError, OSError) as error:
+        raise TryFailed(Outcome.STAGE_IN, describe_error(error)) from error
+
+
+def _shard_window(first: int, paragraphs: Sequence[Paragraph]) -> Window:
+    return Window(first, [paragraph.text for paragraph in paragraphs], paragraphs)

@@ -1,0 +1,240 @@
+"""The Protocol of a workload, and the shipped workloads by name. Standard library only."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import RUN_KNOBS, Knob, Value, declared
+from jobkit.core.terminal import suggest
+from jobkit.worker.failure import describe_error
+
+SHIPPED = {
+    "stanza-ner": "jobkit.worker.workloads.stanza_ner:StanzaNer",
+    "count": "jobkit.worker.workloads.function:Count",
+    "hf-token-classification": "jobkit.worker.workloads.extras.hf_tokens:TokenClassification",
+    "sentence-embedding": "jobkit.worker.workloads.extras.embedding:SentenceEmbedding",
+    "spacy-ner": "jobkit.worker.workloads.extras.spacy_ner:SpacyNer",
+}
+"""The workloads that a spec may name by one word, and their classes."""
+ENTRY_POINTS = "jobkit.workloads"
+"""The group of entry points by which an installed package offers workloads under a name of one word."""
+
+EXTRAS = {
+    "hf-token-classification": ("transformers", "hf"),
+    "sentence-embedding": ("sentence_transformers", "embedding"),
+    "spacy-ner": ("spacy", "spacy"),
+}
+"""The module that a shipped workload needs if jobkit does not bring it, and the extra that does."""
+
+
+CHARACTERS = "padded characters"
+"""What a load counts unless the workload names another unit."""
+ENTITY_COLUMNS = ("text", "label", "start", "end")
+"""The columns of a workload that names none: its rows are its entities."""
+
+BY_LENGTHS = -1
+"""The load of a result whose load follows from the lengths of the paragraphs."""
+
+Row = tuple[Any, ...]
+"""The number of a paragraph, and a value for each of the workload's columns. An `Entity` is one."""
+
+
+class Entity(NamedTuple):
+    """One row of ``entities.tsv``: offsets are into the paragraph as read."""
+
+    paragraph: int
+    text: str
+    label: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The result of one call; `jobkit.core.records.Batch` explains the fields.
+
+    ``entities`` and ``rows`` number their paragraphs from 0 *within the call*.
+
+    Attributes
+    ----------
+    entities
+        What a sweep writes to ``entities.tsv``, and ``jobkit apply`` too if there are no rows.
+    rows
+        What ``jobkit apply`` writes of a workload with ``COLUMNS`` of its own; ``None`` of any other.
+    load
+        `BY_LENGTHS` only of a workload with a method ``load_of(paragraphs) -> int``, which jobkit calls
+        once the clock has stopped.
+    """
+
+    entities: tuple[Entity, ...] = ()
+    rows: tuple[Row, ...] | None = None
+    load: int
+    sentences: int | None = None
+    tokens: int | None = None
+    longest_sentence_chars: int | None = None
+    padded_chars: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heavy:
+    """A batch that can run again: its load, and a function that runs it."""
+
+    load: int
+    again: Callable[[], object]
+
+
+class Workload(Protocol):
+    """One kind of work, loaded once and called batch by batch.
+
+    A workload may also have a static method ``lengths(paragraphs: Sequence[str], model: ModelRef |
+    None) -> Sequence[Sequence[int]]``: for each paragraph the length of each of its items, in the
+    units that the framework pads to. jobkit calls it on the login side, without a GPU, to compute the
+    load of every batch size before anything runs. Without this method the load is the batch size.
+
+    With ``lengths`` it may have ``LOAD_UNIT: ClassVar[str]``, what its load counts (``padded tokens``;
+    without it ``padded characters``), and ``PADS: ClassVar[bool]``: ``False`` if the framework does not pad
+    the items of a batch to the longest, so that the load is the sum of their lengths.
+
+    A workload may also have two methods for the measurement of memory. ``heaviest() ->
+    Sequence[Heavy]`` returns the heaviest batches so far, the largest load first; jobkit runs them
+    again to measure their need of GPU memory. ``attempted_load() -> int`` returns the load of the batch
+    that began last, which after an error is the batch that failed; 0 if none began.
+
+    A workload may also have a static method ``preload() -> None``, which imports all that the framework
+    imports, starts no thread and opens no GPU. Then processes that work are forked from one that has called
+    it, so that each of them is ready sooner. Without this method each try is a fresh process.
+
+    A workload may also have ``COLUMNS: ClassVar[tuple[str, ...]]``, the names of what ``jobkit apply`` writes
+    of each row after document and paragraph. Without it they are `ENTITY_COLUMNS`, and the entities are the
+    rows; with it each `Result` has ``rows``. Values are what JSON can hold; the columns ``start`` and ``end``
+    are whole numbers, offsets into the paragraph as read, and come out as offsets into the document.
+
+    A workload may also have ``GC: ClassVar[bool]``: ``False`` if Python's garbage collector is to run as it
+    does by itself, also during a call. Without it jobkit runs it between calls only.
+
+    Attributes
+    ----------
+    KNOBS
+        The knobs that a spec may sweep: names of whole numbers, or `jobkit.core.knobs.Knob`.
+    NEEDS_MODEL
+        Whether it needs a model folder on the node.
+    """
+
+    KNOBS: ClassVar[tuple[Knob | str, ...]]
+    NEEDS_MODEL: ClassVar[bool]
+
+    def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
+        """Import the framework and load the model, without network."""
+        ...
+
+    def items_per_call(self) -> int:
+        """Return the number of paragraphs in one call (a batch of ``batches.jsonl``)."""
+        ...
+
+    def process(self, paragraphs: Sequence[str]) -> Result:
+        """Process these paragraphs."""
+        ...
+
+    def effective(self) -> Mapping[str, Value | None]:
+        """Return the effective value of every knob so far, as seen inside the framework."""
+        ...
+
+    def versions(self) -> Mapping[str, str]:
+        """Return the versions of the imported frameworks."""
+        ...
+
+
+def columns_of(workload: type[Workload] | Workload) -> tuple[str, ...]:
+    """Return the columns of the rows of a workload."""
+    columns: tuple[str, ...] = getattr(workload, "COLUMNS", ENTITY_COLUMNS)
+    return columns
+
+
+def load_unit(name: str) -> str:
+    """Return what the load of a shipped workload counts; of any other ``padded characters``."""
+    workload = workload_class(name) if name in SHIPPED else None
+    return str(getattr(workload, "LOAD_UNIT", CHARACTERS))
+
+
+def knobs(name: str) -> tuple[Knob, ...] | None:
+    """Return the knobs of a shipped workload without importing its framework; ``None`` for any other."""
+    return (*declared(workload_class(name).KNOBS), *RUN_KNOBS) if name in SHIPPED else None
+
+
+def offered_by(knob: str) -> list[str]:
+    """Return the shipped workloads that have a knob."""
+    return [name for name in SHIPPED if knob in [own.name for own in knobs(name) or ()]]
+
+
+def class_name(name: str) -> str:
+    """Return ``package.module:Class`` of a shipped workload, of an entry point, or as it is named."""
+    if name in SHIPPED or ":" in name:
+        return SHIPPED.get(name, name)
+    found = metadata.entry_points(group=ENTRY_POINTS, name=name)
+    return next((entry.value for entry in found), name)
+
+
+def offered() -> list[str]:
+    """Return the names of one word that a spec may have here."""
+    return [*SHIPPED, *metadata.entry_points(group=ENTRY_POINTS).names]
+
+
+def workload_class(name: str, folder: str | None = None) -> type[Workload]:
+    """Return the class that a spec's ``workload`` names.
+
+    Parameters
+    ----------
+    name
+        A word of `SHIPPED`, the name of an entry point, or ``package.module:Class``.
+    folder
+        The spec's folder, in which Python looks for a module of the user after installed packages.
+
+    Raises
+    ------
+    JobkitError
+        If there is no such module or class, or the module fails during its import.
+    """
+    module_name, _, member = class_name(name).partition(":")
+    if folder and name not in SHIPPED and folder not in sys.path:
+        sys.path.append(folder)
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:  # a user's module may raise anything
+        raise _not_imported(name, module_name, folder, error) from error
+    workload: type[Workload] | None = getattr(module, member, None)
+    if workload is None:
+        close = suggest(member, [name for name in vars(module) if not name.startswith("_")])
+        message = f"workload {name!r}: {module.__file__} has no {member!r}{close}"
+        raise JobkitError(message, hint=FORM)
+    return workload
+
+
+def missing_framework(name: str) -> JobkitError | None:
+    """Return the error of a shipped workload whose framework this Python lacks; ``None`` if it has it."""
+    module, extra = EXTRAS.get(name, ("", ""))
+    if not module or importlib.util.find_spec(module):
+        return None
+    hint = f"{sys.executable} -m pip install 'jobkit[{extra}]'"
+    return JobkitError(
+        f"workload {name!r} needs the Python module {module}, which is not installed", hint=hint
+    )
+
+
+FORM = f"name one of {', '.join(SHIPPED)}, ./FILE.py:FUNCTION, or package.module:Class"
+
+
+def _not_imported(name: str, module: str, folder: str | None, error: BaseException) -> JobkitError:
+    absent = error.name if isinstance(error, ModuleNotFoundError) else None
+    if absent and f"{module}.".startswith(f"{absent}."):
+        where = f"neither installed nor in {folder}" if folder else "not installed"
+        return JobkitError(f"workload {name!r}: the module {absent!r} is {where}", hint=FORM)
+    message = f"workload {name!r} cannot be imported: {describe_error(error, folder)}"
+    return JobkitError(message, hint=f"{sys.executable} -m pip install {absent}" if absent else FORM)

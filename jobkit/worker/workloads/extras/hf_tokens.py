@@ -1,0 +1,190 @@
+"""Token classification with transformers: named entities by a fine-tuned encoder such as BERT.
+
+Standard library only at import; torch and transformers are imported by `TokenClassification.preload` and
+``load``.
+
+The work is done by the library's own pipeline (``transformers/pipelines/token_classification.py``, read in
+5.23.0). It takes texts in their order, ``batch_size`` at a time, and pads each batch to its longest text.
+Without ``stride`` it drops, without a message, all tokens of a text after the model's maximum; so this
+workload sets ``stride``: a longer text becomes several pieces that overlap, all padded to the longest of the
+text, and each piece is an item of a batch. A call has ``batch_size`` paragraphs, so that it is one batch
+unless it holds such a text.
+
+``precision`` is the type of the model's weights; for ``tf32`` they stay fp32.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import BATCH_SIZE, PRECISION, Knob, Value, numbers
+from jobkit.core.records import ModelRef
+from jobkit.worker.workloads import stanza_batches
+from jobkit.worker.workloads.base import Entity, Heavy, Result
+from jobkit.worker.workloads.extras.watched import WatchedModel, torch_versions
+
+DEFAULT_BATCH_SIZE = 32
+"""Paragraphs per call if the sweep does not set it. The pipeline's own default is 1."""
+STRIDE = 64
+"""Tokens that the pieces of a long text have in common, so that an entity at an edge is whole in one."""
+NO_LIMIT = 10**6
+"""A tokenizer that names no maximum has one above this (``VERY_LARGE_INTEGER`` in transformers)."""
+FIRST_POSITIONS = 2
+"""Positions that no token has: RoBERTa counts them from 2."""
+SILENT_TOKENIZERS = ("TOKENIZERS_PARALLELISM", "false")
+"""The tokenizers' threads cannot be used after a fork; the pipeline sets this too."""
+
+
+class TokenClassification:
+    """Tag entities with a pipeline of transformers; the module's docstring explains the knobs."""
+
+    KNOBS: ClassVar[tuple[Knob | str, ...]] = (BATCH_SIZE, stanza_batches.KNOB)
+    NEEDS_MODEL: ClassVar[bool] = True
+    LOAD_UNIT: ClassVar[str] = "padded tokens"
+
+    def __init__(self) -> None:
+        self._batch_size = DEFAULT_BATCH_SIZE
+        self._precision: dict[str, Value] = {}
+        self._pipeline: Any = None
+        self._watched: Any = None
+
+    @staticmethod
+    def preload() -> None:
+        """Import what loading and tagging import."""
+        os.environ.setdefault(*SILENT_TOKENIZERS)
+        import torch  # noqa: F401 - imported for its side effect
+
+    def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
+        """Load tokenizer and model from a folder, without network, on exactly this device.
+
+        Parameters
+        ----------
+        model
+            A folder that ``from_pretrained`` loads.
+        device
+            ``cpu`` or ``cuda``.
+        params
+            Values of `KNOBS`.
+        threads
+            For torch on the CPU.
+
+        Raises
+        ------
+        JobkitError
+            If there is no model, or its tokenizer is a slow one.
+        """
+        folder = model_folder(model)
+        os.environ.setdefault(*SILENT_TOKENIZERS)
+        import torch
+        import transformers
+        from transformers import AutoModelForTokenClassification, TokenClassificationPipeline
+
+        transformers.utils.logging.disable_progress_bar()
+        torch.set_num_threads(threads)
+        self._batch_size = numbers(params).get(BATCH_SIZE, DEFAULT_BATCH_SIZE)
+        if precision := str(params.get(PRECISION, "")):
+            self._precision = {PRECISION: stanza_batches.set_tf32(precision, device)}
+        network = AutoModelForTokenClassification.from_pretrained(
+            folder,
+            local_files_only=True,
+            dtype=getattr(torch, stanza_batches.DTYPES.get(precision, "float32")),
+        ).to(device)
+        self._watched = WatchedModel(network)
+        self._pipeline = TokenClassificationPipeline(
+            model=network,
+            tokenizer=tokenizer_of(folder),
+            device=torch.device(device),
+            aggregation_strategy="simple",
+            stride=STRIDE,
+        )
+
+    def items_per_call(self) -> int:
+        """Return the batch size, in paragraphs."""
+        return self._batch_size
+
+    def process(self, paragraphs: Sequence[str]) -> Result:
+        """Tag these paragraphs; the load is the largest ``items x tokens of the longest`` of a batch."""
+        self._watched.clear()
+        found = self._pipeline(list(paragraphs), batch_size=self._batch_size)
+        entities = (
+            _entity(number, paragraph, entity)
+            for number, (paragraph, some) in enumerate(zip(paragraphs, found, strict=True))
+            for entity in some
+        )
+        return Result(entities=tuple(entities), load=self._watched.load)
+
+    @staticmethod
+    def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
+        """Return the padded length, in tokens, of every piece of every paragraph, by the tokenizer alone."""
+        tokenizer = tokenizer_of(model_folder(Path(model.path) if model else None))
+        cut = tokenizer(
+            list(paragraphs), truncation=True, return_overflowing_tokens=True, stride=STRIDE, padding=False
+        )
+        pieces = Counter(cut["overflow_to_sample_mapping"])
+        longest = [0] * len(paragraphs)
+        for at, tokens in zip(cut["overflow_to_sample_mapping"], cut["input_ids"], strict=True):
+            longest[at] = max(longest[at], len(tokens))
+        return [[longest[at]] * pieces[at] for at in range(len(paragraphs))]
+
+    def heaviest(self) -> Sequence[Heavy]:
+        """Return the heaviest batch so far, whole and in part."""
+        heavy: Sequence[Heavy] = self._watched.heaviest()
+        return heavy
+
+    def attempted_load(self) -> int:
+        """Return the load of the batch that began last; after an error, of the batch that failed."""
+        return int(self._watched.attempted_load) if self._watched else 0
+
+    def effective(self) -> Mapping[str, Value | None]:
+        """Return the most items of a batch that entered the model, and the precision if one was asked for."""
+        return {BATCH_SIZE: self._watched.largest if self._watched else None, **self._precision}
+
+    def versions(self) -> Mapping[str, str]:
+        """Return the versions of torch, transformers, tokenizers, numpy, CUDA and cuDNN."""
+        import transformers
+
+        return torch_versions(transformers)
+
+
+def model_folder(model: Path | None) -> Path:
+    """Return the folder of a model.
+
+    Raises
+    ------
+    JobkitError
+        If there is none.
+    """
+    if model is None:
+        raise JobkitError("this workload needs a model", hint="see `model` in the spec")
+    return model
+
+
+def tokenizer_of(folder: Path) -> Any:  # noqa: ANN401 - transformers is untyped
+    """Return the tokenizer of a folder, with the maximum of the model if it names none itself.
+
+    Raises
+    ------
+    JobkitError
+        If it is a slow tokenizer, which has no offsets into the text and no ``stride``.
+    """
+    os.environ.setdefault(*SILENT_TOKENIZERS)
+    from transformers import AutoConfig, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    if not tokenizer.is_fast:
+        hint = "save it again as a fast one: AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)"
+        raise JobkitError(f"model {folder}: its tokenizer is not a fast one (no tokenizer.json)", hint=hint)
+    if tokenizer.model_max_length > NO_LIMIT:
+        config = AutoConfig.from_pretrained(folder, local_files_only=True)
+        tokenizer.model_max_length = config.max_position_embeddings - FIRST_POSITIONS
+    return tokenizer
+
+
+def _entity(number: int, paragraph: str, found: Mapping[str, Any]) -> Entity:
+    start, end = int(found["start"]), int(found["end"])
+    return Entity(number, paragraph[start:end], str(found["entity_group"]), start, end)

@@ -1,0 +1,506 @@
+"""A plain function of the user's as a workload: ``./tagger.py:tag``; and ``count``, which needs no framework.
+
+docs/workloads.md says what such a function takes and returns.
+
+Standard library only. To fill ``entities.tsv``, it reports the longest word of every paragraph (the
+first such word) as an entity with the label ``WORD``. ``jobkit apply`` writes one row a paragraph: its words.
+
+The file travels with the run, so its code is read from the copy in the folder of the inputs. Its errors and
+its ``__file__`` name the original, which is the file that the user can open.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import os
+import platform
+import re
+import shlex
+import sys
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from pathlib import Path
+from types import ModuleType
+from typing import Any, ClassVar, Literal, NoReturn, cast
+
+from jobkit.core.errors import JobkitError, file_error
+from jobkit.core.knobs import BATCH_SIZE, RUN_KNOBS, Knob, Value, numbers
+from jobkit.core.records import FileRef, ModelRef
+from jobkit.core.terminal import did_you_mean
+from jobkit.core.units import format_count
+from jobkit.worker.failure import describe_error
+from jobkit.worker.workloads.base import BY_LENGTHS, ENTITY_COLUMNS, Entity, Result, Workload
+
+DEFAULT_BATCH_SIZE = 32
+"""Paragraphs per call if the sweep does not set it."""
+
+_WORD = re.compile(r"\w+")
+
+
+class Count:
+    """Count the words of each paragraph; the load is items x characters of the longest."""
+
+    KNOBS: ClassVar[tuple[Knob | str, ...]] = (BATCH_SIZE,)
+    NEEDS_MODEL: ClassVar[bool] = False
+    COLUMNS: ClassVar[tuple[str, ...]] = ("words",)
+
+    def __init__(self) -> None:
+        self._batch_size = DEFAULT_BATCH_SIZE
+        self._largest_call: int | None = None
+
+    @staticmethod
+    def preload() -> None:
+        """Import nothing, because it has no framework."""
+
+    def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
+        """Set the batch size; there is no model, no device and only one thread."""
+        del model, device, threads
+        self._batch_size = numbers(params).get(BATCH_SIZE, DEFAULT_BATCH_SIZE)
+
+    def items_per_call(self) -> int:
+        """Return the batch size, in paragraphs."""
+        return self._batch_size
+
+    def process(self, paragraphs: Sequence[str]) -> Result:
+        """Count the words (``tokens``) and report each paragraph's longest word."""
+        self._largest_call = max(self._largest_call or 0, len(paragraphs))
+        matches = [list(_WORD.finditer(paragraph)) for paragraph in paragraphs]
+        longest = max((len(paragraph) for paragraph in paragraphs), default=0)
+        entities = (
+            Entity(number, word.group(), "WORD", word.start(), word.end())
+            for number, words in enumerate(matches)
+            if words
+            for word in [max(words, key=lambda match: len(match.group()))]
+        )
+        padded = len(paragraphs) * longest
+        return Result(
+            entities=tuple(entities),
+            rows=tuple((number, len(words)) for number, words in enumerate(matches)),
+            load=padded,
+            tokens=sum(map(len, matches)),
+            padded_chars=padded,
+        )
+
+    @staticmethod
+    def lengths(paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
+        """Return each paragraph as one item with the length of its characters."""
+        del model
+        return [[len(paragraph)] for paragraph in paragraphs]
+
+    def effective(self) -> Mapping[str, Value | None]:
+        """Return the largest number of paragraphs in a call; ``None`` before the first."""
+        return {BATCH_SIZE: self._largest_call}
+
+    def versions(self) -> Mapping[str, str]:
+        """Return the version of Python, the only import."""
+        return {"python": platform.python_version()}
+
+
+_FORM = re.compile(r"(?P<file>.+\.py):(?P<name>\w+)")
+PREFIX = "_jobkit_file_"
+"""Begins the name of such a module in `sys.modules`, so that ``spacy.py`` hides no package."""
+
+
+def names_file(workload: str) -> bool:
+    """Return whether a spec's ``workload`` names a file and a function of it."""
+    return _FORM.fullmatch(workload) is not None
+
+
+def source_path(workload: str, folder: str | None) -> str:
+    """Return the absolute path of the file.
+
+    Parameters
+    ----------
+    workload
+        As in a spec.
+    folder
+        The spec's folder.
+    """
+    found = _FORM.fullmatch(workload)
+    if found is None:
+        raise ValueError(workload)
+    return os.path.abspath(os.path.join(folder or "", os.path.expanduser(found["file"])))  # noqa: PTH100, PTH111, PTH118 - without `..`, and links as they are
+
+
+def file_ref(workload: str, folder: str | None) -> FileRef:
+    """Return the file with its digest.
+
+    Raises
+    ------
+    JobkitError
+        If it cannot be read.
+    """
+    path = source_path(workload, folder)
+    data = _read(workload, Path(path), path)
+    digest = hashlib.sha256(data).hexdigest()
+    return FileRef(path=path, name=os.path.basename(path), sha256=digest, size_bytes=len(data))  # noqa: PTH119 - a string
+
+
+def function_name(workload: str) -> str:
+    """Return the name behind the colon."""
+    return workload.rpartition(":")[2]
+
+
+@dataclass(frozen=True, slots=True)
+class UserFile:
+    """A file of the user's that was imported.
+
+    Attributes
+    ----------
+    path
+        Of the original, absolute.
+    imports
+        The top-level packages that it imports anywhere, the standard library aside.
+    """
+
+    module: ModuleType
+    path: str
+    sha256: str
+    imports: tuple[str, ...]
+
+    def versions(self) -> dict[str, str]:
+        """Return what is known of the version of the file, and of the packages that it has imported."""
+        found = {name: getattr(sys.modules.get(name), "__version__", None) for name in self.imports}
+        versions = {name: version for name, version in found.items() if isinstance(version, str)}
+        return {os.path.basename(self.path): self.sha256[:12], **versions}  # noqa: PTH119 - a string
+
+
+_IMPORTED: dict[tuple[str, str], UserFile] = {}
+
+
+def import_file(workload: str, folder: str | None, staged: str | None = None) -> UserFile:
+    """Return the file, imported once a process.
+
+    Parameters
+    ----------
+    workload, folder
+        As for `source_path`. Python looks in the file's own folder for what it imports, after the
+        installed packages.
+    staged
+        The folder with the copy that belongs to the run; by default the original is read.
+
+    Raises
+    ------
+    JobkitError
+        If there is no such file, or it fails during its import.
+    """
+    path = source_path(workload, folder)
+    home, base = os.path.split(path)
+    data = _read(workload, Path(staged, base) if staged else Path(path), path)
+    sha256 = hashlib.sha256(data).hexdigest()
+    if known := _IMPORTED.get((path, sha256)):
+        return known
+    if home not in sys.path:
+        sys.path.append(home)
+    module = ModuleType(f"{PREFIX}{base.removesuffix('.py')}_{len(_IMPORTED)}")
+    module.__file__ = path
+    sys.modules[module.__name__] = module  # dataclasses look there
+    try:
+        exec(compile(data, path, "exec", dont_inherit=True), module.__dict__)  # noqa: S102 - the user's code is to run
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
+        del sys.modules[module.__name__]
+        absent = error.name if isinstance(error, ModuleNotFoundError) else None
+        message = f"workload {workload!r} cannot be imported: {describe_error(error, home)}"
+        hint = (
+            f"{sys.executable} -m pip install {absent}"
+            if absent
+            else f"{sys.executable} {shlex.quote(path)} shows the whole error"
+        )
+        raise JobkitError(message, hint=hint) from error
+    _IMPORTED[path, sha256] = UserFile(module, path, sha256, _imports(data))
+    return _IMPORTED[path, sha256]
+
+
+def _imports(data: bytes) -> tuple[str, ...]:
+    """Return the top-level packages that a source imports, the standard library aside."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(data)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
+    return tuple(sorted(names - sys.stdlib_module_names))
+
+
+def _read(workload: str, path: Path, original: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        near = did_you_mean(path.name, [other.name for other in sorted(path.parent.glob("*.py"))])
+        message = f"workload {workload!r}: there is no file {original}{near and f'; {near}'}"
+        raise JobkitError(message, hint="the path is relative to the folder of the spec") from None
+    except OSError as error:
+        raise file_error(error, path) from error
+
+
+GIVEN = ("model", "device", "threads", "loaded")
+"""Parameters that jobkit fills in; ``loaded`` is what ``load()`` has returned."""
+RESULT_COLUMN = ("result",)
+"""The only column of a function whose file has no ``COLUMNS``."""
+RETURNS = "None, a whole number, a list with the rows of each paragraph, or (one of these, load)"
+HINT = "jobkit help workloads, under 'A function', has what it may take and return"
+_RUN_KNOBS = frozenset(knob.name for knob in RUN_KNOBS)
+
+Function = Callable[..., Any]
+
+
+def class_in_file(workload: str, folder: str | None, staged: str | None = None) -> type[Workload]:
+    """Return the class that a spec names in a file, or the class that runs the function that it names.
+
+    Parameters
+    ----------
+    workload, folder, staged
+        As for `import_file`.
+
+    Raises
+    ------
+    JobkitError
+        If the file cannot be imported, has no such name, or the function cannot be called by jobkit.
+    """
+    file, name = import_file(workload, folder, staged), function_name(workload)
+    found = getattr(file.module, name, None)
+    if isinstance(found, type):
+        return cast("type[Workload]", found)
+    if not inspect.isfunction(found):
+        own = [other for other, value in vars(file.module).items() if _is_own(value, file)]
+        functions = f": it has {', '.join(own)}" if own else ": it has no function"
+        message = f"workload {workload!r}: {file.path} has no function {name!r}{functions}"
+        raise JobkitError(message, hint="write ./FILE.py:FUNCTION with one of its functions")
+    return _class_of(workload, file, found)
+
+
+def _is_own(value: object, file: UserFile) -> bool:
+    return inspect.isfunction(value) and value.__module__ == file.module.__name__
+
+
+def _class_of(workload: str, file: UserFile, function: Function) -> type[Workload]:
+    loader, measure = (
+        value if _is_own(value := getattr(file.module, name, None), file) else None
+        for name in ("load", "lengths")
+    )
+    taken = list(inspect.signature(function).parameters.values())
+    if not taken or taken[0].kind not in {taken[0].POSITIONAL_ONLY, taken[0].POSITIONAL_OR_KEYWORD}:
+        _refuse(workload, function, "takes no paragraphs: its first parameter is the list of them")
+    parameters = {parameter.name: (parameter, function) for parameter in taken[1:]}
+    if loader:
+        more = inspect.signature(loader).parameters
+        parameters |= {name: (parameter, loader) for name, parameter in more.items()}
+    own = [pair for name, pair in parameters.items() if name not in {*GIVEN, *_RUN_KNOBS, BATCH_SIZE}]
+    knobs = [knob for parameter, owner in own if (knob := _knob(workload, parameter, owner))]
+    members = {
+        "WORKLOAD": workload,
+        "FILE": file,
+        "FUNCTION": staticmethod(function),
+        "LOADER": staticmethod(loader) if loader else None,
+        "LENGTHS": staticmethod(measure) if measure else None,
+        "KNOBS": (BATCH_SIZE, *knobs),
+        "NEEDS_MODEL": "model" in parameters,
+        "COLUMNS": _columns(file),
+        "GC": getattr(file.module, "GC", True),
+    }
+    return cast("type[Workload]", type(function.__name__, (FunctionWorkload,), members))
+
+
+def _columns(file: UserFile) -> object:
+    columns = getattr(file.module, "COLUMNS", RESULT_COLUMN)
+    return tuple(columns) if isinstance(columns, list) else columns
+
+
+def _knob(workload: str, parameter: inspect.Parameter, owner: Function) -> Knob | None:
+    """Return the knob that a parameter is; ``None`` if it is none and has a default."""
+    if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
+        return None
+    words = _words(parameter, owner)
+    default = parameter.default
+    if words or _is_count(default) or (default is parameter.empty and not _is_text(parameter, owner)):
+        return Knob(name=parameter.name, words=words)
+    if default is parameter.empty:
+        what = f"has the parameter {parameter.name} without a default, which is no knob"
+        _refuse(workload, owner, f"{what}: annotate its words, Literal['fast', 'exact']")
+    return None
+
+
+def _hint_of(parameter: inspect.Parameter, owner: Function) -> object:
+    try:
+        return typing.get_type_hints(owner).get(parameter.name)
+    except Exception:  # noqa: BLE001 - an annotation may be any expression, and may fail
+        return parameter.annotation
+
+
+def _words(parameter: inspect.Parameter, owner: Function) -> tuple[str, ...]:
+    hint = _hint_of(parameter, owner)
+    values = typing.get_args(hint) if typing.get_origin(hint) is Literal else ()
+    return tuple(values) if all(isinstance(value, str) for value in values) else ()
+
+
+def _is_text(parameter: inspect.Parameter, owner: Function) -> bool:
+    return _hint_of(parameter, owner) is str
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _place(function: Function) -> str:
+    code = inspect.unwrap(function).__code__
+    return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def _refuse(workload: str, function: Function, what: str) -> NoReturn:
+    raise JobkitError(f"workload {workload!r} ({_place(function)}): {function.__name__}() {what}", hint=HINT)
+
+
+class FunctionWorkload:
+    """A workload whose calls are calls of a function; each function has a sub-class of its own.
+
+    Attributes
+    ----------
+    LOADER, LENGTHS
+        ``load`` and ``lengths`` next to the function; ``None`` if the file has none.
+    """
+
+    WORKLOAD: ClassVar[str]
+    FILE: ClassVar[UserFile]
+    FUNCTION: ClassVar[Function]
+    LOADER: ClassVar[Function | None] = None
+    LENGTHS: ClassVar[Function | None] = None
+    KNOBS: ClassVar[tuple[Knob | str, ...]]
+    NEEDS_MODEL: ClassVar[bool]
+    COLUMNS: ClassVar[tuple[str, ...]]
+    GC: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        self._batch_size = DEFAULT_BATCH_SIZE
+        self._arguments: dict[str, Any] = {}
+        self._effective: dict[str, Value | None] = {}
+        self._last: Sequence[str] = ()
+        self._largest_call: int | None = None
+
+    def load(self, model: Path | None, device: str, params: Mapping[str, Value], threads: int) -> None:
+        """Call ``load`` of the file, if it has one."""
+        size = params.get(BATCH_SIZE) or self._default_batch_size()
+        self._batch_size = int(size)
+        values = {"threads": threads, **params, BATCH_SIZE: size, "model": model, "device": device}
+        taken: dict[str, Any] = {}
+        if self.LOADER:
+            taken = self._taken(self.LOADER, values)
+            values["loaded"] = self.LOADER(**taken)
+        self._arguments = self._taken(self.FUNCTION, values)
+        self._effective = {
+            name: value
+            for name, value in {**taken, **self._arguments}.items()
+            if isinstance(value, int | str) and name not in {*GIVEN, BATCH_SIZE}
+        }
+
+    def _default_batch_size(self) -> int:
+        parameter = inspect.signature(self.FUNCTION).parameters.get(BATCH_SIZE)
+        return parameter.default if parameter and _is_count(parameter.default) else DEFAULT_BATCH_SIZE
+
+    def _taken(self, function: Function, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values that a function takes by name, with the defaults of its knobs."""
+        parameters = list(inspect.signature(function).parameters.values())
+        taken: dict[str, Any] = {}
+        for parameter in parameters[function is self.FUNCTION :]:
+            if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
+                continue
+            if parameter.name in values:
+                taken[parameter.name] = values[parameter.name]
+            elif parameter.default is not parameter.empty:
+                taken[parameter.name] = parameter.default
+            else:
+                what = f"needs {parameter.name}, which the sweep does not set; sweep it, or give it a default"
+                _refuse(self.WORKLOAD, function, what)
+        return taken
+
+    def items_per_call(self) -> int:
+        """Return the batch size, in paragraphs."""
+        return self._batch_size
+
+    def process(self, paragraphs: Sequence[str]) -> Result:
+        """Call the function."""
+        self._last = paragraphs
+        self._largest_call = max(self._largest_call or 0, len(paragraphs))
+        answer = self.FUNCTION(list(paragraphs), **self._arguments)
+        return self._result(answer, len(paragraphs))
+
+    def _result(self, answer: object, count: int) -> Result:
+        found, load = answer, BY_LENGTHS
+        if isinstance(answer, tuple) and len(answer) == 2 and _is_count(answer[1]):  # noqa: PLR2004 - a pair
+            found, load = answer[0], int(answer[1])
+        if found is None:
+            return Result(load=load)
+        if _is_count(found) and cast("int", found) >= 0:
+            return Result(load=load, tokens=int(cast("int", found)))
+        if not isinstance(found, list):
+            self._refuse_answer(found)
+        if len(found) != count:
+            given = f"{format_count(len(found), 'result')} for {format_count(count, 'paragraph')}"
+            _refuse(self.WORKLOAD, self.FUNCTION, f"returned {given}; expected: one for each")
+        rows = tuple((number, *self._values(row)) for number, one in enumerate(found) for row in _rows(one))
+        if self.COLUMNS == ENTITY_COLUMNS:
+            return Result(load=load, entities=tuple(map(Entity._make, rows)))
+        return Result(load=load, rows=rows)
+
+    def _values(self, row: object) -> Sequence[object]:
+        """Return the values of a row in the order of the columns."""
+        if self.COLUMNS == RESULT_COLUMN:
+            return (row,)
+        if isinstance(row, Mapping):
+            if unknown := sorted(map(str, {*row} - {*self.COLUMNS})):
+                what = f"returned a row with {', '.join(unknown)}, and COLUMNS has {', '.join(self.COLUMNS)}"
+                _refuse(self.WORKLOAD, self.FUNCTION, what)
+            return [row.get(name) for name in self.COLUMNS]
+        values = row if isinstance(row, tuple | list) else (row,)
+        if len(values) != len(self.COLUMNS):
+            what = f"returned the row {_short(row)}, and COLUMNS has {', '.join(self.COLUMNS)}"
+            _refuse(self.WORKLOAD, self.FUNCTION, what)
+        return values
+
+    def _refuse_answer(self, answer: object) -> NoReturn:
+        kind = type(answer).__name__
+        what = f"returned {_short(answer)} (a {kind}); expected: {RETURNS}"
+        _refuse(self.WORKLOAD, self.FUNCTION, what)
+
+    def load_of(self, paragraphs: Sequence[str]) -> int:
+        """Return the load of a call that the function gave none: of its batches, items x the longest."""
+        flat = [item for row in self.lengths(paragraphs, None) for item in row]
+        chunks = [flat[start : start + self._batch_size] for start in range(0, len(flat), self._batch_size)]
+        return max((len(chunk) * max(chunk) for chunk in chunks), default=0)
+
+    def attempted_load(self) -> int:
+        """Return the load of the call that began last; 0 if none began."""
+        return self.load_of(self._last)
+
+    @classmethod
+    def lengths(cls, paragraphs: Sequence[str], model: ModelRef | None) -> list[list[int]]:
+        """Return the lengths that the file finds, a number or a list for each paragraph; else characters."""
+        if cls.LENGTHS is None:
+            return [[len(paragraph)] for paragraph in paragraphs]
+        named = inspect.signature(cls.LENGTHS).parameters
+        more = {"model": Path(model.path) if model else None} if "model" in named else {}
+        found = list(cls.LENGTHS(list(paragraphs), **more))
+        return [[int(row)] if _is_count(row) else list(row) for row in found]
+
+    def effective(self) -> Mapping[str, Value | None]:
+        """Return what the functions were called with, and the largest number of paragraphs in a call."""
+        return {**self._effective, BATCH_SIZE: self._largest_call}
+
+    def versions(self) -> Mapping[str, str]:
+        """Return the versions of Python, of the file, and of the packages that it has imported."""
+        return {"python": platform.python_version(), **self.FILE.versions()}
+
+
+def _rows(one: object) -> Sequence[object]:
+    """Return the rows of one paragraph: a list has several, everything else but ``None`` is one."""
+    if one is None:
+        return ()
+    return one if isinstance(one, list) else (one,)
+
+
+def _short(value: object) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else f"{text[:60]} ..."  # noqa: PLR2004 - one line of a message

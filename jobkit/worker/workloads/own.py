@@ -1,0 +1,264 @@
+"""Check a workload of the user's own: the members of its class and the answers of its methods.
+
+Standard library only. An error in the class is the user's, so the message has its file and line.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import Knob, declared
+from jobkit.core.records import ModelRef
+from jobkit.core.terminal import Say
+from jobkit.corpus.rows import GIVEN
+from jobkit.worker.failure import describe_error
+from jobkit.worker.workloads import function
+from jobkit.worker.workloads.base import (
+    CHARACTERS,
+    SHIPPED,
+    Entity,
+    Result,
+    Workload,
+    class_name,
+    columns_of,
+    workload_class,
+)
+from jobkit.worker.workloads.function import names_file, source_path
+
+METHODS = ("load", "items_per_call", "process", "effective", "versions")
+HINT = "python -m pydoc jobkit.worker.workloads.base.Workload lists what its class must have and return"
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_effective(value: object) -> bool:
+    return value is None or isinstance(value, str) or _is_count(value)
+
+
+def _is_result(value: object) -> bool:
+    if not isinstance(value, Result) or not _is_count(value.load):
+        return False
+    return _are(_is_entity, value.entities) and (value.rows is None or _are(_is_row, value.rows))
+
+
+def _are(fits: Callable[[object], bool], value: object) -> bool:
+    return isinstance(value, tuple) and all(map(fits, value[:1]))  # to check all would take time
+
+
+def _is_entity(value: object) -> bool:
+    return isinstance(value, Entity)
+
+
+def _is_row(value: object) -> bool:
+    return isinstance(value, tuple) and bool(value) and _is_count(value[0])
+
+
+def _are_columns(value: object) -> bool:
+    if not isinstance(value, tuple) or not all(isinstance(name, str) and name for name in value):
+        return False
+    return 0 < len(value) == len({*value} - {*GIVEN})
+
+
+ANSWERS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "items_per_call": ("a whole number above 0", lambda value: _is_count(value) and value > 0),
+    "process": (
+        "a jobkit.worker.workloads.base.Result: its load a whole number, with a tuple of Entity or of rows",
+        _is_result,
+    ),
+    "effective": (
+        "a mapping of knobs to whole numbers, words or None",
+        lambda value: isinstance(value, Mapping) and all(map(_is_effective, value.values())),
+    ),
+    "versions": (
+        "a mapping of names to texts",
+        lambda value: isinstance(value, Mapping) and all(isinstance(v, str) for v in value.values()),
+    ),
+    "attempted_load": ("a whole number", _is_count),
+}
+"""What these methods must return, in words and as a check."""
+
+
+class CheckedWorkload:
+    """A user's workload whose answers are checked against `ANSWERS`.
+
+    Parameters
+    ----------
+    name
+        Its name in the spec.
+    workload
+        An instance of its class.
+    """
+
+    def __init__(self, name: str, workload: Workload) -> None:
+        self._name, self._workload = name, workload
+
+    def __getattr__(self, method: str) -> Any:  # noqa: ANN401 - whatever the user's class has
+        """Return a method of the user's class that checks its answers."""
+        call = getattr(self._workload, method)
+        if method not in ANSWERS:
+            return call
+        expected, fits = ANSWERS[method]
+
+        def checked(*arguments: object) -> object:
+            answer = call(*arguments)
+            if not fits(answer):
+                raise _wrong_answer(
+                    self._name, type(self._workload), method, f"returned {answer!r}", expected
+                )
+            return answer
+
+        return checked
+
+
+def open_workload(name: str, folder: str | None, staged: str | None = None) -> Workload:
+    """Return a new workload; a user's own class checks its answers.
+
+    Raises
+    ------
+    JobkitError
+        As `checked_class`.
+    """
+    workload = checked_class(name, folder, staged)()
+    trusted = name in SHIPPED or isinstance(workload, function.FunctionWorkload)
+    return workload if trusted else cast("Workload", CheckedWorkload(name, workload))
+
+
+def checked_class(name: str, folder: str | None, staged: str | None = None) -> type[Workload]:
+    """Return the class that a spec's ``workload`` names, after checking its members.
+
+    Parameters
+    ----------
+    name, folder
+        As `jobkit.worker.workloads.base.workload_class` takes them; or a file and a function of it.
+    staged
+        The folder with the files of the run, from which a file is read.
+
+    Raises
+    ------
+    JobkitError
+        With all members that it lacks.
+    """
+    in_file = names_file(name)
+    workload = function.class_in_file(name, folder, staged) if in_file else workload_class(name, folder)
+    if not isinstance(workload, type):
+        raise JobkitError(f"workload {name!r}: {workload!r} is not a class", hint=HINT)
+    lacks = [f"no method {method}" for method in METHODS if not callable(getattr(workload, method, None))]
+    knobs = getattr(workload, "KNOBS", None)
+    if not isinstance(knobs, tuple | list) or not all(isinstance(knob, str | Knob) for knob in knobs):
+        lacks.append("no KNOBS, a tuple of the names that a sweep may vary")
+    if not isinstance(getattr(workload, "NEEDS_MODEL", None), bool):
+        lacks.append("no NEEDS_MODEL, True or False")
+    if not _are_columns(columns_of(workload)):
+        lacks.append("COLUMNS that are not a tuple of different names besides document and paragraph")
+    if lacks:
+        raise JobkitError(f"workload {name!r} ({_location(workload)}) has {'; '.join(lacks)}", hint=HINT)
+    return workload
+
+
+def code_folder(name: str, folder: str | None) -> str | None:
+    """Return the folder of the code of a user's own workload; ``None`` for a shipped one."""
+    if name in SHIPPED:
+        return None
+    if names_file(name):
+        return str(Path(source_path(name, folder)).parent)
+    file = getattr(sys.modules.get(class_name(name).partition(":")[0]), "__file__", None)
+    return str(Path(file).parent) if file else folder
+
+
+def traits(
+    name: str, folder: str | None, staged: str | None = None, *, say: Say
+) -> tuple[bool, bool, list[dict[str, Any]], tuple[str, ...], str, bool, bool]:
+    """Return the fields of `jobkit.plan.workload_traits.Traits`."""
+    del say
+    workload = checked_class(name, folder, staged)
+    knobs = [asdict(knob) for knob in declared(workload.KNOBS)]
+    has_lengths = callable(getattr(workload, "lengths", None))
+    unit, pads = str(getattr(workload, "LOAD_UNIT", CHARACTERS)), bool(getattr(workload, "PADS", True))
+    says = pads and has_lengths and getattr(workload, "LENGTHS", workload) is not None
+    return workload.NEEDS_MODEL, has_lengths, knobs, columns_of(workload), unit, pads, says
+
+
+def lengths(
+    name: str,
+    folder: str | None,
+    paragraphs: Sequence[str],
+    model: Mapping[str, Any] | None,
+    *,
+    say: Say,
+) -> list[list[int]]:
+    """Return the lengths of a text's items, computed by a workload.
+
+    Parameters
+    ----------
+    name, folder
+        As for `checked_class`.
+    paragraphs
+        Of the text.
+    model
+        The fields of a `ModelRef`.
+
+    Raises
+    ------
+    JobkitError
+        If the workload fails, or returns anything else.
+    """
+    del say
+    workload: Any = checked_class(name, folder)
+    try:
+        answer = workload.lengths(paragraphs, ModelRef(**model) if model else None)
+    except Exception as error:  # a user's workload or a framework may raise anything
+        reason = describe_error(error, code_folder(name, folder))
+        message = f"workload {name!r}: the lengths of the text could not be computed: {reason}"
+        raise JobkitError(message, hint=LENGTHS_HINT) from error
+    try:
+        rows = [[_length(item) for item in row] for row in answer]
+    except TypeError as error:
+        raise _wrong_answer(name, workload, "lengths", f"returned {_short(answer)}", LENGTHS) from error
+    if len(rows) != len(paragraphs):
+        what = f"returned lengths of {len(rows)} paragraphs, not {len(paragraphs)}"
+        raise _wrong_answer(name, workload, "lengths", what, LENGTHS)
+    return rows
+
+
+LENGTHS = "a list for each paragraph, with the length of each of its items, a whole number of 0 or more"
+LENGTHS_HINT = "jobkit preflight --fast estimates them without a model; batch sizes in numbers need none"
+
+
+def _length(item: object) -> int:
+    number = operator.index(cast("Any", item))
+    if number < 0:
+        raise TypeError(number)
+    return number
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:60]} ..."  # noqa: PLR2004 - one line of a message
+
+
+def help_for(name: str) -> str:
+    """Return the place that says what a workload of this name may take and return."""
+    return function.HINT if names_file(name) else HINT
+
+
+def _wrong_answer(name: str, workload: type, method: str, what: str, expected: str) -> JobkitError:
+    place = _location(getattr(workload, method, workload))
+    message = f"workload {name!r} ({place}): {method}() {what}; expected: {expected}"
+    return JobkitError(message, hint=HINT)
+
+
+def _location(thing: object) -> str:
+    """Return ``file:line`` of a class or a function, if its source is available."""
+    try:
+        return f"{inspect.getsourcefile(cast('Any', thing))}:{inspect.getsourcelines(cast('Any', thing))[1]}"
+    except (OSError, TypeError):
+        return "its source is not available"

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.answers.memory_line import estimate, fit_line
+from jobkit.core.units import GIB
+
+SIZES = st.lists(st.integers(1, 5000), min_size=2, max_size=12, unique=True)
+SLOPES = st.floats(1e3, 1e8)
+INTERCEPTS = st.floats(0, 1e10)
+
+
+@given(SIZES, SLOPES, INTERCEPTS)
+def test_a_line_is_found_again(sizes: list[int], slope: float, intercept: float) -> None:
+    line = fit_line(sizes, [intercept + slope * x for x in sizes])
+    assert line is not None
+    scale = intercept + slope * max(sizes)
+    assert math.isclose(line.at(0), intercept, abs_tol=1e-6 * scale)
+    assert math.isclose(line.at(max(sizes)), scale, rel_tol=1e-6)
+    assert line.residual_bytes is None or line.residual_bytes < 1e-6 * scale
+
+
+@given(SIZES, SLOPES, INTERCEPTS, st.floats(1e9, 1e12))
+def test_the_largest_fits_and_the_next_does_not(
+    sizes: list[int], slope: float, intercept: float, capacity: float
+) -> None:
+    peaks = [intercept + slope * x for x in sizes]
+    found = estimate(sizes, peaks, capacity)
+    assert found.line is not None
+    assert found.largest is not None
+    slack = 1e-6 * capacity
+    assert found.largest == 0 or found.line.at(found.largest) <= capacity + slack
+    assert found.line.at(found.largest + 1) > capacity - slack
+
+
+@given(st.lists(st.tuples(st.integers(1, 900), st.floats(1e6, 1e10)), min_size=3, max_size=9), st.randoms())
+def test_the_order_of_the_points_does_not_matter(points: list[tuple[int, float]], random: object) -> None:
+    shuffled = sorted(points, key=lambda _: random.random())  # type: ignore[attr-defined]
+    one = fit_line(*zip(*points, strict=True))
+    two = fit_line(*zip(*shuffled, strict=True))
+    assert (one is None) == (two is None)
+    if one is not None and two is not None:
+        assert math.isclose(one.slope_bytes, two.slope_bytes, rel_tol=1e-6, abs_tol=1)
+
+
+@pytest.mark.parametrize(("capacity_gib", "largest"), [(30, 1425), (31.7485, 1511)])
+def test_the_published_pair(capacity_gib: float, largest: int) -> None:
+    peaks = [1.9911 * GIB, 7.0809 * GIB]
+    found = estimate([50, 300], peaks, capacity_gib * GIB, model_bytes=1.3270 * GIB)
+    assert found.largest == largest
+    assert found.line is not None
+    assert found.line.slope_bytes / GIB == pytest.approx(0.020359, abs=1e-6)
+    assert found.line.intercept_bytes / GIB - 1.3270 == pytest.approx(-0.354, abs=1e-3)
+    assert found.line.residual_bytes is None
+    assert found.warnings[0] == "2 points, no error bar"
+    assert "below the model's own memory" in found.warnings[1]
+
+
+def test_no_line_through_one_size() -> None:
+    found = estimate([50, 50], [1.0, 2.0], 10)
+    assert (found.line, found.largest) == (None, None)
+    assert found.reason == "1 size measured: a line needs two"
+    assert estimate([], [], 10).reason == "nothing measured"
+
+
+def test_without_a_capacity_there_is_the_line_alone() -> None:
+    found = estimate([50, 100], [5.0, 6.0], None)
+    assert (found.line, found.largest) == (fit_line([50, 100], [5.0, 6.0]), None)
+    assert found.reason == "how much memory there is was not recorded"
+
+
+def test_no_line_where_memory_does_not_grow() -> None:
+    found = estimate([50, 100], [5.0, 5.0], 10)
+    assert found.largest is None
+    assert "does not grow" in found.reason
+
+
+def test_repeats_of_two_sizes_still_carry_no_error_bar() -> None:
+    found = estimate([1, 1, 2, 2], [1.0, 1.1, 2.0, 2.1], 10)
+    assert found.line is not None
+    assert found.line.residual_bytes is None
+    assert found.warnings == ("2 sizes, no error bar",)
+
+
+def test_the_residual_is_the_scatter_about_the_line() -> None:
+    line = fit_line([1, 2, 3, 4], [1.0, 2.0, 3.0, 6.0])
+    assert line is not None
+    assert line.slope_bytes == pytest.approx(1.6)
+    assert line.residual_bytes == pytest.approx(math.sqrt(1.2 / 2))
+    assert line.at(3) == pytest.approx(3.0 + 0.8)
+
+
+def test_far_beyond_what_was_measured_is_flagged() -> None:
+    warnings = estimate([1, 2, 3], [1.0, 2.0, 3.0], 30).warnings
+    assert warnings == ("10 times the largest size measured: far beyond the evidence",)
+    assert estimate([1, 2, 3], [1.0, 2.0, 3.0], 24).warnings == ()
+
+
+def test_a_card_smaller_than_the_model_takes_nothing() -> None:
+    assert estimate([1, 2, 3], [11.0, 12.0, 13.0], 5).largest == 0

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobkit.commands.collect import collect
+from jobkit.core.errors import JobkitError
+from jobkit.core.layout import Exit
+from tests.support.builders import grid, record, write_exit, write_points, write_record
+
+OLD_LOG = Path(__file__).parents[2] / "data" / "predecessors" / "gpu-stanza-tagging.o2650"
+
+
+def run(*args: str | Path) -> int:
+    status: int = collect.main([str(arg) for arg in args], standalone_mode=False)
+    return status
+
+
+def test_a_log_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(OLD_LOG, "--gpu-memory", "30GiB") == 0
+    assert "near 1,425" in capsys.readouterr().out
+
+
+def test_without_paths_it_is_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(JobkitError, match=r"there is no runs/ here") as caught:
+        run()
+    assert caught.value.exit_code == 2
+    points = grid([50, 100])
+    write_record(write_points(tmp_path / "runs" / "demo", points), record(points[0]))
+    assert run() == 5
+    assert "1 still to come, of 2" in capsys.readouterr().out
+    write_exit(tmp_path / "runs" / "demo", points[1], Exit(status=1, stage="run"))
+    assert run() == 4
+
+
+def test_an_empty_folder_is_nothing_to_collect(tmp_path: Path) -> None:
+    (tmp_path / "stray").touch()
+    with pytest.raises(JobkitError, match="nothing to collect") as caught:
+        run(tmp_path)
+    assert "stray: empty: skipped" in caught.value.message
+
+
+def test_output_goes_to_the_file_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(OLD_LOG, "--format", "csv", "--output", tmp_path / "points.csv") == 0
+    assert capsys.readouterr().out == ""
+    assert (tmp_path / "points.csv").read_text().count("\n") == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["points.csv"]
+
+
+def test_output_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(JobkitError, match="--output"):
+        run(OLD_LOG, "--output", tmp_path / "nowhere" / "table.txt")
+
+
+def test_a_dash_is_standard_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(OLD_LOG, "--format", "csv", "--output", "-") == 0
+    assert capsys.readouterr().out.count("\n") == 3
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+import pytest
+
+from jobkit.commands.doctor import doctor
+from jobkit.schedulers.survey import PRACTICE_ENV
+from tests.fakes.cluster import FakeCluster
+
+JOBKIT = Path(sys.executable).with_name("jobkit")
+SPEC = """\
+name: mine
+workload: count
+device: cpu
+resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
+    return tmp_path
+
+
+def run(*args: str) -> int:
+    status: int = doctor.main(list(args), standalone_mode=False)
+    return status
+
+
+def test_from_top_to_bottom_under_headings(
+    fake_slurm: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del fake_slurm
+    assert run("spec.yaml", "--scheduler", "slurm") == 0
+    out = capsys.readouterr().out
+    headings = [line for line in out.splitlines()[:-3] if line and not line.startswith(" ")]
+
+    assert headings == ["This machine", "Slurm", "Folders and inputs", "Python, as a job would have it"]
+    assert out.splitlines()[-1].startswith("next: jobkit doctor spec.yaml --scheduler slurm --submit")
+
+
+def test_the_sweep_that_is_next_is_the_one_that_was_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
+    options = [
+        "--set",
+        "workload=count",
+        "--set",
+        "sweep.batch_size=[1]",
+        "--scheduler",
+        "local",
+        "--site",
+        "local-default",
+    ]
+    assert run("spec.yaml", *options, "--runs-dir", "my runs") == 0
+    told = capsys.readouterr().out.splitlines()[-1]
+
+    assert shlex.split(told.removeprefix("next: ")) == [
+        *("jobkit", "sweep", "spec.yaml"), *options, "--runs-dir", "my runs"
+    ]  # fmt: skip
+    assert "'sweep.batch_size=[1]'" in told
+
+
+def test_json_has_all_of_it_and_nothing_else_is_on_stdout(
+    fake_sge: FakeCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del fake_sge
+    assert run("spec.yaml", "--scheduler", "sge", "--submit", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+
+    assert told["counts"]["missing"] == 0
+    names = {(one["where"], one["name"]) for one in told["findings"]}
+    assert ("Grid Engine", "queue") in names
+    assert any(where.startswith("In a job, on") and name == "home" for where, name in names)
+
+
+def test_what_contradicts_itself_is_refused() -> None:
+    with pytest.raises(click.UsageError, match="no SPEC"):
+        run("--set", "name=x")
+
+
+def test_a_file_system_that_fails_is_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("spec.yaml", "--scheduler", "local", "--set", f"text={'a' * 5000}") == 4
+    out = capsys.readouterr().out
+    assert out.count("File name too long") == 2
+    assert "fix what is missing" in out.splitlines()[-2]
+
+
+def shell(env: dict[str, str], *args: str, deadline_s: float = 60) -> subprocess.CompletedProcess[str]:
+    began = time.monotonic()
+    done = subprocess.run(
+        [JOBKIT, "doctor", *args], env=env, capture_output=True, text=True, check=False, timeout=deadline_s
+    )
+    assert "Traceback" not in done.stderr + done.stdout
+    assert "a bug" not in done.stderr
+    assert time.monotonic() - began < deadline_s
+    return done
+
+
+def test_commands_that_hang(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    programs = here / "bin"
+    programs.mkdir()
+    for name in ("sbatch", "squeue", "sacct", "scancel", "scontrol", "sinfo", "sacctmgr"):
+        (programs / name).write_text("#!/bin/sh\nsleep 1000\n", encoding="utf-8")
+        (programs / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setattr("jobkit.setup.init.TIMEOUT_S", 0.5)
+    began = time.monotonic()
+
+    assert run("spec.yaml", "--submit") == 4
+    out = capsys.readouterr().out
+    assert "does not answer: scontrol: no answer within 0.5 s" in " ".join(out.split())
+    assert PRACTICE_ENV in map(str.strip, out.splitlines())
+    assert "not submitted" in out
+    assert time.monotonic() - began < 60
+
+
+def test_commands_that_are_not_what_they_are_called(here: Path) -> None:
+    """Answers that are no answers: noise on both streams, bytes that are no text, status 0."""
+    programs = here / "bin"
+    programs.mkdir()
+    for name in ("qsub", "qstat", "qacct", "qdel", "qconf", "qalter"):
+        text = "#!/bin/sh\nhead -c 3000 /dev/urandom\necho 'a | b = c @ d'\n"
+        (programs / name).write_text(text, encoding="utf-8")
+        (programs / name).chmod(0o755)
+    done = shell({**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}, "--scheduler", "sge")
+
+    assert done.returncode in {0, 4}
+    assert "Grid Engine" in done.stdout
+
+
+def test_ctrl_c_is_130(fake_slurm: FakeCluster) -> None:
+    fake_slurm.fault("full")
+    argv = [str(JOBKIT), "doctor", "spec.yaml", "--scheduler", "slurm", "--submit"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while "submitted" not in process.stderr.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+        assert process.wait(30) == 130
+    assert "was cancelled" in said
+    (job,) = fake_slurm.jobs()
+    assert "CANCELLED" in json.dumps(fake_slurm.words(job.id)).upper()
+
+
+def test_a_machine_without_anything(here: Path) -> None:
+    """No scheduler, no PATH to speak of, no home, a working folder that cannot be written."""
+    env = {"PATH": str(here / "none"), "HOME": "/nonexistent", "LANG": "C"}
+    done = shell(env)
+
+    assert done.returncode == 4
+    assert "points would run here" in done.stdout
+    assert "missing" in done.stdout

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobkit.commands.logs import logs
+from jobkit.core.layout import Exit
+from tests.runs.test_follow_log import wait_for
+from tests.support.builders import grid, write_begin, write_exit, write_points, write_submitted
+from tests.support.commands import JOBKIT, jobkit, jobkit_process
+
+POINTS = grid([50, 100])
+SPEC = "name: t\nworkload: %s\ntext: sample:20\nresources: {gpus: 0}\nrepeats: 1\nsweep: {batch_size: [5]}\n"
+WORKLOADS = Path(__file__).parents[2] / "workloads"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Return the folder of a run whose first point has ended and whose second runs."""
+    folder = write_points(tmp_path / "run", POINTS)
+    (folder / "logs").mkdir()
+    write_submitted(folder, "slurm", "77", first=1, last=2)
+    for point in POINTS:
+        write_begin(folder, point)
+        (folder / "logs" / f"77_{point.index}.out").write_bytes(
+            b"hello\n\xff\nTraceback (most recent call last):\n"
+        )
+    write_exit(folder, POINTS[0], Exit(status=1, stage="run"))
+    return folder
+
+
+def test_the_log_goes_to_stdout_and_whose_it_is_to_stderr(
+    run: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert logs.main([str(run), "p001"], standalone_mode=False) == 0
+    out, err = capfdbinary.readouterr()
+    assert out.startswith(b"hello\n\\xff\n")
+    assert err.startswith(b"p001 try 1: slurm job 77, task 1, ")
+    assert logs.main([str(run), "1", "--err", "-f", "--try", "1"], standalone_mode=False) == 0
+    assert capfdbinary.readouterr().out == b"Traceback (most recent call last):\n"
+
+
+def test_faults_end_with_2_and_what_is_to_come_with_5(run: Path) -> None:
+    assert jobkit("logs", run, "3").returncode == 2
+    assert jobkit("logs", run, "1", "--try", "2").returncode == 2
+    (run / "logs" / "77_2.out").unlink()
+    assert jobkit("logs", run, "2").returncode == 5
+
+
+def test_ctrl_c_ends_what_follows_and_nothing_else(run: Path) -> None:
+    argv: list[str | Path] = [JOBKIT, "logs", run, "2", "-f"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"hello\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert process.stderr.read().endswith(b"jobkit: interrupted\n")
+
+
+def local(
+    tmp_path: Path, workload: str, *arguments: str, **variables: str
+) -> tuple[Path, Callable[..., subprocess.CompletedProcess[str]]]:
+    """Sweep here; return the run folder, and a function that calls `jobkit logs` on it."""
+    (tmp_path / "t.yaml").write_text(SPEC % workload, encoding="utf-8")
+    env = {"JOBKIT_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(WORKLOADS), **variables}
+    start = jobkit_process if "--detach" in arguments else jobkit
+    start("sweep", "t.yaml", "--scheduler", "local", *arguments, cwd=tmp_path, env=env)
+    (folder,) = (tmp_path / "runs").iterdir()
+
+    def called(*words: str) -> subprocess.CompletedProcess[str]:
+        return jobkit("logs", folder, *words, env=env)
+
+    return folder, called
+
+
+def test_what_runs_here_can_be_followed_to_its_end(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    folder, called = local(tmp_path, "odd:Slow", "--detach", ODD_TOLD=str(told))
+    wait_for(told.exists)
+    with subprocess.Popen([JOBKIT, "logs", folder, "1", "-f"], stdout=subprocess.PIPE) as process:
+        pid = int((folder / "logs" / "running.pid").read_text())
+        os.kill(pid, signal.SIGTERM)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert out == called("1").stdout.encode()
+    assert b"cancelled" in out

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobkit.commands.preflight import preflight
+
+SPEC = "name: t\nworkload: count\ntext: sample:80\nresources: {gpus: 0}\nsweep: {batch_size: [10]}\n"
+
+
+@pytest.fixture
+def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "spec.yaml"
+    path.write_text(SPEC, encoding="utf-8")
+    return path
+
+
+def run(*args: str | Path) -> int:
+    status: int = preflight.main([str(arg) for arg in args], standalone_mode=False)
+    return status
+
+
+def test_it_prints_what_the_text_tells(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(spec, "--set", "sweep.batch_size=[10, 30]") == 0
+    out = capsys.readouterr().out
+    assert out.startswith("count: sample:80\n80 paragraphs, ")
+    assert out.count("  *") == 2
+
+
+def test_json_goes_to_stdout_alone(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(spec, "--json", "--gpu-memory", "16GiB") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["paragraphs"], told["gpu_memory_bytes"]) == (80, 16 * 2**30)
+
+
+def test_in_haste_torch_is_not_imported(spec: Path) -> None:
+    code = (
+        "import sys; from jobkit.commands.preflight import preflight\n"
+        f"preflight.main([{str(spec)!r}, '--fast', '--set', 'workload=stanza-ner',"
+        " '--set', 'model.fallback=stand-in'], standalone_mode=False)\n"
+        "print({'torch', 'stanza', 'pandas', 'rich'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("set()\n")
+    assert "ESTIMATED from punctuation" in done.stdout

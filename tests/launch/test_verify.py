@@ -1,0 +1,205 @@
+"""`jobkit verify` on a cluster, against a fake sbatch; on this machine: tests/whole/test_find_max.py."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobkit.answers import search
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import append_line, write_atomically
+from jobkit.core.json_codec import to_json
+from jobkit.core.layout import SEARCH_GOAL_FILE, TRIALS_FILE
+from jobkit.core.measurements import MemoryReadings
+from jobkit.core.records import Outcome
+from jobkit.core.units import GIB
+from jobkit.launch import resume, verify
+from jobkit.runs.trials import Trial
+from tests.support.builders import ITEMS, grid, record, write_answer, write_points, write_record
+from tests.support.programs import Programs
+from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
+
+SPEC = """\
+name: demo
+workload: count
+sweep: {batch_size: [10, 20, 30, 40]}
+resources: {gpus: 0, memory: 2GiB}
+scheduler: %s
+site: %s-default
+%s
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, queue: Programs, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a run on Slurm, and a fake sbatch that takes what it gets."""
+    monkeypatch.setenv("JOBKIT_LEDGER", str(tmp_path / "ledger.jsonl"))
+    queue.add("sbatch", "echo 77")
+    return run_of(tmp_path, "slurm", "find_max: {memory: 1GiB}")
+
+
+def run_of(folder: Path, scheduler: str, find_max: str = "") -> Path:
+    found = write_points(folder / "runs" / "demo", grid((10, 20, 30, 40), device="cpu"))
+    write_atomically(found / "sweep.yaml", SPEC % (scheduler, scheduler, find_max))
+    write_atomically(found / "job.sh", f"#!/bin/bash\nrun={shlex.quote(str(found))}\n")
+    return found
+
+
+def wanted(run: Path) -> dict[str, object]:
+    found: dict[str, object] = json.loads((run / SEARCH_GOAL_FILE).read_text(encoding="utf-8"))
+    return found
+
+
+def test_on_a_cluster_it_is_one_job(run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verify.verify(run, memory=None) == 0
+    assert queue.called() == [f"sbatch --parsable --array=1-1 {run}/find.sh --offset 4"]
+    assert wanted(run)["memory_bytes"] == GIB
+    assert wanted(run)["after"] == 0
+    assert "#SBATCH --mem=2G\n" in (run / "find.sh").read_text(encoding="utf-8")
+    assert "submitted: slurm job 77" in capsys.readouterr().err
+    events = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
+    assert [(event["event"], event["first"] + event["offset"]) for event in events] == [
+        ("submitting", 5),
+        ("submitted", 5),
+    ]
+
+
+@pytest.mark.parametrize(("memory", "bytes_"), [(3 * GIB, 3 * GIB), ("device", None)])
+def test_another_memory_may_be_asked_for(run: Path, memory: int | str, bytes_: int | None) -> None:
+    verify.verify(run, memory=memory)
+    assert wanted(run)["memory_bytes"] == bytes_
+
+
+def test_a_spec_without_find_max_means_all_there_is(run: Path) -> None:
+    write_atomically(run / "sweep.yaml", SPEC % ("slurm", "slurm", ""))
+    verify.verify(run, memory=None)
+    assert (wanted(run)["memory_bytes"], wanted(run)["ram_bytes"]) == (None, 2 * GIB)
+
+
+def test_earlier_trials_are_not_counted_again(run: Path) -> None:
+    for trial in (Trial(index=5, outcome=Outcome.OK), Trial(message="too few"), Trial(message="too few")):
+        append_line(run / TRIALS_FILE, to_json(trial))
+    verify.verify(run, memory=None)
+    assert wanted(run)["after"] == 3
+
+
+def test_a_run_without_points_is_none(run: Path) -> None:
+    write_atomically(run / "points.jsonl", "")
+    with pytest.raises(JobkitError, match=r"points.jsonl: holds no point"):
+        verify.verify(run, memory=None)
+
+
+def whole(run: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
+def unlocked(run: Path) -> dict[str, bytes]:
+    return {name: text for name, text in whole(run).items() if not name.endswith(".lock")}
+
+
+def copied(run: Path) -> Path:
+    return Path(shutil.copytree(run, run.with_name("a copy")))
+
+
+def moved(run: Path) -> Path:
+    return run.rename(run.with_name("elsewhere"))
+
+
+def unscripted(run: Path) -> Path:
+    (run / "job.sh").unlink()
+    return run
+
+
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        (copied, "works in .*/runs/demo, so this is a copy of it"),
+        (moved, "works in .*/runs/demo, so this is a folder that was moved"),
+        (unscripted, "job.sh: No such file"),
+    ],
+)
+@pytest.mark.parametrize("what", ["verify", "resume"])
+def test_a_run_that_is_not_where_its_script_works_is_refused_untouched(
+    run: Path, tmp_path: Path, harm: Callable[[Path], Path], why: str, what: str
+) -> None:
+    there = harm(run)
+    before = whole(tmp_path)
+    command = verify.verify if what == "verify" else resume.run_again
+    asked = {"memory": None} if what == "verify" else {"only": (), "overrides": ()}
+    with pytest.raises(JobkitError, match=why):
+        command(there, **asked)
+    assert whole(tmp_path) == before
+
+
+def test_a_run_reached_by_a_link_is_the_same_run(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "linked").symlink_to(run.parent)
+    assert verify.verify(tmp_path / "linked" / "demo", memory=None) == 0
+
+
+def test_a_batch_that_was_measured_is_no_job(
+    run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for point in grid((10, 20, 30, 40), device="cpu"):
+        write_record(
+            run, replace(record(point), memory=MemoryReadings(maxrss_bytes=point.numbers["batch_size"] * GIB))
+        )
+    measured = replace(grid((ITEMS,), device="cpu")[0], index=5, point_id="p005")
+    append_line(run / "points.jsonl", to_json(measured))
+    write_record(run, replace(record(measured), memory=MemoryReadings(maxrss_bytes=ITEMS * GIB)))
+    before = whole(run)
+    assert verify.verify(run, memory=2000 * GIB) == 0
+    assert capsys.readouterr().out == (
+        "nothing to try: batch_size 881 was measured already: it needed 881.00 GiB, predicted 881.00 GiB, "
+        "of 2,000.00 GiB\n"
+    )
+    assert not queue.called()
+    assert {name: text for name, text in whole(run).items() if not name.endswith(".lock")} == before
+
+
+def test_what_is_being_tried_is_not_submitted_again(
+    run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for sweep_point in grid((10, 20, 30, 40), device="cpu"):
+        size = sweep_point.numbers["batch_size"] * GIB // 100
+        write_record(
+            run,
+            replace(record(sweep_point), memory=MemoryReadings(maxrss_bytes=size + sweep_point.index % 2)),
+        )
+    assert verify.verify(run, memory=None) == 0
+    assert verify.verify(run, memory=None) == 5, "its job waits"
+    point = search.next_trial(run)
+    assert point is not None
+    before = unlocked(run)
+    capsys.readouterr()
+    assert verify.verify(run, memory=None) == 5, "its job runs"
+    assert f"batch_size {point.numbers['batch_size']} is being tested already" in capsys.readouterr().out
+    assert unlocked(run) == before
+    assert len(queue.called("sbatch")) == 1
+    row = f"77_1|FAILED|1:0|1||1G|1|n1|None|{point.run_id}\n"
+    write_answer(run, "slurm", "accounting", row, argv=["sacct"])
+    assert verify.verify(run, memory=None) == 0, "its job has ended, and nothing will try it"
+    assert len(queue.called("sbatch")) == 2
+
+
+def test_what_cannot_be_predicted_is_no_job(
+    run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    *first, last = grid((10, 20, 30, 40), device="cpu")
+    for point in first:
+        write_record(run, replace(record(point), memory=MemoryReadings(maxrss_bytes=GIB // 100)))
+    assert verify.verify(run, memory=None) == 0, "a point is still to come"
+    (run / "journal.jsonl").unlink()
+    (run / SEARCH_GOAL_FILE).unlink()
+    queue.calls()
+    write_record(run, replace(record(last), memory=MemoryReadings(maxrss_bytes=GIB // 100)))
+    before = unlocked(run)
+    assert verify.verify(run, memory=None) == 4
+    assert "the largest batch was not tested: memory does not grow with the load" in capsys.readouterr().out
+    assert not queue.called("sbatch")
+    assert unlocked(run) == before

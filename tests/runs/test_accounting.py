@@ -1,0 +1,244 @@
+"""How answers join points; what is collected from them is in test_collect.py."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.layout import ACCOUNTING_FILE
+from jobkit.core.records import Outcome
+from jobkit.core.shell import Completed
+from jobkit.runs.accounting import CHANGES, GONE, SchedulerAnswer, join_answers, read_accounts
+from jobkit.runs.journal import JobTask, Journal
+from tests.support.builders import grid, write_answer, write_event, write_points, write_submitted
+
+ROW = "77_1|{}|0:0|60||50M|1|node1|None|{}\n"
+ENDED, RUNNING = ROW.format("TIMEOUT", ""), ROW.format("RUNNING", "")
+QUEUED = "77_1|RUNNING|None\n"
+START = datetime(2026, 1, 2, 11, tzinfo=UTC)
+ONE = JobTask("slurm", "77", 1)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Return the folder of a run of one point, submitted to Slurm as task 1 of job 77."""
+    folder = write_points(tmp_path / "run", grid([50]))
+    write_submitted(folder, "slurm", "77", first=1, last=1)
+    return folder
+
+
+def after(seconds: float) -> str:
+    return (START + timedelta(seconds=seconds)).isoformat()
+
+
+def miss(run: Path, at: str, *tasks: str, scheduler: str = "slurm") -> None:
+    write_answer(run, scheduler, GONE, " ".join(tasks), argv=[], at=at)
+
+
+def test_an_answer_without_news_leaves_the_word_to_the_one_before(run: Path) -> None:
+    write_answer(run, "slurm", "accounting", ENDED)
+    write_answer(run, "slurm", "accounting", "")
+    assert read_accounts(run).runs[ONE][-1].outcome is Outcome.TIMEOUT
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_neither_an_older_nor_a_newer_queue_reverts_the_end(run: Path, order: int) -> None:
+    for kind, text in [("queue", QUEUED), ("accounting", ENDED)][::order]:
+        write_answer(run, "slurm", kind, text, argv=[kind])
+    account = read_accounts(run).runs[ONE][-1]
+    assert (account.ended, account.outcome) == (True, Outcome.TIMEOUT)
+
+
+def test_an_error_in_the_queue_is_an_outcome_with_its_reason(run: Path) -> None:
+    write_answer(run, "slurm", "queue", "77_1|PENDING|BadConstraints\n")
+    account = read_accounts(run).runs[ONE][-1]
+    assert (account.outcome, account.ended) == (Outcome.QUEUE_ERROR, False)
+    assert account.evidence.endswith("error (BadConstraints)")
+
+
+def test_of_two_words_that_are_no_end_the_newer_stands(run: Path) -> None:
+    write_answer(run, "slurm", "queue", QUEUED, argv=["squeue"])
+    write_answer(run, "slurm", "accounting", RUNNING, argv=["sacct"])
+    assert read_accounts(run).runs[ONE][-1].evidence.startswith("sacct: RUNNING")
+
+
+@pytest.mark.parametrize("asked_anew", [["sacct"], ["sacct", "-j", "77,78"]])
+def test_the_accounting_itself_may_unsay_an_end(run: Path, asked_anew: list[str]) -> None:
+    """As after a preemption: for some seconds sacct -D shows no more than PREEMPTED (measured)."""
+    preempted, pending = ROW.format("PREEMPTED", ""), ROW.format("PENDING", "")
+    write_answer(run, "slurm", "accounting", preempted, argv=["sacct"])
+    write_answer(run, "slurm", "accounting", preempted + pending, argv=asked_anew)
+    runs = read_accounts(run).runs[ONE]
+    assert [(one.ended, one.outcome) for one in runs] == [(True, Outcome.PREEMPTED), (False, None)]
+
+
+def test_each_line_of_a_driver_here_is_of_another_point(tmp_path: Path) -> None:
+    folder = write_points(tmp_path / "run", grid([50, 100, 150]))
+    write_submitted(folder, "local", "99", first=1, last=3)
+    for index in (1, 2, 3):
+        row = {"job_id": "99", "task": index, "evidence": f"end of {index}", "host": "n", "elapsed_s": 1}
+        write_answer(folder, "local", "accounting", json.dumps(row), argv=[])
+    runs = read_accounts(folder).runs
+    assert {task.task: account.evidence for task, (account,) in runs.items()} == {
+        index: f"end of {index}" for index in (1, 2, 3)
+    }
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"argv": ["sacct"], "status": 0, "stdout": "", "stderr": "", "at": "", "kind": "accounting"},
+        {"argv": None, "status": 0},
+        {"argv": [], "status": "well", "stdout": "", "stderr": ""},
+    ],
+)
+def test_a_line_that_is_no_answer_is_named(run: Path, line: dict[str, object]) -> None:
+    (run / ACCOUNTING_FILE).write_text(json.dumps(line) + "\n")
+    accounts = read_accounts(run)
+    assert not accounts.runs
+    assert f"{run / ACCOUNTING_FILE}:1: not an answer: " in accounts.notes[0]
+
+
+def test_answers_of_a_scheduler_that_is_not_there_are_passed_over(run: Path) -> None:
+    write_answer(run, "pbs", "accounting", ENDED)
+    assert not read_accounts(run).runs
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "known"),
+    [("demo", "demo", True), ("other", "demo", False), ("", "demo", True), ("other", None, True)],
+)
+@pytest.mark.parametrize("kind", ["accounting", "queue"])
+def test_a_number_given_again_to_a_job_of_another_name_is_of_another_job(
+    run: Path,
+    kind: str,
+    name: str,
+    wanted: str | None,
+    known: bool,  # noqa: FBT001 - pytest passes by name
+) -> None:
+    row = ROW.format("TIMEOUT", name) if kind == "accounting" else f"77_1|RUNNING|None|n1|1:00|N/A|{name}\n"
+    write_answer(run, "slurm", kind, row)
+    assert bool(read_accounts(run, name=wanted).runs) is known
+
+
+def test_tasks_of_several_points_and_of_points_submitted_again(tmp_path: Path) -> None:
+    folder = write_points(tmp_path / "run", grid([50, 100, 150]))
+    (folder / "tasks-1.txt").write_text("1 2\n3\n", encoding="utf-8")
+    write_submitted(folder, "slurm", "77", first=1, last=2, list="tasks-1.txt")
+    write_submitted(folder, "slurm", "78", first=2, last=2, round=2)
+    write_submitted(folder, "slurm", "79", first=2, last=2, round=3)
+    accounts = read_accounts(folder)
+    assert accounts.submitted == {1: ONE, 2: JobTask("slurm", "79", 2), 3: JobTask("slurm", "77", 2)}
+    assert accounts.earlier == {2: (ONE, JobTask("slurm", "78", 2))}
+    assert accounts.packed == {ONE}
+
+
+def test_what_jobkit_took_back(run: Path) -> None:
+    write_event(run, "cancelled", at=after(5), job_id="77", status=0)
+    assert read_accounts(run).journal.cancelled == {ONE: after(5)}
+
+
+def test_a_task_is_gone_when_two_looks_a_minute_apart_did_not_find_it(run: Path) -> None:
+    miss(run, after(0), "77.1", "77.2")
+    assert read_accounts(run).gone == {}
+    miss(run, after(59), "77.1", "77.2")
+    accounts = read_accounts(run)
+    assert (accounts.gone, accounts.due("slurm", after(100)), accounts.due("slurm", after(119))) == (
+        {},
+        False,
+        True,
+    )
+    miss(run, after(60), "77.1")
+    accounts = read_accounts(run)
+    assert accounts.gone == {ONE: after(0)}
+    assert accounts.missed == {"slurm": frozenset({ONE})}
+
+
+def test_a_task_that_was_found_again_in_between_is_not_gone(run: Path) -> None:
+    miss(run, after(0), "77.1")
+    miss(run, after(30))
+    miss(run, after(90), "77.1")
+    assert read_accounts(run).gone == {}
+    miss(run, after(150), "77.1")
+    assert read_accounts(run).gone == {ONE: after(90)}
+    miss(run, after(200))
+    assert read_accounts(run).gone == {}, "it turned up after all"
+
+
+def test_lines_that_name_what_has_changed_are_as_good_as_those_that_name_all(run: Path) -> None:
+    def change(at: str, words: str) -> None:
+        write_answer(run, "slurm", GONE, words, argv=CHANGES, at=at)
+
+    miss(run, after(0), "77.1", "77.2")
+    change(after(30), "-77.2 77.3")
+    assert read_accounts(run).missed == {"slurm": frozenset({ONE, JobTask("slurm", "77", 3)})}
+    change(after(60), "")
+    assert read_accounts(run).gone == {ONE: after(0)}
+    change(after(90), "-77.1")
+    assert read_accounts(run).gone == {JobTask("slurm", "77", 3): after(30)}
+
+
+def test_schedulers_miss_tasks_apart_from_each_other(run: Path) -> None:
+    miss(run, after(0), "77.1")
+    miss(run, after(30), "5.1", scheduler="sge")
+    miss(run, after(60), "77.1")
+    accounts = read_accounts(run)
+    assert accounts.gone == {ONE: after(0)}
+    assert accounts.missed_at == {"slurm": after(60), "sge": after(30)}
+    assert accounts.due("local", after(0)), "never looked"
+
+
+def test_a_process_that_is_not_there_is_gone_at_once(run: Path) -> None:
+    miss(run, after(0), "99.4", scheduler="local")
+    assert read_accounts(run).gone == {JobTask("local", "99", 4): after(0)}
+
+
+@pytest.mark.parametrize("words", [("77",), (".1",), ("77.x",), ("",)])
+def test_words_that_name_no_task_are_passed_over(run: Path, words: tuple[str, ...]) -> None:
+    miss(run, after(0), *words)
+    assert read_accounts(run).missed == {"slurm": frozenset()}
+
+
+@pytest.mark.parametrize("at", ["yesterday", "2026-01-02T13:00:00"])
+def test_a_time_that_cannot_be_known_makes_nothing_gone(run: Path, at: str) -> None:
+    miss(run, after(0), "77.1")
+    miss(run, at, "77.1")
+    accounts = read_accounts(run)
+    assert (accounts.gone, accounts.due("slurm", after(9999))) == ({}, False)
+
+
+LOOKS = st.lists(st.tuples(st.integers(1, 90), st.sets(st.integers(1, 3))), max_size=12)
+
+
+@given(LOOKS)
+def test_gone_is_what_all_looks_of_a_minute_missed_and_none_found_since(
+    looks: list[tuple[int, set[int]]],
+) -> None:
+    times = [(sum(pause for pause, _ in looks[: n + 1]), missed) for n, (_, missed) in enumerate(looks)]
+    answers = [
+        SchedulerAnswer(
+            after(at), GONE, "slurm", Completed((), 0, " ".join(f"77.{task}" for task in missed), "")
+        )
+        for at, missed in times
+    ]
+    accounts = join_answers(Journal(submissions=()), answers)
+    for task in (1, 2, 3):
+        at: list[int] = []
+        for moment, missed in times:
+            at = [*at, moment] if task in missed else []
+        assert (JobTask("slurm", "77", task) in accounts.gone) is (bool(at) and at[-1] - at[0] >= 60)
+
+
+def test_a_driver_that_ran_a_point_again_tells_of_both(tmp_path: Path) -> None:
+    folder = write_points(tmp_path / "run", grid([50]))
+    write_submitted(folder, "local", "9", first=1, last=1)
+    for words in ("first", "second"):
+        row = {"job_id": "9", "task": 1, "outcome": None, "evidence": words, "host": "vm", "elapsed_s": 1.0}
+        write_answer(folder, "local", "accounting", json.dumps(row), argv=[])
+    (runs,) = read_accounts(folder).runs.values()
+    assert [one.evidence for one in runs] == ["first", "second"]

@@ -1,0 +1,251 @@
+from __future__ import annotations
+
+import io
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import append_line
+from jobkit.core.layout import JOURNAL_FILE, Exit
+from jobkit.core.records import Outcome
+from jobkit.core.units import format_moment
+from jobkit.runs import follow_log
+from jobkit.runs.follow_log import ErrorFilter, print_log, show
+from jobkit.runs.logs import find_log
+from jobkit.runs.tries import is_fault
+from tests.support.builders import (
+    grid,
+    record,
+    write_answer,
+    write_begin,
+    write_exit,
+    write_points,
+    write_record,
+    write_submitted,
+)
+
+POINTS = grid([50, 100])
+TEXT = b"stanza: loading\n\xff warming up\nTraceback (most recent call last):\n  File x\nValueError: no\nbye"
+
+SHOWN = TEXT.replace(b"\xff", b"\\xff")
+"""What is no UTF-8, and what a terminal would obey, is spelt out."""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of a run whose first point has begun as task 1 of Slurm's job 77; Slurm is away."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))
+    folder = write_points(tmp_path / "run", POINTS)
+    (folder / "logs").mkdir()
+    write_submitted(folder, "slurm", "77", first=1, last=2)
+    write_begin(folder, POINTS[0])
+    return folder
+
+
+class Said(list[str]):
+    """What was printed for a person."""
+
+    def __call__(self, line: str) -> None:
+        self.append(line)
+
+
+def printed(
+    run: Path,
+    word: str = "1",
+    *,
+    number: int | None = None,
+    err: bool = False,
+    how: Callable[..., None] = show,
+    said: Said | None = None,
+) -> bytes:
+    out = io.BytesIO()
+    how(run, find_log(run, word, number), ErrorFilter(faults=err), out, Said() if said is None else said)
+    return out.getvalue()
+
+
+def test_a_log_is_printed_whole_and_it_is_said_whose_it_is(run: Path) -> None:
+    path = run / "logs" / "77_1.out"
+    path.write_bytes(TEXT)
+    said = Said()
+    assert printed(run, said=said) == SHOWN
+    assert said == [f"p001 try 1: slurm job 77, task 1, {path}"]
+
+
+def test_a_log_without_an_error_has_nothing_for_err(run: Path) -> None:
+    (run / "logs" / "77_1.out").write_bytes(b"all is well\nbye")
+    said = Said()
+    assert printed(run, err=True, said=said) == b""
+    assert said[1] == "nothing in it looks like an error; without --err all of it is printed"
+
+
+def test_it_is_said_what_else_stands_in_a_log(run: Path) -> None:
+    (run / "logs" / "77_1.out").write_bytes(b"")
+    write_begin(run, POINTS[0], 2, restart=1)
+    said = Said()
+    printed(run, said=said)
+    assert said[1:2] == ["the log holds tries 1, 2, one after the other"]
+    (run / "tasks-2.txt").write_text("1 2\n")
+    write_submitted(run, "slurm", "78", first=1, last=1, list="tasks-2.txt", round=2)
+    (run / "logs" / "78_1.out").write_bytes(b"")
+    said = Said()
+    printed(run, said=said)
+    assert said[1:2] == ["the log holds all of the job, one after the other: also p002"]
+
+
+def test_a_point_that_printed_nothing_shows_what_is_known_of_it(run: Path) -> None:
+    log = run / "logs" / "77_1.out"
+    log.touch()
+    said = Said()
+    assert printed(run, said=said) == b""
+    assert said[1].startswith("p001 try 1 has printed nothing: unsettled, slurm does not answer")
+    failed = replace(record(POINTS[0]), outcome=Outcome.MODEL_MISSING, message="no tokenizer\nin \x1b[31m/m")
+    write_record(run, failed)
+    write_exit(run, POINTS[0], Exit(status=1, stage="run"))
+    for how, err in ((show, False), (print_log, False), (show, True)):
+        said = Said()
+        assert printed(run, said=said, how=how, err=err) == b""
+        assert said[1:] == [
+            r"p001 try 1 has printed nothing: model_missing; no tokenizer in \x1b[31m/m",
+            f"everything known: jobkit status {run} 1",
+        ]
+    log.unlink()
+    with pytest.raises(JobkitError, match=r"p001 try 1 has ended \(model_missing; no"):
+        printed(run)
+
+
+def test_a_log_that_is_to_come_is_no_mistake(run: Path) -> None:
+    for word, told in (("1", "p001 try 1 has no log yet"), ("2", "p002 has no log yet")):
+        with pytest.raises(JobkitError) as raised:
+            printed(run, word)
+        assert raised.value.message.startswith(told)
+        assert f"(slurm job 77, task {word})" in raised.value.message
+        assert "does not answer" in raised.value.message
+        assert raised.value.exit_code == 5
+
+
+def test_a_point_that_was_never_submitted(tmp_path: Path) -> None:
+    folder = write_points(tmp_path / "new", POINTS)
+    with pytest.raises(JobkitError, match="p001 has no log: missing, never submitted") as raised:
+        printed(folder)
+    assert (raised.value.exit_code, raised.value.hint) == (5, f"jobkit resume {folder} submits it")
+
+
+def test_a_log_that_is_gone(run: Path) -> None:
+    write_exit(run, POINTS[0], Exit(status=0, stage="done"))
+    with pytest.raises(JobkitError, match=r"has ended \(lost; .*\), but .*77_1.out is not there") as raised:
+        printed(run)
+    assert raised.value.exit_code == 2
+
+
+def test_a_try_of_a_job_that_nobody_knows(run: Path) -> None:
+    (run / "results" / "p001" / "try-1" / "begin").write_text("nonsense")
+    (run / "journal.jsonl").write_text("")
+    write_exit(run, POINTS[0], Exit(status=0, stage="done"))
+    with pytest.raises(JobkitError, match=r"p001 try 1 has ended \(lost; .*\), but its job is not known"):
+        printed(run)
+
+
+@pytest.mark.parametrize("how", [show, print_log])
+def test_what_a_person_ran_went_to_the_terminal(run: Path, how: Callable[..., None]) -> None:
+    write_submitted(run, "local", "1", first=1, last=1)
+    (run / "journal.jsonl").write_text("")
+    write_begin(run, POINTS[0], 2, scheduler="hand", job="", task="")
+    with pytest.raises(JobkitError, match="p001 try 2 was run by hand"):
+        printed(run, number=2, how=how)
+    with pytest.raises(JobkitError, match="run by hand") as raised:
+        printed(run, number=2)
+    assert raised.value.hint == f"jobkit logs {run} 1 --try N prints another try"
+
+
+def test_a_point_that_was_taken_back_before_it_began_is_reported_once_and_in_local_time(
+    tmp_path: Path,
+) -> None:
+    folder = write_points(tmp_path / "my run", POINTS)
+    write_submitted(folder, "slurm", "40", first=1, last=2)
+    at = "2026-11-21T12:24:06.024+00:00"
+    line = {"at": at, "event": "cancelled", "job_id": "40", "tasks": [2], "refused": ""}
+    append_line(folder / JOURNAL_FILE, json.dumps(line))
+    with pytest.raises(JobkitError) as raised:
+        printed(folder, "2")
+    assert raised.value.message == (
+        f"p002 has no log: cancelled, by jobkit at {format_moment(at)}, before it began "
+        "(slurm job 40, task 2)"
+    )
+    assert raised.value.hint == f"jobkit status '{folder}' 2 shows everything known"
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, "not within 120 s"
+        time.sleep(0.01)
+
+
+@pytest.mark.slow
+def test_following_goes_on_with_the_job_that_a_point_was_submitted_again_as(run: Path) -> None:
+    """The job that was waited for was taken back; its log never came."""
+
+    def job() -> None:
+        wait_for(lambda: len(said) > 1)
+        write_submitted(run, "slurm", "78", first=1, last=1, offset=1, round=2)
+        (run / "logs" / "78_1.out").write_bytes(b"hello\n")
+        write_begin(run, POINTS[1], job="78", task=1)
+        write_exit(run, POINTS[1], Exit(status=0, stage="done"))
+
+    out, said = io.BytesIO(), Said()
+    thread = threading.Thread(target=job)
+    thread.start()
+    print_log(run, find_log(run, "2"), ErrorFilter(faults=False), out, said)
+    thread.join()
+    assert out.getvalue() == b"hello\n"
+    assert said[-1] == f"p002 try 1: slurm job 78, task 1, {run / 'logs' / '78_1.out'}"
+
+
+def test_following_stops_where_nothing_is_to_come(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follow_log, "ASK_EVERY_S", 0.3)
+    (run / "logs" / "77_1.out").write_bytes(b"hello\n")
+    write_gone(run)
+    said = Said()
+    assert printed(run, how=print_log, said=said) == b"hello\n"
+    assert said[-1].startswith("p001 try 1: lost")
+
+
+def write_gone(run: Path) -> None:
+    """Note in the run's own files that the scheduler lost the task, long ago."""
+    for at in ("2026-01-02T11:00:00+00:00", "2026-01-02T11:05:00+00:00"):
+        write_answer(run, "slurm", "gone", "77.1", argv=[], at=at)
+
+
+def test_a_log_that_is_begun_again_is_read_from_the_start(tmp_path: Path) -> None:
+    path, out = tmp_path / "log", io.BytesIO()
+    path.write_bytes(b"a long first run\n")
+    place = follow_log._copy(path, 0, ErrorFilter(faults=False), out)
+    path.write_bytes(b"second\n")
+    assert follow_log._copy(path, place, ErrorFilter(faults=False), out) == 7
+    assert out.getvalue() == b"a long first run\nsecond\n"
+
+
+PIECES = st.sampled_from(
+    [b"fine", b"\n", b"job.sh: bug: x", b"Trace", b"back (most recent call last):", "é".encode()]
+)
+
+
+@given(st.lists(PIECES, max_size=12), st.booleans())
+def test_in_whatever_pieces_a_log_comes_the_same_is_let_through(pieces: list[bytes], faults: bool) -> None:  # noqa: FBT001
+    sieve = ErrorFilter(faults=faults)
+    let_through = b"".join(sieve.through(piece) for piece in pieces) + sieve.end()
+    whole = b"".join(pieces)
+    lines = whole.split(b"\n")
+    first = next((n for n, line in enumerate(lines) if is_fault(line.decode("utf-8", "replace"))), None)
+    expected = whole if not faults else b"" if first is None else b"\n".join(lines[first:])
+    assert let_through == expected
+    assert sieve.open is (not faults or first is not None)

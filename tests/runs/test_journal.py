@@ -1,0 +1,181 @@
+"""Which task ran which points, by the journal alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.layout import JOURNAL_FILE
+from jobkit.runs.journal import JobTask, Role, Submission, read_journal
+from jobkit.schedulers.types import JobId
+from tests.support.builders import write_event, write_submitted
+
+AT = "2026-01-02T10:15:00+00:00"
+
+
+def submission(**fields: object) -> Submission:
+    plain: dict[str, object] = {"at": AT, "scheduler": "slurm", "job": JobId("7"), "first": 1, "last": 3}
+    return Submission(**(plain | fields))  # type: ignore[arg-type]  # a test names the fields it changes
+
+
+def points_by_task(one: Submission) -> dict[int, tuple[int, ...]]:
+    return {task.task: points for task, points in one.tasks()}
+
+
+@given(st.integers(1, 50), st.integers(0, 50), st.integers(0, 10_000))
+def test_a_task_runs_the_point_of_its_number_and_the_offset(first: int, more: int, offset: int) -> None:
+    one = submission(first=first, last=first + more, offset=offset)
+    assert points_by_task(one) == {task: (task + offset,) for task in range(first, first + more + 1)}
+    assert one.points_of(first - 1) == one.points_of(first + more + 1) == ()
+
+
+@given(st.lists(st.lists(st.integers(1, 99), min_size=1, max_size=4), min_size=1, max_size=9), st.data())
+def test_arrays_of_a_list_run_each_line_once(lines: list[list[int]], data: st.DataObject) -> None:
+    cut = data.draw(st.integers(0, len(lines)))
+    told = tuple(tuple(line) for line in lines)
+    arrays = [
+        submission(first=1, last=last, offset=offset, lines=told)
+        for offset, last in ((0, cut), (cut, len(lines) - cut))
+    ]
+    assert [points for array in arrays for _, points in array.tasks()] == list(told)
+
+
+def test_a_list_that_was_cut_short_leaves_tasks_without_points() -> None:
+    assert points_by_task(submission(lines=((4,), (9, 2)))) == {1: (4,), 2: (9, 2), 3: ()}
+
+
+def test_a_job_that_follows_runs_no_point_and_the_one_that_finds_adds_its_first() -> None:
+    assert points_by_task(submission(role=Role.FOLLOW)) == {1: (), 2: (), 3: ()}
+    assert points_by_task(submission(role=Role.FIND, last=1, offset=6)) == {1: (7,)}
+
+
+def test_a_driver_here_runs_only_the_points_that_are_named() -> None:
+    one = submission(scheduler="local", first=2, last=9, only=frozenset({9, 2, 5}))
+    assert [(task, points) for task, points in one.tasks()] == [
+        (JobTask("local", "7", index), (index,)) for index in (2, 5, 9)
+    ]
+
+
+def test_a_run_without_a_journal_submitted_nothing(tmp_path: Path) -> None:
+    journal = read_journal(tmp_path)
+    assert (journal.submissions, journal.unanswered, journal.rounds, journal.notes) == ((), None, 0, ())
+
+
+def test_the_first_journals_reported_neither_role_nor_round(tmp_path: Path) -> None:
+    write_submitted(tmp_path, "slurm", "7", first=1, last=3)
+    (one,) = read_journal(tmp_path).submissions
+    assert (one.role, one.round, one.lines, one.only) == (Role.POINTS, 1, (), frozenset())
+
+
+def test_all_that_a_journal_tells_of_a_submission(tmp_path: Path) -> None:
+    (tmp_path / "tasks-2.txt").write_text("4 5\n9\n", encoding="utf-8")
+    span = {"first": 1, "last": 2, "offset": 0, "list": "tasks-2.txt", "round": 2, "role": "points"}
+    write_event(tmp_path, "submitted", scheduler="slurm", job_id=8, cluster="lab", **span)
+    write_event(tmp_path, "submitted", scheduler="local", job_id="9", first=1, last=6, only=[1, 6], round=3)
+    write_event(tmp_path, "submitted", scheduler="local", job_id="10", first=7, last=7, on_path=["slurm"])
+    listed, driven, on_login_node = read_journal(tmp_path).submissions
+    assert (listed.on_path, on_login_node.on_path) == (None, ("slurm",))
+    assert (listed.job, listed.at, points_by_task(listed)) == (JobId("8", "lab"), AT, {1: (4, 5), 2: (9,)})
+    assert points_by_task(driven) == {1: (1,), 6: (6,)}
+    assert read_journal(tmp_path).rounds == 3
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"list": "missing.txt"},
+        {"list": "words.txt"},
+        {"first": None},
+        {"role": "boss"},
+        {"only": 5},
+        {"first": float("inf")},
+        {"first": float("nan")},
+        {"last": 10**30},
+        {"last": 10**6 + 1},
+        {"offset": 10**30},
+        {"scheduler": "slurm", "round": [2]},
+    ],
+)
+def test_a_submission_that_does_not_stand_is_named_and_the_rest_is_read(
+    tmp_path: Path, fault: dict[str, object]
+) -> None:
+    (tmp_path / "words.txt").write_text("1 two\n", encoding="utf-8")
+    good: dict[str, object] = {"scheduler": "slurm", "job_id": "7", "first": 1, "last": 1}
+    write_event(tmp_path, "submitted", **(good | fault))
+    write_event(tmp_path, "submitted", **(good | {"job_id": "8"}))
+    journal = read_journal(tmp_path)
+    assert [one.job.id for one in journal.submissions] == ["8"]
+    assert f"{tmp_path / JOURNAL_FILE}:1: not a submission: " in journal.notes[0]
+
+
+@pytest.mark.parametrize("event", [[], {}, 3, None])
+def test_an_event_that_is_no_word_is_named_and_the_rest_is_read(tmp_path: Path, event: object) -> None:
+    write_event(tmp_path, "submitted", scheduler="slurm", job_id="8", first=1, last=1)
+    line = json.dumps({"event": event, "round": 2})
+    with (tmp_path / JOURNAL_FILE).open("a", encoding="utf-8") as stream:
+        stream.write(line + "\n" + json.dumps({"event": "left", "round": 10**9}) + "\n")
+    journal = read_journal(tmp_path)
+    assert [one.job.id for one in journal.submissions] == ["8"]
+    assert (journal.rounds, journal.left) == (1, None)
+    assert f"{tmp_path / JOURNAL_FILE}:2: not an event" in journal.notes[0]
+
+
+def test_a_million_tasks_are_read_at_once(tmp_path: Path) -> None:
+    write_event(tmp_path, "submitted", scheduler="slurm", job_id="8", first=1, last=10**6)
+    (one,) = read_journal(tmp_path).submissions
+    assert one.points_of(10**6) == (10**6,)
+
+
+def test_an_intent_stays_unanswered_until_an_answer_follows(tmp_path: Path) -> None:
+    span: dict[str, object] = {"scheduler": "slurm", "first": 1, "last": 3, "offset": 0}
+    write_event(tmp_path, "submitting", **span, round=2)
+    write_event(tmp_path, "throttled", job_id="7")
+    unanswered = read_journal(tmp_path).unanswered
+    assert unanswered is not None
+    assert (unanswered["round"], read_journal(tmp_path).rounds) == (2, 2)
+    write_event(tmp_path, "refused", **span, round=2)
+    assert (read_journal(tmp_path).unanswered, read_journal(tmp_path).rounds) == (None, 2)
+    write_event(tmp_path, "submitting", **span, round=3)
+    write_event(tmp_path, "submitted", **span, job_id="9", round=3)
+    assert read_journal(tmp_path).unanswered is None
+
+
+def test_an_intent_of_the_first_journals_is_of_round_1(tmp_path: Path) -> None:
+    write_event(tmp_path, "submitting", scheduler="slurm", first=1, last=3)
+    assert read_journal(tmp_path).rounds == 1
+
+
+def taken_back(run: Path) -> set[int]:
+    return {task.task for task in read_journal(run).cancelled}
+
+
+@pytest.mark.parametrize(
+    ("said", "tasks"),
+    [
+        ({"status": 0}, {1, 2, 3}),
+        ({"status": 0, "tasks": [2]}, {2}),
+        ({"status": 0, "tasks": []}, set()),
+        ({"status": 0, "tasks": [9]}, set()),
+        ({"status": 1}, set()),
+        ({"status": 1, "refused": "", "tasks": [3]}, {3}),
+        ({"status": 1, "refused": "denied"}, set()),
+        ({}, {1, 2, 3}),
+    ],
+)
+def test_what_was_taken_back(tmp_path: Path, said: dict[str, object], tasks: set[int]) -> None:
+    write_submitted(tmp_path, "slurm", "7", first=1, last=3)
+    write_event(tmp_path, "cancelled", at="2026-01-02T11:00:00+00:00", job_id="7", **said)
+    write_event(tmp_path, "cancelled", job_id="8", status=0)
+    assert taken_back(tmp_path) == tasks
+    assert set(read_journal(tmp_path).cancelled.values()) <= {"2026-01-02T11:00:00+00:00"}
+
+
+def test_a_job_that_comes_later_is_not_taken_back(tmp_path: Path) -> None:
+    """An id that the scheduler gives again, after `jobkit cancel`."""
+    write_event(tmp_path, "cancelled", job_id="7", status=0)
+    write_submitted(tmp_path, "slurm", "7", first=1, last=3)
+    assert taken_back(tmp_path) == set()

@@ -1,0 +1,346 @@
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.layout import ACCOUNTING_FILE
+from jobkit.core.paths import CACHE_VARIABLE
+from jobkit.core.records import Outcome
+from jobkit.core.shell import Completed
+from jobkit.runs import queue
+from jobkit.runs.accounting import Accounts, join_answers
+from jobkit.runs.journal import JobTask, Journal
+from jobkit.runs.queue import (
+    FOLDER,
+    Query,
+    ask_accounting,
+    ask_queue,
+    cached_answer,
+    local_time,
+    log_missing_tasks,
+)
+from jobkit.schedulers import sge, slurm
+from jobkit.schedulers.types import JobId, State
+
+ARGV = ("squeue", "-j", "7")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    return tmp_path / "cache" / FOLDER
+
+
+def asker(*texts: str, argv: tuple[str, ...] = ARGV) -> Callable[[], Completed]:
+    """Return what answers once with each text."""
+    left = list(texts)
+    return lambda: Completed(argv, 1, left.pop(0), "a word of warning")
+
+
+def test_a_young_answer_will_do_whoever_got_it(cache: Path) -> None:
+    ask = asker("first", "second")
+    first = cached_answer(ARGV, ask, 60)
+    assert (first, cached_answer(ARGV, ask, 60)) == (Completed(ARGV, 1, "first", "a word of warning"), first)
+    assert list(cache.glob("*.json"))
+    assert cached_answer(ARGV, ask, 0).stdout == "second", "asked anew, always"
+
+
+def test_another_question_has_an_answer_of_its_own(cache: Path) -> None:
+    assert cached_answer(ARGV, asker("7"), 60).stdout == "7"
+    assert cached_answer(("squeue", "-j", "8"), asker("8"), 60).stdout == "8"
+    assert len(list(cache.glob("*.json"))) == 2
+
+
+@pytest.mark.usefixtures("cache")
+def test_another_cluster_has_answers_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = asker("one", "two", "three")
+    assert cached_answer(ARGV, ask, 60).stdout == "one"
+    monkeypatch.setenv("SLURM_CONF", "/etc/other.conf")
+    assert cached_answer(ARGV, ask, 60).stdout == "two"
+    program = tmp_path / "squeue"
+    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert cached_answer(ARGV, ask, 60).stdout == "three"
+
+
+@pytest.mark.parametrize("age_s", [61, -3600])
+def test_an_answer_that_is_old_or_of_the_future_is_asked_for_again(cache: Path, age_s: float) -> None:
+    ask = asker("first", "second")
+    cached_answer(ARGV, ask, 60)
+    (path,) = cache.glob("*.json")
+    then = time.time() - age_s
+    os.utime(path, (then, then))
+    assert cached_answer(ARGV, ask, 60).stdout == "second"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"status": 0}', '{"status": "x", "stdout": "", "stderr": ""}']
+)
+def test_a_spoilt_answer_is_asked_for_again(cache: Path, text: str) -> None:
+    ask = asker("first", "second")
+    cached_answer(ARGV, ask, 60)
+    (path,) = cache.glob("*.json")
+    path.write_text(text, encoding="utf-8")
+    assert cached_answer(ARGV, ask, 60).stdout == "second"
+    assert cached_answer(ARGV, ask, 60).stdout == "second"
+
+
+def test_without_a_place_to_keep_it_everybody_asks_for_himself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "file" / "cache"))
+    ask = asker("first", "second")
+    assert [cached_answer(ARGV, ask, 60).stdout for _ in range(2)] == ["first", "second"]
+
+
+ASK = """\
+from jobkit.runs.queue import cached_answer
+from jobkit.core.shell import run
+print(cached_answer(("squeue",), lambda: run(("squeue",)), 60).stdout, end="")
+"""
+
+
+@pytest.mark.usefixtures("cache")
+def test_processes_that_ask_at_once_cost_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "squeue"
+    program.write_text(f"#!/bin/sh\necho $$ | tee -a {tmp_path}/calls\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    asking = [
+        subprocess.Popen([sys.executable, "-c", ASK], stdout=subprocess.PIPE, text=True) for _ in range(3)
+    ]
+    answers = {process.communicate(timeout=60)[0] for process in asking}
+    assert answers == {(tmp_path / "calls").read_text(encoding="utf-8")}
+
+
+JOBS = (JobId("7"), JobId("8"))
+Fake = Callable[..., None]
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    """Return a maker of programs on PATH that print and end as given, and note how they were called."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+    def make(name: str, *, out: str = "", err: str = "", status: int = 0) -> None:
+        (folder / f"{name}.out").write_text(out)
+        (folder / f"{name}.err").write_text(err)
+        program = folder / name
+        program.write_text(
+            f'#!/bin/sh\necho "$SLURM_BITSTR_LEN $*" >>{folder}/{name}.calls\n'
+            f"cat {folder}/{name}.out\ncat {folder}/{name}.err >&2\nexit {status}\n"
+        )
+        program.chmod(0o755)
+
+    return make
+
+
+def calls(tmp_path: Path, name: str) -> list[str]:
+    return (tmp_path / "bin" / f"{name}.calls").read_text().splitlines()
+
+
+def kept(run: Path) -> list[dict[str, object]]:
+    path = run / ACCOUNTING_FILE
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_one_queue_call_for_all_jobs(tmp_path: Path, fake: Fake) -> None:
+    fake("squeue", out="7_1|RUNNING|None\n8_1|PENDING|Resources\n")
+
+    tasks = ask_queue(slurm, JOBS, [tmp_path])
+
+    assert tasks is not None
+    assert [(task.job_id, task.state) for task in tasks] == [("7", State.RUNNING), ("8", State.PENDING)]
+    assert calls(tmp_path, "squeue") == ["0 -r -h -o %i|%T|%r|%N|%M|%S|%j -j 7,8"]
+    assert kept(tmp_path) == []
+
+
+def test_a_queue_that_fails_is_unknown_and_kept(tmp_path: Path, fake: Fake) -> None:
+    fake("squeue", err="slurm_load_jobs error: Unable to contact slurm controller\n", status=1)
+
+    assert ask_queue(slurm, JOBS, [tmp_path]) is None
+
+    (answer,) = kept(tmp_path)
+    assert (answer["kind"], answer["scheduler"], answer["status"]) == ("queue", "slurm", 1)
+    assert "Unable to contact" in str(answer["stderr"])
+    assert str(answer["at"]).endswith("+00:00")
+
+
+def test_a_task_in_error_is_kept_and_other_jobs_are_left_out(tmp_path: Path, fake: Fake) -> None:
+    row = "<job_list><JB_job_number>{}</JB_job_number><state>Eqw</state><tasks>2</tasks></job_list>"
+    fake("qstat", out=f"<job_info>{row.format(7)}{row.format(99)}</job_info>")
+
+    tasks = ask_queue(sge, JOBS, [tmp_path])
+
+    assert tasks is not None
+    assert [(task.job_id, task.task, task.state) for task in tasks] == [("7", 2, State.ERROR)]
+    assert [answer["kind"] for answer in kept(tmp_path)] == ["queue"]
+
+
+def test_one_accounting_call_for_all_jobs_is_kept_raw(tmp_path: Path, fake: Fake) -> None:
+    out = "7_1|TIMEOUT|0:0|61||50M|1|n1|None\n5_1|FAILED|1:0|1||50M|1|n1|None\n"
+    fake("sacct", out=out)
+
+    tasks = ask_accounting(slurm, JOBS, "2026-01-02T03:04:05", "demo", [tmp_path])
+
+    assert tasks is not None
+    assert [(task.job_id, task.outcome) for task in tasks] == [("7", Outcome.TIMEOUT)]
+    (answer,) = kept(tmp_path)
+    assert (answer["kind"], answer["stdout"]) == ("accounting", out)
+    assert "-S 2026-01-02T03:04:05 -j 7,8" in calls(tmp_path, "sacct")[0]
+
+
+def test_the_same_answer_again_is_not_kept_again(tmp_path: Path, fake: Fake) -> None:
+    for out in ("", "", "7_1|RUNNING|0:0|1||50M|1|n1|None\n"):
+        fake("sacct", out=out)
+        ask_accounting(slurm, JOBS, "2026-01-02T03:04:05", "demo", [tmp_path])
+
+    assert len(kept(tmp_path)) == 2
+
+
+def test_a_scheduler_that_is_not_here_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert ask_queue(sge, JOBS, [tmp_path]) is None
+    assert ask_accounting(sge, JOBS, "2026-01-02T03:04:05", "demo", [tmp_path]) is None
+    assert [answer["status"] for answer in kept(tmp_path)] == [127, 127]
+
+
+def test_no_jobs_are_asked_about_by_no_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert ask_queue(slurm, (), [tmp_path]) == ()
+    assert ask_accounting(slurm, (), "2026-01-02T03:04:05", "demo", [tmp_path]) == ()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives a folder away")
+def test_a_run_of_somebody_else_is_asked_about_by_its_owner(tmp_path: Path, fake: Fake) -> None:
+    fake("qstat", out="<job_info/>")
+    nobody = 65534  # Debian's and Red Hat's uid of the user who owns nothing
+    os.chown(tmp_path, nobody, -1)
+    assert ask_queue(sge, JOBS, [tmp_path]) == ()
+    assert calls(tmp_path, "qstat") == [f" -u {pwd.getpwuid(nobody).pw_name} -xml"]
+    os.chown(tmp_path, 4_000_000, -1)
+    ask_queue(sge, JOBS, [tmp_path])
+    assert calls(tmp_path, "qstat")[1] == f" -u {getpass.getuser()} -xml", "its owner has no name here"
+
+
+ONE, TWO = JobTask("slurm", "7", 1), JobTask("slurm", "7", 2)
+
+
+def knowing(*, missed: Collection[JobTask] = (), gone: Collection[JobTask] = (), at: str = "") -> Accounts:
+    """Return what a run knew before of tasks that were missed."""
+    return replace(
+        join_answers(Journal(submissions=()), ()),
+        missed={"slurm": frozenset(missed)},
+        gone=dict.fromkeys(gone, at),
+        missed_at={"slurm": at} if at else {},
+    )
+
+
+NOW = "2026-01-02T11:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("missed", "before", "noted"),
+    [
+        ([], knowing(), None),
+        ([TWO, ONE], knowing(), "7.1 7.2"),
+        ([ONE], knowing(missed=[ONE], at="2026-01-02T10:59:01+00:00"), None),
+        ([ONE], knowing(missed=[ONE], at="2026-01-02T10:59:00+00:00"), ""),
+        ([ONE], knowing(missed=[ONE], gone=[ONE], at="2026-01-02T10:00:00+00:00"), None),
+        ([ONE, TWO], knowing(missed=[ONE], at="2026-01-02T10:59:59+00:00"), "7.2"),
+        ([], knowing(missed=[ONE], at="2026-01-02T10:59:59+00:00"), "-7.1"),
+    ],
+)
+def test_what_is_missed_is_noted_when_it_is_news_and_once_a_minute(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    missed: list[JobTask],
+    before: Accounts,
+    noted: str | None,
+) -> None:
+    monkeypatch.setattr(queue, "_now", lambda: NOW)
+    log_missing_tasks("slurm", frozenset(missed), before, tmp_path, Query())
+    lines = [(line["at"], line["kind"], line["stdout"]) for line in kept(tmp_path)]
+    assert lines == ([] if noted is None else [(NOW, "gone", noted)])
+
+
+def test_the_same_is_missed_again_and_noted_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        log_missing_tasks("slurm", {ONE}, knowing(), tmp_path, Query())
+    assert len(kept(tmp_path)) == 2, "how long it was missed is the time between the two"
+
+
+def test_an_answer_counts_though_it_cannot_be_kept(tmp_path: Path, fake: Fake) -> None:
+    theirs, own = tmp_path / "theirs", tmp_path / "own"
+    own.mkdir()
+    (theirs / ACCOUNTING_FILE).mkdir(parents=True)  # nobody can append to a folder, root neither
+    fake("sacct", out="7_1|TIMEOUT|0:0|61||50M|1|n1|None\n")
+    query = Query()
+    ask_accounting(slurm, JOBS, "2026-01-02T03:04:05", "", [theirs, own], query)
+    log_missing_tasks("slurm", {ONE}, knowing(), theirs, query)
+    kinds = {run: [answer.kind for answer in answers] for run, answers in query.answers.items()}
+    assert kinds == {theirs: ["accounting", "gone"], own: ["accounting"]}
+    assert [line["kind"] for line in kept(own)] == ["accounting"]
+
+
+@pytest.mark.parametrize(("zone", "local"), [("UTC", "10:15:00"), ("IST-5:30", "15:45:00")])
+def test_schedulers_get_local_time(monkeypatch: pytest.MonkeyPatch, zone: str, local: str) -> None:
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        assert local_time("2026-01-02T10:15:00.123+00:00") == f"2026-01-02T{local}"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+QSTAT = """\
+#!/bin/bash
+echo "$*" >>{folder}/calls
+if [[ $* == -f ]]; then
+    echo 'all.q@n1                BIP   0/0/16         1.97     lx-amd64      '"$(cat {folder}/state)"
+else
+    cat {folder}/queue
+fi
+"""
+ROW = "<job_list><JB_job_number>7</JB_job_number><state>{state}</state><tasks>{tasks}</tasks></job_list>"
+
+
+def test_tasks_that_wait_for_queues_in_error_report_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
+) -> None:
+    (tmp_path / "qstat").write_text(QSTAT.format(folder=tmp_path), encoding="utf-8")
+    (tmp_path / "qstat").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    def reasons(state: str, *flags: str) -> list[str]:
+        (tmp_path / "state").write_text(state, encoding="utf-8")
+        rows = "".join(ROW.format(state=flag, tasks=task) for task, flag in enumerate(flags, 1))
+        text = f"<?xml version='1.0'?><job_info><queue_info>{rows}</queue_info></job_info>"
+        (tmp_path / "queue").write_text(text, encoding="utf-8")
+        shutil.rmtree(cache, ignore_errors=True)
+        return [sge.explain(task) for task in ask_queue(sge, (JobId("7"),), []) or ()]
+
+    assert "qmod -cq all.q@n1" in reasons("E", "qw", "hqw")[0]
+    assert "held, by its owner" in reasons("E", "qw", "hqw")[1]
+    assert reasons("", "qw") == ["waits for a free slot, or its turn"]
+    (tmp_path / "calls").unlink()
+    assert reasons("E", "qw", "r") == ["waits for a free slot, or its turn", ""]
+    assert "-f\n" not in (tmp_path / "calls").read_text(), "one runs, so the cluster starts jobs"

@@ -1,0 +1,278 @@
+"""Which points run again: pure, on looks made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import RESULTS, Outcome
+from jobkit.core.units import parse_size
+from jobkit.runs.journal import JobTask
+from jobkit.runs.retry import (
+    Overrides,
+    RetryGroup,
+    allow_nodes,
+    changed,
+    groups,
+    merge_overrides,
+    select_points,
+)
+from jobkit.runs.standing import PointState, PointStatus
+from jobkit.runs.tries import TryFiles, TryOutcome, TryResult
+from jobkit.spec.policy import Change
+from jobkit.spec.sweep_spec import SweepSpec
+from tests.support.builders import point
+
+IN_QUEUE = [PointState.RUNNING, PointState.WAITING, PointState.STUCK, PointState.UNSETTLED]
+FAILURES = [outcome for outcome in Outcome if outcome not in RESULTS]
+TASK = JobTask("slurm", "77", 1)
+SPEC = SweepSpec.model_validate(
+    {
+        "name": "t",
+        "workload": "count",
+        "sweep": {"batch_size": [1]},
+        "resources": {"gpus": 0, "memory": "200MiB", "walltime": "00:02:00", "exclude": ["n9"]},
+    }
+)
+
+
+def spec_of(given_: Overrides) -> SweepSpec:
+    """Return the spec with the memory that a person gave."""
+    sizes = [parse_size(word.partition("=")[2]) for word in given_ if word.startswith("resources.memory=")]
+    update = {"memory": sizes[-1]} if sizes else {}
+    return SPEC.model_copy(update={"resources": SPEC.resources.model_copy(update=update)})
+
+
+def again(
+    looks: Sequence[PointStatus],
+    now: Overrides = (),
+    *,
+    strictly: bool,
+    given_: Overrides = (),
+    anywhere: bool = False,
+) -> list[RetryGroup]:
+    """Return the groups of points whose one task was given something."""
+    return groups(looks, spec_of, {TASK: given_}, now, strictly=strictly, anywhere=anywhere)
+
+
+def tried(outcome: Outcome | None, node: str = "n1", number: int = 1, *, hung: bool = False) -> TryResult:
+    verdict = TryOutcome(outcome=outcome, evidence="", hung=hung)
+    return TryResult(TryFiles(number=number), verdict, TASK, node)
+
+
+def one_look(index: int, standing: PointState, *ended: Outcome | None) -> PointStatus:
+    """Return a look at a point; its outcomes the oldest first."""
+    tries = tuple(tried(outcome, number=number) for number, outcome in enumerate(ended, 1))[::-1]
+    return PointStatus(
+        point=point(index), standing=standing, all_tries=tries or (tried(None, number=0),), task=TASK
+    )
+
+
+def looks_of(*standings: PointState) -> list[PointStatus]:
+    outcome = {PointState.DONE: Outcome.OK, PointState.FAILED: Outcome.BUG}
+    return [one_look(n, standing, outcome.get(standing)) for n, standing in enumerate(standings, 1)]
+
+
+LOOKS = st.lists(st.sampled_from(PointState), min_size=1, max_size=12).map(lambda all_: looks_of(*all_))
+
+
+def indices(looks: Sequence[PointStatus]) -> list[int]:
+    return [look.point.index for look in looks]
+
+
+@given(LOOKS, st.lists(st.sampled_from(["failed", "missing"]), max_size=3))
+def test_what_is_done_or_in_the_queue_is_never_chosen(looks: list[PointStatus], only: list[str]) -> None:
+    taken = select_points(looks, only)
+    wanted = {PointState(word) for word in only} or {PointState.FAILED, PointState.MISSING}
+    assert indices(taken) == [look.point.index for look in looks if look.standing in wanted]
+
+
+def test_a_point_that_runs_is_not_run_twice() -> None:
+    looks = looks_of(PointState.RUNNING)
+    with pytest.raises(JobkitError, match="it is not run twice at a time"):
+        select_points(looks, ["1"])
+
+
+@given(LOOKS, st.data())
+def test_a_point_by_name_is_taken_or_refused_but_never_run_twice(
+    looks: list[PointStatus], data: st.DataObject
+) -> None:
+    one = data.draw(st.sampled_from(looks))
+    word = data.draw(st.sampled_from([one.point.point_id, str(one.point.index)]))
+    if one.standing in {PointState.FAILED, PointState.MISSING}:
+        assert select_points(looks, [word]) == [one]
+        return
+    with pytest.raises(JobkitError) as caught:
+        select_points(looks, ["failed", word])
+    told = "a finished point is never run again" if one.standing is PointState.DONE else "twice at a time"
+    assert told in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("only", "expected"),
+    [
+        ([], [1, 2, 3, 5]),
+        (["failed"], [1, 2]),
+        (["cancelled"], [3]),
+        (["missing"], [5]),
+        (["lost"], [2]),
+        (["pruned"], [4]),
+        (["failed", "cancelled"], [1, 2, 3]),
+        (["failed", "1", "3"], [1]),
+        (["node_fail"], []),
+    ],
+)
+def test_what_a_word_selects(only: list[str], expected: list[int]) -> None:
+    looks = [
+        one_look(1, PointState.FAILED, Outcome.TIMEOUT),
+        one_look(2, PointState.FAILED, Outcome.LOST),
+        one_look(3, PointState.FAILED, Outcome.CANCELLED),
+        one_look(4, PointState.DONE, Outcome.PRUNED),
+        one_look(5, PointState.MISSING),
+        one_look(6, PointState.WAITING),
+    ]
+    assert indices(select_points(looks, only)) == expected
+
+
+def test_a_result_is_refused_unless_it_is_the_failure_of_a_trial() -> None:
+    with pytest.raises(JobkitError, match="--only gpu_oom: a point with this outcome is done") as caught:
+        select_points([one_look(1, PointState.DONE, Outcome.GPU_OOM)], ["gpu_oom"])
+    assert caught.value.hint == "jobkit sweep SPEC --new runs all points again"
+    trial = one_look(1, PointState.FAILED, Outcome.GPU_OOM)
+    assert select_points([trial], ["gpu_oom"]) == [trial]
+
+
+def test_a_point_that_was_left_out_may_be_run_by_name_alone() -> None:
+    pruned = one_look(1, PointState.DONE, Outcome.PRUNED)
+    assert select_points([pruned], []) == []
+    assert select_points([pruned], ["1"]) == [pruned]
+    with pytest.raises(JobkitError, match=r"p001 is done \(gpu_oom\)"):
+        select_points([one_look(1, PointState.DONE, Outcome.GPU_OOM)], ["p001"])
+
+
+HISTORIES = st.lists(st.lists(st.sampled_from(Outcome), min_size=1, max_size=4), max_size=12)
+
+
+@given(HISTORIES)
+def test_groups_hold_every_point_once(histories: list[list[Outcome]]) -> None:
+    looks = [one_look(n, PointState.FAILED, *ended) for n, ended in enumerate(histories, 1)]
+    found = again(looks, strictly=False)
+    assert sorted(index for group in found for index in group.points) == indices(looks)
+    assert all(list(group.points) == sorted(group.points) for group in found)
+    assert len({group.change for group in found}) == len(found)
+
+
+@given(HISTORIES)
+def test_the_policy_alone_takes_a_part_of_those_with_the_same_change(histories: list[list[Outcome]]) -> None:
+    looks = [one_look(n, PointState.FAILED, *ended) for n, ended in enumerate(histories, 1)]
+    wanted = {index: group.change for group in again(looks, strictly=False) for index in group.points}
+    for group in again(looks, strictly=True):
+        assert {wanted[index] for index in group.points} == {group.change}
+
+
+def test_what_a_person_wants_is_not_counted_but_grows_as_the_policy_says() -> None:
+    often = one_look(1, PointState.FAILED, *[Outcome.RAM_OOM] * 5)
+    bug = one_look(2, PointState.FAILED, Outcome.BUG)
+    never = replace(one_look(3, PointState.MISSING), task=None)
+    assert again([often, bug, never], strictly=True) == []
+    grown, plain = again([often, bug, never], strictly=False)
+    assert (grown.points, grown.change) == ((1,), Change(memory=1.5**5))
+    assert (plain.points, plain.change) == ((2, 3), Change())
+
+
+def test_what_a_group_gets_beyond_the_spec() -> None:
+    got = changed(SPEC, Change(memory=1.5, walltime=2.0, exclude=("n1", "n9"))).resources
+    assert (got.memory, got.walltime, list(got.exclude)) == (300 * 2**20, 240, ["n9", "n1"])
+    assert changed(SPEC, Change()) == SPEC
+    kept = changed(SPEC, Change(memory=2.0, walltime=2.0), keep=["resources.memory"]).resources
+    assert (kept.memory, kept.walltime) == (200 * 2**20, 240)
+    kept = changed(SPEC, Change(memory=2.0, walltime=2.0), keep=["resources.walltime"]).resources
+    assert (kept.memory, kept.walltime) == (400 * 2**20, 120)
+
+
+def test_where_a_site_cannot_stay_away_from_a_node_points_run_again_anywhere() -> None:
+    looks = [
+        one_look(1, PointState.FAILED, Outcome.NODE_FAIL),
+        one_look(2, PointState.FAILED, Outcome.PREEMPTED),
+    ]
+    there, anywhere = (
+        {group.change.exclude: group.points for group in again(looks, strictly=True, anywhere=it)}
+        for it in (False, True)
+    )
+    assert there == {("n1",): (1,), (): (2,)}
+    assert anywhere == {(): (1, 2)}
+
+
+LARGE = ("resources.memory=16GiB",)
+
+
+def test_what_a_person_gave_stays_and_grows_from_there() -> None:
+    """The tries before ran with less: that they ran out of memory tells nothing of it."""
+    earlier, later = JobTask("slurm", "76", 1), TASK
+    out = replace(tried(Outcome.RAM_OOM), task=earlier)
+    look = one_look(1, PointState.FAILED, Outcome.RAM_OOM)
+    look = replace(look, all_tries=(*look.tries, out, out))
+    (group,) = groups([look], spec_of, {later: LARGE}, (), strictly=True)
+    assert (group.given, group.change.memory) == (LARGE, 1.5)
+    assert group.spec.resources.memory == 24 * 2**30
+    (group,) = groups([look], spec_of, {}, (), strictly=False)
+    assert group.spec.resources.memory == 675 * 2**20
+
+
+def test_what_a_person_gives_now_is_the_last_word() -> None:
+    failed = one_look(1, PointState.FAILED, *[Outcome.RAM_OOM] * 2)
+    for before in ((), LARGE):
+        (group,) = again([failed], LARGE, given_=before, strictly=False)
+        assert group.spec.resources.memory == 16 * 2**30
+        assert group.given == LARGE
+
+
+def test_a_walltime_that_a_person_gave_does_not_hide_what_is_known_of_memory() -> None:
+    (group,) = again(
+        [one_look(1, PointState.FAILED, Outcome.RAM_OOM)], ("resources.walltime=1h",), strictly=False
+    )
+    assert group.change.memory == 1.5
+
+
+def test_a_hang_counts_whatever_walltime_a_person_gave() -> None:
+    given_ = ("resources.walltime=1h",)
+    earlier, later = JobTask("slurm", "76", 1), TASK
+    hung = tried(Outcome.TIMEOUT, hung=True)
+    look = one_look(1, PointState.FAILED, Outcome.TIMEOUT)
+    once = replace(look, all_tries=(hung,))
+    (group,) = groups([once], spec_of, {later: given_}, (), strictly=True)
+    assert group.change == Change()
+    twice = replace(look, all_tries=(hung, replace(hung, task=earlier)))
+    assert groups([twice], spec_of, {later: given_}, (), strictly=True) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "both"),
+    [
+        (("a.b=1",), ("a.b=2",), ("a.b=2",)),
+        (("a.b=1", "c=1"), ("a={}",), ("c=1", "a={}")),
+        (("a={}",), ("a.b=1",), ("a={}", "a.b=1")),
+        (("ab=1",), ("a=1",), ("ab=1", "a=1")),
+    ],
+)
+def test_of_one_key_the_last_counts(before: Overrides, now: Overrides, both: Overrides) -> None:
+    assert merge_overrides(before, now) == both
+
+
+def test_a_word_that_names_no_point_gets_the_words_that_only_takes() -> None:
+    with pytest.raises(JobkitError, match="no point 'p0002'") as caught:
+        select_points(looks_of(*[PointState.FAILED] * 3), ["p0002"])
+    assert "--only takes failed, cancelled, missing" in caught.value.hint
+
+
+def test_a_group_that_may_run_anywhere_keeps_what_a_person_excluded() -> None:
+    (group,) = again([one_look(1, PointState.FAILED, Outcome.NODE_FAIL)], strictly=True)
+    assert list(group.spec.resources.exclude) == ["n9", "n1"]
+    anywhere = allow_nodes(group, SPEC)
+    assert (list(anywhere.change.exclude), list(anywhere.spec.resources.exclude)) == ([], ["n9"])
+    assert anywhere.points == group.points

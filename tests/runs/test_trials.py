@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.files import append_line
+from jobkit.core.json_codec import to_json
+from jobkit.core.layout import POINTS_FILE, TRIALS_FILE, read_points
+from jobkit.core.records import Outcome
+from jobkit.core.units import GIB
+from jobkit.runs.trials import (
+    ALLOCATOR,
+    PROCESS,
+    Trial,
+    added_id,
+    answers,
+    describe_trials,
+    memory_of,
+    settled_trials,
+    trials,
+)
+from tests.support.builders import point, write_points
+
+TRIED = Trial(
+    index=6,
+    batch_size=1245,
+    load=1000,
+    capacity_bytes=16.0 * GIB,
+    expected_bytes=15.0 * GIB,
+    bound_bytes=15.9 * GIB,
+    memory=ALLOCATOR,
+)
+BATCH = "batch_size 1,245"
+LIMIT = "16.00 GiB of allocator memory (plus the CUDA context)"
+PROCESS_LIMIT = "16.00 GiB of process memory"
+
+
+def write(run: Path, *found: Trial, tail: str = "") -> Path:
+    for one in found:
+        append_line(run / TRIALS_FILE, to_json(one))
+        append_line(run / POINTS_FILE, to_json(point(one.index)))
+    with (run / TRIALS_FILE).open("a", encoding="utf-8") as stream:
+        stream.write(tail)
+    return run
+
+
+def test_the_last_line_for_a_point_counts_and_the_order_stays(tmp_path: Path) -> None:
+    settled, second = replace(TRIED, outcome=Outcome.GPU_OOM), replace(TRIED, index=7)
+    assert trials(write(tmp_path, TRIED, settled, second, tail='{"index": 8')) == [settled, second]
+
+
+def test_every_message_stands_for_itself(tmp_path: Path) -> None:
+    first, second = Trial(message="too few"), Trial(message="another card")
+    assert trials(write(tmp_path, first, TRIED, second)) == [first, TRIED, second]
+    assert trials(write(tmp_path, second)) == [first, TRIED, second, second]
+
+
+def test_a_run_without_trials(tmp_path: Path) -> None:
+    assert trials(tmp_path) == []
+    assert describe_trials([]) == ()
+
+
+@pytest.mark.parametrize(
+    ("trial", "sentence"),
+    [
+        (Trial(message="too few"), "the largest batch was not tested: too few"),
+        (TRIED, f"{BATCH} is being tested for {LIMIT}"),
+        (replace(TRIED, message="run it"), f"{BATCH}, to be tested for {LIMIT}, never began: run it"),
+        (
+            replace(TRIED, outcome=Outcome.OK, measured_bytes=int(15.5 * GIB)),
+            f"{BATCH} fits in {LIMIT}: needed 15.50 GiB, predicted 15.00 GiB (-3.2 %)",
+        ),
+        (
+            replace(TRIED, outcome=Outcome.OK, measured_bytes=int(15.5 * GIB), condition=", with x:True"),
+            f"{BATCH} fits in {LIMIT}: needed 15.50 GiB, predicted 15.00 GiB (-3.2 %), with x:True",
+        ),
+        (
+            replace(TRIED, outcome=Outcome.OK, measured_bytes=17 * GIB, memory=PROCESS),
+            f"{BATCH} does not fit in {PROCESS_LIMIT}: needed 17.00 GiB, predicted 15.00 GiB (-11.8 %)",
+        ),
+        (replace(TRIED, outcome=Outcome.GPU_OOM), f"{BATCH} was tested for {LIMIT} and ended as gpu_oom"),
+        (
+            replace(TRIED, memory=memory_of(False, 4)),  # noqa: FBT003 - as above
+            f"{BATCH} is being tested for {LIMIT.replace(' (', ' of each of 4 workers (')}".replace(
+                "xt)", "xts)"
+            ),
+        ),
+        (
+            replace(TRIED, memory=memory_of(True, 4)),  # noqa: FBT003 - as above
+            f"{BATCH} is being tested for {PROCESS_LIMIT} of the 4 workers together",
+        ),
+        (
+            replace(TRIED, outcome=Outcome.OK),
+            f"{BATCH} was tested for {LIMIT} and ended as ok, but its memory was not measured",
+        ),
+        (
+            replace(TRIED, outcome=Outcome.LOST, killed=True),
+            f"{BATCH} was tested for {LIMIT}, and was killed, most likely for its memory",
+        ),
+    ],
+)
+def test_what_is_said_of_a_trial(trial: Trial, sentence: str) -> None:
+    assert describe_trials([trial]) == (sentence,)
+
+
+def test_nothing_is_said_twice() -> None:
+    assert len(describe_trials([Trial(message="too few"), TRIED, Trial(message="too few")])) == 2
+
+
+def test_an_error_is_a_share_of_what_was_measured() -> None:
+    assert TRIED.error is None
+    assert replace(TRIED, measured_bytes=12 * GIB).error == 0.25
+
+
+def test_it_held_where_it_ran_and_stayed_within() -> None:
+    assert not TRIED.held
+    assert replace(TRIED, outcome=Outcome.OK, measured_bytes=16 * GIB).held
+    assert not replace(TRIED, outcome=Outcome.OK, measured_bytes=16 * GIB + 1).held
+    assert not replace(TRIED, outcome=Outcome.GPU_OOM).held
+    assert not replace(TRIED, outcome=Outcome.OK).held, "nothing was measured"
+
+
+def test_what_nobody_settled_ended_as_its_point_did() -> None:
+    settled = replace(TRIED, index=7, outcome=Outcome.OK)
+    message = Trial(message="too few")
+    lost, running, *same = settled_trials(
+        [TRIED, replace(TRIED, index=9), settled, message], {6: Outcome.LOST, 7: Outcome.BUG, 9: None}
+    )
+    assert lost.outcome is Outcome.LOST
+    assert running.under_way
+    assert same == [settled, message]
+
+
+def test_out_of_memory_is_an_answer_to_a_trial() -> None:
+    assert answers("gpu_oom", trial=False)
+    assert answers("ram_oom", trial=True)
+    assert not answers("ram_oom", trial=False)
+    assert not answers("bug", trial=True)
+
+
+def test_a_batch_that_is_tried_again_has_an_id_of_its_own() -> None:
+    first = added_id("batch_size-9", "-verify", set())
+    second = added_id("batch_size-9", "-verify", {first})
+    third = added_id("batch_size-9", "-verify", {first, second})
+    assert [first, second, third] == [f"batch_size-9-verify{more}" for more in ("", "-2", "-3")]
+
+
+def test_a_trial_of_an_earlier_version_is_known_by_its_id(tmp_path: Path) -> None:
+    ids = {"batch_size-9-verify": True, "batch_size-9-verify-2": True, "batch_size-9-verify-r2": False}
+    planned = [replace(point(n), point_id=name) for n, name in enumerate([*ids, "batch_size-9-r2"], 1)]
+    points, _ = read_points(write_points(tmp_path / "run", planned))
+    assert [each.trial for each in points] == [*ids.values(), False]

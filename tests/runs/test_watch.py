@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from jobkit.core.records import Outcome
+from jobkit.runs import watch as status_watch
+from jobkit.runs.journal import JobTask, Role
+from jobkit.runs.standing import PointState, RunStanding
+from jobkit.runs.watch import Failures, Screen, is_over, watch
+from jobkit.schedulers.types import State
+from jobkit.spec.policy import Policy
+from tests.runs.test_standing import run_of
+from tests.support.builders import grid, record, write_points, write_record, write_submitted
+from tests.support.programs import Programs
+from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.statuses import a_point, a_run, tried, with_job
+
+PENDING = "77_1|PENDING|Priority|||N/A"
+RUNNING = "77_1|RUNNING|None|n2|1:07|2026-01-02T10:19:00"
+
+
+class Clock:
+    """A sleep that lets things happen instead: the n-th is followed by the n-th of ``then``."""
+
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+        self.then: dict[int, object] = {}
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        assert len(self.pauses) < 50, "it never ends"
+        act = self.then.get(len(self.pauses))
+        if callable(act):
+            act()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Clock:
+    """Have nobody sleep; answers of the scheduler age by themselves, for nobody shares them here."""
+    made = Clock()
+    monkeypatch.setattr(status_watch, "time", made)
+    (tmp_path / "cache").write_text("no folder, so nothing is kept", encoding="utf-8")
+    return made
+
+
+def words(found: Sequence[RunStanding]) -> str:
+    return "".join(f"{one.points[0].state}\n" for one in found)
+
+
+def test_it_looks_ever_more_seldom_until_nothing_is_to_come(
+    tmp_path: Path, queue: Programs, clock: Clock
+) -> None:
+    points = grid([50])
+    run = run_of(tmp_path / "run", points)
+    queue.holds(PENDING)
+    clock.then = {
+        2: lambda: queue.holds(RUNNING),
+        20: lambda: write_record(run, record(points[0])),
+    }
+    out: list[str] = []
+    (last,) = watch([run], words, Screen(out.append, in_place=False))
+    assert last.points[0].outcome is Outcome.OK
+    assert [text.splitlines()[1] for text in out] == ["waiting", "running", "ok"], "a block a change"
+    assert clock.pauses[0] == 2
+    assert clock.pauses == sorted(clock.pauses)
+    assert clock.pauses[-1] == 30
+    assert queue.asked["squeue"] == 20
+
+
+def test_a_program_gets_what_it_asked_for_and_nothing_else(
+    tmp_path: Path, queue: Programs, clock: Clock
+) -> None:
+    run = run_of(tmp_path / "run", grid([50]))
+    queue.holds(RUNNING)
+    clock.then = {
+        3: lambda: queue.holds("77_1|PENDING|JobHeldUser|||N/A"),
+        5: lambda: queue.holds("77_1|PENDING|BadConstraints|||N/A"),
+    }
+    out: list[str] = []
+    watch(
+        [run], lambda found: json.dumps(words(found)) + "\n", Screen(out.append, in_place=False, plain=True)
+    )
+    assert [json.loads(text) for text in out] == ["running\n", "held\n", "stuck\n"]
+
+
+def test_on_a_terminal_each_look_is_drawn_over_the_one_before(
+    tmp_path: Path, queue: Programs, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((30, 8)))
+    points = grid([50])
+    run = run_of(tmp_path / "run", points)
+    queue.holds(RUNNING)
+    clock.then = {1: lambda: write_record(run, record(points[0]))}
+    out: list[str] = []
+    long = "a line that is longer than the terminal is wide\n"
+    watch([run], lambda found: words(found) + 9 * long, Screen(out.append, in_place=True))
+    first, second = out
+    assert first.splitlines()[0] == "running"
+    assert all(len(line) <= 30 for line in first.splitlines())
+    assert first.splitlines()[5:] == ["... 5 more lines", first.splitlines()[-1]]
+    assert "again in 2 s" in first.splitlines()[-1]
+    assert second.startswith("\x1b[7F\x1b[Jok\n"), "seven lines up, and all below is cleared"
+    assert second.count(long) == 9, "the last look is whole"
+
+
+def test_the_policy_of_the_run_says_what_is_to_come(tmp_path: Path, queue: Programs, clock: Clock) -> None:
+    """A point that ran out of host memory runs again by the job that follows: unless the spec says no."""
+    points = grid([50])
+    run = write_points(tmp_path / "run", points)
+    write_submitted(run, "slurm", "77", first=1, last=1)
+    write_record(run, replace(record(points[0]), outcome=Outcome.RAM_OOM))
+    write_submitted(run, "slurm", "78", first=1, last=1, role="follow")
+    queue.holds("78_1|PENDING|Dependency|||N/A")
+    clock.then = {2: lambda: queue.holds("78_1|PENDING|DependencyNeverSatisfied|||N/A")}
+    watch([run], words, Screen(lambda _: None, in_place=False))
+    assert len(clock.pauses) == 2
+    queue.holds("78_1|PENDING|Dependency|||N/A")
+    spec = "name: demo\npolicy: {ram_oom: {tries: 0}}\n"
+    (run / "sweep.yaml").write_text(spec, encoding="utf-8")
+    watch([run], words, Screen(lambda _: None, in_place=False))
+    assert len(clock.pauses) == 2, "nothing is due, so nothing is waited for"
+
+
+def test_two_who_watch_share_the_answers(
+    tmp_path: Path, queue: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one sleeps the other looks, twice, and sees the end."""
+    points = grid([50])
+    run = run_of(tmp_path / "run", points)
+    queue.holds(RUNNING)
+    other = Clock()
+    other.then = {1: lambda: write_record(run, record(points[0]))}
+
+    def looks(_: float) -> None:
+        monkeypatch.setattr(status_watch, "time", other)
+        watch([run], words, Screen(lambda _: None, in_place=False))
+
+    monkeypatch.setattr(status_watch, "time", SimpleNamespace(sleep=looks))
+    watch([run], words, Screen(lambda _: None, in_place=False))
+    assert len(other.pauses) == 1
+    assert queue.asked["squeue"] == 1
+
+
+def test_a_failed_try_has_one_line_and_one_that_was_cancelled_none() -> None:
+    def lines(outcome: Outcome, number: int) -> list[str]:
+        end = tried(number, outcome, evidence="exit file: no\x1b[31m text")
+        return list(failures.lines(a_run([a_point(1, PointState.FAILED, outcome, tries=[end])])))
+
+    failures = Failures()
+    (line,) = lines(Outcome.STAGE_IN, 1)
+    assert " ".join(line.split()) == r"p001 stage_in: no\x1b[31m text"
+    assert lines(Outcome.STAGE_IN, 1) == []
+    assert len(lines(Outcome.STAGE_IN, 2)) == 1
+    assert lines(Outcome.CANCELLED, 3) == []
+
+
+def test_nothing_is_to_come_once_no_point_moves() -> None:
+    moving = {PointState.RUNNING, PointState.WAITING, PointState.UNSETTLED}
+    over = {standing for standing in PointState if is_over(a_run([a_point(1, standing)]), Policy())}
+    assert over == set(PointState) - moving
+
+
+@pytest.mark.parametrize(
+    ("tried_all", "ended", "over"), [(False, False, False), (False, True, True), (True, False, True)]
+)
+def test_the_trials_of_the_largest_batch_are_waited_for_until_the_last_or_until_their_job_ends(
+    monkeypatch: pytest.MonkeyPatch,
+    tried_all: bool,  # noqa: FBT001 - pytest passes by name
+    ended: bool,  # noqa: FBT001 - the same
+    over: bool,  # noqa: FBT001 - the same
+) -> None:
+    monkeypatch.setattr(status_watch, "finished", lambda _: tried_all)
+    run = with_job(a_run([a_point(1, PointState.DONE, Outcome.OK)]), Role.FIND, State.RUNNING)
+    run = replace(run, ended=frozenset({JobTask("slurm", "79", 1)} if ended else ()))
+    assert is_over(run, Policy()) is over
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state", "over"),
+    [
+        (Outcome.RAM_OOM, State.PENDING, False),
+        (Outcome.RAM_OOM, State.ERROR, True),
+        (Outcome.BUG, State.PENDING, True),
+    ],
+)
+def test_a_retry_that_the_policy_wants_is_waited_for_unless_its_job_is_in_error(
+    outcome: Outcome,
+    state: State,
+    over: bool,  # noqa: FBT001 - pytest passes by name
+) -> None:
+    run = with_job(a_run([a_point(1, PointState.FAILED, outcome)]), Role.FOLLOW, state)
+    assert is_over(run, Policy()) is over

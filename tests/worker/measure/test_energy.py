@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from jobkit.core.measurements import Attribution
+from jobkit.worker.measure import energy
+from jobkit.worker.measure.energy import EnergyReading, Meter, Owners, idle_power
+from jobkit.worker.measure.nvml import GpuHandle
+
+
+class Card:
+    """A GPU with what it answers, one after the other."""
+
+    def __init__(
+        self, *counts: float | None, watts: tuple[float | None, ...] = (), pids: tuple[int, ...] = ()
+    ) -> None:
+        self.counts, self.watts, self.pids = list(counts), list(watts), pids
+        self.mig = False
+
+    def energy_j(self) -> float | None:
+        return self.counts.pop(0)
+
+    def power_w(self) -> float | None:
+        return self.watts.pop(0)
+
+    def processes(self) -> Mapping[int, int | None]:
+        return dict.fromkeys(self.pids)
+
+    def has_mig(self) -> bool:
+        return self.mig
+
+
+def gpus(*cards: Card) -> list[GpuHandle]:
+    return cast("list[GpuHandle]", cards)
+
+
+def metered(*cards: Card, times: tuple[float, ...]) -> tuple[float | None, float | None]:
+    """Return the energy by counter and by power, sampled at these times."""
+    first, *between, last = times
+    meter = Meter(gpus(*cards), first)
+    for now in between:
+        meter.sample_power(now)
+    found = meter.energy(last, Attribution.OWN, "")
+    assert found.span_s == last - first
+    return found.counter_j, found.power_j
+
+
+def test_the_integral_is_by_trapezoids() -> None:
+    assert metered(Card(10, 900, watts=(100, 300, 300)), times=(5, 6, 8)) == (890, 200 + 600)
+
+
+def test_a_failed_sample_is_bridged() -> None:
+    assert metered(Card(0, 1, watts=(100, None, 300)), times=(0, 1, 4)) == (1, 800)
+
+
+def test_no_power_and_no_counter_are_unknown() -> None:
+    assert metered(Card(None, None, watts=(None, None)), times=(0, 1)) == (None, None)
+    assert metered(Card(0, None, watts=(None, 100)), times=(0, 1)) == (None, None)
+
+
+def test_a_counter_that_begins_again_is_unknown() -> None:
+    """A driver that is loaded again during the work counts from 0."""
+    assert metered(Card(900, 10, watts=(1, 1)), times=(0, 1)) == (None, 1)
+
+
+def test_a_gpu_without_a_counter_leaves_no_sum() -> None:
+    cards = Card(0, 5, watts=(1, 1)), Card(None, None, watts=(2, 2))
+    assert metered(*cards, times=(0, 1)) == (None, 3)
+
+
+def attributed(*cards: Card, own: set[int], sees_all: bool = True) -> tuple[Attribution, str]:
+    owners = Owners(gpus(*cards), sees_all=sees_all)
+    listed = [card.pids for card in cards]
+    if owners.strangers(listed, own):
+        owners.confirm(listed, own)
+    assert not owners.strangers(listed, own) or sees_all
+    return owners.attribution()
+
+
+@pytest.mark.parametrize(
+    ("cards", "sees_all", "word", "reason"),
+    [
+        ([(7,)], True, Attribution.OWN, ""),
+        ([(7, 8), (8,)], True, Attribution.OWN, ""),
+        ([(7,)], False, Attribution.UNKNOWN, energy.NAMESPACE),
+        ([(7, 99)], True, Attribution.NOT_ATTRIBUTABLE, energy.FOREIGN),
+        ([(7, 99)], False, Attribution.NOT_ATTRIBUTABLE, energy.FOREIGN),
+        ([()], True, Attribution.UNKNOWN, energy.UNLISTED),
+        ([(99,)], True, Attribution.UNKNOWN, energy.UNLISTED),
+        ([(7,), ()], True, Attribution.UNKNOWN, energy.UNLISTED),
+        ([(99, 7), ()], True, Attribution.NOT_ATTRIBUTABLE, energy.FOREIGN),
+    ],
+)
+def test_the_attribution_is_the_worst_of_a_gpu(
+    cards: list[tuple[int, ...]],
+    sees_all: bool,  # noqa: FBT001 - a parameter of the test
+    word: Attribution,
+    reason: str,
+) -> None:
+    found = attributed(*(Card(pids=pids) for pids in cards), own={7, 8}, sees_all=sees_all)
+    assert found == (word, reason)
+
+
+def test_energy_of_a_gpu_in_mig_mode_is_not_attributable() -> None:
+    card = Card(pids=(7,))
+    card.mig = True
+    assert attributed(card, own={7}) == (Attribution.NOT_ATTRIBUTABLE, energy.MIG)
+
+
+def test_a_stranger_that_has_ended_or_is_a_new_child_is_not_foreign() -> None:
+    card = Card(pids=(7,))
+    owners = Owners(gpus(card), sees_all=True)
+    assert owners.strangers([(7, 50, 51)], {7})
+    card.pids = (7, 51)  # 50 has ended
+    owners.confirm([(7, 50, 51)], {7, 51})  # 51 was started since
+    assert owners.attribution() == (Attribution.OWN, "")
+
+
+def test_the_namespace_is_the_initial_one_if_its_number_is(tmp_path: Path) -> None:
+    assert not energy.in_initial_namespace(tmp_path)
+    assert not energy.in_initial_namespace(tmp_path / "absent")
+
+
+A, B = "GPU-a", "GPU-b"
+
+
+def at(at_s: float, joules: float) -> EnergyReading:
+    return EnergyReading(at_s, joules)
+
+
+def test_idle_power_is_read_up_to_the_first_worker_that_opens_a_gpu() -> None:
+    first = {A: at(0, 1000), B: at(0, 5)}
+    last = [{A: at(4, 1300)}, {A: at(2, 1100), B: at(3, 35)}]
+    assert idle_power([A], first, last) == (50, 2)
+    assert idle_power([A, B], first, last) == (60, 2)
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [
+        ({}, {A: at(9, 9)}),
+        ({A: at(0, 0)}, {}),
+        ({A: at(0, 0)}, {A: at(energy.IDLE_LEAST_S / 2, 99)}),
+    ],
+    ids=["busy at first", "busy at last", "too short"],
+)
+def test_idle_power_may_not_be_known(first: dict[str, EnergyReading], last: dict[str, EnergyReading]) -> None:
+    assert idle_power([A], first, [last]) is None
+
+
+def test_without_a_gpu_there_is_no_idle_power() -> None:
+    assert idle_power([], {}, []) is None

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.worker.measure.memory import Readings, split_memory
+from jobkit.worker.measure.sampler import Peaks
+
+MIB = 2**20
+size = st.integers(0, 2**40)
+
+
+@given(size, size, size, size)
+def test_the_four_parts_add_up_to_the_process_peak(
+    context: int, weights: int, activations: int, other: int
+) -> None:
+    total = context + weights + activations + other
+    readings = Readings(
+        context_bytes=context, weights_bytes=weights, allocated_peak_bytes=weights + activations
+    )
+    memory = split_memory([readings], Peaks(process_bytes=total or None, device_bytes=total))
+    parts = (memory.context_bytes, memory.weights_bytes, memory.activations_bytes, memory.other_bytes)
+    if total:
+        assert sum(part for part in parts if part is not None) == memory.process_peak_bytes
+
+
+def test_unknown_stays_unknown() -> None:
+    memory = split_memory([Readings()], None)
+    assert memory.context_bytes is None
+    assert memory.activations_bytes is None
+    assert memory.other_bytes is None
+    assert memory.process_peak_bytes is None
+    assert memory.disagreement == ""
+
+
+def test_without_the_process_the_rise_of_the_device_stands_in() -> None:
+    memory = split_memory([Readings()], Peaks(device_bytes=1000), device_idle_bytes=600)
+    assert memory.process_peak_bytes == 400
+
+
+def test_instruments_that_disagree_are_named() -> None:
+    agree = split_memory(
+        [Readings(context_bytes=600 * MIB, reserved_peak_bytes=400 * MIB)], Peaks(process_bytes=1010 * MIB)
+    )
+    assert agree.disagreement == ""
+    differ = split_memory(
+        [Readings(context_bytes=600 * MIB, reserved_peak_bytes=400 * MIB)], Peaks(process_bytes=2000 * MIB)
+    )
+    assert re.findall(r"[\d,]+ MiB", differ.disagreement) == ["2,000 MiB", "1,000 MiB"]
+
+
+def test_of_several_processes_the_largest_is_shown_and_the_sums_are_compared() -> None:
+    one = Readings(
+        context_bytes=600 * MIB,
+        weights_bytes=100 * MIB,
+        allocated_peak_bytes=300 * MIB,
+        reserved_peak_bytes=400 * MIB,
+    )
+    two = replace(one, allocated_peak_bytes=350 * MIB, reserved_peak_bytes=500 * MIB)
+    peaks = Peaks(device_bytes=3120 * MIB, rss_bytes=7)
+    memory = split_memory([one, two], peaks, device_idle_bytes=1000 * MIB, cgroup_peak_bytes=9)
+    assert (memory.context_bytes, memory.activations_bytes) == (600 * MIB, 250 * MIB)
+    assert (memory.allocated_peak_bytes, memory.reserved_peak_bytes) == (350 * MIB, 500 * MIB)
+    assert memory.process_peak_bytes == 2120 * MIB
+    assert memory.other_bytes == (2120 - 1200 - 650) * MIB
+    assert memory.disagreement == "", "2 x 600, 400 and 500 MiB are accounted for"
+    assert (memory.rss_peak_bytes, memory.cgroup_peak_bytes) == (7, 9)
+
+
+def test_where_one_process_is_unknown_so_is_the_sum() -> None:
+    memory = split_memory(
+        [Readings(context_bytes=5, allocated_peak_bytes=5), Readings()], Peaks(process_bytes=20)
+    )
+    assert (memory.context_bytes, memory.other_bytes) == (5, None)

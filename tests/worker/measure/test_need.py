@@ -1,0 +1,220 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.records import Batch
+from jobkit.worker.failure import Stopped
+from jobkit.worker.measure.device import Device
+from jobkit.worker.measure.min_memory_probe import (
+    FINEST_SHARE,
+    GRAIN_SHOWS_BYTES,
+    SEARCHED,
+    STEP_BYTES,
+    bracket,
+    heaviest,
+    measure_needs,
+    run_heaviest_first,
+)
+from jobkit.worker.paragraphs import Call
+from jobkit.worker.workloads.base import Heavy, Result, Workload
+from tests.support.builders import batch, point
+from tests.support.fake_torch import FakeTorch, OutOfMemoryError
+
+MIB = 2**20
+
+
+GIB = 2**30
+
+
+@pytest.fixture
+def torch() -> FakeTorch:
+    return FakeTorch(100 * GIB)
+
+
+def heavy(torch: FakeTorch, load: int) -> Heavy:
+    """Return a batch that allocates its load in MiB."""
+    return Heavy(load, lambda: torch.hold(load * MIB))
+
+
+SEARCHING = replace(point(), allocator=SEARCHED)
+
+
+# -- the search
+
+
+@given(st.integers(1, 2**37), st.integers(0, 2**36), st.floats(0, 1))
+def test_the_edge_is_found_within_a_step_and_in_few_tries(low: int, width: int, share: float) -> None:
+    high = low + width
+    edge = min(high, low + 1 + int(share * width))
+    tried = []
+
+    def passes(cap: int) -> bool:
+        tried.append(cap)
+        return cap >= edge
+
+    found = bracket(passes, low, high)
+    finest = max(STEP_BYTES, int(FINEST_SHARE * high))
+    assert found.passed_bytes - found.failed_bytes <= max(finest, 0)
+    assert found.failed_bytes < edge <= found.passed_bytes or width == 0
+    assert found.tries == len(tried) <= 2 + max(0.0, math.log2(max(width, 1) / finest))
+    assert all(low < cap < high for cap in tried)
+    assert tried[:1] == ([high - finest] if width > finest else [])
+
+
+def test_a_batch_that_needs_all_it_reserved_is_reported_in_one_try() -> None:
+    found = bracket(lambda _: False, 100 * MIB, 200 * MIB)
+    assert (found.passed_bytes, found.failed_bytes, found.tries) == (200 * MIB, 192 * MIB, 1)
+
+
+# -- measuring
+
+
+def test_the_need_is_found_and_the_cap_put_back(torch: FakeTorch) -> None:
+    load = 4096
+    limited = replace(SEARCHING, cap_bytes=80 * GIB)
+    [need] = measure_needs(Device("cuda", torch), [heavy(torch, load)], limited)
+    assert (need.load, need.allocated_bytes, need.reserved_bytes) == (load, 4 * GIB, 4 * GIB * 11 // 10)
+    assert need.failed_bytes < 1.05 * 4 * GIB <= need.passed_bytes
+    assert need.passed_bytes - need.failed_bytes <= max(STEP_BYTES, FINEST_SHARE * need.reserved_bytes)
+    assert 80 * GIB <= torch.cap_bytes <= 80 * GIB + 1024
+    assert torch.emptied == need.tries
+    assert need.seconds >= 0
+
+
+def test_parts_are_measured_only_below_the_allocators_grain(torch: FakeTorch) -> None:
+    for loads, measured in ((1_000, 850, 700), 3), ((2_000, 1_700, 1_400), 1):
+        needs = measure_needs(Device("cuda", torch), [heavy(torch, load) for load in loads], SEARCHING)
+        assert [need.load for need in needs] == list(loads[:measured])
+    assert 1_000 * MIB < GRAIN_SHOWS_BYTES < 2_000 * MIB
+    assert torch.cap_bytes == torch.total_bytes
+
+
+@pytest.mark.parametrize("allocator", [None, "expandable_segments:False"])
+def test_without_expandable_segments_nothing_is_searched(torch: FakeTorch, allocator: str | None) -> None:
+    [need] = measure_needs(Device("cuda", torch), [heavy(torch, 2048)], replace(point(), allocator=allocator))
+    assert (need.passed_bytes, need.failed_bytes) == (need.reserved_bytes, need.allocated_bytes - 1)
+    assert need.tries == 1
+
+
+def test_nothing_is_measured_in_text_order_or_on_a_cpu(torch: FakeTorch) -> None:
+    def never() -> None:
+        raise AssertionError
+
+    assert measure_needs(Device("cuda", torch), [Heavy(9, never)], replace(SEARCHING, order="text")) == ()
+    for phase in ("search", "final"):
+        assert measure_needs(Device("cuda", torch), [Heavy(9, never)], replace(SEARCHING, phase=phase)) == ()
+    assert measure_needs(Device("cpu"), [Heavy(9, never)], SEARCHING) == ()
+
+
+@pytest.mark.parametrize(
+    "error", [Stopped("USR1"), ValueError("odd"), OutOfMemoryError("CUDA out of memory")]
+)
+def test_a_signal_or_a_failure_ends_the_measuring_and_keeps_the_needs(
+    torch: FakeTorch, error: BaseException, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails() -> None:
+        raise error
+
+    batches = [heavy(torch, 900), Heavy(800, fails), heavy(torch, 700)]
+    needs = measure_needs(Device("cuda", torch), batches, replace(SEARCHING, cap_bytes=5 * GIB))
+    assert [need.load for need in needs] == [900]
+    assert 5 * GIB <= torch.cap_bytes <= 5 * GIB + 1024
+    assert isinstance(error, Stopped) or str(error) in capsys.readouterr().err
+
+
+def test_an_error_that_is_no_lack_of_memory_does_not_pass_for_one(
+    torch: FakeTorch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = iter([900 * MIB])
+
+    def once() -> None:
+        if (size := next(runs, None)) is None:
+            raise ValueError("no longer")
+        torch.hold(size)
+
+    assert measure_needs(Device("cuda", torch), [Heavy(900, once)], SEARCHING) == ()
+    assert "no longer" in capsys.readouterr().err
+
+
+# -- what is measured
+
+
+class Plain:
+    """A workload that says nothing of its heaviest batch."""
+
+    def __init__(self) -> None:
+        self.done: list[Sequence[str]] = []
+
+    def process(self, paragraphs: Sequence[str]) -> Result:
+        self.done.append(paragraphs)
+        return Result(entities=(), load=len(paragraphs))
+
+
+class Told(Plain):
+    """One that does."""
+
+    def heaviest(self) -> Sequence[Heavy]:
+        return [Heavy(5, lambda: None)]
+
+
+class Broken(Plain):
+    def heaviest(self) -> Sequence[Heavy]:
+        raise ValueError("broken")
+
+
+TODO = [Call((3,), ("d",)), Call((1,), ("b", "c")), Call((0,), ("a",))]
+
+
+def batches(*loads: int) -> list[Batch]:
+    """Return batches of these loads, in text order."""
+    firsts = sorted(call.first for call in TODO)
+    return [
+        replace(batch(0), first_item=first, load=load) for first, load in zip(firsts, loads, strict=False)
+    ]
+
+
+def test_the_worst_call_is_done_again_where_the_workload_tells_nothing() -> None:
+    workload = Plain()
+    [found] = heaviest(cast("Workload", workload), batches(3, 9, 4)[1], TODO[1])
+    found.again()
+    assert (found.load, workload.done) == (9, [("b", "c")])
+
+
+def test_a_workload_that_tells_is_asked() -> None:
+    assert [one.load for one in heaviest(cast("Workload", Told()), batches(3)[0], TODO[0])] == [5]
+
+
+def test_one_that_fails_to_tell_loses_nothing(torch: FakeTorch, capsys: pytest.CaptureFixture[str]) -> None:
+    found = heaviest(cast("Workload", Broken()), batches(3)[0], TODO[0])
+    assert measure_needs(Device("cuda", torch), found, SEARCHING) == ()
+    assert "broken" in capsys.readouterr().err
+
+
+class Primed:
+    """A workload that can do the heaviest batch of a call by itself."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ...]] = []
+
+    def tag_heaviest(self, paragraphs: Sequence[str]) -> None:
+        self.asked.append(tuple(paragraphs))
+
+
+def test_the_heaviest_batch_comes_before_its_call_and_from_an_empty_cache(torch: FakeTorch) -> None:
+    workload = Primed()
+    seconds = run_heaviest_first(Device("cuda", torch), cast("Workload", workload), Call((0,), ("a", "b")))
+    assert workload.asked == [("a", "b")]
+    assert torch.emptied == 1
+    assert seconds >= 0
+
+
+def test_a_workload_that_cannot_do_one_batch_begins_with_the_call(torch: FakeTorch) -> None:
+    assert run_heaviest_first(Device("cuda", torch), cast("Workload", object()), Call((0,), ("a",))) == 0
+    assert torch.emptied == 0

@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from jobkit.core.measurements import Attribution, Energy
+from jobkit.worker.measure import sampler
+from jobkit.worker.measure.nvml import GpuHandle
+from jobkit.worker.measure.sampler import LEAST_SAMPLES, Follower, Peaks, forked_sampling, sampling
+from jobkit.worker.process import started_at
+from tests.cluster.daemons import until
+
+MIB = 2**20
+
+
+def test_it_follows_this_process_and_answers() -> None:
+    with sampling([]) as following:
+        marked = following.ask("mark")
+        block = bytearray(64 * MIB)
+        block[::4096] = b"x" * len(block[::4096])
+        seen = following.ask("peaks")
+    assert marked is not None
+    assert seen is not None
+    assert marked.rss_bytes is not None
+    assert seen.rss_bytes is not None
+    assert seen.rss_bytes >= marked.rss_bytes + 60 * MIB
+    assert seen.device_bytes is None
+    assert seen.samples >= 1
+
+
+def test_a_dead_sampler_answers_none() -> None:
+    with sampling([]) as following:
+        process = following._process
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        assert following.ask("peaks") is None
+
+
+def test_it_ends_with_its_parent() -> None:
+    code = (
+        "import os, subprocess, sys\n"
+        "from jobkit.worker.measure.sampler import sampling\n"
+        "with sampling([]) as s:\n"
+        "    s.ask('mark'); print(s._process.pid, flush=True); os._exit(9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    stat = Path(f"/proc/{int(done.stdout)}/stat")
+    deadline = time.monotonic() + 10
+    while stat.exists() and ") Z " not in stat.read_text() and time.monotonic() < deadline:
+        os.sched_yield()
+    assert not stat.exists() or ") Z " in stat.read_text()
+
+
+def test_the_tree_holds_children() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert child.pid in sampler.process_tree(os.getpid())
+        child.communicate(b"\n")
+
+
+def test_a_process_that_has_gone_has_no_memory() -> None:
+    assert sampler.rss_bytes(2**22 + 1) is None
+    assert sampler.pss_bytes(2**22 + 1) is None
+
+
+def test_pages_that_processes_share_count_once() -> None:
+    code = (
+        "import os, sys\n"
+        "block = b'x' * (64 << 20)\n"
+        "os.fork() and os.fork()\n"
+        "print(flush=True); sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        assert process.stdin
+        for _ in range(3):  # a process and its two children
+            process.stdout.readline()
+        follower = Follower(process.pid, [], sees_all=True)
+        follower.sample_utilisation()
+        follower.sample_memory()
+        outside = Follower(os.getpid(), [], sees_all=True, others=[process.pid])
+        outside.sample_memory()
+        process.stdin.close()
+    assert follower.peaks.rss_bytes
+    assert 64 * MIB < follower.peaks.rss_bytes < 128 * MIB, "one block, and three interpreters"
+    assert (outside.peaks.rss_bytes or 0) > 64 * MIB
+
+
+def test_peaks_never_fall_and_averages_are_of_the_work() -> None:
+    follower = Follower(os.getpid(), cast("list[GpuHandle]", [Card(None, {}, 3.0)]), sees_all=True)
+    follower.peaks = Peaks(rss_bytes=2**50)
+
+    def sample() -> tuple[int, list[float]]:
+        follower.sample_utilisation()
+        follower.sample_memory()
+        return follower.peaks.samples, follower.peaks.utilisation_percent
+
+    assert sample() == (0, [])
+    for _ in range(2):
+        follower.mark()
+        assert sample() == (1, [3.0])
+    follower.stop()
+    assert sample() == (1, [3.0])
+    assert follower.peaks.rss_bytes == 2**50
+
+
+class Card:
+    """A GPU on which processes hold memory."""
+
+    def __init__(self, used: int | None, held: Mapping[int, int | None], busy: float | None) -> None:
+        self.used, self.held, self.busy = used, held, busy
+
+    def used_bytes(self) -> tuple[int | None, str | None]:
+        return self.used, "v2"
+
+    def processes(self) -> dict[int, int | None] | None:
+        return dict(self.held)
+
+    def utilisation_percent(self) -> float | None:
+        return self.busy
+
+    def power_w(self) -> float | None:
+        return 100.0
+
+    def energy_j(self) -> float | None:
+        return None if self.used is None else 100 * time.monotonic()
+
+    def has_mig(self) -> bool:
+        return False
+
+
+def followed(*cards: Card, sees_all: bool = True) -> Peaks:
+    """Return one sample of this process on these GPUs, while it works."""
+    follower = Follower(os.getpid(), cast("list[GpuHandle]", cards), sees_all=sees_all)
+    follower.mark()
+    follower.sample_utilisation()
+    follower.sample_power()
+    follower.sample_memory()
+    follower.stop()
+    return follower.peaks
+
+
+def test_of_several_gpus_memory_and_power_are_sums_and_utilisation_is_the_mean() -> None:
+    with ExitStack() as stack:
+        one, two = (stack.enter_context(subprocess.Popen(["cat"], stdin=subprocess.PIPE)) for _ in range(2))
+        first, second = {one.pid: 3, two.pid: 4, 1: 50}, {one.pid: 5, two.pid: None}
+        peaks = followed(Card(60, first, 20.0), Card(7, second, 90.0))
+    assert (peaks.device_bytes, peaks.process_bytes, peaks.memory_query) == (67, 12, "v2")
+    assert (peaks.utilisation_percent, peaks.power_max_w) == ([55.0], 200.0)
+
+
+def test_the_energy_is_the_sum_of_all_gpus_by_both_instruments() -> None:
+    energy = followed(Card(1, {}, None), Card(2, {}, None)).energy
+    assert energy
+    assert energy.power_j == pytest.approx(200 * energy.span_s)
+    assert energy.counter_j == pytest.approx(200 * energy.span_s, abs=1)
+    assert energy.power_samples == 3
+    old = followed(Card(1, {}, None), Card(None, {}, None)).energy
+    assert old
+    assert (old.counter_j, old.joules) == (None, old.power_j)
+
+
+def test_a_process_that_is_neither_this_nor_its_child_is_foreign() -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
+        own, foreign = {child.pid: 1}, {child.pid: 1, 1: 2}
+        words = [followed(Card(1, held, None)).energy for held in (own, foreign, {1: 2}, {})]
+    assert [energy and energy.attribution for energy in words] == [
+        Attribution.OWN,
+        Attribution.NOT_ATTRIBUTABLE,
+        Attribution.UNKNOWN,
+        Attribution.UNKNOWN,
+    ]
+
+
+def test_there_is_no_energy_before_the_work_and_the_energy_until_now_in_it() -> None:
+    follower = Follower(os.getpid(), cast("list[GpuHandle]", [Card(1, {}, None)]), sees_all=True)
+
+    def read() -> Energy | None:
+        follower.read_energy()
+        return follower.peaks.energy
+
+    assert read() is None
+    follower.mark()
+    first, second = read(), read()
+    assert first
+    assert second
+    assert first.span_s < second.span_s
+    follower.stop()
+    assert read() is read()
+
+
+def test_what_one_of_several_gpus_does_not_answer_is_unknown() -> None:
+    peaks = followed(Card(60, {1: 9}, 20.0), Card(None, {}, None))
+    assert (peaks.device_bytes, peaks.process_bytes, peaks.utilisation_percent) == (None, None, [])
+
+
+def test_it_sees_most_spikes_of_20_ms_in_their_size() -> None:
+    sizes = [(32 + 4 * n) * MIB for n in range(10)]  # each higher than the last, for peaks never fall
+    seen = 0
+    with sampling([]) as following:
+        marked = following.ask("mark")
+        assert marked is not None
+        base = marked.rss_bytes or 0
+        for size in sizes:
+            _spike(size, 0.02)
+            peaks = following.ask("peaks")
+            assert peaks is not None
+            assert peaks.rss_bytes is not None
+            seen += abs(peaks.rss_bytes - base - size) <= 2 * MIB
+    assert seen >= 8
+
+
+def _spike(size: int, seconds: float) -> None:
+    """Hold so much more memory for so long, from its last page on."""
+    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE) as block:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            block[0] = 1
+
+
+def test_a_forked_sampler_follows_the_children_of_a_process() -> None:
+    code = (
+        f"import mmap, sys; block = mmap.mmap(-1, {64 * MIB}); block[:] = bytes(len(block)); sys.stdin.read()"
+    )
+    with forked_sampling(os.getpid()) as following:
+        assert following.ask("mark") is not None
+        with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE):
+            until(lambda: _peak(following) >= 64 * MIB, "the memory of the child", 30)
+        assert _peak(following) < 128 * MIB
+
+
+def _peak(following: sampler.Sampling) -> int:
+    peaks = following.ask("peaks")
+    assert peaks is not None
+    return peaks.rss_bytes or 0
+
+
+def test_a_forked_sampler_ends_with_its_parent() -> None:
+    code = (
+        "import os\n"
+        "from jobkit.worker.measure.sampler import forked_sampling\n"
+        "with forked_sampling(os.getpid()) as s:\n"
+        "    s.ask('mark'); print(s._process.pid, flush=True); os._exit(9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    until(lambda: started_at(int(done.stdout)) is None, "the end of the sampler", 10)
+
+
+def test_a_child_that_has_not_started_its_program_is_not_the_command() -> None:
+    if (pid := os.fork()) == 0:
+        signal.pause()
+        os._exit(0)
+    try:
+        with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as command:
+            followed = Follower(os.getpid(), [], sees_all=True, below=True)
+            followed.sample_utilisation()
+            assert command.pid in followed._tree
+            assert pid not in followed._tree
+            command.communicate(b"")
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def test_too_few_samples_of_a_command_are_no_peak() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as command:
+        followed = Follower(os.getpid(), [], sees_all=True, below=True)
+        followed.sample_utilisation()
+        peaks = []
+        for _ in range(LEAST_SAMPLES):
+            followed.sample_memory()
+            peaks.append(followed.peaks.rss_bytes)
+        command.communicate(b"")
+    assert peaks[:-1] == [None] * (LEAST_SAMPLES - 1)
+    assert peaks[-1]

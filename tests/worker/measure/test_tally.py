@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.measurements import Summary
+from jobkit.core.records import Batch
+from jobkit.worker.measure.figures import Tally, percentile
+
+
+def batch(seconds: float, *, items: int = 3, padded: int | None = 200) -> Batch:
+    return Batch(
+        index=0,
+        first_item=0,
+        items=items,
+        sentences=4,
+        characters=100,
+        load=150,
+        padded_chars=padded,
+        seconds=seconds,
+    )
+
+
+def of(batches: Iterable[Batch], *, ends_s: Iterable[float | None] = ()) -> Summary:
+    tally, ends = Tally(), iter(ends_s)
+    for one in batches:
+        tally.add(one, next(ends, None))
+    return tally.summary(items_total=10, batches_total=4)
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=2))
+def test_quantiles_agree_with_the_standard_library(values: list[float]) -> None:
+    ordered = sorted(values)
+    expected = statistics.quantiles(ordered, n=20, method="inclusive")
+    assert percentile(ordered, 0.5) == pytest.approx(statistics.median(ordered))
+    assert percentile(ordered, 0.95) == pytest.approx(expected[-1])
+
+
+def test_a_summary_of_two_batches() -> None:
+    summary = of([batch(1.0), batch(3.0, items=1)])
+    assert (summary.items, summary.batches, summary.sentences) == (4, 2, 8)
+    assert summary.work_s == pytest.approx(4.0)
+    assert summary.items_per_s == pytest.approx(1.0)
+    assert summary.batch_mean_s == pytest.approx(2.0)
+    assert summary.padding_efficiency == pytest.approx(0.5)
+
+
+def test_of_several_workers_the_speed_is_that_of_all_together() -> None:
+    summary = of([batch(1.0), batch(3.0)], ends_s=[1.5, 3.0])
+    assert (summary.work_s, summary.items_per_s, summary.batch_mean_s) == (3.0, 2.0, 2.0)
+
+
+def test_it_counts_what_has_been_added() -> None:
+    tally = Tally()
+    assert (tally.batches, tally.of(0).batches) == (0, 0)
+    tally.add(batch(1.0))
+    assert (tally.batches, tally.of(0).batches, tally.of(1).batches) == (1, 1, 0)
+
+
+def test_unknown_is_none_and_never_zero() -> None:
+    summary = of([])
+    assert summary.items == 0
+    assert summary.items_per_s is None
+    assert summary.batch_p95_s is None
+    assert summary.load_max is None
+    assert summary.sentences is None
+    assert of([batch(1.0), batch(1.0, padded=None)]).padding_efficiency is None
+
+
+def test_a_load_of_nothing_is_not_unknown() -> None:
+    assert of([replace(batch(1.0), load=0)]).load_max == 0
+
+
+def test_the_retries_are_those_of_the_batches_that_tell() -> None:
+    counted = []
+    tally = Tally()
+    for retries in (None, 0, 2, None, 1):
+        tally.add(replace(batch(1.0), alloc_retries=retries))
+        counted.append(tally.total.retries)
+    assert counted == [None, 0, 2, 2, 3]
+    assert tally.of(7).batches == 0

@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.records import Outcome
+from jobkit.worker.failure import CAUGHT_SIGNALS, Signals, Stopped, TryFailed, outcome_of
+
+
+class OutOfMemoryError(RuntimeError):
+    """As torch names it."""
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."), Outcome.GPU_OOM),
+        (RuntimeError("CUDA error: out of memory"), Outcome.GPU_OOM),
+        (
+            RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+            Outcome.GPU_OOM,
+        ),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), Outcome.GPU_OOM),
+        (MemoryError(), Outcome.RAM_OOM),
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
+            Outcome.RAM_OOM,
+        ),
+        (RuntimeError("all CUDA-capable device(s) is/are busy or unavailable"), Outcome.GPU_BUSY),
+        (RuntimeError("No CUDA GPUs are available"), Outcome.NO_GPU),
+        (
+            RuntimeError(
+                "CUDA error: the remote procedural call between the MPS server and the MPS client failed"
+            ),
+            Outcome.ENVIRONMENT,
+        ),
+        (OSError(errno.ENOSPC, "No space left on device"), Outcome.SCRATCH_FULL),
+        (ModuleNotFoundError("No module named 'stanza'"), Outcome.ENVIRONMENT),
+        (ValueError("anything else"), Outcome.BUG),
+        (TryFailed(Outcome.STAGE_IN, "not the text"), Outcome.STAGE_IN),
+        (Stopped("USR1"), Outcome.TIMEOUT),
+        (Stopped("TERM"), Outcome.CANCELLED),
+        (Stopped("KILL"), Outcome.LOST),
+    ],
+)
+def test_outcomes(error: BaseException, outcome: Outcome) -> None:
+    found, message = outcome_of(error)
+    assert found is outcome
+    assert message
+    assert "\n" not in message
+
+
+def test_a_message_is_one_short_line() -> None:
+    _, message = outcome_of(ValueError("a\nb" * 1000))
+    assert len(message) <= 500
+    assert "\n" not in message
+
+
+@pytest.fixture(autouse=True)
+def restored() -> object:
+    before = {number: signal.getsignal(number) for number in CAUGHT_SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def _told(named: Path) -> None:
+    named.write_text("USR1\n", encoding="ascii")
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_term_becomes_stopped_and_names_itself() -> None:
+    with pytest.raises(Stopped) as caught, Signals(None).may_stop():
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert caught.value.signal == "TERM"
+
+
+def test_the_name_is_what_the_job_script_wrote(tmp_path: Path) -> None:
+    named = tmp_path / "signal"
+    stopping = Signals(named)
+    with pytest.raises(Stopped) as caught, stopping.may_stop():
+        _told(named)
+    assert caught.value.signal == "USR1"
+
+
+def test_a_signal_before_python_was_up_is_not_lost(tmp_path: Path) -> None:
+    named = tmp_path / "signal"
+    named.write_text("USR2\n", encoding="ascii")
+    with pytest.raises(Stopped) as caught, Signals(named).may_stop():
+        raise AssertionError("the block must not begin")
+    assert caught.value.signal == "USR2"
+
+
+def test_a_signal_afterwards_does_not_disturb_the_record() -> None:
+    with Signals(None).may_stop():
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)

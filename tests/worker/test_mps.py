@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.records import Job, Outcome, Record
+from jobkit.worker import mps
+from jobkit.worker.failure import TryFailed
+from jobkit.worker.measure.nvml import GpuState
+from jobkit.worker.measure.sampler import process_tree
+from jobkit.worker.mps import ForbiddenError
+from jobkit.worker.record import Task, Try, now
+from tests.support.halted import gone
+from tests.support.processes import with_variable
+from tests.whole.test_job_script import wait_until
+from tests.worker.test_supervisor import ON_CARDS, on_cards
+from tests.worker.test_supervisor import restored as restored  # noqa: PLC0414 - a fixture is found by its name here
+
+FAKE = Path(__file__).parents[1] / "fakes" / "mps"
+ONE_GPU = replace(ON_CARDS, gpus=1, mps="on")
+AUTO = replace(ONE_GPU, mps="auto")
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """Return a folder with a path so short that a socket can be below it; nothing of MPS may be left."""
+    with tempfile.TemporaryDirectory(prefix="mps") as name:
+        yield Path(name)
+        assert not list(Path(name).rglob("mps-*"))
+        assert not with_variable(f"FAKE_HELD={name}/held")
+
+
+def tried(folder: Path, of: object = ONE_GPU, *, path: str = "", **env: str) -> Record:
+    """Run workers on GPUs that are not there, with the fake daemon on PATH."""
+    assert isinstance(of, type(ONE_GPU))
+    return on_cards(folder, of, PATH=path or f"{FAKE}:{os.environ['PATH']}", **env)
+
+
+@pytest.mark.parametrize("of", [replace(AUTO, gpus=2), replace(ONE_GPU, workers=1)])
+def test_workers_are_clients_of_a_daemon_of_the_try(short: Path, of: object) -> None:
+    found = tried(short, of)
+    assert (found.outcome, found.message, found.mps) == (Outcome.OK, "", "on")
+    assert found.gpu
+    assert found.gpu.foreign_processes == 0
+
+
+@pytest.mark.parametrize(("gpus", "visible"), [(1, "0"), (2, "0,1")])
+def test_with_one_worker_on_each_gpu_auto_is_off(short: Path, gpus: int, visible: str) -> None:
+    found = tried(short, replace(AUTO, workers=1, gpus=gpus), CUDA_VISIBLE_DEVICES=visible)
+    assert (found.outcome, found.mps) == (Outcome.OK, "off: one worker on each GPU")
+
+
+REFUSALS = [
+    ({"FAKE_MIG": "GPU-0 GPU-1"}, "GPU-0 is in MIG mode"),
+    ({"FAKE_PROHIBITED": "GPU-0 GPU-1"}, "GPU-0 is in compute mode PROHIBITED"),
+    ({"path": "/none"}, "nvidia-cuda-mps-control is not on PATH"),
+    (
+        {"FAKE_MPS": "fails"},
+        "nvidia-cuda-mps-control does not answer: Failed to create pipe: Permission denied",
+    ),
+]
+
+
+@pytest.mark.parametrize(("env", "reason"), REFUSALS)
+def test_what_forbids_mps_ends_a_try_that_must_have_it(short: Path, env: dict[str, str], reason: str) -> None:
+    found = tried(short, **env)
+    assert (found.outcome, found.message) == (Outcome.ENVIRONMENT, f"mps: on, but {reason}")
+    assert found.mps == f"off: {reason}"
+
+
+def test_what_forbids_mps_is_in_the_record_of_a_try_that_may_do_without(short: Path) -> None:
+    env, reason = REFUSALS[-1]
+    found = tried(short, AUTO, **env)
+    assert (found.outcome, found.mps) == (Outcome.OK, f"off: {reason}")
+
+
+def test_a_worker_that_is_no_client_ends_the_try(short: Path) -> None:
+    """Also a try that may do without MPS: some of its workers use it, and some do not."""
+    found = tried(short, AUTO, FAKE_MPS_SHY="1")
+    assert found.outcome is Outcome.ENVIRONMENT
+    assert found.message in {f"worker {number} is not a client of the MPS daemon" for number in (0, 1)}
+
+
+def test_workers_that_do_not_use_the_gpu_are_no_clients(short: Path) -> None:
+    found = tried(short, replace(AUTO, workload="count"), CUDA_VISIBLE_DEVICES="GPU-0")
+    assert (found.outcome, found.mps) == (Outcome.OK, "off: no worker is a client of the daemon")
+
+
+def test_clients_are_counted_if_their_ids_are_hidden(short: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = tried(short, FAKE_MPS="another")
+    assert (found.outcome, found.mps) == (Outcome.OK, "on")
+    assert "MPS has 2 clients, with ids of another namespace" in capfd.readouterr().err
+
+
+def test_a_daemon_that_takes_no_notice_of_quit_is_killed(short: Path) -> None:
+    assert tried(short, FAKE_MPS="stubborn").outcome is Outcome.OK
+
+
+# -- before it starts
+
+
+def gpu(number: int, forbids_mps: str = "") -> GpuState:
+    return GpuState(
+        name="T4",
+        uuid=f"GPU-{number}",
+        driver="1",
+        total_bytes=None,
+        used_bytes=None,
+        processes=None,
+        accounting=None,
+        forbids_mps=forbids_mps,
+    )
+
+
+@pytest.mark.parametrize(
+    ("visible", "reason"),
+    [
+        (None, None),
+        ("1", None),
+        ("GPU-0", None),
+        ("GPU-1", "in MIG mode"),
+        ("MIG-abc", "MIG-abc is a MIG instance"),
+    ],
+)
+def test_only_the_gpus_of_the_job_decide(
+    monkeypatch: pytest.MonkeyPatch, visible: str | None, reason: str | None
+) -> None:
+    monkeypatch.setenv("PATH", str(FAKE))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    with ExitStack() as stack:
+        if reason:
+            stack.enter_context(pytest.raises(ForbiddenError, match=reason))
+        mps._refuse(ONE_GPU, [gpu(0), gpu(1, "in MIG mode")])
+
+
+def test_its_folder_is_next_to_the_jobs_if_that_has_a_long_path(short: Path) -> None:
+    work = short / ("x" * 60)
+    work.mkdir()
+    assert mps._make_folder((short, short.parent)).parent == short
+    folder = mps._make_folder((work, short))
+    assert folder.parent == short
+    with socket.socket(socket.AF_UNIX) as longest, pytest.raises(FileNotFoundError):
+        longest.bind(str(folder / Path(mps.LONGEST_SOCKET).relative_to("mps-12345678")))
+    with pytest.raises(ForbiddenError, match="is longer than 107 bytes"):
+        mps._make_folder((work, work))
+    with pytest.raises(ForbiddenError, match="there is no folder for its sockets: "):
+        mps._make_folder([short / "none"])
+    for made in short.glob("mps-*"):
+        made.rmdir()
+
+
+# -- while it runs
+
+
+@pytest.fixture
+def begun(short: Path, monkeypatch: pytest.MonkeyPatch) -> Try:
+    monkeypatch.setenv("PATH", f"{FAKE}:{os.environ['PATH']}")
+    task = Task(point=ONE_GPU, try_number=1, inputs=short, out=short / "out", job=Job(scheduler="hand"))
+    return Try(task, now())
+
+
+def test_a_daemon_that_does_not_answer_in_time_is_refused(
+    begun: Try, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time is over when it is asked for the first time, which here is after its first line in the log."""
+    monkeypatch.setenv("FAKE_MPS", "silent")
+    monkeypatch.setattr(mps, "START_S", 0.0)
+    ask, logged = mps._ask, mps._last_line
+
+    def ask_when_it_has_logged(folder: Path, command: str) -> str | None:
+        wait_until(lambda: bool(logged(folder)))
+        return ask(folder, command)
+
+    monkeypatch.setattr(mps, "_ask", ask_when_it_has_logged)
+    with ExitStack() as stack, pytest.raises(TryFailed, match=r"does not answer: Starting control daemon"):
+        mps.start_if_wanted(begun, stack, [])
+
+
+def family(begun: Try) -> tuple[int, int, int]:
+    """Return the process ids of the guard, the daemon, and a server that has a client."""
+    (folder,) = begun.task.out.parent.glob("mps-*")
+    guard = next(pid for pid in process_tree(os.getpid())[1:] if str(folder) in cmdline(pid))
+    (daemon,) = process_tree(guard)[1:]
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(folder / "pipe" / "control"))
+        client.send(b"client 1")
+        client.recv(7)
+    wait_until(lambda: len(process_tree(guard)) == 3)
+    (server,) = {*process_tree(guard)} - {guard, daemon}
+    return guard, daemon, server
+
+
+def cmdline(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_the_end_of_daemon_or_guard_is_seen(begun: Try, killed: int) -> None:
+    with ExitStack() as stack:
+        daemon = mps.start_if_wanted(begun, stack, [])
+        assert daemon
+        daemon.refuse_end()
+        pids = family(begun)
+        assert daemon.check_clients({}) == "on"
+        os.kill(pids[killed], signal.SIGKILL)
+        with pytest.raises(TryFailed, match="the MPS daemon has ended: Starting control") as caught:
+            daemon.refuse_end(wait_s=10)
+        assert caught.value.outcome is Outcome.ENVIRONMENT
+        with pytest.raises(TryFailed):
+            daemon.check_clients({0: 1})
+    wait_until(lambda: all(map(gone, pids)))
+
+
+def test_a_guard_that_does_not_end_is_killed(begun: Try, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ANSWER_S", "QUIT_S", "KILL_S"):
+        monkeypatch.setattr(mps, name, 0.1)
+    with ExitStack() as stack:
+        mps.start_if_wanted(begun, stack, [])
+        pids = family(begun)
+        os.kill(pids[0], signal.SIGSTOP)
+    wait_until(lambda: all(map(gone, pids)))

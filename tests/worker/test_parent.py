@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from jobkit.worker import parent, parent_socket, process
+from jobkit.worker.parent import Parent
+from jobkit.worker.parent_socket import ForkRequest
+
+ENVIRONMENT = {"PATH": "/bin", "HOME": "/home/ada"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({}, ""),
+        ({"JOBKIT_TASK": "2", "CUDA_VISIBLE_DEVICES": "1", "CUDA_MPS_PIPE_DIRECTORY": "/x", "_": "b"}, ""),
+        ({"OMP_NUM_THREADS": "1", "PATH": "/usr/bin"}, "OMP_NUM_THREADS, PATH changed after the first try"),
+        ({"LD_PRELOAD": "x.so"}, "LD_PRELOAD changed after the first try"),
+    ],
+)
+def test_a_try_with_another_environment_is_not_forked(changed: Mapping[str, str], reason: str) -> None:
+    request = ForkRequest([], {**ENVIRONMENT, **changed}, str(Path.cwd()), [])
+    assert request.differs(ENVIRONMENT) == reason
+
+
+def test_nor_is_one_without_a_variable_or_in_another_folder() -> None:
+    assert (
+        ForkRequest([], {}, str(Path.cwd()), []).differs({"PATH": ""}) == "PATH changed after the first try"
+    )
+    assert "folder" in ForkRequest([], ENVIRONMENT, "/nowhere", []).differs(ENVIRONMENT)
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    """Return a socket at the address at which a client looks for the parent of this process."""
+    since = process.started_at(os.getpid())
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(f"\0jobkit-{os.geteuid()}-{since}-{os.getpid()}")
+        listening.listen()
+        yield listening
+
+
+@pytest.mark.usefixtures("listener")
+def test_a_socket_of_another_user_gets_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(parent_socket, "user_of", lambda _: os.geteuid() + 1)
+    monkeypatch.setattr(parent_socket, "send", lambda *_: pytest.fail("it got a request"))
+    assert parent.run_in_child(str(os.getpid()), []) is None
+    assert "fresh process: the socket of its parent belongs to another user" in capsys.readouterr().err
+
+
+def test_a_socket_that_accepts_no_client_delays_no_try(
+    listener: socket.socket, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listener.listen(0)
+    with ExitStack() as stack:
+        status = 0
+        while status == 0:
+            waiting = stack.enter_context(socket.socket(socket.AF_UNIX))
+            waiting.settimeout(0)
+            status = waiting.connect_ex(listener.getsockname())
+        assert parent.run_in_child(str(os.getpid()), []) is None
+        parent_socket.end(str(os.getpid()))
+    assert "fresh process: the socket of its parent accepts no client" in capsys.readouterr().err
+
+
+def test_the_end_of_a_parent_is_asked_of_no_other_user(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parent_socket, "user_of", lambda _: os.geteuid() + 1)
+    parent_socket.end(str(os.getpid()))
+    client, _ = listener.accept()
+    with client:
+        assert client.recv(1) == b""
+
+
+def test_without_its_owner_or_its_parent_a_try_runs_here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for owner in (str(2**22 + 1), f"{2**22 + 1}-word", "nobody"):
+        assert parent.run_in_child(owner, []) is None
+        assert owner in capsys.readouterr().err
+    monkeypatch.setattr(parent, "_start", lambda *_: None)
+    assert parent.run_in_child(f"{os.getpid()}-word", []) is None
+    assert "refused" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("sent", [b"", b"\0" * 4, b"\x09" + b"\0" * 7 + b"[1, 2"])
+def test_a_client_that_ends_in_the_middle_of_its_request_is_forgotten(sent: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    with ours:
+        theirs.sendall(sent)
+        theirs.close()
+        assert parent_socket.receive(ours) is None
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_a_child_is_killed_if_its_client_ends(read: bool) -> None:  # noqa: FBT001 - a parameter of pytest
+    with ExitStack() as stack:
+        child = stack.enter_context(subprocess.Popen(["cat"], stdin=subprocess.PIPE))
+        ours, theirs = (stack.enter_context(one) for one in socket.socketpair())
+        serving = Parent(ours, os.getpid(), {}, "", 0.0, {child.pid: ours})
+        ours.sendall(b"forked\n")
+        if read:
+            theirs.recv(64)
+        theirs.close()
+        serving._signal(child.pid, ours)
+        assert child.wait(30) == -signal.SIGKILL
+        assert serving.children == {child.pid: None}
+
+
+def test_signals_reach_the_child() -> None:
+    with ExitStack() as stack:
+        child = stack.enter_context(subprocess.Popen(["cat"], stdin=subprocess.PIPE))
+        ours, theirs = (stack.enter_context(one) for one in socket.socketpair())
+        theirs.send(bytes([signal.SIGTERM]))
+        serving = Parent(ours, os.getpid(), {}, "", 0.0, {child.pid: ours})
+        serving._signal(child.pid, ours)
+        assert child.wait(30) == -signal.SIGTERM
+        assert serving.children == {child.pid: ours}

@@ -1,0 +1,368 @@
+"""A shard of a corpus, worked through by the worker: its rows, and what becomes of them."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from jobkit.core import files, json_codec
+from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
+from jobkit.core.records import Batch, Job, ModelRef, Outcome, Point, Record
+from jobkit.corpus.plan import MANIFEST_FILE, ROWS_FILE, Corpus, Piece, Rows
+from jobkit.corpus.reading import Paragraph, read_pieces, read_shard
+from jobkit.plan.sample import sample_text
+from jobkit.worker import work
+from jobkit.worker.failure import CAUGHT_SIGNALS, Signals
+from jobkit.worker.measure.sampler import process_tree
+from jobkit.worker.record import Task
+from jobkit.worker.workloads.base import Entity, Result
+from jobkit.worker.workloads.function import Count
+from tests.support.builders import point
+from tests.support.disks import disk
+from tests.support.shards import read_rows, write_shards
+
+WORKLOADS = Path(__file__).parents[1] / "workloads"
+SETTING = replace(
+    point(params={"batch_size": 3}, device="cpu"),
+    workload="count",
+    model=None,
+    order="sorted",
+    sort_window=7,
+    threads=1,
+)
+TOLD = replace(SETTING, workload="told:Told", workload_folder=str(WORKLOADS), order="text")
+COUNTED = [f"Paragraph {n} has {'very ' * (n % 7)}few words." for n in range(50)]
+DOCUMENTS = {
+    "one.txt": "\n\n".join(COUNTED),
+    "two.txt": "Été.\r\n\r\n\r\nA second\r\nparagraph.\r\n",
+}
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    """Restore the signals; check that no process is left."""
+    before = {number: signal.getsignal(number) for number in CAUGHT_SIGNALS}
+    children = process_tree(os.getpid())
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    assert process_tree(os.getpid()) == children
+
+
+def tried(folder: Path, of: Point, *, out: Path | None = None) -> Record:
+    """Run one try of a shard and return its record."""
+    run = folder / "run"
+    out = out or folder / f"out-{len(list(folder.glob('out-*'))) + 1}"
+    out.mkdir(exist_ok=True)
+    job = Job(scheduler="hand")
+    task = Task(point=of, try_number=1, inputs=folder, out=out, job=job, run_dir=run)
+    outcome = work.run(task, Signals(None))
+    found = json_codec.from_json(Record, (out / RECORD_FILE).read_text(), where="record")
+    assert found.outcome is outcome
+    return found
+
+
+def planned(folder: Path, of: Point = SETTING, *texts: str, shards: int = 1) -> list[Point]:
+    """Plan a corpus, by default `DOCUMENTS`."""
+    (folder / "run").mkdir()
+    documents = {"told.txt": "\n\n".join(texts)} if texts else DOCUMENTS
+    return write_shards(folder / "run", documents, of, shards)
+
+
+def batches(folder: Path) -> list[Batch]:
+    lines = files.read_lines(folder / BATCHES_FILE)
+    return [json_codec.from_json(Batch, line, where="batches") for _, line in lines]
+
+
+def test_a_shard_leaves_a_row_for_each_paragraph_in_corpus_order(tmp_path: Path) -> None:
+    [shard] = planned(tmp_path)
+    found = tried(tmp_path, shard)
+    assert (found.outcome, found.message, found.needs) == (Outcome.OK, "", ())
+    out = tmp_path / "out-1"
+    rows = read_rows(out)
+    assert [(row["document"], row["paragraph"]) for row in rows] == [
+        *(("one.txt", n) for n in range(50)),
+        ("two.txt", 0),
+        ("two.txt", 1),
+    ]
+    assert [row["words"] for row in rows[:50]] == [len(text.split()) for text in COUNTED]
+    manifest = json_codec.from_json(Rows, (out / MANIFEST_FILE).read_text(), where="manifest")
+    data = (out / ROWS_FILE).read_bytes()
+    assert (manifest.rows, manifest.paragraphs, manifest.columns) == (52, 52, ("words",))
+    assert manifest.sha256 == hashlib.sha256(data).hexdigest()
+    assert not (out / ENTITIES_FILE).exists()
+    assert not list(out.glob("*.part"))
+
+
+def test_its_record_and_its_progress_are_those_of_a_sweep(tmp_path: Path) -> None:
+    [shard] = planned(tmp_path)
+    found = tried(tmp_path, shard)
+    done = batches(tmp_path / "out-1")
+    assert found.summary
+    assert (found.summary.items, found.summary.items_total) == (52, 52)
+    assert found.summary.batches == found.summary.batches_total == len(done) == 7 * 3 + 1
+    assert {batch.batches_total for batch in done} == {22}
+    assert {batch.characters_total for batch in done} == {sum(batch.characters for batch in done)}
+    assert found.summary.work_s >= sum(batch.seconds for batch in done), "reading is part of the work"
+    assert found.memory.rss_peak_bytes
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"workers": 2},
+        {"workers": 3, "fork": True},
+        {"sort_window": None},
+        {"sort_window": 1},
+        {"sort_window": 1, "workers": 3},
+        {"order": "text"},
+        {"order": "load", "workers": 2},
+        {"params": {"batch_size": 50}},
+    ],
+)
+def test_the_rows_do_not_depend_on_how_they_are_made(tmp_path: Path, changes: dict[str, object]) -> None:
+    [shard] = planned(tmp_path)
+    tried(tmp_path, shard)
+    found = tried(tmp_path, replace(shard, **changes))  # type: ignore[arg-type]  # fields of several types
+    assert found.outcome is Outcome.OK, found.message
+    one, other = (tmp_path / name / ROWS_FILE for name in ("out-1", "out-2"))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_shards_are_parts_of_the_whole(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    [whole], parts = planned(tmp_path), planned(tmp_path / "parts", shards=3)
+    tried(tmp_path, whole)
+    for part in parts:
+        tried(tmp_path / "parts", part)
+    rows = [row for n in (1, 2, 3) for row in read_rows(tmp_path / "parts" / f"out-{n}")]
+    assert rows == read_rows(tmp_path / "out-1")
+
+
+class Longest(Count):
+    """Has entities alone, as a workload of before `jobkit apply`."""
+
+    COLUMNS = ("text", "label", "start", "end")
+
+    def process(self, paragraphs: list[str]) -> Result:  # type: ignore[override]  # the worker gives a list
+        """Return the longest words as the rows, the last paragraph's first."""
+        result = super().process(paragraphs)
+        return replace(result, entities=result.entities[::-1], rows=None)
+
+
+class Short(Count):
+    """Returns rows that do not fit its columns."""
+
+    COLUMNS = ("words", "letters")
+
+
+def test_the_rows_of_a_workload_without_columns_are_its_entities(tmp_path: Path) -> None:
+    [shard] = planned(tmp_path, replace(SETTING, workload=f"{__name__}:Longest"))
+    assert tried(tmp_path, shard).outcome is Outcome.OK
+    rows = read_rows(tmp_path / "out-1")
+    assert [row["paragraph"] for row in rows] == [*range(50), 0, 1]
+    for row in rows:
+        given = DOCUMENTS[row["document"]]
+        assert given[row["start"] : row["end"]] == row["text"]
+    assert rows[-1]["text"] == "paragraph", "after lines that end as those of DOS"
+    assert Entity._fields[1:] == tuple(rows[0])[2:]
+
+
+def test_a_row_that_does_not_fit_the_columns_is_a_bug_of_the_workload(tmp_path: Path) -> None:
+    [shard] = planned(tmp_path, replace(SETTING, workload=f"{__name__}:Short"))
+    found = tried(tmp_path, shard)
+    assert found.outcome is Outcome.BUG
+    assert "its columns are words, letters" in found.message
+
+
+# -- failures
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_corpus_that_has_changed_is_reported_and_no_rows_are_left(tmp_path: Path, workers: int) -> None:
+    [shard] = planned(tmp_path, replace(SETTING, workers=workers))
+    path = tmp_path / "one.txt"
+    path.write_text(path.read_text().replace("Paragraph 49", "Paragraph 94"))
+    found = tried(tmp_path, shard)
+    assert found.outcome is Outcome.STAGE_IN
+    assert re.search(r"one\.txt: bytes \d+ to \d+: changed since the corpus was planned", found.message)
+    assert found.summary
+    assert 0 < found.summary.items <= 40, "the pieces before it are as they were"
+    assert not list((tmp_path / "out-1").glob("rows.json*"))
+
+
+@pytest.mark.parametrize("gone", ["one.txt", "run/plan.jsonl", "run/corpus.json"])
+def test_a_corpus_or_a_plan_that_is_gone_is_reported_before_any_work(tmp_path: Path, gone: str) -> None:
+    [shard] = planned(tmp_path)
+    (tmp_path / gone).unlink()
+    found = tried(tmp_path, shard)
+    assert found.outcome is Outcome.STAGE_IN
+    assert gone in found.message
+    assert found.load_s is None
+
+
+def test_a_shard_without_paragraphs_is_reported(tmp_path: Path) -> None:
+    [shard] = planned(tmp_path)
+    plan = tmp_path / "run" / "plan.jsonl"
+    data = json.loads(plan.read_text())
+    plan.write_text(json.dumps({**data, "pieces": []}) + "\n")
+    assert "holds no paragraph" in tried(tmp_path, shard).message
+
+
+@pytest.mark.parametrize(
+    ("word", "outcome"),
+    [
+        ("Kill.", Outcome.LOST),
+        ("Card.", Outcome.GPU_OOM),
+        ("Memory.", Outcome.RAM_OOM),
+        ("Bug.", Outcome.BUG),
+    ],
+)
+def test_a_worker_that_fails_leaves_no_rows_and_the_next_try_all(
+    tmp_path: Path, word: str, outcome: str
+) -> None:
+    texts = [*COUNTED[:30], word, *COUNTED[30:]]
+    [shard] = planned(tmp_path, replace(TOLD, workers=2), *texts)
+    found = tried(tmp_path, shard)
+    assert found.outcome == outcome
+    assert found.summary
+    assert found.summary.items == sum(batch.items for batch in batches(tmp_path / "out-1")) > 0
+    assert not list((tmp_path / "out-1").glob("rows.json*"))
+    assert tried(tmp_path, replace(shard, workload="count", workload_folder=None)).outcome is Outcome.OK
+    assert len(read_rows(tmp_path / "out-2")) == len(texts)
+
+
+def test_a_signal_leaves_no_rows(tmp_path: Path) -> None:
+    [shard] = planned(tmp_path, replace(TOLD, workers=2), *COUNTED[:20], "Term.", "Wait.", "Wait.")
+    found = tried(tmp_path, shard)
+    assert (found.outcome, found.signal, found.provisional) == (Outcome.CANCELLED, "TERM", True)
+    assert not list((tmp_path / "out-1").glob("rows.json*"))
+
+
+def test_on_a_full_disk_the_record_is_kept_and_no_row(tmp_path: Path) -> None:
+    texts = [f"Number {n} of many." for n in range(20_000)]
+    [shard] = planned(tmp_path, replace(SETTING, sort_window=500, params={"batch_size": 500}), *texts)
+    with ExitStack() as mounts:
+        small = mounts.enter_context(disk(tmp_path / "small", 1))
+        found = tried(tmp_path, shard, out=small)
+        assert found.outcome is Outcome.SCRATCH_FULL
+        assert found.summary
+        assert found.summary.items > 0
+        assert not list(small.glob("rows.json*"))
+
+
+def apart(folder: Path, index: int, out: Path) -> Record:
+    """Run one try of a point by a fresh Python; return its record."""
+    words = ["--points", folder / "run" / "points.jsonl", "--point", index, "--inputs", folder, "--out", out]
+    subprocess.run([sys.executable, "-m", "jobkit.worker", *map(str, words)], check=True)
+    return json_codec.from_json(Record, (out / RECORD_FILE).read_text(), where="record")
+
+
+def test_the_tagger_finds_in_a_shard_what_it_finds_in_a_text(tmp_path: Path, tiny_model: ModelRef) -> None:
+    """With the same calls: a text of one window."""
+    text = sample_text(60)
+    (tmp_path / "text").write_text(text, encoding="utf-8")
+    (tmp_path / "model").symlink_to(tiny_model.path)
+    setting = replace(
+        SETTING,
+        workload="stanza-ner",
+        model=tiny_model,
+        params={"batch_size": 20},
+        workers=2,
+        sort_window=None,
+        fork=True,
+    )
+    (tmp_path / "run").mkdir()
+    [shard] = write_shards(tmp_path / "run", {"a.txt": text}, setting)
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    swept = replace(setting, index=2, text=replace(setting.text, sha256=sha256))
+    files.append_line(tmp_path / "run" / "points.jsonl", json_codec.to_json(swept))
+    for index, name in ((1, "shard"), (2, "swept")):
+        (tmp_path / name).mkdir()
+        assert apart(tmp_path, index, tmp_path / name).outcome is Outcome.OK
+    paragraphs = list(read_shard(tmp_path / "run", shard.index))
+    with (tmp_path / "swept" / ENTITIES_FILE).open(encoding="utf-8", newline="") as stream:
+        expected = [
+            {
+                "document": "a.txt",
+                "paragraph": int(row["paragraph"]),
+                "text": row["text"],
+                "label": row["label"],
+                "start": paragraphs[int(row["paragraph"])].offset + int(row["start"]),
+                "end": paragraphs[int(row["paragraph"])].offset + int(row["end"]),
+            }
+            for row in csv.DictReader(stream, dialect="excel-tab")
+        ]
+    rows = read_rows(tmp_path / "shard")
+    assert rows == expected
+    assert len(rows) > 50
+    assert all(text[row["start"] : row["end"]] == row["text"] for row in rows)
+
+
+# -- memory
+
+
+class Followed(str):
+    """A text that counts how many of its kind are in memory."""
+
+    __slots__ = ()
+    held: ClassVar[int] = 0
+    most: ClassVar[int] = 0
+
+    def __init__(self, *_: object) -> None:
+        Followed.held += 1
+        Followed.most = max(Followed.most, Followed.held)
+
+    def __del__(self) -> None:
+        Followed.held -= 1
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_at_most_three_windows_are_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    monkeypatch.setattr(Followed, "most", 0)
+
+    def followed(corpus: Corpus, pieces: tuple[Piece, ...]) -> Iterator[Paragraph]:
+        for paragraph in read_pieces(corpus, pieces):
+            yield paragraph._replace(text=Followed(paragraph.text))
+
+    monkeypatch.setattr("jobkit.worker.steps.read_pieces", followed)
+    texts = [f"Number {n} of many." for n in range(20_000)]
+    setting = replace(SETTING, sort_window=1000, params={"batch_size": 100}, workers=workers)
+    [shard] = planned(tmp_path, setting, *texts)
+    assert tried(tmp_path, shard).outcome is Outcome.OK
+    assert len(read_rows(tmp_path / "out-1")) == 20_000
+    assert 2000 < Followed.most <= 3 * 1000 + 200, "and those of the warm-up, and one that is being read"
+
+
+def test_memory_does_not_grow_with_the_shard(tmp_path: Path) -> None:
+    """The most resident memory of one process, of a shard and of one ten times as large."""
+    setting = replace(SETTING, sort_window=2000, params={"batch_size": 100})
+    rss: list[int] = []
+    for count in (30_000, 300_000):
+        folder = tmp_path / str(count)
+        folder.mkdir()
+        planned(folder, setting, *(f"Number {n:06} of many." for n in range(count)))
+        found = apart(folder, 1, folder)
+        assert found.summary
+        assert found.summary.items == count
+        # maxrss_bytes has the memory of the process that started it, too.
+        rss.append(found.memory.rss_peak_bytes or 0)
+    assert rss[1] - rss[0] < 4 * 2**20, "300,000 paragraphs are 34 MiB as objects of Python"

@@ -1,0 +1,401 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from itertools import chain, repeat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core import files, json_codec
+from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
+from jobkit.core.measurements import Attribution
+from jobkit.core.records import Batch, Job, Outcome, Point, Record
+from jobkit.worker import process, work
+from jobkit.worker.failure import CAUGHT_SIGNALS, Signals, TryFailed
+from jobkit.worker.measure.energy import in_initial_namespace
+from jobkit.worker.measure.min_memory_probe import SEARCHED
+from jobkit.worker.measure.sampler import process_tree
+from jobkit.worker.paragraphs import Call
+from jobkit.worker.record import Task
+from jobkit.worker.supervisor import HANG_FACTOR, CallQueue
+from tests.support.builders import point
+from tests.support.disks import disk
+from tests.workloads.held import BYTES_PER_LOAD
+from tests.workloads.told import MEET, TERM, WAIT
+
+GIB = 2**30
+WORKLOADS = Path(__file__).parents[1] / "workloads"
+PLAIN = replace(
+    point(params={"batch_size": 1}, device="cpu"),
+    workload="told:Told",
+    workload_folder=str(WORKLOADS),
+    model=None,
+    order="text",
+    threads=1,
+    workers=2,
+)
+COUNTED = "\n\n".join(f"Paragraph {n} has {'very ' * (n % 7)}few words." for n in range(20))
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    """Restore the signals; check that no process is left."""
+    before = {number: signal.getsignal(number) for number in CAUGHT_SIGNALS}
+    children = process_tree(os.getpid())
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+    assert process_tree(os.getpid()) == children
+
+
+def tried(folder: Path, of: Point, text: str = COUNTED, *, out: Path | None = None) -> Record:
+    """Run one try of a point on a text and return its record."""
+    (folder / "text").write_text(text)
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    ready = replace(of, text=replace(of.text, sha256=sha256))
+    task = Task(
+        point=ready,
+        try_number=1,
+        inputs=folder,
+        out=out or folder,
+        job=Job(scheduler="hand"),
+        run_dir=folder,
+    )
+    outcome = work.run(task, Signals(None))
+    found = json_codec.from_json(Record, (task.out / RECORD_FILE).read_text(), where="record")
+    assert found.outcome is outcome
+    return found
+
+
+def batches(folder: Path) -> list[Batch]:
+    lines = files.read_lines(folder / BATCHES_FILE)
+    return [json_codec.from_json(Batch, line, where="batches") for _, line in lines]
+
+
+def test_several_workers_do_what_one_does(tmp_path: Path) -> None:
+    entities = []
+    for workers in (1, 3):
+        found = tried(tmp_path, replace(PLAIN, workload="count", workers=workers))
+        assert (found.outcome, found.message) == (Outcome.OK, "")
+        entities.append((tmp_path / ENTITIES_FILE).read_bytes())
+        (tmp_path / BATCHES_FILE).rename(tmp_path / f"batches-{workers}")
+    assert entities[0] == entities[1]
+    assert len(entities[0].splitlines()) == 21
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_each_batch_names_its_worker_and_each_worker_its_share(tmp_path: Path) -> None:
+    found = tried(tmp_path, PLAIN)
+    done = batches(tmp_path)
+    assert [batch.index for batch in done] == list(range(20))
+    assert sorted(batch.first_item for batch in done) == list(range(20))
+    assert {batch.batches_total for batch in done} == {20}
+    assert [share.worker for share in found.workers] == [0, 1]
+    for share in found.workers:
+        own = [batch for batch in done if batch.worker == share.worker]
+        assert (share.batches, share.items) == (len(own), len(own))
+        assert share.work_s == pytest.approx(sum(batch.seconds for batch in own))
+        assert share.maxrss_bytes
+        assert share.load_s is not None
+    assert found.summary
+    assert found.summary.items_per_s == pytest.approx(20 / found.summary.work_s)
+    assert found.summary.batch_mean_s == pytest.approx(sum(batch.seconds for batch in done) / 20)
+    assert min(share.idle_s for share in found.workers) == 0
+    assert found.effective == {"batch_size": 1}
+    assert found.memory.rss_peak_bytes
+    assert found.memory.maxrss_bytes == max(share.maxrss_bytes or 0 for share in found.workers)
+
+
+def test_all_workers_take_part_once_all_have_loaded_and_loading_is_not_in_the_speed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"TOLD": tmp_path, "TOLD_WORKERS": 3, "TOLD_LOAD_S": 2}.items():
+        monkeypatch.setenv(name, str(value))
+    found = tried(tmp_path, replace(PLAIN, workers=3), "\n\n".join(["First.", *[MEET] * 3]))
+    assert found.outcome is Outcome.OK, found.message
+    assert {batch.worker for batch in batches(tmp_path)} == {0, 1, 2}
+    assert found.summary
+    assert found.load_s
+    assert found.summary.work_s < 2 < found.load_s
+
+
+def test_with_fewer_calls_than_workers_some_are_idle(tmp_path: Path) -> None:
+    found = tried(tmp_path, replace(PLAIN, workers=3), "First.\n\nSecond.\n")
+    assert found.outcome is Outcome.OK
+    assert sorted(share.batches for share in found.workers) == [0, 1, 1]
+    assert found.summary
+    (unused,) = (share for share in found.workers if not share.batches)
+    assert (unused.idle_s, unused.work_s) == (found.summary.work_s, 0)
+
+
+# -- failures
+
+
+@pytest.mark.parametrize(
+    ("word", "outcome", "message"),
+    [
+        ("Bug.", Outcome.BUG, r"worker [01]: \S+/told.py:\d+: ValueError: on purpose"),
+        ("Card.", Outcome.GPU_OOM, r"worker [01]: \S+ OutOfMemoryError: CUDA out of memory"),
+        ("Memory.", Outcome.RAM_OOM, r"worker [01]: \S+ MemoryError: on purpose"),
+        ("Kill.", Outcome.LOST, "worker [01] was killed by SIGKILL$"),
+        ("Crash.", Outcome.BUG, "worker [01] was killed by SIGSEGV$"),
+        ("Leave.", Outcome.BUG, "worker [01] ended with status 7$"),
+        ("Exit.", Outcome.BUG, "worker [01] ended with status 7$"),
+    ],
+)
+def test_a_worker_that_fails_ends_the_try_with_its_outcome_and_the_batches_are_kept(
+    tmp_path: Path, word: str, outcome: Outcome, message: str
+) -> None:
+    text = "\n\n".join([*(f"Number {n}." for n in range(9)), word, WAIT, "Last."])
+    found = tried(tmp_path, PLAIN, text)
+    assert found.outcome is outcome
+    assert re.match(message, found.message), found.message
+    assert found.provisional == (outcome is Outcome.LOST)
+    assert len(batches(tmp_path)) >= 8
+    assert found.summary
+    assert found.summary.items == len(batches(tmp_path)) == sum(share.items for share in found.workers)
+    assert len((tmp_path / ENTITIES_FILE).read_text().splitlines()) == 1 + found.summary.items
+
+
+def test_a_worker_that_the_kernel_killed_for_memory_is_distinguished_from_one_that_somebody_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = chain([4], repeat(5))
+    monkeypatch.setattr(process, "oom_kills", lambda: next(counts))
+    found = tried(tmp_path, PLAIN, "First.\n\nKill.\n\nKill.\n")
+    assert (found.outcome, found.provisional) == (Outcome.RAM_OOM, False)
+    assert "was killed by SIGKILL: the job's memory limit was reached" in found.message
+
+
+@pytest.mark.parametrize(
+    ("word", "outcome", "message"),
+    [
+        ("Kill.", Outcome.LOST, "worker [01] was killed by SIGKILL"),
+        ("Leave.", Outcome.BUG, "worker [01] ended with status 7"),
+        ("Bug.", Outcome.BUG, r"worker [01]: \S+/told.py:\d+: ValueError"),
+    ],
+)
+def test_a_worker_that_ends_while_it_loads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, outcome: Outcome, message: str
+) -> None:
+    monkeypatch.setenv("TOLD_LOAD", word)
+    found = tried(tmp_path, PLAIN)
+    assert found.outcome is outcome
+    assert re.match(message, found.message), found.message
+    assert [share.batches for share in found.workers] == [0, 0]
+    assert found.summary
+    assert (found.summary.work_s, found.summary.items_per_s) == (0, None)
+
+
+def test_a_hang_is_a_timeout_that_names_worker_and_batch(tmp_path: Path) -> None:
+    found = tried(tmp_path, replace(PLAIN, hang_s=1), "\n\n".join(["First."] * 5 + [WAIT]))
+    assert (found.outcome, found.provisional, found.hung) == (Outcome.TIMEOUT, False, True)
+    expected = r"worker [01] has not finished a batch of 1 paragraphs for \d+ s \(hang_s: 1\)"
+    assert re.fullmatch(expected, found.message), found.message
+    assert len(batches(tmp_path)) == 5
+
+
+def test_a_signal_ends_all_workers(tmp_path: Path) -> None:
+    found = tried(tmp_path, PLAIN, "\n\n".join(["First."] * 5 + [TERM, WAIT, WAIT]))
+    assert (found.outcome, found.signal, found.provisional) == (Outcome.CANCELLED, "TERM", True)
+    assert len(batches(tmp_path)) >= 4
+
+
+def test_a_workload_that_is_not_there_is_reported_by_a_worker(tmp_path: Path) -> None:
+    found = tried(tmp_path, replace(PLAIN, workload="absent:Absent"))
+    assert found.outcome is Outcome.ENVIRONMENT
+    assert re.match("worker [01]: workload 'absent:Absent'", found.message)
+
+
+def test_without_a_gpu_there_is_no_fall_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    found = tried(tmp_path, replace(PLAIN, workload="count", device="cuda", gpus=2, workers=1))
+    assert found.outcome is Outcome.NO_GPU
+    assert found.message.startswith("worker ")
+
+
+def test_on_a_full_disk_the_record_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with ExitStack() as mounts:
+        small = mounts.enter_context(disk(tmp_path / "small", 1))
+        monkeypatch.setenv("BROKEN_DISK", str(small))
+        many = "\n\n".join(f"Number {n}." for n in range(2000))
+        found = tried(tmp_path, replace(PLAIN, workload="broken:Fills"), many, out=small)
+        assert found.outcome is Outcome.SCRATCH_FULL
+        assert found.summary
+        assert 0 < found.summary.items < 2000
+
+
+def apart(folder: Path, text: str, **env: str) -> Record:
+    """Run one try of the point in a folder by a fresh Python; return its record.
+
+    With several workers that Python must not import torch: it would open the GPU.
+    """
+    code = f"""\
+        import sys
+        from pathlib import Path
+        from jobkit.core import json_codec
+        from jobkit.core.records import Point
+        from tests.worker.test_supervisor import tried
+        folder = Path({str(folder)!r})
+        point = json_codec.from_json(Point, (folder / "point").read_text(), where="point")
+        tried(folder, point, {text!r})
+        assert point.workers * point.gpus == 1 or "torch" not in sys.modules
+    """
+    argv = [sys.executable, "-c", textwrap.dedent(code)]
+    subprocess.run(argv, env={**os.environ, **env}, check=True, timeout=120)
+    return json_codec.from_json(Record, (folder / RECORD_FILE).read_text(), where="record")
+
+
+# -- on GPUs that are not there
+
+LOAD = len("Paragraph 19 has very very very very very few words.")
+"""Of the heaviest call of one paragraph."""
+ON_CARDS = replace(
+    PLAIN, workload="oncard:OnCard", device="cuda", order="load", allocator=SEARCHED, gpus=2, workers=2
+)
+
+
+def on_cards(folder: Path, of: Point, **env: str) -> Record:
+    """Run one try on two GPUs that are not there."""
+    (folder / "held").mkdir()
+    files.write_atomically(folder / "point", json_codec.to_json(of))
+    cards = {
+        "PYTHONPATH": os.pathsep.join(
+            map(str, (WORKLOADS / "card", WORKLOADS / "nvml", WORKLOADS.parents[1]))
+        ),
+        "FAKE_CARD": "T4",
+        "FAKE_CARDS": "2",
+        "FAKE_HELD": str(folder / "held"),
+        "CUDA_VISIBLE_DEVICES": "0,1",
+    }
+    return apart(folder, COUNTED, **{**cards, **env})
+
+
+@pytest.mark.parametrize("fork", [False, True])
+def test_the_workers_of_two_gpus_have_one_queue_and_contexts_of_their_own(
+    tmp_path: Path,
+    fork: bool,  # noqa: FBT001 - a parameter of pytest
+) -> None:
+    """The need is measured by the worker of the heaviest batch when the others have ended."""
+    found = on_cards(tmp_path, replace(ON_CARDS, fork=fork))
+    assert (found.outcome, found.message) == (Outcome.OK, "")
+    assert found.forked == fork
+    assert [share.gpu_uuid for share in found.workers] == ["GPU-0", "GPU-1"] * 2
+    assert {share.context_bytes for share in found.workers} == {GIB // 4}
+    assert found.gpu
+    assert (found.gpu.uuid, found.gpu.foreign_processes) == ("GPU-0", 0)
+    seen = found.memory
+    assert (seen.context_bytes, seen.device_idle_bytes, seen.weights_bytes) == (GIB // 4, GIB, 1000)
+    assert found.memory_wait_s is not None
+    assert seen.device_baseline_bytes == GIB
+    assert {path.name: int(path.read_text()) for path in (tmp_path / BASELINES_FOLDER).iterdir()} == {
+        "GPU-0": GIB // 2,
+        "GPU-1": GIB // 2,
+    }
+    assert seen.process_peak_bytes
+    assert seen.device_peak_bytes == GIB + seen.process_peak_bytes
+    assert seen.process_peak_bytes >= 4 * GIB // 4 + BYTES_PER_LOAD * LOAD
+    assert found.summary
+    assert found.summary.load_max == max(batch.load for batch in batches(tmp_path))
+    assert len(found.needs) == 1, "it would have failed with other processes on the GPU"
+
+
+def test_the_energy_is_that_of_both_gpus_over_the_work(tmp_path: Path) -> None:
+    found = on_cards(tmp_path, ON_CARDS, FAKE_WATTS="300")
+    assert found.energy
+    assert found.summary
+    assert found.sampler
+    assert found.energy.span_s >= found.summary.work_s
+    assert found.energy.counter_j == pytest.approx(600 * found.energy.span_s, abs=30)
+    assert found.energy.power_j == pytest.approx(600 * found.energy.span_s)
+    assert found.sampler.power_mean_w == pytest.approx(600)
+    if found.energy.idle_w is not None:  # on a busy machine the imports take a second
+        assert found.energy.idle_w == pytest.approx(600, rel=0.05)
+    wanted = Attribution.OWN if in_initial_namespace() else Attribution.UNKNOWN
+    assert found.energy.attribution is wanted
+
+
+def test_a_gpu_without_a_counter_has_the_integral_of_its_power(tmp_path: Path) -> None:
+    alone = replace(ON_CARDS, gpus=1, workers=1)
+    found = on_cards(tmp_path, alone, FAKE_OLD="1", CUDA_VISIBLE_DEVICES="0")
+    assert found.outcome is Outcome.OK, found.message
+    energy = found.energy
+    assert energy
+    assert energy.counter_j is None
+    assert energy.joules == pytest.approx(200 * energy.span_s)
+
+
+def test_a_signal_while_the_need_is_measured_ends_that_and_not_the_try(tmp_path: Path) -> None:
+    found = on_cards(tmp_path, ON_CARDS, ON_CARD_TERM="1")
+    assert (found.outcome, found.signal, found.needs) == (Outcome.OK, None, ())
+    assert len(batches(tmp_path)) == 20
+
+
+def test_a_worker_that_runs_out_of_gpu_memory_leaves_the_load(tmp_path: Path) -> None:
+    found = on_cards(tmp_path, replace(ON_CARDS, cap_bytes=BYTES_PER_LOAD * 30))
+    assert found.outcome is Outcome.GPU_OOM
+    assert re.match(r"worker \d: \S+ OutOfMemoryError: CUDA out of memory", found.message)
+    assert found.failed_load
+
+
+# -- the queue
+
+
+@given(st.integers(0, 12), st.integers(1, 5), st.data())
+def test_each_call_is_handed_out_once_in_order_to_whoever_is_free(
+    calls: int, workers: int, data: st.DataObject
+) -> None:
+    todo = [Call((first,), ("a",)) for first in range(calls)]
+    waiting = deque(todo)
+    queue = CallQueue(lambda: waiting.popleft() if waiting else None, 60)
+    handed = [call for worker in range(workers) if (call := queue.next_call(worker, 0.0))]
+    while queue.running:
+        worker = data.draw(st.sampled_from(sorted(queue.running)))
+        queue.end_call(worker, 0.5)
+        if call := queue.next_call(worker, 1.0):
+            handed.append(call)
+        assert len(queue.running) <= workers
+    assert handed == todo
+
+
+@pytest.mark.parametrize(("longest_s", "limit_s"), [(0.0, 60.0), (2.0, 60.0), (5.0, 5.0 * HANG_FACTOR)])
+def test_a_call_hangs_after_the_larger_of_two_times(longest_s: float, limit_s: float) -> None:
+    queue = CallQueue(lambda: Call((0,), ("a", "b")), 60, longest_s=longest_s)
+    queue.next_call(3, 100.0)
+    queue.refuse_hang(100.0 + limit_s)
+    with pytest.raises(TryFailed, match=r"worker 3 .* batch of 2 paragraphs for \d+ s") as caught:
+        queue.refuse_hang(101.0 + limit_s)
+    assert caught.value.outcome is Outcome.TIMEOUT
+
+
+def test_of_several_workers_the_first_is_profiled(tmp_path: Path) -> None:
+    found = tried(tmp_path, replace(PLAIN, workload="count", profile="python"))
+    assert (found.outcome, found.point.profile) == (Outcome.OK, "python")
+    text = (tmp_path / "profile.txt").read_text(encoding="utf-8")
+    assert "worker: the first of 2; the calls are its own" in text
+    own = [batch for batch in batches(tmp_path) if batch.worker == 0]
+    assert f"calls: all {len(own)}, " in text
+
+
+def test_scalene_profiles_a_worker_that_it_starts(tmp_path: Path) -> None:
+    pytest.importorskip("scalene")
+    text = "\n\n".join([COUNTED] * 200)
+    found = tried(
+        tmp_path, replace(PLAIN, workload="count", workload_folder=None, profile="scalene", workers=1), text
+    )
+    assert (found.outcome, found.message) == (Outcome.OK, "")
+    assert json.loads((tmp_path / "profile.json").read_text(encoding="utf-8"))["files"]
+    assert "count.py:" in (tmp_path / "profile.txt").read_text(encoding="utf-8")

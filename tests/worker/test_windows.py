@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import Outcome
+from jobkit.corpus.reading import Paragraph
+from jobkit.worker import windows
+from jobkit.worker.failure import TryFailed
+from jobkit.worker.paragraphs import Call
+from jobkit.worker.windows import OPEN_WINDOWS, Todo, Window, cut_window, shard_windows
+from tests.support.builders import point
+
+SHARD = replace(point(params={"batch_size": 2}, device="cpu"), order="sorted", shard=True)
+
+
+def paragraphs(texts: Sequence[str]) -> Iterator[Paragraph]:
+    return (Paragraph("a", number, text, 10 * number) for number, text in enumerate(texts))
+
+
+def todo_of(texts: Sequence[str], size: int, per_call: int = 2) -> Todo:
+    """Return what there is to do of a shard, its first window cut."""
+    more = shard_windows(paragraphs(texts), size)
+    todo = Todo(next(more), more)
+    todo.cut(lambda window: cut_window(window, SHARD, per_call, None))
+    return todo
+
+
+def handed(todo: Todo) -> list[Call]:
+    """Do all calls, one after the other."""
+    todo.read_ahead()
+    done = []
+    while call := todo.next_call():
+        done.append(call)
+        todo.keep(call.first, ())
+    return done
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=30), st.integers(1, 12), st.integers(1, 5))
+def test_each_paragraph_is_in_one_call_of_its_window(lengths: list[int], size: int, per_call: int) -> None:
+    texts = ["a" * length for length in lengths]
+    calls = handed(todo_of(texts, size, per_call))
+    assert sorted(item for call in calls for item in call.items) == list(range(len(texts)))
+    assert all(len(call.items) <= per_call for call in calls)
+    assert [{item // size for item in call.items} for call in calls] == [
+        {number} for number in sorted(item // size for call in calls for item in call.items[:1])
+    ]
+    for call in calls:
+        assert call.paragraphs == tuple(texts[item] for item in call.items)
+
+
+def test_within_a_window_the_longest_come_first() -> None:
+    todo = todo_of(["a", "aaa", "aa", "aaaa", "a", "aa"], 4)
+    assert [call.items for call in handed(todo)] == [(3, 1), (2, 0), (5, 4)]
+
+
+def test_the_next_window_is_handed_out_while_calls_of_the_one_before_run() -> None:
+    todo = todo_of(["a"] * 12, 4)
+    todo.read_ahead()
+    calls = [todo.next_call() for _ in range(5)]
+    assert [call.items[0] // 4 if call else None for call in calls] == [0, 0, 1, 1, None]
+    first, second, third, fourth = (call.first for call in calls if call)
+    assert todo.keep(third, [(4, "c")]) == []
+    assert todo.keep(fourth, []) == [], "the window before it comes first"
+    assert todo.keep(second, [(2, "b")]) == []
+    written = todo.keep(first, [(0, "a")])
+    assert [(window.first, window.rows) for window in written] == [
+        (0, [(2, "b"), (0, "a")]),
+        (4, [(4, "c")]),
+    ]
+    call = todo.next_call()
+    assert call
+    assert call.first == 8
+
+
+def test_no_more_than_three_windows_are_read() -> None:
+    read: list[int] = []
+
+    def counted() -> Iterator[Paragraph]:
+        for paragraph in paragraphs(["a"] * 40):
+            read.append(paragraph.number)
+            yield paragraph
+
+    more = shard_windows(counted(), 2)
+    todo = Todo(next(more), more)
+    todo.cut(lambda window: cut_window(window, SHARD, 2, None))
+    todo.read_ahead()
+    for _ in range(5):
+        todo.next_call()
+    assert not todo.next_call()
+    todo.close()
+    # One paragraph more than the windows hold shows that a window is whole.
+    assert len(read) <= 2 * (OPEN_WINDOWS + 1) + 1
+
+
+def test_long_paragraphs_make_small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "WINDOW_CHARACTERS", 10)
+    texts = ["a" * 6, "b" * 4, "c", "d" * 30, "e"]
+    assert [len(window.texts) for window in shard_windows(paragraphs(texts), 100)] == [2, 1, 1, 1]
+    assert [window.first for window in shard_windows(paragraphs(texts), 100)] == [0, 2, 3, 4]
+
+
+def test_what_cannot_be_read_ends_the_work_when_its_window_is_wanted() -> None:
+    def broken() -> Iterator[Paragraph]:
+        yield from paragraphs(["a"] * 3)
+        raise JobkitError("a.txt: changed since the corpus was planned", hint="give it back")
+
+    more = shard_windows(broken(), 2)
+    todo = Todo(next(more), more)
+    todo.cut(lambda window: cut_window(window, SHARD, 2, None))
+    todo.read_ahead()
+    assert todo.next_call()
+    with pytest.raises(TryFailed, match="changed since") as caught:
+        todo.next_call()
+    assert caught.value.outcome is Outcome.STAGE_IN
+
+
+def test_a_text_is_one_window_and_no_thread_reads_ahead() -> None:
+    todo = Todo(Window(0, ["a", "b", "c"]))
+    todo.cut(lambda window: cut_window(window, replace(SHARD, order="text", every=2), 1, None))
+    assert [call.items for call in todo.calls] == [(0,), (2,)]
+    threads = threading.active_count()
+    todo.read_ahead()
+    assert threading.active_count() == threads
+    call = todo.next_call()
+    assert call
+    assert todo.keep(call.first, [(0, "a")]) == []
+    assert [window.rows for window in todo.close()] == [[(0, "a")]], "what a failed try has found"

@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jobkit.core import files, json_codec
+from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
+from jobkit.core.records import Batch, Job, Outcome, Point, Record
+from jobkit.worker import process, steps, work
+from jobkit.worker.failure import CAUGHT_SIGNALS, Signals
+from jobkit.worker.measure.device import Device
+from jobkit.worker.measure.min_memory_probe import SEARCHED, STEP_BYTES
+from jobkit.worker.record import Task
+from tests.support.builders import point
+from tests.support.disks import disk
+from tests.support.fake_torch import FakeTorch
+from tests.workloads.broken import fill
+from tests.workloads.held import BYTES_PER_LOAD, Held, Tells
+
+TEXT = "Ada.\n\nShe went home.\n\nBeatrice Kelford asked for tea.\n\nNo.\n\nIt rained.\n"
+LOAD = 2 * len("Beatrice Kelford asked for tea.\n")
+"""Of the heaviest call of two paragraphs."""
+GIB = 2**30
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    before = {number: signal.getsignal(number) for number in CAUGHT_SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def card(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
+    """Put a card that is not there under the workloads of `tests.workloads.held`."""
+    torch = FakeTorch(100 * GIB)
+    monkeypatch.setattr(Held, "card", torch)
+    monkeypatch.setattr(steps, "open_device", lambda name: Device(name, torch))
+    return torch
+
+
+PLAIN = replace(
+    point(params={"batch_size": 2}, device="cpu"),
+    workload="tests.workloads.held:Held",
+    model=None,
+    allocator=SEARCHED,
+    threads=1,
+)
+
+
+def tried(folder: Path, of: Point) -> Record:
+    """Run one try of a point on `TEXT` and return its record."""
+    (folder / "text").write_text(TEXT)
+    sha256 = hashlib.sha256(TEXT.encode()).hexdigest()
+    ready = replace(of, text=replace(of.text, sha256=sha256))
+    task = Task(point=ready, try_number=1, inputs=folder, out=folder, job=Job(scheduler="hand"))
+    outcome = work.run(task, Signals(None))
+    text = (folder / RECORD_FILE).read_text()
+    found = json_codec.from_json(Record, text, where="record")
+    assert found.outcome is outcome
+    assert list(folder.parent.glob("metrics-*")) == [], "its temporary file"
+    return found
+
+
+def test_the_need_of_the_heaviest_call_is_measured_after_the_batches(tmp_path: Path, card: FakeTorch) -> None:
+    found = tried(tmp_path, PLAIN)
+    [need] = found.needs
+    assert (found.outcome, need.load) == (Outcome.OK, LOAD)
+    assert need.allocated_bytes == LOAD * BYTES_PER_LOAD
+    assert need.failed_bytes < 1.05 * need.allocated_bytes <= need.passed_bytes <= need.reserved_bytes
+    assert need.passed_bytes - need.failed_bytes <= STEP_BYTES
+    assert found.summary
+    assert found.summary.batches == 3
+    assert found.retries == 0, "what the measuring does to the allocator is not the batches'"
+    assert card.retries > 0
+    assert card.cap_bytes == card.total_bytes
+
+
+def test_a_cap_of_the_point_holds_for_the_batches_and_after(tmp_path: Path, card: FakeTorch) -> None:
+    cap = 107 * LOAD * BYTES_PER_LOAD // 100
+    found = tried(tmp_path, replace(PLAIN, cap_bytes=cap))
+    assert found.outcome is Outcome.OK
+    assert found.retries == 1
+    assert found.needs[0].reserved_bytes <= cap + 1024
+    assert cap <= card.cap_bytes <= cap + 1024
+
+
+def test_the_cpu_time_of_the_try_alone_is_recorded(tmp_path: Path) -> None:
+    before_s = process.cpu_s()
+    found = tried(tmp_path, replace(PLAIN, workload="count"))
+    assert found.cpu_s is not None
+    assert 0 < found.cpu_s <= process.cpu_s() - before_s
+
+
+def test_on_a_cpu_no_need_is_measured(tmp_path: Path) -> None:
+    found = tried(tmp_path, replace(PLAIN, workload="count"))
+    assert (found.outcome, found.needs, found.retries, found.failed_load) == (Outcome.OK, (), None, None)
+
+
+@pytest.mark.usefixtures("card")
+@pytest.mark.parametrize(("workload", "load"), [("Held", None), ("Tells", LOAD)])
+def test_a_batch_that_runs_out_leaves_its_load_where_that_is_reported(
+    tmp_path: Path, workload: str, load: int | None
+) -> None:
+    small = replace(PLAIN, workload=f"tests.workloads.held:{workload}", cap_bytes=40 * BYTES_PER_LOAD)
+    found = tried(tmp_path, small)
+    assert (found.outcome, found.failed_load, found.needs) == (Outcome.GPU_OOM, load, ())
+    assert found.point.cap_bytes == 40 * BYTES_PER_LOAD
+
+
+@pytest.mark.usefixtures("card")
+def test_where_host_memory_ran_out_it_is_left_too(tmp_path: Path) -> None:
+    found = tried(tmp_path, replace(PLAIN, workload="tests.workloads.held:NoRam"))
+    assert found.outcome is Outcome.RAM_OOM
+    assert found.failed_load
+    assert found.failed_load < LOAD, "the second batch failed, not the heaviest"
+
+
+def test_a_signal_while_it_measures_ends_that_and_not_the_try(
+    tmp_path: Path, card: FakeTorch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told() -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Tells, "again", staticmethod(told), raising=False)
+    found = tried(tmp_path, replace(PLAIN, workload="tests.workloads.held:Tells", cap_bytes=GIB))
+    assert (found.outcome, found.signal, found.needs) == (Outcome.OK, None, ())
+    assert found.summary
+    assert found.summary.items == found.summary.items_total == 5
+    assert len((tmp_path / ENTITIES_FILE).read_text().splitlines()) == 1 + 5
+    lines = files.read_lines(tmp_path / BATCHES_FILE)
+    assert next(json_codec.from_json(Batch, line, where="batches").load for _, line in lines) == LOAD
+    assert GIB <= card.cap_bytes <= GIB + 1024
+
+
+@pytest.mark.parametrize("order", ["load", "sorted"])
+def test_a_point_may_work_on_a_part_of_the_text(tmp_path: Path, order: str) -> None:
+    record = tried(tmp_path, replace(PLAIN, every=2, order=order))
+    lines = (tmp_path / BATCHES_FILE).read_text().splitlines()
+    batches = [json_codec.from_json(Batch, line, where="batch") for line in lines]
+    chosen = TEXT.split("\n\n")[::2]
+    assert record.summary
+    assert (record.summary.items, record.summary.items_total) == (3, 3)
+    assert sum(batch.characters for batch in batches) == sum(map(len, chosen)) + 2
+    assert all(batch.first_item % 2 == 0 for batch in batches)
+
+
+def test_room_is_taken_for_the_record(tmp_path: Path) -> None:
+    work.reserve_disk(tmp_path)
+    (path,) = tmp_path.iterdir()
+    assert path.stat().st_blocks * 512 >= work.RESERVED_BYTES
+    assert path.name.endswith(".part"), "such files stay on the node"
+
+
+def test_on_a_full_disk_there_is_none(tmp_path: Path) -> None:
+    with ExitStack() as mounts:
+        small = mounts.enter_context(disk(tmp_path / "small", 1))
+        fill(small)
+        with pytest.raises(OSError, match="No space left"):
+            work.reserve_disk(small)
+
+
+@pytest.mark.usefixtures("card")
+def test_a_profiled_point_leaves_its_profile_and_measures_no_need(tmp_path: Path) -> None:
+    found = tried(tmp_path, replace(PLAIN, profile="python"))
+    assert (found.outcome, found.needs, found.point.profile) == (Outcome.OK, (), "python")
+    text = (tmp_path / "profile.txt").read_text(encoding="utf-8")
+    assert "calls: all 3, " in text
+    assert "jobkit/worker/workloads/function.py:" in text  # where the time of the few calls goes
+
+
+@pytest.mark.fault
+def test_a_node_without_the_profiler_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FAULT: a point is to be profiled with scalene, and the Python of the job does not have it.
+
+    HOW: a real try; Python finds no such package.
+    REPORTED: `environment`, with the package and the Python; the remedy is the command that installs it.
+    LOST: the try. If the job uses the Python that runs jobkit, jobkit refuses before the submission.
+    """
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    found = tried(tmp_path, replace(PLAIN, profile="scalene"))
+    assert (found.outcome, found.message[:17]) == (Outcome.ENVIRONMENT, "profile: scalene,")

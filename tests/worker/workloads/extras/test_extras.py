@@ -1,0 +1,159 @@
+"""The three workloads with an extra, each with its tiny stand-in: loads, effective knobs, equal output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.batch_equality import compared, outputs
+from jobkit.answers.loads import Lengths, Loads
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import ModelRef
+from jobkit.corpus.reading import split_paragraphs
+from jobkit.plan import models, random_weights
+from jobkit.plan.random_weights import ARCHITECTURES
+from jobkit.plan.sample import sample_text
+from jobkit.worker.workloads.base import EXTRAS, workload_class
+from jobkit.worker.workloads.model_files import fingerprint, folder_files
+
+pytestmark = pytest.mark.xdist_group("torch")  # one worker imports it, for all tests of this group
+TAGGER, EMBEDDER, SPACY = EXTRAS
+PARAGRAPHS = split_paragraphs(sample_text(40))
+LONG = " ".join(PARAGRAPHS[:30])
+TEXT = [*PARAGRAPHS, LONG]
+TOLERANCE = 1e-5
+"""Of a logit or a number of a vector: about a hundred times the rounding of 32-bit floats near 1."""
+
+
+@pytest.fixture(scope="module", params=[*EXTRAS])
+def model(request: pytest.FixtureRequest, kept_cache: Path) -> tuple[str, ModelRef]:
+    """Return each workload with its tiny stand-in, built unless the cache has it."""
+    workload = str(request.param)
+    pytest.importorskip(EXTRAS[workload][0])
+    described = models.stand_in(workload, "tiny", kept_cache)
+    return workload, models.build(workload, described, kept_cache, say=print)
+
+
+def loaded(workload: str, model: ModelRef, **params: int | str) -> Any:
+    opened = workload_class(workload)()
+    opened.load(Path(model.path), "cpu", params, 1)
+    return opened
+
+
+def test_the_lengths_give_the_load_that_is_measured(model: tuple[str, ModelRef]) -> None:
+    workload, ref = model
+    made: Any = workload_class(workload)
+    lengths = made.lengths(TEXT, ref)
+    padded = getattr(made, "PADS", True)
+    loads = Loads(Lengths(paragraphs=tuple(map(tuple, lengths)), padded=padded))
+    for batch in (3, 16):
+        opened = loaded(workload, ref, batch_size=batch)
+        calls = [TEXT[at : at + batch] for at in range(0, len(TEXT), batch)]
+        assert max(opened.process(call).load for call in calls) == loads.own(batch)
+        assert opened.items_per_call() == opened.effective()["batch_size"] == batch
+
+
+def test_the_output_is_the_same_at_every_batch_size(model: tuple[str, ModelRef]) -> None:
+    workload, ref = model
+    first = outputs(workload, ref, TEXT, 1, "cpu")
+    found = compared(workload, first, outputs(workload, ref, TEXT, 16, "cpu"))
+    assert found.get("largest_difference", 0) < TOLERANCE
+    assert found.get("labels_differ_above_rounding", 0) == 0
+    assert found.get("differ", 0) == 0
+    assert max(found.values()) >= len(TEXT)  # something was compared
+
+
+def test_the_heaviest_batch_runs_again_in_parts(model: tuple[str, ModelRef]) -> None:
+    workload, ref = model
+    opened = loaded(workload, ref, batch_size=10)
+    assert opened.attempted_load() == 0
+    assert list(opened.heaviest()) == []
+    load = max(opened.process(TEXT[at : at + 10]).load for at in (0, 10, 20))
+    heavy = opened.heaviest()
+    assert [one.load for one in heavy] == sorted({one.load for one in heavy}, reverse=True)
+    assert heavy[0].load == load
+    for one in heavy:
+        one.again()
+    assert opened.attempted_load() > 0
+
+
+def test_what_is_found_is_where_it_says(model: tuple[str, ModelRef]) -> None:
+    workload, ref = model
+    result = loaded(workload, ref).process(TEXT)
+    if workload == EMBEDDER:
+        numbers, vectors = zip(*result.rows or (), strict=True)
+        assert list(numbers) == list(range(len(TEXT)))
+        assert {len(vector) for vector in vectors} == {64}
+        return
+    assert result.entities
+    for entity in result.entities:
+        assert TEXT[entity.paragraph][entity.start : entity.end] == entity.text
+    ends = [entity.end for entity in result.entities if entity.paragraph == len(TEXT) - 1]
+    assert max(ends) > len(LONG) * 0.95  # the end of a text longer than the model's maximum is tagged too
+
+
+@pytest.mark.parametrize("word", ["fp32", "bf16"])
+def test_the_precision_takes_effect(model: tuple[str, ModelRef], word: str) -> None:
+    workload, ref = model
+    if workload == SPACY:  # it offers no choice
+        return
+    opened = loaded(workload, ref, precision=word)
+    opened.process(TEXT[:3])
+    network = opened._watched._model
+    assert {str(weights.dtype) for weights in network.parameters()} == {
+        {"fp32": "torch.float32", "bf16": "torch.bfloat16"}[word]
+    }
+    assert opened.effective()["precision"] == word
+
+
+def test_the_versions_name_the_framework(model: tuple[str, ModelRef]) -> None:
+    workload, ref = model
+    assert {EXTRAS[workload][0], "torch", "numpy"} <= set(loaded(workload, ref).versions())
+
+
+def test_a_stand_in_says_that_its_weights_are_random(model: tuple[str, ModelRef]) -> None:
+    workload, ref = model
+    assert ref.stand_in
+    assert ref.caveat == f"RANDOM weights, architecture {ARCHITECTURES[workload, 'tiny'].name}"
+
+
+def test_the_same_seed_makes_the_same_model(model: tuple[str, ModelRef], tmp_path: Path) -> None:
+    workload, ref = model
+    getattr(random_weights, random_weights.BUILDERS[workload])(str(tmp_path / "again"), "tiny", say=print)
+    again = tmp_path / "again"
+    assert fingerprint(again, folder_files(again)) == ref.fingerprint
+
+
+def test_without_a_model_nothing_loads(model: tuple[str, ModelRef]) -> None:
+    workload, _ = model
+    with pytest.raises(JobkitError, match="needs a model"):
+        workload_class(workload)().load(None, "cpu", {}, 1)
+
+
+def test_sorting_the_text_gives_the_batches_of_one_encode(model: tuple[str, ModelRef]) -> None:
+    workload, ref = model
+    if workload != EMBEDDER:
+        return
+    opened = loaded(EMBEDDER, ref, batch_size=8)
+    opened._model.encode(PARAGRAPHS, batch_size=8, show_progress_bar=False)
+    of_encode = sum(rows * columns for rows, columns in opened._watched.shapes)
+    made: Any = workload_class(EMBEDDER)
+    lengths = Lengths(paragraphs=tuple(map(tuple, made.lengths(PARAGRAPHS, ref))))
+    chunks = Loads(lengths, by_length=True).chunks(8)
+    tokens = sum(map(sum, lengths.paragraphs))
+    assert chunks.batches == 5
+    assert of_encode == pytest.approx(tokens / chunks.efficiency, rel=0.02)  # encode sorts by characters
+
+
+def refused(workload: str, folder: Path) -> Callable[[], None]:
+    return lambda: workload_class(workload)().load(folder, "cpu", {}, 1)
+
+
+def test_a_pipeline_without_a_recognizer_is_refused(tmp_path: Path) -> None:
+    spacy = pytest.importorskip("spacy")
+    spacy.blank("en").to_disk(tmp_path)
+    with pytest.raises(JobkitError, match="has no component, not ner"):
+        refused(SPACY, tmp_path)()

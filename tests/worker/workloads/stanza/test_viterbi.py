@@ -1,0 +1,104 @@
+"""The best tags of a batch, next to those that Stanza finds sentence by sentence."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytestmark = pytest.mark.xdist_group("torch")
+
+HALVES = st.integers(-2, 2).map(lambda number: number / 2)
+"""Few values, so that many sums are equal."""
+ANY = st.floats(-1e4, 1e4, width=32)
+GARBAGE = st.sampled_from([math.nan, math.inf, -math.inf, 3e38, 0.0])
+
+Batch = tuple[Any, Any, list[int]]
+
+
+@st.composite
+def batches(draw: st.DrawFn, values: st.SearchStrategy[float]) -> Batch:
+    """Return scores with garbage in their padding, transitions, and the words of each sentence."""
+    import torch
+
+    tags = draw(st.integers(2, 8))
+    lengths = sorted(draw(st.lists(st.integers(1, 12), min_size=1, max_size=5)), reverse=True)
+    words = draw(st.integers(lengths[0], lengths[0] + 1))
+
+    def table(rows: int) -> Any:
+        cells = draw(st.lists(values, min_size=rows * tags, max_size=rows * tags))
+        return torch.tensor(cells, dtype=torch.float32).reshape(rows, tags)
+
+    scores = torch.full((len(lengths), words, tags), draw(GARBAGE))
+    for row, length in enumerate(lengths):
+        scores[row, :length] = table(length)
+    return scores, table(tags), lengths
+
+
+def by_stanza(scores: Any, transitions: Any, lengths: Sequence[int]) -> list[list[int]]:
+    """Return the tags of each sentence as ``Trainer.predict`` of Stanza finds them."""
+    from stanza.models.common.crf import viterbi_decode
+
+    rows = zip(scores.numpy(), lengths, strict=True)
+    return [list(map(int, viterbi_decode(row[:length], transitions.numpy())[0])) for row, length in rows]
+
+
+def by_jobkit(scores: Any, transitions: Any, lengths: Sequence[int]) -> list[list[int]]:
+    from jobkit.worker.workloads import stanza_shortcuts
+
+    return stanza_shortcuts.decode(scores, transitions, lengths)
+
+
+def walked(walk: str, batch: Batch) -> tuple[list[int], list[list[list[int]]]]:
+    """Return the last tags, and where each tag came from, by one of the two ways to find them."""
+    from jobkit.worker.workloads import stanza_shortcuts
+
+    scores, transitions, lengths = batch
+    active = [sum(length > word for length in lengths) for word in range(max(lengths))]
+    last, origins = getattr(stanza_shortcuts, walk)(scores, transitions, active)
+    return last.tolist(), [rows.tolist() for rows in origins]
+
+
+@pytest.mark.parametrize("values", [HALVES, ANY, st.just(0.0)], ids=["ties", "any", "all equal"])
+@given(data=st.data())
+def test_each_sentence_has_the_tags_that_stanza_finds(
+    values: st.SearchStrategy[float], data: st.DataObject
+) -> None:
+    batch = data.draw(batches(values))
+    assert by_jobkit(*batch) == by_stanza(*batch)
+
+
+@given(batches(HALVES | ANY))
+def test_what_runs_on_a_gpu_finds_the_same_as_on_a_cpu(batch: Batch) -> None:
+    assert walked("_on_gpu", batch) == walked("_on_cpu", batch)
+
+
+@pytest.mark.parametrize("walk", ["_on_gpu", "_on_cpu"])
+def test_neither_changes_the_scores(walk: str) -> None:
+    import torch
+
+    scores, transitions = torch.rand(3, 4, 5), torch.rand(5, 5)
+    before = scores.clone(), transitions.clone()
+    walked(walk, (scores, transitions, [4, 2, 1]))
+    assert torch.equal(scores, before[0])
+    assert torch.equal(transitions, before[1])
+
+
+def test_scores_that_need_a_gradient_are_decoded() -> None:
+    import torch
+
+    scores, transitions = torch.rand(2, 3, 4), torch.rand(4, 4)
+    tracked, other = (table.clone().requires_grad_() for table in (scores, transitions))
+    assert by_jobkit(tracked, other, [3, 1]) == by_stanza(scores, transitions, [3, 1])
+
+
+def test_of_equal_sums_the_lowest_tag_is_taken() -> None:
+    import torch
+
+    scores, transitions = torch.zeros(1, 3, 4), torch.zeros(4, 4)
+    scores[0, 1, 2] = scores[0, 1, 3] = 1
+    assert by_jobkit(scores, transitions, [3]) == by_stanza(scores, transitions, [3]) == [[0, 2, 0]]

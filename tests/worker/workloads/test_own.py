@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.errors import JobkitError
+from jobkit.worker.workloads.base import ENTITY_COLUMNS, columns_of, workload_class
+from jobkit.worker.workloads.own import METHODS, CheckedWorkload, checked_class, code_folder, open_workload
+from tests.support.builders import own_workload
+
+
+def test_a_class_is_refused_with_all_that_it_lacks(tmp_path: Path) -> None:
+    (tmp_path / "bare.py").write_text("\nclass Toy:\n    KNOBS = 'batch_size'\n    def load(self): ...\n")
+    with pytest.raises(JobkitError, match=rf"'bare:Toy' \({tmp_path}/bare.py:2\) has no method") as caught:
+        checked_class("bare:Toy", str(tmp_path))
+    for lack in ("items_per_call", "process", "effective", "versions", "KNOBS", "NEEDS_MODEL"):
+        assert lack in caught.value.message
+    assert "load" not in caught.value.message.replace("workload", "")
+    assert "pydoc" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("class Toy(:\n", r"^workload '\w+:Toy' cannot be imported: .*\.py:1: SyntaxError: "),
+        ("import sys\nsys.exit('usage: ...')\n", r"\.py:2: SystemExit: usage"),
+        ("import no_such_thing\n", r"\.py:1: ModuleNotFoundError: No module named 'no_such_thing'"),
+        ("class Tay: ...\n", r"has no 'Toy'; did you mean 'Tay'\?"),
+        ("Toy = 7\n", "7 is not a class"),
+    ],
+)
+def test_what_cannot_be_used_is_reported_with_its_line(source: str, told: str, tmp_path: Path) -> None:
+    name = f"own_{abs(hash(source))}"
+    (tmp_path / f"{name}.py").write_text(source)
+    with pytest.raises(JobkitError, match=told) as caught:
+        checked_class(f"{name}:Toy", str(tmp_path))
+    assert caught.value.hint
+
+
+def test_what_is_installed_comes_before_the_specs_folder(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit")
+    assert workload_class("json:JSONDecoder", str(tmp_path)).__name__ == "JSONDecoder"
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "expected"),
+    [
+        ("items_per_call(self)", "None", "a whole number above 0"),
+        ("items_per_call(self)", "True", "a whole number above 0"),
+        ("process(self, paragraphs)", "None", "a jobkit.worker.workloads.base.Result"),
+        (
+            "process(self, paragraphs)",
+            "Result(entities=(), load=1.5)",
+            "a jobkit.worker.workloads.base.Result",
+        ),
+        (
+            "process(self, paragraphs)",
+            "Result(entities=[], load=1)",
+            "a jobkit.worker.workloads.base.Result",
+        ),
+        (
+            "process(self, paragraphs)",
+            "Result(entities=('Bath',), load=1)",
+            "a jobkit.worker.workloads.base.Result",
+        ),
+        (
+            "process(self, paragraphs)",
+            "Result(rows=[(0, 1)], load=1)",
+            "a jobkit.worker.workloads.base.Result",
+        ),
+        (
+            "process(self, paragraphs)",
+            "Result(rows=(('a', 1),), load=1)",
+            "a jobkit.worker.workloads.base.Result",
+        ),
+        ("effective(self)", "[1]", "a mapping of knobs"),
+        ("effective(self)", "{'pinned': 1.5}", "a mapping of knobs to whole numbers, words or None"),
+        ("versions(self)", "{'toy': 2}", "a mapping of names to texts"),
+    ],
+)
+def test_a_wrong_answer_is_reported_with_what_is_expected(
+    method: str, answer: str, expected: str, tmp_path: Path
+) -> None:
+    module = f"own_{abs(hash((method, answer)))}"
+    body = (f"def {method}:", "    from jobkit.worker.workloads.base import Result", f"    return {answer}")
+    workload = open_workload(own_workload(tmp_path, *body, name=module), str(tmp_path))
+    name = method.partition("(")[0]
+    arguments = [["a"]] if name == "process" else []
+    with pytest.raises(JobkitError, match=rf"{module}\.py:4\): {name}\(\) returned .*; expected: {expected}"):
+        getattr(workload, name)(*arguments)
+
+
+def test_right_answers_pass_and_what_is_absent_stays_so(tmp_path: Path) -> None:
+    name = own_workload(tmp_path, name="own_whole")
+    workload = open_workload(name, str(tmp_path))
+    assert isinstance(workload, CheckedWorkload)
+    assert not hasattr(workload, "heaviest")
+    workload.load(None, "cpu", {"batch_size": 3}, 1)
+    assert (workload.items_per_call(), workload.process(["a b", "c"]).tokens) == (3, 3)
+    assert workload.effective() == {"batch_size": 2}
+    assert (code_folder(name, None), code_folder("count", None)) == (str(tmp_path), None)
+
+
+@pytest.mark.parametrize(
+    "columns", ["'words'", "()", "('words', 'words')", "('document',)", "('words', 2)", "None"]
+)
+def test_columns_are_different_names(columns: str, tmp_path: Path) -> None:
+    module = f"own_{abs(hash(columns))}"
+    name = own_workload(tmp_path, f"COLUMNS = {columns}", name=module)
+    with pytest.raises(JobkitError, match="has COLUMNS that are not a tuple of different names"):
+        open_workload(name, str(tmp_path))
+
+
+def test_without_columns_the_rows_are_the_entities(tmp_path: Path) -> None:
+    toy = (
+        "from jobkit.worker.workloads.base import Result\n\nclass Toy:\n    KNOBS, NEEDS_MODEL = (), False\n"
+    )
+    methods = (f"    def {name}(self): ...\n" for name in METHODS)
+    (tmp_path / "own_old.py").write_text(toy + "".join(methods))
+    assert columns_of(open_workload("own_old:Toy", str(tmp_path))) == ENTITY_COLUMNS
+    assert columns_of(open_workload("count", None)) == ("words",)
