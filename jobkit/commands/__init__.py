@@ -1,1 +1,1 @@
-"""Commands that start, watch and change a run: sweep, status, logs, resume, cancel, throttle."""
+"""The commands, a module each, and what they share."""

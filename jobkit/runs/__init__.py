@@ -1,1 +1,1 @@
-"""The state of every point of a run now: asks the scheduler, and prints the answer."""
+"""What a run folder says: how its tries ended, where every point stands, and what runs again."""

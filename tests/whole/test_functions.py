@@ -71,7 +71,7 @@ def test_the_record_has_the_digest_and_the_run_folder_the_file(run: Path) -> Non
 def test_the_log_has_the_users_lines_and_none_of_jobkits(run: Path) -> None:
     (log,) = (path.read_text() for path in (run / "logs").glob("*_2.out"))
     assert 'raise ValueError("unlucky")' in log
-    assert "jobkit/run/" not in log
+    assert "jobkit/worker/" not in log
 
 
 def test_several_workers_apply_the_copy_of_the_run_to_a_corpus(run: Path) -> None:
