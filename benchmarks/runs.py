@@ -9,7 +9,7 @@ from pathlib import Path
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.layout import EXIT_FILE, POINTS_FILE, RECORD_FILE
 from jobkit.core.measurements import Gpu, MemoryReadings, Sampler, Summary
-from jobkit.core.records import Job, ModelRef, Outcome, Point, Record, TextRef
+from jobkit.core.records import JobFacts, ModelRef, Outcome, Point, Record, TextRef
 
 REPEATS = 10
 GIB = 2**30
@@ -87,7 +87,7 @@ def record(point: Point) -> Record:
         point=point,
         try_number=1,
         outcome=Outcome.OK,
-        job=Job(scheduler="slurm", job_id="4711", task_id=str(point.index)),
+        job=JobFacts(scheduler="slurm", job_id="4711", task_id=str(point.index)),
         host="node1",
         started_at=began.isoformat(timespec="milliseconds"),
         ended_at=(began + timedelta(minutes=1)).isoformat(timespec="milliseconds"),

@@ -16,7 +16,7 @@ def submit(folder: Path, spec: Path) -> int:
     from jobkit.plan.prepare import Options, prepare
 
     prepared = prepare(spec, Options(runs_dir=folder), build=False, say=lambda _: None)
-    return sum(job.array.tasks for job in submission.submit(prepared).jobs if job.role == "points")
+    return sum(job.array.tasks for job in submission.submit(prepared) if job.role == "points")
 
 
 def states(folder: Path, run: Path) -> int:

@@ -100,12 +100,13 @@ def fetch(name: str, resources_url: str | None, as_job: bool, scheduler: str | N
 
 def _fetch_as_job(name: str, resources_url: str | None, scheduler: str, site: str) -> int:
     from jobkit.launch.helper_job import submit_fetch, wait_for_fetch
+    from jobkit.launch.job import announce
     from jobkit.plan.resolve import DEFAULT_RUNS_DIR
 
     words = [name, *(["--resources-url", resources_url] if resources_url else [])]
     errand = submit_fetch(name, words, scheduler=scheduler, site=site, runs_dir=Path(DEFAULT_RUNS_DIR))
-    what = f"{errand.scheduler.NAME} job {errand.job}; run folder {errand.run_dir}"
-    terminal.note(f"submitted: {what}; waiting for it (Ctrl-C does not cancel it)")
+    then = f"; run folder {errand.run_dir}; waiting for it (Ctrl-C does not cancel it)"
+    announce(errand.scheduler.NAME, [errand.job], then)
     succeeded, log = wait_for_fetch(errand)
     terminal.say(log.rstrip())
     terminal.note(

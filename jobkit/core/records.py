@@ -374,7 +374,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class JobFacts:
     """The job that ran a try, as the scheduler names it.
 
     Attributes
@@ -465,7 +465,7 @@ class Record:
     message: str = ""
     hung: bool = False
     signal: str | None = None
-    job: Job
+    job: JobFacts
     host: str
     started_at: str
     ended_at: str

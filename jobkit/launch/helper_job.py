@@ -16,12 +16,13 @@ from jobkit.core.layout import ACCOUNTING_FILE, EXIT_FILE, JOURNAL_FILE, read_ex
 from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.core.units import pauses
 from jobkit.launch import scheduler_calls
+from jobkit.launch.job import Job, ids
 from jobkit.plan.job_script import FETCH_BODY, render_errand
 from jobkit.plan.prepare import run_id
 from jobkit.runs import queue
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
-from jobkit.schedulers.types import ONE_TASK, JobId, Queued
+from jobkit.schedulers.types import ONE_TASK, Queued
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
 
@@ -47,7 +48,7 @@ class Errand:
 
     scheduler: Scheduler
     run_dir: Path
-    job: JobId
+    job: Job
     submitted_at: float = field(default_factory=time.monotonic)
     queued: Queued | None = None
     in_queue_at: float = field(default_factory=time.monotonic)
@@ -77,7 +78,7 @@ class Errand:
                 if answer in {path.name for path in self.run_dir.iterdir()}:
                     return
                 time.sleep(LOOK_S)
-            queued = queue.ask_queue(self.scheduler, (self.job,), [self.run_dir])
+            queued = queue.ask_queue(self.scheduler, ids([self.job]), [self.run_dir])
             if queued is None or queued:
                 self.in_queue_at = time.monotonic()
             if queued is not None:
@@ -87,10 +88,10 @@ class Errand:
     def cancel(self) -> str:
         """Cancel the job; return a line that reports it, or why that was not possible."""
         try:
-            scheduler_calls.cancel(self.scheduler, self.run_dir, [self.job])
+            scheduler_calls.cancel(self.scheduler, self.run_dir, ids([self.job]))
         except JobkitError as error:
-            return f"job {self.job} could not be cancelled: {error}"
-        return f"job {self.job} was cancelled"
+            return f"job {self.job.id} could not be cancelled: {error}"
+        return f"job {self.job.id} was cancelled"
 
 
 def submit_errand(scheduler: Scheduler, run_dir: Path, script: str) -> Errand:
@@ -107,8 +108,8 @@ def submit_errand(scheduler: Scheduler, run_dir: Path, script: str) -> Errand:
     for file in (JOURNAL_FILE, ACCOUNTING_FILE):
         (run_dir / file).touch()
     files.write_atomically(run_dir / "job.sh", script)
-    planned = scheduler_calls.PlannedJob(script="job.sh", array=ONE_TASK)
-    return Errand(scheduler, run_dir, scheduler_calls.submit_array(scheduler, run_dir, planned).job)
+    job = scheduler_calls.submit_array(scheduler, run_dir, Job(script="job.sh", array=ONE_TASK))
+    return Errand(scheduler, run_dir, job)
 
 
 # -- fetch a model

@@ -17,10 +17,10 @@ from jobkit.core.terminal import Say, note, note_next, relative_path, shell_path
 from jobkit.core.units import format_count, format_size, format_walltime
 from jobkit.launch import local, scheduler_calls, submission, sweep
 from jobkit.launch.guards import find_duplicate
+from jobkit.launch.job import announce
 from jobkit.plan.job_script import render, script_name
 from jobkit.plan.points import request
 from jobkit.plan.prepare import Prepared
-from jobkit.runs.journal import PURPOSES, Role
 from jobkit.runs.trials import MOST_TRIALS
 from jobkit.schedulers.parsed_script import directives, read_script
 from jobkit.schedulers.registry import by_name, runs_here
@@ -206,8 +206,7 @@ def _hours(seconds: float) -> str:
 def on_cluster(prepared: Prepared, check: sweep.Check = lambda: None, *, wait: bool) -> int | None:
     """Submit and return an exit code; with ``wait``, ``None`` once the last point is home."""
     note(f"{headline(prepared)}\n{request_line(prepared)}")
-    taken = sweep.submit(prepared, note, check)
-    note_submitted(prepared.spec.scheduler, taken.jobs, taken.refused)
+    announce(prepared.spec.scheduler, sweep.submit(prepared, note, check))
     if not wait:
         note_follow(prepared.run_dir)
         return 0
@@ -237,17 +236,6 @@ def wait_for_points(
         note_follow(run_dir)
         return ExitCode.INTERRUPTED
     return None
-
-
-def note_submitted(scheduler: str, taken: Sequence[scheduler_calls.Submitted], refused: str = "") -> None:
-    """Print the jobs that a scheduler has accepted, except the one that only runs failed points again."""
-    jobs = ", ".join(str(job.job) for job in taken if job.role is Role.POINTS)
-    others = [job for job in taken if job.role in PURPOSES and job.role is not Role.FOLLOW]
-    parts = [jobs] if jobs else []
-    parts += [f"job {job.job} {PURPOSES[job.role]}" for job in others]
-    note(f"submitted: {scheduler} {'job ' if jobs else ''}{'; '.join(parts)}")
-    if refused:
-        note(f"no job runs again what fails: {refused}")
 
 
 def note_follow(run_dir: Path) -> None:

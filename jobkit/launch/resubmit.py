@@ -18,9 +18,9 @@ from jobkit.core.terminal import Say
 from jobkit.core.units import format_count
 from jobkit.corpus.plan import read_corpus
 from jobkit.launch import submission as rounds
+from jobkit.launch.job import Job, follow_job, ids
 from jobkit.launch.scheduler_calls import (
     SubmissionUnconfirmed,
-    Submitted,
     reconcile_submission,
     refuse_stray_jobs,
 )
@@ -67,7 +67,7 @@ class Resumed:
     """
 
     groups: tuple[RetryGroup, ...]
-    taken: tuple[Submitted, ...] = ()
+    taken: tuple[Job, ...] = ()
     left: tuple[str, ...] = ()
 
 
@@ -226,7 +226,7 @@ def resume(
         besides others it is printed.
     """
     scheduler = by_name(spec.scheduler)
-    taken: list[Submitted] = []
+    taken: list[Job] = []
     done: list[RetryGroup] = []
     left: list[str] = []
     room = _room(run)
@@ -242,10 +242,8 @@ def resume(
             continue
         done.append(group)
     if taken and (run_dir / FOLLOW_SCRIPT).is_file() and spec.policy.follow_up:
-        job = rounds.follow_job(read_journal(run_dir).rounds)
-        followed = rounds.submit_jobs(scheduler, run_dir, [job], [submitted.job for submitted in taken])
-        taken += followed.jobs
-        left += [f"no job runs failed {run.noun}s again: {followed.refused}"] if followed.refused else []
+        job = follow_job(read_journal(run_dir).rounds)
+        taken += rounds.submit_jobs(scheduler, run_dir, [job], ids(taken))
     return Resumed(groups=tuple(done), taken=tuple(taken), left=tuple(left))
 
 
@@ -263,9 +261,9 @@ class _Room:
             return most and most - self.busy, ()
         return most, tuple(self.jobs)
 
-    def keep(self, round_: Round, submitted: Sequence[Submitted], after: Sequence[JobId]) -> None:
+    def keep(self, round_: Round, submitted: Sequence[Job], after: Sequence[JobId]) -> None:
         """Count a round that was submitted."""
-        self.jobs += [one.job for one in submitted]
+        self.jobs += ids(submitted)
         self.busy += 0 if after else min(round_.max_parallel or 0, sum(map(len, round_.tasks)))
 
 
@@ -281,7 +279,7 @@ def _room(run: RunStanding) -> _Room:
 
 def _submit(
     scheduler: Scheduler, run_dir: Path, run: RunStanding, group: RetryGroup, room: _Room, say: Say
-) -> tuple[Submitted, ...]:
+) -> tuple[Job, ...]:
     """Submit a group of points, if need be to the nodes that the policy avoids."""
     round_ = make_round(run_dir, run, group)
     most, after = room.of(round_)
@@ -298,7 +296,7 @@ def _submit(
         nodes = ", ".join(group.change.exclude)
         say(f"only {nodes} matches the request, so the {run.noun}s may run there again")
     jobs = rounds.round_jobs(round_, arrays)
-    submitted = rounds.submit_jobs(scheduler, run_dir, jobs, after=after).jobs
+    submitted = rounds.submit_jobs(scheduler, run_dir, jobs, after=after)
     room.keep(round_, submitted, after)
     if after:
         points, ends = format_count(len(group.points), run.noun), ", ".join(map(str, after))

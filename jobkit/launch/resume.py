@@ -19,7 +19,8 @@ from jobkit.core.terminal import note, note_next, relative_path, shell_path, she
 from jobkit.core.units import format_count, format_size, format_walltime
 from jobkit.launch import local, resubmit, tune
 from jobkit.launch.guards import refuse_moved_run, warn_stand_in
-from jobkit.launch.launch import note_submitted, wait_for_points
+from jobkit.launch.job import announce
+from jobkit.launch.launch import wait_for_points
 from jobkit.launch.resubmit import note_left, prepare_resume, read_settled, run_lock, spec_of_run, undecided
 from jobkit.launch.scheduler_calls import declare_machine_gone
 from jobkit.launch.submission import write_round
@@ -88,7 +89,7 @@ def run_again(
             return None
         done = resubmit.resume(run_dir, spec, run, again, note)
     if done.taken:
-        note_submitted(spec.scheduler, done.taken)
+        announce(spec.scheduler, done.taken)
     for line in done.left:
         note(line)
     if len(done.groups) < len(again) or not wait:

@@ -9,7 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,10 @@ from jobkit.core import shell
 from jobkit.core.errors import WOULD_REFUSE, ExitCode, JobkitError, file_error
 from jobkit.core.layout import DRIVER_LOCK, JOURNAL_FILE, read_points, run_id_of
 from jobkit.core.terminal import Say, shell_path
+from jobkit.launch.job import Job
 from jobkit.runs import journal
 from jobkit.runs.driver_lock import Life, elsewhere, is_held, last_driver, life
-from jobkit.runs.journal import STILL_AT_IT, Role, read_journal
+from jobkit.runs.journal import STILL_AT_IT, read_journal
 from jobkit.runs.queue import TIMEOUT_S
 from jobkit.schedulers.parsing import find_job_id, refusal
 from jobkit.schedulers.protocol import Scheduler
@@ -56,52 +57,6 @@ MOST_SAID = 2000
 """Characters of an answer that are kept: qdel has a line for every task."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedJob:
-    """A job that is about to be submitted.
-
-    Attributes
-    ----------
-    script
-        The name of its script in the run folder, or the path.
-    array
-        Its tasks.
-    role
-        What it is for. A job for anything but points starts once the arrays before it have ended.
-    round
-        In which round of its run.
-    given
-        What a person gave with it: ``key=value``.
-    walltime_s
-        Of each point; ``None`` for a job that is no array of points.
-    behind
-        Of an array of points: it starts once the array this many places before it has ended; 0 for at once.
-    """
-
-    script: str
-    array: Array
-    role: Role = Role.POINTS
-    round: int = 1
-    given: tuple[str, ...] = ()
-    walltime_s: int | None = None
-    behind: int = 0
-
-    def waits_for(self, arrays: Sequence[JobId]) -> Sequence[JobId]:
-        """Return those of the arrays before it that must end before it starts."""
-        if self.role is Role.POINTS:
-            return arrays[-self.behind :][:1] if self.behind else ()
-        return arrays
-
-
-@dataclass(frozen=True, slots=True)
-class Submitted:
-    """A job that the scheduler accepted."""
-
-    job: JobId
-    array: Array
-    role: Role
-
-
 REFUSED = "; nothing was submitted\n  "
 """What stands between the head of a refusal and the scheduler's reasons."""
 
@@ -132,10 +87,8 @@ def check_submission(scheduler: Scheduler, request: JobRequest, script: str, arr
     return tuple(text for check, answer in answers if (text := check.outlook(answer)))
 
 
-def submit_array(
-    scheduler: Scheduler, run_dir: Path, planned: PlannedJob, after: Sequence[JobId] = ()
-) -> Submitted:
-    """Submit one array of a run, the intent journalled before and the answer after.
+def submit_array(scheduler: Scheduler, run_dir: Path, job: Job, after: Sequence[JobId] = ()) -> Job:
+    """Submit one array of a run, the intent journalled before and the answer after; return it with its id.
 
     Parameters
     ----------
@@ -146,31 +99,19 @@ def submit_array(
     ------
     JobkitError
         Exit code 3 if the scheduler refuses.
-    Unanswered
+    SubmissionUnconfirmed
         The same if it may have taken the job all the same; exit code 5 if it has, and the
         journal cannot be written.
     """
-    array = planned.array
-    argv = scheduler.submit_argv(str(run_dir / planned.script), array, after)
-    span = {
-        "scheduler": scheduler.NAME,
-        "first": array.first,
-        "last": array.last,
-        "offset": array.offset,
-        "throttle": array.throttle,
-        "role": planned.role,
-        "round": planned.round,
-        **({"list": array.listed} if array.listed else {}),
-        **({"given": planned.given} if planned.given else {}),
-        **({"walltime_s": planned.walltime_s} if planned.walltime_s else {}),
-    }
+    argv = scheduler.submit_argv(str(run_dir / job.script), job.array, after)
+    span = job.journalled(scheduler.NAME)
     try:
         journal.note(run_dir, "submitting", argv=argv, **span)
     except OSError as error:
         raise _not_begun(error) from error
     done = run_while_busy(argv, scheduler.BUSY_PATTERN, submission_environment())
     try:
-        job = _answer(scheduler, run_dir, done)
+        accepted = _answer(scheduler, run_dir, done)
     except SubmissionUnconfirmed:
         raise  # the journal's intent stands without an answer: resume finds out
     except JobkitError:
@@ -178,10 +119,10 @@ def submit_array(
             journal.note(run_dir, "refused", status=done.status, said=done.said, **span)
         raise
     try:
-        journal.note(run_dir, "submitted", job_id=job.id, cluster=job.cluster, **span)
+        journal.note(run_dir, "submitted", job_id=accepted.id, cluster=accepted.cluster, **span)
     except OSError as error:
-        raise _not_journalled(error, scheduler, run_dir, job) from error
-    return Submitted(job, array, planned.role)
+        raise _not_journalled(error, scheduler, run_dir, accepted) from error
+    return replace(job, id=accepted)
 
 
 def _not_begun(error: OSError) -> JobkitError:

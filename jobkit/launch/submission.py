@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
 from jobkit.core import files, shell
 from jobkit.core.errors import ExitCode, JobkitError
-from jobkit.core.layout import FIND_SCRIPT, FOLLOW_SCRIPT, PLAN_SCRIPT, TUNE_SCRIPT
 from jobkit.launch import scheduler_calls
-from jobkit.launch.scheduler_calls import PlannedJob, SubmissionUnconfirmed, Submitted, run_while_busy
+from jobkit.launch.job import Job, ids
+from jobkit.launch.scheduler_calls import SubmissionUnconfirmed, run_while_busy
 from jobkit.plan.job_script import script_name
 from jobkit.plan.points import PointGroup
 from jobkit.runs.journal import Role
 from jobkit.runs.which_run import remember
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.survey import PRACTICE_ENV, PRACTICE_NEEDS
-from jobkit.schedulers.types import ONE_TASK, Array, JobId
+from jobkit.schedulers.types import Array, JobId
 
 
 def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:
@@ -184,27 +184,11 @@ def write_round(run_dir: Path, round_: Round) -> list[Path]:
     return written
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
-    """The jobs that a scheduler accepted.
-
-    Attributes
-    ----------
-    jobs
-        The arrays, and the jobs that follow them.
-    refused
-        Why the scheduler refused the job that follows up; else empty.
-    """
-
-    jobs: tuple[Submitted, ...]
-    refused: str = ""
-
-
-def round_jobs(round_: Round, arrays: Sequence[Array]) -> list[PlannedJob]:
+def round_jobs(round_: Round, arrays: Sequence[Array]) -> list[Job]:
     """Return the jobs of a round, one an array; no more of them run at a time than tasks may."""
     most = round_.max_parallel or len(arrays)
     return [
-        PlannedJob(
+        Job(
             script=script_name(round_.number),
             array=array,
             round=round_.number,
@@ -216,37 +200,15 @@ def round_jobs(round_: Round, arrays: Sequence[Array]) -> list[PlannedJob]:
     ]
 
 
-def find_job(points: int) -> PlannedJob:
-    """Return the job that tries the largest batch: its task is the first point behind those of the run."""
-    array = Array(first=1, last=1, offset=points, throttle=None)
-    return PlannedJob(script=FIND_SCRIPT, array=array, role=Role.FIND)
-
-
-def tune_job(index: int) -> PlannedJob:
-    """Return the job that searches for the fastest setting: its task is the point with which it begins."""
-    array = Array(first=1, last=1, offset=index - 1, throttle=None)
-    return PlannedJob(script=TUNE_SCRIPT, array=array, role=Role.TUNE)
-
-
-def follow_job(round_: int) -> PlannedJob:
-    """Return the job that runs points again as the policy says, once a round has ended."""
-    return PlannedJob(script=FOLLOW_SCRIPT, array=ONE_TASK, role=Role.FOLLOW, round=round_)
-
-
-def plan_job() -> PlannedJob:
-    """Return the job that reads and plans a corpus, and submits its shards."""
-    return PlannedJob(script=PLAN_SCRIPT, array=ONE_TASK, role=Role.PLAN)
-
-
 def submit_jobs(
     scheduler: Scheduler,
     run_dir: Path,
-    jobs: Sequence[PlannedJob],
+    jobs: Sequence[Job],
     before: Sequence[JobId] = (),
     *,
     after: Sequence[JobId] = (),
-) -> Accepted:
-    """Submit jobs whose scripts are written, in order.
+) -> tuple[Job, ...]:
+    """Submit jobs whose scripts are written, in order; return those that the scheduler answered.
 
     Parameters
     ----------
@@ -262,17 +224,17 @@ def submit_jobs(
         journal records it. A run goes on without the job that follows up.
     """
     remember(run_dir)
-    taken: list[Submitted] = []
+    taken: list[Job] = []
     for job in jobs:
-        arrays = [submitted.job for submitted in taken if submitted.role in {Role.POINTS, Role.TUNE}]
+        arrays = ids([one for one in taken if one.role in {Role.POINTS, Role.TUNE}])
         try:
             waits = job.waits_for([*before, *arrays])
             waits = waits or (after if job.role is Role.POINTS else ())
             taken.append(scheduler_calls.submit_array(scheduler, run_dir, job, waits))
         except JobkitError as error:
             if job.role is Role.FOLLOW and error.exit_code != ExitCode.TO_COME:
-                return Accepted(jobs=tuple(taken), refused=error.message)
+                return (*taken, replace(job, refused=error.message))
             if not isinstance(error, SubmissionUnconfirmed):  # else resume finds out, and submits the rest
-                scheduler_calls.cancel(scheduler, run_dir, [submitted.job for submitted in taken])
+                scheduler_calls.cancel(scheduler, run_dir, ids(taken))
             raise
-    return Accepted(jobs=tuple(taken))
+    return tuple(taken)

@@ -15,8 +15,8 @@ from jobkit.core.paths import ledger_path
 from jobkit.core.records import FileRef
 from jobkit.core.terminal import Say
 from jobkit.launch import submission
-from jobkit.launch.scheduler_calls import PlannedJob
-from jobkit.launch.submission import Accepted, Round, check_round
+from jobkit.launch.job import Job, find_job, follow_job
+from jobkit.launch.submission import Round, check_round
 from jobkit.plan.job_script import check_programs
 from jobkit.plan.prepare import Prepared, PreparedSearch
 from jobkit.runs.trials import SearchGoal
@@ -116,7 +116,7 @@ def submit(
     say: Say = lambda _: None,
     check: Check = lambda: None,
     write: Callable[[], None] | None = None,
-) -> Accepted:
+) -> tuple[Job, ...]:
     """Write the run folder and submit the sweep, one array job per array limit, and what follows.
 
     Parameters
@@ -149,13 +149,13 @@ def submit(
     return submission.submit_jobs(scheduler, run_dir, planned_jobs(prepared, arrays))
 
 
-def planned_jobs(prepared: Prepared, arrays: Sequence[Array]) -> list[PlannedJob]:
+def planned_jobs(prepared: Prepared, arrays: Sequence[Array]) -> list[Job]:
     """Return the jobs of a run: its arrays, and the jobs that follow them."""
     jobs = submission.round_jobs(first_round(prepared), arrays)
     if prepared.find_script is not None:
-        jobs.append(submission.find_job(len(prepared.points)))
+        jobs.append(find_job(len(prepared.points)))
     if prepared.follow_script is not None:
-        jobs.append(submission.follow_job(1))
+        jobs.append(follow_job(1))
     return jobs
 
 

@@ -15,9 +15,9 @@ from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.core.units import format_about, format_count, format_setting
 from jobkit.launch import local, scheduler_calls, submission
-from jobkit.launch.launch import model_warning, note_follow, note_submitted, wait_for_points
+from jobkit.launch.job import Job, announce, follow_job, tune_job
+from jobkit.launch.launch import model_warning, note_follow, wait_for_points
 from jobkit.launch.resubmit import has_ended
-from jobkit.launch.scheduler_calls import PlannedJob
 from jobkit.launch.sweep import Check, write_run
 from jobkit.plan.job_script import tune_resources
 from jobkit.plan.points import request
@@ -80,9 +80,9 @@ def preview(prepared: PreparedSearch) -> str:
     return "\n".join(lines)
 
 
-def _jobs(index: int, *, follow: bool) -> list[PlannedJob]:
+def _jobs(index: int, *, follow: bool) -> list[Job]:
     """Return the job of a search, which begins with a point, and the job that follows it."""
-    return [submission.tune_job(index), *([submission.follow_job(1)] if follow else [])]
+    return [tune_job(index), *([follow_job(1)] if follow else [])]
 
 
 def tune_here(prepared: PreparedSearch, check: Check) -> None:
@@ -157,8 +157,8 @@ def _check(prepared: PreparedSearch) -> None:
 
 def _submit(run_dir: Path, spec: SweepSpec, index: int, *, follow: bool) -> None:
     """Submit the jobs of a search, and print their ids."""
-    taken = submission.submit_jobs(by_name(spec.scheduler), run_dir, _jobs(index, follow=follow))
-    note_submitted(spec.scheduler, taken.jobs, taken.refused)
+    jobs = submission.submit_jobs(by_name(spec.scheduler), run_dir, _jobs(index, follow=follow))
+    announce(spec.scheduler, jobs)
 
 
 def go_on(

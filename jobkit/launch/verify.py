@@ -8,11 +8,12 @@ from jobkit.answers.search import foreseen, next_trial, under_way
 from jobkit.core import terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import POINTS_FILE, SPEC_FILE, read_points
-from jobkit.core.terminal import note, shell_path
+from jobkit.core.terminal import note, note_next, shell_path
 from jobkit.launch import local, sweep
 from jobkit.launch.guards import measure_again, refuse_moved_run, warn_stand_in
+from jobkit.launch.job import announce, find_job
 from jobkit.launch.resubmit import run_lock
-from jobkit.launch.submission import find_job, submit_jobs
+from jobkit.launch.submission import submit_jobs
 from jobkit.plan.job_script import render_find
 from jobkit.plan.models import refuse_stand_in
 from jobkit.plan.resolve import warn_again
@@ -87,8 +88,8 @@ def _verify(run_dir: Path, memory: int | str | None) -> int:
     sweep.write_search(goal, run_dir, render_find(spec, site, points[0], run_dir))
     if runs_here(spec.scheduler):
         return _here(run_dir, before)
-    (submitted,) = submit_jobs(by_name(spec.scheduler), run_dir, [find_job(len(points))]).jobs
-    note(f"submitted: {spec.scheduler} job {submitted.job}\n  results   jobkit collect {shell_path(run_dir)}")
+    announce(spec.scheduler, submit_jobs(by_name(spec.scheduler), run_dir, [find_job(len(points))]))
+    note_next(f"jobkit collect {shell_path(run_dir)}")
     return 0
 
 

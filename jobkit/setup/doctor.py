@@ -20,6 +20,7 @@ from jobkit.core.paths import cache_dir
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.core.units import format_clock
 from jobkit.launch.helper_job import Errand, submit_errand
+from jobkit.launch.job import announce, ids
 from jobkit.launch.scheduler_calls import submission_environment
 from jobkit.plan.job_script import COPIER, PROGRAMS, SCRATCH_MARGIN_BYTES, render_bare, render_errand
 from jobkit.plan.prepare import run_id
@@ -282,7 +283,8 @@ def in_a_job(case: Case, before: Iterable[Finding], within_s: float, say: Say) -
         yield from under(WHERE, [missing("job", str(error))])
         return
     try:
-        say(f"\nsubmitted: {case.scheduler.NAME} job {errand.job}; waiting for it (Ctrl-C cancels it)")
+        say("")
+        announce(case.scheduler.NAME, [errand.job], "; waiting for it (Ctrl-C cancels it)", say)
         findings = _waited(case, errand, within_s, say)
     except KeyboardInterrupt:
         say(errand.cancel())
@@ -353,7 +355,7 @@ def _gone(job: Errand) -> Finding:
 
 
 def _person(job: Errand) -> str:
-    argvs = job.scheduler.diagnostic_argvs((job.job,), job.run_dir.name)
+    argvs = job.scheduler.diagnostic_argvs(ids([job.job]), job.run_dir.name)
     return f"what the scheduler says: {' '.join(argvs[-1])}"
 
 
@@ -363,7 +365,7 @@ def _told(case: Case, job: Errand) -> list[Finding]:
     facts = facts_in(job.run_dir)
     where = f"{WHERE}, on {facts.said.get('host', 'a node')}"
     first = fine(
-        "job", f"{job.scheduler.NAME} job {job.job} ran, {job.waited_s:.0f} s after it was submitted"
+        "job", f"{job.scheduler.NAME} job {job.job.id} ran, {job.waited_s:.0f} s after it was submitted"
     )
     home = fine("home", f"it wrote its answer to {job.run_dir.parent}")
     rest = check_node(facts, wanted(case, on_node=True), (*MACHINE, *PYTHON))

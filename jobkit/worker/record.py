@@ -16,7 +16,7 @@ from jobkit.core import measurements
 from jobkit.core.knobs import OFF, SHORTCUTS, Value
 from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.measurements import Share
-from jobkit.core.records import Batch, Job, Outcome, Point, Record
+from jobkit.core.records import Batch, JobFacts, Outcome, Point, Record
 from jobkit.worker import process
 from jobkit.worker.failure import BatchHung, Stopped, outcome_of
 from jobkit.worker.measure import memory
@@ -65,7 +65,7 @@ class Task:
     try_number: int
     inputs: Path
     out: Path
-    job: Job
+    job: JobFacts
     run_dir: Path | None = None
     forked: bool = False
     waited_s: float = 0.0

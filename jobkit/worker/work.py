@@ -18,7 +18,7 @@ from jobkit.core import files, json_codec
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import AUTO, OFF, ON
 from jobkit.core.layout import RECORD_FILE, read_point
-from jobkit.core.records import RESULTS, Job, Outcome
+from jobkit.core.records import RESULTS, JobFacts, Outcome
 from jobkit.worker import process, shortcuts, steps
 from jobkit.worker.failure import Signals, SpareMemory, Stopped, TryFailed, print_error
 from jobkit.worker.measure import figures, memory, min_memory_probe, nvml, profile
@@ -82,7 +82,7 @@ def _task(arguments: argparse.Namespace) -> Task:
         try_number=arguments.try_number,
         inputs=arguments.inputs,
         out=arguments.out,
-        job=Job(
+        job=JobFacts(
             scheduler=arguments.scheduler,
             job_id=arguments.job,
             task_id=arguments.task,

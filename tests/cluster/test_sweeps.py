@@ -14,6 +14,7 @@ import pytest
 
 from jobkit.launch import scheduler_calls
 from jobkit.launch import sweep as submit
+from jobkit.launch.job import Job
 from jobkit.launch.submission import cut_into_arrays
 from jobkit.plan.prepare import Options, prepare
 from jobkit.schedulers.registry import by_name
@@ -214,7 +215,7 @@ def test_arrays_beyond_the_index_limit_are_offset(lab: Lab, wait_until: Wait) ->
     submit.write_run(prepared)
     scheduler = by_name(lab.scheduler)
     for array in cut_into_arrays([6], 3, 2):
-        job = scheduler_calls.PlannedJob(script="job.sh", array=array)
+        job = Job(script="job.sh", array=array)
         scheduler_calls.submit_array(scheduler, prepared.run_dir, job)
     wait_until(lambda: all(point["outcome"] == "ok" for point in lab.points()), 120)
 

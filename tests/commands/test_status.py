@@ -10,7 +10,7 @@ import pytest
 
 from jobkit.commands.status import status
 from jobkit.core.errors import JobkitError
-from jobkit.core.records import Job
+from jobkit.core.records import JobFacts
 from tests.support.builders import grid, record, write_points, write_record, write_submitted
 from tests.support.programs import Programs
 from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
@@ -28,7 +28,7 @@ def runs(tmp_path: Path, queue: Programs, monkeypatch: pytest.MonkeyPatch) -> Pa
         run = write_points(tmp_path / "runs" / name, points)
         write_submitted(run, "slurm", name[11:13], first=1, last=2)
         for point in points if name == EARLIER else points[:1]:
-            job = Job(scheduler="slurm", job_id=name[11:13], task_id=str(point.index))
+            job = JobFacts(scheduler="slurm", job_id=name[11:13], task_id=str(point.index))
             write_record(run, replace(record(point), job=job))
     queue.holds("03_2|PENDING|Resources|||N/A", name=LATER)
     return tmp_path / "runs"

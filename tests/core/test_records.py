@@ -13,7 +13,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import Value
 from jobkit.core.layout import Exit, read_exit
 from jobkit.core.measurements import MemoryReadings, Metric, Need, ShortcutCheck
-from jobkit.core.records import Job, Outcome, Point, Record, TextRef
+from jobkit.core.records import JobFacts, Outcome, Point, Record, TextRef
 
 POINT = Point(
     run_id="r-1",
@@ -33,7 +33,7 @@ RECORD = Record(
     point=POINT,
     try_number=1,
     outcome=Outcome.OK,
-    job=Job(scheduler="hand"),
+    job=JobFacts(scheduler="hand"),
     host="n1",
     started_at="2026-01-01T00:00:00+00:00",
     ended_at="2026-01-01T00:00:01+00:00",

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
+from jobkit.launch.job import find_job
 from jobkit.launch.scheduler_calls import SubmissionUnconfirmed
 from jobkit.launch.submission import (
     Round,
     ask_limits,
     cut_into_arrays,
-    find_job,
     plan_arrays,
     round_jobs,
     submit_jobs,

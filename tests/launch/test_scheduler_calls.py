@@ -13,9 +13,9 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.launch import scheduler_calls
+from jobkit.launch.job import Job
 from jobkit.launch.scheduler_calls import (
     MOST_SAID,
-    PlannedJob,
     SubmissionUnconfirmed,
     cancel_tasks,
     check_submission,
@@ -30,7 +30,7 @@ from jobkit.schedulers.types import Array, JobId, JobRequest
 DATA = Path(__file__).parents[1] / "data"
 ARRAY = Array(first=1, last=3, offset=0, throttle=None)
 SEVEN = JobId("7")
-JOB = PlannedJob(script="job.sh", array=ARRAY)
+JOB = Job(script="job.sh", array=ARRAY)
 Program = Callable[..., None]
 
 
@@ -88,8 +88,9 @@ def test_intent_and_answer_are_journalled_with_the_errand(tmp_path: Path, progra
     program("sbatch", "slurm/submit-cluster")
     listed = Array(first=1, last=3, offset=2, throttle=4, listed="tasks-2.txt")
     (tmp_path / "tasks-2.txt").write_text("1\n2\n4\n5\n6\n", encoding="utf-8")
-    taken = submit_array(slurm, tmp_path, PlannedJob(script="job-2.sh", array=listed, round=2), [SEVEN])
-    assert (taken.job.cluster, taken.array, taken.role) == ("lab", listed, Role.POINTS)
+    taken = submit_array(slurm, tmp_path, Job(script="job-2.sh", array=listed, round=2), [SEVEN])
+    assert taken.id
+    assert (taken.id.cluster, taken.array, taken.role) == ("lab", listed, Role.POINTS)
     before, after = events(tmp_path)
     script = f"{tmp_path}/job-2.sh"
     words = f"sbatch --parsable --dependency=afterany:7 --array=1-3%4 {script} --list tasks-2.txt 2"
@@ -98,7 +99,7 @@ def test_intent_and_answer_are_journalled_with_the_errand(tmp_path: Path, progra
         key: value for key, value in before.items() if key not in {"at", "event", "argv"}
     }
     (one,) = read_journal(tmp_path).submissions
-    assert (one.job, [points for _, points in one.tasks()]) == (taken.job, [(4,), (5,), (6,)])
+    assert (one.job, [points for _, points in one.tasks()]) == (taken.id, [(4,), (5,), (6,)])
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_intent_stands_in_the_journal_before_the_act(
 ) -> None:
     queue.add("scontrol", "echo MaxArraySize = 1001")
     queue.add("sbatch", f"wc -l <{prepared.run_dir}/journal.jsonl >>{tmp_path}/seen; echo 7")
-    (one,) = sweep.submit(prepared).jobs
+    (one,) = sweep.submit(prepared)
     assert (tmp_path / "seen").read_text().split() == ["0", "1"]
     assert [event["event"] for event in events(prepared.run_dir)] == ["submitting", "submitted"]
     assert one.array.throttle == 4
@@ -76,8 +76,12 @@ NUMBERED = 'case "$*" in *--test-only*) exit 0;; *find.sh*) {last};; *--offset*)
 
 def test_a_job_follows_all_arrays(followed: Prepared, queue: Programs) -> None:
     queue.add("sbatch", NUMBERED.format(last="echo 9"))
-    taken = sweep.submit(followed).jobs
-    assert [(one.job.id, one.role) for one in taken] == [("7", "points"), ("8", "points"), ("9", "find")]
+    taken = sweep.submit(followed)
+    assert [(str(one.id), one.role) for one in taken] == [
+        ("7", "points"),
+        ("8", "points"),
+        ("9", "find"),
+    ]
     script = followed.run_dir / "find.sh"
     waits = f"sbatch --parsable --dependency=afterany:7:8 --array=1-1 {script} --offset 6"
     assert queue.called()[-1] == waits

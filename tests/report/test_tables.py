@@ -12,7 +12,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE, Exit
-from jobkit.core.records import Job, Outcome, Point
+from jobkit.core.records import JobFacts, Outcome, Point
 from jobkit.core.units import GIB, MIB
 from jobkit.report.estimates import heading
 from jobkit.report.tables import Collected, collect
@@ -381,12 +381,14 @@ def test_a_try_by_hand_changes_no_figure(tmp_path: Path) -> None:
     for number in (2, 3):
         write_record(
             run,
-            replace(record(points[0], work_s=1.0), job=Job(scheduler="hand", job_id="9"), try_number=number),
+            replace(
+                record(points[0], work_s=1.0), job=JobFacts(scheduler="hand", job_id="9"), try_number=number
+            ),
         )
     assert tables(run) == before
     assert collect([run]).notes == (f"{run}: also run by hand, which no figure includes: p001 (try 2, 3)",)
     only = write_points(tmp_path / "only", points)
-    write_record(only, replace(record(points[0]), job=Job(scheduler="hand", job_id="9")))
+    write_record(only, replace(record(points[0]), job=JobFacts(scheduler="hand", job_id="9")))
     found = collect([only])
     assert found.points[["outcome", "tries"]].to_numpy().tolist()[0] == ["ok", 0]
     assert found.notes == (

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobkit.core.layout import Begin, Exit
-from jobkit.core.records import Job, Outcome
+from jobkit.core.records import JobFacts, Outcome
 from jobkit.core.units import moment
 from jobkit.runs.hints import progress_of_try
 from jobkit.runs.reader import read_standings
@@ -158,7 +158,7 @@ def test_words_from_elsewhere_do_not_control_the_terminal() -> None:
 
 
 def test_tries_by_hand_stand_among_the_others_and_are_marked() -> None:
-    by_hand = replace(record(point()), job=Job(scheduler="hand", job_id="9"))
+    by_hand = replace(record(point()), job=JobFacts(scheduler="hand", job_id="9"))
     own = [tried(number, Outcome.TIMEOUT) for number in (3, 1)]
     hand = tried(2, Outcome.OK, record=by_hand, task=None)
     of = a_point(1, PointState.FAILED, Outcome.TIMEOUT, tries=(*own, hand))

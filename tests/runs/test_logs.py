@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import ORDER_FILE, POINTS_FILE, Exit
-from jobkit.core.records import Job, Point
+from jobkit.core.records import JobFacts, Point
 from jobkit.runs.journal import JobTask
 from jobkit.runs.logs import Log, find_log, point_named
 from tests.support.builders import (
@@ -108,7 +108,9 @@ def test_a_point_that_was_never_submitted_has_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize("whole", [True, False])
 def test_what_a_person_ran_has_none(run: Path, *, whole: bool) -> None:
     if whole:
-        write_record(run, replace(record(POINTS[0]), job=Job(scheduler="hand", job_id="4711", task_id="")))
+        write_record(
+            run, replace(record(POINTS[0]), job=JobFacts(scheduler="hand", job_id="4711", task_id=""))
+        )
     else:
         write_begin(run, POINTS[0], scheduler="hand", job="", task="")
     log = find_log(run, "1", 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.layout import Exit
-from jobkit.core.records import Job, Outcome, Point
+from jobkit.core.records import JobFacts, Outcome, Point
 from jobkit.runs import watch
 from jobkit.runs.driver_lock import driving, last_driver
 from jobkit.runs.journal import Role
@@ -55,7 +55,7 @@ def end(run: Path, point: Point, outcome: Outcome = Outcome.OK, number: int = 1,
     folder = begin(run, point, number)
     ended = replace(record(point), outcome=outcome, ended_at=record(point).started_at, try_number=number)
     write_record(
-        run, replace(ended, job=Job(scheduler="local", job_id=job_of(run), task_id=str(point.index)))
+        run, replace(ended, job=JobFacts(scheduler="local", job_id=job_of(run), task_id=str(point.index)))
     )
     write_exit(run, point, Exit(status=0, stage="done"), number)
     for name, at in (("begin", 1000.0), ("exit", 1000.0 + took_s)):

@@ -11,7 +11,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import ORDER_FILE, POINTS_FILE
-from jobkit.core.records import Job, Outcome
+from jobkit.core.records import JobFacts, Outcome
 from jobkit.runs.journal import Role
 from jobkit.runs.reader import read_requested, read_standings
 from jobkit.runs.standing import PointState, RequestedGpus
@@ -161,7 +161,7 @@ def test_points_that_share_a_task(tmp_path: Path, programs: Programs) -> None:
     write_points(run, points)
     (run / "tasks-1.txt").write_text("1 2 3\n", encoding="utf-8")
     write_submitted(run, "slurm", "77", first=1, last=1, list="tasks-1.txt")
-    job = Job(scheduler="slurm", job_id="77", task_id="1")
+    job = JobFacts(scheduler="slurm", job_id="77", task_id="1")
     write_record(run, replace(record(points[0]), outcome=Outcome.BUG, job=job))
     write_begin(run, points[1], task=1)
     programs.squeue("77_1 RUNNING")

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from jobkit.core.records import Job, Outcome, Point
+from jobkit.core.records import JobFacts, Outcome, Point
 from jobkit.runs.journal import JobTask
 from jobkit.runs.reader import read_standings
 from jobkit.runs.standing import PointState, history
@@ -139,7 +139,7 @@ def test_what_ran_by_hand_is_done_once_the_queue_has_let_the_point_go(
 ) -> None:
     run = tmp_path / "run"
     (one,) = sweep(run, 1)
-    write_record(run, replace(record(one), job=Job(scheduler="hand", job_id="4711")))
+    write_record(run, replace(record(one), job=JobFacts(scheduler="hand", job_id="4711")))
     programs.squeue("77_1 PENDING Priority")
     assert standings(run) == [PointState.WAITING]
     (seen_one,) = seen(run).points
@@ -216,7 +216,7 @@ def test_what_was_cancelled_by_hand_while_it_waited_is_asked_for_until_it_is_gon
 
 
 def cut_short(run: Path, of: Point, number: int = 1) -> None:
-    job = Job(scheduler="slurm", job_id="77", task_id="1", restart=number - 1)
+    job = JobFacts(scheduler="slurm", job_id="77", task_id="1", restart=number - 1)
     cut = replace(record(of), outcome=Outcome.CANCELLED, provisional=True, signal="TERM", try_number=number)
     write_record(run, replace(cut, job=job))
 
@@ -245,7 +245,7 @@ def test_why_a_task_was_requeued_is_asked_though_its_point_is_done(tmp_path: Pat
     run = write_points(tmp_path / "run", points)
     write_submitted(run, "slurm", "77", first=1, last=1)
     cut_short(run, one)
-    job = Job(scheduler="slurm", job_id="77", task_id="1", restart=1)
+    job = JobFacts(scheduler="slurm", job_id="77", task_id="1", restart=1)
     write_record(run, replace(record(one), try_number=2, job=job))
     queue.sacct("77_1 PREEMPTED 0:0", "77_1 COMPLETED 0:0")
     assert [tried.verdict.outcome for tried in seen(run).points[0].tries] == [Outcome.OK, Outcome.PREEMPTED]

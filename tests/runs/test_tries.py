@@ -19,7 +19,7 @@ from jobkit.core.layout import (
     read_batches,
     try_numbers,
 )
-from jobkit.core.records import Job, Outcome, Point
+from jobkit.core.records import JobFacts, Outcome, Point
 from jobkit.runs.accounting import Accounts, join_answers, read_accounts
 from jobkit.runs.journal import JobTask, Journal
 from jobkit.runs.tries import TryResult, counting, not_started, read_tries
@@ -123,11 +123,12 @@ def test_a_submission_that_left_no_try_comes_first(tmp_path: Path) -> None:
 
 def test_the_record_tells_who_ran_it_and_else_begin_and_for_the_latest_the_journal(tmp_path: Path) -> None:
     write_record(
-        tmp_path, replace(record(point()), job=Job(scheduler="sge", job_id="5", task_id="3"), try_number=4)
+        tmp_path,
+        replace(record(point()), job=JobFacts(scheduler="sge", job_id="5", task_id="3"), try_number=4),
     )
     write_record(
         tmp_path,
-        replace(record(point()), job=Job(scheduler="hand", job_id="5", task_id=""), try_number=3),
+        replace(record(point()), job=JobFacts(scheduler="hand", job_id="5", task_id=""), try_number=3),
     )
     write_begin(tmp_path, point(), 2, job=78)
     try_folder(tmp_path, point(), 1)
@@ -169,7 +170,7 @@ def test_what_is_known_of_the_task_besides(
 def test_a_node_keeps_the_name_that_the_scheduler_gives_it_once_the_record_is_home(tmp_path: Path) -> None:
     write_begin(tmp_path, point(), host="n1")
     assert read(tmp_path, accounts())[0].node == "n1"
-    ended = replace(record(point()), host="vm", job=Job(scheduler="slurm", job_id="77", task_id="1"))
+    ended = replace(record(point()), host="vm", job=JobFacts(scheduler="slurm", job_id="77", task_id="1"))
     write_record(tmp_path, replace(ended, environment={"HOSTNAME": "n1"}))
     assert read(tmp_path, accounts())[0].node == "n1"
     write_record(tmp_path, ended)
@@ -210,7 +211,7 @@ def log(run: Path, text: str) -> None:
 )
 def test_a_timeout_names_the_walltime(tmp_path: Path, account: Outcome | None, words: str) -> None:
     timeout = replace(record(point()), outcome=Outcome.TIMEOUT, message="SIGUSR1", provisional=True)
-    write_record(tmp_path, replace(timeout, job=Job(scheduler="slurm", job_id="77", task_id="1")))
+    write_record(tmp_path, replace(timeout, job=JobFacts(scheduler="slurm", job_id="77", task_id="1")))
     write_submitted(tmp_path, "slurm", "77", first=1, last=1, walltime_s=60)
     (tried,) = read(tmp_path, replace(read_accounts(tmp_path), runs={ONE: (accounted(account),)}))
     assert tried.verdict.evidence.startswith(f"{words} walltime of 00:01:00: SIGUSR1")
@@ -313,7 +314,7 @@ def test_batches_and_folders(tmp_path: Path) -> None:
 
 def test_a_try_whose_task_the_scheduler_began_again_says_so(tmp_path: Path) -> None:
     cut = replace(record(point()), outcome=Outcome.CANCELLED, provisional=True, signal="TERM")
-    job = Job(scheduler="slurm", job_id="77", task_id="1")
+    job = JobFacts(scheduler="slurm", job_id="77", task_id="1")
     write_record(tmp_path, replace(cut, job=job))
     write_begin(tmp_path, point(), 2, restart=1)
     latest, first = read(tmp_path, accounts())
@@ -328,7 +329,7 @@ def test_a_try_whose_task_the_scheduler_began_again_says_so(tmp_path: Path) -> N
     assert "began" not in read(tmp_path, accounts())[1].verdict.evidence, "one restart, two tries: by hand?"
 
 
-BY_HAND = Job(scheduler="hand", job_id="4711", task_id="")
+BY_HAND = JobFacts(scheduler="hand", job_id="4711", task_id="")
 
 
 def test_a_try_by_hand_counts_only_while_no_other_has_begun(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from jobkit.core.layout import (
     Exit,
 )
 from jobkit.core.measurements import Gpu, MemoryReadings, Need, Summary
-from jobkit.core.records import Batch, Job, ModelRef, Outcome, Point, Record, TextRef
+from jobkit.core.records import Batch, JobFacts, ModelRef, Outcome, Point, Record, TextRef
 from jobkit.core.units import GIB
 from jobkit.worker.workloads.base import Entity
 from jobkit.worker.workloads.entities import write_entities
@@ -123,7 +123,7 @@ def record(of: Point, *, work_s: float = 8.0) -> Record:
         point=of,
         try_number=1,
         outcome=Outcome.OK,
-        job=Job(scheduler="slurm", job_id="77", task_id=str(of.index)),
+        job=JobFacts(scheduler="slurm", job_id="77", task_id=str(of.index)),
         host="node1",
         started_at=began.isoformat(),
         ended_at=(began + timedelta(minutes=1)).isoformat(),

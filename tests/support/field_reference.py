@@ -20,7 +20,7 @@ BLOCK = re.compile(rf"{BEGIN}.*?{END}", re.DOTALL)
 ENTRY = re.compile(r"^([\w, ]+)\n((?:^    .*\n?)+)", re.MULTILINE)
 KINDS: tuple[type, ...] = (
     *(records.Batch, records.Record, records.Point, records.TextRef, records.ModelRef, records.FileRef),
-    *(records.Command, records.Job, measurements.Gpu, measurements.MemoryReadings, measurements.Need),
+    *(records.Command, records.JobFacts, measurements.Gpu, measurements.MemoryReadings, measurements.Need),
     *(measurements.Share, measurements.Sampler, measurements.Energy, measurements.Summary),
     *(measurements.ShortcutCheck, measurements.Metric),
 )

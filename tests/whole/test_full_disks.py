@@ -18,7 +18,8 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
 from jobkit.core.records import Outcome
 from jobkit.launch.cancel import cancel
-from jobkit.launch.scheduler_calls import PlannedJob, SubmissionUnconfirmed, submit_array
+from jobkit.launch.job import Job
+from jobkit.launch.scheduler_calls import SubmissionUnconfirmed, submit_array
 from jobkit.report.tables import collect
 from jobkit.runs.journal import read_journal
 from jobkit.schedulers import slurm
@@ -222,7 +223,7 @@ def test_home_is_full_when_a_sweep_is_submitted(
     (tmp_path / "bin" / "sbatch").write_text(SBATCH.format(home=home, calls=tmp_path / "calls", crowd=CROWD))
     (tmp_path / "bin" / "sbatch").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    job = PlannedJob(script="job.sh", array=Array(first=1, last=3, offset=0, throttle=None))
+    job = Job(script="job.sh", array=Array(first=1, last=3, offset=0, throttle=None))
     filler = fill(home)
     with pytest.raises(JobkitError, match=f"{home}/journal.jsonl: No space left on device; the job was not"):
         submit_array(slurm, home, job)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.records import Job, Outcome, Record
+from jobkit.core.records import JobFacts, Outcome, Record
 from jobkit.worker import mps
 from jobkit.worker.failure import TryFailed
 from jobkit.worker.measure.nvml import GpuState
@@ -165,7 +165,7 @@ def test_its_folder_is_next_to_the_jobs_if_that_has_a_long_path(short: Path) -> 
 @pytest.fixture
 def begun(short: Path, monkeypatch: pytest.MonkeyPatch) -> Try:
     monkeypatch.setenv("PATH", f"{FAKE}:{os.environ['PATH']}")
-    task = Task(point=ONE_GPU, try_number=1, inputs=short, out=short / "out", job=Job(scheduler="hand"))
+    task = Task(point=ONE_GPU, try_number=1, inputs=short, out=short / "out", job=JobFacts(scheduler="hand"))
     return Try(task, now())
 
 

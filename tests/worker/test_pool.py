@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.records import Job
+from jobkit.core.records import JobFacts
 from jobkit.worker import pool
 from jobkit.worker.measure.sampler import process_tree
 from jobkit.worker.process import BLOCKED
@@ -22,7 +22,7 @@ from tests.worker.test_supervisor import restored as restored  # noqa: PLC0414 -
 
 
 def state(folder: Path) -> Try:
-    task = Task(point=PLAIN, try_number=1, inputs=folder, out=folder, job=Job(scheduler="hand"))
+    task = Task(point=PLAIN, try_number=1, inputs=folder, out=folder, job=JobFacts(scheduler="hand"))
     return Try(task, now(), workers=[WorkerState() for _ in range(PLAIN.workers)])
 
 

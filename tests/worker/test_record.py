@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from jobkit.core.measurements import Energy, Gpu
-from jobkit.core.records import Job
+from jobkit.core.records import JobFacts
 from jobkit.worker.measure.energy import EnergyReading
 from jobkit.worker.measure.sampler import Peaks
 from jobkit.worker.record import Task, Try, WorkerState, record_of, shares
@@ -13,7 +13,7 @@ from tests.worker.measure.test_tally import batch
 
 
 def test_a_share_is_idle_from_its_last_batch_on() -> None:
-    task = Task(point=point(), try_number=1, inputs=Path(), out=Path(), job=Job(scheduler="hand"))
+    task = Task(point=point(), try_number=1, inputs=Path(), out=Path(), job=JobFacts(scheduler="hand"))
     state = Try(task, "", workers=[WorkerState() for _ in range(3)])
     for worker, end_s in ((0, 1.0), (1, 1.5), (0, 4.0)):
         state.tally.add(replace(batch(1.0), worker=worker), end_s)
@@ -24,7 +24,7 @@ def test_a_share_is_idle_from_its_last_batch_on() -> None:
 def test_of_several_gpus_the_record_names_the_first_with_the_least_memory() -> None:
     sizes = (32, None, 16, 16)
     gpus = [Gpu(name="T4", uuid=f"GPU-{n}", total_bytes=size) for n, size in enumerate(sizes)]
-    task = Task(point=point(), try_number=1, inputs=Path(), out=Path(), job=Job(scheduler="hand"))
+    task = Task(point=point(), try_number=1, inputs=Path(), out=Path(), job=JobFacts(scheduler="hand"))
     found = record_of(Try(task, "", workers=[WorkerState(gpu=gpu) for gpu in gpus]), None)
     assert found.gpu == gpus[2]
 
@@ -34,7 +34,7 @@ def test_of_several_gpus_the_record_has_the_most_foreign_processes() -> None:
     gpus = [
         replace(GPU, uuid=f"GPU-{n}", foreign_processes=foreign) for n, foreign in enumerate((0, 2, None))
     ]
-    task = Task(point=point(), try_number=1, inputs=Path(), out=Path(), job=Job(scheduler="hand"))
+    task = Task(point=point(), try_number=1, inputs=Path(), out=Path(), job=JobFacts(scheduler="hand"))
     found = record_of(Try(task, "", workers=[WorkerState(gpu=gpu) for gpu in gpus]), None)
     assert found.gpu == replace(gpus[0], foreign_processes=2)
 
@@ -46,7 +46,7 @@ def test_workers_report_the_largest_number_and_each_word_once() -> None:
         {},
     ]
     planned = point(params={"batch_size": 7, "precision": "tf32"})
-    task = Task(point=planned, try_number=1, inputs=Path(), out=Path(), job=Job(scheduler="hand"))
+    task = Task(point=planned, try_number=1, inputs=Path(), out=Path(), job=JobFacts(scheduler="hand"))
     state = Try(task, "", workers=[WorkerState(effective=one) for one in effective])
     found = record_of(state, None)
     assert found.effective == {"batch_size": 7, "precision": "tf32, fp32", "pinned": None}
@@ -54,7 +54,7 @@ def test_workers_report_the_largest_number_and_each_word_once() -> None:
 
 
 def test_the_idle_power_is_that_of_the_gpus_of_all_workers() -> None:
-    task = Task(point=point(), try_number=1, inputs=Path(), out=Path(), job=Job(scheduler="hand"))
+    task = Task(point=point(), try_number=1, inputs=Path(), out=Path(), job=JobFacts(scheduler="hand"))
     one, two = (replace(GPU, uuid=uuid) for uuid in ("GPU-1", "GPU-2"))
     workers = [
         WorkerState(gpu=one, opening={"GPU-1": EnergyReading(12, 500), "GPU-2": EnergyReading(12, 700)}),

@@ -20,7 +20,7 @@ import pytest
 
 from jobkit.core import files, json_codec
 from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
-from jobkit.core.records import Batch, Job, ModelRef, Outcome, Point, Record
+from jobkit.core.records import Batch, JobFacts, ModelRef, Outcome, Point, Record
 from jobkit.corpus.plan import MANIFEST_FILE, ROWS_FILE, Corpus, Piece, Rows
 from jobkit.corpus.reading import Paragraph, read_pieces, read_shard
 from jobkit.plan.sample import sample_text
@@ -67,7 +67,7 @@ def tried(folder: Path, of: Point, *, out: Path | None = None) -> Record:
     run = folder / "run"
     out = out or folder / f"out-{len(list(folder.glob('out-*'))) + 1}"
     out.mkdir(exist_ok=True)
-    job = Job(scheduler="hand")
+    job = JobFacts(scheduler="hand")
     task = Task(point=of, try_number=1, inputs=folder, out=out, job=job, run_dir=run)
     outcome = work.run(task, Signals(None))
     found = json_codec.from_json(Record, (out / RECORD_FILE).read_text(), where="record")

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from jobkit.core import files, json_codec
 from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
 from jobkit.core.measurements import Attribution
-from jobkit.core.records import Batch, Job, Outcome, Point, Record
+from jobkit.core.records import Batch, JobFacts, Outcome, Point, Record
 from jobkit.worker import process, work
 from jobkit.worker.failure import CAUGHT_SIGNALS, Signals, TryFailed
 from jobkit.worker.measure.energy import in_initial_namespace
@@ -71,7 +71,7 @@ def tried(folder: Path, of: Point, text: str = COUNTED, *, out: Path | None = No
         try_number=1,
         inputs=folder,
         out=out or folder,
-        job=Job(scheduler="hand"),
+        job=JobFacts(scheduler="hand"),
         run_dir=folder,
     )
     outcome = work.run(task, Signals(None))

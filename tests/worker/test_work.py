@@ -12,7 +12,7 @@ import pytest
 
 from jobkit.core import files, json_codec
 from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
-from jobkit.core.records import Batch, Job, Outcome, Point, Record
+from jobkit.core.records import Batch, JobFacts, Outcome, Point, Record
 from jobkit.worker import process, steps, work
 from jobkit.worker.failure import CAUGHT_SIGNALS, Signals
 from jobkit.worker.measure.device import Device
@@ -61,7 +61,7 @@ def tried(folder: Path, of: Point) -> Record:
     (folder / "text").write_text(TEXT)
     sha256 = hashlib.sha256(TEXT.encode()).hexdigest()
     ready = replace(of, text=replace(of.text, sha256=sha256))
-    task = Task(point=ready, try_number=1, inputs=folder, out=folder, job=Job(scheduler="hand"))
+    task = Task(point=ready, try_number=1, inputs=folder, out=folder, job=JobFacts(scheduler="hand"))
     outcome = work.run(task, Signals(None))
     text = (folder / RECORD_FILE).read_text()
     found = json_codec.from_json(Record, text, where="record")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.records import Job, Outcome
+from jobkit.core.records import JobFacts, Outcome
 from jobkit.worker import pool
 from jobkit.worker.pool import Worker
 from jobkit.worker.record import Report, Task
@@ -18,7 +18,7 @@ ARGV = (sys.executable, "-m", "jobkit.worker.pool")
 
 
 def task(folder: Path) -> Task:
-    return Task(point=PLAIN, try_number=1, inputs=folder, out=folder, job=Job(scheduler="hand"))
+    return Task(point=PLAIN, try_number=1, inputs=folder, out=folder, job=JobFacts(scheduler="hand"))
 
 
 def test_a_worker_whose_parent_has_gone_does_nothing() -> None:

@@ -35,7 +35,7 @@ from jobkit.core.units import GIB, MIB, format_count, format_size, format_wallti
 from jobkit.corpus.formats import check_format
 from jobkit.corpus.plan import Corpus, Source, read_corpus
 from jobkit.corpus.sources import SourceFile, find_sources
-from jobkit.launch import launch, resume, scheduler_calls, submission
+from jobkit.launch import job, launch, resume, scheduler_calls, submission
 from jobkit.launch.apply import start
 from jobkit.launch.apply.plan_text import LABEL, format_bytes, low_memory
 from jobkit.launch.apply.setting import AppliedSetting
@@ -48,7 +48,7 @@ from jobkit.plan.prepare import run_id
 from jobkit.plan.resolve import Options
 from jobkit.report.recommend.request import enough
 from jobkit.runs import journal
-from jobkit.runs.journal import PURPOSES, STILL_AT_IT, Role, read_journal
+from jobkit.runs.journal import STILL_AT_IT, Role, read_journal
 from jobkit.runs.standing import first_task
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import ONE_TASK
@@ -220,9 +220,9 @@ def _submit(
     script = render_plan(spec, setting.site, point, run_dir, resources)
     plan = "\n".join(_lines(setting, found, resources))
     if dry_run:
-        job, scheduler = submission.plan_job(), by_name(spec.scheduler)
+        planner, scheduler = job.plan_job(), by_name(spec.scheduler)
         start.preview(
-            request, plan, script, [scheduler.submit_argv(str(run_dir / job.script), job.array, ())]
+            request, plan, script, [scheduler.submit_argv(str(run_dir / planner.script), planner.array, ())]
         )
         return 0
     note(plan)
@@ -235,10 +235,8 @@ def _submit(
             return ExitCode.TO_COME
         for name, text in texts.items():
             files.write_atomically(run_dir / name, text)
-        taken = submission.submit_jobs(by_name(spec.scheduler), run_dir, [submission.plan_job()])
-    note(
-        f"submitted: {spec.scheduler} job {taken.jobs[0].job} {PURPOSES[Role.PLAN]}, then submits the shards"
-    )
+        jobs = submission.submit_jobs(by_name(spec.scheduler), run_dir, [job.plan_job()])
+    job.announce(spec.scheduler, jobs, ", then submits the shards")
     if wait:
         return launch.wait_for_points(run_dir, (), spec.policy)
     launch.note_follow(run_dir)

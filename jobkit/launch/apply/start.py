@@ -42,6 +42,7 @@ from jobkit.launch.apply.oversized import find_heavy, refuse_too_large
 from jobkit.launch.apply.plan_text import LABEL, CorpusSummary, plan_lines
 from jobkit.launch.apply.setting import AppliedSetting, find_setting
 from jobkit.launch.apply.shards import ShardOptions, plan_shards, points_of
+from jobkit.launch.job import announce
 from jobkit.plan.job_script import render, render_follow
 from jobkit.plan.prepare import Prepared, refuse_too_many_threads, run_id
 from jobkit.plan.resolve import Options, warn_again
@@ -426,8 +427,7 @@ def _start(planned: Planned, *, wait: bool) -> int | None:
         note(f"run folder: {relative_path(prepared.run_dir)}")
         _here(prepared)
         return resume.run_follow_up(prepared.run_dir) or None
-    taken = sweep.submit(prepared, note, write=write)
-    launch.note_submitted(prepared.spec.scheduler, taken.jobs, taken.refused)
+    announce(prepared.spec.scheduler, sweep.submit(prepared, note, write=write))
     if prepared.needs:  # a round of its own for those that request more
         return resume.run_again(prepared.run_dir, (), (), wait=wait)
     if wait:

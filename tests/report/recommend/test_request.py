@@ -5,7 +5,7 @@ from pathlib import Path
 
 from jobkit.answers.speed import Duration
 from jobkit.core.measurements import MemoryReadings
-from jobkit.core.records import Job
+from jobkit.core.records import JobFacts
 from jobkit.core.units import GIB
 from jobkit.report.recommend.request import enough, lines, request, used_ram
 from jobkit.report.recommend.run_data import read_material
@@ -55,7 +55,7 @@ def test_a_site_that_cannot_be_asked_says_why() -> None:
 def test_on_slurm_the_page_cache_counts() -> None:
     told = replace(record(point()), memory=MemoryReadings(maxrss_bytes=GIB, cgroup_peak_bytes=3 * GIB))
     assert used_ram(told) == 3 * GIB
-    assert used_ram(replace(told, job=Job(scheduler="sge"))) == GIB
+    assert used_ram(replace(told, job=JobFacts(scheduler="sge"))) == GIB
     assert used_ram(replace(told, memory=MemoryReadings())) is None
 
 

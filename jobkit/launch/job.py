@@ -1,0 +1,119 @@
+"""A job of a run, from the decision to submit it to the answer of the scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from jobkit.core.layout import FIND_SCRIPT, FOLLOW_SCRIPT, PLAN_SCRIPT, TUNE_SCRIPT
+from jobkit.core.terminal import Say, note
+from jobkit.runs.journal import PURPOSES, Role
+from jobkit.schedulers.types import ONE_TASK, Array, JobId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A job that is about to be submitted, or that a scheduler has accepted or refused.
+
+    Attributes
+    ----------
+    script
+        The name of its script in the run folder, or the path.
+    array
+        Its tasks.
+    role
+        What it is for. A job for anything but points starts once the arrays before it have ended.
+    round
+        In which round of its run.
+    given
+        What a person gave with it: ``key=value``.
+    walltime_s
+        Of each point; ``None`` for a job that is no array of points.
+    behind
+        Of an array of points: it starts once the array this many places before it has ended; 0 for at once.
+    id
+        What the scheduler calls it; ``None`` unless it was accepted.
+    refused
+        Why the scheduler refused it, if the run goes on without it; else empty.
+    """
+
+    script: str
+    array: Array
+    role: Role = Role.POINTS
+    round: int = 1
+    given: tuple[str, ...] = ()
+    walltime_s: int | None = None
+    behind: int = 0
+    id: JobId | None = None
+    refused: str = ""
+
+    def waits_for(self, arrays: Sequence[JobId]) -> Sequence[JobId]:
+        """Return those of the arrays before it that must end before it starts."""
+        if self.role is Role.POINTS:
+            return arrays[-self.behind :][:1] if self.behind else ()
+        return arrays
+
+    def journalled(self, scheduler: str) -> Mapping[str, object]:
+        """Return what the journal keeps of it, besides what was answered."""
+        array = self.array
+        return {
+            "scheduler": scheduler,
+            "first": array.first,
+            "last": array.last,
+            "offset": array.offset,
+            "throttle": array.throttle,
+            "role": self.role,
+            "round": self.round,
+            **({"list": array.listed} if array.listed else {}),
+            **({"given": self.given} if self.given else {}),
+            **({"walltime_s": self.walltime_s} if self.walltime_s else {}),
+        }
+
+
+def find_job(points: int) -> Job:
+    """Return the job that tries the largest batch: its task is the first point behind those of the run."""
+    array = Array(first=1, last=1, offset=points, throttle=None)
+    return Job(script=FIND_SCRIPT, array=array, role=Role.FIND)
+
+
+def tune_job(index: int) -> Job:
+    """Return the job that searches for the fastest setting: its task is the point with which it begins."""
+    array = Array(first=1, last=1, offset=index - 1, throttle=None)
+    return Job(script=TUNE_SCRIPT, array=array, role=Role.TUNE)
+
+
+def follow_job(round_: int) -> Job:
+    """Return the job that runs points again as the policy says, once a round has ended."""
+    return Job(script=FOLLOW_SCRIPT, array=ONE_TASK, role=Role.FOLLOW, round=round_)
+
+
+def plan_job() -> Job:
+    """Return the job that reads and plans a corpus, and submits its shards."""
+    return Job(script=PLAN_SCRIPT, array=ONE_TASK, role=Role.PLAN)
+
+
+def ids(jobs: Sequence[Job]) -> tuple[JobId, ...]:
+    """Return the ids of the jobs that were accepted."""
+    return tuple(job.id for job in jobs if job.id)
+
+
+def announce(scheduler: str, jobs: Sequence[Job], then: str = "", say: Say = note) -> None:
+    """Tell a person what was submitted.
+
+    The job that only runs failed points again is not named, unless the scheduler refused it.
+
+    Parameters
+    ----------
+    then
+        What happens next, in words that follow the jobs.
+    say
+        Prints a line.
+    """
+    points = ", ".join(map(str, ids([job for job in jobs if job.role is Role.POINTS])))
+    others = [job for job in jobs if job.id and job.role not in {Role.POINTS, Role.FOLLOW}]
+    parts = [f"job {points}"] if points else []
+    parts += [f"job {job.id} {PURPOSES[job.role]}" for job in others]
+    say(f"submitted: {scheduler} {'; '.join(parts)}{then}")
+    for job in jobs:
+        if job.refused:
+            say(f"no job runs again what fails: {job.refused}")
