@@ -31,7 +31,7 @@ from jobkit.corpus.winners import read_winners
 from jobkit.report.provenance import provenance, read_promise
 from jobkit.runs.hints import remedy
 from jobkit.runs.results import PointResult, each_point, task_s
-from jobkit.runs.tries import TryResult
+from jobkit.runs.tries import Try
 
 MOST_NAMED = 5
 MOST_DOCUMENTS = 500
@@ -170,7 +170,7 @@ def _of_winners(
 
 def tries(report: CorpusReport) -> list[ShardTry]:
     """Return the tries of all shards, in the order in which they began."""
-    pairs = [(result, tried) for result in report.results for tried in result.all_tries if tried.files.number]
+    pairs = [(result, tried) for result in report.results for tried in result.all_tries if tried.number]
     begun = [(began, result, tried) for result, tried in pairs if (began := moment(_began(tried)))]
     first = min((began for began, _, _ in begun), default=None)
     found = []
@@ -179,7 +179,7 @@ def tries(report: CorpusReport) -> list[ShardTry]:
         began_s = (began - (first or began)) / timedelta(seconds=1)
         found.append(
             ShardTry(
-                name=f"{result.point.point_id}, try {tried.files.number}",
+                name=f"{result.point.point_id}, try {tried.number}",
                 began_s=began_s,
                 ended_s=None if held_s is None else began_s + held_s,
                 outcome=str(tried.verdict.outcome or "to come"),
@@ -188,11 +188,11 @@ def tries(report: CorpusReport) -> list[ShardTry]:
     return found
 
 
-def _began(tried: TryResult) -> str:
+def _began(tried: Try) -> str:
     """Return when a try began: its worker, else its job; empty if that is not known."""
-    if tried.files.record:
-        return tried.files.record.started_at
-    return tried.files.begin.at if tried.files.begin else ""
+    if tried.record:
+        return tried.record.started_at
+    return tried.begin.at if tried.begin else ""
 
 
 def answer(report: CorpusReport) -> list[Block]:

@@ -25,7 +25,7 @@ from jobkit.corpus.plan import Corpus, Winner, read_corpus, read_plan
 from jobkit.report.recommend.energy import EnergyUse
 from jobkit.runs.results import PointResult, each_point, task_s
 from jobkit.runs.shards import settle
-from jobkit.runs.tries import TryResult
+from jobkit.runs.tries import Try
 
 SCHEMA = 1
 HOUR_S = 3600.0
@@ -192,12 +192,12 @@ def _totals(results: Sequence[PointResult], winners: Mapping[int, Winner]) -> _T
     for result in results:
         winner = winners.get(result.point.index)
         for tried in result.all_tries:
-            if tried.files.number:
-                _add(totals, tried, won=winner is not None and winner.try_number == tried.files.number)
+            if tried.number:
+                _add(totals, tried, won=winner is not None and winner.try_number == tried.number)
     return totals
 
 
-def _add(totals: _Totals, tried: TryResult, *, won: bool) -> None:
+def _add(totals: _Totals, tried: Try, *, won: bool) -> None:
     totals.tries += 1
     if tried.task:
         totals.jobs.add((tried.task.scheduler, tried.task.job_id))
@@ -206,8 +206,8 @@ def _add(totals: _Totals, tried: TryResult, *, won: bool) -> None:
     totals.unknown += held_s is None
     if tried.verdict.outcome is not Outcome.OK:
         totals.failed[str(tried.verdict.outcome)] += 1
-    if won and tried.files.record:
-        _add_winner(totals, tried.files.record)
+    if won and tried.record:
+        _add_winner(totals, tried.record)
         totals.won_s += held_s or 0.0
 
 

@@ -254,7 +254,7 @@ def _search_over(folder: Path, accounts: Accounts) -> bool:
 
 
 def _by_hand(result: PointResult) -> str:
-    numbers = ", ".join(str(tried.files.number) for tried in reversed(result.by_hand))
+    numbers = ", ".join(str(tried.number) for tried in reversed(result.by_hand))
     return f"{result.point.point_id} (try {numbers})"
 
 

@@ -153,10 +153,10 @@ def _end(run: Path, log: Log, errors: ErrorFilter, out: BinaryIO, say: Say) -> N
 def _outcome(run: Path, log: Log) -> str:
     """Return the outcome of a try, what it follows from, and the message of its record."""
     point = _standing(run, log)
-    tried = next((tried for tried in point.tries if tried.files.number == log.number), None)
+    tried = next((tried for tried in point.tries if tried.number == log.number), None)
     if tried is None or tried.verdict.outcome is None:
         return _state(point)
-    record = tried.files.record
+    record = tried.record
     words = [str(tried.verdict.outcome), tried.verdict.evidence]
     words += [record.message] if record and record.message not in tried.verdict.evidence else []
     return plain("; ".join(filter(None, words)))

@@ -35,7 +35,7 @@ from jobkit.runs.progress import Progress, progress_of
 from jobkit.runs.results import task_s
 from jobkit.runs.shards import read_parts
 from jobkit.runs.standing import HELD, JobStanding, PointState, PointStatus, RunStanding, given_to
-from jobkit.runs.tries import TryResult
+from jobkit.runs.tries import Try
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Queued, Remedy, State
 from jobkit.worker.failure import (
@@ -287,9 +287,9 @@ def needed_by(run: RunStanding, points: Sequence[PointStatus]) -> list[ResourceN
     return [*([_walltime(run, late)] if late else []), *([_memory(run, full)] if full else [])]
 
 
-def progress_of_try(tried: TryResult) -> Progress | None:
+def progress_of_try(tried: Try) -> Progress | None:
     """Return how far a try is, or how far it came; ``None`` if no batch is home."""
-    return progress_of(read_batches(tried.files.folder)[0]) if tried.files.folder else None
+    return progress_of(read_batches(tried.folder)[0]) if tried.folder else None
 
 
 def _walltime(run: RunStanding, late: Sequence[PointStatus]) -> ResourceNeed:

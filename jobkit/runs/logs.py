@@ -14,7 +14,7 @@ from jobkit.core.units import format_list
 from jobkit.runs.accounting import Accounts, read_accounts
 from jobkit.runs.journal import JobTask
 from jobkit.runs.results import read_result
-from jobkit.runs.tries import TryResult, log_path
+from jobkit.runs.tries import Try, log_path
 
 MOST_NAMES = 8
 
@@ -83,16 +83,16 @@ def find_log(run: Path, word: str, number: int | None = None) -> Log:
     accounts = read_accounts(run, name=point.run_id)
     tries = read_result(run, point, accounts, []).all_tries
     tried = _chosen(point, tries, number)
-    same_task = (other.files.number for other in tries if other.task == tried.task)
+    same_task = (other.number for other in tries if other.task == tried.task)
     return Log(
         point=point,
-        number=tried.files.number,
+        number=tried.number,
         task=tried.task,
         path=log_path(run, point, tried.task),
-        by_hand=tried.files.by_hand,
+        by_hand=tried.by_hand,
         tries=tuple(sorted(filter(None, same_task))),
         others=_others(accounts, points, point, tried.task),
-        exit=Path(tried.files.folder, EXIT_FILE) if tried.files.number else None,
+        exit=Path(tried.folder, EXIT_FILE) if tried.number else None,
     )
 
 
@@ -135,13 +135,13 @@ def _shard_number(points: Sequence[Point], word: str) -> str:
     return str(int(digits)) if points[0].shard and digits.isdecimal() else ""
 
 
-def _chosen(point: Point, tries: Sequence[TryResult], number: int | None) -> TryResult:
+def _chosen(point: Point, tries: Sequence[Try], number: int | None) -> Try:
     if number is None:
         return tries[0]
     for tried in tries:
-        if number and tried.files.number == number:
+        if number and tried.number == number:
             return tried
-    known = ", ".join(str(tried.files.number) for tried in reversed(tries) if tried.files.number)
+    known = ", ".join(str(tried.number) for tried in reversed(tries) if tried.number)
     there = f"there is {known}" if known else "none has begun"
     raise JobkitError(f"{point.point_id} has no try {number}: {there}", hint="leave --try out for the latest")
 

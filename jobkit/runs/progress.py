@@ -182,7 +182,7 @@ def skipped_time(points: Sequence[PointResult]) -> SkippedTime | None:
     """
     by_id = {point.point.point_id: point for point in points}
     pruned = [point for point in points if point.outcome is Outcome.PRUNED]
-    causes = [(point, by_id.get(exit_.because)) for point in pruned if (exit_ := point.counts.files.exit)]
+    causes = [(point, by_id.get(exit_.because)) for point in pruned if (exit_ := point.counts.exit)]
     spans = [_would_take_s(point, cause) for point, cause in causes if cause]
     seconds = [span for span in spans if span is not None]
     return SkippedTime(len(seconds), sum(seconds)) if seconds else None

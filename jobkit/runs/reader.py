@@ -15,7 +15,7 @@ from jobkit.runs.queue import OpenRun, ask_about, follower_ends, open_run, task_
 from jobkit.runs.results import PointResult
 from jobkit.runs.standing import PointState, PointStatus, RequestedGpus, RunStanding
 from jobkit.runs.trials import answers
-from jobkit.runs.tries import TryResult, not_started
+from jobkit.runs.tries import Try, not_started
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Queued, State
 from jobkit.spec.yaml_files import read_document
@@ -107,7 +107,7 @@ def _point_standing(
     )
 
 
-def _vanished(run: OpenRun, result: PointResult) -> tuple[TryResult, ...]:
+def _vanished(run: OpenRun, result: PointResult) -> tuple[Try, ...]:
     begun = {tried.task for tried in result.all_tries}
     tasks = (task for task in run.accounts.earlier.get(result.point.index, ()) if task not in begun)
     return tuple(not_started(result.point, run.accounts, task) for task in tasks)
@@ -121,8 +121,8 @@ def _standing(run: OpenRun, result: PointResult, task: JobTask | None, queued: Q
     if queued is not None and queued.state is State.ERROR:
         return PointState.STUCK
     latest = result.latest
-    begun = bool(latest.files.number) and latest.task == task
-    over = begun and bool(latest.files.record or latest.files.exit)
+    begun = bool(latest.number) and latest.task == task
+    over = begun and bool(latest.record or latest.exit)
     if over and queued is not None and latest.verdict.provisional:
         over = queued.state is State.RUNNING and packed  # else the scheduler may be about to requeue it
     if queued is not None and queued.state in {State.RUNNING, State.ENDING} and not over:
@@ -137,6 +137,6 @@ def _standing(run: OpenRun, result: PointResult, task: JobTask | None, queued: Q
 
 def _is_done(result: PointResult, queued: Queued | None) -> bool:
     """Return whether a point has its answer; a try by hand is none while the scheduler has the point."""
-    if result.outcome is None or (result.counts.files.by_hand and queued is not None):
+    if result.outcome is None or (result.counts.by_hand and queued is not None):
         return False
     return answers(result.outcome, trial=result.point.trial, shard=result.point.shard)

@@ -35,10 +35,10 @@ from jobkit.core.units import moment
 from jobkit.runs.accounting import Accounts, read_accounts
 from jobkit.runs.journal import read_journal
 from jobkit.runs.overlaps import attributed, overlaps, span_of
-from jobkit.runs.tries import TryFiles, TryOutcome, TryResult, counting, not_started, read_tries, with_winner
+from jobkit.runs.tries import Try, TryOutcome, counting, not_started, read_tries, with_winner
 
 
-def elapsed_s(tried: TryResult, *, shared: bool = False) -> float | None:
+def elapsed_s(tried: Try, *, shared: bool = False) -> float | None:
     """Return how long a try took that has ended: by its record, else by the accounting.
 
     Parameters
@@ -46,33 +46,33 @@ def elapsed_s(tried: TryResult, *, shared: bool = False) -> float | None:
     shared
         Whether its task ran other points too: then the accounting's time is not its own.
     """
-    if tried.files.record is None:
+    if tried.record is None:
         return _account_s(tried, shared=shared)
-    return worker_s(tried.files.record)
+    return worker_s(tried.record)
 
 
-def task_s(tried: TryResult, *, shared: bool = False) -> float | None:
+def task_s(tried: Try, *, shared: bool = False) -> float | None:
     """Return how long a try that has ended took in all, staging and environment included.
 
     It is the longest time that any source reports. The files ``begin`` and ``exit`` report it by when
     they were written, by the clock of the file system. In a run folder that was copied they do not: then
     what ``begin`` holds reports when the job began, to a second.
     """
-    spans = [_files_s(tried.files.folder), _account_s(tried, shared=shared)]
-    worked_s = worker_s(tried.files.record) if tried.files.record else None
+    spans = [_files_s(tried.folder), _account_s(tried, shared=shared)]
+    worked_s = worker_s(tried.record) if tried.record else None
     if worked_s is not None:
         copied = all(seconds is None or seconds < worked_s for seconds in spans)
-        spans += [worked_s, _until_s(tried.files) if copied else None]
+        spans += [worked_s, _until_s(tried) if copied else None]
     return max((seconds for seconds in spans if seconds is not None), default=None)
 
 
-def timed(tried: TryResult) -> Record | None:
+def timed(tried: Try) -> Record | None:
     """Return the record of a try with the time of its job, from which a time to come is predicted."""
-    record = tried.files.record
+    record = tried.record
     return replace(record, task_s=task_s(tried)) if record else None
 
 
-def _account_s(tried: TryResult, *, shared: bool) -> float | None:
+def _account_s(tried: Try, *, shared: bool) -> float | None:
     return None if shared or tried.account is None or not tried.alone else tried.account.elapsed_s
 
 
@@ -82,11 +82,11 @@ def worker_s(record: Record) -> float | None:
     return max(0.0, (ended - began).total_seconds()) if began and ended else None
 
 
-def _until_s(files: TryFiles) -> float | None:
+def _until_s(tried: Try) -> float | None:
     """Return how long it was from the begin of the job to the end of the worker, by the node's clock."""
     with suppress(JobkitError, OSError):
-        began = moment(read_begin(Path(files.folder, BEGIN_FILE)).at)
-        ended = moment(files.record.ended_at) if files.record else None
+        began = moment(read_begin(Path(tried.folder, BEGIN_FILE)).at)
+        ended = moment(tried.record.ended_at) if tried.record else None
         return (ended - began).total_seconds() if began and ended else None
     return None
 
@@ -113,39 +113,38 @@ class PointResult:
     """
 
     point: Point
-    all_tries: tuple[TryResult, ...]
+    all_tries: tuple[Try, ...]
     batches: Sequence[Batch] = ()
 
     @property
-    def tries(self) -> tuple[TryResult, ...]:
+    def tries(self) -> tuple[Try, ...]:
         """The tries that the scheduler or the local driver ran, the latest first."""
-        return tuple(tried for tried in self.all_tries if tried.files.number and not tried.files.by_hand)
+        return tuple(tried for tried in self.all_tries if tried.number and not tried.by_hand)
 
     @property
-    def by_hand(self) -> tuple[TryResult, ...]:
+    def by_hand(self) -> tuple[Try, ...]:
         """The tries that a person ran with ``bash job.sh K``, the latest first."""
-        return tuple(tried for tried in self.all_tries if tried.files.by_hand)
+        return tuple(tried for tried in self.all_tries if tried.by_hand)
 
     @property
-    def latest(self) -> TryResult:
+    def latest(self) -> Try:
         """The latest try; number 0 if the point was submitted again and has not begun."""
         return self.all_tries[0]
 
     @property
-    def counts(self) -> TryResult:
+    def counts(self) -> Try:
         """The try that counts (`jobkit.runs.tries.counting`), begun or not."""
         return counting(self.all_tries)
 
     @property
-    def chosen(self) -> TryFiles | None:
-        """The files of the try that counts; ``None`` if it has not begun."""
-        files = self.counts.files
-        return files if files.number else None
+    def chosen(self) -> Try | None:
+        """The try that counts; ``None`` if it has not begun."""
+        return self.counts if self.counts.number else None
 
     @property
     def record(self) -> Record | None:
         """The record of the try that counts; ``None`` if it left none."""
-        return self.counts.files.record
+        return self.counts.record
 
     @property
     def verdict(self) -> TryOutcome:
@@ -193,11 +192,11 @@ def _with_own_energy(results: Sequence[PointResult]) -> tuple[PointResult, ...]:
 
 def _attributed(result: PointResult, others: int | None) -> PointResult:
     counts = result.counts
-    record = counts.files.record
+    record = counts.record
     if not others or record is None or record.energy is None:
         return result
     own = replace(record, energy=attributed(record.energy, others))
-    counted = replace(counts, files=replace(counts.files, record=own))
+    counted = replace(counts, record=own)
     tries = (counted if tried is counts else tried for tried in result.all_tries)
     return replace(result, all_tries=tuple(tries))
 
@@ -283,11 +282,11 @@ def read_result(
         _listed(home, notes)
     tries = tuple(read_tries(home, point, accounts, numbers)) or (not_started(point, accounts),)
     tries = tuple(with_winner(home, tries)) if point.shard else tries
-    notes += [tried.files.problem for tried in tries if tried.files.problem]
-    files = counting(tries).files
+    notes += [tried.problem for tried in tries if tried.problem]
+    counts = counting(tries)
     batches: Sequence[Batch] = ()
-    if files.number and files.record is None:
-        batches, unreadable = read_batches(files.folder)
+    if counts.number and counts.record is None:
+        batches, unreadable = read_batches(counts.folder)
         notes += unreadable
     return PointResult(point=point, all_tries=tries, batches=batches)
 

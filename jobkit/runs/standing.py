@@ -19,7 +19,7 @@ from jobkit.runs.journal import SEARCHES, JobTask, Role, Submission
 from jobkit.runs.logs import point_named
 from jobkit.runs.progress import Pace, Progress, SkippedTime, progress_of, skipped_time, to_go
 from jobkit.runs.results import PointResult, elapsed_s, exit_code, task_s
-from jobkit.runs.tries import TryResult
+from jobkit.runs.tries import Try
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Queued, State
 
@@ -75,7 +75,7 @@ class PointStatus(PointResult):
     standing: PointState
     task: JobTask | None = None
     queued: Queued | None = None
-    vanished: tuple[TryResult, ...] = ()
+    vanished: tuple[Try, ...] = ()
     shared_tasks: frozenset[JobTask] = frozenset()
     silent: bool = False
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -117,7 +117,7 @@ class PointStatus(PointResult):
             return self._running_s()
         return self.elapsed_of(self.counts) if self.standing in ENDINGS else None
 
-    def elapsed_of(self, tried: TryResult) -> float | None:
+    def elapsed_of(self, tried: Try) -> float | None:
         """Return how long a try of the point took; ``None`` if that is not known."""
         return elapsed_s(tried, shared=tried.task in self.shared_tasks)
 
@@ -129,7 +129,7 @@ class PointStatus(PointResult):
         """
         queued = self.queued
         if queued is None or not queued.task or self.task in self.shared_tasks:
-            begin = next((tried.files.begin for tried in self.tries), None)
+            begin = next((tried.begin for tried in self.tries), None)
             began = moment(begin.at) if begin else None
         elif queued.elapsed_s is not None:
             return queued.elapsed_s
@@ -140,7 +140,7 @@ class PointStatus(PointResult):
     @property
     def progress(self) -> Progress | None:
         """How far the try is that runs, by the batches that are home."""
-        runs = self.standing is PointState.RUNNING and not self.counts.files.by_hand
+        runs = self.standing is PointState.RUNNING and not self.counts.by_hand
         return progress_of(self.batches) if runs else None
 
     @property
@@ -352,9 +352,9 @@ def given_to(run: RunStanding) -> dict[JobTask, tuple[str, ...]]:
     }
 
 
-def history(point: PointStatus) -> tuple[TryResult, ...]:
+def history(point: PointStatus) -> tuple[Try, ...]:
     """Return the tries of a point, the oldest first, tasks that left none included."""
-    last = (point.counts,) if point.task and not point.counts.files.number else ()
+    last = (point.counts,) if point.task and not point.counts.number else ()
     return (*point.vanished, *reversed(point.tries), *last)
 
 

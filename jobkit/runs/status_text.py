@@ -43,7 +43,7 @@ from jobkit.runs.standing import (
     count_by_state,
     find_point,
 )
-from jobkit.runs.tries import TryResult, log_path
+from jobkit.runs.tries import Try, log_path
 from jobkit.runs.which_run import Glance, glance
 from jobkit.schedulers.types import Accounted
 
@@ -283,54 +283,54 @@ def render_point(run: RunStanding, point: PointStatus, folder: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def listed_tries(point: PointStatus) -> tuple[TryResult, ...]:
+def listed_tries(point: PointStatus) -> tuple[Try, ...]:
     """Return the tries of a point, the latest first, tasks that left none included as number 0."""
-    waits = () if point.counts.files.number else (point.counts,)
-    begun = sorted((*point.tries, *point.by_hand), key=lambda tried: -tried.files.number)
+    waits = () if point.counts.number else (point.counts,)
+    begun = sorted((*point.tries, *point.by_hand), key=lambda tried: -tried.number)
     return (*waits, *begun, *reversed(point.vanished))
 
 
-def log_of(run: RunStanding, point: PointStatus, tried: TryResult) -> str:
+def log_of(run: RunStanding, point: PointStatus, tried: Try) -> str:
     """Return the log of a try; empty if there is none."""
     path = log_path(run.folder, point.point, tried.task)
     return str(path) if path is not None and path.is_file() else ""
 
 
-def _describe_try(run: RunStanding, point: PointStatus, tried: TryResult) -> Iterator[str]:
+def _describe_try(run: RunStanding, point: PointStatus, tried: Try) -> Iterator[str]:
     """Yield what is known of a try, source by source, the most trusted first.
 
     A try without an outcome is the latest: it stands where its point does.
     """
-    files, verdict = tried.files, tried.verdict
-    title = f"try {files.number}" if files.number else "no try"
-    if files.by_hand:
+    verdict = tried.verdict
+    title = f"try {tried.number}" if tried.number else "no try"
+    if tried.by_hand:
         title += ", by hand (it counts only while no other try has begun)"
     provisional = " (provisional)" if verdict.provisional else ""
     decided = point.standing in ENDINGS and verdict.outcome is None  # by another try
     yield f"{title}: {verdict.outcome or ('no outcome' if decided else point.state)}{provisional}"
     over = point.standing is not PointState.RUNNING or verdict.outcome is not None
     progress = progress_of_try(tried)
-    below = files.folder.removeprefix(f"{run.folder}/")
+    below = tried.folder.removeprefix(f"{run.folder}/")
     fields = {
         "because": f"another try decided the {point.point.noun}" if decided else verdict.evidence,
         "ran": _ran(tried, point.elapsed_of(tried)),
         "batches": far_words(progress, over=over) if progress else "",
         "record": _record(tried),
-        "exit file": _exit(files.exit) if files.exit else "",
+        "exit file": _exit(tried.exit) if tried.exit else "",
         "accounting": _account(tried.account) if tried.account else "",
-        "kept in": f"{files.exit.kept} on that node's scratch" if files.exit and files.exit.scratch else "",
+        "kept in": f"{tried.exit.kept} on that node's scratch" if tried.exit and tried.exit.scratch else "",
         "log": log_of(run, point, tried).removeprefix(f"{run.folder}/"),
-        "files": f"{below}/ {' '.join(sorted(names(files.folder)))}" if below else "",
+        "files": f"{below}/ {' '.join(sorted(names(tried.folder)))}" if below else "",
     }
     yield from (f"  {name.ljust(MARGIN)}{plain(text)}" for name, text in fields.items() if text)
 
 
-def _ran(tried: TryResult, elapsed_s: float | None) -> str:
+def _ran(tried: Try, elapsed_s: float | None) -> str:
     """Return where, as what, when and how long a try ran."""
-    task, begin, record = tried.task, tried.files.begin, tried.files.record
+    task, begin, record = tried.task, tried.begin, tried.record
     parts = [f"{task.scheduler} job {task.job_id}, task {task.task}"] if task else []
     parts += [f"round {begin.round}"] if task and begin and begin.round > 1 else []
-    restart = tried.files.restart
+    restart = tried.restart
     parts += [f"started again {format_count(restart, 'time')}"] if task and restart else []
     parts += [f"on {tried.node}"] if tried.node else []
     began = moment(record.started_at if record else begin.at if begin else "")
@@ -339,10 +339,10 @@ def _ran(tried: TryResult, elapsed_s: float | None) -> str:
     return ", ".join(parts)
 
 
-def _record(tried: TryResult) -> str:
-    record = tried.files.record
+def _record(tried: Try) -> str:
+    record = tried.record
     if record is None:
-        return tried.files.problem or ("not in the run folder" if tried.files.number else "")
+        return tried.problem or ("not in the run folder" if tried.number else "")
     words = [str(record.outcome), record.message, f"signal {record.signal}" if record.signal else ""]
     words += [f"on {record.gpu.name}"] if record.gpu else []
     return "; ".join(filter(None, words))
@@ -455,10 +455,10 @@ def _progress(progress: Progress | None) -> Json:
     return {**far, "left_s": _finite(progress.left_s) if progress else None}
 
 
-def _try(run: RunStanding, point: PointStatus, tried: TryResult) -> Json:
-    files, account = tried.files, tried.account
+def _try(run: RunStanding, point: PointStatus, tried: Try) -> Json:
+    account = tried.account
     return {
-        "try": files.number,
+        "try": tried.number,
         "outcome": tried.verdict.outcome,
         "provisional": tried.verdict.provisional,
         "evidence": tried.verdict.evidence,
@@ -466,14 +466,14 @@ def _try(run: RunStanding, point: PointStatus, tried: TryResult) -> Json:
         "node": tried.node or None,
         "elapsed_s": _finite(point.elapsed_of(tried)),
         **_progress(progress_of_try(tried)),
-        "exit_status": files.exit.status if files.exit else None,
-        "stage": files.exit.stage if files.exit else None,
-        "message": files.exit.message if files.exit else None,
-        "scratch": files.exit.scratch or None if files.exit else None,
+        "exit_status": tried.exit.status if tried.exit else None,
+        "stage": tried.exit.stage if tried.exit else None,
+        "message": tried.exit.message if tried.exit else None,
+        "scratch": tried.exit.scratch or None if tried.exit else None,
         "accounting": account.evidence if account else None,
         "log": log_of(run, point, tried) or None,
-        "folder": files.folder or None,
-        "files": sorted(names(files.folder)) if files.folder else [],
+        "folder": tried.folder or None,
+        "files": sorted(names(tried.folder)) if tried.folder else [],
     }
 
 

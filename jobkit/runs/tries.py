@@ -135,9 +135,12 @@ class TryOutcome:
     hung: bool = False
 
 
+TO_COME = TryOutcome(None, "")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TryFiles:
-    """What one try folder holds.
+class Try:
+    """A try: what its folder holds, what is known of its task, and its outcome.
 
     Attributes
     ----------
@@ -151,6 +154,16 @@ class TryFiles:
         Why a file that is there cannot be read, else empty.
     folder
         Where they are; empty if no try has begun.
+    verdict
+        Its outcome, and why.
+    task
+        The task that ran it, if it is known.
+    node
+        Where it ran, as far as is known.
+    account
+        What the scheduler's accounting, or its queue, reports of it; ``None`` if nothing.
+    alone
+        Whether its task ran no other point, so that the time of the account is its own.
     """
 
     number: int
@@ -159,6 +172,11 @@ class TryFiles:
     begin: Begin | None = None
     problem: str = ""
     folder: str = ""
+    verdict: TryOutcome = TO_COME
+    task: JobTask | None = None
+    node: str = ""
+    account: Accounted | None = None
+    alone: bool = True
 
     @property
     def by_hand(self) -> bool:
@@ -205,7 +223,7 @@ NO_HOME = 73
 
 
 def decide_outcome(
-    tried: TryFiles | None, accounted: Accounted | None = None, known: TaskFacts | None = None
+    tried: Try | None, accounted: Accounted | None = None, known: TaskFacts | None = None
 ) -> TryOutcome:
     """Return the outcome of a try, and why.
 
@@ -225,7 +243,7 @@ def decide_outcome(
     return replace(verdict, evidence=f"{verdict.evidence}; the scheduler began the task again")
 
 
-def _judge(tried: TryFiles | None, accounted: Accounted | None, known: TaskFacts) -> TryOutcome:
+def _judge(tried: Try | None, accounted: Accounted | None, known: TaskFacts) -> TryOutcome:
     if tried is None:
         verdict = _by_accounting(
             accounted, "left no try folder", "not started, or its folder is not copied home yet"
@@ -359,31 +377,7 @@ LOG_TAIL_BYTES = 16 * 2**10
 """How much of a log is read: its end shows how the try ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class TryResult:
-    """A try: what it left, and its outcome.
-
-    Attributes
-    ----------
-    files
-        ``begin`` is read only if there is no record.
-    node
-        Where it ran, as far as is known.
-    account
-        What the scheduler's accounting, or its queue, reports of it; ``None`` if nothing.
-    alone
-        Whether its task ran no other point, so that the time of the account is its own.
-    """
-
-    files: TryFiles
-    verdict: TryOutcome
-    task: JobTask | None = None
-    node: str = ""
-    account: Accounted | None = None
-    alone: bool = True
-
-
-def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) -> Iterator[TryResult]:
+def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) -> Iterator[Try]:
     """Yield a point's tries, the latest first, and then those by hand.
 
     If the point was submitted again and has not begun, a placeholder with number 0 comes first.
@@ -404,30 +398,37 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
     fewer accounts than times that the scheduler began it, the latest are still to come.
     """
     every = [read_try(home, number, point) for number in numbers]
-    read = [files for files in every if not files.by_hand]
-    tasks = [_task_of(files, accounts, point, latest=place == 0) for place, files in enumerate(read)]
+    read = [tried for tried in every if not tried.by_hand]
+    tasks = [_task_of(tried, accounts, point, latest=place == 0) for place, tried in enumerate(read)]
     superseded = bool(every) and accounts.submitted.get(point.index) not in {None, *tasks}
     if superseded:
         yield not_started(point, accounts)
     later: Counter[JobTask] = Counter()
-    for files, task in zip(read, tasks, strict=True):
+    for tried, task in zip(read, tasks, strict=True):
         own = [one for one, its in zip(read, tasks, strict=True) if task is not None and its == task]
         accounted = _account(_begun_runs(accounts, task), own, later[task] if task else 0)
-        known = _circumstances(accounts, task, superseded=superseded)
+        known = _task_facts(accounts, task, superseded=superseded)
         if task:
             known = replace(known, requeued=_began_again(own, later[task]))
             later[task] += 1
-        verdict = decide_outcome(files, accounted, known)
-        verdict = _with_log(verdict, files, log_path(Path(home).parents[1], point, task))
+        verdict = decide_outcome(tried, accounted, known)
+        verdict = _with_log(verdict, tried, log_path(Path(home).parents[1], point, task))
         verdict = _with_walltime(verdict, accounted, accounts, task)
-        yield TryResult(files, verdict, task, _node(files, accounted), accounted, _alone(point, task, known))
+        yield replace(
+            tried,
+            verdict=verdict,
+            task=task,
+            node=_node(tried, accounted),
+            account=accounted,
+            alone=_alone(point, task, known),
+        )
         superseded = True
-    for files in every:
-        if files.by_hand:
-            yield TryResult(files, decide_outcome(files, None, TaskFacts()), node=_node(files, None))
+    for tried in every:
+        if tried.by_hand:
+            yield replace(tried, verdict=decide_outcome(tried), node=_node(tried, None))
 
 
-def counting(tries: Sequence[TryResult]) -> TryResult:
+def counting(tries: Sequence[Try]) -> Try:
     """Return the try that counts: the one that succeeded, else the latest.
 
     A try by hand counts only while no other try of the point has begun: a person runs it where and
@@ -435,8 +436,8 @@ def counting(tries: Sequence[TryResult]) -> TryResult:
     """
     if len(tries) == 1:
         return tries[0]
-    own = [tried for tried in tries if not tried.files.by_hand]
-    among = own if any(tried.files.number for tried in own) else tries
+    own = [tried for tried in tries if not tried.by_hand]
+    among = own if any(tried.number for tried in own) else tries
     return next((tried for tried in among if tried.verdict.outcome is Outcome.OK), among[0])
 
 
@@ -447,9 +448,9 @@ def log_path(run: Path, point: Point, task: JobTask | None) -> Path | None:
     return run / LOGS_FOLDER / name if name else None
 
 
-def _with_log(verdict: TryOutcome, files: TryFiles, path: Path | None) -> TryOutcome:
+def _with_log(verdict: TryOutcome, tried: Try, path: Path | None) -> TryOutcome:
     """Return a verdict on a try that left no record, with what its log reports: the last source."""
-    if files.record is not None or path is None or verdict.outcome not in {Outcome.LOST, Outcome.BUG}:
+    if tried.record is not None or path is None or verdict.outcome not in {Outcome.LOST, Outcome.BUG}:
         return verdict
     text = _tail(path)
     reported = reported_outcome(text) if verdict.outcome is Outcome.LOST else None
@@ -488,13 +489,13 @@ def _alone(point: Point, task: JobTask | None, known: TaskFacts) -> bool:
     return here or not (known.packed or point.phase or point.trial)
 
 
-def _task_of(files: TryFiles, accounts: Accounts, point: Point, *, latest: bool) -> JobTask | None:
+def _task_of(tried: Try, accounts: Accounts, point: Point, *, latest: bool) -> JobTask | None:
     """Return the task that ran a try: by its own files, else, for the latest try, by the journal."""
-    if files.record is not None and files.record.job.job_id:
-        job = files.record.job
+    if tried.record is not None and tried.record.job.job_id:
+        job = tried.record.job
         return JobTask(job.scheduler, job.job_id, int(job.task_id)) if job.task_id.isdecimal() else None
-    if files.begin is not None:
-        begin = files.begin
+    if tried.begin is not None:
+        begin = tried.begin
         return JobTask(begin.scheduler, begin.job, begin.task) if begin.task is not None else None
     return accounts.submitted.get(point.index) if latest else None
 
@@ -504,17 +505,17 @@ def _begun_runs(accounts: Accounts, task: JobTask | None) -> tuple[Accounted, ..
     return tuple(run for run in runs if run.outcome is not Outcome.QUEUE_ERROR and not run.never_began)
 
 
-def _account(runs: Sequence[Accounted], own: Sequence[TryFiles], later: int) -> Accounted | None:
+def _account(runs: Sequence[Accounted], own: Sequence[Try], later: int) -> Accounted | None:
     """Return the account of one of a task's own tries, given the number of later tries."""
-    late = max(0, len(own) - len(runs)) if any(files.restart for files in own) else 0
+    late = max(0, len(own) - len(runs)) if any(tried.restart for tried in own) else 0
     return runs[late - 1 - later] if 0 <= later - late < len(runs) else None
 
 
-def _began_again(own: Sequence[TryFiles], later: int) -> bool:
+def _began_again(own: Sequence[Try], later: int) -> bool:
     return later > 0 and own[later - 1].restart > own[later].restart
 
 
-def _circumstances(accounts: Accounts, task: JobTask | None, *, superseded: bool) -> TaskFacts:
+def _task_facts(accounts: Accounts, task: JobTask | None, *, superseded: bool) -> TaskFacts:
     if task is None:
         return TaskFacts(superseded=superseded)
     return TaskFacts(
@@ -526,33 +527,34 @@ def _circumstances(accounts: Accounts, task: JobTask | None, *, superseded: bool
     )
 
 
-def _node(files: TryFiles, accounted: Accounted | None) -> str:
-    record = files.record
+def _node(tried: Try, accounted: Accounted | None) -> str:
+    record = tried.record
     names = (
         accounted.node if accounted else "",  # the scheduler's name for it, which --exclude accepts
         record.environment.get("HOSTNAME", "") if record else "",  # as in the begin file
         record.host if record else "",
-        files.begin.host if files.begin else "",
-        files.exit.host if files.exit else "",
+        tried.begin.host if tried.begin else "",
+        tried.exit.host if tried.exit else "",
     )
     return next(filter(None, names), "")
 
 
-def not_started(point: Point, accounts: Accounts, earlier: JobTask | None = None) -> TryResult:
+def not_started(point: Point, accounts: Accounts, earlier: JobTask | None = None) -> Try:
     """Return what is known of a point that has no try folder of its last task, or of an earlier one."""
     task = earlier or accounts.submitted.get(point.index)
     accounted = accounts.runs.get(task, (None,))[-1] if task else None
-    verdict = decide_outcome(None, accounted, _circumstances(accounts, task, superseded=False))
+    verdict = decide_outcome(None, accounted, _task_facts(accounts, task, superseded=False))
     verdict = _with_walltime(verdict, accounted, accounts, task)
     if task is None:
         verdict = replace(verdict, evidence="not submitted")
     elif accounted is None and verdict.outcome is not Outcome.CANCELLED:
         words = f"{task.scheduler} job {task.job_id}, task {task.task}: {verdict.evidence}"
         verdict = TryOutcome(outcome=verdict.outcome, evidence=words)
-    return TryResult(TryFiles(number=0), verdict, task, accounted.node if accounted else "", accounted)
+    node = accounted.node if accounted else ""
+    return Try(number=0, verdict=verdict, task=task, node=node, account=accounted)
 
 
-def read_try(home: str, number: int, point: Point) -> TryFiles:
+def read_try(home: str, number: int, point: Point) -> Try:
     """Return what one try folder holds; a file that cannot be read is a `problem`, never an error."""
     folder = f"{home}/{TRY_PREFIX}{number}"
     problems: list[str] = []
@@ -561,7 +563,7 @@ def read_try(home: str, number: int, point: Point) -> TryFiles:
     record = _read_file(f"{folder}/{RECORD_FILE}", lambda path: _read_record(path, point), problems)
     if point.shard and record and record.outcome is Outcome.OK and not has_rows(home, folder):
         record = None  # the record came home before the rows, and these never did
-    return TryFiles(
+    return Try(
         number=number,
         record=record,
         exit=exit_,
@@ -571,14 +573,14 @@ def read_try(home: str, number: int, point: Point) -> TryFiles:
     )
 
 
-def with_winner(home: str, tries: Sequence[TryResult]) -> Iterator[TryResult]:
+def with_winner(home: str, tries: Sequence[Try]) -> Iterator[Try]:
     """Yield the tries of a shard; the one whose rows won has succeeded, also if its record is lost."""
     won = None
     if not any(tried.verdict.outcome is Outcome.OK for tried in tries):
         path = f"{Path(home).parents[1]}/{WINNERS_FOLDER}/{Path(home).name}.json"
         won = _read_file(path, lambda path: from_json(Winner, read_text(path), where=path), [])
     for tried in tries:
-        number = tried.files.number
+        number = tried.number
         if won and number and number == won.try_number:
             yield replace(
                 tried, verdict=TryOutcome(outcome=Outcome.OK, evidence="its rows are those that count")

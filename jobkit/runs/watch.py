@@ -170,7 +170,7 @@ class Failures:
     def lines(self, run: RunStanding) -> Iterator[str]:
         """Yield a line for each point that has failed since: its outcome, and what led to it."""
         for point in run.points:
-            key = (point.point.index, point.counts.files.number, point.task)
+            key = (point.point.index, point.counts.number, point.task)
             if point.standing is PointState.FAILED and not point.cancelled and key not in self._known:
                 self._known.add(key)
                 why = point.why.removeprefix("exit file: ")
@@ -235,7 +235,7 @@ class ProgressBars:
         self._all = self._bars.add_task(f"all {self._noun}s", total=len(points), unit=f"{self._noun}s")
         self._failures = Failures(before)
         tried = (point for point in before.points if point.tries) if before else ()
-        self._old = {point.point.index: point.tries[0].files.number for point in tried}
+        self._old = {point.point.index: point.tries[0].number for point in tried}
         self._next = 0.0
         self._said: set[str] = set()
 
@@ -284,7 +284,7 @@ class ProgressBars:
 
     def _show(self, point: PointStatus, run: RunStanding) -> None:
         index, tries = point.point.index, point.tries
-        if tries and tries[0].files.number > self._old.get(index, 0):
+        if tries and tries[0].number > self._old.get(index, 0):
             if index not in self._tasks:
                 name = f"{printable(point.point.point_id):<20}"
                 self._tasks[index] = self._bars.add_task(name, total=None, unit="batches")

@@ -42,7 +42,7 @@ from jobkit.worker.failure import Stopped, TryFailed, outcome_of_output
 from jobkit.worker.measure import memory, nvml
 from jobkit.worker.measure.figures import GrowingFile, LinePart, OwnBatch, OwnFigures, Totals
 from jobkit.worker.measure.sampler import forked_sampling, process_tree, sampling
-from jobkit.worker.record import Task, Try
+from jobkit.worker.record import Task, TryState
 
 PR_SET_CHILD_SUBREAPER = 36
 """Of ``<sys/prctl.h>``."""
@@ -259,7 +259,7 @@ MOST_DIGESTS = 3
 """Files that the record's versions name one by one."""
 
 
-def run_command(state: Try, command: Command, stack: ExitStack) -> None:
+def run_command(state: TryState, command: Command, stack: ExitStack) -> None:
     """Run the command of a point to its end.
 
     Raises
@@ -361,7 +361,7 @@ def _values(task: Task, text: Path) -> dict[str, str]:
     }
 
 
-def _open_gpus(state: Try) -> list[str]:
+def _open_gpus(state: TryState) -> list[str]:
     """Return the UUIDs of the GPUs of the point, whose memory before the command is kept."""
     point, [measured] = state.task.point, state.workers
     if point.device != "cuda":
@@ -378,7 +378,7 @@ def _open_gpus(state: Try) -> list[str]:
 class CommandBatches:
     """Keeps the batches that a command reports."""
 
-    def __init__(self, state: Try, stream: TextIO) -> None:
+    def __init__(self, state: TryState, stream: TextIO) -> None:
         self._state, self._stream = state, stream
         self._more: dict[int, list[float]] = {}
 
@@ -454,7 +454,7 @@ class _Echo:
             sys.stdout.flush()
 
 
-def _follow(state: Try, keeper: Keeper, output: GrowingFile) -> CommandEnd:
+def _follow(state: TryState, keeper: Keeper, output: GrowingFile) -> CommandEnd:
     """Start the command and follow it until it ends; end it if a signal asks for that."""
     began_s = time.monotonic()
     keeper.send(STARTED)
@@ -482,7 +482,7 @@ def _follow(state: Try, keeper: Keeper, output: GrowingFile) -> CommandEnd:
     return ended
 
 
-def _look(state: Try, output: GrowingFile) -> None:
+def _look(state: TryState, output: GrowingFile) -> None:
     """Copy new output to the log, and read new figures."""
     with process.signals_blocked():  # a signal between two lines must not lose one
         output.read(LOOK_S)

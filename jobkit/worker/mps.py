@@ -30,7 +30,7 @@ from jobkit.worker import process
 from jobkit.worker.failure import NO_MPS, TryFailed
 from jobkit.worker.measure.nvml import VISIBLE_VARIABLE, GpuState
 from jobkit.worker.measure.sampler import process_tree
-from jobkit.worker.record import ALONE, Try
+from jobkit.worker.record import ALONE, TryState
 
 COMMAND = "nvidia-cuda-mps-control"
 """Without ``-d`` or ``-f`` it passes the commands on its standard input to the daemon."""
@@ -51,7 +51,7 @@ class ForbiddenError(Exception):
     """There is no daemon of MPS, for a reason in words."""
 
 
-def start_if_wanted(state: Try, stack: ExitStack, gpus: Iterable[GpuState]) -> MpsDaemon | None:
+def start_if_wanted(state: TryState, stack: ExitStack, gpus: Iterable[GpuState]) -> MpsDaemon | None:
     """Start a daemon if the point wants one; keep in the state what runs.
 
     Raises

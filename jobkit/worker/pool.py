@@ -35,7 +35,7 @@ from jobkit.worker.measure.profile import Recording
 from jobkit.worker.measure.sampler import process_tree
 from jobkit.worker.mps import MpsDaemon
 from jobkit.worker.paragraphs import Call
-from jobkit.worker.record import Done, Report, Task, Try, WorkerState
+from jobkit.worker.record import Done, Report, Task, TryState, WorkerState
 from jobkit.worker.workloads.base import Workload
 
 
@@ -189,7 +189,7 @@ Order = tuple[Any, ...]
 class Pool:
     """The workers of a try, by number; its list of workers has what each reported last."""
 
-    def __init__(self, state: Try, daemon: MpsDaemon | None = None) -> None:
+    def __init__(self, state: TryState, daemon: MpsDaemon | None = None) -> None:
         self._reported = state.workers
         self._daemon = daemon
         self._forked = state.forked
@@ -337,7 +337,7 @@ def _start_fresh(
 
 
 @contextlib.contextmanager
-def started(state: Try, daemon: MpsDaemon | None = None) -> Iterator[Pool]:
+def started(state: TryState, daemon: MpsDaemon | None = None) -> Iterator[Pool]:
     """Start the workers of a try; none is left at the end of the block."""
     pool = Pool(state, daemon)
     try:

@@ -139,7 +139,7 @@ class Report:
 
 
 @dataclass(slots=True)
-class Try:
+class TryState:
     """The state of a try: enough to write a record at any moment.
 
     Attributes
@@ -201,7 +201,7 @@ class Try:
         return self.sampler.ask(word) if self.sampler else None
 
 
-def record_of(state: Try, error: BaseException | None) -> Record:
+def record_of(state: TryState, error: BaseException | None) -> Record:
     """Return the record of a try that has ended, with or without an error."""
     first, *others = workers = state.workers
     outcome, message = outcome_of(error, first.code) if error else (Outcome.OK, "")
@@ -285,17 +285,17 @@ def _of_all(values: Sequence[Value | None]) -> Value | None:
     return ", ".join(words) if words else _largest(value for value in values if isinstance(value, int))
 
 
-def shares(state: Try) -> tuple[Share, ...]:
+def shares(state: TryState) -> tuple[Share, ...]:
     """Return what each of several workers did."""
     return tuple(_share(state, number, worker) for number, worker in enumerate(state.workers))
 
 
-def _import_s(state: Try) -> float | None:
+def _import_s(state: TryState) -> float | None:
     longest_s = _largest(worker.import_s for worker in state.workers)
     return None if longest_s is None else state.waited_s + longest_s
 
 
-def _share(state: Try, number: int, worker: WorkerState) -> Share:
+def _share(state: TryState, number: int, worker: WorkerState) -> Share:
     own, last_s = state.tally.of(number), state.tally.total.end_s
     readings = worker.readings
     return Share(
@@ -328,7 +328,7 @@ def _sampler(peaks: Peaks | None) -> measurements.Sampler | None:
     )
 
 
-def _energy(state: Try) -> measurements.Energy | None:
+def _energy(state: TryState) -> measurements.Energy | None:
     """Return the energy of the work, with the idle power of its GPUs if that was measured."""
     energy = state.peaks.energy if state.peaks else None
     uuids = {worker.gpu.uuid for worker in state.workers if worker.gpu}

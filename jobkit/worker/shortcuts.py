@@ -13,14 +13,14 @@ from jobkit.worker import steps
 from jobkit.worker.failure import NO_SHORTCUTS, TryFailed
 from jobkit.worker.mps import MpsDaemon
 from jobkit.worker.paragraphs import split_sentences
-from jobkit.worker.record import Try
+from jobkit.worker.record import TryState
 from jobkit.worker.windows import Todo
 
 SENTENCES = 200
 """Of the text, by punctuation, on which both ways are compared."""
 
 
-def check(state: Try, todo: Todo, daemon: MpsDaemon | None = None) -> None:
+def check(state: TryState, todo: Todo, daemon: MpsDaemon | None = None) -> None:
     """Have the workers of a try do without shortcuts that do not find the same; a shard fails instead.
 
     Raises
@@ -34,7 +34,7 @@ def check(state: Try, todo: Todo, daemon: MpsDaemon | None = None) -> None:
     from jobkit.worker import pool  # what a try without a check does not need
 
     point, start = state.task.point, time.perf_counter()
-    alone = Try(replace(state.task, point=replace(point, profile=OFF)), state.started_at)
+    alone = TryState(replace(state.task, point=replace(point, profile=OFF)), state.started_at)
     alone.forked = state.forked or not steps.preload(point, state.task.inputs)
     try:
         with pool.started(alone, daemon) as workers:

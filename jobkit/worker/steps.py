@@ -45,7 +45,7 @@ from jobkit.worker.measure.device import (
 from jobkit.worker.measure.profile import Recording
 from jobkit.worker.measure.sampler import rss_bytes
 from jobkit.worker.paragraphs import Call, read_paragraphs
-from jobkit.worker.record import Done, Task, Try, WorkerState
+from jobkit.worker.record import Done, Task, TryState, WorkerState
 from jobkit.worker.windows import SHARD_WINDOW, Todo, Window, cut_window, reading_corpus, shard_windows
 from jobkit.worker.workloads import own
 from jobkit.worker.workloads.base import BY_LENGTHS, Result, Row, Workload, columns_of
@@ -73,7 +73,7 @@ def collect() -> None:
 # -- prepare
 
 
-def open_figures(state: Try, stack: ExitStack) -> None:
+def open_figures(state: TryState, stack: ExitStack) -> None:
     """Make the file to which the workload may append its own figures, and name it in a variable."""
     handle, name = tempfile.mkstemp(prefix="metrics-", suffix=".jsonl", dir=state.task.out.parent)
     os.close(handle)
@@ -89,7 +89,7 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
-def read_figures(state: Try, limits_s: Sequence[float]) -> None:
+def read_figures(state: TryState, limits_s: Sequence[float]) -> None:
     """Read the rest of that file; what is appended later is ignored.
 
     Raises
@@ -105,7 +105,7 @@ def read_figures(state: Try, limits_s: Sequence[float]) -> None:
             raise TryFailed(Outcome.BUG, message)
 
 
-def read_inputs(state: Try) -> Todo:
+def read_inputs(state: TryState) -> Todo:
     """Return what the try works through; refuse a text, a shard or a model that was not planned."""
     point = state.task.point
     state.todo = _read_shard(state) if point.shard else _read_text(state)
@@ -114,7 +114,7 @@ def read_inputs(state: Try) -> Todo:
     return state.todo
 
 
-def _read_text(state: Try) -> Todo:
+def _read_text(state: TryState) -> Todo:
     """Return the staged text, as one window."""
     point, path = state.task.point, check_text(state.task)
     paragraphs = read_paragraphs(path)
@@ -134,7 +134,7 @@ def check_text(task: Task) -> Path:
     return path
 
 
-def _read_shard(state: Try) -> Todo:
+def _read_shard(state: TryState) -> Todo:
     """Return the point's shard of the corpus; only its first window is read."""
     point, run_dir = state.task.point, state.task.run_dir or Path()
     with reading_corpus():
@@ -148,7 +148,7 @@ def _read_shard(state: Try) -> Todo:
     return Todo(first, windows)
 
 
-def wait_for_memory(state: Try) -> None:
+def wait_for_memory(state: TryState) -> None:
     """Wait until the memory of the GPUs of the try is back at the baseline of the run.
 
     It comes before a process opens a GPU.
@@ -158,7 +158,7 @@ def wait_for_memory(state: Try) -> None:
         state.waited = memory.wait(run_dir / BASELINES_FOLDER, nvml.visible_uuids(point.gpus))
 
 
-def read_idle(state: Try) -> None:
+def read_idle(state: TryState) -> None:
     """Read the energy counters of idle GPUs before the framework is imported."""
     if state.task.point.device == "cuda":
         state.idle = state.task.idle if state.task.forked else energy.idle_readings()
@@ -246,7 +246,7 @@ def preload(point: Point, inputs: Path | None = None) -> str:
     return ""
 
 
-def forked_from(state: Try) -> Sequence[int]:
+def forked_from(state: TryState) -> Sequence[int]:
     """Return the process id of the parent from which this process was forked, if it was."""
     return [os.getppid()] if state.task.forked else []
 
@@ -282,7 +282,7 @@ def load(task: Task, measured: WorkerState, workload: Workload, device: Device) 
     only_between_calls(workload)
 
 
-def cut_calls(state: Try, todo: Todo) -> None:
+def cut_calls(state: TryState, todo: Todo) -> None:
     """Cut the first window, once the workload has said how much a call holds; open the output."""
     task, [first, *_] = state.task, state.workers
     point, per_call = task.point, first.items_per_call
@@ -332,7 +332,7 @@ def warm_up_call(point: Point, measured: WorkerState, workload: Workload, device
 # -- work
 
 
-def open_batches(state: Try) -> TextIO:
+def open_batches(state: TryState) -> TextIO:
     """Open ``batches.jsonl``."""
     return (state.task.out / BATCHES_FILE).open("a", encoding="utf-8")
 
@@ -408,7 +408,7 @@ def _keep_peaks(readings: memory.Readings, batch: Batch) -> None:
 
 
 def keep_batch(
-    state: Try, stream: TextIO, call: Call, done: Done, *, worker: int = 0, end_s: float | None = None
+    state: TryState, stream: TextIO, call: Call, done: Done, *, worker: int = 0, end_s: float | None = None
 ) -> None:
     """Keep a batch and its rows, and write it to ``batches.jsonl``.
 
@@ -463,7 +463,7 @@ def ask_workload(
     return error
 
 
-def close_output(state: Try, *, failed: bool) -> None:
+def close_output(state: TryState, *, failed: bool) -> None:
     """End the file with the rows of a try; one that failed early leaves an empty ``entities.tsv``.
 
     Raises

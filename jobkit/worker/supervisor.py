@@ -20,7 +20,7 @@ from jobkit.worker.measure import memory, nvml, profile
 from jobkit.worker.measure.sampler import sampling
 from jobkit.worker.paragraphs import Call
 from jobkit.worker.pool import PROFILED
-from jobkit.worker.record import Try, WorkerState
+from jobkit.worker.record import TryState, WorkerState
 from jobkit.worker.windows import Todo
 
 HANG_FACTOR = 20
@@ -73,7 +73,7 @@ class CallQueue:
                 raise BatchHung(f"worker {worker} {what} (hang_s: {self.hang_s:g})")
 
 
-def supervise(state: Try, stack: ExitStack) -> None:
+def supervise(state: TryState, stack: ExitStack) -> None:
     """Do the steps of a try with several workers: all of them wait for the slowest to be ready."""
     point = state.task.point
     state.workers = [WorkerState() for _ in range(point.workers * point.gpus)]
@@ -104,7 +104,7 @@ def supervise(state: Try, stack: ExitStack) -> None:
         _end(state, workers)
 
 
-def _preload(state: Try) -> None:
+def _preload(state: TryState) -> None:
     """Import the framework, so that the workers can be forked."""
     point = state.task.point
     own_python, _ = profile.launcher(point, state.task.out)
@@ -126,7 +126,7 @@ def _uuids(workers: Iterable[WorkerState]) -> list[str]:
     return list(dict.fromkeys(worker.gpu.uuid for worker in workers if worker.gpu))
 
 
-def _warm_up(state: Try, workers: pool.Pool, todo: Todo) -> None:
+def _warm_up(state: TryState, workers: pool.Pool, todo: Todo) -> None:
     """Warm up all workers, each with the call that it will probably get first."""
     likely = [*islice(todo.calls, len(state.workers)), *[None] * len(state.workers)]
     workers.ask({number: ("warm_up", todo.warm_up_texts, likely[number]) for number in workers})
@@ -144,7 +144,7 @@ def _contexts(
         yield number, None if size is None else size // len(reserved)
 
 
-def _work(state: Try, workers: pool.Pool, todo: Todo) -> None:
+def _work(state: TryState, workers: pool.Pool, todo: Todo) -> None:
     """Hand the calls to whichever worker is free, and keep each batch as it ends."""
     queue = CallQueue(todo.next_call, state.task.point.hang_s)
     began_s = time.monotonic()
@@ -167,7 +167,7 @@ def _work(state: Try, workers: pool.Pool, todo: Todo) -> None:
             queue.refuse_hang(time.monotonic())
 
 
-def _end(state: Try, workers: pool.Pool) -> None:
+def _end(state: TryState, workers: pool.Pool) -> None:
     """Measure the need of the heaviest batches when their worker is the only one left; end that too.
 
     If the point is profiled, write the profile instead; of a shard nothing more is measured.

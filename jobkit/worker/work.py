@@ -24,7 +24,7 @@ from jobkit.worker.failure import Signals, SpareMemory, Stopped, TryFailed, prin
 from jobkit.worker.measure import figures, memory, min_memory_probe, nvml, profile
 from jobkit.worker.measure.device import Device
 from jobkit.worker.measure.sampler import sampling
-from jobkit.worker.record import ALONE, Task, Try, now, record_of
+from jobkit.worker.record import ALONE, Task, TryState, now, record_of
 from jobkit.worker.windows import Todo
 from jobkit.worker.workloads.base import Workload
 
@@ -116,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def run(task: Task, signals: Signals) -> Outcome:
     """Run one try to its end, write its record to ``task.out``, and return its outcome."""
-    state = Try(task, now(), forked=task.forked, waited_s=task.waited_s)
+    state = TryState(task, now(), forked=task.forked, waited_s=task.waited_s)
     error: BaseException | None = None
     spare = SpareMemory()
     with ExitStack() as stack:
@@ -138,7 +138,7 @@ def run(task: Task, signals: Signals) -> Outcome:
     return _write_results(state, error)
 
 
-def _run_steps(state: Try, stack: ExitStack) -> None:
+def _run_steps(state: TryState, stack: ExitStack) -> None:
     """Do all that a signal may interrupt: prepare, warm up, work, measure the need or write the profile."""
     point = state.task.point
     profile.refuse_missing(point)
@@ -163,7 +163,7 @@ def _run_steps(state: Try, stack: ExitStack) -> None:
 # -- one process
 
 
-def _work_here(state: Try, stack: ExitStack) -> None:
+def _work_here(state: TryState, stack: ExitStack) -> None:
     """Do all the work in this process."""
     [measured] = state.workers
     stack.callback(gc.enable)
@@ -190,7 +190,7 @@ def _work_here(state: Try, stack: ExitStack) -> None:
 
 
 def _work(
-    state: Try, todo: Todo, workload: Workload, device: Device, recording: profile.Recording | None
+    state: TryState, todo: Todo, workload: Workload, device: Device, recording: profile.Recording | None
 ) -> None:
     """Do the calls one after the other; of a shard the reading of the corpus is part of the work."""
     [measured], shard = state.workers, state.task.point.shard
@@ -203,7 +203,7 @@ def _work(
             steps.keep_batch(state, stream, call, done, end_s=end_s)
 
 
-def _prepare(state: Try, stack: ExitStack, workload: Workload) -> Device:
+def _prepare(state: TryState, stack: ExitStack, workload: Workload) -> Device:
     """Open the device, start the sampler, load the workload, and return the device."""
     point, [measured] = state.task.point, state.workers
     # Before this process opens a GPU and is counted on it.
@@ -217,7 +217,7 @@ def _prepare(state: Try, stack: ExitStack, workload: Workload) -> Device:
     return device
 
 
-def _read_context(state: Try, device: Device) -> None:
+def _read_context(state: TryState, device: Device) -> None:
     """Read the CUDA context: what NVML sees of the process beyond what torch has reserved.
 
     It is read after the warm-up because kernels are loaded when they are first used (74 MiB on an H200).
@@ -246,7 +246,7 @@ def reserve_disk(out: Path) -> None:
         os.fsync(stream.fileno())  # a network file system may report only now that it is full
 
 
-def _write_results(state: Try, error: BaseException | None) -> Outcome:
+def _write_results(state: TryState, error: BaseException | None) -> Outcome:
     """Write rows and record; a full disk costs the rows, never the record."""
     out = state.task.out
     if state.workload:

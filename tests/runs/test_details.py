@@ -11,7 +11,7 @@ from jobkit.runs.hints import progress_of_try
 from jobkit.runs.reader import read_standings
 from jobkit.runs.standing import PointState, PointStatus, RunStanding
 from jobkit.runs.status_text import listed_tries, log_of, point_json, render_point
-from jobkit.runs.tries import TryFiles, TryResult
+from jobkit.runs.tries import Try
 from jobkit.schedulers.types import Accounted, State
 from tests.support.builders import (
     batch,
@@ -34,7 +34,7 @@ def shown(of: PointStatus, *, mine: bool = True) -> list[str]:
     return render_point(a_run([of], mine=mine), of, "runs/demo").splitlines()
 
 
-def failed(of: TryResult) -> PointStatus:
+def failed(of: Try) -> PointStatus:
     return a_point(1, PointState.FAILED, of.verdict.outcome, tries=(of,))
 
 
@@ -63,7 +63,8 @@ def test_a_try_that_was_killed_shows_every_source() -> None:
     )
     killed = replace(
         tried(2, Outcome.STAGE_OUT, evidence="exit file: so it is"),
-        files=TryFiles(number=2, begin=begin, exit=exit_),
+        begin=begin,
+        exit=exit_,
         account=account,
     )
     began = f"{moment('2026-01-02T10:20:00+00:00'):%Y-%m-%d %H:%M:%S}"
@@ -112,9 +113,10 @@ def test_a_record_without_a_gpu_and_a_provisional_outcome() -> None:
 
 
 def test_a_try_that_left_nothing_but_a_file_that_cannot_be_read() -> None:
-    files = TryFiles(number=1, problem="record.json: not JSON", exit=Exit(status=0, stage="", scratch="/s"))
+    exit_ = Exit(status=0, stage="", scratch="/s")
+    lost = replace(tried(1, Outcome.LOST, task=None), problem="record.json: not JSON", exit=exit_)
     account = Accounted(job_id="77", task=1, ended=True, outcome=None)
-    found = shown(failed(replace(tried(1, Outcome.LOST, task=None), files=files, node="", account=account)))
+    found = shown(failed(replace(lost, node="", account=account)))
     for line in (
         "  record      record.json: not JSON",
         "  exit file   status 0 in step unknown",
@@ -162,7 +164,7 @@ def test_tries_by_hand_stand_among_the_others_and_are_marked() -> None:
     own = [tried(number, Outcome.TIMEOUT) for number in (3, 1)]
     hand = tried(2, Outcome.OK, record=by_hand, task=None)
     of = a_point(1, PointState.FAILED, Outcome.TIMEOUT, tries=(*own, hand))
-    assert [each.files.number for each in listed_tries(of)] == [3, 2, 1]
+    assert [each.number for each in listed_tries(of)] == [3, 2, 1]
     assert "try 2, by hand (it counts only while no other try has begun): ok" in shown(of)
 
 
@@ -208,6 +210,6 @@ def test_tasks_that_left_no_try_stand_before_or_behind_the_tries(tmp_path: Path,
     standing, of = read(run)
     waiting, begun, vanished = listed_tries(of)
     assert [each.task and each.task.job_id for each in (waiting, begun, vanished)] == ["80", "77", "76"]
-    assert [each.files.number for each in (waiting, begun, vanished)] == [0, 1, 0]
+    assert [each.number for each in (waiting, begun, vanished)] == [0, 1, 0]
     assert begun.verdict.outcome is Outcome.STAGE_IN
     assert (log_of(standing, of, waiting), progress_of_try(waiting)) == ("", None)

@@ -14,7 +14,7 @@ from jobkit.corpus.plan import Shard
 from jobkit.runs.hints import is_limited, needed_by
 from jobkit.runs.journal import JobTask
 from jobkit.runs.standing import PointState, PointStatus, RunStanding
-from jobkit.runs.tries import TryFiles, TryOutcome, TryResult
+from jobkit.runs.tries import Try, TryOutcome
 from jobkit.schedulers.types import Accounted
 from tests.support.builders import batch, record
 from tests.support.statuses import a_point, a_run, submission, tried
@@ -41,10 +41,11 @@ def out_of_time(
     (folder / "batches.jsonl").write_text("".join(f"{to_json(line)}\n" for line in lines), encoding="utf-8")
     task = JobTask("slurm", "77", index)
     account = Accounted(job_id="77", task=index, ended=True, outcome=Outcome.TIMEOUT, elapsed_s=spent_s)
-    found = TryResult(
-        TryFiles(number=1, folder=str(folder)),
-        TryOutcome(outcome=Outcome.TIMEOUT, evidence=""),
-        task,
+    found = Try(
+        number=1,
+        folder=str(folder),
+        verdict=TryOutcome(outcome=Outcome.TIMEOUT, evidence=""),
+        task=task,
         account=account,
     )
     return a_point(index, PointState.FAILED, Outcome.TIMEOUT, tries=[found])

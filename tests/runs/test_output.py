@@ -9,7 +9,6 @@ from jobkit.core.records import Outcome
 from jobkit.runs.journal import Role
 from jobkit.runs.standing import PointState, PointStatus
 from jobkit.runs.status_text import point_json, run_json
-from jobkit.runs.tries import TryFiles
 from jobkit.schedulers.types import Accounted, State
 from tests.support.builders import batch
 from tests.support.statuses import HALF, a_point, a_run, tried, waits, with_job
@@ -59,7 +58,7 @@ def test_the_tries_of_a_point_for_programs() -> None:
     exit_ = Exit(status=1, stage="stage_out", message="disk full", scratch="/scratch/x")
     account = Accounted(job_id="77", task=1, ended=True, outcome=None, evidence="sacct: FAILED")
     bare = replace(tried(1, Outcome.LOST), node="")
-    full = replace(tried(2, Outcome.STAGE_OUT), files=TryFiles(number=2, exit=exit_), account=account)
+    full = replace(tried(2, Outcome.STAGE_OUT), exit=exit_, account=account)
     point = a_point(1, PointState.FAILED, Outcome.STAGE_OUT, tries=[full, bare])
     first, second = json.loads(json.dumps(of(point, with_tries=True)))["all_tries"]
     assert (first["exit_status"], first["scratch"], first["accounting"]) == (1, "/scratch/x", "sacct: FAILED")

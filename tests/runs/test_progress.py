@@ -11,7 +11,7 @@ from jobkit.core.layout import Exit
 from jobkit.core.records import Outcome
 from jobkit.runs.progress import Pace, Progress, SkippedTime, progress_of, skipped_time, to_go
 from jobkit.runs.standing import PointState, PointStatus
-from jobkit.runs.tries import TryFiles, TryResult
+from jobkit.runs.tries import Try
 from tests.support.builders import batch, point, record
 from tests.support.statuses import a_point, tried
 
@@ -120,8 +120,7 @@ def test_it_takes_no_less_than_the_longest_and_no_more_than_one_after_another(
 
 def left_out(index: int, outcome: Outcome, because: str) -> PointStatus:
     exit_ = Exit(status=0, stage="gate", outcome=outcome, because=because)
-    files = TryFiles(number=1, exit=exit_)
-    return a_point(index, PointState.DONE, outcome, tries=[replace(tried(1, outcome), files=files)])
+    return a_point(index, PointState.DONE, outcome, tries=[replace(tried(1, outcome), exit=exit_)])
 
 
 def test_a_pruned_point_saves_the_time_of_the_point_that_ran_out_of_memory() -> None:
@@ -137,7 +136,7 @@ def test_a_pruned_point_saves_the_time_of_the_point_that_ran_out_of_memory() -> 
 
 
 def test_a_repeat_that_was_not_needed_saves_the_time_of_another_repeat() -> None:
-    def repeat(number: int, *tries: TryResult, outcome: Outcome = Outcome.OK) -> PointStatus:
+    def repeat(number: int, *tries: Try, outcome: Outcome = Outcome.OK) -> PointStatus:
         found = a_point(number, PointState.DONE, outcome, tries=list(tries))
         return replace(found, point=replace(found.point, repeat=number, point_id=f"batch_size-50-r{number}"))
 

@@ -113,7 +113,7 @@ def test_a_point_that_was_submitted_again_is_looked_for_there(tmp_path: Path, pr
         None,
         JobTask("slurm", "78", 1),
     )
-    assert [tried.files.number for tried in again.tries] == [1]
+    assert [tried.number for tried in again.tries] == [1]
     assert left.standing is PointState.FAILED
     programs.squeue()
     assert seen(run).points[0].standing is PointState.UNSETTLED

@@ -23,7 +23,7 @@ from jobkit.runs.retry import (
     select_points,
 )
 from jobkit.runs.standing import PointState, PointStatus
-from jobkit.runs.tries import TryFiles, TryOutcome, TryResult
+from jobkit.runs.tries import Try, TryOutcome
 from jobkit.spec.policy import Change
 from jobkit.spec.sweep_spec import SweepSpec
 from tests.support.builders import point
@@ -60,9 +60,9 @@ def again(
     return groups(looks, spec_of, {TASK: given_}, now, strictly=strictly, anywhere=anywhere)
 
 
-def tried(outcome: Outcome | None, node: str = "n1", number: int = 1, *, hung: bool = False) -> TryResult:
+def tried(outcome: Outcome | None, node: str = "n1", number: int = 1, *, hung: bool = False) -> Try:
     verdict = TryOutcome(outcome=outcome, evidence="", hung=hung)
-    return TryResult(TryFiles(number=number), verdict, TASK, node)
+    return Try(number=number, verdict=verdict, task=TASK, node=node)
 
 
 def one_look(index: int, standing: PointState, *ended: Outcome | None) -> PointStatus:

@@ -25,7 +25,7 @@ from jobkit.runs.results import read_run
 from jobkit.runs.shards import CorpusStanding, corpus_lines, corpus_standing, live_points, settle, void_shards
 from jobkit.runs.standing import PointState, PointStatus, RunStanding
 from jobkit.runs.status_text import render, run_json
-from jobkit.runs.tries import TryFiles, TryOutcome, TryResult
+from jobkit.runs.tries import Try, TryOutcome
 from tests.support.applied import counted, measured_record, measured_run, request, write_corpus, write_planned
 from tests.support.builders import batch, point, write_event, write_exit, write_record
 from tests.support.corpora import work
@@ -144,11 +144,12 @@ def standing(index: int, state: PointState, took_s: float = 100.0) -> PointStatu
     of = replace(counted(point(index, device="cpu")), shard=True, point_id=f"shard-{index:05d}")
     record = measured_record(of, took_s - 0.1) if state is PointState.DONE else None
     outcome = Outcome.OK if state is PointState.DONE else None
-    files = TryFiles(number=1 if state is not PointState.WAITING else 0, record=record)
+    number = 1 if state is not PointState.WAITING else 0
+    verdict = TryOutcome(outcome=outcome, evidence="")
     batches = [replace(batch(n, items=25), characters=2500) for n in range(2)]
     return PointStatus(
         point=of,
-        all_tries=(TryResult(files, TryOutcome(outcome=outcome, evidence="")),),
+        all_tries=(Try(number=number, record=record, verdict=verdict),),
         batches=batches if state is PointState.RUNNING else (),
         standing=state,
     )

@@ -23,7 +23,6 @@ from jobkit.runs.standing import (
     explain_wait,
     find_point,
 )
-from jobkit.runs.tries import TryFiles
 from jobkit.schedulers.types import Queued, State
 from tests.support.builders import (
     batch,
@@ -221,7 +220,7 @@ def test_how_long_a_point_has_been_running(
 ) -> None:
     """By the scheduler's clock; a point that shares its task by the node's, since its own try began."""
     point = stands(PointState.RUNNING, queued=queued)
-    begun = replace(tried(1), files=TryFiles(number=1, begin=begin))
+    begun = replace(tried(1), begin=begin)
     packed = frozenset({TASK}) if shared else frozenset()
     assert replace(point, all_tries=(begun,), shared_tasks=packed).elapsed_s == elapsed_s
 

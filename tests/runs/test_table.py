@@ -15,7 +15,6 @@ from jobkit.runs.journal import Role
 from jobkit.runs.progress import Progress
 from jobkit.runs.standing import PointState, PointStatus, RequestedGpus, RunStanding
 from jobkit.runs.status_text import cut, far_words, next_line, plain, render, stand_in_warning
-from jobkit.runs.tries import TryFiles
 from jobkit.schedulers.types import State
 from tests.support.builders import GPU, point, record
 from tests.support.statuses import HALF, a_point, a_run, tried, waits, with_job
@@ -73,7 +72,7 @@ def test_a_run_on_a_page() -> None:
 def test_what_pruning_saved_is_gpu_time_or_job_time(gpus: int, saved: str) -> None:
     out = tried(1, Outcome.GPU_OOM, record=record(point(1)))
     exit_ = Exit(status=0, stage="gate", outcome=Outcome.PRUNED, because="p001")
-    left_out = replace(tried(1, Outcome.PRUNED), files=TryFiles(number=1, exit=exit_))
+    left_out = replace(tried(1, Outcome.PRUNED), exit=exit_)
     points = [
         a_point(1, PointState.DONE, Outcome.GPU_OOM, tries=[out]),
         a_point(2, PointState.DONE, Outcome.PRUNED, tries=[left_out]),

@@ -10,7 +10,7 @@ import pytest
 from jobkit.core.records import Outcome
 from jobkit.core.units import moment
 from jobkit.runs.results import elapsed_s, task_s, timed
-from jobkit.runs.tries import TryFiles, TryOutcome, TryResult
+from jobkit.runs.tries import Try, TryOutcome
 from jobkit.schedulers.types import Accounted
 from tests.support.builders import point, record
 
@@ -24,20 +24,20 @@ RECORD = record(point())
 )
 def test_a_record_reports_how_long_its_try_took(ended_at: str, took_s: float | None) -> None:
     """A clock that was set back makes no time below zero."""
-    home = TryFiles(number=1, record=replace(RECORD, ended_at=ended_at))
-    assert elapsed_s(TryResult(home, OK, account=ACCOUNT)) == took_s
+    record = replace(RECORD, ended_at=ended_at)
+    assert elapsed_s(Try(number=1, record=record, verdict=OK, account=ACCOUNT)) == took_s
 
 
 def test_without_a_record_the_accounting_reports_it_of_a_task_of_one_point() -> None:
-    lost = TryResult(TryFiles(number=1), TryOutcome(outcome=Outcome.NODE_FAIL, evidence=""), account=ACCOUNT)
+    lost = Try(number=1, verdict=TryOutcome(outcome=Outcome.NODE_FAIL, evidence=""), account=ACCOUNT)
     assert elapsed_s(lost) == task_s(lost) == 42
     assert elapsed_s(lost, shared=True) is None
     assert elapsed_s(replace(lost, account=None)) is None
 
 
 def test_a_try_took_as_long_as_the_longest_that_any_source_reports(tmp_path: Path) -> None:
-    tried = TryResult(TryFiles(number=1, record=RECORD, folder=str(tmp_path)), OK)  # its worker took 60 s
-    bare = TryResult(TryFiles(number=1, folder=str(tmp_path)), OK)
+    tried = Try(number=1, record=RECORD, folder=str(tmp_path), verdict=OK)  # its worker took 60 s
+    bare = Try(number=1, folder=str(tmp_path), verdict=OK)
     assert task_s(tried) == 60
     assert task_s(replace(tried, account=replace(ACCOUNT, elapsed_s=75.0))) == 75
     assert task_s(bare) is None
@@ -55,7 +55,7 @@ def test_what_is_no_moment_is_none_and_nothing_breaks(text: str) -> None:
 
 def test_a_folder_that_was_copied_has_the_time_in_the_file_begin(tmp_path: Path) -> None:
     """Its job had begun ten seconds before the worker, which took a minute."""
-    tried = TryResult(TryFiles(number=1, record=RECORD, folder=str(tmp_path)), OK)
+    tried = Try(number=1, record=RECORD, folder=str(tmp_path), verdict=OK)
     began = moment(RECORD.started_at)
     assert began
     at = (began - timedelta(seconds=10)).isoformat()
@@ -67,9 +67,9 @@ def test_a_folder_that_was_copied_has_the_time_in_the_file_begin(tmp_path: Path)
     assert told.task_s == 70
     (tmp_path / "begin").write_text("\n".join(lines[:-1]))
     assert task_s(tried) == 60
-    assert timed(TryResult(TryFiles(number=1), OK)) is None
+    assert timed(Try(number=1, verdict=OK)) is None
 
 
 def test_the_account_of_a_task_of_several_points_is_the_time_of_none() -> None:
-    alone = TryResult(TryFiles(number=1, record=RECORD), OK, account=replace(ACCOUNT, elapsed_s=75.0))
+    alone = Try(number=1, record=RECORD, verdict=OK, account=replace(ACCOUNT, elapsed_s=75.0))
     assert (task_s(alone), task_s(replace(alone, alone=False))) == (75, 60)

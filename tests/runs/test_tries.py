@@ -22,7 +22,7 @@ from jobkit.core.layout import (
 from jobkit.core.records import JobFacts, Outcome, Point
 from jobkit.runs.accounting import Accounts, join_answers, read_accounts
 from jobkit.runs.journal import JobTask, Journal
-from jobkit.runs.tries import TryResult, counting, not_started, read_tries
+from jobkit.runs.tries import Try, counting, not_started, read_tries
 from jobkit.schedulers.types import Accounted
 from tests.support.builders import (
     batch,
@@ -64,13 +64,13 @@ def accounts(
     )
 
 
-def read(run: Path, known: Accounts, of: Point | None = None) -> list[TryResult]:
+def read(run: Path, known: Accounts, of: Point | None = None) -> list[Try]:
     of = of or point()
     home = f"{run}/results/{of.point_id}"
     return list(read_tries(home, of, known, try_numbers(home)))
 
 
-def outcomes(tries: list[TryResult]) -> list[Outcome | None]:
+def outcomes(tries: list[Try]) -> list[Outcome | None]:
     return [tried.verdict.outcome for tried in tries]
 
 
@@ -113,12 +113,12 @@ def test_a_submission_that_left_no_try_comes_first(tmp_path: Path) -> None:
     write_begin(tmp_path, point())
     known = accounts(submitted=TWO)
     first, before = read(tmp_path, known)
-    assert (first.files.number, first.task, first.verdict.outcome) == (0, TWO, None)
+    assert (first.number, first.task, first.verdict.outcome) == (0, TWO, None)
     assert (before.task, before.verdict.outcome) == (ONE, Outcome.LOST)
     assert "it was run again" in before.verdict.evidence
     write_begin(tmp_path, point(), 2, job=78)
     write_begin(tmp_path, point(), 3, scheduler="hand", job=1, task="")
-    assert [one.files.number for one in read(tmp_path, known)] == [2, 1, 3], "by hand comes last"
+    assert [one.number for one in read(tmp_path, known)] == [2, 1, 3], "by hand comes last"
 
 
 def test_the_record_tells_who_ran_it_and_else_begin_and_for_the_latest_the_journal(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_the_record_tells_who_ran_it_and_else_begin_and_for_the_latest_the_journ
 def test_a_begin_file_that_is_not_whole_only_fails_to_add(tmp_path: Path) -> None:
     (try_folder(tmp_path, point()) / BEGIN_FILE).write_text("scheduler=slurm\n", encoding="utf-8")
     (one,) = read(tmp_path, accounts())
-    assert (one.task, one.files.begin, one.files.problem) == (ONE, None, "")
+    assert (one.task, one.begin, one.problem) == (ONE, None, "")
 
 
 @pytest.mark.parametrize(
@@ -255,8 +255,8 @@ def test_what_cannot_be_read_is_reported(tmp_path: Path) -> None:
     (folder / EXIT_FILE).write_text("noise", encoding="utf-8")
     (one,) = read(tmp_path, accounts())
     assert one.verdict.outcome is Outcome.LOST
-    assert f"{folder / RECORD_FILE}: not JSON" in one.files.problem
-    assert f"{folder / EXIT_FILE}" in one.files.problem
+    assert f"{folder / RECORD_FILE}: not JSON" in one.problem
+    assert f"{folder / EXIT_FILE}" in one.problem
 
 
 @pytest.mark.parametrize("before", range(4))
@@ -282,21 +282,21 @@ def test_a_try_that_ended_well_without_a_record_is_lost(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [RECORD_FILE, EXIT_FILE])
 def test_a_folder_in_the_place_of_a_file_is_reported(tmp_path: Path, name: str) -> None:
     (try_folder(tmp_path, point()) / name).mkdir()
-    assert f"{name}: cannot be read: Is a directory" in read(tmp_path, accounts())[0].files.problem
+    assert f"{name}: cannot be read: Is a directory" in read(tmp_path, accounts())[0].problem
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"point": 5}', '{"point": {"run_id": "other"}}'])
 def test_a_record_that_is_none_is_reported(tmp_path: Path, text: str) -> None:
     folder = try_folder(tmp_path, point())
     (folder / RECORD_FILE).write_text(text, encoding="utf-8")
-    assert str(folder / RECORD_FILE) in read(tmp_path, accounts())[0].files.problem
+    assert str(folder / RECORD_FILE) in read(tmp_path, accounts())[0].problem
 
 
 def test_the_record_of_another_point_is_reported(tmp_path: Path) -> None:
     write_record(tmp_path, record(point(2)))
     folder = tmp_path / "results"
     (folder / "p002").rename(folder / "p001")
-    assert "of another point" in read(tmp_path, accounts())[0].files.problem
+    assert "of another point" in read(tmp_path, accounts())[0].problem
 
 
 def test_batches_and_folders(tmp_path: Path) -> None:
@@ -337,7 +337,7 @@ def test_a_try_by_hand_counts_only_while_no_other_has_begun(tmp_path: Path) -> N
     (alone,) = read(tmp_path, accounts(submitted=None))
     assert counting([alone]) == alone
     waits, by_hand = read(tmp_path, accounts())
-    assert (waits.files.number, counting([waits, by_hand])) == (0, by_hand)
+    assert (waits.number, counting([waits, by_hand])) == (0, by_hand)
     write_begin(tmp_path, point(), 2)
     write_exit(tmp_path, point(), Exit(status=1, stage="run"), 2)
     own, by_hand = read(tmp_path, accounts())

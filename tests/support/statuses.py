@@ -10,7 +10,7 @@ from typing import Any
 from jobkit.core.records import Outcome, Record
 from jobkit.runs.journal import JobTask, Role, Submission
 from jobkit.runs.standing import PointState, PointStatus, RequestedGpus, RunStanding
-from jobkit.runs.tries import TryFiles, TryOutcome, TryResult
+from jobkit.runs.tries import Try, TryOutcome
 from jobkit.schedulers.types import JobId, Queued, State
 from tests.support.builders import batch, point
 
@@ -37,10 +37,11 @@ def tried(
     evidence: str = "",
     task: JobTask | None = TASK,
     record: Record | None = None,
-) -> TryResult:
+) -> Try:
     """Return a try on node1; number 0 has not begun."""
-    files = TryFiles(number=number, record=record)
-    return TryResult(files, TryOutcome(outcome=outcome, evidence=evidence), task, "node1" if number else "")
+    verdict = TryOutcome(outcome=outcome, evidence=evidence)
+    node = "node1" if number else ""
+    return Try(number=number, record=record, verdict=verdict, task=task, node=node)
 
 
 def a_point(
@@ -49,7 +50,7 @@ def a_point(
     outcome: Outcome | None = None,
     *,
     why: str = "",
-    tries: Sequence[TryResult] = (),
+    tries: Sequence[Try] = (),
     **fields: Any,
 ) -> PointStatus:
     """Return a point: the task of its number of job 77, unless it is missing; with a try if it has begun."""

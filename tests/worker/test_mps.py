@@ -17,7 +17,7 @@ from jobkit.worker.failure import TryFailed
 from jobkit.worker.measure.nvml import GpuState
 from jobkit.worker.measure.sampler import process_tree
 from jobkit.worker.mps import ForbiddenError
-from jobkit.worker.record import Task, Try, now
+from jobkit.worker.record import Task, TryState, now
 from tests.support.halted import gone
 from tests.support.processes import with_variable
 from tests.whole.test_job_script import wait_until
@@ -163,14 +163,14 @@ def test_its_folder_is_next_to_the_jobs_if_that_has_a_long_path(short: Path) -> 
 
 
 @pytest.fixture
-def begun(short: Path, monkeypatch: pytest.MonkeyPatch) -> Try:
+def begun(short: Path, monkeypatch: pytest.MonkeyPatch) -> TryState:
     monkeypatch.setenv("PATH", f"{FAKE}:{os.environ['PATH']}")
     task = Task(point=ONE_GPU, try_number=1, inputs=short, out=short / "out", job=JobFacts(scheduler="hand"))
-    return Try(task, now())
+    return TryState(task, now())
 
 
 def test_a_daemon_that_does_not_answer_in_time_is_refused(
-    begun: Try, monkeypatch: pytest.MonkeyPatch
+    begun: TryState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time is over when it is asked for the first time, which here is after its first line in the log."""
     monkeypatch.setenv("FAKE_MPS", "silent")
@@ -186,7 +186,7 @@ def test_a_daemon_that_does_not_answer_in_time_is_refused(
         mps.start_if_wanted(begun, stack, [])
 
 
-def family(begun: Try) -> tuple[int, int, int]:
+def family(begun: TryState) -> tuple[int, int, int]:
     """Return the process ids of the guard, the daemon, and a server that has a client."""
     (folder,) = begun.task.out.parent.glob("mps-*")
     guard = next(pid for pid in process_tree(os.getpid())[1:] if str(folder) in cmdline(pid))
@@ -205,7 +205,7 @@ def cmdline(pid: int) -> str:
 
 
 @pytest.mark.parametrize("killed", [0, 1])
-def test_the_end_of_daemon_or_guard_is_seen(begun: Try, killed: int) -> None:
+def test_the_end_of_daemon_or_guard_is_seen(begun: TryState, killed: int) -> None:
     with ExitStack() as stack:
         daemon = mps.start_if_wanted(begun, stack, [])
         assert daemon
@@ -221,7 +221,7 @@ def test_the_end_of_daemon_or_guard_is_seen(begun: Try, killed: int) -> None:
     wait_until(lambda: all(map(gone, pids)))
 
 
-def test_a_guard_that_does_not_end_is_killed(begun: Try, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_guard_that_does_not_end_is_killed(begun: TryState, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANSWER_S", "QUIT_S", "KILL_S"):
         monkeypatch.setattr(mps, name, 0.1)
     with ExitStack() as stack:

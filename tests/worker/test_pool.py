@@ -14,16 +14,16 @@ from jobkit.core.records import JobFacts
 from jobkit.worker import pool
 from jobkit.worker.measure.sampler import process_tree
 from jobkit.worker.process import BLOCKED
-from jobkit.worker.record import Task, Try, WorkerState, now
+from jobkit.worker.record import Task, TryState, WorkerState, now
 from tests.support.halted import gone
 from tests.whole.test_job_script import wait_until
 from tests.worker.test_supervisor import PLAIN
 from tests.worker.test_supervisor import restored as restored  # noqa: PLC0414 - a fixture is found by its name here
 
 
-def state(folder: Path) -> Try:
+def state(folder: Path) -> TryState:
     task = Task(point=PLAIN, try_number=1, inputs=folder, out=folder, job=JobFacts(scheduler="hand"))
-    return Try(task, now(), workers=[WorkerState() for _ in range(PLAIN.workers)])
+    return TryState(task, now(), workers=[WorkerState() for _ in range(PLAIN.workers)])
 
 
 def test_workers_take_no_notice_of_a_schedulers_signals(tmp_path: Path) -> None:

@@ -7,14 +7,14 @@ from jobkit.core.measurements import Energy, Gpu
 from jobkit.core.records import JobFacts
 from jobkit.worker.measure.energy import EnergyReading
 from jobkit.worker.measure.sampler import Peaks
-from jobkit.worker.record import Task, Try, WorkerState, record_of, shares
+from jobkit.worker.record import Task, TryState, WorkerState, record_of, shares
 from tests.support.builders import GPU, point
 from tests.worker.measure.test_tally import batch
 
 
 def test_a_share_is_idle_from_its_last_batch_on() -> None:
     task = Task(point=point(), try_number=1, inputs=Path(), out=Path(), job=JobFacts(scheduler="hand"))
-    state = Try(task, "", workers=[WorkerState() for _ in range(3)])
+    state = TryState(task, "", workers=[WorkerState() for _ in range(3)])
     for worker, end_s in ((0, 1.0), (1, 1.5), (0, 4.0)):
         state.tally.add(replace(batch(1.0), worker=worker), end_s)
     found = [(share.batches, share.items, share.work_s, share.idle_s) for share in shares(state)]
@@ -25,7 +25,7 @@ def test_of_several_gpus_the_record_names_the_first_with_the_least_memory() -> N
     sizes = (32, None, 16, 16)
     gpus = [Gpu(name="T4", uuid=f"GPU-{n}", total_bytes=size) for n, size in enumerate(sizes)]
     task = Task(point=point(), try_number=1, inputs=Path(), out=Path(), job=JobFacts(scheduler="hand"))
-    found = record_of(Try(task, "", workers=[WorkerState(gpu=gpu) for gpu in gpus]), None)
+    found = record_of(TryState(task, "", workers=[WorkerState(gpu=gpu) for gpu in gpus]), None)
     assert found.gpu == gpus[2]
 
 
@@ -35,7 +35,7 @@ def test_of_several_gpus_the_record_has_the_most_foreign_processes() -> None:
         replace(GPU, uuid=f"GPU-{n}", foreign_processes=foreign) for n, foreign in enumerate((0, 2, None))
     ]
     task = Task(point=point(), try_number=1, inputs=Path(), out=Path(), job=JobFacts(scheduler="hand"))
-    found = record_of(Try(task, "", workers=[WorkerState(gpu=gpu) for gpu in gpus]), None)
+    found = record_of(TryState(task, "", workers=[WorkerState(gpu=gpu) for gpu in gpus]), None)
     assert found.gpu == replace(gpus[0], foreign_processes=2)
 
 
@@ -47,7 +47,7 @@ def test_workers_report_the_largest_number_and_each_word_once() -> None:
     ]
     planned = point(params={"batch_size": 7, "precision": "tf32"})
     task = Task(point=planned, try_number=1, inputs=Path(), out=Path(), job=JobFacts(scheduler="hand"))
-    state = Try(task, "", workers=[WorkerState(effective=one) for one in effective])
+    state = TryState(task, "", workers=[WorkerState(effective=one) for one in effective])
     found = record_of(state, None)
     assert found.effective == {"batch_size": 7, "precision": "tf32, fp32", "pinned": None}
     assert (found.inert, found.precision) == (("precision",), "tf32, fp32")
@@ -63,7 +63,7 @@ def test_the_idle_power_is_that_of_the_gpus_of_all_workers() -> None:
     ]
     peaks = Peaks(energy=Energy(span_s=10, counter_j=5_000))
     first = {uuid: EnergyReading(10, 300) for uuid in ("GPU-1", "GPU-2", "GPU-3")}
-    state = Try(task, "", workers=workers, peaks=peaks, idle=first)
+    state = TryState(task, "", workers=workers, peaks=peaks, idle=first)
     energy = record_of(state, None).energy
     assert energy
     assert (energy.idle_w, energy.idle_s, energy.net_joules) == (300, 2, 2_000)

@@ -21,7 +21,7 @@ from jobkit.report.recommend.types import Lines, RequestAdvice, RunData
 from jobkit.report.rows import Row, row_of_point
 from jobkit.runs.journal import JobTask, Journal, Submission
 from jobkit.runs.results import PointResult, Run, read_run, task_s
-from jobkit.runs.tries import TryResult
+from jobkit.runs.tries import Try
 from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
 from jobkit.spec.directives import directives
 from jobkit.spec.policy import TryEnd, grown, growth
@@ -284,14 +284,13 @@ def _uses(folder: Path, run: Run, meant: Sequence[PointResult]) -> Iterator[Poin
 
     for result in meant:
         tried = result.counts
-        if not tried.files.number or tried.files.by_hand:
+        if not tried.number or tried.by_hand:
             continue
         words = _words(journal, sent, result.point, tried.task)
         before = [
             other
             for other in reversed(result.tries)
-            if other.files.number < tried.files.number
-            and _words(journal, sent, result.point, other.task) == words
+            if other.number < tried.number and _words(journal, sent, result.point, other.task) == words
         ]
         spec = spec_of(words)
         yield PointUse(
@@ -313,7 +312,7 @@ def _words(
     return given or journal.needs.get(point.index, ())
 
 
-def _asked(spec: SweepSpec, point: Point, before: Sequence[TryResult]) -> Resources:
+def _asked(spec: SweepSpec, point: Point, before: Sequence[Try]) -> Resources:
     """Return what a try requested: more, after tries with the same words that had too little."""
     ended = [TryEnd(tried.verdict.outcome, tried.node, tried.verdict.hung) for tried in before]
     change, asked = growth(spec.policy, ended), spec.resources.of(point)
@@ -322,8 +321,8 @@ def _asked(spec: SweepSpec, point: Point, before: Sequence[TryResult]) -> Resour
     return asked.model_copy(update={"memory": memory, "walltime": walltime})
 
 
-def _ram(tried: TryResult) -> int | None:
-    own = used_ram(tried.files.record) if tried.files.record else None
+def _ram(tried: Try) -> int | None:
+    own = used_ram(tried.record) if tried.record else None
     accounted = tried.account.max_rss_bytes if tried.account else None
     return max((size for size in (own, accounted) if size), default=None)
 

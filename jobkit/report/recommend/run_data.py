@@ -67,7 +67,7 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
         batches=batches_of(sweep),
         lengths=read_lengths(folder),
         seconds=tuple(
-            task_s(tried) if tried.files.record else None
+            task_s(tried) if tried.record else None
             for result in sweep
             for tried in reversed(result.tries)
             if tried.verdict.outcome is not Outcome.PRUNED

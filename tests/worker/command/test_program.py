@@ -14,7 +14,7 @@ from jobkit.corpus.reading import split_paragraphs
 from jobkit.worker import command
 from jobkit.worker.command import CommandBatches, _with_line_feeds
 from jobkit.worker.measure.figures import GrowingFile, OwnBatch, OwnFigures
-from jobkit.worker.record import Task, Try
+from jobkit.worker.record import Task, TryState
 from tests.support.builders import point
 
 
@@ -23,7 +23,7 @@ def test_of_very_many_batches_only_the_totals_are_kept(
 ) -> None:
     monkeypatch.setattr(command, "MOST_BATCHES", 2)
     task = Task(point=point(), try_number=1, inputs=tmp_path, out=tmp_path, job=JobFacts(scheduler="hand"))
-    state, stream = Try(task, ""), io.StringIO()
+    state, stream = TryState(task, ""), io.StringIO()
     batches = CommandBatches(state, stream)
     for number in range(5):
         batches.keep(OwnBatch(items=10, seconds=0.5, load=number * 100, worker=number % 2))
@@ -40,7 +40,7 @@ def test_of_very_many_batches_only_the_totals_are_kept(
 @pytest.mark.parametrize(("wall_s", "work_s"), [(0.4, 0.4), (2.0, 0.5)])
 def test_the_work_takes_no_longer_than_the_command(wall_s: float, work_s: float, tmp_path: Path) -> None:
     task = Task(point=point(), try_number=1, inputs=tmp_path, out=tmp_path, job=JobFacts(scheduler="hand"))
-    state = Try(task, "")
+    state = TryState(task, "")
     CommandBatches(state, io.StringIO()).keep(OwnBatch(items=10, seconds=0.5))
     assert state.tally.summary(items_total=10, batches_total=1, wall_s=wall_s).work_s == work_s
 
