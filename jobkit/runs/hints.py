@@ -393,8 +393,8 @@ def _promised(folder: Path) -> int | None:
 
 def _by_policy(run: RunStanding, point: PointStatus) -> Resources | None:
     """Return what the policy gives a point now; ``None`` if the spec cannot be read."""
-    from jobkit.runs.retry import changed, comparable_tries
-    from jobkit.spec.policy import growth  # here: only a point that lacked something needs the spec
+    # here: only a point that lacked something needs the spec
+    from jobkit.runs.retry import changed, comparable_tries, scaled_request
     from jobkit.spec.sweep_spec import load_spec
 
     every = given_to(run)
@@ -403,7 +403,7 @@ def _by_policy(run: RunStanding, point: PointStatus) -> Resources | None:
         spec = load_spec(run.folder / SPEC_FILE, given)
     except JobkitError:
         return None
-    return changed(spec, growth(spec.policy, comparable_tries(point, every, given))).resources
+    return changed(spec, scaled_request(spec.policy, comparable_tries(point, every, given))).resources
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from jobkit.core.units import moment
 from jobkit.runs.accounting import Accounts, read_accounts
 from jobkit.runs.journal import read_journal
 from jobkit.runs.overlaps import attributed, overlaps, span_of
-from jobkit.runs.tries import Try, TryOutcome, counting, not_started, read_tries, with_winner
+from jobkit.runs.tries import Try, TryOutcome, not_started, read_tries, try_that_counts, with_winner
 
 
 def elapsed_s(tried: Try, *, shared: bool = False) -> float | None:
@@ -133,8 +133,8 @@ class PointResult:
 
     @property
     def counts(self) -> Try:
-        """The try that counts (`jobkit.runs.tries.counting`), begun or not."""
-        return counting(self.all_tries)
+        """The try that counts (`jobkit.runs.tries.try_that_counts`), begun or not."""
+        return try_that_counts(self.all_tries)
 
     @property
     def chosen(self) -> Try | None:
@@ -283,7 +283,7 @@ def read_result(
     tries = tuple(read_tries(home, point, accounts, numbers)) or (not_started(point, accounts),)
     tries = tuple(with_winner(home, tries)) if point.shard else tries
     notes += [tried.problem for tried in tries if tried.problem]
-    counts = counting(tries)
+    counts = try_that_counts(tries)
     batches: Sequence[Batch] = ()
     if counts.number and counts.record is None:
         batches, unreadable = read_batches(counts.folder)

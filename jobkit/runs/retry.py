@@ -1,7 +1,8 @@
-"""Which points of a run are to run again, and how. Pure."""
+"""Which points of a run are to run again, and how: the spec's policy, applied to their tries. Pure."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,12 +12,71 @@ from jobkit.core.units import MIB
 from jobkit.runs import standing
 from jobkit.runs.journal import JobTask
 from jobkit.runs.standing import PointState, PointStatus, RunStanding
-from jobkit.runs.tries import TryOutcome
-from jobkit.spec.policy import Change, Policy, TryEnd, grown, growth, retry
-from jobkit.spec.sweep_spec import SweepSpec
+from jobkit.runs.tries import Try, TryOutcome
+from jobkit.spec.policy import Policy
+from jobkit.spec.sweep_spec import Resources, SweepSpec
 
 Overrides = tuple[str, ...]
 """``key=value`` of each ``--set``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """How a point is to be run again.
+
+    Attributes
+    ----------
+    memory, walltime
+        How many times as much as the spec asks for.
+    exclude
+        Nodes to stay away from.
+    """
+
+    memory: float = 1.0
+    walltime: float = 1.0
+    exclude: tuple[str, ...] = ()
+
+
+def policy_change(policy: Policy, tries: Sequence[Try]) -> Change | None:
+    """Return how a point is to be run again, ``None`` if it is not.
+
+    Parameters
+    ----------
+    policy
+        The spec's.
+    tries
+        Those so far, the oldest first; the last decides.
+    """
+    if not tries or tries[-1].verdict.outcome is None:
+        return None
+    most: int = getattr(getattr(policy, str(tries[-1].verdict.outcome), None), "tries", 0)
+    times = sum(_reason(tried) == _reason(tries[-1]) for tried in tries)
+    return scaled_request(policy, tries) if times <= most else None
+
+
+def _reason(tried: Try) -> tuple[Outcome | None, bool]:
+    """Return what decides whether and how a point runs again after a try."""
+    return tried.verdict.outcome, tried.verdict.hung
+
+
+def scaled_request(policy: Policy, tries: Sequence[Try]) -> Change:
+    """Return what a point gets by its tries so far, the oldest first, however often it may run again.
+
+    A request that was too small once is too small, whatever came after it. The walltime of a try in which
+    a batch hung was not.
+    """
+    reasons = [_reason(tried) for tried in tries]
+    failed = [tried.node for tried in tries if tried.verdict.outcome is Outcome.NODE_FAIL and tried.node]
+    return Change(
+        memory=policy.ram_oom.memory ** reasons.count((Outcome.RAM_OOM, False)),
+        walltime=policy.timeout.walltime ** reasons.count((Outcome.TIMEOUT, False)),
+        exclude=tuple(dict.fromkeys(failed)),
+    )
+
+
+def scaled(value: int, factor: float, *, step: int) -> int:
+    """Return a value times a factor, rounded up to a whole step."""
+    return math.ceil(value * factor / step) * step
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +205,9 @@ def groups(  # noqa: PLR0913 - what was given, when, and by whom
         given = merge_overrides(given_to.get(point.task, planned) if point.task else planned, now)
         tries = comparable_tries(point, given_to, given)
         policy = spec_of(given).policy
-        change = retry(policy, tries) if strictly else growth(policy, tries)
+        change = policy_change(policy, tries) if strictly else scaled_request(policy, tries)
         if change is not None:
-            change = change.model_copy(update={"exclude": ()}) if anywhere else change
+            change = replace(change, exclude=()) if anywhere else change
             indices_by_change.setdefault((given, change), []).append(point.point.index)
     keep = [_key(word) for word in now]
     return [
@@ -167,16 +227,16 @@ def allow_nodes(group: RetryGroup, spec: SweepSpec) -> RetryGroup:
     resources = group.spec.resources.model_copy(update={"exclude": spec.resources.exclude})
     return replace(
         group,
-        change=group.change.model_copy(update={"exclude": ()}),
+        change=replace(group.change, exclude=()),
         spec=group.spec.model_copy(update={"resources": resources}),
     )
 
 
-def due(run: RunStanding, policy: Policy) -> bool:
+def any_retry_due(run: RunStanding, policy: Policy) -> bool:
     """Return whether a policy runs a point of a run again."""
     given = standing.given_to(run)
     return any(
-        retry(policy, comparable_tries(point, given, given.get(point.task, ()) if point.task else ()))
+        policy_change(policy, comparable_tries(point, given, given.get(point.task, ()) if point.task else ()))
         for point in run.points
         if point.standing is PointState.FAILED
     )
@@ -191,23 +251,23 @@ def merge_overrides(before: Overrides, now: Overrides) -> Overrides:
 
 def comparable_tries(
     point: PointStatus, given_to: Mapping[JobTask, Overrides], given: Overrides
-) -> list[TryEnd]:
-    """Return how a point's tries ended, the oldest first, without those that no longer apply.
+) -> list[Try]:
+    """Return a point's tries, the oldest first, without those that no longer apply.
 
     A try that ran out of memory applies if it had the memory that a person gave; so with its walltime.
     """
     return [
-        TryEnd(tried.verdict.outcome, tried.node, tried.verdict.hung)
+        tried
         for tried in standing.history(point)
-        if _about(given_to.get(tried.task, ()) if tried.task else (), tried.verdict)
-        == _about(given, tried.verdict)
+        if _relevant_overrides(given_to.get(tried.task, ()) if tried.task else (), tried.verdict)
+        == _relevant_overrides(given, tried.verdict)
     ]
 
 
 _LIMITED_BY = {Outcome.RAM_OOM: "resources.memory", Outcome.TIMEOUT: "resources.walltime"}
 
 
-def _about(given: Overrides, verdict: TryOutcome) -> list[str]:
+def _relevant_overrides(given: Overrides, verdict: TryOutcome) -> list[str]:
     """Return the given words on which an outcome depends."""
     key = _LIMITED_BY.get(verdict.outcome) if verdict.outcome and not verdict.hung else None
     return [word for word in given if key and f"{key}.".startswith(f"{_key(word)}.")]
@@ -219,10 +279,16 @@ def _key(word: str) -> str:
 
 def changed(spec: SweepSpec, change: Change, *, keep: Sequence[str] = ()) -> SweepSpec:
     """Return the spec with the resources of a group; ``keep`` are keys that a person sets now."""
-    before = spec.resources
-    update: dict[str, object] = {"exclude": [*dict.fromkeys([*before.exclude, *change.exclude])]}
+    resources = changed_resources(spec.resources, change, keep=keep)
+    exclude = [*dict.fromkeys([*resources.exclude, *change.exclude])]
+    return spec.model_copy(update={"resources": resources.model_copy(update={"exclude": exclude})})
+
+
+def changed_resources(before: Resources, change: Change, *, keep: Sequence[str] = ()) -> Resources:
+    """Return resources with the memory and the walltime of a change, except of the keys to keep."""
+    update = {}
     if "resources.memory" not in keep:
-        update["memory"] = grown(before.memory, change.memory, step=MIB)
+        update["memory"] = scaled(before.memory, change.memory, step=MIB)
     if "resources.walltime" not in keep:
-        update["walltime"] = grown(before.walltime, change.walltime, step=1)
-    return spec.model_copy(update={"resources": before.model_copy(update=update)})
+        update["walltime"] = scaled(before.walltime, change.walltime, step=1)
+    return before.model_copy(update=update)

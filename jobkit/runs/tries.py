@@ -381,7 +381,7 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
     """Yield a point's tries, the latest first, and then those by hand.
 
     If the point was submitted again and has not begun, a placeholder with number 0 comes first.
-    `counting` decides which try counts.
+    `try_that_counts` decides which try counts.
 
     Parameters
     ----------
@@ -428,7 +428,7 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
             yield replace(tried, verdict=decide_outcome(tried), node=_node(tried, None))
 
 
-def counting(tries: Sequence[Try]) -> Try:
+def try_that_counts(tries: Sequence[Try]) -> Try:
     """Return the try that counts: the one that succeeded, else the latest.
 
     A try by hand counts only while no other try of the point has begun: a person runs it where and

@@ -24,7 +24,7 @@ from jobkit.runs.hints import progress_of_try
 from jobkit.runs.journal import SEARCHES, Role
 from jobkit.runs.queue import record_accounting
 from jobkit.runs.reader import read_standings
-from jobkit.runs.retry import due
+from jobkit.runs.retry import any_retry_due
 from jobkit.runs.standing import ENDINGS, MOVING, PointState, PointStatus, RunStanding, first_task, followers
 from jobkit.runs.status_text import cut, plain
 from jobkit.runs.trials import finished, tunes
@@ -185,7 +185,7 @@ def is_over(run: RunStanding, policy: Policy) -> bool:
         return False
     if _is_pending(run, *SEARCHES) and not finished(run.folder):
         return False
-    again = due(run, policy) or tunes(run.folder)
+    again = any_retry_due(run, policy) or tunes(run.folder)
     return not (again and _is_pending(run, Role.FOLLOW))
 
 

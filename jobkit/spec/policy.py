@@ -1,14 +1,11 @@
-"""What is to be done about each outcome: the spec's ``policy``, and what it comes to for a try. Pure."""
+"""What is to be done about each outcome: the spec's ``policy``. Pure."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
-from jobkit.core.records import Outcome
 from jobkit.spec.fields import STRICT
 
 FACTOR_PATTERN = r"^x\d+(\.\d+)?$"
@@ -126,71 +123,3 @@ class Policy(_Part):
     node_fail: Again = Again()
     bug: Bug = Bug()
     follow_up: bool = True
-
-
-class Change(BaseModel):
-    """How a point is to be run again.
-
-    Attributes
-    ----------
-    memory, walltime
-        How many times as much as the spec asks for.
-    exclude
-        Nodes to stay away from.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    memory: float = 1.0
-    walltime: float = 1.0
-    exclude: tuple[str, ...] = ()
-
-
-class TryEnd(NamedTuple):
-    """How and where a try ended: `outcome` is ``None`` if it has not, `hung` is as in `Record`."""
-
-    outcome: Outcome | None
-    node: str = ""
-    hung: bool = False
-
-    @property
-    def reason(self) -> tuple[Outcome | None, bool]:
-        """What decides whether and how the point runs again."""
-        return self.outcome, self.hung
-
-
-def retry(policy: Policy, ended: Sequence[TryEnd]) -> Change | None:
-    """Return how a point is to be run again, ``None`` if it is not.
-
-    Parameters
-    ----------
-    policy
-        The spec's.
-    ended
-        The tries so far, the oldest first; the last decides.
-    """
-    if not ended or ended[-1].outcome is None:
-        return None
-    tries: int = getattr(getattr(policy, str(ended[-1].outcome), None), "tries", 0)
-    times = sum(tried.reason == ended[-1].reason for tried in ended)
-    return growth(policy, ended) if times <= tries else None
-
-
-def growth(policy: Policy, ended: Sequence[TryEnd]) -> Change:
-    """Return what a point gets by its tries so far, the oldest first, however often it may run again.
-
-    A request that was too small once is too small, whatever came after it. The walltime of a try in which
-    a batch hung was not.
-    """
-    reasons = [tried.reason for tried in ended]
-    nodes = {tried.node: None for tried in ended if tried.outcome is Outcome.NODE_FAIL and tried.node}
-    return Change(
-        memory=policy.ram_oom.memory ** reasons.count((Outcome.RAM_OOM, False)),
-        walltime=policy.timeout.walltime ** reasons.count((Outcome.TIMEOUT, False)),
-        exclude=tuple(nodes),
-    )
-
-
-def grown(value: int, factor: float, *, step: int) -> int:
-    """Return a value times a factor, rounded up to a whole step."""
-    return math.ceil(value * factor / step) * step

@@ -14,6 +14,7 @@ from jobkit.core.records import RESULTS, Outcome
 from jobkit.core.units import parse_size
 from jobkit.runs.journal import JobTask
 from jobkit.runs.retry import (
+    Change,
     Overrides,
     RetryGroup,
     allow_nodes,
@@ -24,7 +25,6 @@ from jobkit.runs.retry import (
 )
 from jobkit.runs.standing import PointState, PointStatus
 from jobkit.runs.tries import Try, TryOutcome
-from jobkit.spec.policy import Change
 from jobkit.spec.sweep_spec import SweepSpec
 from tests.support.builders import point
 

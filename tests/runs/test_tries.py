@@ -22,7 +22,7 @@ from jobkit.core.layout import (
 from jobkit.core.records import JobFacts, Outcome, Point
 from jobkit.runs.accounting import Accounts, join_answers, read_accounts
 from jobkit.runs.journal import JobTask, Journal
-from jobkit.runs.tries import Try, counting, not_started, read_tries
+from jobkit.runs.tries import Try, not_started, read_tries, try_that_counts
 from jobkit.schedulers.types import Accounted
 from tests.support.builders import (
     batch,
@@ -335,13 +335,13 @@ BY_HAND = JobFacts(scheduler="hand", job_id="4711", task_id="")
 def test_a_try_by_hand_counts_only_while_no_other_has_begun(tmp_path: Path) -> None:
     write_record(tmp_path, replace(record(point()), job=BY_HAND))
     (alone,) = read(tmp_path, accounts(submitted=None))
-    assert counting([alone]) == alone
+    assert try_that_counts([alone]) == alone
     waits, by_hand = read(tmp_path, accounts())
-    assert (waits.number, counting([waits, by_hand])) == (0, by_hand)
+    assert (waits.number, try_that_counts([waits, by_hand])) == (0, by_hand)
     write_begin(tmp_path, point(), 2)
     write_exit(tmp_path, point(), Exit(status=1, stage="run"), 2)
     own, by_hand = read(tmp_path, accounts())
-    assert (counting([own, by_hand]), own.verdict.outcome) == (own, Outcome.BUG)
+    assert (try_that_counts([own, by_hand]), own.verdict.outcome) == (own, Outcome.BUG)
 
 
 def test_a_try_by_hand_takes_no_account_from_the_task(tmp_path: Path) -> None:

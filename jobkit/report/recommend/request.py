@@ -15,16 +15,16 @@ from jobkit.core.knobs import CPU
 from jobkit.core.layout import SPEC_FILE, TUNE_GOAL_FILE, is_run_folder
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.terminal import shell_path
-from jobkit.core.units import GIB, MIB
+from jobkit.core.units import GIB
 from jobkit.report.recommend.run_data import site_of
 from jobkit.report.recommend.types import Lines, RequestAdvice, RunData
 from jobkit.report.rows import Row, row_of_point
 from jobkit.runs.journal import JobTask, Journal, Submission
 from jobkit.runs.results import PointResult, Run, read_run, task_s
+from jobkit.runs.retry import changed_resources, scaled_request
 from jobkit.runs.tries import Try
 from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
 from jobkit.spec.directives import directives
-from jobkit.spec.policy import TryEnd, grown, growth
 from jobkit.spec.site import Site, load_site
 from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec
 
@@ -314,11 +314,8 @@ def _words(
 
 def _asked(spec: SweepSpec, point: Point, before: Sequence[Try]) -> Resources:
     """Return what a try requested: more, after tries with the same words that had too little."""
-    ended = [TryEnd(tried.verdict.outcome, tried.node, tried.verdict.hung) for tried in before]
-    change, asked = growth(spec.policy, ended), spec.resources.of(point)
-    memory = grown(asked.memory, change.memory, step=MIB)
-    walltime = grown(asked.walltime, change.walltime, step=1)
-    return asked.model_copy(update={"memory": memory, "walltime": walltime})
+    change = scaled_request(spec.policy, before)
+    return changed_resources(spec.resources.of(point), change)
 
 
 def _ram(tried: Try) -> int | None:
