@@ -19,7 +19,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from jobkit.plan.sample import SEED, generate
+from jobkit.planning.sample import SEED, generate
+
 from jobkit.worker import steps
 from jobkit.worker.workloads.base import workload_class
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from jobkit.core.errors import JobkitError
-    from jobkit.plan.job_script import render
-    from jobkit.plan.points import plan
-    from jobkit.plan.prepare import prepare
+    from jobkit.planning.job_script import render
+    from jobkit.planning.points import plan
+    from jobkit.planning.prepare import prepare
     from jobkit.report.loaded import Loaded, load
     from jobkit.spec.sweep_spec import load_spec
     from jobkit.worker.measure.emit import emit
@@ -26,9 +26,9 @@ _HOMES = {
     "emit": "worker.measure.emit",
     "load": "report.loaded",
     "load_spec": "spec.sweep_spec",
-    "plan": "plan.points",
-    "prepare": "plan.prepare",
-    "render": "plan.job_script",
+    "plan": "planning.points",
+    "prepare": "planning.prepare",
+    "render": "planning.job_script",
 }
 
 

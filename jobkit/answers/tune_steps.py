@@ -1,7 +1,7 @@
 """Which setting a search for the fastest one tries next, and why it ends. Pure, standard library only.
 
 The order is that in which things depend on each other: the text alone decides order and sizes
-(`jobkit.plan.tune_goal`), one worker at each size gives the line of memory, the number of workers is
+(`jobkit.planning.tune_goal`), one worker at each size gives the line of memory, the number of workers is
 doubled while that helps, and what is left are two finalists next to the plain loop. What scatter may have
 decided is measured again.
 """

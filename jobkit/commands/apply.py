@@ -86,8 +86,8 @@ def apply(
     from jobkit.core.paths import cache_dir
     from jobkit.launch.apply import plan_job, start
     from jobkit.launch.apply.shards import MINUTES, ShardOptions
-    from jobkit.plan.resolve import Options
-    from jobkit.plan.texts import corpus_path
+    from jobkit.planning.resolve import Options
+    from jobkit.planning.texts import corpus_path
 
     run, corpus = shared.run_and_corpus(run, corpus)
     if run is None:

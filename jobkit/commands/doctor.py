@@ -79,7 +79,7 @@ def doctor(
     """
     if overrides and word is None:
         raise click.UsageError("--set changes a key of a SPEC, and no SPEC is given")
-    from jobkit.plan.resolve import Options
+    from jobkit.planning.resolve import Options
     from jobkit.setup import doctor as checks
     from jobkit.setup.doctor import What
 

@@ -86,11 +86,11 @@ def fetch(name: str, resources_url: str | None, as_job: bool, scheduler: str | N
     if as_job:
         return _fetch_as_job(name, resources_url, scheduler or "auto", site or "auto")
     if "/" in name:
-        from jobkit.plan.models import fetch_hub
+        from jobkit.planning.models import fetch_hub
 
         model = fetch_hub(name, cache_dir(), endpoint=resources_url, say=terminal.note)
     else:
-        from jobkit.plan.models import fetch_model
+        from jobkit.planning.models import fetch_model
 
         model = fetch_model(name, cache_dir(), resources_url=resources_url, say=terminal.note)
     terminal.say(model.path)
@@ -101,7 +101,7 @@ def fetch(name: str, resources_url: str | None, as_job: bool, scheduler: str | N
 def _fetch_as_job(name: str, resources_url: str | None, scheduler: str, site: str) -> int:
     from jobkit.launch.helper_job import submit_fetch, wait_for_fetch
     from jobkit.launch.job import announce
-    from jobkit.plan.resolve import DEFAULT_RUNS_DIR
+    from jobkit.planning.resolve import DEFAULT_RUNS_DIR
 
     words = [name, *(["--resources-url", resources_url] if resources_url else [])]
     errand = submit_fetch(name, words, scheduler=scheduler, site=site, runs_dir=Path(DEFAULT_RUNS_DIR))
@@ -127,7 +127,7 @@ def build(size: str, workload: str) -> int:
     the other workloads a named architecture with random weights, not trained. Speed and memory are real,
     the results are not; tables and records say which of the two it is.
     """
-    from jobkit.plan import models as store
+    from jobkit.planning import models as store
 
     model = store.stand_in(workload, size, cache_dir())
     terminal.say(store.build(workload, model, cache_dir(), say=terminal.note).path)
@@ -139,7 +139,7 @@ def build(size: str, workload: str) -> int:
 @json_option
 def list_(as_json: bool) -> int:
     """Print the models on this machine, one per line: name, kind, size on disk, folder."""
-    from jobkit.plan.models import list_folders, list_models
+    from jobkit.planning.models import list_folders, list_models
 
     on_disk = (*list_models(cache_dir()), *list_folders(cache_dir()))
     if as_json:
@@ -155,7 +155,7 @@ def list_(as_json: bool) -> int:
 
 def _kind(model: ModelRef) -> str:
     """Return what a model on this machine is."""
-    from jobkit.plan.standin import read_card
+    from jobkit.planning.standin import read_card
 
     if model.architecture:
         return f"random weights, {model.architecture}"
@@ -177,7 +177,7 @@ def path(name: str, size: str, workload: str, fallback: str | None, as_json: boo
 
     If the stand-in is not built yet, that is an error (exit 2), with the command that builds it.
     """
-    from jobkit.plan.models import NOT_BUILT, find
+    from jobkit.planning.models import NOT_BUILT, find
 
     wanted = {"name": name, "size": size, "fallback": fallback}
     model = find(workload, wanted, Path(), cache_dir())

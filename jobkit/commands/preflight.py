@@ -45,7 +45,7 @@ def preflight(
     gpu_memory_bytes = None if gpu_memory is None else parse_size(gpu_memory)
     from jobkit.core.blocks import as_text
     from jobkit.core.terminal import terminal_width
-    from jobkit.plan import preflight as text_costs
+    from jobkit.planning import preflight as text_costs
 
     result = text_costs.preflight(
         spec,

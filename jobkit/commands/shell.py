@@ -18,7 +18,7 @@ from jobkit.core.layout import read_points
 if TYPE_CHECKING:
     from jobkit.core.records import Point
     from jobkit.launch.launch import Session
-    from jobkit.plan.resolve import Options
+    from jobkit.planning.resolve import Options
 
 RESOURCES = "resources."
 """Keys of a run's spec that `--set` may change: its job script is written, and has the rest."""
@@ -64,7 +64,7 @@ def shell(
       3  the scheduler refused, or does not answer
       4  the shell ended with another status, which is printed
     """
-    from jobkit.plan.resolve import Options
+    from jobkit.planning.resolve import Options
     from jobkit.runs.which_run import find_run
 
     options = Options(
@@ -113,7 +113,7 @@ def _of_run(run: Path, word: str | None, options: Options) -> tuple[Session, Poi
 def _of_spec(path: Path, word: str | None, options: Options) -> tuple[Session, Point, int]:
     """Write a run folder, or take the one that is there; return the same for a point of it."""
     from jobkit.launch.launch import session, write_shell_run
-    from jobkit.plan.prepare import prepare
+    from jobkit.planning.prepare import prepare
 
     prepared = prepare(path, options, build=True, say=terminal.note, needs_real=lambda _: "")
     point = _chosen(prepared.points, word, path)

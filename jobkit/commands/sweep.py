@@ -71,7 +71,7 @@ def sweep(
     from jobkit.commands.collect import print_table
     from jobkit.launch import guards, launch
     from jobkit.launch.resume import run_follow_up
-    from jobkit.plan.prepare import Options, prepare
+    from jobkit.planning.prepare import Options, prepare
     from jobkit.runs.which_run import find_run
     from jobkit.schedulers.registry import runs_here
 

@@ -11,7 +11,7 @@ from jobkit.commands import shared
 from jobkit.core import terminal
 
 if TYPE_CHECKING:
-    from jobkit.plan.tune_goal import Node
+    from jobkit.planning.tune_goal import Node
     from jobkit.spec.site import Site
     from jobkit.spec.sweep_spec import SweepSpec
 
@@ -66,7 +66,7 @@ def tune(
         return _print(run, as_json=as_json)
     from jobkit.launch import guards
     from jobkit.launch import tune as search
-    from jobkit.plan.prepare import Options, prepare_search
+    from jobkit.planning.prepare import Options, prepare_search
     from jobkit.schedulers.registry import runs_here
 
     options = Options(
@@ -91,7 +91,7 @@ def tune(
 
 def _node(spec: SweepSpec, site: Site) -> Node | None:
     """Return the largest node that a search may run on, as its scheduler describes it."""
-    from jobkit.plan.tune_goal import largest_node
+    from jobkit.planning.tune_goal import largest_node
     from jobkit.schedulers.registry import by_name, runs_here
     from jobkit.setup.init import ask_site
 

@@ -15,8 +15,8 @@ from jobkit.core.layout import PLAN_SCRIPT, POINTS_FILE, SPEC_FILE, is_unplanned
 from jobkit.core.records import FULL, Point
 from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.core.units import format_count
-from jobkit.plan.job_script import script_name
-from jobkit.plan.prepare import Prepared
+from jobkit.planning.job_script import script_name
+from jobkit.planning.prepare import Prepared
 from jobkit.runs.reader import read_standings
 from jobkit.runs.standing import CANCELLED, PointState, RunStanding, why_failed
 from jobkit.runs.which_run import start_time

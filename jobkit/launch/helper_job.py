@@ -17,8 +17,8 @@ from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.core.units import pauses
 from jobkit.launch import scheduler_calls
 from jobkit.launch.job import Job, ids
-from jobkit.plan.job_script import FETCH_BODY, render_errand
-from jobkit.plan.prepare import run_id
+from jobkit.planning.job_script import FETCH_BODY, render_errand
+from jobkit.planning.prepare import run_id
 from jobkit.runs import queue
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here

@@ -18,9 +18,9 @@ from jobkit.core.units import format_count, format_size, format_walltime
 from jobkit.launch import local, scheduler_calls, submission, sweep
 from jobkit.launch.guards import find_duplicate
 from jobkit.launch.job import announce
-from jobkit.plan.job_script import render, script_name
-from jobkit.plan.points import request
-from jobkit.plan.prepare import Prepared
+from jobkit.planning.job_script import render, script_name
+from jobkit.planning.points import request
+from jobkit.planning.prepare import Prepared
 from jobkit.runs.trials import MOST_TRIALS
 from jobkit.schedulers.parsed_script import directives, read_script
 from jobkit.schedulers.registry import by_name, runs_here

@@ -36,7 +36,7 @@ from jobkit.core.layout import (
 from jobkit.core.records import Outcome, Point
 from jobkit.core.shell import Completed
 from jobkit.core.terminal import relative_path, shell_path
-from jobkit.plan.job_script import check_programs, script_name
+from jobkit.planning.job_script import check_programs, script_name
 from jobkit.runs import journal
 from jobkit.runs.accounting import SchedulerAnswer
 from jobkit.runs.driver_lock import driving

@@ -26,7 +26,7 @@ from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.launch.guards import refuse_moved_run
 from jobkit.launch.resubmit import prepare_resume, run_lock
 from jobkit.launch.resume import run_again
-from jobkit.plan.resolve import refuse_missing_profiler
+from jobkit.planning.resolve import refuse_missing_profiler
 from jobkit.runs.hints import remedy
 from jobkit.runs.journal import Role
 from jobkit.runs.reader import read_standings

@@ -25,9 +25,9 @@ from jobkit.launch.scheduler_calls import (
     refuse_stray_jobs,
 )
 from jobkit.launch.submission import Round
-from jobkit.plan.job_script import render
-from jobkit.plan.points import group_points
-from jobkit.plan.prepare import shared_by
+from jobkit.planning.job_script import render
+from jobkit.planning.points import group_points
+from jobkit.planning.prepare import shared_by
 from jobkit.runs import journal
 from jobkit.runs.accounting import GONE_AFTER
 from jobkit.runs.driver_lock import elsewhere

@@ -24,7 +24,7 @@ from jobkit.launch.launch import wait_for_points
 from jobkit.launch.resubmit import note_left, prepare_resume, read_settled, run_lock, spec_of_run, undecided
 from jobkit.launch.scheduler_calls import declare_machine_gone
 from jobkit.launch.submission import write_round
-from jobkit.plan.resolve import warn_again
+from jobkit.planning.resolve import warn_again
 from jobkit.runs.hints import HARMLESS, advice
 from jobkit.runs.journal import read_journal
 from jobkit.runs.reader import read_standings

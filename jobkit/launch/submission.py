@@ -12,8 +12,8 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.launch import scheduler_calls
 from jobkit.launch.job import Job, ids
 from jobkit.launch.scheduler_calls import SubmissionUnconfirmed, run_while_busy
-from jobkit.plan.job_script import script_name
-from jobkit.plan.points import PointGroup
+from jobkit.planning.job_script import script_name
+from jobkit.planning.points import PointGroup
 from jobkit.runs.journal import Role
 from jobkit.runs.which_run import remember
 from jobkit.schedulers.protocol import Scheduler

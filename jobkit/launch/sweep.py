@@ -17,8 +17,8 @@ from jobkit.core.terminal import Say
 from jobkit.launch import submission
 from jobkit.launch.job import Job, find_job, follow_job
 from jobkit.launch.submission import Round, check_round
-from jobkit.plan.job_script import check_programs
-from jobkit.plan.prepare import Prepared, PreparedSearch
+from jobkit.planning.job_script import check_programs
+from jobkit.planning.prepare import Prepared, PreparedSearch
 from jobkit.runs.trials import SearchGoal
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import Array

@@ -19,9 +19,9 @@ from jobkit.launch.job import Job, announce, follow_job, tune_job
 from jobkit.launch.launch import model_warning, note_follow, wait_for_points
 from jobkit.launch.resubmit import has_ended
 from jobkit.launch.sweep import Check, write_run
-from jobkit.plan.job_script import tune_resources
-from jobkit.plan.points import request
-from jobkit.plan.prepare import PreparedSearch
+from jobkit.planning.job_script import tune_resources
+from jobkit.planning.points import request
+from jobkit.planning.prepare import PreparedSearch
 from jobkit.runs.journal import Role
 from jobkit.runs.results import read_run
 from jobkit.runs.standing import RunStanding, followers

@@ -14,10 +14,10 @@ from jobkit.launch.guards import measure_again, refuse_moved_run, warn_stand_in
 from jobkit.launch.job import announce, find_job
 from jobkit.launch.resubmit import run_lock
 from jobkit.launch.submission import submit_jobs
-from jobkit.plan.job_script import render_find
-from jobkit.plan.models import refuse_stand_in
-from jobkit.plan.resolve import warn_again
-from jobkit.plan.texts import is_sample
+from jobkit.planning.job_script import render_find
+from jobkit.planning.models import refuse_stand_in
+from jobkit.planning.resolve import warn_again
+from jobkit.planning.texts import is_sample
 from jobkit.runs.trials import describe_trials, trials
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import load_site

@@ -18,10 +18,10 @@ from jobkit.core.paths import cache_dir
 from jobkit.core.records import ModelRef, TextRef
 from jobkit.core.terminal import Say, as_json, wrap
 from jobkit.core.units import MIB, format_count
-from jobkit.plan import resolve
-from jobkit.plan.resolve import Options
-from jobkit.plan.texts import find_text, paragraphs_of, text_lengths
-from jobkit.plan.workload_traits import Traits, run_in_child, traits
+from jobkit.planning import resolve
+from jobkit.planning.resolve import Options
+from jobkit.planning.texts import find_text, paragraphs_of, text_lengths
+from jobkit.planning.workload_traits import Traits, run_in_child, traits
 from jobkit.setup.workload_probe import ALLOCATED, KnobTrial, OutputDifference, Probe
 from jobkit.worker.measure import nvml
 from jobkit.worker.workloads.base import SHIPPED
@@ -116,7 +116,7 @@ def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> 
 
 
 def _model(workload: str, name: str, size: str, say: Say) -> ModelRef:
-    from jobkit.plan.models import (
+    from jobkit.planning.models import (
         build,
         find,  # here: a workload without a model starts sooner
     )

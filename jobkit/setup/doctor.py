@@ -22,9 +22,9 @@ from jobkit.core.units import format_clock
 from jobkit.launch.helper_job import Errand, submit_errand
 from jobkit.launch.job import announce, ids
 from jobkit.launch.scheduler_calls import submission_environment
-from jobkit.plan.job_script import COPIER, PROGRAMS, SCRATCH_MARGIN_BYTES, render_bare, render_errand
-from jobkit.plan.prepare import run_id
-from jobkit.plan.resolve import idle_gpus, needed_gpus
+from jobkit.planning.job_script import COPIER, PROGRAMS, SCRATCH_MARGIN_BYTES, render_bare, render_errand
+from jobkit.planning.prepare import run_id
+from jobkit.planning.resolve import idle_gpus, needed_gpus
 from jobkit.schedulers.lint import lint
 from jobkit.schedulers.parsed_script import IsFolder
 from jobkit.schedulers.registry import SCHEDULERS
@@ -155,7 +155,7 @@ def script_for(case: Case, run_dir: Path, spec: SweepSpec, *, bare: bool = False
     Raises
     ------
     JobkitError
-        As `jobkit.plan.job_script.render_errand`.
+        As `jobkit.planning.job_script.render_errand`.
     """
     values: dict[str, object] = {
         "warning_s": 0,

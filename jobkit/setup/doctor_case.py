@@ -11,11 +11,11 @@ from pathlib import Path, PurePosixPath
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import cache_dir
-from jobkit.plan.batch_sizes import decided, is_auto
-from jobkit.plan.points import plan, request
-from jobkit.plan.resolve import Options, device
-from jobkit.plan.texts import find_text
-from jobkit.plan.workload_traits import traits
+from jobkit.planning.batch_sizes import decided, is_auto
+from jobkit.planning.points import plan, request
+from jobkit.planning.resolve import Options, device
+from jobkit.planning.texts import find_text
+from jobkit.planning.workload_traits import traits
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
 from jobkit.schedulers.survey import Survey, asked_for
@@ -207,7 +207,7 @@ def inputs_of(case: Case) -> Iterator[Path]:
 
 def folder_of(case: Case) -> Path | None:
     """Return the folder of the model of the spec; ``None`` if it is not there, or is a stand-in."""
-    from jobkit.plan import models  # here, for a workload without a model
+    from jobkit.planning import models  # here, for a workload without a model
 
     model = case.spec.model
     if not models.is_folder(case.spec.workload_name, model.model_dump()):
@@ -221,7 +221,7 @@ def folder_of(case: Case) -> Path | None:
 
 def model_place(name: str) -> Path | None:
     """Return the first folder of models that has this one whole."""
-    from jobkit.plan.models import model_places  # here, for a workload without a model
+    from jobkit.planning.models import model_places  # here, for a workload without a model
     from jobkit.worker.workloads.model_files import missing_files
 
     places = (place for place in model_places(name, cache_dir()) if not missing_files(place, name))

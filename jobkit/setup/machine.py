@@ -17,8 +17,8 @@ from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.torch_build import cuda_install_command
 from jobkit.core.units import format_bytes_gib, format_count, format_walltime
-from jobkit.plan.job_script import COPIER, PROGRAMS
-from jobkit.plan.texts import find_text
+from jobkit.planning.job_script import COPIER, PROGRAMS
+from jobkit.planning.texts import find_text
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.survey import (
     PRACTICE_ENV,
@@ -143,8 +143,8 @@ def model(spec: SweepSpec, base: Path, sweep: str) -> Finding:
     sweep
         The command that sweeps the spec; empty if none needs the model: then its absence is a warning.
     """
-    from jobkit.plan import models  # here, for a workload without a model
-    from jobkit.plan.standin import is_built, standin_path
+    from jobkit.planning import models  # here, for a workload without a model
+    from jobkit.planning.standin import is_built, standin_path
 
     asked = spec.model
     if models.is_folder(spec.workload_name, asked.model_dump()):
@@ -168,7 +168,7 @@ def model(spec: SweepSpec, base: Path, sweep: str) -> Finding:
 
 def _folder_model(spec: SweepSpec, base: Path) -> Finding:
     """Return whether a model that is a whole folder is on this machine."""
-    from jobkit.plan import models
+    from jobkit.planning import models
 
     if lack := missing_framework(spec.workload_name):
         return missing("model", lack.message, lack.hint)

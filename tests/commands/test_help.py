@@ -13,7 +13,7 @@ from jobkit import cli
 from jobkit.commands import listing
 from jobkit.core.errors import JobkitError
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 PAGES = {path.stem for path in (ROOT / "docs").glob("*.md")} | {"lesson"}
 NAMED = re.compile(r"jobkit help (?!lists)([a-z][a-z-]+)")
 

@@ -3,13 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from jobkit.planning.texts import find_text, text_lengths
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import cache_dir, ledger_path
 from jobkit.core.records import ModelRef
-from jobkit.plan.models import fetch_model
-from jobkit.plan.standin import make_standin
-from jobkit.plan.texts import find_text, text_lengths
+from jobkit.planning.models import fetch_model
+from jobkit.planning.standin import make_standin
 
 SPEC = "name: demo\nworkload: count\nsweep: {batch_size: [10]}\nresources: {gpus: 0}\nscheduler: local\n"
 
@@ -44,7 +44,7 @@ def test_lengths_that_cannot_be_kept_are_found_all_the_same(
     in_the_way: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = ModelRef(path="/m", name="en", size="tiny", stand_in=True, fingerprint="f", size_bytes=1)
-    monkeypatch.setattr("jobkit.plan.texts.run_in_child", lambda *_, **__: [[1]] * 9)
+    monkeypatch.setattr("jobkit.planning.texts.run_in_child", lambda *_, **__: [[1]] * 9)
     text = find_text("sample:9", base=tmp_path, cache=tmp_path / "other")
     said: list[str] = []
     found = text_lengths("stanza-ner", text, model, cache=in_the_way, say=said.append)

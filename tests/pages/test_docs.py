@@ -14,6 +14,8 @@ from typing import Any, get_args
 import click
 import pytest
 import yaml
+from jobkit.planning.job_script import job_values
+from jobkit.planning.points import Inputs, plan
 from pydantic import BaseModel
 
 from jobkit import cli
@@ -21,8 +23,6 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.figures import in_table
 from jobkit.core.layout import Exit
 from jobkit.core.records import ModelRef, Outcome, TextRef
-from jobkit.plan.job_script import job_values
-from jobkit.plan.points import Inputs, plan
 from jobkit.report import rows
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.spec.site import Site, load_site
@@ -349,7 +349,7 @@ def test_every_name_of_a_protocol_is_documented(heading: str, protocol: type) ->
 def test_the_modules_that_name_a_scheduler_are_documented() -> None:
     text = section(page("adding-a-scheduler.md"), "A scheduler")
     for path in _files("jobkit", "*.py"):
-        if '"sge"' in path.read_text(encoding="utf-8") and path.parent.name != "sge":
+        if '"sge"' in path.read_text(encoding="utf-8") and path.stem not in {"sge", "sge_lint", "sge_survey"}:
             assert f"(../{path.relative_to(ROOT)})" in text
 
 

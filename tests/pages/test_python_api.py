@@ -58,7 +58,9 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
         getattr(jobkit, "plann")  # noqa: B009 - mypy knows that it is not there
 
 
-@pytest.mark.parametrize("order", ["jobkit.plan.points, jobkit.plan.job_script", "jobkit.plan.prepare"])
+@pytest.mark.parametrize(
+    "order", ["jobkit.planning.points, jobkit.planning.job_script", "jobkit.planning.prepare"]
+)
 def test_a_stage_is_callable_whatever_was_imported_before(order: str) -> None:
     code = f"import {order}\nimport jobkit\nassert callable(jobkit.plan) and callable(jobkit.render)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -14,10 +14,10 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from jobkit.planning.job_script import render, render_find, render_follow
+from jobkit.planning.points import Inputs, plan
 
 from jobkit.core.records import ModelRef, Outcome, TextRef
-from jobkit.plan.job_script import render, render_find, render_follow
-from jobkit.plan.points import Inputs, plan
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
 from tests.whole.test_job_script import Run
@@ -73,7 +73,7 @@ def golden_script(name: str) -> str:
     )
     site = load_site(f"{scheduler}-default", scheduler)
     rendered = RENDERED.get(name.partition("-")[0], render)
-    with mock.patch.object(sys, "executable", PYTHON), mock.patch("jobkit.plan.job_script.PLACES", ()):
+    with mock.patch.object(sys, "executable", PYTHON), mock.patch("jobkit.planning.job_script.PLACES", ()):
         return rendered(spec, site, plan(spec, inputs)[0], Path("/home/ada/runs") / inputs.run_id)
 
 

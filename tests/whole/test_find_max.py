@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from jobkit.planning.job_script import render_find
 
 from jobkit.answers import search
 from jobkit.core.files import append_line, read_lines, write_atomically
@@ -19,7 +20,6 @@ from jobkit.core.layout import SEARCH_GOAL_FILE, TRIALS_FILE
 from jobkit.core.measurements import MemoryReadings
 from jobkit.core.records import Outcome, Point
 from jobkit.core.units import GIB
-from jobkit.plan.job_script import render_find
 from jobkit.runs.results import read_run
 from jobkit.runs.trials import SearchGoal, Trial, trials
 from jobkit.spec.site import load_site

@@ -21,8 +21,7 @@ AS_USER = """
 import os, sys
 from pathlib import Path
 from unittest import mock
-from jobkit.plan import sample, texts
-from jobkit.plan.standin import build as standin
+from jobkit.planning import sample, standin, texts
 
 def built(_, made, *words, **options):  # in the place of the training
     folder = Path(made)

@@ -99,7 +99,7 @@ def test_wheel_and_sdist_hold_what_a_user_needs(built: Path) -> None:
     files = [*docs.glob("*.md"), *docs.glob("lesson/*.md")]
     pages = {f"jobkit/shipped/docs/{path.relative_to(docs)}" for path in files}
     assert {name for name in inside if name.startswith("jobkit/shipped/docs/")} == pages
-    assert {"jobkit/py.typed", "jobkit/plan/sample_grammar.txt"} <= inside
+    assert {"jobkit/py.typed", "jobkit/planning/sample_grammar.txt"} <= inside
     assert not [name for name in inside if name.startswith(("tests/", "benchmarks/", "docs/"))]
     with tarfile.open(sdist) as packed_source:
         names = {name.split("/", 1)[-1] for name in packed_source.getnames()}

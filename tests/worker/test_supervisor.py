@@ -398,4 +398,4 @@ def test_scalene_profiles_a_worker_that_it_starts(tmp_path: Path) -> None:
     )
     assert (found.outcome, found.message) == (Outcome.OK, "")
     assert json.loads((tmp_path / "profile.json").read_text(encoding="utf-8"))["files"]
-    assert "count.py:" in (tmp_path / "profile.txt").read_text(encoding="utf-8")
+    assert "function.py:" in (tmp_path / "profile.txt").read_text(encoding="utf-8")

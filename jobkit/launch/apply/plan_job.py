@@ -42,10 +42,10 @@ from jobkit.launch.apply.setting import AppliedSetting
 from jobkit.launch.apply.shards import ShardOptions
 from jobkit.launch.guards import refuse_moved_run
 from jobkit.launch.resubmit import read_settled, run_lock
-from jobkit.plan.job_script import little, render_plan
-from jobkit.plan.points import request as request_of
-from jobkit.plan.prepare import run_id
-from jobkit.plan.resolve import Options
+from jobkit.planning.job_script import little, render_plan
+from jobkit.planning.points import request as request_of
+from jobkit.planning.prepare import run_id
+from jobkit.planning.resolve import Options
 from jobkit.report.recommend.request import enough
 from jobkit.runs import journal
 from jobkit.runs.journal import STILL_AT_IT, Role, read_journal

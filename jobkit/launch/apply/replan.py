@@ -29,8 +29,8 @@ from jobkit.launch.apply.setting import AppliedSetting, refuse_keys
 from jobkit.launch.apply.shards import CorpusPlan, ShardOptions, plan_shards, points_of
 from jobkit.launch.guards import refuse_moved_run
 from jobkit.launch.resubmit import refuse_silent, run_lock, spec_of_run
-from jobkit.plan.job_script import render_follow
-from jobkit.plan.points import Inputs
+from jobkit.planning.job_script import render_follow
+from jobkit.planning.points import Inputs
 from jobkit.report.provenance import Promise, read_promise
 from jobkit.runs import journal
 from jobkit.runs.journal import read_journal

@@ -26,10 +26,10 @@ from jobkit.core.records import FULL, ModelRef, Outcome, Point, Record, TextRef
 from jobkit.core.terminal import Say, relative_path, shell_path
 from jobkit.core.units import format_count, format_setting
 from jobkit.launch.guards import measure_again
-from jobkit.plan import resolve
-from jobkit.plan.points import Inputs, plan
-from jobkit.plan.resolve import Options, ResolvedSpec
-from jobkit.plan.workload_traits import Traits
+from jobkit.planning import resolve
+from jobkit.planning.points import Inputs, plan
+from jobkit.planning.resolve import Options, ResolvedSpec
+from jobkit.planning.workload_traits import Traits
 from jobkit.report.recommend.advice import memory_of_setting, paragraphs, recommend
 from jobkit.report.recommend.energy import EnergyUse, energy_answer
 from jobkit.report.recommend.request import used_ram
@@ -57,7 +57,7 @@ class AppliedSetting:
     spec
         With this setting alone, everything ``auto`` decided: ``sweep.yaml`` of the folder to come.
     site, why
-        As in `jobkit.plan.prepare.Prepared`.
+        As in `jobkit.planning.prepare.Prepared`.
     inputs
         What the shards share, without the run id and the corpus.
     point

@@ -43,11 +43,11 @@ from jobkit.launch.apply.plan_text import LABEL, CorpusSummary, plan_lines
 from jobkit.launch.apply.setting import AppliedSetting, find_setting
 from jobkit.launch.apply.shards import ShardOptions, plan_shards, points_of
 from jobkit.launch.job import announce
-from jobkit.plan.job_script import render, render_follow
-from jobkit.plan.prepare import Prepared, refuse_too_many_threads, run_id
-from jobkit.plan.resolve import Options, warn_again
-from jobkit.plan.texts import is_sample_file
-from jobkit.plan.workload_traits import traits
+from jobkit.planning.job_script import render, render_follow
+from jobkit.planning.prepare import Prepared, refuse_too_many_threads, run_id
+from jobkit.planning.resolve import Options, warn_again
+from jobkit.planning.texts import is_sample_file
+from jobkit.planning.workload_traits import traits
 from jobkit.report.provenance import Promise, finish, write_promise
 from jobkit.runs import journal
 from jobkit.runs.reader import read_standings
@@ -315,7 +315,7 @@ def find_permitted(request: ApplyRequest, *, build: bool) -> AppliedSetting:
 
     def refuse(workload: str, model: ModelRef | None, ways: tuple[str, ...]) -> None:
         if model and model.stand_in and not _permits_stand_in(request):
-            from jobkit.plan.models import refuse_stand_in  # only for a stand-in
+            from jobkit.planning.models import refuse_stand_in  # only for a stand-in
 
             refuse_stand_in(workload, model, "jobkit apply", *ways)
 

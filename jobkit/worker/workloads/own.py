@@ -177,7 +177,7 @@ def code_folder(name: str, folder: str | None) -> str | None:
 def traits(
     name: str, folder: str | None, staged: str | None = None, *, say: Say
 ) -> tuple[bool, bool, list[dict[str, Any]], tuple[str, ...], str, bool, bool]:
-    """Return the fields of `jobkit.plan.workload_traits.Traits`."""
+    """Return the fields of `jobkit.planning.workload_traits.Traits`."""
     del say
     workload = checked_class(name, folder, staged)
     knobs = [asdict(knob) for knob in declared(workload.KNOBS)]

@@ -1,0 +1,584 @@
+"""Find the model that a spec names: one that is on disk, or a stand-in; fetch one beforehand.
+
+A job never downloads. stanza is imported only to fetch, and nothing is measured by a process that did.
+
+A job never downloads. huggingface_hub is imported only to fetch.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import platformdirs
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import exclusive_lock
+from jobkit.core.paths import cache_write_errors, make_folder, share_with_group
+from jobkit.core.records import FOLDER, FULL, STANZA, ModelRef
+from jobkit.core.terminal import Say, shell_quote
+from jobkit.planning.random_weights import ARCHITECTURES, make_random, random_path
+from jobkit.planning.standin import SIZE_BYTES, is_built, make_standin, standin_path
+from jobkit.worker.workloads.base import missing_framework
+from jobkit.worker.workloads.model_files import (
+    RESOURCES_FILE,
+    fingerprint,
+    folder_files,
+    missing_files,
+    needed_files,
+)
+from jobkit.worker.workloads.stanza_ner import PROCESSORS
+
+LANGUAGE = "en"
+"""The model in place of which the stand-in is used."""
+STAND_IN = "stand-in"
+NOT_BUILT = "not-built-yet"
+"""The fingerprint of a stand-in that a run would build first."""
+LANGUAGES = re.compile(r"[a-z]{2,}(-[a-z]+)*")
+"""What Stanza calls its models."""
+
+
+def find_model(
+    name: str,
+    size: str,
+    *,
+    fallback: str | None,
+    cache: Path,
+    say: Say,
+    build: bool = True,
+) -> ModelRef:
+    """Return the model that a spec names, building a stand-in if that is allowed and needed.
+
+    Looked for are the cache (what `fetch_model` wrote), ``$STANZA_RESOURCES_DIR``, then Stanza's
+    own folder. A real model is ``full``; any other size is a stand-in's.
+
+    Parameters
+    ----------
+    name
+        A language as Stanza names it: ``en``.
+    size
+        ``full`` or ``tiny``.
+    fallback
+        ``stand-in`` or ``None``.
+    cache
+        The cache folder.
+    say
+        Prints what takes time.
+    build
+        Whether a missing stand-in is built; otherwise it is described as it would be.
+
+    Raises
+    ------
+    JobkitError
+        If there is no such model and no fallback, with the command that fetches it.
+    """
+    if size == FULL:
+        for place in model_places(name, cache):
+            if not missing_files(place, name):
+                return _ref(place, name, size, stand_in=False)
+    if fallback == STAND_IN and name == LANGUAGE:
+        return build_stand_in(size, cache, say=say) if build else describe_stand_in(size, cache)
+    raise _not_found(name, size, cache)
+
+
+def build_stand_in(size: str, cache: Path, *, say: Say) -> ModelRef:
+    """Return the stand-in of a size, built if it is not there yet.
+
+    Raises
+    ------
+    JobkitError
+        If there is no such size.
+    """
+    make_standin(size, cache, say)
+    return describe_stand_in(size, cache)
+
+
+def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) -> ModelRef:
+    """Download Stanza's tokenizer and tagger of a language into the cache, whole or not at all.
+
+    Stanza compares every file with its md5. The complete files of an interrupted fetch are kept next to
+    the models, in ``.fetch-NAME``, and is not fetched again.
+
+    Parameters
+    ----------
+    name
+        A language as Stanza names it: ``en``.
+    resources_url
+        A mirror of Stanza's resources, or ``None`` for its own.
+
+    Raises
+    ------
+    JobkitError
+        If it cannot be fetched; a model fetched before stays as it was.
+    """
+    if not LANGUAGES.fullmatch(name):
+        raise JobkitError(f"no model is called {name!r}", hint="name a language: jobkit models fetch en")
+    import stanza
+
+    folder = cache / "models" / name
+    lock = folder.with_name(f".fetch-{name}.lock")
+    with cache_write_errors(folder.parent):
+        make_folder(folder.parent)
+        lock.touch()
+        share_with_group(lock)
+    options = {"resources_url": resources_url} if resources_url else {}
+    say(f"fetching Stanza's model {name} ({PROCESSORS}) into {folder}")
+    made = folder.with_name(f".fetch-{name}")
+    busy = partial(say, f"another jobkit is fetching {name}: waiting for it")
+    with exclusive_lock(lock, busy):
+        try:
+            stanza.download(name, model_dir=str(made), processors=PROCESSORS, verbose=False, **options)
+        except Exception as error:  # also what requests, the hub client and zip raise
+            raise _not_fetched(name, error) from error
+        if missing := missing_files(made, name):
+            raise _not_fetched(name, missing)
+        with TemporaryDirectory(dir=folder.parent, prefix=".old-") as scratch:
+            _swap(made, folder, Path(scratch) / "old")
+        share_with_group(folder)
+    return _ref(folder, name, FULL, stand_in=False)
+
+
+def model_places(name: str, cache: Path) -> tuple[Path, ...]:
+    """Return the folders that may have a model, in the order of the search."""
+    named = os.environ.get("STANZA_RESOURCES_DIR")
+    places = [cache / "models" / name, Path(named) if named else None, _stanzas_own()]
+    return tuple(place.expanduser().absolute() for place in places if place is not None)
+
+
+def list_models(cache: Path) -> tuple[ModelRef, ...]:
+    """Return the models that are on this machine: fetched ones, Stanza's own, stand-ins."""
+    named = {place for name in _languages(cache) for place in model_places(name, cache)}
+    real = [
+        _ref(place, name, FULL, stand_in=False)
+        for place in sorted(named)
+        for name in _languages(cache)
+        if (place.parent != cache.absolute() / "models" or place.name == name)
+        and not missing_files(place, name)
+    ]
+    built = [describe_stand_in(size, cache) for size in SIZE_BYTES if not _spoilt(standin_path(size, cache))]
+    return (*real, *built)
+
+
+def _languages(cache: Path) -> list[str]:
+    """Return the names that a model folder on this machine may go by."""
+    folders = [cache / "models", *model_places("", cache)]
+    inside = {
+        path.name for folder in folders if folder.is_dir() for path in folder.iterdir() if path.is_dir()
+    }
+    return sorted(name for name in inside if re.fullmatch(r"[a-z]{2,3}(-[a-z]+)?", name))
+
+
+def describe_stand_in(size: str, cache: Path) -> ModelRef:
+    """Return the stand-in as it is, or as it would be."""
+    folder = standin_path(size, cache).absolute()
+    if is_built(folder):
+        if lack := _spoilt(folder):
+            again = f"rm -r {shell_quote(str(folder))} && jobkit models build --size {size}"
+            raise JobkitError(f"the {size} {STAND_IN} in {folder} is damaged: {lack}", hint=again)
+        return _ref(folder, LANGUAGE, size, stand_in=True)
+    return ModelRef(
+        path=str(folder),
+        name=LANGUAGE,
+        size=size,
+        stand_in=True,
+        fingerprint=NOT_BUILT,
+        size_bytes=SIZE_BYTES[size],
+    )
+
+
+def _spoilt(folder: Path) -> str:
+    """Return what a stand-in lacks; empty if it is complete."""
+    return missing_files(folder, LANGUAGE) if is_built(folder) else "not built"
+
+
+def _ref(folder: Path, name: str, size: str, *, stand_in: bool) -> ModelRef:
+    resources = json.loads((folder / RESOURCES_FILE).read_text(encoding="utf-8"))
+    staged = [folder / RESOURCES_FILE, *(folder / name).rglob("*")]  # what a job copies
+    return ModelRef(
+        path=str(folder),
+        name=name,
+        size=size,
+        stand_in=stand_in,
+        fingerprint=fingerprint(folder, needed_files(resources, name)),
+        size_bytes=sum(path.stat().st_size for path in staged if path.is_file()),
+    )
+
+
+def _swap(new: Path, folder: Path, old: Path) -> None:
+    """Replace a folder, which may not exist, by a new one; if this fails, the old one stays as it was."""
+    had_one = folder.exists()
+    if had_one:
+        folder.replace(old)
+    try:
+        new.replace(folder)
+    except OSError:
+        if had_one:
+            old.replace(folder)
+        raise
+
+
+def _stanzas_own() -> Path | None:
+    """Return Stanza's default model folder without importing Stanza, which takes seconds."""
+    spec = importlib.util.find_spec("stanza")
+    if spec is None or spec.origin is None:
+        return None
+    source = Path(spec.origin).with_name("_version.py").read_text(encoding="utf-8")
+    version = re.search(r"__resources_version__\s*=\s*['\"]([^'\"]+)", source)
+    if version is None:
+        return None
+    return Path(platformdirs.user_cache_dir("stanza", "StanfordNLP", version[1])) / "resources"
+
+
+def _not_found(name: str, size: str, cache: Path) -> JobkitError:
+    fallback = (
+        f"set `model.fallback: {STAND_IN}`" if name == LANGUAGE else f"only {LANGUAGE} has a {STAND_IN}"
+    )
+    if size != FULL:
+        hint = f"set `model.size: {FULL}`, or {fallback}"
+        return JobkitError(f"model {name!r}: only the {STAND_IN} has the size {size!r}", hint=hint)
+    without = "to try jobkit without it: --stand-in" if name == LANGUAGE else fallback
+    looked = "; ".join(f"{place} ({missing_files(place, name)})" for place in model_places(name, cache))
+    hint = f"jobkit models fetch {name}   (or, {without})"
+    return JobkitError(f"model {name!r} is not on this machine; looked in {looked}", hint=hint)
+
+
+def _not_fetched(name: str, why: object) -> JobkitError:
+    reason = " ".join(str(why).split()) or type(why).__name__
+    hint = (
+        f"run `jobkit models fetch {name}` where there is a network, with $JOBKIT_CACHE on a shared disk;"
+        f" or set `model.fallback: {STAND_IN}`"
+    )
+    return JobkitError(f"model {name!r} could not be fetched: {reason}", hint=hint)
+
+
+ENGLISH = "en"
+USUAL: Mapping[str, str] = {
+    "hf-token-classification": "dslim/bert-base-NER",
+    "sentence-embedding": "sentence-transformers/all-MiniLM-L6-v2",
+    "spacy-ner": "en_core_web_sm",
+}
+"""What the name ``en`` means to a workload."""
+NEEDED = {"spacy-ner": ("config.cfg", "meta.json")}
+"""The files by which a folder is a model of a workload; of any other ``config.json``."""
+NOT_NEEDED = ("*.h5", "*.msgpack", "*.ot", "*.onnx", "*.tflite", "onnx/*", "openvino/*", "coreml/*")
+"""Files of the hub that PyTorch does not read."""
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
+
+
+def find_folder(
+    workload: str, name: str, size: str, *, fallback: str | None, path: Path | None, cache: Path
+) -> ModelRef:
+    """Return the model that a spec names; of a stand-in that is not built yet, what it would be.
+
+    Parameters
+    ----------
+    workload
+        A shipped workload, or the user's own.
+    name, size, fallback
+        As in the spec; ``en`` is the usual English model of the workload.
+    path
+        The user's folder; then ``name`` is not used.
+    cache
+        The cache folder.
+
+    Raises
+    ------
+    JobkitError
+        If there is no such model, with what provides it.
+    """
+    if path is not None:
+        return _of_user(workload, path.expanduser().absolute())
+    name = USUAL.get(workload, name) if name == ENGLISH else name
+    places = list(_places(workload, name, cache)) if size == FULL else []
+    for place in places:
+        if not lacking(workload, place):
+            return as_ref(place, name)
+    if fallback == STAND_IN and (workload, size) in ARCHITECTURES:
+        return random_model(workload, name, size, cache)
+    raise _folder_not_found(workload, name, size, places)
+
+
+def build_random(workload: str, model: ModelRef, cache: Path, *, say: Say) -> ModelRef:
+    """Return a stand-in with random weights, built if it is not there yet.
+
+    Raises
+    ------
+    JobkitError
+        If the framework is not installed, or it cannot be built.
+    """
+    if lack := missing_framework(workload):
+        raise lack
+    make_random(workload, model.size, cache, say)
+    return random_model(workload, model.name, model.size, cache)
+
+
+def fetch_hub(name: str, cache: Path, *, endpoint: str | None, say: Say) -> ModelRef:
+    """Download a model of the Hugging Face hub into the cache, by huggingface_hub, whole or not at all.
+
+    An interrupted download goes on where it ended. ``$HF_ENDPOINT``, ``$HF_TOKEN`` and the other variables of
+    huggingface_hub have their usual effect.
+
+    Parameters
+    ----------
+    name
+        ``organisation/model``.
+    endpoint
+        Another address than ``$HF_ENDPOINT`` or the hub's own.
+
+    Raises
+    ------
+    JobkitError
+        If it cannot be fetched.
+    """
+    from huggingface_hub import snapshot_download
+
+    folder = hub_folder(name, cache)
+    part = folder.with_name(f".fetch-{folder.name}")
+    say(f"fetching {name} into {folder}")
+    with cache_write_errors(folder.parent):
+        make_folder(folder.parent)
+    try:
+        snapshot_download(name, local_dir=part, endpoint=endpoint, ignore_patterns=list(NOT_NEEDED))
+    except Exception as error:  # whatever the client and its connection raise
+        raise _folder_not_fetched(name, error) from error
+    if lack := lacking("", part):
+        raise _folder_not_fetched(name, lack)
+    with TemporaryDirectory(dir=folder.parent, prefix=".old-") as scratch:
+        if folder.exists():
+            folder.replace(Path(scratch) / "old")
+        part.replace(folder)
+    share_with_group(folder)
+    return as_ref(folder, name)
+
+
+def list_folders(cache: Path) -> Iterator[ModelRef]:
+    """Yield the models of the hub that were fetched, and the stand-ins with random weights."""
+    for place in sorted((cache / "models").glob("hub-*--*")):
+        if not lacking("", place):
+            yield as_ref(place, place.name.removeprefix("hub-").replace("--", "/", 1))
+    for workload, size in ARCHITECTURES:
+        if is_built(random_path(workload, size, cache)):
+            yield random_model(workload, USUAL[workload], size, cache)
+
+
+def hub_folder(name: str, cache: Path) -> Path:
+    """Return the folder of the cache for a model of the hub."""
+    return cache / "models" / f"hub-{name.replace('/', '--')}"
+
+
+def lacking(workload: str, folder: Path) -> str:
+    """Return which file a folder lacks to be a model of a workload; empty if it has all."""
+    needed = NEEDED.get(workload, ("config.json",))
+    missing = [name for name in needed if not (folder / name).is_file()]
+    return f"no {missing[0]}" if missing else ""
+
+
+def as_ref(folder: Path, name: str) -> ModelRef:
+    """Return a model that is a whole folder."""
+    files = folder_files(folder)
+    return ModelRef(
+        path=str(folder.absolute()),
+        name=name,
+        size=FULL,
+        stand_in=False,
+        fingerprint=fingerprint(folder, files),
+        size_bytes=sum((folder / file).stat().st_size for file in files),
+        kind=FOLDER,
+    )
+
+
+def _of_user(workload: str, folder: Path) -> ModelRef:
+    if not folder.is_dir():
+        raise JobkitError(
+            f"{folder}: no such folder", hint="`model.path` is a folder, relative to the spec's"
+        )
+    shipped = workload in USUAL
+    if shipped and (lack := lacking(workload, folder)):
+        raise JobkitError(f"{folder}: {lack}, so it is no model of {workload}", hint=_saves(workload))
+    return as_ref(folder, folder.name)
+
+
+def _saves(workload: str) -> str:
+    saved = {"spacy-ner": "nlp.to_disk(FOLDER)", "sentence-embedding": "model.save(FOLDER)"}
+    return f"such a folder is what `{saved.get(workload, 'save_pretrained(FOLDER)')}` writes"
+
+
+def random_model(workload: str, name: str, size: str, cache: Path) -> ModelRef:
+    """Return a stand-in with random weights as it is, or as it would be."""
+    architecture, folder = ARCHITECTURES[workload, size], random_path(workload, size, cache)
+    built = is_built(folder)
+    files = folder_files(folder) if built else ()
+    return ModelRef(
+        path=str(folder.absolute()),
+        name=name,
+        size=size,
+        stand_in=True,
+        fingerprint=fingerprint(folder, files) if built else NOT_BUILT,
+        size_bytes=sum((folder / file).stat().st_size for file in files) or architecture.size_bytes,
+        kind=FOLDER,
+        architecture=architecture.name,
+    )
+
+
+def _places(workload: str, name: str, cache: Path) -> Iterator[Path]:
+    """Yield the folders that may have a model, in the order of the search."""
+    if workload == "spacy-ner":
+        yield from _package(name)
+    if HUB_NAME.fullmatch(name):
+        yield hub_folder(name, cache)
+        yield from _of_hub_cache(name)
+
+
+def _package(name: str) -> Iterator[Path]:
+    """Yield the folder of a package of spaCy that is installed; it is named after the version."""
+    spec = importlib.util.find_spec(name) if name.isidentifier() else None
+    if spec and spec.origin:
+        inside = Path(spec.origin).parent
+        yield from sorted(path.parent for path in inside.glob("*/config.cfg"))
+
+
+def _of_hub_cache(name: str) -> Iterator[Path]:
+    """Yield the snapshot of the branch main in huggingface_hub's own cache."""
+    home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface")
+    folder = Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser()
+    model = folder / f"models--{name.replace('/', '--')}"
+    main = model / "refs" / "main"
+    if main.is_file():
+        yield model / "snapshots" / main.read_text(encoding="utf-8").strip()
+
+
+def fetch_command(workload: str, name: str) -> str:
+    """Return the command that brings a model to this machine."""
+    if workload == "spacy-ner":
+        return f"python -m spacy download {shell_quote(name)}"
+    return f"jobkit models fetch {shell_quote(name)}"
+
+
+def _folder_not_found(workload: str, name: str, size: str, places: list[Path]) -> JobkitError:
+    fallback = (
+        f"set `model.fallback: {STAND_IN}` (random weights)" if workload in USUAL else "set `model.path`"
+    )
+    if size != FULL:
+        hint = f"set `model.size: {FULL}`, or {fallback}"
+        return JobkitError(f"model {name!r}: only a {STAND_IN} has the size {size!r}", hint=hint)
+    looked = "; ".join(map(str, places))
+    without = ", or random weights, to try jobkit: --stand-in" if workload in USUAL else ""
+    message = f"model {name!r} is not on this machine{f'; looked in {looked}' if looked else ''}"
+    return JobkitError(message, hint=f"{fetch_command(workload, name)}   (or: `model.path`{without})")
+
+
+def _folder_not_fetched(name: str, why: object) -> JobkitError:
+    reason = " ".join(str(why).split()) or type(why).__name__
+    hint = f"run `jobkit models fetch {name}` where there is a network, with $JOBKIT_CACHE on a shared disk"
+    return JobkitError(f"model {name!r} could not be fetched: {reason}", hint=hint)
+
+
+TINY = "tiny"
+"""The size of the stand-in that is trained in about a minute."""
+
+
+def is_folder(workload: str, model: Mapping[str, object]) -> bool:
+    """Return whether what a spec names is a whole folder, and not a language of Stanza."""
+    return workload in USUAL or bool(model.get("path")) or "/" in str(model.get("name", ""))
+
+
+def find(workload: str, model: Mapping[str, object], base: Path, cache: Path) -> ModelRef:
+    """Return the model that a spec names; a stand-in that is missing is described as it would be.
+
+    Parameters
+    ----------
+    workload
+        As the spec names it.
+    model
+        The part ``model`` of the spec.
+    base
+        The folder of the spec.
+    cache
+        The cache folder.
+
+    Raises
+    ------
+    JobkitError
+        If there is no such model, with what provides it.
+    """
+    name, size = str(model.get("name", "en")), str(model.get("size", "full"))
+    fallback = str(model["fallback"]) if model.get("fallback") else None
+    if not is_folder(workload, model):
+        return find_model(name, size, fallback=fallback, cache=cache, say=lambda _: None, build=False)
+    path = base / str(model["path"]) if model.get("path") else None
+    if path and workload == "stanza-ner":
+        hint = "name the language, and give $STANZA_RESOURCES_DIR its folder"
+        raise JobkitError("model.path is for other workloads than stanza-ner", hint=hint)
+    return find_folder(workload, name, size, fallback=fallback, path=path, cache=cache)
+
+
+def find_or_stand_in(workload: str, model: Mapping[str, object], base: Path, cache: Path) -> ModelRef:
+    """Return the model that a spec names, or a stand-in if it is missing: tiny, if the spec names no size.
+
+    Parameters and errors are those of `find`.
+    """
+    asked = {**model, "fallback": STAND_IN}
+    found = find(workload, asked, base, cache)
+    if not found.stand_in or model.get("size") or model.get("fallback"):
+        return found
+    return find(workload, {**asked, "size": TINY}, base, cache)
+
+
+def refuse_stand_in(workload: str, model: ModelRef | None, command: str, *ways: str) -> None:
+    """Refuse a model that jobkit made in place of the real one.
+
+    Parameters
+    ----------
+    model
+        ``None`` for a workload without a model.
+    command
+        What needs the real model.
+    ways
+        What to do once the real model is there; by default to type the same command again.
+
+    Raises
+    ------
+    JobkitError
+        With the command that fetches the real model.
+    """
+    if model is None or not model.stand_in:
+        return
+    message = f"{command} needs the real {model.name}, not this: {model.label}"
+    lines = [
+        fetch_command(workload, model.name),
+        *ways,
+        "or, to try jobkit with this model: --stand-in",
+    ]
+    raise JobkitError(message, hint="\n        ".join(lines))
+
+
+def stand_in(workload: str, size: str, cache: Path) -> ModelRef:
+    """Return the stand-in of a workload, also if there is a real model.
+
+    Raises
+    ------
+    JobkitError
+        If there is no such size.
+    """
+    if workload in USUAL:
+        return random_model(workload, USUAL[workload], size, cache)
+    return describe_stand_in(size, cache)
+
+
+def build(workload: str, model: ModelRef, cache: Path, *, say: Say) -> ModelRef:
+    """Return a stand-in, built if it is not there yet.
+
+    Raises
+    ------
+    JobkitError
+        If it cannot be built.
+    """
+    if model.kind == STANZA:
+        return build_stand_in(model.size, cache, say=say)
+    return build_random(workload, model, cache, say=say)

@@ -1,0 +1,448 @@
+"""What the text alone shows of a sweep, before any GPU is used: for a person or a program."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from jobkit.answers.loads import NONE, PUNCTUATION, Cut, Lengths, Loads
+from jobkit.core import terminal
+from jobkit.core.blocks import Block, Column
+from jobkit.core.knobs import (
+    BATCH_SIZE,
+    CUT_BY,
+    DEFAULT_WORK_UNIT,
+    EVERY,
+    ORDER,
+    PADDED_CHARS,
+    SORTED,
+    WORK_UNIT,
+    Value,
+    numbers,
+)
+from jobkit.core.paths import cache_dir
+from jobkit.core.terminal import NoWrap, Say
+from jobkit.core.units import GIB, format_count, format_setting
+from jobkit.planning import batch_sizes
+from jobkit.planning.resolve import Options, ResolvedSpec, resolve
+from jobkit.planning.texts import paragraphs_of, text_lengths
+from jobkit.spec.sweep_spec import SweepSpec
+from jobkit.worker.paragraphs import split_sentences
+from jobkit.worker.workloads.function import DEFAULT_BATCH_SIZE
+
+LONGEST = 3
+BEGINNING_CHARS = 60
+ROUND = tuple(step * 10**power for power in range(7) for step in (1, 2, 5))
+"""Batch sizes that are shown in addition to those of the spec and those worth measuring."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One of the longest items.
+
+    Attributes
+    ----------
+    length
+        In what the framework pads to.
+    paragraph, item
+        Its place: which paragraph of the text, which item of the paragraph; both from 0.
+    beginning
+        How it begins, judged by punctuation.
+    """
+
+    length: int
+    paragraph: int
+    item: int
+    beginning: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaddedSize:
+    """What is known of one batch size.
+
+    Attributes
+    ----------
+    load
+        The largest of this batch size and of all smaller ones.
+    own_load
+        The largest at exactly this batch size.
+    first_paragraph, from_batch_size
+        The call that makes ``load``: its first paragraph, from 0, and its batch size.
+    efficiency, efficiency_sorted
+        Characters over padded characters, as the text stands and if it were sorted by length;
+        ``None`` if no lengths are known.
+    gpu_bytes
+        What the process may take on the GPU, roughly; ``None`` if nothing is known of it.
+    in_spec, to_measure
+        Whether the spec sweeps it, and whether it is worth measuring.
+    """
+
+    batch_size: int
+    load: int
+    own_load: int
+    first_paragraph: int
+    from_batch_size: int
+    efficiency: float | None
+    efficiency_sorted: float | None
+    gpu_bytes: int | None
+    in_spec: bool
+    to_measure: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingLoad:
+    """A setting that the spec sweeps, and its batches.
+
+    Attributes
+    ----------
+    load
+        The largest, which the records of the run confirm.
+    batches
+        Their number in one pass over the text.
+    efficiency
+        Characters over padded characters; ``None`` if no lengths are known.
+    alone
+        How many items are longer than ``padded_chars``: each is a batch of its own.
+    """
+
+    params: Mapping[str, Value]
+    load: int
+    batches: int
+    efficiency: float | None
+    alone: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preflight:
+    """What the text shows.
+
+    Attributes
+    ----------
+    text, workload, model, stand_in, device
+        What the spec names; ``model`` is ``None`` if there is none.
+    caveat
+        What the model is, if it is not the model that its name promises; else empty.
+    source, unit
+        As in `jobkit.answers.loads.Lengths`.
+    paragraphs, items, characters
+        How many; ``items`` is ``None`` if no lengths are known.
+    saturation, limit
+        As in `jobkit.answers.loads.Loads`.
+    measure
+        The batch sizes worth measuring.
+    why
+        What was chosen and why, in a line.
+    gpu_memory_bytes
+        The GPU that was taken for it; ``None`` if nothing is known of it.
+    gpu_memory_named
+        Whether the user named that GPU.
+    """
+
+    text: str
+    workload: str
+    model: str | None
+    stand_in: bool
+    caveat: str
+    device: str
+    source: str
+    unit: str
+    paragraphs: int
+    items: int | None
+    characters: int
+    longest: tuple[Item, ...]
+    saturation: int
+    saturation_load: int
+    limit: int
+    measure: tuple[int, ...]
+    why: str
+    gpu_memory_bytes: int | None
+    gpu_memory_named: bool
+    sizes: tuple[PaddedSize, ...]
+    settings: tuple[SettingLoad, ...]
+
+
+def preflight(
+    path: Path,
+    overrides: tuple[str, ...] = (),
+    *,
+    fast: bool = False,
+    gpu_memory_bytes: int | None = None,
+    stand_in: bool = False,
+    say: Say = lambda _: None,
+) -> Preflight:
+    """Return what can be known of a sweep before anything runs.
+
+    Parameters
+    ----------
+    path
+        The spec.
+    overrides
+        ``key=value`` of each ``--set``.
+    fast
+        Whether to estimate lengths from punctuation if the workload needs a model for them.
+    gpu_memory_bytes
+        The memory of the GPU, if it is known.
+    stand_in
+        Whether a stand-in takes the place of a model that is missing.
+    say
+        Prints a line about work that takes time.
+
+    Raises
+    ------
+    JobkitError
+        As `jobkit.planning.prepare.prepare`.
+    """
+    options = Options(overrides=overrides, stand_in=stand_in)
+    named = resolve(path, options, fetch=True, build=not fast, say=say)
+    named.spec.refuse_command("jobkit preflight")
+    spec, gpu = named.spec, gpu_memory_bytes or batch_sizes.named_gpu_bytes(named.spec)
+    lengths = text_lengths(
+        spec.workload_name,
+        named.text,
+        named.model,
+        cache=cache_dir(),
+        say=say,
+        fast=fast,
+        folder=named.workload_folder,
+    )
+    loads = batch_sizes.loads_of(spec, lengths)
+    chosen = batch_sizes.choose(spec, named.model, loads, gpu)
+    if batch_sizes.is_auto(spec):
+        spec = batch_sizes.decided(spec, chosen.sizes.batch_sizes)
+    return _gathered(named, spec, chosen, gpu)
+
+
+def _gathered(named: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen, gpu: int | None) -> Preflight:
+    loads, paragraphs = chosen.loads, paragraphs_of(named.text)
+    lengths, model = loads.lengths, named.model
+    known = chosen.largest_load is not None
+    return Preflight(
+        text=named.text.name,
+        workload=spec.workload_name,
+        model=model.title if model else None,
+        stand_in=bool(model and model.stand_in),
+        caveat=model.caveat if model else "",
+        device=spec.device,
+        source=lengths.source,
+        unit=lengths.unit,
+        paragraphs=len(paragraphs),
+        items=None if lengths.source == NONE else sum(map(len, lengths.paragraphs)),
+        characters=sum(map(len, paragraphs)),
+        longest=tuple(longest(paragraphs, lengths.paragraphs)) if lengths.source != NONE else (),
+        saturation=loads.saturation,
+        saturation_load=loads.load(loads.saturation),
+        limit=loads.limit,
+        measure=chosen.sizes.batch_sizes,
+        why=chosen.line,
+        gpu_memory_bytes=gpu or (batch_sizes.ASSUMED_BYTES if known else None),
+        gpu_memory_named=gpu is not None,
+        sizes=tuple(_sizes(named, spec, chosen)),
+        settings=tuple(_setting(spec, lengths, params) for params in batch_sizes.settings_of(spec)),
+    )
+
+
+def _setting(spec: SweepSpec, lengths: Lengths, params: Mapping[str, Value]) -> SettingLoad:
+    """Return what the text shows of a setting."""
+    by_length = params.get(ORDER, spec.order) == SORTED
+    knobs = numbers(params)
+    lengths = lengths.every(knobs.get(EVERY, spec.every))
+    budget, size = knobs.get(PADDED_CHARS), knobs.get(BATCH_SIZE, DEFAULT_BATCH_SIZE)
+    cut = Cut(**{name: knobs.get(name, size) for name in CUT_BY})
+    loads = Loads(lengths, cut, by_length, spec.sort_window)
+    if budget is None:
+        chunks = loads.chunks(size)
+    else:
+        chunks = loads.under_budget(budget, knobs.get(WORK_UNIT, spec.work_unit or DEFAULT_WORK_UNIT))
+    longer = (length for row in lengths.paragraphs for length in row if budget and length > budget)
+    return SettingLoad(
+        params=params,
+        load=chunks.load,
+        batches=chunks.batches,
+        efficiency=None if lengths.source == NONE else chunks.efficiency,
+        alone=sum(1 for _ in longer),
+    )
+
+
+def _sizes(named: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen) -> Iterator[PaddedSize]:
+    loads, measure = chosen.loads, set(chosen.sizes.batch_sizes)
+    swept = {
+        size for row in batch_sizes.settings_of(spec) if (size := numbers(row).get(BATCH_SIZE)) is not None
+    }
+    line = batch_sizes.typical(spec.workload_name, named.model) if chosen.largest_load is not None else None
+    has_lengths = loads.lengths.source != NONE
+    looked_at = {size for size in ROUND if size < loads.limit} | {loads.limit} | swept | measure
+    for size in sorted(looked_at):
+        first, source = loads.worst(size)
+        yield PaddedSize(
+            batch_size=size,
+            load=loads.load(size),
+            own_load=loads.own(size),
+            first_paragraph=first,
+            from_batch_size=source,
+            efficiency=loads.efficiency(size) if has_lengths else None,
+            efficiency_sorted=loads.efficiency_sorted(size) if has_lengths else None,
+            gpu_bytes=round(line.at(loads.load(size))) if line else None,
+            in_spec=size in swept,
+            to_measure=size in measure,
+        )
+
+
+def longest(paragraphs: Sequence[str], lengths: Sequence[Sequence[int]]) -> list[Item]:
+    """Return the longest items of a text, the longest first."""
+    places = ((length, -at, -item) for at, row in enumerate(lengths) for item, length in enumerate(row))
+    return [
+        Item(
+            length=length,
+            paragraph=-at,
+            item=-item,
+            beginning=_beginning(paragraphs[-at], lengths[-at], -item),
+        )
+        for length, at, item in heapq.nlargest(LONGEST, places)
+    ]
+
+
+def _beginning(paragraph: str, lengths: Sequence[int], item: int) -> str:
+    """Return how an item begins: the sentence nearest to where its share of the paragraph begins."""
+    sentences = split_sentences(paragraph)
+    starts: list[int] = []
+    end = 0
+    for sentence in sentences:
+        starts.append(paragraph.index(sentence, end))
+        end = starts[-1] + len(sentence)
+    share = sum(lengths[:item]) / max(sum(lengths), 1)
+    if len(lengths) == 1:
+        start = 0
+    elif len(lengths) == len(sentences):
+        start = starts[item]
+    else:
+        start = min(starts, key=lambda at: abs(at - share * len(paragraph)))
+    words = " ".join(paragraph[start:].split())
+    return words if len(words) <= BEGINNING_CHARS else words[:BEGINNING_CHARS].rstrip() + " ..."
+
+
+SPECS_OWN, WORTH_MEASURING = "*", ">"
+WITHOUT_LENGTHS = (
+    "This workload reports no lengths, so its load is taken to be the batch size. What that costs:",
+    "  memory that follows the longest paragraph of a batch shows as scatter about the line;",
+    "  the largest batch is right only for texts like this one.",
+    "A static method `lengths` of its class fixes it.",
+)
+
+
+def as_json(report: Preflight) -> str:
+    """Return the whole result, in bytes and characters, as JSON that ends with a newline."""
+    return terminal.as_json({"schema": 1, **asdict(report)}, indent=2) + "\n"
+
+
+def blocks(report: Preflight) -> Iterator[Block]:
+    """Yield the result for a person, in GiB."""
+    yield Block.of(_heading(report))
+    yield Block.of(_longest(report))
+    yield Block(columns=tuple(_columns(report)))
+    yield Block.of(_settings(report))
+    yield Block.of(_answer(report))
+
+
+def _heading(report: Preflight) -> Iterator[str]:
+    model = f", model {report.model}" if report.model else ""
+    yield f"{report.workload}: {report.text}{model}{f' ({report.caveat})' if report.caveat else ''}"
+    counts = [format_count(report.paragraphs, "paragraph"), format_count(report.characters, "character")]
+    if report.items is not None and _items(report) != "paragraphs":
+        counts.insert(1, f"{report.items:,} {_items(report)}")
+    yield ", ".join(counts)
+    if report.source == PUNCTUATION:
+        yield "Lengths are ESTIMATED from punctuation, with no tokenizer: loads may be off by some percent."
+    if report.source == NONE:
+        yield from WITHOUT_LENGTHS
+
+
+def _items(report: Preflight) -> str:
+    """Return what the items of this text are: sentences, unless no paragraph has two."""
+    return "sentences" if report.items is None or report.items > report.paragraphs else "paragraphs"
+
+
+def _unit_of_one(report: Preflight) -> str:
+    """Return what an item's length counts: ``character`` or ``token``."""
+    return report.unit.split()[-1].removesuffix("s")
+
+
+def _longest(report: Preflight) -> Iterator[str]:
+    if not report.longest:
+        return
+    first, *others = report.longest
+    noun = _items(report).removesuffix("s")
+    after = f"; the next longest has {others[0].length:,}" if others else ""
+    length = f"{first.length:,}-{_unit_of_one(report)}"
+    yield f"This one {length} {noun} sets the memory of the batches that it is in{after}:"
+    for item in report.longest:
+        place = f"paragraph {item.paragraph}" + (f", sentence {item.item}" if noun == "sentence" else "")
+        yield f"  {item.length:>6,}  {place}: {item.beginning}"
+
+
+def _columns(report: Preflight) -> Iterator[Column]:
+    sizes, unit = report.sizes, report.unit
+    load = f"load: the most {unit} of a batch, of this size or a smaller one"
+    yield Column("batch size", [f"{size.batch_size:,}" for size in sizes])
+    yield Column("load", [f"{size.load:,}" for size in sizes], notes=(load,))
+    if report.source != NONE:
+        padded = f"text of padded: share of the {unit} that are text"
+        yield Column("text of padded %", [_percent(size.efficiency) for size in sizes], notes=(padded,))
+        ordered = "sorted: the same share, if sentences were sorted by length"
+        yield Column("if sorted %", [_percent(size.efficiency_sorted) for size in sizes], notes=(ordered,))
+    if any(size.gpu_bytes is not None for size in sizes):
+        rough = "GPU GiB: by a line measured on an H200 with the stand-in; yours may take half or twice that"
+        gib = [f"{(size.gpu_bytes or 0) / GIB:.1f}" for size in sizes]
+        yield Column("GPU GiB, roughly", gib, notes=(rough,))
+    marks = f"{SPECS_OWN} in the spec, {WORTH_MEASURING} worth measuring"
+    yield Column("", [_mark(size) for size in sizes], notes=(marks,))
+
+
+def _percent(share: float | None) -> str:
+    return f"{100 * (share or 0):.1f}"
+
+
+def _mark(size: PaddedSize) -> str:
+    return (SPECS_OWN if size.in_spec else " ") + (WORTH_MEASURING if size.to_measure else " ")
+
+
+def _settings(report: Preflight) -> Iterator[str]:
+    """Yield the spec's own settings if the batch size alone does not name them."""
+    if all(set(setting.params) == {BATCH_SIZE} for setting in report.settings):
+        return
+    yield "The spec's own settings:"
+    for setting in report.settings:
+        text = (
+            "" if setting.efficiency is None else f", {100 * setting.efficiency:.1f} % of the padded is text"
+        )
+        words = f"{format_count(setting.batches, 'batch', 'batches')}, load {setting.load:,}{text}"
+        yield f"  {format_setting(setting.params) or 'the workload as it comes'}: {words}"
+        if setting.alone:
+            yield f"    {_alone(report, setting)}"
+
+
+def _alone(report: Preflight, setting: SettingLoad) -> str:
+    """Return which items are longer than the budget of a setting, the longest by their place."""
+    budget = numbers(setting.params)[PADDED_CHARS]
+    noun = _items(report).removesuffix("s")
+    longer = [item for item in report.longest if item.length > budget]
+    places = [f"paragraph {item.paragraph}, {noun} {item.item} ({item.length:,})" for item in longer]
+    rest = f" and {setting.alone - len(longer):,} more" if setting.alone > len(longer) else ""
+    return f"longer than that, so a batch each: {'; '.join(places)}{rest}"
+
+
+def _answer(report: Preflight) -> Iterator[str]:
+    stays = f"the load stays {report.saturation_load:,}"
+    yield f"Past a batch size of {report.saturation:,} nothing changes: {stays}."
+    if report.saturation > report.limit:
+        yield f"  A call holds the whole text from {report.limit:,} on: that is the largest size it can try."
+    yield f"Worth measuring: {report.why}."
+    if report.measure:
+        yield "  let jobkit choose: sweep: {batch_size: auto}"
+        sizes = ", ".join(map(str, report.measure))
+        yield NoWrap(f"--set 'sweep.batch_size=[{sizes}]'", "  or choose now:     ")
+    if report.gpu_memory_named and all(size.gpu_bytes is None for size in report.sizes):
+        yield "  --gpu-memory changes nothing: what a load takes is unknown for this workload and model."
+    elif report.device != "cpu" and not report.gpu_memory_named:
+        yield "  The first point shows how much of your GPU they take."

@@ -1,0 +1,297 @@
+"""From a spec file to everything that a run needs. It submits nothing and writes only to the cache."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from pathlib import Path
+
+from jobkit.answers.loads import Lengths
+from jobkit.answers.tune import first_point
+from jobkit.answers.tune_steps import TuneGoal
+from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import THREADS, WORKERS
+from jobkit.core.paths import cache_dir
+from jobkit.core.records import FULL, Point
+from jobkit.core.terminal import Say
+from jobkit.core.units import MAX_SECONDS, format_setting, format_walltime
+from jobkit.planning import batch_sizes, resolve
+from jobkit.planning.job_script import render, render_find, render_follow, render_tune
+from jobkit.planning.points import Inputs, PointGroup, group_points, plan
+from jobkit.planning.resolve import Options, ResolvedSpec
+from jobkit.planning.texts import cached_lengths, is_sample, lengths_or_estimate, text_lengths
+from jobkit.planning.tune_goal import Node, tuned
+from jobkit.planning.workload_traits import Traits
+from jobkit.schedulers.registry import runs_here
+from jobkit.spec.site import Site
+from jobkit.spec.sweep_spec import SweepSpec
+
+__all__ = ["Options", "Prepared", "PreparedSearch", "prepare", "prepare_search", "run_id"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A run that could be submitted now.
+
+    Attributes
+    ----------
+    spec
+        With everything ``auto`` decided.
+    why
+        Why this scheduler, for a person.
+    inputs
+        What its points share, as `jobkit.planning.points.plan` takes it.
+    run_dir
+        The path of the run folder, which does not exist yet.
+    script
+        The text of ``job.sh``.
+    lengths
+        Of the text's items, for every command and for the jobs on the nodes. ``None`` for a preview
+        that would have to run a model to find them.
+    find_script
+        The text of ``find.sh``, if the spec's ``find_max`` requests it.
+    follow_script
+        The text of ``follow.sh``, if the spec's ``policy`` requests it and there is a scheduler.
+    needs
+        By index the points that need more than the others, as ``key=value``: they are a round of their own.
+    """
+
+    spec: SweepSpec
+    site: Site
+    why: str
+    inputs: Inputs
+    points: tuple[Point, ...]
+    run_dir: Path
+    script: str
+    lengths: Lengths | None = None
+    find_script: str | None = None
+    follow_script: str | None = None
+    needs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def groups(self) -> tuple[PointGroup, ...]:
+        """Its points by what they request, in the order of the first of each."""
+        points = [point for point in self.points if point.index not in self.needs]
+        return group_points(self.spec, self.site, points or self.points)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedSearch(Prepared):
+    """A search for the fastest setting that could be submitted now; it has only its first point so far.
+
+    Attributes
+    ----------
+    goal
+        What it is to find.
+    tune_script
+        The text of ``tune.sh``.
+    """
+
+    goal: TuneGoal
+    tune_script: str
+
+
+NeedsReal = Callable[[SweepSpec], str]
+
+
+def find_max_needs_real(spec: SweepSpec) -> str:
+    """Return ``find_max`` if a spec has it: the largest batch of another model says nothing."""
+    return "find_max" if spec.find_max else ""
+
+
+def prepare(
+    path: Path | str,
+    options: Options | None = None,
+    *,
+    build: bool = False,
+    say: Say = lambda _: None,
+    needs_real: NeedsReal = find_max_needs_real,
+) -> Prepared:
+    """Return the run that a spec describes.
+
+    Parameters
+    ----------
+    path
+        The spec.
+    options
+        What the command line adds; nothing by default.
+    build
+        Whether a missing stand-in model is built and a missing text fetched now; not for
+        ``--dry-run``, which writes nothing.
+    say
+        Prints what takes time.
+    needs_real
+        Returns what needs the real model if the text is not the sample; empty if nothing does.
+
+    Raises
+    ------
+    JobkitError
+        With every error of the spec at once; a missing text, model, site or template is one.
+    """
+    options = options or Options()
+    named = _resolved(path, options, say, build=build, needs_real=needs_real)
+    spec, lengths = _sized(named, say, build=build)
+    return _run(named, options, spec, lengths, say)
+
+
+def prepare_search(
+    path: Path | str,
+    options: Options,
+    *,
+    build: bool = False,
+    say: Say = lambda _: None,
+    find_node: Callable[[SweepSpec, Site], Node | None] = lambda *_: None,
+) -> PreparedSearch:
+    """Return the search for the fastest setting of a spec; parameters and errors as for `prepare`.
+
+    ``find_node`` asks the scheduler for the largest node that the search may run on.
+    """
+    named = _resolved(path, options, say, build=build, needs_real=lambda _: "jobkit tune")
+    named.spec.refuse_command("jobkit tune")
+    spec, lengths, goal = _tuned(named, say, find_node(named.spec, named.site))
+    run = _run(named, options, spec, lengths, say, goal)
+    script = render_tune(run.spec, run.site, run.points[0], run.run_dir, goal)
+    same = {field.name: getattr(run, field.name) for field in fields(run)}
+    return PreparedSearch(**same, goal=goal, tune_script=script)
+
+
+def _resolved(
+    path: Path | str,
+    options: Options,
+    say: Say,
+    *,
+    build: bool,
+    needs_real: NeedsReal,
+) -> ResolvedSpec:
+    """Return a spec with everything that it names."""
+
+    def check(named: ResolvedSpec, workload: Traits) -> None:
+        if build:
+            resolve.refuse_unusable_gpu(named.spec, named.site, workload)
+        else:
+            resolve.warn(say, named.spec, named.site, workload)
+        command, model = needs_real(named.spec), named.model
+        if command and model and not options.stand_in and not is_sample(named.text):
+            from jobkit.planning.models import refuse_stand_in  # as in `resolve`
+
+            ways = [] if model.size == FULL else ["then again with --set model.size=full"]
+            refuse_stand_in(named.spec.workload_name, model, command, *ways)
+
+    return resolve.resolve(Path(path), options, fetch=build, build=build, say=say, check=check)
+
+
+def _run(
+    named: ResolvedSpec,
+    options: Options,
+    spec: SweepSpec,
+    lengths: Lengths | None,
+    say: Say,
+    goal: TuneGoal | None = None,
+) -> Prepared:
+    """Return a run whose spec is decided; with the goal of a search it has only the first point of that."""
+    run_dir = options.runs_folder(named.site) / run_id(spec.name)
+    inputs = Inputs(
+        run_id=run_dir.name,
+        text=named.text,
+        model=named.model,
+        device=spec.device,
+        workload_folder=named.workload_folder,
+        load_knobs=named.load_knobs,
+        files=named.files,
+    )
+    if idle := resolve.idle_gpus(spec, named.site.scheduler, spec.device):
+        say(f"warning: {idle} ({resolve.needed_gpus(spec.device)})")
+    points = plan(spec, inputs)
+    points = (first_point(points[0], goal),) if goal else points
+    spec = shared_by(spec, len(points))
+    if spec.resources.walltime * spec.pack > MAX_SECONDS:
+        each = format_walltime(spec.resources.walltime)
+        message = f"pack: {spec.pack:,} points of {each} each need a job of more than ten years"
+        raise JobkitError(message, hint="lower pack or resources.walltime")
+    refuse_too_many_threads(spec, points)
+    wanted = spec.find_max is not None and spec.find_max.verify
+    followed = spec.policy.follow_up and not runs_here(spec.scheduler)
+    return Prepared(
+        spec=spec,
+        site=named.site,
+        why=named.why,
+        inputs=inputs,
+        points=points,
+        run_dir=run_dir,
+        script=render(spec, named.site, points[0], run_dir),
+        lengths=lengths,
+        find_script=render_find(spec, named.site, points[0], run_dir) if wanted else None,
+        follow_script=render_follow(spec, named.site, points[0], run_dir) if followed else None,
+    )
+
+
+def _sized(named: ResolvedSpec, say: Say, *, build: bool) -> tuple[SweepSpec, Lengths | None]:
+    """Return the spec with ``batch_size: auto`` decided, and the lengths of the text.
+
+    They are found here, once, for every later command; a preview takes no time to
+    find what it does not need.
+    """
+    spec, text, model, folder = named.spec, named.text, named.model, named.workload_folder
+    if spec.command:
+        return spec, None  # only the program knows what its text pads to
+    if batch_sizes.is_auto(spec):
+        lengths = _lengths(named, say)
+        chosen = batch_sizes.choose(
+            spec, model, batch_sizes.loads_of(spec, lengths), batch_sizes.named_gpu_bytes(spec)
+        )
+        say(chosen.line)
+        return batch_sizes.decided(spec, chosen.sizes.batch_sizes), lengths
+    if model is not None and not build:
+        return spec, cached_lengths(spec.workload_name, text, model, cache_dir())
+    return spec, lengths_or_estimate(
+        spec.workload_name, text, model, cache=cache_dir(), say=say, folder=folder
+    )
+
+
+def _tuned(named: ResolvedSpec, say: Say, node: Node | None) -> tuple[SweepSpec, Lengths, TuneGoal]:
+    """Return the spec of a search for the fastest setting, the lengths of the text, and the goal."""
+    lengths = _lengths(named, say)
+    spec, goal = tuned(named.spec, named.knobs, lengths, pads=named.pads, node=node)
+    return spec, lengths, goal
+
+
+def _lengths(named: ResolvedSpec, say: Say) -> Lengths:
+    """Return the lengths of the text, found now if they are not in the cache."""
+    spec, cache = named.spec, cache_dir()
+    return text_lengths(
+        spec.workload_name, named.text, named.model, cache=cache, say=say, folder=named.workload_folder
+    )
+
+
+def shared_by(spec: SweepSpec, points: int) -> SweepSpec:
+    """Return the spec with no more points a job than there are: the job asks for the walltime of each."""
+    return spec.model_copy(update={"pack": min(spec.pack, points)})
+
+
+def run_id(name: str) -> str:
+    """Return a new run id: the name, the local time, and four random hexadecimal digits."""
+    now = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+    return f"{name}-{now}-{secrets.token_hex(2)}"
+
+
+def refuse_too_many_threads(spec: SweepSpec, points: Sequence[Point]) -> None:
+    """Refuse several workers, or threads, that need more CPUs than this machine gives its processes.
+
+    Raises
+    ------
+    JobkitError
+        With the largest request.
+    """
+    cpus = len(os.sched_getaffinity(0))
+    most = max(points, key=lambda point: spec.resources.of(point).cpus)
+    needed = spec.resources.of(most).cpus
+    if not runs_here(spec.scheduler) or needed <= cpus or needed == spec.resources.cpus:
+        return
+    setting = format_setting({WORKERS: most.workers, THREADS: most.threads})
+    raise JobkitError(
+        f"{most.point_id} needs {needed} CPUs ({setting}), and jobkit may use {cpus} here",
+        hint="lower workers, threads or resources.cpus",
+    )

@@ -1,0 +1,235 @@
+"""Stand-ins with random weights: a named architecture that was not trained, for memory and speed only.
+
+A workload of transformers, sentence-transformers or spaCy uses one if its model is not available. Memory
+and speed follow from the shapes of the weights and not from their values, so they are those of a trained
+model of the architecture; what it finds means nothing. The weights follow from a seed. The vocabulary of a
+tokenizer is made from jobkit's sample text, so a word of another text becomes more tokens than with a
+vocabulary made from much text. The dimensions of BERT-base are those of Devlin et al. 2019
+(https://arxiv.org/abs/1810.04805), of MiniLM-L6 those of the files of
+``sentence-transformers/all-MiniLM-L6-v2``; the vocabularies have 28,996 (cased) and 30,522 (uncased) entries.
+spaCy's are the defaults of its component ``ner``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from jobkit.core.files import write_atomically
+from jobkit.core.terminal import Say
+from jobkit.planning.sample import sample_text
+from jobkit.planning.standin import CARD_FILE, build_once
+
+SEED = 1847
+SAMPLE_PARAGRAPHS = 1000
+"""Of the sample, for the vocabulary."""
+LABELS = ("O", "B-PER", "I-PER", "B-ORG", "I-ORG", "B-LOC", "I-LOC", "B-MISC", "I-MISC")
+"""Of CoNLL 2003, as most models of the hub for English entities have them."""
+SPACY_LABELS = ("PERSON", "ORG", "GPE", "DATE")
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+SCORE_SPREAD = 0.5
+"""Of spaCy's last layer, which is 0 before the training: then every choice would have the same score."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """A stand-in with random weights.
+
+    Attributes
+    ----------
+    name
+        As tables print it.
+    size_bytes
+        About, for a plan that is made before it is built.
+    dimensions
+        For the configuration of the framework.
+    """
+
+    name: str
+    size_bytes: int
+    dimensions: Mapping[str, int] = field(default_factory=dict)
+
+
+_TINY = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}
+_BASE = {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072}
+_MINILM = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
+
+ARCHITECTURES: Mapping[tuple[str, str], Architecture] = MappingProxyType(
+    {
+        ("hf-token-classification", "full"): Architecture(
+            name="bert-base", size_bytes=432_000_000, dimensions={**_BASE, "vocab_size": 28_996}
+        ),
+        ("hf-token-classification", "tiny"): Architecture(
+            name="bert-tiny", size_bytes=1_500_000, dimensions={**_TINY, "vocab_size": 2_000}
+        ),
+        ("sentence-embedding", "full"): Architecture(
+            name="MiniLM-L6", size_bytes=92_000_000, dimensions={**_MINILM, "vocab_size": 30_522}
+        ),
+        ("sentence-embedding", "tiny"): Architecture(
+            name="bert-tiny", size_bytes=1_500_000, dimensions={**_TINY, "vocab_size": 2_000}
+        ),
+        ("spacy-ner", "full"): Architecture(
+            name="spaCy HashEmbedCNN 96x4", size_bytes=7_000_000, dimensions={"width": 96, "depth": 4}
+        ),
+        ("spacy-ner", "tiny"): Architecture(
+            name="spaCy HashEmbedCNN 32x1", size_bytes=3_000_000, dimensions={"width": 32, "depth": 1}
+        ),
+    }
+)
+"""By workload and size."""
+BUILDERS = {
+    "hf-token-classification": "build_tagger",
+    "sentence-embedding": "build_embedder",
+    "spacy-ner": "build_spacy",
+}
+"""The functions of this module that build them."""
+
+
+def random_path(workload: str, size: str, cache: Path) -> Path:
+    """Return the folder of a stand-in with random weights."""
+    return cache / "models" / f"random-{workload}-{size}-{SEED}"
+
+
+def make_random(workload: str, size: str, cache: Path, say: Say) -> None:
+    """Build a stand-in with random weights in the cache unless it is there.
+
+    Raises
+    ------
+    JobkitError
+        If it cannot be built.
+    """
+    name = ARCHITECTURES[workload, size].name
+    build_once(
+        random_path(workload, size, cache),
+        f"jobkit.planning.random_weights:{BUILDERS[workload]}",
+        size,
+        what=f"building {name} with random weights",
+        gpus=False,
+        say=say,
+    )
+
+
+def build_tagger(path: str, size: str, *, say: Say) -> None:
+    """Save a BERT for token classification with its tokenizer."""
+    import torch
+    from transformers import BertConfig, BertForTokenClassification
+
+    architecture = ARCHITECTURES["hf-token-classification", size]
+    say(f"building {architecture.name} with random weights (it is not trained)")
+    torch.manual_seed(SEED)
+    tokenizer = _tokenizer(architecture, lowercase=False, most_tokens=512)
+    config = BertConfig(
+        **architecture.dimensions,
+        id2label=dict(enumerate(LABELS)),
+        label2id={label: at for at, label in enumerate(LABELS)},
+    )
+    _save(Path(path), BertForTokenClassification(config), tokenizer)
+    _write_card(Path(path), architecture)
+
+
+def build_embedder(path: str, size: str, *, say: Say) -> None:
+    """Save a BERT with its tokenizer in the layout of sentence-transformers: mean over tokens, length 1."""
+    import torch
+    from transformers import BertConfig, BertModel
+
+    architecture, folder = ARCHITECTURES["sentence-embedding", size], Path(path)
+    say(f"building {architecture.name} with random weights (it is not trained)")
+    torch.manual_seed(SEED)
+    tokenizer = _tokenizer(architecture, lowercase=True, most_tokens=512)
+    _save(folder, BertModel(BertConfig(**architecture.dimensions)), tokenizer)
+    parts = ("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")
+    modules = [
+        {"idx": at, "name": str(at), "path": part, "type": f"sentence_transformers.models.{kind}"}
+        for at, (part, kind) in enumerate(parts)
+    ]
+    pooling = {
+        "word_embedding_dimension": architecture.dimensions["hidden_size"],
+        "pooling_mode_mean_tokens": True,
+    }
+    _write(folder / "modules.json", modules)
+    _write(folder / "sentence_bert_config.json", {"max_seq_length": 256, "do_lower_case": False})
+    _write(folder / "1_Pooling" / "config.json", pooling)
+    _write(folder / "2_Normalize" / "config.json", {})
+    _write_card(folder, architecture)
+
+
+def build_spacy(path: str, size: str, *, say: Say) -> None:
+    """Save a spaCy pipeline with a named-entity recognizer only."""
+    import numpy as np
+    import spacy
+
+    architecture = ARCHITECTURES["spacy-ner", size]
+    say(f"building {architecture.name} with random weights (it is not trained)")
+    spacy.util.fix_random_seed(SEED)
+    nlp = spacy.blank("en")
+    config = nlp.get_factory_meta("ner").default_config
+    tok2vec = {**config["model"]["tok2vec"], **architecture.dimensions}
+    tagger: Any = nlp.add_pipe("ner", config={"model": {**config["model"], "tok2vec": tok2vec}})
+    for label in SPACY_LABELS:
+        tagger.add_label(label)
+    nlp.initialize()
+    generator = np.random.default_rng(SEED)
+    for node in tagger.model.walk():
+        if node.has_param("W") and not np.any(weights := node.get_param("W")):
+            spread = generator.normal(0, SCORE_SPREAD, weights.shape)
+            node.set_param("W", spread.astype(weights.dtype))
+    nlp.to_disk(path)
+    _write_card(Path(path), architecture)
+
+
+def _tokenizer(architecture: Architecture, *, lowercase: bool, most_tokens: int) -> Any:  # noqa: ANN401
+    """Return a WordPiece tokenizer with the vocabulary of the sample: its characters, then its words."""
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    pad, unknown, begin, end, mask = SPECIAL
+    normalizer, splitter = normalizers.BertNormalizer(lowercase=lowercase), pre_tokenizers.BertPreTokenizer()
+    text = normalizer.normalize_str(sample_text(SAMPLE_PARAGRAPHS))
+    size = architecture.dimensions["vocab_size"]
+    entries = vocabulary((word for word, _ in splitter.pre_tokenize_str(text)), size)
+    made = Tokenizer(models.WordPiece({entry: at for at, entry in enumerate(entries)}, unk_token=unknown))
+    made.normalizer, made.pre_tokenizer, made.decoder = normalizer, splitter, decoders.WordPiece()
+    numbers = [(word, made.token_to_id(word)) for word in (begin, end)]
+    made.post_processor = processors.TemplateProcessing(single=f"{begin} $A {end}", special_tokens=numbers)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made,
+        model_max_length=most_tokens,
+        pad_token=pad,
+        unk_token=unknown,
+        cls_token=begin,
+        sep_token=end,
+        mask_token=mask,
+    )
+
+
+def vocabulary(words: Iterable[str], size: int) -> list[str]:
+    """Return the entries of a WordPiece vocabulary, at most ``size``.
+
+    The trainer of the library tokenizers is not used: of the same text it makes another vocabulary each
+    time (seen in 0.23.3).
+    """
+    counts = Counter(words)
+    characters = sorted({character for word in counts for character in word})
+    by_count = sorted(counts, key=lambda word: (-counts[word], word))
+    pieces = (*SPECIAL, *characters, *(f"##{character}" for character in characters), *by_count)
+    return [*dict.fromkeys(pieces)][:size]
+
+
+def _save(folder: Path, model: Any, tokenizer: Any) -> None:  # noqa: ANN401 - transformers is untyped
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def _write_card(folder: Path, architecture: Architecture) -> None:
+    """Write the file that says what the folder is, last."""
+    _write(folder / CARD_FILE, {**asdict(architecture), "seed": SEED, "trained": False})
+
+
+def _write(path: Path, data: object) -> None:
+    path.parent.mkdir(exist_ok=True)
+    write_atomically(path, json.dumps(data, indent=1) + "\n")

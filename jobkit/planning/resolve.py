@@ -1,0 +1,444 @@
+"""Find everything that a spec names: text, model, site, scheduler and device; report every error at once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from jobkit.core import torch_build
+from jobkit.core.errors import WOULD_REFUSE, JobkitError
+from jobkit.core.knobs import CUDA, GPUS, MPS, ON, PRECISION, Knob
+from jobkit.core.paths import cache_dir
+from jobkit.core.records import FileRef, ModelRef, Point, TextRef
+from jobkit.core.terminal import Say, shell_quote
+from jobkit.core.units import format_count
+from jobkit.planning.job_script import find_template
+from jobkit.planning.points import offered
+from jobkit.planning.texts import SAMPLE, find_text
+from jobkit.planning.workload_traits import Traits, command_traits, traits
+from jobkit.schedulers.registry import SCHEDULERS, choose_scheduler, runs_here
+from jobkit.spec.axes import name_faults, value_faults
+from jobkit.spec.checks import add_offer_faults, command_faults, file_refs, sources, swept
+from jobkit.spec.site import Site, find_site, load_site, portable_name
+from jobkit.spec.sweep_spec import SweepSpec, load_spec, setting_overrides
+from jobkit.spec.yaml_files import YamlDocument
+from jobkit.worker.measure.profile import missing
+from jobkit.worker.workloads.base import SHIPPED, class_name, missing_framework
+from jobkit.worker.workloads.function import file_ref, names_file, source_path
+
+T = TypeVar("T")
+DEFAULT_RUNS_DIR = "runs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the command line adds to the spec.
+
+    Attributes
+    ----------
+    overrides
+        ``key=value`` of each ``--set``.
+    setting
+        The run of ``jobkit tune``, or its ``setting.yaml``, whose setting goes before ``overrides``.
+    scheduler, site
+        Override the spec's if they are given.
+    runs_dir
+        Overrides the site's if it is given.
+    stand_in
+        Whether a stand-in takes the place of a model that is missing, and is permitted for any text.
+    """
+
+    overrides: tuple[str, ...] = ()
+    setting: Path | None = None
+    scheduler: str | None = None
+    site: str | None = None
+    runs_dir: Path | None = None
+    stand_in: bool = False
+
+    @property
+    def named(self) -> dict[str, str]:
+        """The keys of the spec that have a separate option, and their values."""
+        return {key: value for key in ("scheduler", "site") if (value := getattr(self, key))}
+
+    @property
+    def all_overrides(self) -> tuple[str, ...]:
+        """Everything that changes the spec, as ``key=value``."""
+        found = setting_overrides(self.setting) if self.setting else ()
+        return (*found, *self.overrides, *(f"{key}={value}" for key, value in self.named.items()))
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The options without ``--setting`` and ``--stand-in``, as a person types them."""
+        named = {**self.named, **({"runs-dir": str(self.runs_dir)} if self.runs_dir else {})}
+        pairs = [("--set", change) for change in self.overrides]
+        pairs += [(f"--{name}", value) for name, value in named.items()]
+        return tuple(word for pair in pairs for word in pair)
+
+    def runs_folder(self, site: Site) -> Path:
+        """Return the folder that holds the run folders, absolute."""
+        named = self.runs_dir or Path(os.path.expandvars(site.runs_dir or DEFAULT_RUNS_DIR))
+        return named.expanduser().absolute()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedSpec:
+    """A spec with everything that it names.
+
+    Attributes
+    ----------
+    spec
+        With everything ``auto`` decided except the batch sizes.
+    site, why, text, model, workload_folder
+        As in `Prepared` and its points.
+    knobs
+        Of the workload.
+    files
+        The user's files of which it consists.
+    pads
+        Whether the workload says that it pads the items of a batch to the longest.
+    """
+
+    spec: SweepSpec
+    site: Site
+    why: str
+    text: TextRef
+    model: ModelRef | None
+    workload_folder: str | None
+    knobs: tuple[Knob, ...]
+    files: tuple[FileRef, ...] = ()
+    pads: bool = True
+
+    @property
+    def load_knobs(self) -> tuple[str, ...]:
+        """The knobs with which the load of a batch grows."""
+        return tuple(knob.name for knob in self.knobs if knob.grows_load)
+
+
+def spec_folder(path: Path) -> str:
+    """Return the folder of a spec, in which jobkit looks for the user's workload."""
+    return os.path.abspath(path.parent)  # noqa: PTH100 - without `..`, and links as they are
+
+
+def resolve(
+    path: Path,
+    options: Options,
+    *,
+    fetch: bool,
+    build: bool,
+    say: Say,
+    check: Callable[[ResolvedSpec, Traits], None] = lambda *_: None,
+) -> ResolvedSpec:
+    """Return a spec with everything that it names; ``fetch`` and ``build`` are for its text and its model.
+
+    Parameters
+    ----------
+    check
+        Is called before a model is built, and may refuse.
+
+    Raises
+    ------
+    JobkitError
+        As `prepare`.
+    """
+    lookup = _Lookup(path, fetch, options.stand_in)
+    spec = load_spec(path, options.all_overrides, (lookup.look_up,))
+    text, workload, site, model = lookup.text, lookup.traits, lookup.site, lookup.model
+    if text is None or workload is None or site is None:
+        raise AssertionError  # load_spec has raised already; for the type checker
+    name = site.scheduler
+    decided: dict[str, object] = {
+        "scheduler": name,
+        "text": spec.text if SAMPLE.fullmatch(spec.text) or "://" in spec.text else text.path,
+        "device": device(spec, name),
+        "pack": 1 if runs_here(name) else spec.pack if "pack" in spec.model_fields_set else site.pack,
+        "site": lookup.site_name,
+        "template": lookup.template,
+        "environment": spec.environment.of_folder(path.parent),
+        **offered(spec, workload.knobs),
+    }
+    if model and options.stand_in and model.stand_in:
+        decided["model"] = spec.model.model_copy(update={"size": model.size, "fallback": "stand-in"})
+    spec = spec.model_copy(update=decided)
+    _refuse_other_device(spec, workload.knobs)
+    refuse_missing_framework(spec, site)
+    refuse_missing_profiler(spec, site)
+    named = ResolvedSpec(
+        spec=spec,
+        site=site,
+        why=lookup.why,
+        text=text,
+        model=model,
+        workload_folder=None if spec.command or spec.workload in SHIPPED else spec_folder(path),
+        knobs=tuple(workload.knobs),
+        files=lookup.files,
+        pads=workload.says_padding,
+    )
+    check(named, workload)
+    return replace(named, model=_built(spec.workload_name, model, say)) if build and model else named
+
+
+def _built(workload: str, model: ModelRef, say: Say) -> ModelRef:
+    """Return a model, built if it is a stand-in that is not there yet."""
+    from jobkit.planning import models  # as in `_Lookup`
+    from jobkit.planning.models import NOT_BUILT
+
+    return models.build(workload, model, cache_dir(), say=say) if model.fingerprint == NOT_BUILT else model
+
+
+def _refuse_other_device(spec: SweepSpec, knobs: Iterable[Knob]) -> None:
+    """Refuse a knob, or a value of one, that means nothing on the device of the points."""
+    named = {knob.name: knob for knob in knobs}
+    for key, value in _values(spec):
+        knob = named.get(key.removeprefix("sweep."))
+        if knob is None or spec.device in (devices := knob.devices_of(value)):
+            continue
+        what = f"{value} means" if value in knob.cuda_words else "means"
+        message = f"{key}: {what} nothing with device: {spec.device}"
+        raise JobkitError(message, hint=f"leave it out, or set device: {devices[0]}")
+
+
+def _values(spec: SweepSpec) -> Iterator[tuple[str, object]]:
+    """Yield the values of knobs with their keys; of a key at the top level only what asks for a GPU."""
+    if spec.gpus:
+        yield GPUS, spec.gpus
+    if spec.mps == ON:
+        yield MPS, spec.mps
+    yield PRECISION, spec.precision
+    rows: list[Mapping[str, object]] = [*spec.sweep.include, spec.sweep.zip, spec.sweep.product]
+    for name, values in ((name, values) for row in rows for name, values in row.items()):
+        yield from ((f"sweep.{name}", value) for value in (values if isinstance(values, list) else [values]))
+
+
+@dataclass(slots=True)
+class _Lookup:
+    """Finds what the raw data of a spec names, keeps it, and adds an error for what it cannot find.
+
+    Site and template have names that a spec in any other folder may use, too.
+    """
+
+    path: Path
+    fetch: bool
+    stand_in: bool = False
+    text: TextRef | None = None
+    traits: Traits | None = None
+    model: ModelRef | None = None
+    site: Site | None = None
+    site_name: str = ""
+    why: str = ""
+    template: str | None = None
+    files: tuple[FileRef, ...] = ()
+
+    def look_up(self, document: YamlDocument) -> None:
+        """Find everything that a document names."""
+        data, base = document.data, self.path.parent
+        if isinstance(name := data.get("text", "sample"), str):
+            find = partial(find_text, name, base=base, cache=cache_dir(), write=self.fetch)
+            self.text = _found(document, "text", find)
+        self._look_up_workload(document, data.get("workload", "stanza-ner"))
+        if self.traits and self.traits.needs_model and isinstance(model := data.get("model", {}), dict):
+            workload = str(data.get("workload", "stanza-ner"))
+            self.model = _found(document, "model", partial(self._find_model, workload, model))
+        scheduler = data.get("scheduler", "auto")
+        if isinstance(name := data.get("site", "auto"), str) and scheduler in {"auto", *SCHEDULERS}:
+            chosen, self.why = choose_scheduler(scheduler)
+            if scheduler != "auto":
+                self.why = "from --scheduler" if ("scheduler",) in document.overrides else "from the spec"
+            if site := _found(document, "site", partial(find_site, name, chosen)):
+                self.site, self.site_name = site[0], portable_name(site[1])
+        if isinstance(name := data.get("template"), str):
+            self.template = _found(document, "template", partial(find_template, name, base))
+
+    def _find_model(self, workload: str, model: Mapping[str, object]) -> ModelRef:
+        from jobkit.planning import models  # here: a workload without a model starts sooner
+
+        search = models.find_or_stand_in if self.stand_in else models.find
+        return search(workload, model, self.path.parent, cache_dir())
+
+    def _look_up_workload(self, document: YamlDocument, workload: object) -> None:
+        """Find what jobkit must know of a workload, and its files."""
+        if isinstance(workload, dict):
+            self._look_up_command(document, workload)
+        elif isinstance(workload, str) and ":" in class_name(workload):
+            self.traits = _found(document, "workload", partial(traits, workload, spec_folder(self.path)))
+            self._check_knobs(document, workload)
+            if self.traits and names_file(workload):
+                self.files = (file_ref(workload, spec_folder(self.path)),)
+
+    def _look_up_command(self, document: YamlDocument, command: Mapping[str, object]) -> None:
+        """Find the files of a command, and add its errors."""
+        names = command.get("files")
+        for number, name in enumerate(names if isinstance(names, list) else ()):
+            if isinstance(name, str) and name:
+                find = partial(file_refs, [name], self.path.parent)
+                self.files += _found(document, "workload", find, "files", number) or ()
+        for loc, what in command_faults(document, self.path.parent, self.files):
+            document.faults.append(document.fault(loc, what, on_key=loc[0] == "sweep"))
+        self.traits = command_traits(
+            str(command.get("command", "")), swept(document.data), sources(self.files)
+        )
+
+    def _check_knobs(self, document: YamlDocument, workload: str) -> None:
+        """Add an error for each knob and each value that the user's workload does not have."""
+        if self.traits is None or workload in SHIPPED:
+            return
+        knobs, axes = self.traits.knobs, document.data.get("sweep")
+        add_offer_faults(document, knobs, workload)
+        if isinstance(axes, dict):
+            for loc, what in (*name_faults(axes, knobs, workload), *value_faults(axes, knobs)):
+                document.faults.append(document.fault(("sweep", *loc), what, on_key=True))
+
+
+def _found(document: YamlDocument, key: str, find: Callable[[], T], *below: int | str) -> T | None:
+    try:
+        return find()
+    except JobkitError as error:
+        hint = f" ({error.hint})" if error.hint else ""
+        named = "" if error.message.startswith(key) else f"{key}: "
+        document.faults.append(document.fault((key, *below), f"{named}{error.message}{hint}"))
+        return None
+
+
+def idle_gpus(spec: SweepSpec, scheduler: str, device: str) -> str:
+    """Return in a line the GPUs that every point holds and no point uses; empty if there are none.
+
+    Parameters
+    ----------
+    scheduler
+        On this machine no GPU is held.
+    device
+        ``cpu`` or ``cuda``: the device of a point.
+    """
+    gpus = spec.resources.gpus
+    if runs_here(scheduler) or not gpus or device == CUDA:
+        return ""
+    held = "a GPU" if gpus == 1 else format_count(gpus, "GPU")
+    return f"device: cpu with resources.gpus: {gpus}: each point would hold {held} and use none"
+
+
+def needed_gpus(device: str) -> str:
+    """Return the option that requests the number of GPUs that a point uses."""
+    return f"--set resources.gpus={int(device == 'cuda')}"
+
+
+def device(spec: SweepSpec, scheduler: str) -> str:
+    """Return ``cpu`` or ``cuda``; for ``auto`` the device that the job requests.
+
+    Without a scheduler it is the device of this machine.
+    """
+    if spec.device != "auto":
+        return spec.device
+    if runs_here(scheduler):
+        from jobkit.worker.measure import nvml  # imported here, because a submission asks no GPU
+
+        return "cuda" if spec.resources.gpus and nvml.list_gpus() else "cpu"
+    return "cuda" if spec.resources.gpus else "cpu"
+
+
+def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
+    """Refuse points on a GPU if the Python that will run them is this one and cannot use a GPU.
+
+    Raises
+    ------
+    JobkitError
+        With the commands that fix it.
+    """
+    if (
+        spec.device != "cuda"
+        or spec.command
+        or not workload.needs_model
+        or not (why := _wrong_torch(spec, site))
+    ):
+        return
+    ways = [
+        f"{torch_build.cuda_install_command(sys.executable)}   (or the index for your driver)",
+        "or name the Python that jobs use: environment.venv or environment.conda in the spec",
+        "or measure on the CPU: --set device=cpu --set resources.gpus=0",
+    ]
+    if not runs_here(site.scheduler):
+        ways.append(
+            "or, if the nodes have another torch at this path: --set 'environment.setup=[\":\"]'\n"
+            "        (a setup of any kind may change the Python, so jobkit does not check this one)"
+        )
+    raise JobkitError(f"the sweep requests a GPU, {why}", hint="\n        ".join(ways))
+
+
+def refuse_missing_profiler(spec: SweepSpec, site: Site) -> None:
+    """Refuse to profile if the Python that will run the points is this one and lacks the profiler.
+
+    Raises
+    ------
+    JobkitError
+        With the command that installs it.
+    """
+    if not _another_python(spec, site) and (why := missing(spec.profile)):
+        command = f"{shell_quote(sys.executable)} -m pip install 'jobkit[profile]'"
+        raise JobkitError(f"profile: {why}", hint=f"{command}; the profiler python needs no package")
+
+
+def refuse_missing_framework(spec: SweepSpec, site: Site) -> None:
+    """Refuse a shipped workload if the Python that will run it is this one and lacks its framework.
+
+    Raises
+    ------
+    JobkitError
+        With the command that installs it.
+    """
+    if (lack := missing_framework(spec.workload_name)) and not _another_python(spec, site):
+        raise lack
+
+
+def _another_python(spec: SweepSpec, site: Site) -> bool:
+    """Return whether the points may run another Python than this one."""
+    environment = spec.environment
+    return bool(environment.python or environment.modules or environment.setup or site.setup)
+
+
+def _wrong_torch(spec: SweepSpec, site: Site) -> str:
+    """Return why the Python of the jobs, if it is this one, cannot use a GPU; empty if nothing shows it."""
+    why = "" if _another_python(spec, site) else torch_build.cpu_build_problem()
+    return f"but its jobs would use {sys.executable}, {why}" if why else ""
+
+
+def warn_again(say: Say, spec: SweepSpec, points: Iterable[Point], *more: str) -> None:
+    """Warn of points that run again as `refuse_unusable_gpu` refuses a sweep, and of a file that has changed.
+
+    Parameters
+    ----------
+    more
+        Further hints, after the command that installs another torch.
+    """
+    points = list(points)
+    if points and (path := _changed_file(points[0])):
+        say(f"note: {path} has changed; the run goes on with its own copy of it, in files/")
+        say("  to run the changed file, start a new sweep")
+    if not any(point.device == "cuda" and point.model for point in points):
+        return
+    if why := _wrong_torch(spec, load_site(spec.site, spec.scheduler)):
+        say(f"warning: the run requests a GPU, {why}: the points that start now will end as no_gpu")
+        install = f"{torch_build.cuda_install_command(sys.executable)}   (or the index for your driver)"
+        for line in (install, *more):
+            say(f"  hint: {line}")
+
+
+def _changed_file(point: Point) -> str:
+    """Return the file that is the workload of a point if it is no longer what was planned; else empty."""
+    if not point.files or not names_file(point.workload):
+        return ""
+    try:
+        same = file_ref(point.workload, point.workload_folder).sha256 == point.files[0].sha256
+    except JobkitError:
+        same = False
+    return "" if same else source_path(point.workload, point.workload_folder)
+
+
+def warn(say: Say, spec: SweepSpec, site: Site, workload: Traits) -> None:
+    """Report what `refuse_unusable_gpu` would refuse."""
+    try:
+        refuse_unusable_gpu(spec, site, workload)
+    except JobkitError as error:
+        say(f"jobkit {WOULD_REFUSE}: {error}")

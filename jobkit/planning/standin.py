@@ -1,0 +1,566 @@
+"""The stand-in model: a Stanza tokenizer and tagger trained on generated text, built on first use.
+
+It is used if the real model is not available. ``tiny`` is for trials on a CPU; ``full`` has the English
+model's dimensions, and so its memory and speed. Its entities mean nothing outside text of the kind of
+`jobkit.planning.sample`. It is trained in a separate process, the only one here that imports torch and
+stanza: the memory of a GPU that this process used is free again before anything is measured.
+
+torch and stanza are imported inside the functions. Every part is in the file in which Stanza looks
+for it: ``<folder>/en/<part>/jobkit.pt``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType
+from typing import Any
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import exclusive_lock, write_atomically
+from jobkit.core.json_codec import from_json, to_json
+from jobkit.core.paths import cache_write_errors, make_folder, share_with_group
+from jobkit.core.terminal import Say
+from jobkit.planning.sample import Sample, generate, join_paragraphs
+from jobkit.planning.workload_traits import run_in_child
+from jobkit.worker.workloads.base import Entity
+from jobkit.worker.workloads.stanza_ner import StanzaNer
+
+LONGEST_TRAINED_CHARS = 120
+"""Sentences longer than this are not trained on: they cost much and teach nothing new."""
+COMMON = frozenset({"PERSON", "GPE", "DATE"})
+EMPTY_SHARE, COMMON_SHARE = 0.15, 0.5
+"""How many of the sentences without an entity, and with common ones only, are trained on."""
+
+_TOKEN = re.compile(r"(?:Mr|Mrs|Dr)\.|\d+(?:,\d{3})*|[^\W\d_]+(?:\u2019[^\W\d_]+)*|[^\w\s]|_")
+
+
+def word_counts(sample: Sample) -> Counter[str]:
+    """Return how often the text has each word, in lower case."""
+    return Counter(token.lower() for text in sample.paragraphs for token in _TOKEN.findall(text))
+
+
+def tagged_sentences(sample: Sample) -> Iterator[list[dict[str, Any]]]:
+    """Yield sentences to train on, as Stanza's token dictionaries with BIES tags.
+
+    Long sentences are left out, and many of those that have little to teach.
+    """
+    gold: dict[int, list[Entity]] = {}
+    for entity in sample.gold:
+        gold.setdefault(entity.paragraph, []).append(entity)
+    for number, (text, sentences) in enumerate(zip(sample.paragraphs, sample.sentences, strict=True)):
+        for start, end in sentences:
+            inside = [entity for entity in gold.get(number, []) if start <= entity.start < end]
+            if end - start <= LONGEST_TRAINED_CHARS and random.random() < _share(inside):  # noqa: S311
+                tokens = enumerate(_TOKEN.finditer(text, start, end), 1)
+                yield [
+                    {"id": (at,), "text": token.group(), "ner": _tag(token, inside)} for at, token in tokens
+                ]
+
+
+def _share(entities: Sequence[Entity]) -> float:
+    if not entities:
+        return EMPTY_SHARE
+    return COMMON_SHARE if {entity.label for entity in entities} <= COMMON else 1.0
+
+
+def _tag(token: re.Match[str], entities: Sequence[Entity]) -> str:
+    for entity in entities:
+        if entity.start <= token.start() < entity.end:
+            first, last = token.start() == entity.start, token.end() == entity.end
+            return ("S-" if first and last else "B-" if first else "E-" if last else "I-") + entity.label
+    return "O"
+
+
+def write_labelled(folder: Path, sample: Sample) -> dict[str, str]:
+    """Write a text and its labels into a folder; return the files by the names of Stanza's loader.
+
+    Each character has a label: 1 if a token ends there, 2 if a sentence does, else 0.
+    """
+    labels = []
+    for text, sentences in zip(sample.paragraphs, sample.sentences, strict=True):
+        marks = ["0"] * (len(text) - 1)
+        for token in _TOKEN.finditer(text):
+            marks[token.end() - 1] = "1"
+        for _, end in sentences:
+            marks[end - 1] = "2"
+        labels.append("".join(marks) + "\n")
+    (folder / "text").write_text(join_paragraphs(sample.paragraphs), encoding="utf-8")
+    (folder / "labels").write_text(join_paragraphs(labels), encoding="utf-8")
+    return {"txt": str(folder / "text"), "label": str(folder / "labels")}
+
+
+LANGUAGE = "en"
+PACKAGE = "jobkit"
+PARTS = ("tokenize", "ner", "pretrain", "forward_charlm", "backward_charlm")
+TYPES = (
+    *("PERSON", "NORP", "FAC", "ORG", "GPE", "LOC", "PRODUCT", "EVENT", "WORK_OF_ART", "LAW", "LANGUAGE"),
+    *("DATE", "TIME", "PERCENT", "MONEY", "QUANTITY", "ORDINAL", "CARDINAL"),
+)
+"""The eighteen of OntoNotes: with these the tagger's last layer has the English model's size."""
+RECURRENT_GAIN = 4.0
+"""The factor of the random recurrent weights of the character models. The factor of the input's weights is
+half the root of the width, which makes them of one size for every width. At torch's own scale the outputs
+are so similar that the tagger memorises whole words (F1 0.46) instead of learning from their letters."""
+SAVED_BATCH_SIZE = 32
+"""Stanza's own default, and what a pipeline uses by default."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandinSize:
+    """The dimensions of a stand-in and how long it is trained.
+
+    Attributes
+    ----------
+    charlm_hidden, ner_hidden, word_dim
+        Widths of the character models, of the tagger's LSTM, and of a word vector.
+    characters, words
+        Sizes of the vocabularies, filled up if the text has fewer: the character models decode
+        into characters, words are rows of a table.
+    ner_steps, tokenizer_steps
+        Training steps, of 16 sentences and 16 stretches of text.
+    ner_rate
+        The tagger's learning rate, for Adam.
+    """
+
+    charlm_hidden: int
+    ner_hidden: int
+    word_dim: int
+    characters: int
+    words: int
+    ner_steps: int
+    ner_rate: float
+    tokenizer_steps: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandinOrder:
+    """The model to build: from which text, how large, in which folder, on which device."""
+
+    folder: Path
+    sample: Sample
+    size: StandinSize
+    device: str
+    say: Say
+
+    def path(self, part: str) -> Path:
+        """Return the file of a part, its folder made."""
+        path = part_path(self.folder, part)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+
+def part_path(folder: Path, part: str) -> Path:
+    """Return the file in which Stanza looks for a part of the model in a folder."""
+    return folder / LANGUAGE / part / f"{PACKAGE}.pt"
+
+
+def seed(number: int) -> None:
+    """Seed Python's, numpy's and torch's random numbers."""
+    import numpy as np
+    import torch
+
+    random.seed(number)
+    np.random.seed(number)  # noqa: NPY002 - Stanza draws from it
+    torch.manual_seed(number)
+
+
+def make_character_models(order: StandinOrder) -> Any:  # noqa: ANN401 - Stanza is untyped
+    """Write the two character models and return their vocabulary.
+
+    They are not trained: an LSTM of random weights distinguishes words by their letters well
+    enough for the tagger on top, and costs as much as a trained LSTM.
+    """
+    import torch
+    from stanza.models.common.char_model import CharacterLanguageModel
+    from stanza.models.common.vocab import CharVocab
+
+    vocabulary = CharVocab([_characters(order)])
+    arguments = {
+        "char_emb_dim": 100,
+        "char_hidden_dim": order.size.charlm_hidden,
+        "char_num_layers": 1,
+        "char_dropout": 0.05,
+        "char_rec_dropout": 0.0,
+        "char_unit_dropout": 1e-5,
+    }
+    for part, forward in (("forward_charlm", True), ("backward_charlm", False)):
+        model = CharacterLanguageModel(arguments, {"char": vocabulary}, pad=False, is_forward_lm=forward)
+        with torch.no_grad():
+            for name, weights in model.charlstm.named_parameters():
+                if "weight_ih" in name:
+                    weights.mul_(order.size.charlm_hidden**0.5 / 2)
+                elif "weight_hh" in name:
+                    weights.mul_(RECURRENT_GAIN)
+        model.save(str(order.path(part)))
+    return vocabulary
+
+
+def _characters(order: StandinOrder) -> list[str]:
+    """Return the text's characters and ASCII's, filled up with further ones to the required size."""
+    known = {"\n", *map(chr, range(32, 127))}.union(*map(set, order.sample.paragraphs))
+    others = (chr(code) for code in range(0xA1, 0x3000) if chr(code).isprintable())
+    fill = islice((char for char in others if char not in known), max(0, order.size.characters - len(known)))
+    return [*sorted(known), *fill]
+
+
+def make_word_vectors(order: StandinOrder) -> Any:  # noqa: ANN401 - Stanza is untyped
+    """Write random vectors for the text's words, commonest first, and return them loaded."""
+    import torch
+    from stanza.models.common.pretrain import Pretrain, PretrainedWordVocab
+    from stanza.models.common.vocab import VOCAB_PREFIX
+
+    words = [word for word, _ in word_counts(order.sample).most_common(order.size.words)]
+    words += [f"w{number}" for number in range(order.size.words - len(words))]
+    vectors = torch.randn(len(words) + len(VOCAB_PREFIX), order.size.word_dim)
+    saved = {"vocab": PretrainedWordVocab(words).state_dict(), "emb": vectors}
+    torch.save(saved, order.path("pretrain"), _use_new_zipfile_serialization=False)
+    return Pretrain(str(order.path("pretrain")))
+
+
+def train_ner(order: StandinOrder, *, characters: Any, vectors: Any) -> None:  # noqa: ANN401 - Stanza is untyped
+    """Train the tagger on the gold entities of the text and write it."""
+    from stanza.models.common.doc import Document
+    from stanza.models.ner.data import DataLoader
+    from stanza.models.ner.trainer import Trainer
+
+    arguments = _ner_arguments(order)
+    vocabulary = _ner_vocabulary(order.sample, characters, vectors)
+    trainer = Trainer(args=arguments, vocab=vocabulary, pretrain=vectors, device=order.device)
+    document = Document(list(tagged_sentences(order.sample)))
+    loader = DataLoader(document, arguments["batch_size"], arguments, vocab=vocabulary, evaluation=False)
+    steps = order.size.ner_steps
+    for step, batch in enumerate(islice(_again_and_again(loader), steps), 1):
+        loss = trainer.update(batch)
+        if step == steps * 2 // 3:
+            trainer.optimizer.param_groups[0]["lr"] = order.size.ner_rate / 4
+        if step % 100 == 0 or step == steps:
+            order.say(f"tagger: step {step} of {steps}, loss {loss:.2f}")
+    arguments["batch_size"] = SAVED_BATCH_SIZE
+    trainer.save(str(order.path("ner")))
+
+
+def _again_and_again(loader: Any) -> Iterator[Any]:  # noqa: ANN401 - Stanza is untyped
+    while True:
+        yield from loader
+        loader.reshuffle()
+
+
+def _ner_arguments(order: StandinOrder) -> dict[str, Any]:
+    from stanza.models import ner_tagger
+
+    shorthand = f"{LANGUAGE}_{PACKAGE}"
+    options = {
+        "shorthand": shorthand,
+        "charlm_shorthand": shorthand,
+        "charlm_forward_file": order.path("forward_charlm"),
+        "charlm_backward_file": order.path("backward_charlm"),
+        "wordvec_pretrain_file": order.path("pretrain"),
+        "hidden_dim": order.size.ner_hidden,
+        "word_emb_dim": order.size.word_dim,
+        "batch_size": 16,
+        "dropout": 0.1,
+        "optim": "adam",
+        "lr": order.size.ner_rate,
+    }
+    argv = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    arguments: dict[str, Any] = ner_tagger.parse_args(["--charlm", *argv])
+    return arguments
+
+
+def _ner_vocabulary(sample: Sample, characters: Any, vectors: Any) -> Any:  # noqa: ANN401 - Stanza is untyped
+    """Return the tagger's vocabularies.
+
+    The tags are every type begun, inside, ended and single, and no entity; the words whose
+    vectors are trained along are those that the text has more than once.
+    """
+    from stanza.models.common.vocab import CompositeVocab
+    from stanza.models.ner.vocab import MultiVocab
+    from stanza.models.pos.vocab import WordVocab
+
+    common = sorted(word for word, count in word_counts(sample).items() if count > 1)
+    tags = ["O", *(f"{place}-{kind}" for kind in TYPES for place in "BIES")]
+    return MultiVocab(
+        {
+            "char": characters,
+            "delta": WordVocab([[[word] for word in common]], LANGUAGE, cutoff=1, lower=True),
+            "tag": CompositeVocab([[((tag,),) for tag in tags]], LANGUAGE, idx=0, sep=None),
+            "word": vectors.vocab,
+        }
+    )
+
+
+def train_tokenizer(order: StandinOrder) -> None:
+    """Train the tokenizer and sentence splitter on the text and write it."""
+    from stanza.models.tokenization.data import DataLoader
+    from stanza.models.tokenization.trainer import Trainer
+
+    arguments = _tokenizer_arguments()
+    with TemporaryDirectory() as scratch:
+        data = DataLoader(arguments, input_files=write_labelled(Path(scratch), order.sample))
+    arguments["vocab_size"] = len(data.vocab)
+    trainer = Trainer(args=arguments, vocab=data.vocab, device=order.device)
+    dropouts = {name: arguments[name] for name in ("unit_dropout", "feat_unit_dropout")}
+    steps = order.size.tokenizer_steps
+    for step in range(1, steps + 1):
+        loss = trainer.update(data.next(**dropouts))
+        if step % 100 == 0 or step == steps:
+            order.say(f"tokenizer: step {step} of {steps}, loss {loss:.3f}")
+    arguments["batch_size"] = SAVED_BATCH_SIZE
+    trainer.save(str(order.path("tokenize")))
+
+
+def _tokenizer_arguments() -> dict[str, Any]:
+    from stanza.models import tokenizer
+
+    options = {
+        "lang": LANGUAGE,
+        "shorthand": f"{LANGUAGE}_{PACKAGE}",
+        "max_seqlen": LONGEST_TRAINED_CHARS,
+        "batch_size": 16,
+        "lr0": 0.01,
+    }
+    argv = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    arguments: dict[str, Any] = tokenizer.parse_args(["--no_use_mwt", *argv])
+    features = tokenizer.DEFAULT_FEAT_FUNCS
+    return arguments | {"feat_funcs": features, "feat_dim": len(features)}
+
+
+RECIPE = 1
+"""Raise it if the training changes in a way that the figures below do not show."""
+CARD_FILE = "standin.json"
+TRAINING_SEED, HELD_OUT_SEED = 1847, 1911
+TRAINING_PARAGRAPHS = 4000
+
+SIZES: Mapping[str, StandinSize] = MappingProxyType(
+    {
+        "tiny": StandinSize(
+            charlm_hidden=64,
+            ner_hidden=128,
+            word_dim=50,
+            characters=0,
+            words=3000,
+            ner_steps=500,
+            ner_rate=0.008,
+            tokenizer_steps=200,
+        ),
+        # The English model's: 250,000 word vectors and 944 characters follow from the sizes of
+        # its files conll17.pt (107 MB) and 1billion.pt (22.7 MB).
+        "full": StandinSize(
+            charlm_hidden=1024,
+            ner_hidden=256,
+            word_dim=100,
+            characters=944,
+            words=250_000,
+            ner_steps=600,
+            ner_rate=0.001,
+            tokenizer_steps=200,
+        ),
+    }
+)
+"""The sizes of stand-ins."""
+
+SIZE_BYTES: Mapping[str, int] = MappingProxyType({"tiny": 3_600_000, "full": 198_000_000})
+"""The approximate size of each on disk, for a plan that is made before it is built."""
+
+TOOK: Mapping[tuple[str, str], str] = MappingProxyType(
+    {
+        ("tiny", "cpu"): "80 s on one core of an AMD EPYC",
+        ("full", "cuda"): "half a minute",
+        ("full", "cpu"): "about ten minutes",
+    }
+)
+"""How long the training took where it was measured, by size and device."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """What is known of a stand-in: the file ``standin.json`` in its folder.
+
+    Attributes
+    ----------
+    f1, precision, recall
+        Of entities, span and label exact, on generated text that it was not trained on.
+    sentences, gold_sentences
+        The number that it found in that text, and the true number.
+    device
+        The device on which it was trained.
+    """
+
+    size: str
+    recipe: int
+    training_seed: int
+    held_out_seed: int
+    f1: float
+    precision: float
+    recall: float
+    sentences: int
+    gold_sentences: int
+    device: str
+    versions: Mapping[str, str]
+
+
+def standin_path(size: str, cache: Path) -> Path:
+    """Return the folder of the stand-in of a size; its name changes with the training.
+
+    Raises
+    ------
+    JobkitError
+        If there is no such size.
+    """
+    if size not in SIZES:
+        hint = f"`model.size` may be {' or '.join(SIZES)}"
+        raise JobkitError(f"there is no stand-in model of size {size!r}", hint=hint)
+    made = (RECIPE, asdict(SIZES[size]), TRAINING_SEED, TRAINING_PARAGRAPHS)
+    return cache / "models" / f"stand-in-{size}-{hashlib.sha256(repr(made).encode()).hexdigest()[:8]}"
+
+
+def is_built(folder: Path) -> bool:
+    """Return whether a stand-in is complete: its card is written last."""
+    return (folder / CARD_FILE).is_file()
+
+
+def read_card(folder: Path) -> Card:
+    """Return what is known of a stand-in that is built."""
+    path = folder / CARD_FILE
+    return from_json(Card, path.read_text(encoding="utf-8"), where=str(path))
+
+
+def make_standin(size: str, cache: Path, say: Say) -> Card:
+    """Build the stand-in of a size in the cache unless it is there; of several processes one builds it.
+
+    Parameters
+    ----------
+    size
+        ``tiny`` or ``full``, which is trained on a GPU if there is one; `TOOK` has the times.
+    cache
+        The cache folder.
+    say
+        Prints a line of progress from time to time.
+
+    Raises
+    ------
+    JobkitError
+        If there is no such size, or the training fails.
+    """
+    folder = standin_path(size, cache)
+    what, gpus = f"building the stand-in model ({size})", size == "full"
+    build_once(folder, "jobkit.planning.standin:train", size, what=what, gpus=gpus, say=say)
+    return read_card(folder)
+
+
+def build_once(folder: Path, function: str, *arguments: object, what: str, gpus: bool, say: Say) -> None:
+    """Have a child process build a stand-in unless it is there; of several processes one builds it.
+
+    Parameters
+    ----------
+    folder
+        Of the stand-in.
+    function, arguments, what, gpus, say
+        As for `run_in_child`; the first argument is the folder to build in, absolute.
+
+    Raises
+    ------
+    JobkitError
+        If that fails.
+    """
+    if is_built(folder):
+        return
+    lock = folder.with_name(f".{folder.name}.lock")
+    with cache_write_errors(folder.parent):
+        make_folder(folder.parent)
+        lock.touch()
+        share_with_group(lock)
+    busy = partial(say, "another jobkit is building the stand-in model: waiting for it")
+    with exclusive_lock(lock, busy):
+        if not is_built(folder):
+            with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
+                made = Path(scratch) / folder.name
+                run_in_child(function, str(made), *arguments, say=say, what=what, gpus=gpus)
+                made.replace(folder)
+                share_with_group(folder)
+
+
+def train(path: str, size: str, *, say: Say) -> None:
+    """Train the stand-in of a size into a folder; `make_standin` has a child process do it.
+
+    Parameters
+    ----------
+    path
+        The folder, absolute; it is made.
+    size, say
+        As for `make_standin`.
+    """
+    import torch
+
+    folder = Path(path)
+    device = "cuda" if size == "full" and torch.cuda.is_available() else "cpu"
+    took = f"when measured, this took {TOOK[size, device]}"
+    say(f"training the stand-in model ({size}, on {device}): {took}; the next time it comes from the cache")
+    sample = generate(TRAINING_SEED, TRAINING_PARAGRAPHS)
+    order = StandinOrder(folder=folder, sample=sample, size=SIZES[size], device=device, say=say)
+    logging.getLogger("stanza").disabled = True  # importing its trainers sets it to DEBUG
+    if size == "tiny":
+        # Small matrices gain nothing from a second thread, and where other work runs on the same
+        # cores the threads wait for one another: ten minutes were seen instead of one.
+        torch.set_num_threads(1)
+    seed(TRAINING_SEED)
+    characters = make_character_models(order)
+    vectors = make_word_vectors(order)
+    train_tokenizer(order)
+    train_ner(order, characters=characters, vectors=vectors)
+    _write_resources(folder)
+    card = _evaluate(folder, size, device)
+    write_atomically(folder / CARD_FILE, to_json(card) + "\n")
+    say(f"stand-in model ({size}): F1 {card.f1:.3f} on held-out generated text")
+
+
+def _write_resources(folder: Path) -> None:
+    """Write the ``resources.json`` that Stanza finds the parts by; it has no address to fetch from."""
+    md5 = {part: hashlib.md5(part_path(folder, part).read_bytes()).hexdigest() for part in PARTS}  # noqa: S324
+    packages: dict[str, object] = {part: {PACKAGE: {"md5": digest}} for part, digest in md5.items()}
+    needed = [{"model": part, "package": PACKAGE} for part in PARTS[2:]]
+    packages["ner"] = {PACKAGE: {"md5": md5["ner"], "dependencies": needed}}
+    packages["packages"] = {"default": {"tokenize": PACKAGE, "ner": PACKAGE}}
+    packages |= {"lang_name": "English (jobkit's stand-in)", "default_md5": ""}
+    text = json.dumps({LANGUAGE: packages, "url": ""}, indent=1)
+    write_atomically(folder / "resources.json", text + "\n")
+
+
+def _evaluate(folder: Path, size: str, device: str) -> Card:
+    """Tag text that the model has not seen, as a job would, and compare with the gold."""
+    import torch
+
+    held_out = generate(HELD_OUT_SEED)
+    workload = StanzaNer()
+    workload.load(folder, device, {"batch_size": 100}, torch.get_num_threads())
+    entities: set[Entity] = set()
+    sentences = 0
+    for first in range(0, len(held_out.paragraphs), 100):
+        result = workload.process(held_out.paragraphs[first : first + 100])
+        entities.update(row._replace(paragraph=row.paragraph + first) for row in result.entities)
+        sentences += result.sentences or 0
+    right = len(entities & set(held_out.gold))
+    return Card(
+        size=size,
+        recipe=RECIPE,
+        training_seed=TRAINING_SEED,
+        held_out_seed=HELD_OUT_SEED,
+        f1=2 * right / (len(entities) + len(held_out.gold)),
+        precision=right / max(len(entities), 1),
+        recall=right / len(held_out.gold),
+        sentences=sentences,
+        gold_sentences=sum(map(len, held_out.sentences)),
+        device=device,
+        versions=dict(workload.versions()),
+    )

@@ -1,0 +1,401 @@
+"""Find the text that a spec names, check that a job could read it, and know the lengths of its items."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import hashlib
+import os
+import re
+import shlex
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib import metadata
+from itertools import islice
+from pathlib import Path
+from typing import IO
+
+from jobkit.answers.loads import PUNCTUATION, Lengths
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import write_atomically
+from jobkit.core.paths import CACHE_VARIABLE, cache_write_errors, make_folder, share_with_group
+from jobkit.core.records import ModelRef, TextRef
+from jobkit.core.terminal import Say, shell_quote
+from jobkit.core.units import format_count
+from jobkit.corpus.reading import split_paragraphs
+from jobkit.planning.models import NOT_BUILT
+from jobkit.planning.sample import PARAGRAPHS, generator_version, sample_path, sample_text, write_sample
+from jobkit.planning.workload_traits import Traits, run_in_child, traits
+from jobkit.worker.paragraphs import read_paragraphs, split_sentences
+from jobkit.worker.workloads import own
+from jobkit.worker.workloads.base import CHARACTERS, EXTRAS, SHIPPED, missing_framework
+
+SAMPLE = re.compile(r"sample(?::([1-9]\d{0,3}))?", re.ASCII)
+"""``sample``, or ``sample:300`` for a sample of 300 paragraphs."""
+MOST_PARAGRAPHS = 9999
+MOST_SAMPLE_BYTES = 1 << 22
+"""More than the text of `MOST_PARAGRAPHS` has, so that a large corpus is not read."""
+TIMEOUT_S = 60
+BLOCK_BYTES = 1 << 20
+MOST_NAMES = 10_000
+"""Of a folder that are looked through for a name like one that does not exist."""
+KEY_HINT = "`text` may be a path, an http(s) address, or `sample`"
+
+
+def find_text(name: str, *, base: Path, cache: Path, write: bool = True) -> TextRef:
+    """Return the text that a spec names.
+
+    Parameters
+    ----------
+    name
+        ``sample`` for the built-in one, ``sample:300`` for one of 300 paragraphs; a path,
+        relative to ``base`` or else to the working folder; or an http(s) address, downloaded once.
+    base
+        The folder of the spec.
+    cache
+        The cache folder: the sample and downloads are in its ``texts/``.
+    write
+        Whether the cache may be written: otherwise the sample is described as it would be, and
+        an address must have been downloaded before.
+
+    Raises
+    ------
+    JobkitError
+        If there is no such text, or it is a folder, empty, binary, not UTF-8, or white space.
+    """
+    texts = cache / "texts"
+    if match := SAMPLE.fullmatch(name):
+        return _sample(texts, name, int(match[1] or PARAGRAPHS), write=write)
+    if not name.strip():
+        raise JobkitError("no text is named", hint=f"{KEY_HINT}; without the key it is `sample`")
+    if name.startswith("sample:"):
+        raise JobkitError(
+            f"text {name!r}: the built-in text has 1 to {MOST_PARAGRAPHS:,} paragraphs",
+            hint="name their number, for instance sample:300; or a file as a path with a slash: ./sample:300",
+        )
+    if name.startswith(("http://", "https://")):
+        return _checked(_downloaded(name, texts, write=write), name)
+    return _checked(_on_disk(name, base), name)
+
+
+def is_sample(text: TextRef) -> bool:
+    """Return whether a text is the built-in one, of any number of paragraphs."""
+    return bool(SAMPLE.fullmatch(text.name))
+
+
+def is_sample_file(path: Path, cache: Path) -> bool:
+    """Return whether a file has the built-in text, as the cache has it for any number of paragraphs."""
+    notes = (cache / "texts").glob(f"sample-*-of-{generator_version()}.sha256")
+    try:
+        digests = {note.read_text(encoding="ascii").strip() for note in notes}
+        small = path.stat().st_size <= MOST_SAMPLE_BYTES
+        return small and hashlib.sha256(path.read_bytes()).hexdigest() in digests
+    except (OSError, ValueError):
+        return False
+
+
+def corpus_path(word: str, cache: Path) -> str:
+    """Return the path of a corpus that a person names; of ``sample``, unless a file has that name, its file.
+
+    Raises
+    ------
+    JobkitError
+        As `find_text`.
+    """
+    if Path(word).exists() or not SAMPLE.fullmatch(word):
+        return word
+    return find_text(word, base=Path(), cache=cache).path
+
+
+def _sample(texts: Path, name: str, paragraphs: int, *, write: bool) -> TextRef:
+    """Return the sample text, generated only if the cache does not have it.
+
+    A dry run writes to a cache that exists, too; otherwise it would generate the text each time.
+    """
+    note = texts / f"sample-{paragraphs}-of-{generator_version()}.sha256"
+    data = _kept(texts, note)
+    if data is None:
+        data = sample_text(paragraphs).encode()
+        with contextlib.nullcontext() if write else contextlib.suppress(JobkitError):
+            if write or texts.parent.is_dir():
+                write_sample(texts, paragraphs)
+                with cache_write_errors(texts):
+                    write_atomically(note, hashlib.sha256(data).hexdigest() + "\n")
+                    share_with_group(note)
+    return _ref(sample_path(texts, data.decode()), data, name)
+
+
+def _kept(texts: Path, note: Path) -> bytes | None:
+    """Return the text whose checksum a note holds; ``None`` if it is missing or has changed."""
+    try:
+        digest = note.read_text(encoding="ascii").strip()
+        data = (texts / f"sample-{digest[:12]}.txt").read_bytes()
+    except (OSError, ValueError):
+        return None
+    return data if hashlib.sha256(data).hexdigest() == digest else None
+
+
+def _ref(path: Path, data: bytes, name: str) -> TextRef:
+    digest = hashlib.sha256(data).hexdigest()
+    return TextRef(path=str(path.absolute()), sha256=digest, size_bytes=len(data), name=name)
+
+
+def _on_disk(name: str, base: Path) -> Path:
+    """Return the file of a path as the spec gives it."""
+    given = Path(os.path.expanduser(name))  # noqa: PTH111 - a Path forgets the ./ of ./~
+    places = [base / given, Path.cwd() / given]  # an absolute path stays what it is
+    for place in places:
+        if place.exists():
+            return place.resolve()
+    looked = " nor ".join(dict.fromkeys(str(place.absolute()) for place in places))
+    raise JobkitError(f"text {name!r}: there is no {looked}", hint=_nearest(given, places) or KEY_HINT)
+
+
+def _nearest(given: Path, places: Sequence[Path]) -> str:
+    """Return the file of the folder whose name is closest to a path; empty if none is close."""
+    for place in places:
+        with contextlib.suppress(OSError), os.scandir(place.parent) as entries:
+            inside = [entry.name for entry in islice(entries, MOST_NAMES) if _is_shown(entry)]
+            if close := difflib.get_close_matches(given.name, inside, 1, 0.6):
+                folder = "" if given.parent == Path() else f"{given.parent}/"
+                return f"did you mean {folder}{close[0]}?"
+    return ""
+
+
+def _is_shown(entry: os.DirEntry[str]) -> bool:
+    return entry.is_file() and not entry.name.startswith(".")
+
+
+def _file_in(folder: Path) -> str:
+    """Return what to name in place of a folder: a file in it, if it has one."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        inside = sorted(entry.name for entry in islice(entries, MOST_NAMES) if _is_shown(entry))
+        if inside:
+            return f"name one file, such as {shell_quote(folder / inside[0])}"
+    return "name one file"
+
+
+def _checked(path: Path, name: str) -> TextRef:
+    """Return a text that has been read whole, as a job will read it."""
+    try:
+        data = path.read_bytes()
+    except IsADirectoryError as error:
+        raise JobkitError(f"text {path}: is a folder", hint=_file_in(path)) from error
+    except OSError as error:
+        raise JobkitError(f"text {path}: {error.strerror}", hint=KEY_HINT) from error
+    if not data:
+        raise JobkitError(f"text {path}: is empty", hint=KEY_HINT)
+    if b"\0" in data:
+        at = data.index(b"\0")
+        raise JobkitError(f"text {path}: is binary (a NUL at byte {at})", hint="name a plain UTF-8 text")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        convert = f"iconv -f latin1 -t utf-8 {shell_quote(path)} > {shell_quote(f'{path}.utf8')}"
+        hint = f"convert it first, for instance: {convert}"
+        raise JobkitError(f"text {path}: not UTF-8 at byte {error.start}", hint=hint) from error
+    if not split_paragraphs(text):
+        raise JobkitError(f"text {path}: holds no paragraph, only white space", hint=KEY_HINT)
+    return _ref(path, data, name)
+
+
+def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
+    """Return the file of an address, from the cache or fetched into it."""
+    path = texts / f"url-{hashlib.sha256(address.encode()).hexdigest()[:12]}.txt"
+    if path.exists():
+        return path
+    if not write:
+        command = f"curl -L --create-dirs -o {shlex.quote(str(path))} {shlex.quote(address)}"
+        raise JobkitError(
+            f"text {address}: is not downloaded yet",
+            hint=f"the sweep itself fetches it; for a dry run: {command}",
+        )
+    from urllib.error import (
+        HTTPError,
+        URLError,  # imported here, because few texts are fetched
+    )
+
+    with cache_write_errors(texts):
+        make_folder(texts)
+        part = Path(tempfile.mktemp(dir=texts, prefix=path.stem, suffix=".part"))  # noqa: S306 - made by "xb"
+        stream = part.open("xb")  # and not by tempfile, whose files are for their owner alone
+    with stream:
+        try:
+            _fetch(address, stream)
+        except (OSError, ValueError) as error:
+            part.unlink()
+            reason = error.reason if type(error) is URLError else str(error)
+            if isinstance(error, HTTPError):
+                error.close()  # it holds the connection
+            hint = f"fetch it where there is a network and name the file: curl -LO {shlex.quote(address)}"
+            raise JobkitError(f"text {address}: could not be downloaded: {reason}", hint=hint) from error
+    share_with_group(part)
+    part.replace(path)
+    return path
+
+
+def _fetch(address: str, into: IO[bytes]) -> None:
+    """Download an address into a file.
+
+    Raises
+    ------
+    OSError
+        If it cannot be downloaded completely.
+    """
+    from urllib.request import (
+        Request,
+        urlopen,  # as above
+    )
+
+    request = Request(address, headers={"User-Agent": "jobkit"})  # noqa: S310 - http(s) was checked
+    with urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the same
+        expected = answer.headers.get("Content-Length")
+        while block := answer.read(BLOCK_BYTES):
+            into.write(block)
+        into.flush()
+    if expected is not None and into.tell() != int(expected):
+        raise OSError(f"{into.tell()} of {expected} bytes came")
+
+
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+
+
+def paragraphs_of(text: TextRef) -> list[str]:
+    """Return the paragraphs of a text that was found; the sample need not be on disk."""
+    sample = SAMPLE.fullmatch(text.name)
+    if sample and not Path(text.path).exists():
+        return split_paragraphs(sample_text(int(sample[1] or PARAGRAPHS)))
+    return read_paragraphs(Path(text.path))
+
+
+def cached_lengths(workload: str, text: TextRef, model: ModelRef | None, cache: Path) -> Lengths | None:
+    """Return what `text_lengths` found earlier, ``None`` if it was never asked."""
+    path = _kept_at(workload, text, model, cache)
+    try:
+        return Lengths.from_json(path.read_text(encoding="utf-8"), where=str(path)) if path else None
+    except (OSError, UnicodeDecodeError, JobkitError):
+        return None  # missing, or damaged: it is made again
+
+
+def text_lengths(  # noqa: PLR0913 - all of them say which lengths are meant
+    workload: str,
+    text: TextRef,
+    model: ModelRef | None,
+    *,
+    cache: Path,
+    say: Say,
+    fast: bool = False,
+    folder: str | None = None,
+) -> Lengths:
+    """Return the lengths of a text's items, in the units that a workload's framework pads to.
+
+    A workload that does not report them has none (`Lengths.unknown`). If they need a model that
+    is not there yet, they are estimated.
+
+    Parameters
+    ----------
+    workload, text, model
+        As a point names them.
+    cache
+        The cache folder: the lengths found by a shipped workload's model are kept in its ``lengths/``.
+    say
+        Prints a line about work that takes time.
+    fast
+        Whether to estimate them rather than to use a model.
+    folder
+        The folder in which jobkit looks for the user's own workload: the spec's.
+
+    Raises
+    ------
+    JobkitError
+        If the workload fails to find them.
+    """
+    known, paragraphs = traits(workload, folder), paragraphs_of(text)
+    if not known.reports_lengths:
+        return Lengths.unknown(len(paragraphs))
+    if known.needs_model and (fast or model is None or model.fingerprint == NOT_BUILT):
+        return estimated_lengths(paragraphs, known)
+    if kept := cached_lengths(workload, text, model, cache):
+        return kept
+    if known.needs_model:
+        count = format_count(len(paragraphs), "paragraph")
+        say(f"finding the lengths of {count} by the model's tokenizer, once")
+    rows = _asked(workload, folder, paragraphs, model, say)
+    lengths = Lengths(paragraphs=tuple(map(tuple, rows)), unit=known.unit, padded=known.pads)
+    if path := _kept_at(workload, text, model, cache):
+        try:
+            make_folder(path.parent)
+            write_atomically(path, lengths.to_json() + "\n")
+            share_with_group(path)
+        except OSError as error:
+            where = f"{path.parent}: {error.strerror}"
+            say(f"they could not be kept in {where} ({CACHE_VARIABLE} names another place)")
+    return lengths
+
+
+def lengths_or_estimate(
+    workload: str,
+    text: TextRef,
+    model: ModelRef | None,
+    *,
+    cache: Path,
+    say: Say,
+    folder: str | None = None,
+) -> Lengths:
+    """Return what `text_lengths` finds; an estimate if a shipped workload cannot find them.
+
+    Raises
+    ------
+    JobkitError
+        If a workload of the user's own fails: the fault is in the user's code, and is reported
+        before anything is submitted.
+    """
+    try:
+        return text_lengths(workload, text, model, cache=cache, say=say, folder=folder)
+    except JobkitError as error:
+        if workload not in SHIPPED:
+            raise
+        say(f"{error.message}; they are estimated from punctuation")
+        return estimated_lengths(paragraphs_of(text), traits(workload, folder))
+
+
+def estimated_lengths(paragraphs: Sequence[str], known: Traits | None = None) -> Lengths:
+    """Return the sentences' lengths judged by punctuation: each token and a blank, and one more.
+
+    Of a workload that counts tokens, the words and punctuation marks of each paragraph, and two more.
+    """
+    if known and known.unit != CHARACTERS:
+        tokens = tuple((len(_TOKEN.findall(paragraph)) + 2,) for paragraph in paragraphs)
+        return Lengths(paragraphs=tokens, source=PUNCTUATION, unit=known.unit, padded=known.pads)
+    rows = (
+        tuple(
+            1 + sum(len(token) + 1 for token in _TOKEN.findall(text)) for text in split_sentences(paragraph)
+        )
+        for paragraph in paragraphs
+    )
+    return Lengths(paragraphs=tuple(rows), source=PUNCTUATION)
+
+
+def _asked(
+    workload: str, folder: str | None, paragraphs: Sequence[str], model: ModelRef | None, say: Say
+) -> list[list[int]]:
+    """Return what the workload finds: a child process asks a framework, or the user's code."""
+    if workload in SHIPPED and model is None:
+        return own.lengths(workload, None, paragraphs, None, say=say)
+    if lacking := missing_framework(workload):
+        raise lacking
+    asked = (workload, folder, paragraphs, asdict(model) if model else None)
+    rows: list[list[int]] = run_in_child(
+        "jobkit.worker.workloads.own:lengths", *asked, say=say, what="finding the lengths of the text"
+    )
+    return rows
+
+
+def _kept_at(workload: str, text: TextRef, model: ModelRef | None, cache: Path) -> Path | None:
+    """Return the file that keeps lengths; ``None`` if they are quick to find, or the code may change."""
+    if workload not in SHIPPED or model is None:
+        return None
+    framework, _ = EXTRAS.get(workload, ("stanza", ""))
+    parts = [workload, text.sha256, model.fingerprint, *map(metadata.version, ("jobkit", framework))]
+    return cache / "lengths" / f"{hashlib.sha256(' '.join(parts).encode()).hexdigest()[:16]}.json"

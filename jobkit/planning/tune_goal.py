@@ -1,0 +1,262 @@
+"""What a search for the fastest setting begins with: what the text alone decides, and the limits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jobkit.answers.loads import NONE, Lengths, Loads
+from jobkit.answers.objective import Objective
+from jobkit.answers.tune_steps import TuneGoal
+from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import (
+    BATCH_SIZE,
+    CPU,
+    CUDA,
+    MPS,
+    OFF,
+    ORDER,
+    PADDED_CHARS,
+    SHORTCUTS,
+    SORTED,
+    THREADS,
+    WORKERS,
+    Knob,
+    Value,
+)
+from jobkit.core.units import format_count
+from jobkit.planning.batch_sizes import MIN_LOAD
+from jobkit.planning.points import request
+from jobkit.schedulers.registry import runs_here
+from jobkit.schedulers.survey import Survey, asked_for
+from jobkit.spec.axes import Repeats
+from jobkit.spec.site import Site
+from jobkit.spec.sweep_spec import Axes, SweepSpec
+
+TEXT = "text"
+CLUSTER_WORKERS = 16
+"""The most workers on a cluster, if the spec names no other number and its nodes have more CPUs."""
+CALLS_A_WORKER = 8
+"""With fewer calls for each worker, the last ones leave too many workers without work."""
+MIN_WORK_UNIT, MAX_WORK_UNIT = 10, 300
+"""Paragraphs of a call."""
+MEMORY_CALLS = 4
+"""The least calls of a point that measures the memory of one worker."""
+MEMORY_PARAGRAPHS = 600
+"""The part of the text that is enough to measure the memory of one worker."""
+LOOP_BATCH = 300
+"""The batch size of the plain loop, with which a setting is compared."""
+NO_BUDGET = 2**62
+"""More padded characters than any batch has."""
+LOOKS = 3
+"""Repeats end after this many times ``tune.repeats`` at most, and the intervals are looked at after each."""
+AGAIN = 12
+"""The most points of the search that are measured again."""
+SIZE_STEPS = (16, 4, 2, 1)
+"""The largest size over each size: four of them make a line of memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """The CPUs of a node that could run the search.
+
+    Attributes
+    ----------
+    cpus
+        Of the largest one.
+    where
+        Where that is, for a person: ``partition 'cpu'``.
+    """
+
+    cpus: int
+    where: str
+
+
+def largest_node(survey: Survey, spec: SweepSpec, site: Site) -> Node | None:
+    """Return the node with the most CPUs of those that have the memory and the GPUs that a spec requests.
+
+    ``None`` if the scheduler does not describe its nodes, or none has them: then it refuses the job.
+    """
+    asked = request(spec.name, spec, site, spec.resources.model_copy(update={"cpus": 1}))
+    queues = asked_for(asked.queue, survey.queues or (), survey.queue_noun)
+    kinds = [kind for queue in queues.queues for kind in queue.kinds if not kind.lacks(asked)]
+    cpus = max((kind.cpus for kind in kinds if kind.cpus), default=None)
+    return Node(cpus, queues.where) if cpus else None
+
+
+def tuned(
+    spec: SweepSpec,
+    knobs: Iterable[Knob],
+    lengths: Lengths,
+    *,
+    pads: bool = True,
+    node: Node | None = None,
+) -> tuple[SweepSpec, TuneGoal]:
+    """Return the spec of a search, with what its points share, and the goal.
+
+    Parameters
+    ----------
+    spec
+        With everything ``auto`` decided but the batch sizes; its ``sweep`` is not used.
+    knobs
+        Of the workload.
+    lengths
+        Of the text's items.
+    pads
+        Whether the workload says that it pads the items of a batch to the longest.
+    node
+        The largest node of the queue; ``None`` on this machine, or if the scheduler does not say.
+
+    Raises
+    ------
+    JobkitError
+        If a key means nothing in a search, or leaves no worker.
+    """
+    if spec.every > 1:
+        message = f"every: {spec.every}: jobkit tune chooses the part of the text itself"
+        raise JobkitError(message, hint="leave it out; a lower tune.budget makes the search shorter")
+    knobs = list(knobs)
+    workers, limited_by = _most_workers(spec, node)
+    paragraphs = len(lengths.paragraphs)
+    work_unit = spec.work_unit or _within(
+        paragraphs // (CALLS_A_WORKER * workers), MIN_WORK_UNIT, MAX_WORK_UNIT
+    )
+    budgets = lengths.source != NONE and any(knob.name == PADDED_CHARS for knob in knobs)
+    knob = PADDED_CHARS if budgets else BATCH_SIZE
+    padding, order, other = _order(lengths, spec.sort_window, work_unit, pads=pads)
+    sizes = _sizes(lengths, spec.sort_window, order, work_unit if budgets else None, workers)
+    search_every = max(1, paragraphs // (workers * CALLS_A_WORKER * work_unit))
+    cpus, on_gpu = spec.resources.cpus, spec.device == CUDA
+    shortcuts = any(knob.name == SHORTCUTS for knob in knobs)
+    shared: dict[str, Value] = {MPS: OFF} if on_gpu else {THREADS: workers * cpus}
+    shared |= {SHORTCUTS: OFF} if shortcuts else {}
+    goal = TuneGoal(
+        size_knob=knob,
+        sizes=tuple(sizes),
+        loads=tuple(sizes.values()),
+        order=order,
+        other_order=other,
+        padding=padding,
+        loop={
+            ORDER: TEXT,
+            BATCH_SIZE: min(LOOP_BATCH, paragraphs),
+            WORKERS: 1,
+            **shared,
+        },
+        workers=workers,
+        cpus=cpus,
+        limited_by=limited_by,
+        mps=on_gpu,
+        shortcuts=shortcuts,
+        memory_every=max(search_every, paragraphs // max(MEMORY_PARAGRAPHS, MEMORY_CALLS * work_unit)),
+        search_every=search_every,
+        **_repeats(spec.tune.repeats),
+        looks=LOOKS,
+        again=AGAIN,
+        budget_s=spec.tune.budget,
+        memory_bytes=spec.constraints.gpu_memory if on_gpu else spec.resources.memory,
+        objective=Objective.of(
+            spec.objective.metric, spec.objective.chosen_direction, spec.constraints.bounds
+        ),
+    )
+    first = Axes.model_validate({name: [value] for name, value in goal.setting(goal.sizes[0], 1).items()})
+    update = {"sweep": first, "repeats": 1, "work_unit": work_unit, "find_max": None, "pack": 1}
+    return spec.model_copy(update=update), goal
+
+
+def _repeats(wanted: int | Repeats) -> Mapping[str, Any]:
+    """Return how often the finalists run, as keys of `TuneGoal`."""
+    if isinstance(wanted, Repeats):
+        return {"repeats": wanted.least, "most_repeats": wanted.most, "share": wanted.share}
+    return {"repeats": wanted, "most_repeats": LOOKS * wanted}
+
+
+def _most_workers(spec: SweepSpec, node: Node | None) -> tuple[int, str]:
+    """Return the most workers, and what keeps them from being more."""
+    limits = _limits(spec, node)
+    why = min(limits, key=lambda name: limits[name])
+    named = spec.tune.workers
+    if node and named and limits[why] < named and why == _of_node(node):
+        message = f"tune.workers: {named} with resources.cpus: {spec.resources.cpus} is more than {why}"
+        raise JobkitError(message, hint=f"leave it out, or --set tune.workers={max(1, limits[why])}")
+    if not limits[why]:
+        message = f"resources.cpus: {spec.resources.cpus} is for each worker, and {why} leaves none"
+        raise JobkitError(message, hint="lower resources.cpus: --set resources.cpus=1")
+    return limits[why], why
+
+
+def _of_node(node: Node) -> str:
+    return f"the {format_count(node.cpus, 'CPU')} of the largest node of {node.where}"
+
+
+def _limits(spec: SweepSpec, node: Node | None) -> dict[str, int]:
+    """Return the most workers by each limit."""
+    if spec.device == CPU and spec.constraints.gpu_memory:
+        message = "constraints.gpu_memory means nothing with device: cpu"
+        raise JobkitError(message, hint="resources.memory is the limit there")
+    gpus = (spec.gpus or spec.resources.gpus) if spec.device == CUDA else 1
+    cpus = spec.resources.cpus * max(1, gpus)
+    limits: dict[str, int] = {}
+    if spec.tune.workers:
+        limits[f"tune.workers: {spec.tune.workers}"] = spec.tune.workers
+    if spec.constraints.cpus:
+        limits[f"constraints.cpus: {spec.constraints.cpus}"] = spec.constraints.cpus // cpus
+    if runs_here(spec.scheduler):
+        here = len(os.sched_getaffinity(0))
+        limits[f"the {format_count(here, 'CPU')} of this machine"] = here // cpus
+    elif not limits:
+        limits[f"tune.workers: {CLUSTER_WORKERS} (the default)"] = CLUSTER_WORKERS
+    if node:
+        limits[_of_node(node)] = node.cpus // cpus
+    return limits
+
+
+def _within(number: int, least: int, most: int) -> int:
+    return max(least, min(most, number))
+
+
+def _order(
+    lengths: Lengths, window: int | None, work_unit: int, *, pads: bool
+) -> tuple[dict[str, float], str, str]:
+    """Return characters over padded characters by order, the order, and the one that is compared with it.
+
+    Only padding makes an order faster by the text alone. A workload that does not say that it pads gets the
+    order of the plain loop, and the other one is compared by running it; without lengths there is no other.
+    """
+    if lengths.source == NONE or not lengths.padded or not pads:
+        return {}, TEXT, "" if lengths.source == NONE else SORTED
+    padding = {
+        name: Loads(lengths, by_length=name == SORTED, window=window).chunks(work_unit).efficiency
+        for name in (TEXT, SORTED)
+    }
+    return padding, SORTED if padding[SORTED] > padding[TEXT] else "load", ""
+
+
+def _sizes(
+    lengths: Lengths, window: int | None, order: str, work_unit: int | None, workers: int
+) -> dict[int, int]:
+    """Return the sizes that are tried, ascending, each with its largest load.
+
+    Parameters
+    ----------
+    work_unit
+        Paragraphs of a call, if the size is a budget of padded characters; ``None`` for a batch size.
+    """
+    loads = Loads(lengths, by_length=order == SORTED, window=window)
+    if work_unit is None:
+        calls = max(1, len(lengths.paragraphs) // (CALLS_A_WORKER * workers))
+        most = min(loads.limit, calls, LOOP_BATCH)
+        return {size: loads.load(size) for size in sorted({max(1, most // step) for step in SIZE_STEPS})}
+    whole = loads.under_budget(NO_BUDGET, work_unit).load
+    longest = max((length for row in lengths.paragraphs for length in row), default=1)
+    least = max(longest, MIN_LOAD)
+    sizes = sorted({_rounded(max(least, whole // step)) for step in SIZE_STEPS})
+    return {size: loads.under_budget(size, work_unit).load for size in sizes}
+
+
+def _rounded(number: int) -> int:
+    """Return a number rounded up to two digits."""
+    step = int(10 ** max(0, len(str(number)) - 2))
+    return -(-number // step) * step

@@ -1,0 +1,172 @@
+"""What jobkit must know of a workload before it runs. The user's code runs in a separate process.
+
+Work that opens a GPU, needs much memory or runs the user's code is done so: the jobkit process never
+imports torch, and a point starts on a GPU that is as empty as it was. The child is
+``python -m jobkit.planning.workload_traits MODULE:FUNCTION``. It takes its arguments as JSON from stdin, and
+writes a JSON object a line to stdout: its messages, then its result or its error.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import os
+import sys
+import traceback
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jobkit.core import shell
+from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import RUN_KNOBS, Knob, declared, from_fields
+from jobkit.core.records import Command
+from jobkit.core.terminal import Say
+from jobkit.worker import command_line
+from jobkit.worker.workloads import own
+from jobkit.worker.workloads.base import CHARACTERS, SHIPPED
+from jobkit.worker.workloads.stanza_batches import SLEEP_WHILE_WAITING
+
+NO_GPUS = {"CUDA_VISIBLE_DEVICES": ""}
+FIX = "jobkit doctor reports what this Python lacks"
+
+
+def run_in_child(function: str, *arguments: object, say: Say, what: str, gpus: bool = False) -> Any:  # noqa: ANN401 - any JSON
+    """Call a function in a child process and return its result once the child has ended.
+
+    Parameters
+    ----------
+    function
+        ``module:name``; it takes the arguments and, by keyword, ``say``.
+    arguments
+        Anything that JSON holds; so is the result.
+    say
+        Prints each message of the function, as it comes.
+    what
+        The work in words, for the message of a failure: ``building the stand-in model``.
+    gpus
+        Whether the child may use GPUs.
+
+    Raises
+    ------
+    JobkitError
+        As the function raises it; with any other exception of it, or how the child died.
+    """
+    reply: dict[str, Any] = {}
+    argv = (sys.executable, "-P", "-m", "jobkit.planning.workload_traits", function)
+    env = dict([SLEEP_WHILE_WAITING]) | os.environ | ({} if gpus else NO_GPUS)
+    done = shell.run_streaming(argv, partial(_receive, reply, say), text=json.dumps(arguments), env=env)
+    if "error" in reply:
+        message, hint, exit_code = reply["error"]
+        raise JobkitError(message, hint=hint, exit_code=exit_code)
+    if "fault" in reply:
+        raise JobkitError(f"{what} failed: {reply['fault']}", hint=FIX)
+    if not done.ok or "result" not in reply:
+        how = f"was killed by signal {-done.status}" if done.status < 0 else f"ended with {done.status}"
+        last = done.stderr.strip().rpartition("\n")[2]
+        raise JobkitError(f"{what} failed: its process {how}{': ' * bool(last)}{last}", hint=FIX)
+    return reply["result"]
+
+
+def _receive(reply: dict[str, Any], say: Say, line: str) -> None:
+    message = json.loads(line)
+    if "say" in message:
+        say(message["say"])
+    reply |= message
+
+
+def main() -> None:
+    """Call the function that the command line names, and send back its result or its error."""
+    stream = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # whatever else is printed, by a framework for instance, is no answer
+
+    def send(**message: object) -> None:
+        stream.write(json.dumps(message) + "\n")
+        stream.flush()
+
+    module, _, name = sys.argv[1].partition(":")
+    arguments = json.load(sys.stdin)
+    try:
+        function = getattr(importlib.import_module(module), name)
+        send(result=function(*arguments, say=lambda line: send(say=line)))
+    except JobkitError as error:
+        send(error=(error.message, error.hint, error.exit_code))
+    except BrokenPipeError:  # the caller has gone
+        sys.exit(1)
+    except Exception as error:  # noqa: BLE001 - a framework raises what it likes: the caller puts it in words
+        traceback.print_exc()
+        send(fault=" ".join(f"{type(error).__name__}: {error}".split()))
+
+
+if __name__ == "__main__":
+    main()
+
+
+class Traits(NamedTuple):
+    """Whether a workload needs a model, whether it reports the lengths of a text's items, and its knobs.
+
+    Attributes
+    ----------
+    columns
+        Of the rows that ``jobkit apply`` writes, after document and paragraph.
+    unit, pads
+        What its load counts, and whether the items of a batch are padded to the longest.
+    says_padding
+        Whether it says so itself. A function without ``lengths`` next to it says nothing: jobkit takes the
+        characters of a paragraph for its length.
+    """
+
+    needs_model: bool
+    reports_lengths: bool
+    knobs: tuple[Knob, ...]
+    columns: tuple[str, ...] = ()
+    unit: str = CHARACTERS
+    pads: bool = True
+    says_padding: bool = True
+
+
+def command_traits(template: str, knobs: Iterable[str], sources: Iterable[Path]) -> Traits:
+    """Return what jobkit must know of a command with these knobs and files."""
+    command, own = Command(template=template), {knob.name for knob in RUN_KNOBS}
+    declared_knobs = declared(knob for knob in knobs if knob not in own)
+    return Traits(
+        needs_model=command_line.needs(command_line.MODEL, command, sources),
+        reports_lengths=False,
+        knobs=(*declared_knobs, *RUN_KNOBS),
+    )
+
+
+@functools.cache
+def traits(name: str, folder: str | None = None, staged: str | None = None) -> Traits:
+    """Return what jobkit must know of a workload.
+
+    Parameters
+    ----------
+    name
+        As a spec has it.
+    folder
+        The folder in which jobkit looks for the user's module: that of the spec.
+    staged
+        The ``files/`` of a run that consists of files of the user's.
+
+    Raises
+    ------
+    JobkitError
+        If there is no such class, it cannot be imported, or it lacks something.
+    """
+    if name in SHIPPED:
+        fields = own.traits(name, None, say=print)
+    else:
+        fields = run_in_child(
+            "jobkit.worker.workloads.own:traits",
+            name,
+            folder,
+            staged,
+            say=lambda _: None,
+            what=f"looking at workload {name!r}",
+        )
+    needs_model, reports_lengths, knobs, columns, unit, pads, says = fields
+    own_knobs = (*map(from_fields, knobs), *RUN_KNOBS)
+    return Traits(needs_model, reports_lengths, own_knobs, tuple(columns), unit, pads, says)

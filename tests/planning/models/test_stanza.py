@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from jobkit.commands.models import models
+from jobkit.core.errors import JobkitError
+from jobkit.core.paths import CACHE_VARIABLE
+from jobkit.core.records import ModelRef
+from jobkit.planning.models import NOT_BUILT, fetch_model, find_model, list_models, model_places
+from jobkit.worker.workloads.model_files import missing_files
+from jobkit.worker.workloads.stanza_ner import StanzaNer
+
+pytestmark = pytest.mark.xdist_group("torch")  # one worker imports it, for all tests of this group
+
+
+@pytest.fixture(autouse=True)
+def no_models_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have Stanza's own folder somewhere empty."""
+    monkeypatch.delenv("STANZA_RESOURCES_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+def shown(cache: Path) -> list[str]:
+    """Return what stands in the model folder, what is hidden left out."""
+    return [path.name for path in (cache / "models").iterdir() if not path.name.startswith(".")]
+
+
+def find(cache: Path, size: str = "full", fallback: str | None = None, name: str = "en") -> ModelRef:
+    return find_model(name, size, fallback=fallback, cache=cache, say=print, build=False)
+
+
+def test_a_missing_model_names_the_places_and_the_command(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STANZA_RESOURCES_DIR", str(tmp_path / "named"))
+    with pytest.raises(JobkitError, match="not on this machine") as caught:
+        find(cache)
+    for place in (cache / "models" / "en", tmp_path / "named", tmp_path / "xdg"):
+        assert str(place) in caught.value.message
+    assert "jobkit models fetch en" in caught.value.hint
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "fallback", "told", "hint"),
+    [
+        ("en", "tiny", None, "only the stand-in has the size 'tiny'", "model.fallback: stand-in"),
+        ("de", "full", "stand-in", "'de' is not on this machine", "jobkit models fetch de"),
+    ],
+)
+def test_a_tiny_model_is_always_the_stand_in_which_is_english(
+    cache: Path, name: str, size: str, fallback: str | None, told: str, hint: str
+) -> None:
+    with pytest.raises(JobkitError, match=told) as caught:
+        find(cache, size, fallback, name)
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize("size", ["tiny", "full"])
+def test_without_building_a_stand_in_is_described(cache: Path, size: str) -> None:
+    found = find(cache, size, "stand-in")
+    assert found.stand_in
+    assert found.fingerprint == NOT_BUILT
+    assert found.size_bytes > 1_000_000
+    assert not cache.exists()
+
+
+def test_a_built_stand_in_is_found(tiny_model: ModelRef, kept_cache: Path) -> None:
+    assert find(kept_cache, "tiny", "stand-in") == tiny_model
+    assert tiny_model.stand_in
+    assert len(tiny_model.fingerprint) == 64
+    assert (tiny_model.name, tiny_model.size) == ("en", "tiny")
+
+
+def test_a_real_model_is_found_before_the_stand_in(
+    cache: Path, tmp_path: Path, tiny_model: ModelRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = tmp_path / "named"
+    shutil.copytree(tiny_model.path, named)
+    (named / "de").mkdir()
+    (named / "de" / "large").write_bytes(bytes(10**6))
+    monkeypatch.setenv("STANZA_RESOURCES_DIR", str(named))
+    found = find(cache, fallback="stand-in")
+    assert found.path == str(named)
+    assert not found.stand_in
+    assert found.fingerprint == tiny_model.fingerprint
+    assert found.size_bytes == tiny_model.size_bytes
+    shutil.copytree(named, cache / "models" / "en")
+    assert find(cache).path == str(cache / "models" / "en")
+
+
+@pytest.mark.parametrize("lost", ["tokenize", "ner", "pretrain", "forward_charlm"])
+def test_a_model_without_what_it_builds_on_is_none(cache: Path, tiny_model: ModelRef, lost: str) -> None:
+    folder = cache / "models" / "en"
+    shutil.copytree(tiny_model.path, folder)
+    assert not missing_files(folder, "en")
+    (folder / "en" / lost / "jobkit.pt").unlink()
+    with pytest.raises(JobkitError, match=f"no en/{lost}/jobkit.pt"):
+        find(cache)
+
+
+def test_words_split_in_two_need_their_model(cache: Path, tiny_model: ModelRef) -> None:
+    folder = cache / "models" / "en"
+    shutil.copytree(tiny_model.path, folder)
+    resources = json.loads((folder / "resources.json").read_text())
+    resources["en"]["packages"]["default"]["mwt"] = "jobkit"
+    resources["en"]["mwt"] = {"jobkit": {"md5": ""}}
+    (folder / "resources.json").write_text(json.dumps(resources))
+    assert missing_files(folder, "en") == "no en/mwt/jobkit.pt"
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"en": {"packages": {}}}', '{"en": "de"}'])
+def test_resources_that_tell_nothing_are_no_model(tmp_path: Path, text: str) -> None:
+    (tmp_path / "resources.json").write_text(text)
+    assert "does not list en" in missing_files(tmp_path, "en")
+
+
+def test_stanzas_own_folder_is_where_stanza_says(cache: Path) -> None:
+    import stanza
+    from platformdirs import user_cache_dir
+
+    own = Path(user_cache_dir("stanza", "StanfordNLP", stanza.__resources_version__)) / "resources"
+    assert model_places("en", cache)[-1] == own
+
+
+def test_a_fetched_model_is_found_and_loads(
+    cache: Path, mirror: tuple[Path, str], tiny_model: ModelRef, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said: list[str] = []
+    fetched = fetch_model("en", cache, resources_url=mirror[1], say=said.append)
+    assert fetched == find(cache)
+    assert fetched.fingerprint == tiny_model.fingerprint
+    assert not fetched.stand_in
+    assert len(said) == 1
+    assert capsys.readouterr() == ("", "")
+    assert shown(cache) == ["en"]
+    workload = StanzaNer()
+    workload.load(Path(fetched.path), "cpu", {}, 1)
+    again = fetch_model("en", cache, resources_url=mirror[1], say=said.append)
+    assert again == fetched
+
+
+def test_a_fetch_that_fails_leaves_the_old_model(cache: Path, mirror: tuple[Path, str]) -> None:
+    folder, address = mirror
+    fetched = fetch_model("en", cache, resources_url=address, say=print)
+    (folder / "en" / "ner" / "jobkit.pt").write_bytes(b"cut short")
+    with pytest.raises(JobkitError, match=r"could not be fetched: md5") as caught:
+        fetch_model("en", cache, resources_url=address, say=print)
+    assert "jobkit models fetch en" in caught.value.hint
+    (folder / "en" / "ner" / "jobkit.pt").unlink()
+    with pytest.raises(JobkitError, match="could not be fetched"):
+        fetch_model("en", cache, resources_url=address, say=print)
+    assert find(cache) == fetched
+    assert shown(cache) == ["en"]
+
+
+def test_no_network_and_no_such_language_are_errors(cache: Path, mirror: tuple[Path, str]) -> None:
+    with pytest.raises(JobkitError, match=r"could not be fetched: .*127"):
+        fetch_model("en", cache, resources_url="http://127.0.0.1:1", say=print)
+    with pytest.raises(JobkitError, match="Unknown language requested: xx"):
+        fetch_model("xx", cache, resources_url=mirror[1], say=print)
+    assert shown(cache) == []
+
+
+def test_a_fetch_goes_on_where_it_was_cut(cache: Path, mirror: tuple[Path, str]) -> None:
+    folder, address = mirror
+    late = folder / "en" / "ner" / "jobkit.pt"
+    whole = late.read_bytes()
+    late.write_bytes(b"cut short")
+    with pytest.raises(JobkitError, match="could not be fetched: md5"):
+        fetch_model("en", cache, resources_url=address, say=print)
+    kept = cache / "models" / ".fetch-en" / "en" / "tokenize" / "jobkit.pt"
+    before = kept.stat()
+    late.write_bytes(whole)
+    (folder / "en" / "tokenize" / "jobkit.pt").unlink()
+    fetched = fetch_model("en", cache, resources_url=address, say=print)
+    assert find(cache) == fetched
+    after = (Path(fetched.path) / "en" / "tokenize" / "jobkit.pt").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert not (cache / "models" / ".fetch-en").exists()
+
+
+def test_what_is_on_this_machine_is_listed(
+    cache: Path, tmp_path: Path, tiny_model: ModelRef, kept_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert list_models(cache) == ()
+    shutil.copytree(tiny_model.path, cache / "models" / "en")
+    named = tmp_path / "named"
+    shutil.copytree(tiny_model.path, named)
+    monkeypatch.setenv("STANZA_RESOURCES_DIR", str(named))
+    assert [model.path for model in list_models(cache)] == [str(cache / "models" / "en"), str(named)]
+    assert tiny_model in list_models(kept_cache)
+
+
+def test_a_path_is_printed_only_of_what_is_there(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, tiny_model: ModelRef
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(cache))
+    asked = ["path", "en", "--size", "tiny", "--fallback", "stand-in"]
+    with pytest.raises(JobkitError, match="not built yet") as caught:
+        models.main(asked, standalone_mode=False)
+    assert (caught.value.exit_code, caught.value.hint) == (2, "jobkit models build --size tiny")
+    copy = cache / "models" / Path(tiny_model.path).name
+    shutil.copytree(tiny_model.path, copy)
+    assert CliRunner().invoke(models, asked).output == f"{copy}\n"
+    (copy / "en" / "ner" / "jobkit.pt").unlink()
+    with pytest.raises(JobkitError, match=r"damaged: no en/ner/jobkit\.pt") as caught:
+        models.main(asked, standalone_mode=False)
+    assert f"rm -r {copy} && jobkit models build --size tiny" in caught.value.hint
+    assert list_models(cache) == ()
+
+
+@pytest.mark.parametrize("name", ["", "../en", "EN", "en/.."])
+def test_what_is_no_language_is_not_fetched(name: str, cache: Path) -> None:
+    with pytest.raises(JobkitError, match="no model is called") as caught:
+        fetch_model(name, cache, resources_url="http://127.0.0.1:1", say=print)
+    assert caught.value.hint
+    assert not cache.exists()

@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from statistics import linear_regression
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.answers.loads import Cut, Lengths, Loads
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import ModelRef
+from jobkit.core.units import GIB
+from jobkit.planning import batch_sizes
+from jobkit.planning.batch_sizes import MIN_LOAD, sizes
+from jobkit.spec.sweep_spec import FindMax, SweepSpec
+from tests.answers.test_loads import CUTS, PARAGRAPHS, lengths, novel
+
+RECORDS = Path(__file__).parents[2] / "benchmarks" / "records" / "gpu"
+FULL = ModelRef(path="/m", name="en", size="full", stand_in=True, fingerprint="f", size_bytes=1)
+NOVEL = Loads(Lengths(paragraphs=((900, 50), *((60, 40, 20),) * 999)))
+
+
+def spec(device: str = "cuda", **sweep: object) -> SweepSpec:
+    return SweepSpec.model_validate({"name": "t", "device": device, "sweep": sweep})
+
+
+def expandable_records() -> list[dict[str, Any]]:
+    found = [json.loads(path.read_text()) for path in RECORDS.glob("*/results/*/*/record.json")]
+    return [one for one in found if one["point"]["allocator"] == "expandable_segments:True"]
+
+
+def test_the_typical_line_is_that_of_the_committed_records() -> None:
+    records = expandable_records()
+    slope, fixed = linear_regression(
+        [record["summary"]["load_max"] for record in records],
+        [record["memory"]["process_peak_bytes"] for record in records],
+    )
+    line = batch_sizes.TYPICAL["stanza-ner", "en", "full"]
+    assert line.slope_bytes == pytest.approx(slope, rel=0.01)
+    assert line.intercept_bytes == pytest.approx(fixed, rel=0.01)
+    assert line.at(line.largest(10 * GIB)) == pytest.approx(10 * GIB)
+    assert line.largest(1) == 0
+
+
+def test_the_sizes_take_up_to_a_quarter_of_the_card() -> None:
+    chosen = batch_sizes.choose(spec(batch_size="auto"), FULL, NOVEL, 8 * GIB)
+    assert chosen.largest_load == batch_sizes.TYPICAL["stanza-ner", "en", "full"].largest(8 * GIB)
+    assert 0.2 < NOVEL.load(chosen.sizes.batch_sizes[-1]) / chosen.largest_load <= 0.25
+    assert "up to a quarter of the 597,642 that a GPU of 8 GiB may take" in chosen.line
+    assert chosen.line.endswith("; lengths as the workload finds them")
+
+
+@pytest.mark.parametrize(
+    ("gpu_bytes", "share", "words"),
+    [(2 * GIB, 0.5, "50%"), (4 * GIB, 0.5, "50%"), (6 * GIB, 1 / 3, "33%"), (80 * GIB, 0.25, "a quarter")],
+)
+def test_more_of_a_small_card_is_measured(gpu_bytes: int, share: float, words: str) -> None:
+    chosen = batch_sizes.choose(spec(batch_size="auto"), FULL, NOVEL, gpu_bytes)
+    most = min(chosen.largest_load or 0, NOVEL.load(NOVEL.limit))
+    assert 0.8 * share < NOVEL.load(chosen.sizes.batch_sizes[-1]) / most <= share
+    assert f"up to {words} of the " in chosen.line
+    assert len(chosen.sizes.batch_sizes) == 5
+
+
+def test_workers_share_the_gpu() -> None:
+    alone = batch_sizes.choose(spec(batch_size="auto"), FULL, NOVEL, 8 * GIB)
+    for axes in ({"workers": [1, 4]}, {"include": [{"workers": 4}]}, {"zip": {"workers": [2, 4]}}):
+        shared = batch_sizes.choose(spec(batch_size="auto", **axes), FULL, NOVEL, 32 * GIB)
+        assert shared.largest_load == alone.largest_load
+        assert "a GPU of 32 GiB for 4 workers may take" in shared.line
+
+
+def test_a_card_that_is_not_named_is_assumed_to_be_small() -> None:
+    chosen = batch_sizes.choose(spec(batch_size="auto"), FULL, Loads(Lengths(paragraphs=((900,),) * 9_000)))
+    assert "may take" in chosen.line
+    assert "a GPU of 24 GiB, as none is named," in chosen.line
+
+
+@pytest.mark.parametrize(
+    ("device", "model", "gpu_bytes"),
+    [("cpu", FULL, None), ("cuda", replace(FULL, size="tiny"), 8 * GIB), ("cuda", None, 8 * GIB)],
+)
+def test_else_it_is_a_quarter_of_the_text(device: str, model: ModelRef | None, gpu_bytes: int | None) -> None:
+    chosen = batch_sizes.choose(spec(device, batch_size="auto"), model, NOVEL, gpu_bytes)
+    assert chosen.largest_load is None
+    assert "up to a quarter of the 900,000 of the whole text in one call" in chosen.line
+
+
+def test_a_short_text_goes_beyond_a_quarter_and_says_so() -> None:
+    chosen = batch_sizes.choose(spec(batch_size="auto"), None, Loads(Lengths.unknown(6)))
+    assert chosen.sizes.batch_sizes == (1, 2, 4, 5, 6)
+    assert "more than a quarter of the 6 of the whole text in one call" in chosen.line
+    assert "loads of 1 to 6 paragraphs" in chosen.line
+    assert chosen.line.endswith("the workload reports no lengths")
+
+
+def test_few_sizes_say_why() -> None:
+    chosen = batch_sizes.choose(spec(batch_size="auto"), None, Loads(Lengths(paragraphs=((9,), (9,)))))
+    assert chosen.line.endswith(
+        "the text makes too few distinct loads (2) for a line: a longer text has more"
+    )
+    none = batch_sizes.choose(spec(batch_size="auto"), FULL, NOVEL, GIB // 2)
+    assert none.line == "no batch size is worth measuring: what the model takes alone is more than there is"
+    assert none.gpu == "a GPU of 512.0 MiB"
+
+
+def test_auto_is_replaced_and_the_other_knobs_stay() -> None:
+    asked = spec(batch_size="auto", tokenizer_batch=[8, 16], include=[{"batch_size": 1}])
+    assert batch_sizes.is_auto(asked)
+    found = batch_sizes.decided(asked, (10, 20))
+    assert not batch_sizes.is_auto(found)
+    assert found.sweep.product == {"batch_size": [10, 20], "tokenizer_batch": [8, 16]}
+    assert len(batch_sizes.settings_of(found)) == 5
+    with pytest.raises(JobkitError, match="no batch size is worth measuring"):
+        batch_sizes.decided(asked, ())
+
+
+def test_other_knobs_that_cut_the_text_count_with_their_largest_value() -> None:
+    lengths = Lengths(paragraphs=((10, 10, 10),) * 9)
+    loads = batch_sizes.loads_of(spec(batch_size="auto", sentences_per_ner_batch=[2, 4]), lengths)
+    assert loads.load(9) == 4 * 10
+    assert batch_sizes.loads_of(spec(batch_size=[3]), lengths).load(9) == 9 * 10
+    assert batch_sizes.loads_of(spec(sentences_per_ner_batch=[2]), lengths).load(9) == 9 * 10
+
+
+def test_a_card_that_find_max_names_is_known() -> None:
+    assert batch_sizes.named_gpu_bytes(spec()) is None
+    named = spec().model_copy(
+        update={"find_max": FindMax.model_validate({"memory": "16GiB"}), "device": "cuda"}
+    )
+    assert batch_sizes.named_gpu_bytes(named) == 16 * GIB
+    assert batch_sizes.named_gpu_bytes(named.model_copy(update={"find_max": FindMax()})) is None
+    assert batch_sizes.named_gpu_bytes(named.model_copy(update={"device": "cpu"})) is None, (
+        "that of the process"
+    )
+
+
+def test_the_sizes_are_spread_evenly_in_load_up_to_a_quarter() -> None:
+    loads = novel(2_000)
+    found = [loads.load(size) for size in sizes(loads).batch_sizes]
+    top = loads.load(loads.limit) / 4
+    assert [round(load / top, 1) for load in found] == [0.2, 0.4, 0.6, 0.8, 1.0]
+    assert found == [loads.own(size) for size in sizes(loads).batch_sizes]
+
+
+def test_the_sizes_lie_above_the_floor_where_the_text_permits() -> None:
+    loads = novel(300)
+    assert loads.load(sizes(loads, 30_000).batch_sizes[0]) >= MIN_LOAD
+    assert len(sizes(loads, 30_000).batch_sizes) == 5
+
+
+def test_a_card_too_small_is_reported() -> None:
+    loads = Loads(lengths([[900]] * 50))
+    assert sizes(loads, 800) == ((), "not even a batch size of 1, a load of 900, fits into 800")
+    assert sizes(loads, 2_000).batch_sizes == (1, 2)
+    assert sizes(loads, 2_000).why == "only 2 batch sizes with loads of their own fit into 2,000"
+    assert sizes(loads, 1_000).why == "only 1 batch size fits into 1,000"
+
+
+@given(PARAGRAPHS, CUTS, st.none() | st.floats(1, 5_000), st.integers(1, 6))
+def test_sizes_are_ascending_of_distinct_loads_and_fit(
+    rows: list[list[int]], cut: Cut, largest_load: float | None, points: int
+) -> None:
+    loads = Loads(lengths(rows), cut)
+    found, why = sizes(loads, largest_load, points)
+    made = [loads.own(size) for size in found]
+    assert len(found) <= points
+    assert made == sorted(set(made))
+    assert all(size <= loads.limit for size in found)
+    assert largest_load is None or all(load <= largest_load for load in made)
+    possible = [size for size in loads.steps if largest_load is None or loads.load(size) <= largest_load]
+    assert len(found) == min(points, len(possible)) or len(found) >= 4
+    assert bool(why) == (len(found) < min(points, 4))

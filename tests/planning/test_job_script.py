@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.paths import shipped_folder
+from jobkit.core.records import ModelRef, Point, TextRef
+from jobkit.planning.job_script import FETCH_BODY, render, render_errand, render_find
+from jobkit.planning.points import Inputs, plan
+from jobkit.spec.site import load_site
+from jobkit.spec.sweep_spec import SweepSpec
+
+MODEL = ModelRef(
+    path="/cache/models/en", name="en", size="tiny", stand_in=True, fingerprint="f", size_bytes=15_000_000
+)
+SITES = {
+    "slurm": ["slurm-default", "edinburgh-ilcc"],
+    "sge": ["sge-default", "lancaster-hec"],
+    "local": ["local-default"],
+}
+
+
+def point(
+    text_path: str = "/data/a text.txt", *, model: ModelRef | None = MODEL, device: str = "cuda"
+) -> Point:
+    text = TextRef(path=text_path, sha256="0" * 64, size_bytes=165_000, name="sample")
+    inputs = Inputs(run_id="stanza-20260101-120000-beef", text=text, model=model, device=device)
+    return plan(SweepSpec(name="stanza"), inputs)[0]
+
+
+def spec(**changes: object) -> SweepSpec:
+    return SweepSpec.model_validate({"name": "stanza", **changes})
+
+
+def script(scheduler: str, site: str, run_dir: str = "/home/me/runs/r1", **changes: object) -> str:
+    return render(spec(**changes), load_site(site, scheduler), point(), Path(run_dir))
+
+
+def shellcheck(text: str, path: Path) -> str:
+    path.write_text(text, encoding="utf-8")
+    program = Path(sys.executable).with_name("shellcheck")
+    return subprocess.run([program, path], capture_output=True, text=True, check=False).stdout
+
+
+EVERYTHING = {
+    "environment": {
+        "modules": ["cuda/12", "anaconda 3"],
+        "conda": "my env",
+        "setup": ["ulimit -n 4096"],
+        "variables": {"OMP_NUM_THREADS": "2", "NOTE": "it's quoted"},
+    },
+    "resources": {"options": {"slurm": ["--nice=100"], "sge": ["-p -10"]}},
+}
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "site"), [(name, site) for name, sites in SITES.items() for site in sites]
+)
+@pytest.mark.parametrize("changes", [{}, EVERYTHING], ids=["plain", "everything"])
+def test_shellcheck_has_nothing_to_say(
+    scheduler: str, site: str, changes: dict[str, object], tmp_path: Path
+) -> None:
+    folder = "/home/me/my runs/é" if scheduler == "sge" else "/home/me/my runs/it's"
+    assert shellcheck(script(scheduler, site, folder, **changes), tmp_path / "job.sh") == ""
+
+
+def test_the_example_sites_have_their_own_header_and_scratch() -> None:
+    lines = script("sge", "lancaster-hec").splitlines()
+    assert {"#$ -q short", "#$ -l ngpus=1", "#$ -l ncpus=2", "#$ -l h_vmem=8G"} <= set(lines)
+    assert 'scratch="/disk/scratch/$USER"' in script("slurm", "edinburgh-ilcc")
+
+
+def own_template(folder: Path, text: str, name: str = "mine.sh") -> str:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(text, encoding="utf-8")
+    return str(folder / name)
+
+
+@pytest.mark.parametrize("scheduler", SITES)
+def test_a_template_of_the_specs_own_overrides_one_block(scheduler: str, tmp_path: Path) -> None:
+    mine = own_template(
+        tmp_path, "{% extends base %}{% block environment %}\n{{ super() }}\nnvidia-smi\n{% endblock %}"
+    )
+    plain = script(scheduler, f"{scheduler}-default").splitlines()
+    changed = script(scheduler, f"{scheduler}-default", template=mine).splitlines()
+    added = changed.index("nvidia-smi")
+    assert "import jobkit.worker" in changed[added - 2]
+    assert [line for line in changed if line and line != "nvidia-smi"] == [line for line in plain if line]
+
+
+@pytest.mark.parametrize("extended", ["shipped/slurm.sh.j2", "shipped/job.sh.j2", "base"])
+def test_every_block_of_the_body_can_be_overridden(extended: str, tmp_path: Path) -> None:
+    body = (shipped_folder("templates") / "job.sh.j2").read_text(encoding="utf-8")
+    extended = extended if extended == "base" else f'"{extended}"'
+    names = re.findall(r"\{% block (\w+) %\}", body)
+    blocks = "".join(f"{{% block {name} %}}# mine: {name}\n{{% endblock %}}" for name in names)
+    mine = own_template(tmp_path, f"{{% extends {extended} %}}{blocks}")
+    text = script("slurm", "slurm-default", template=mine)
+    assert re.findall(r"^# mine: (\w+)$", text, re.MULTILINE) == [name for name in names if name != "worker"]
+
+
+def test_a_template_in_the_config_folder_extends_the_shipped_one_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = '{% extends "shipped/slurm.sh.j2" %}{% block header %}{{ super() }}#SBATCH --nice\n{% endblock %}'
+    own_template(tmp_path / "templates", text, "slurm.sh.j2")
+    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path))
+    lines = script("slurm", "slurm-default").splitlines()
+    assert lines[lines.index("#SBATCH --nice") - 1] == "#SBATCH --ntasks=1"
+    mine = own_template(tmp_path, "{% extends base %}{% block work %}true\n{% endblock %}")
+    both = script("slurm", "slurm-default", template=mine)
+    assert "#SBATCH --nice" in both
+    assert both.endswith("true\n")
+
+
+def test_a_template_that_extends_itself_is_refused_with_how_to_extend_the_shipped_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own_template(tmp_path / "templates", '{% extends "slurm.sh.j2" %}', "slurm.sh.j2")
+    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path))
+    with pytest.raises(JobkitError, match="extends itself") as caught:
+        script("slurm", "slurm-default")
+    assert "shipped/slurm.sh.j2" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("{% extends base %}\n{% block work %}\n{{ nmae }}\n{% endblock %}", r":3: 'nmae' is undefined"),
+        ("{% extends base %}\n{% block work %}\n", r":2: Unexpected end of template"),
+        ("\n{{ warning_s + name }}", r":2: unsupported operand"),
+        ('{% extends "slurm.sh" %}', r":1: there is no template 'slurm.sh' to extend"),
+        ("{{ name | quote }}", r":1: No filter named 'quote'"),
+    ],
+)
+def test_a_fault_in_a_template_names_its_line(text: str, fault: str, tmp_path: Path) -> None:
+    mine = own_template(tmp_path, text)
+    with pytest.raises(JobkitError, match=rf"template {re.escape(mine)}{fault}"):
+        script("slurm", "slurm-default", template=mine)
+
+
+def test_a_newline_in_a_path_is_refused() -> None:
+    with pytest.raises(JobkitError, match="control character"):
+        script("slurm", "slurm-default", "/home/me/a\nb")
+
+
+awkward = st.text(
+    st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"], exclude_characters="/"), min_size=1
+)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(folder=awkward, variable=awkward)
+def test_nothing_in_a_spec_reaches_the_shell(folder: str, variable: str, tmp_path: Path) -> None:
+    """Bash itself reads the rendered assignments back to the very same text."""
+    text = script("local", "local-default", f"/x/a{folder}", environment={"variables": {"V": variable}})
+    lines = [line for line in text.split("\n") if re.match(r"(run|export V)=", line)]
+    path = tmp_path / "echo.sh"
+    path.write_text("\n".join([*lines, 'printf "%s\\0%s" "$run" "$V"']), encoding="utf-8")
+    done = subprocess.run(["bash", path], capture_output=True, check=True)
+    assert done.stdout.decode() == f"/x/a{folder}\0{variable}"
+
+
+@pytest.mark.parametrize(("scheduler", "site"), [("slurm", "slurm-default"), ("sge", "lancaster-hec")])
+def test_the_script_that_fetches_a_model_is_as_clean(scheduler: str, site: str, tmp_path: Path) -> None:
+    words = ["en", "--resources-url", "http://127.0.0.1/it's"]
+    asked, folder = spec(resources={"gpus": 0}), Path("/home/me/my runs/f1")
+    text = render_errand(asked, load_site(site, scheduler), folder, FETCH_BODY, fetch=words)
+    assert shellcheck(text, tmp_path / "job.sh") == ""
+    assert text.rstrip().endswith("""models fetch en --resources-url 'http://127.0.0.1/it'"'"'s'""")
+
+
+def find_script(scheduler: str, **changes: object) -> str:
+    site = load_site(f"{scheduler}-default", scheduler)
+    return render_find(spec(**changes), site, point(), Path("/home/me/my runs/r1"))
+
+
+@pytest.mark.parametrize("scheduler", SITES)
+def test_the_script_that_finds_the_largest_batch_is_as_clean(scheduler: str, tmp_path: Path) -> None:
+    text = find_script(scheduler, **EVERYTHING)
+    assert shellcheck(text, tmp_path / "find.sh") == ""
+    assert "run='/home/me/my runs/r1'" in text
+
+
+@pytest.mark.parametrize("scheduler", ["slurm", "sge"])
+def test_it_asks_for_what_a_point_asks_for(scheduler: str) -> None:
+    prefix = {"slurm": "#SBATCH", "sge": "#$"}[scheduler]
+    asked = [line for line in find_script(scheduler, **EVERYTHING).splitlines() if line.startswith(prefix)]
+    of_a_point = script(scheduler, f"{scheduler}-default", "/home/me/my runs/r1", **EVERYTHING).splitlines()
+    assert asked == [line for line in of_a_point if line.startswith(prefix)]
+
+
+def test_the_header_of_a_template_of_the_specs_own_is_its_header_too(tmp_path: Path) -> None:
+    header = "{% block header %}{{ super() }}#SBATCH --comment=mine\n{% endblock %}"
+    mine = own_template(tmp_path, "{% extends base %}" + header + "{% block work %}odd{% endblock %}")
+    text = find_script("slurm", template=mine)
+    assert "#SBATCH --comment=mine\n" in text
+    assert "\nodd" not in text
+    assert "odd" in script("slurm", "slurm-default", template=mine)
+
+
+@pytest.mark.parametrize("scheduler", ["slurm", "local"])
+def test_a_template_that_is_the_body_of_a_point_is_not_taken_for_it(scheduler: str, tmp_path: Path) -> None:
+    mine = own_template(tmp_path, '{% extends "job.sh.j2" %}')
+    assert find_script(scheduler, template=mine) == find_script(scheduler)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "folder"), [("slurm", "a\\b"), ("sge", "it's"), ("sge", "$HOME"), ("sge", "a,b")]
+)
+def test_a_path_that_a_header_cannot_carry_is_refused(scheduler: str, folder: str) -> None:
+    with pytest.raises(JobkitError, match=f"{scheduler} cannot write logs to a path with"):
+        script(scheduler, f"{scheduler}-default", f"/home/me/{folder}")
+
+
+@pytest.mark.parametrize(
+    ("image", "run_dir", "words"),
+    [
+        ("tools.sif", "/home/me/runs/r1", "'tools.sif': here it must be an absolute path or a URI"),
+        ("/images/tools.sif", "/home/me/a,b/r1", "a,b/r1: a path with a comma or a colon"),
+        ("docker://ada/tools:1", "/home/me/a:b/r1", "a:b/r1: a path with a comma or a colon"),
+    ],
+)
+def test_what_a_container_cannot_be_given_is_refused(image: str, run_dir: str, words: str) -> None:
+    with pytest.raises(JobkitError, match=re.escape(words)):
+        script("local", "local-default", run_dir, environment={"container": image})
+
+
+@pytest.mark.parametrize("image", ["/my images/it's.sif", "/$(touch x)/`id`.sif", 'docker://a"b'])
+def test_no_image_reaches_the_shell(image: str, tmp_path: Path) -> None:
+    body = script("local", "local-default", environment={"container": image})
+    enter = body[body.index("container=(false)") : body.index("activate() {")]
+    shown = 'type() { echo show; }; enter_container; printf "%s\\n" "$why" "${container[@]}"'
+    done = subprocess.run(
+        ["bash", "-c", f"run=/\n{enter}\n{shown}"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    said = done.stdout.splitlines()
+    if "://" in image:
+        assert said == ["", "show", "exec", "--nv", "--bind", "/", image, *said[7:]]
+    else:
+        assert said[0].startswith(f"there is no image {image} on ")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_repeats_that_end_by_themselves_ask_the_gate_in_any_case() -> None:
+    fixed, auto = (script("slurm", "slurm-default", repeats=repeats) for repeats in (3, "auto"))
+    changed = set(auto.splitlines()) - set(fixed.splitlines())
+    words = "--prune --stop-after 2 --share 0.03 --repeats 7 10"
+    assert changed == {
+        "if [[ $scheduler != hand ]]; then",
+        f'    answer=$("$python" -m jobkit.worker.skip_check "$run" "$point" "$round" {words}) ||',
+    }

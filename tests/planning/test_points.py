@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import Knob
+from jobkit.core.records import Point, TextRef
+from jobkit.planning.points import Inputs, group_points, offered, plan
+from jobkit.spec.site import Site
+from jobkit.spec.sweep_spec import SweepSpec
+from jobkit.worker.workloads.stanza_batches import KNOB
+
+TEXT = TextRef(path="/t", sha256="0" * 64, size_bytes=1, name="sample")
+
+
+def planned(*, device: str = "cpu", **changes: object) -> tuple[Point, ...]:
+    spec = SweepSpec.model_validate({"name": "x", **changes})
+    return plan(spec, Inputs(run_id="x-1", text=TEXT, model=None, device=device))
+
+
+columns = st.dictionaries(
+    st.sampled_from(["batch_size", "tokenizer_batch"]),
+    st.lists(st.integers(1, 50), min_size=1, max_size=4, unique=True),
+)
+
+
+@given(columns, st.integers(1, 3))
+def test_points_are_counted_named_and_ordered(axes: dict[str, list[int]], repeats: int) -> None:
+    points = planned(sweep=axes, repeats=repeats)
+    assert [point.index for point in points] == list(range(1, len(points) + 1))
+    assert len(points) == repeats * math.prod(map(len, axes.values()))
+    assert len({point.point_id for point in points}) == len(points)
+    order = [(point.repeat, point.numbers.get("batch_size", 0)) for point in points]
+    assert order == sorted(order), "the tokenizer's batch does not change the load"
+
+
+def test_each_repeat_runs_every_setting_in_ascending_load() -> None:
+    points = planned(sweep={"batch_size": [50, 10]}, repeats=2)
+    assert [point.point_id for point in points] == [
+        "batch_size-10-r1",
+        "batch_size-50-r1",
+        "batch_size-10-r2",
+        "batch_size-50-r2",
+    ]
+
+
+def test_points_stand_in_ascending_need_of_device_memory() -> None:
+    sweep = {"workers": [16, 1], "batch_size": [32, 1], "order": ["text", "load"]}
+    points = planned(sweep=sweep, repeats=1)
+    need = [(point.workers, point.numbers["batch_size"]) for point in points[::2]]
+    assert need == [(1, 1), (1, 32), (16, 1), (16, 32)], "sixteen contexts are more than a batch of 32"
+    assert [point.order for point in points[:2]] == ["text", "load"], "words keep their order"
+
+
+def test_a_load_of_16_bits_needs_half_and_a_point_knows_its_precision() -> None:
+    sweep = {"batch_size": [1000, 600], "precision": ["fp32", "bf16"]}
+    points = planned(sweep=sweep, repeats=1)
+    need = [(point.numbers["batch_size"], point.precision) for point in points]
+    assert need == [(600, "bf16"), (1000, "bf16"), (600, "fp32"), (1000, "fp32")]
+    assert planned(repeats=1)[0].precision == "fp32"
+    assert planned(repeats=1, precision=None)[0].precision is None
+
+
+def test_a_setting_that_names_no_precision_has_that_of_the_key() -> None:
+    sweep = {"include": [{"batch_size": 1}, {"batch_size": 1, "precision": "fp16"}]}
+    points = planned(sweep=sweep, repeats=1, precision="bf16")
+    assert {(point.params["precision"], point.precision) for point in points} == {
+        ("bf16",) * 2,
+        ("fp16",) * 2,
+    }
+
+
+def test_a_workload_without_a_choice_has_no_precision() -> None:
+    spec = SweepSpec(name="t")
+    assert offered(spec, [KNOB]) == {"precision": "fp32", "shortcuts": None}
+    assert offered(spec, []) == {"precision": None, "shortcuts": None}
+    assert offered(spec, [Knob(name="precision", words=("bf16",))])["precision"] is None
+    assert offered(SweepSpec(name="t", precision=None), [KNOB])["precision"] is None
+    assert [plan(SweepSpec(name="t", workload=name))[0].precision for name in ("stanza-ner", "count")] == [
+        "fp32",
+        None,
+    ]
+
+
+def test_a_point_knows_its_shortcuts_by_the_knob_or_by_the_key() -> None:
+    assert [planned(repeats=1, **keys)[0].shortcuts for keys in ({}, {"shortcuts": "exact"})] == [
+        "off",
+        "exact",
+    ]
+    assert planned(repeats=1, shortcuts="exact")[0].params == {}
+    swept = planned(repeats=1, sweep={"shortcuts": ["exact", "off"]})
+    assert [(point.params, point.shortcuts) for point in swept] == [
+        ({"shortcuts": word}, word) for word in ("exact", "off")
+    ]
+    rows = {"include": [{"batch_size": 1}, {"batch_size": 1, "shortcuts": "off"}]}
+    filled = planned(sweep=rows, repeats=1, shortcuts="exact")
+    assert {(point.params["shortcuts"], point.shortcuts) for point in filled} == {
+        ("exact",) * 2,
+        ("off",) * 2,
+    }
+
+
+def test_a_workload_without_shortcuts_has_none() -> None:
+    knob = Knob(name="shortcuts", words=("off", "exact"))
+    assert offered(SweepSpec(name="t", shortcuts="exact"), [knob])["shortcuts"] == "exact"
+    assert offered(SweepSpec(name="t", shortcuts=None), [knob])["shortcuts"] is None
+    assert [plan(SweepSpec(name="t", workload=name))[0].shortcuts for name in ("stanza-ner", "count")] == [
+        "off",
+        None,
+    ]
+
+
+@pytest.mark.parametrize("name", ["precision", "shortcuts"])
+def test_a_knob_of_numbers_with_that_name_is_none_of_jobkits(name: str) -> None:
+    (point,) = planned(sweep={name: [16]}, repeats=1, precision=None, shortcuts=None, workload="own:Own")
+    assert (point.params, getattr(point, name)) == ({name: 16}, None)
+
+
+def test_a_knob_overrides_the_key_of_the_same_name() -> None:
+    keys = {"workers": 2, "threads": 3, "gpus": 2, "order": "text", "mps": "auto"}
+    keys["resources"] = {"gpus": 1, "cpus": 4}
+    (point,) = planned(device="cuda", repeats=1, **keys)
+    assert (point.workers, point.threads, point.gpus, point.order) == (2, 3, 2, "text")
+    assert point.mps == "auto"
+    sweep = {"workers": 5, "threads": 6, "gpus": 4, "order": "load", "mps": "on"}
+    (point,) = planned(device="cuda", repeats=1, sweep=sweep, **keys)
+    assert (point.workers, point.threads, point.gpus, point.order) == (5, 6, 4, "load")
+    assert point.mps == "on"
+    (point,) = planned(repeats=1, mps="on", resources={"gpus": 0, "cpus": 4})
+    assert (point.workers, point.threads, point.gpus, point.mps) == (1, 4, 1, "off"), "on a CPU"
+
+
+def test_every_setting_names_the_knobs_of_jobkit_that_one_names() -> None:
+    """So all of them are rows of one table."""
+    rows = [
+        {"batch_size": 5},
+        {"batch_size": 5, "workers": 2, "order": "text"},
+        {"batch_size": 5, "workers": 1},
+    ]
+    points = planned(sweep={"include": rows}, repeats=1)
+    assert [point.params for point in points] == [
+        {"batch_size": 5, "workers": 1, "order": "load"},
+        {"batch_size": 5, "workers": 2, "order": "text"},
+    ]
+
+
+SITE = Site.model_validate(
+    {
+        "name": "s",
+        "scheduler": "sge",
+        "memory_per": "slot",
+        "requests": {"cpus": "-pe smp {cpus}", "memory": "-l mem={memory}", "walltime": "-l t={walltime}"},
+    }
+)
+
+
+def test_points_with_the_same_request_form_a_group() -> None:
+    spec = SweepSpec.model_validate(
+        {
+            "name": "x",
+            "repeats": 2,
+            "sweep": {"workers": [1, 4], "threads": [1, 3]},
+            "resources": {"gpus": 0, "cpus": 2, "memory": "8GiB"},
+        }
+    )
+    points = plan(spec, Inputs(run_id="x-1", text=TEXT, model=None, device="cpu"))
+    groups = group_points(spec, SITE, points)
+    cpus = {group.request.cpus: group.points for group in groups}
+    assert cpus == {2: (1, 5), 3: (2, 6), 8: (3, 7), 12: (4, 8)}, "at least a CPU for each thread"
+    assert [group.options for group in groups] == [
+        (),
+        ("-pe smp 3", "-l mem=2731M"),
+        ("-pe smp 8", "-l mem=1G"),
+        ("-pe smp 12", "-l mem=683M"),
+    ]
+    assert {group.request.memory_bytes for group in groups} == {8 * 2**30}
+
+
+def test_the_allocator_is_a_matter_of_cuda_and_of_the_spec() -> None:
+    assert planned()[0].allocator is None
+    assert planned(device="cuda")[0].allocator == "expandable_segments:True"
+    own = {"variables": {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64"}}
+    assert planned(device="cuda", environment=own)[0].allocator == "max_split_size_mb:64"
+    default = {"variables": {"PYTORCH_ALLOC_CONF": ""}}
+    assert planned(device="cuda", environment=default)[0].allocator is None
+
+
+def test_a_sweep_that_excludes_everything_is_refused() -> None:
+    with pytest.raises(JobkitError, match="leaves no point"):
+        planned(sweep={"batch_size": [1], "exclude": [{"batch_size": 1}]})
+
+
+def test_sizes_still_to_be_chosen_are_no_points() -> None:
+    with pytest.raises(JobkitError, match=r"sweep\.batch_size: 'auto' is decided from the text") as caught:
+        plan(SweepSpec.model_validate({"name": "t", "sweep": {"batch_size": "auto"}}))
+    assert caught.value.hint == "jobkit.prepare reads it and decides"

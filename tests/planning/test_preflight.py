@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jobkit.answers.loads import NONE, PUNCTUATION, TOKENIZER, Loads
+from jobkit.core.paths import CACHE_VARIABLE, cache_dir
+from jobkit.core.records import ModelRef
+from jobkit.core.units import GIB
+from jobkit.planning.preflight import longest, preflight
+from jobkit.planning.texts import find_text, text_lengths
+from tests.support.builders import own_workload
+
+SPEC = "name: t\nworkload: count\ntext: text.txt\nsweep: {batch_size: [3, 200]}\nresources: {gpus: 0}\n"
+RECORDS = Path(__file__).parents[2] / "benchmarks" / "records" / "gpu"
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    """Return the spec of a text of 100 paragraphs, the 8th of which is long."""
+    paragraphs = ["word " * (500 if n == 7 else 9 + n % 5) for n in range(100)]
+    (tmp_path / "text.txt").write_text("\n\n".join(paragraphs), encoding="utf-8")
+    path = tmp_path / "spec.yaml"
+    path.write_text(SPEC, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def kept(kept_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let the command find the tiny stand-in that the tests share."""
+    monkeypatch.setenv(CACHE_VARIABLE, str(kept_cache))
+    return kept_cache
+
+
+def test_what_the_text_tells(spec: Path) -> None:
+    found = preflight(spec)
+    assert (found.source, found.paragraphs, found.items, found.model) == (TOKENIZER, 100, 100, None)
+    first = found.longest[0]
+    assert (first.length, first.paragraph, first.item) == (2_501, 7, 0)
+    assert first.beginning.startswith("word word ")
+    by_size = {size.batch_size: size for size in found.sizes}
+    assert {1, 2, 3, 5, 10, 20, 50, 100, 200} | set(found.measure) == set(by_size)
+    assert by_size[100].load == by_size[200].load == found.saturation_load == 100 * 2_501
+    assert (found.saturation, found.limit) == (100, 100)
+    assert [size for size, one in by_size.items() if one.in_spec] == [3, 200]
+    assert [size for size, one in by_size.items() if one.to_measure] == list(found.measure)
+    assert by_size[3].first_paragraph == 6
+    assert by_size[1].efficiency == 1
+    assert all(size.gpu_bytes is None for size in found.sizes)
+
+
+def test_auto_is_what_is_worth_measuring(spec: Path) -> None:
+    found = preflight(spec, ("sweep.batch_size=auto",))
+    assert len(found.measure) == 5
+    assert [setting.params["batch_size"] for setting in found.settings] == list(found.measure)
+    assert all(size.in_spec == size.to_measure for size in found.sizes)
+
+
+def test_without_lengths_the_batch_size_is_the_load(spec: Path) -> None:
+    found = preflight(spec, (f"workload={own_workload(spec.parent, 'lengths = None')}",))
+    assert (found.source, found.items, found.longest) == (NONE, None, ())
+    assert all(size.load == min(size.batch_size, 100) for size in found.sizes)
+    assert found.sizes[0].efficiency is None
+
+
+def test_in_haste_no_model_is_touched(spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    model = ("workload=stanza-ner", "model={size: full, fallback: stand-in}", "text=sample:50")
+    found = preflight(spec, model, fast=True, gpu_memory_bytes=8 * GIB)
+    assert (found.source, found.model, found.stand_in) == (PUNCTUATION, "en full", True)
+    assert not (tmp_path / "cache" / "models").exists()
+    assert found.gpu_memory_named
+    sizes = [size.gpu_bytes for size in found.sizes]
+    assert sizes == sorted(size for size in sizes if size is not None)
+    assert preflight(spec, model, fast=True).gpu_memory_bytes is None  # on a CPU there is no card
+    on_gpu = preflight(spec, (*model, "device=cuda"), fast=True)
+    assert (on_gpu.gpu_memory_bytes, on_gpu.gpu_memory_named) == (24 * GIB, False)
+
+
+def test_the_loads_are_those_of_the_records_of_a_gpu(kept: Path, tiny_model: ModelRef) -> None:
+    """The full-size stand-in has a tokenizer of its own; the largest loads come out the same."""
+    text = find_text("sample", base=kept, cache=kept)
+    loads = Loads(text_lengths("stanza-ner", text, tiny_model, cache=cache_dir(), say=print))
+    records = [json.loads(path.read_text()) for path in RECORDS.glob("*/results/*/*/record.json")]
+    assert len(records) > 20
+    for record in records:
+        assert loads.own(record["point"]["params"]["batch_size"]) == record["summary"]["load_max"]
+
+
+def test_other_knobs_have_their_loads_reported(spec: Path) -> None:
+    sweep = "sweep={paragraphs_per_call: [10, 50], sentences_per_ner_batch: 20}"
+    model = ("workload=stanza-ner", "model={size: full, fallback: stand-in}", "text=sample:60")
+    found = preflight(spec, (sweep, *model), fast=True)
+    assert [setting.params for setting in found.settings] == [
+        {"paragraphs_per_call": size, "sentences_per_ner_batch": 20} for size in (10, 50)
+    ]
+    assert not any(size.in_spec for size in found.sizes)
+
+
+def test_the_longest_are_named_by_place_and_beginning() -> None:
+    paragraphs = ["Hm. This is a longer one, as they go. It ends.\n", "One sentence only.\n"]
+    found = longest(paragraphs, [[4, 40, 9], [19]])
+    assert [(one.length, one.paragraph, one.item) for one in found] == [(40, 0, 1), (19, 1, 0), (9, 0, 2)]
+    assert [one.beginning for one in found] == [
+        "This is a longer one, as they go. It ends.",
+        "One sentence only.",
+        "It ends.",
+    ]
+
+
+def test_a_beginning_is_found_where_punctuation_sees_other_sentences() -> None:
+    (first, *_) = longest(["Ah! Oh! " + "It was long, long ago " * 9], [[9, 200]])
+    assert first.beginning.startswith(("It was long", "Oh! It was long"))
+    assert first.beginning.endswith(" ...")
+    assert longest(["..."], [[3]])[0].beginning == "..."
+    assert longest([], []) == []

@@ -1,0 +1,215 @@
+"""Checks of a sweep before it is submitted."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from jobkit.answers.loads import NONE, TOKENIZER, Lengths, read_lengths
+from jobkit.core.errors import JobkitError
+from jobkit.core.layout import LENGTHS_FILE
+from jobkit.launch.sweep import write_run
+from jobkit.planning.prepare import Options, prepare
+from jobkit.schedulers.registry import choose_scheduler
+from jobkit.spec.sweep_spec import load_spec
+from tests.support.builders import own_workload
+
+SPEC = "name: t\nworkload: count\ntext: text.txt\nsweep: {batch_size: [1, 2]}\nresources: {gpus: 0}\n"
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> Path:
+    (tmp_path / "text.txt").write_text("One.\n", encoding="utf-8")
+    path = tmp_path / "spec.yaml"
+    path.write_text(SPEC, encoding="utf-8")
+    return path
+
+
+def programs(folder: Path, *names: str) -> str:
+    folder.mkdir()
+    for name in names:
+        (folder / name).write_text("#!/bin/sh\n", encoding="utf-8")
+        (folder / name).chmod(0o755)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("there", "chosen"),
+    [(["sbatch", "qsub", "qconf"], "slurm"), (["qsub", "qconf"], "sge"), (["qsub"], "local"), ([], "local")],
+)
+def test_auto_looks_for_sbatch_then_qsub_then_runs_here(
+    there: list[str], chosen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", programs(tmp_path / "bin", *there))
+    name, why = choose_scheduler("auto")
+    assert name == chosen
+    assert why == (
+        "neither sbatch nor qsub with qconf is on PATH" if chosen == "local" else f"{there[0]} is on PATH"
+    )
+
+
+def test_everything_auto_is_decided_and_nothing_is_written(spec: Path, tmp_path: Path) -> None:
+    options = Options(overrides=("repeats=1",), scheduler="slurm", runs_dir=tmp_path / "runs")
+    prepared = prepare(spec, options, build=False, say=print)
+    decided = prepared.spec
+    assert (decided.scheduler, decided.site, decided.device) == ("slurm", "slurm-default", "cpu")
+    assert len(prepared.points) == 2
+    assert prepared.groups[0].request.walltime_s == 600
+    assert not (tmp_path / "runs").exists()
+
+
+def test_missing_things_are_faults_among_the_others(spec: Path) -> None:
+    text = SPEC.replace("text.txt", "gone.txt").replace("count", "stanza-ner")
+    more = "site: nowhere\nscheduler: sge\nmodel: {name: xx}\nrepeat: 1\ntemplate: gone.j2\n"
+    spec.write_text(text + more, encoding="utf-8")
+    with pytest.raises(JobkitError) as caught:
+        prepare(spec, Options(), build=False, say=print)
+    lines = [line.strip().removeprefix(f"{spec}:") for line in caught.value.message.splitlines()[1:]]
+    places = [line.split(" ")[0] for line in lines]
+    assert places == ["3:7:", "6:7:", "8:8:", "9:1:", "10:11:"]
+    assert "gone.txt" in lines[0]
+    assert "no site 'nowhere'" in lines[1]
+    assert "jobkit models fetch xx" in lines[2]
+    assert "did you mean 'repeats'?" in lines[3]
+    assert f"there is no template {spec.parent}/gone.j2" in lines[4]
+
+
+def test_a_template_stands_next_to_the_spec_and_in_the_run_by_its_whole_path(
+    spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.sh.j2").write_text("{% extends base %}{% block work %}true\n{% endblock %}")
+    spec.write_text(SPEC + "template: mine.sh.j2\n", encoding="utf-8")
+    monkeypatch.chdir("/")
+    prepared = prepare(spec, Options(runs_dir=tmp_path), build=False, say=print)
+    assert prepared.script.endswith("\ntrue\n")
+    assert prepared.spec.template == str(tmp_path / "mine.sh.j2")
+    again = tmp_path / "elsewhere" / "sweep.yaml"
+    again.parent.mkdir()
+    again.write_text(prepared.spec.as_yaml(), encoding="utf-8")
+    assert prepare(again, Options(runs_dir=tmp_path), build=False, say=print).spec == prepared.spec
+
+
+def test_the_resources_that_a_site_names_are_handed_on_to_be_checked(spec: Path, tmp_path: Path) -> None:
+    options = Options(scheduler="sge", site="lancaster-hec", runs_dir=tmp_path)
+    prepared = prepare(spec, options, build=False, say=print)
+    assert prepared.groups[0].request.resources == ("ncpus", "h_vmem", "h_rt")
+
+
+@pytest.mark.parametrize(
+    ("device", "gpus", "scheduler", "said"),
+    [
+        ("cpu", 1, "slurm", "each point would hold a GPU and use none (--set resources.gpus=0)"),
+        ("cpu", 3, "slurm", "each point would hold 3 GPUs and use none (--set resources.gpus=0)"),
+        ("auto", 2, "slurm", ""),
+        ("auto", 1, "slurm", ""),
+        ("cpu", 0, "slurm", ""),
+        ("cpu", 2, "local", ""),
+    ],
+)
+def test_gpus_that_every_point_holds_and_none_uses_are_warned_of(
+    spec: Path, tmp_path: Path, device: str, gpus: int, scheduler: str, said: str
+) -> None:
+    overrides = (f"device={device}", f"resources.gpus={gpus}", "sweep.batch_size=[1]")
+    lines: list[str] = []
+    options = Options(overrides=overrides, scheduler=scheduler, runs_dir=tmp_path)
+    prepare(spec, options, build=False, say=lines.append)
+    assert [line for line in lines if line.startswith("warning: ")] == lines
+    assert said in "".join(lines)
+    assert bool(lines) is bool(said)
+
+
+def test_a_job_that_would_last_for_ever_is_refused(spec: Path, tmp_path: Path) -> None:
+    overrides = ("pack=2", "repeats=2", "resources.walltime=2000d")
+    with pytest.raises(JobkitError, match="2 points of 48000:00:00 each need a job of more than ten years"):
+        prepare(spec, Options(overrides=overrides, scheduler="slurm", runs_dir=tmp_path))
+
+
+def test_the_batch_sizes_are_chosen_from_the_text(spec: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("\n\n".join("x" * (50 + n % 7) for n in range(400)), encoding="utf-8")
+    said: list[str] = []
+    options = Options(overrides=("sweep.batch_size=auto",), runs_dir=tmp_path / "runs")
+    prepared = prepare(spec, options, build=False, say=said.append)
+    chosen = prepared.spec.sweep.product["batch_size"]
+    assert len(chosen) == 5
+    assert [point.numbers["batch_size"] for point in prepared.points] == chosen * 3
+    assert len(said) == 1
+    assert said[0].startswith(f"batch_size {', '.join(map(str, chosen))}: loads of ")
+    assert prepared.lengths is not None
+    write_run(prepared)
+    written = (prepared.run_dir / LENGTHS_FILE).read_text(encoding="utf-8")
+    assert Lengths.from_json(written) == prepared.lengths
+    assert load_spec(prepared.run_dir / "sweep.yaml").sweep.product["batch_size"] == chosen
+
+
+@pytest.mark.parametrize("workload", ["count", "tests.workloads.hungry:Unmeasured"])
+def test_the_run_folder_has_the_lengths_also_for_sizes_in_numbers(
+    spec: Path, tmp_path: Path, workload: str
+) -> None:
+    """Every command goes by them, so that one question has one answer; a workload may tell none."""
+    options = Options(overrides=(f"workload={workload}",), runs_dir=tmp_path / "runs")
+    prepared = prepare(spec, options, build=True)
+    write_run(prepared)
+    written = read_lengths(prepared.run_dir)
+    assert written is not None
+    assert written == prepared.lengths
+    assert written.source == (TOKENIZER if workload == "count" else NONE)
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "said", "pack"), [("slurm", "", 6), ("slurm", "pack: 3\n", 3), ("local", "pack: 3\n", 1)]
+)
+def test_how_many_points_share_a_job_is_the_specs_word_else_the_sites(
+    spec: Path, tmp_path: Path, scheduler: str, said: str, pack: int
+) -> None:
+    spec.write_text(SPEC + said, encoding="utf-8")
+    site = tmp_path / "site.yaml"
+    site.write_text(f"name: s\nscheduler: {scheduler}\npack: 20\n", encoding="utf-8")
+    if scheduler == "slurm":
+        site.write_text(site.read_text() + "requests: {cpus: x, memory: x, walltime: x}\n")
+    options = Options(scheduler=scheduler, site=str(site), runs_dir=tmp_path / "runs")
+    assert prepare(spec, options, build=True).spec.pack == pack
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("own:Own", ""),
+        ("own:Oun", r"own\.py has no 'Oun'; did you mean 'Own'\?"),
+        ("own:Bare", r"'own:Bare' \(.*own\.py:\d+\) has no method load; .*no NEEDS_MODEL"),
+        ("gone:Own", "the module 'gone' is neither installed nor in"),
+        ("broken_:Own", r"cannot be imported: .*broken_\.py:2: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_workload_next_to_the_spec_is_looked_at_before_anything_is_submitted(
+    name: str, told: str, spec: Path, tmp_path: Path
+) -> None:
+    """FAULT: the class of a user's own workload is missing, lacks a method, or fails on import.
+
+    HOW: real: modules next to the spec.
+    REPORTED: jobkit refuses the sweep, with the file and line of the user's code and what is expected; in a \
+    job the outcome is `bug`, with that file and line.
+    LOST: nothing.
+    """
+    own_workload(tmp_path)
+    with (tmp_path / "own.py").open("a") as stream:
+        stream.write("class Bare:\n    KNOBS = ('batch_size',)\n")
+    (tmp_path / "broken_.py").write_text("x = 0\n1 / x\n")
+    options = Options(overrides=(f"workload={name}",), scheduler="local", runs_dir=tmp_path / "runs")
+    if told:
+        with pytest.raises(JobkitError, match=told):
+            prepare(spec, options)
+    else:
+        assert {point.workload_folder for point in prepare(spec, options).points} == {str(tmp_path)}
+    assert "own" not in sys.modules, "the code of a user runs in another process"
+
+
+def test_a_knob_that_a_workload_of_ones_own_lacks_is_a_fault_of_the_spec(spec: Path, tmp_path: Path) -> None:
+    name = own_workload(tmp_path, name="own_knobs")
+    spec.write_text(f"workload: {name}\ntext: {tmp_path}/text.txt\nsweep:\n  batch_size: [1]\n  width: [2]\n")
+    told = rf"spec\.yaml:5:3: sweep\.width: no such knob: the KNOBS of {name} holds batch_size"
+    with pytest.raises(JobkitError, match=told):
+        prepare(spec, Options(scheduler="local", runs_dir=tmp_path / "runs"))
+    assert not (tmp_path / "runs").exists()

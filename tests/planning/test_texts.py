@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import TextRef
+from jobkit.planning import texts
+from jobkit.planning.texts import find_text
+from jobkit.worker.paragraphs import read_paragraphs
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return the folder of a spec."""
+    made = tmp_path / "specs"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def server(folder: Path, serve: Callable[[Path], str]) -> str:
+    """Serve the spec's folder and return the address."""
+    return serve(folder)
+
+
+def test_the_sample_is_written_to_the_cache(folder: Path, cache: Path) -> None:
+    found = find_text("sample", base=folder, cache=cache)
+    short = find_text("sample:30", base=folder, cache=cache)
+    assert len(read_paragraphs(Path(short.path))) == 30
+    assert found.name == "sample"
+    assert Path(found.path).parent == cache / "texts"
+    assert found.sha256[:12] in Path(found.path).name
+    assert len(read_paragraphs(Path(found.path))) == 881
+
+
+def test_without_writing_the_sample_is_described_as_it_would_be(folder: Path, cache: Path) -> None:
+    described = find_text("sample", base=folder, cache=cache, write=False)
+    assert not cache.exists()
+    assert described == find_text("sample", base=folder, cache=cache)
+
+
+def test_the_sample_is_generated_once_for_a_cache_that_is_there(
+    folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache.mkdir()
+    made = find_text("sample:30", base=folder, cache=cache, write=False)
+    kept = Path(made.path).read_bytes()
+
+    def again(_: int) -> str:
+        raise AssertionError("generated again")
+
+    monkeypatch.setattr(texts, "sample_text", again)
+    for write in (False, True):
+        assert find_text("sample:30", base=folder, cache=cache, write=write) == made
+    monkeypatch.undo()
+    Path(made.path).write_bytes(kept[:100])
+    assert find_text("sample:30", base=folder, cache=cache) == made
+    assert Path(made.path).read_bytes() == kept, "a damaged copy is written again"
+    monkeypatch.setattr(texts, "generator_version", lambda: "another")
+    monkeypatch.setattr(texts, "sample_text", again)
+    with pytest.raises(AssertionError, match="generated again"):
+        find_text("sample:30", base=folder, cache=cache)
+
+
+def test_a_cache_that_cannot_be_written_does_not_stop_a_dry_run(folder: Path, cache: Path) -> None:
+    cache.mkdir()
+    (cache / "texts").write_text("no folder", encoding="ascii")
+    assert find_text("sample:30", base=folder, cache=cache, write=False).size_bytes > 0
+    with pytest.raises(JobkitError):
+        find_text("sample:30", base=folder, cache=cache)
+
+
+def test_a_path_is_relative_to_the_spec_then_to_here(
+    folder: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "a.txt").write_text("of the spec\n")
+    here = folder.parent / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    Path("a.txt").write_text("of here\n")
+    Path("b.txt").write_text("of here\n")
+    digest = hashlib.sha256(b"of the spec\n").hexdigest()
+    assert find_text("a.txt", base=folder, cache=cache) == TextRef(
+        path=str(folder / "a.txt"), sha256=digest, size_bytes=12, name="a.txt"
+    )
+    assert find_text("b.txt", base=folder, cache=cache).path == str(here / "b.txt")
+    assert find_text(str(folder / "a.txt"), base=here, cache=cache).path == str(folder / "a.txt")
+
+
+@pytest.mark.parametrize(
+    ("data", "message", "hint"),
+    [
+        (b"", "is empty", "text"),
+        (b"PK\x00\x01", "is binary .a NUL at byte 2", "plain UTF-8"),
+        (b"na\xefve", "not UTF-8 at byte 2", "iconv -f latin1"),
+        (b" \n\t\r\n", "holds no paragraph", "text"),
+        (b"\xef\xbb\xbf", "holds no paragraph", "text"),
+    ],
+)
+def test_a_text_that_a_job_could_not_read(
+    folder: Path, cache: Path, data: bytes, message: str, hint: str
+) -> None:
+    (folder / "a.txt").write_bytes(data)
+    with pytest.raises(JobkitError, match=message) as caught:
+        find_text("a.txt", base=folder, cache=cache)
+    assert str(folder / "a.txt") in caught.value.message
+    assert hint in caught.value.hint
+
+
+def test_a_missing_text_says_where_it_was_looked_for(folder: Path, cache: Path) -> None:
+    with pytest.raises(JobkitError, match=r"no .*specs/a\.txt nor ") as caught:
+        find_text("a.txt", base=folder, cache=cache)
+    assert "sample" in caught.value.hint
+
+
+@pytest.mark.parametrize("typed", ["./corpsu.txt", "texts/corpsu.txt"])
+def test_a_misspelt_file_is_answered_with_the_closest_name(typed: str, folder: Path, cache: Path) -> None:
+    (folder / typed).parent.mkdir(exist_ok=True)
+    (folder / typed).with_name("corpus.txt").write_text("One.\n", encoding="utf-8")
+    with pytest.raises(JobkitError) as caught:
+        find_text(typed, base=folder, cache=cache)
+    named = (caught.value.hint or "").removeprefix("did you mean ").removesuffix("?")
+    assert find_text(named, base=folder, cache=cache).name == named
+
+
+def test_an_address_is_downloaded_once(folder: Path, cache: Path, server: str) -> None:
+    (folder / "a.txt").write_text("from afar\n")
+    found = find_text(f"{server}/a.txt", base=folder, cache=cache)
+    assert found.name == f"{server}/a.txt"
+    assert Path(found.path).read_text() == "from afar\n"
+    (folder / "a.txt").unlink()
+    assert find_text(f"{server}/a.txt", base=folder, cache=cache) == found
+    assert find_text(f"{server}/a.txt", base=folder, cache=cache, write=False) == found
+    assert [path.suffix for path in (cache / "texts").iterdir()] == [".txt"]
+
+
+def test_an_address_that_fails_leaves_nothing(folder: Path, cache: Path, server: str) -> None:
+    with pytest.raises(JobkitError, match=r"could not be downloaded: .*404") as caught:
+        find_text(f"{server}/a.txt", base=folder, cache=cache)
+    assert "curl" in caught.value.hint
+    with pytest.raises(JobkitError, match="could not be downloaded"):
+        find_text("http://127.0.0.1:1/a.txt", base=folder, cache=cache)
+    assert not list((cache / "texts").iterdir())
+
+
+def test_an_address_is_not_fetched_without_writing(folder: Path, cache: Path, server: str) -> None:
+    (folder / "a.txt").write_text("from afar\n")
+    with pytest.raises(JobkitError, match="not downloaded yet"):
+        find_text(f"{server}/a.txt", base=folder, cache=cache, write=False)
+    assert not cache.exists()
+
+
+@pytest.mark.parametrize("name", ["", "  "])
+def test_no_name_of_a_text_is_not_taken_for_the_folder(folder: Path, cache: Path, name: str) -> None:
+    with pytest.raises(JobkitError, match=r"^no text is named\n.*without the key it is `sample`"):
+        find_text(name, base=folder, cache=cache)
+
+
+@pytest.mark.parametrize("number", ["0", "007", "10000", "-3", "many", ""])
+def test_a_sample_of_no_such_length_says_which_there_are(folder: Path, cache: Path, number: str) -> None:
+    (folder / f"sample:{number}").write_text("One.", encoding="utf-8")
+    with pytest.raises(JobkitError, match=rf"^text 'sample:{number}': the built-in text has 1 to 9,999 par"):
+        find_text(f"sample:{number}", base=folder, cache=cache)
+    assert find_text(f"./sample:{number}", base=folder, cache=cache).size_bytes == 4
+
+
+def test_the_longest_sample_has_the_number_of_paragraphs_that_is_reported() -> None:
+    assert texts.SAMPLE.fullmatch(f"sample:{texts.MOST_PARAGRAPHS}")
+    assert not texts.SAMPLE.fullmatch(f"sample:{texts.MOST_PARAGRAPHS + 1}")
