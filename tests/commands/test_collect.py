@@ -9,7 +9,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.layout import Exit
 from tests.support.builders import grid, record, write_exit, write_points, write_record
 
-OLD_LOG = Path(__file__).parents[2] / "data" / "predecessors" / "gpu-stanza-tagging.o2650"
+OLD_LOG = Path(__file__).parents[1] / "data" / "predecessors" / "gpu-stanza-tagging.o2650"
 
 
 def run(*args: str | Path) -> int:

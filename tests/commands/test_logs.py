@@ -16,7 +16,7 @@ from tests.support.commands import JOBKIT, jobkit, jobkit_process
 
 POINTS = grid([50, 100])
 SPEC = "name: t\nworkload: %s\ntext: sample:20\nresources: {gpus: 0}\nrepeats: 1\nsweep: {batch_size: [5]}\n"
-WORKLOADS = Path(__file__).parents[2] / "workloads"
+WORKLOADS = Path(__file__).parents[1] / "workloads"
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from jobkit.commands.report import report
 from jobkit.core.errors import JobkitError
 from tests.support.builders import grid, record, write_records
 
-DCGM = Path(__file__).parents[2] / "data" / "predecessors" / "gpu-stanza-tagging.gpu-report"
+DCGM = Path(__file__).parents[1] / "data" / "predecessors" / "gpu-stanza-tagging.gpu-report"
 
 
 def test_a_report_of_dcgm_is_of_one_run(tmp_path: Path) -> None:

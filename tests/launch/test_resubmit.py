@@ -217,7 +217,7 @@ def test_a_job_that_follows_and_is_refused_is_reported(
     sweep.ended(OK, OOM, OK, OK, OK, OK)
     sweep.refuse("follow.sh")
     assert run_again(sweep.run, (), ()) == 0
-    assert "no job runs failed points again" in capsys.readouterr().err
+    assert "no job runs again what fails" in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_written_is_reported(sweep: Sweep) -> None:

@@ -49,7 +49,7 @@ def test_no_string_names_a_module_of_a_higher_floor() -> None:
     [
         ("schedulers", 'argv = ("-m", "jobkit.launch.resume")', [("launch", 1)]),
         ("schedulers", 'name = f"jobkit.worker.{name}:main"', [("worker", 1)]),
-        ("plan", 'values = {"module": "jobkit.answers.search"}', []),
+        ("planning", 'values = {"module": "jobkit.answers.search"}', []),
         ("worker", 'argv = ["python -m jobkit.worker.pool"]', []),
         ("core", '"""See `jobkit.launch`."""\nCOUNT = 1\n"""Of `jobkit.runs`."""', []),
         ("core", 'FILE, ENTRY = "jobkit.schema.json", "jobkit.workloads"', []),
