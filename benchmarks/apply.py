@@ -13,12 +13,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
 
-from jobkit.planning.sample import sample_text
-
 from benchmarks.row import Row
 from benchmarks.submission import peer
 from benchmarks.timing import JOBKIT, once
 from jobkit.corpus.reading import split_paragraphs
+from jobkit.planning.sample import sample_text
 from jobkit.worker.workloads.function import Count
 
 TITLE = "A corpus: jobkit apply next to datatrove"

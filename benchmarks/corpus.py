@@ -10,10 +10,10 @@ from itertools import islice
 from pathlib import Path
 
 import zstandard
-from jobkit.planning.sample import generate, join_paragraphs
 
 from benchmarks.row import Row
 from benchmarks.timing import Timing, middle, once
+from jobkit.planning.sample import generate, join_paragraphs
 
 TITLE = "Planning a corpus"
 TEXT_BYTES = 2**28

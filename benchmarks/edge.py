@@ -23,9 +23,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from jobkit.planning.batch_sizes import share, sizes
-from jobkit.planning.sample import sample_text
-
 from jobkit.answers.loads import Lengths, Loads
 from jobkit.answers.memory import Memory
 from jobkit.answers.memory_line import Observation, fit_memory
@@ -34,7 +31,9 @@ from jobkit.core.measurements import Need
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import Outcome
 from jobkit.corpus.reading import split_paragraphs
+from jobkit.planning.batch_sizes import share, sizes
 from jobkit.planning.models import find_model
+from jobkit.planning.sample import sample_text
 from jobkit.worker.failure import outcome_of
 from jobkit.worker.measure import min_memory_probe
 from jobkit.worker.measure.device import Device, open_device

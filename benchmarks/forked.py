@@ -17,9 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from jobkit.planning.points import Inputs, plan
-from jobkit.planning.texts import find_text
-
 from benchmarks import raw
 from benchmarks.overhead import interval
 from benchmarks.row import Row
@@ -29,6 +26,8 @@ from jobkit.core.paths import cache_dir
 from jobkit.core.records import Record
 from jobkit.core.units import format_bytes_gib
 from jobkit.planning.models import find_model
+from jobkit.planning.points import Inputs, plan
+from jobkit.planning.texts import find_text
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.worker import parent_socket
 from jobkit.worker.process import ALLOCATOR_VARIABLES

@@ -20,7 +20,6 @@ from statistics import fmean
 from typing import Any
 
 from jobkit.planning.sample import SEED, generate
-
 from jobkit.worker import steps
 from jobkit.worker.workloads.base import workload_class
 

@@ -20,14 +20,13 @@ from pathlib import Path
 from statistics import NormalDist, median
 from typing import TextIO
 
-from jobkit.planning.sample import sample_text
-
 from benchmarks import raw
 from benchmarks.row import Row
 from jobkit.core import json_codec
 from jobkit.core.paths import cache_dir
 from jobkit.corpus.reading import split_paragraphs
 from jobkit.planning.models import find_model
+from jobkit.planning.sample import sample_text
 from jobkit.worker import steps
 from jobkit.worker.measure import nvml
 from jobkit.worker.measure.device import Device, open_device

@@ -16,11 +16,10 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from jobkit.planning.sample import sample_text
-
 from benchmarks.row import Row
 from benchmarks.timing import JOBKIT
 from jobkit.corpus.plan import read_plan
+from jobkit.planning.sample import sample_text
 from jobkit.runs.shards import live_points
 
 TITLE = "A corpus that is planned again: the tagger's entities"

@@ -14,9 +14,6 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
-from jobkit.planning.points import Inputs, plan
-from jobkit.planning.sample import generate, join_paragraphs
-
 from benchmarks import raw
 from benchmarks.row import Row
 from jobkit.core.json_codec import from_json, to_json
@@ -27,6 +24,8 @@ from jobkit.corpus.plan import MANIFEST_FILE, Rows, Shard, write_plan
 from jobkit.corpus.scan import scan
 from jobkit.corpus.sources import find_sources
 from jobkit.planning.models import find_model
+from jobkit.planning.points import Inputs, plan
+from jobkit.planning.sample import generate, join_paragraphs
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.worker.measure.sampler import process_tree, pss_bytes
 

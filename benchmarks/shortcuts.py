@@ -31,9 +31,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jobkit.planning.sample import SEED, generate
-
 from jobkit.core.knobs import BATCH_SIZE, OFF, SHORTCUTS
+from jobkit.planning.sample import SEED, generate
 from jobkit.worker.paragraphs import split_sentences
 from jobkit.worker.workloads.stanza_batches import SentenceCut
 from jobkit.worker.workloads.stanza_ner import StanzaNer

@@ -26,11 +26,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from jobkit.planning.sample import sample_text
-
 from benchmarks.soak import JOBKIT, SITE, break_node, killed, processes
 from jobkit.core.layout import read_points
 from jobkit.corpus.reading import split_paragraphs
+from jobkit.planning.sample import sample_text
 from jobkit.runs.journal import read_journal
 
 PARAGRAPHS_OF_A_SHARD = 8

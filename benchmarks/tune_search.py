@@ -18,12 +18,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from jobkit.planning.tune_goal import AGAIN, LOOKS
-
 from jobkit.answers.objective import Comparison, Finals
 from jobkit.answers.setting import Ratio
 from jobkit.answers.tune_steps import FINAL, Candidate, MeasuredCandidate, Search, TuneGoal, follow, whole
 from jobkit.core.knobs import ON, WORKERS, Value, numbers
+from jobkit.planning.tune_goal import AGAIN, LOOKS
 from tests.support.machines import GOAL, LOOP, Machine
 
 RAW = Path(__file__).with_name("records") / "tune-search.json"

@@ -12,9 +12,8 @@ from benchmarks.controller import JOB_ID
 
 def submit(folder: Path, spec: Path) -> int:
     """Plan, render, check and submit the sweep."""
-    from jobkit.planning.prepare import Options, prepare
-
     from jobkit.launch import sweep as submission
+    from jobkit.planning.prepare import Options, prepare
 
     prepared = prepare(spec, Options(runs_dir=folder), build=False, say=lambda _: None)
     return sum(job.array.tasks for job in submission.submit(prepared) if job.role == "points")

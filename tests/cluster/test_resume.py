@@ -7,12 +7,12 @@ import random
 from collections.abc import Callable
 
 import pytest
-from jobkit.planning.prepare import Options, prepare
 
 from jobkit.core.files import write_atomically
 from jobkit.core.layout import Exit
 from jobkit.core.records import Outcome
 from jobkit.launch import sweep as submit
+from jobkit.planning.prepare import Options, prepare
 from jobkit.runs.reader import read_standings
 from tests.cluster.test_sweeps import WORKLOADS, Lab
 from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from jobkit.planning.prepare import Options, prepare
 
 from jobkit.launch import scheduler_calls
 from jobkit.launch import sweep as submit
 from jobkit.launch.job import Job
 from jobkit.launch.submission import cut_into_arrays
+from jobkit.planning.prepare import Options, prepare
 from jobkit.schedulers.registry import by_name
 from jobkit.worker.process import started_at
 from tests.cluster.daemons import until

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from jobkit.planning.texts import find_text
 
 from jobkit.core.json_codec import from_json
 from jobkit.core.records import ModelRef, Outcome, Record
+from jobkit.planning.texts import find_text
 from jobkit.runs.standing import PointState
 from jobkit.worker.paragraphs import read_paragraphs
 from jobkit.worker.workloads.entities import write_entities

@@ -3,13 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from jobkit.planning.texts import find_text, text_lengths
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import cache_dir, ledger_path
 from jobkit.core.records import ModelRef
 from jobkit.planning.models import fetch_model
 from jobkit.planning.standin import make_standin
+from jobkit.planning.texts import find_text, text_lengths
 
 SPEC = "name: demo\nworkload: count\nsweep: {batch_size: [10]}\nresources: {gpus: 0}\nscheduler: local\n"
 

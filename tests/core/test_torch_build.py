@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from jobkit.planning.prepare import Options, prepare
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
@@ -18,6 +17,7 @@ from jobkit.core.records import Outcome
 from jobkit.core.torch_build import cpu_build_problem
 from jobkit.launch.resume import run_again
 from jobkit.launch.verify import verify
+from jobkit.planning.prepare import Options, prepare
 from tests.support.builders import MODEL
 from tests.support.swept import OK, Sweep
 from tests.support.swept import clock as clock  # noqa: PLC0414 - a fixture is found by its name here

@@ -8,13 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from jobkit.planning.prepare import Options, Prepared, prepare
 
 from jobkit.core import files, json_codec
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import POINTS_FILE
 from jobkit.core.records import Outcome, Point
 from jobkit.launch import guards, sweep
+from jobkit.planning.prepare import Options, Prepared, prepare
 from tests.support.builders import record, write_record, write_submitted
 from tests.support.commands import JOBKIT, jobkit
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from jobkit.planning.prepare import Options, Prepared, prepare
 
 from jobkit.commands.sweep import sweep as sweep_command
 from jobkit.core.errors import JobkitError
 from jobkit.launch import launch
+from jobkit.planning.prepare import Options, Prepared, prepare
 from jobkit.spec.policy import Policy
 from tests.support.builders import grid, record, write_records, write_submitted
 from tests.support.programs import Programs

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from jobkit.planning.prepare import Options, prepare
-from jobkit.planning.resolve import refuse_missing_profiler
 
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import Exit, read_points
@@ -15,6 +13,8 @@ from jobkit.core.records import Point
 from jobkit.launch import sweep as submit
 from jobkit.launch.profile import profile
 from jobkit.launch.resume import run_again
+from jobkit.planning.prepare import Options, prepare
+from jobkit.planning.resolve import refuse_missing_profiler
 from jobkit.report.tables import collect
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from jobkit.planning.prepare import Options, prepare
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import DRIVER_LOCK, Exit
@@ -17,6 +16,7 @@ from jobkit.launch import resume
 from jobkit.launch import sweep as submit
 from jobkit.launch.cancel import cancel
 from jobkit.launch.resume import run_again, run_follow_up
+from jobkit.planning.prepare import Options, prepare
 from jobkit.runs.driver_lock import driving, last_driver
 from jobkit.runs.journal import note, read_journal
 from jobkit.runs.reader import read_standings

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jobkit.planning.points import PointGroup
 
 from jobkit.core.errors import JobkitError
 from jobkit.launch.job import find_job
@@ -22,6 +21,7 @@ from jobkit.launch.submission import (
     submit_jobs,
     write_round,
 )
+from jobkit.planning.points import PointGroup
 from jobkit.runs.journal import Submission, read_list
 from jobkit.schedulers import local, sge, slurm
 from jobkit.schedulers.survey import PRACTICE_ENV

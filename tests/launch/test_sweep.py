@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jobkit.planning.prepare import Options, Prepared, prepare
 
 from jobkit.core.errors import JobkitError
 from jobkit.launch import launch, submission, sweep
+from jobkit.planning.prepare import Options, Prepared, prepare
 from tests.support.builders import events
 from tests.support.programs import Programs
 from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here

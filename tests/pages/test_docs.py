@@ -14,8 +14,6 @@ from typing import Any, get_args
 import click
 import pytest
 import yaml
-from jobkit.planning.job_script import job_values
-from jobkit.planning.points import Inputs, plan
 from pydantic import BaseModel
 
 from jobkit import cli
@@ -23,6 +21,8 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.figures import in_table
 from jobkit.core.layout import Exit
 from jobkit.core.records import ModelRef, Outcome, TextRef
+from jobkit.planning.job_script import job_values
+from jobkit.planning.points import Inputs, plan
 from jobkit.report import rows
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.spec.site import Site, load_site

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from jobkit.planning.prepare import Options, prepare
 
 from jobkit.core.errors import JobkitError
+from jobkit.planning.prepare import Options, prepare
 from jobkit.spec.sweep_spec import spec_schema
 from jobkit.worker.workloads.own import checked_class, open_workload
 from tests.pages.test_docs import DOCS

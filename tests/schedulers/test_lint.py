@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jobkit.planning.job_script import FETCH_BODY, render, render_errand, render_find, render_follow
-from tests.planning.test_job_script import point, spec
 
 from jobkit.core.errors import JobkitError
+from jobkit.planning.job_script import FETCH_BODY, render, render_errand, render_find, render_follow
 from jobkit.schedulers.lint import lint, refuse_script, summary
 from jobkit.schedulers.parsed_script import Effect
 from jobkit.schedulers.sge_lint import RULES as SGE_RULES
 from jobkit.schedulers.slurm_lint import RULES as SLURM_RULES
 from jobkit.spec.site import load_site
 from tests.pages.test_docs import blocks, coded, page, section, table
+from tests.planning.test_job_script import point, spec
 
 ROOT = Path(__file__).parents[2]
 BOTH = "#!/bin/bash\n# SBATCH -n 4\n#$ -S /bin/bash -cwd\n#$ -soft\n#SBATCH -n 1\n"

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from jobkit.planning.job_script import COPIER, PROGRAMS
 
+from jobkit.planning.job_script import COPIER, PROGRAMS
 from jobkit.setup.findings import Facts, Finding, Status
 from jobkit.setup.machine import (
     MACHINE,

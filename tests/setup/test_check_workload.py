@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from jobkit.planning.workload_traits import Traits
 
 from jobkit.commands.workload import workload as command
 from jobkit.core.records import TextRef
+from jobkit.planning.workload_traits import Traits
 from jobkit.setup import workload_probe
 from jobkit.setup.check_workload import Subject, WorkloadAnswer, answers, as_text, exit_code, line_of
 from jobkit.setup.workload_probe import ALLOCATED, KnobTrial, OutputDifference, Probe, distance

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from jobkit.planning.resolve import Options
 
+from jobkit.planning.resolve import Options
 from jobkit.setup import doctor
 from jobkit.setup.doctor_case import Case, open_case
 from jobkit.setup.findings import Finding, Status

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from jobkit.planning.prepare import prepare
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import copy_files, digest
+from jobkit.planning.prepare import prepare
 from jobkit.spec.checks import CommandSpec, file_refs
 from jobkit.spec.sweep_spec import load_spec
 

@@ -9,14 +9,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from jobkit.planning.resolve import Options
-
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Point, Record
 from jobkit.corpus.winners import claim
 from jobkit.launch.apply import start
 from jobkit.launch.apply.setting import find_setting
 from jobkit.launch.apply.shards import ShardOptions
+from jobkit.planning.resolve import Options
 from jobkit.runs.shards import live_points
 from tests.support.builders import grid, record, write_record, write_records
 from tests.support.corpora import work

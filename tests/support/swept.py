@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from jobkit.planning.prepare import Options, prepare
 
 from jobkit.core.layout import Exit
 from jobkit.core.records import Outcome, Point
 from jobkit.launch import resubmit as stage
 from jobkit.launch import sweep as submit
+from jobkit.planning.prepare import Options, prepare
 from jobkit.runs import queue as states
 from jobkit.runs.reader import read_standings
 from jobkit.runs.standing import PointState

@@ -10,10 +10,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from jobkit.planning.prepare import Options, prepare
 
 from jobkit.commands.listing import LISTED
 from jobkit.launch import sweep
+from jobkit.planning.prepare import Options, prepare
 from tests.support import commands
 from tests.support.builders import events
 from tests.support.commands import JOBKIT

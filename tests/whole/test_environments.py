@@ -14,10 +14,10 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from jobkit.planning.job_script import render, render_find, render_follow
-from jobkit.planning.points import Inputs, plan
 
 from jobkit.core.records import ModelRef, Outcome, TextRef
+from jobkit.planning.job_script import render, render_find, render_follow
+from jobkit.planning.points import Inputs, plan
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
 from tests.whole.test_job_script import Run

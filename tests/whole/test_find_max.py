@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from jobkit.planning.job_script import render_find
 
 from jobkit.answers import search
 from jobkit.core.files import append_line, read_lines, write_atomically
@@ -20,6 +19,7 @@ from jobkit.core.layout import SEARCH_GOAL_FILE, TRIALS_FILE
 from jobkit.core.measurements import MemoryReadings
 from jobkit.core.records import Outcome, Point
 from jobkit.core.units import GIB
+from jobkit.planning.job_script import render_find
 from jobkit.runs.results import read_run
 from jobkit.runs.trials import SearchGoal, Trial, trials
 from jobkit.spec.site import load_site

@@ -16,12 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from jobkit.planning.job_script import render
-from jobkit.planning.points import Inputs, plan
 
 from jobkit.core import json_codec
 from jobkit.core.layout import Exit, read_begin, read_exit
 from jobkit.core.records import ModelRef, Outcome, Record, TextRef
+from jobkit.planning.job_script import render
+from jobkit.planning.points import Inputs, plan
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
 

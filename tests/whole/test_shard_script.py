@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from jobkit.planning.job_script import render
 
 from jobkit.core.layout import read_exit, read_points
 from jobkit.core.records import Outcome, Point
 from jobkit.corpus.plan import MANIFEST_FILE, ROWS_FILE, Winner
 from jobkit.corpus.winners import claim, claim_all, read_winners
+from jobkit.planning.job_script import render
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
 from tests.support.builders import point

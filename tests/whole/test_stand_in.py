@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from jobkit.planning.sample import sample_text
 
 from jobkit.core.layout import SPEC_FILE, read_points
 from jobkit.core.paths import CACHE_VARIABLE, LEDGER_VARIABLE
 from jobkit.core.records import FOLDER, ModelRef
 from jobkit.planning.models import find_or_stand_in
+from jobkit.planning.sample import sample_text
 from tests.support.builders import TEXT, grid, record, write_records
 from tests.support.commands import jobkit
 

@@ -12,7 +12,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from jobkit.planning.prepare import Options, prepare
 
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError
@@ -23,6 +22,7 @@ from jobkit.launch import resubmit, sweep
 from jobkit.launch import resume as retries
 from jobkit.launch.cancel import cancel
 from jobkit.launch.resume import run_again
+from jobkit.planning.prepare import Options, prepare
 from jobkit.report.tables import collect
 from jobkit.runs import retry
 from jobkit.runs.journal import Role, note, read_journal

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from jobkit.planning.sample import sample_text
 
 from jobkit.core import files, json_codec
 from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE
 from jobkit.core.records import ModelRef, Outcome, Point
+from jobkit.planning.sample import sample_text
 from jobkit.worker.paragraphs import split_sentences
 from jobkit.worker.shortcuts import SENTENCES, part
 from tests.support.shards import write_shards

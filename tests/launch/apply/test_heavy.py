@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from jobkit.planning.resolve import Options
 
 from jobkit.answers.memory import Memory
 from jobkit.answers.memory_line import fit_memory
@@ -18,6 +17,7 @@ from jobkit.launch.apply import start
 from jobkit.launch.apply.oversized import find_heavy, longest_item, refuse_too_large
 from jobkit.launch.apply.setting import AppliedSetting, find_setting
 from jobkit.launch.apply.shards import ShardOptions, plan_shards
+from jobkit.planning.resolve import Options
 from jobkit.runs.journal import read_journal
 from tests.support.applied import measured_run, request, write_corpus
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from jobkit.planning.resolve import Options
 
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import (
@@ -27,6 +26,7 @@ from jobkit.launch import resume
 from jobkit.launch.apply import plan_job, start
 from jobkit.launch.apply.setting import find_setting
 from jobkit.launch.cancel import cancel
+from jobkit.planning.resolve import Options
 from jobkit.report.provenance import finish
 from jobkit.runs.journal import read_journal
 from jobkit.runs.reader import read_standings

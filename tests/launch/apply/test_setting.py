@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from jobkit.planning.resolve import Options
 
 from jobkit.core.errors import JobkitError
 from jobkit.launch.apply.setting import MOST_WINDOW, AppliedSetting, find_setting
+from jobkit.planning.resolve import Options
 from jobkit.runs.results import read_run
 from tests.support.applied import SPEC, measured_run
 from tests.support.builders import ITEMS, with_shortcuts, write_record

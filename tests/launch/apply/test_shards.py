@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from jobkit.planning.resolve import Options
 
 from jobkit.corpus.plan import Piece
 from jobkit.launch.apply.oversized import OversizedPiece
 from jobkit.launch.apply.setting import AppliedSetting, find_setting
 from jobkit.launch.apply.shards import UNKNOWN_BYTES, ShardOptions, plan_shards
+from jobkit.planning.resolve import Options
 from tests.support.applied import CHARACTERS, measured_run
 
 NUMBER = 400

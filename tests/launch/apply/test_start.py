@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from jobkit.planning.resolve import Options
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import is_corpus_folder, read_points
@@ -18,6 +17,7 @@ from jobkit.corpus.plan import read_corpus, read_plan
 from jobkit.launch.apply import start
 from jobkit.launch.apply.plan_text import plan_lines
 from jobkit.launch.apply.shards import ShardOptions, plan_shards
+from jobkit.planning.resolve import Options
 from tests.support.applied import (
     CHARACTERS,
     expected_rows,

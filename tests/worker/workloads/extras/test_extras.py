@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobkit.planning.random_weights import ARCHITECTURES
-from jobkit.planning.sample import sample_text
 
 from benchmarks.batch_equality import compared, outputs
 from jobkit.answers.loads import Lengths, Loads
@@ -16,6 +14,8 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef
 from jobkit.corpus.reading import split_paragraphs
 from jobkit.planning import models, random_weights
+from jobkit.planning.random_weights import ARCHITECTURES
+from jobkit.planning.sample import sample_text
 from jobkit.worker.workloads.base import EXTRAS, workload_class
 from jobkit.worker.workloads.model_files import fingerprint, folder_files
 

@@ -3,12 +3,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from jobkit.planning.sample import SEED, generate
 
 from jobkit.answers.loads import Cut, Lengths, Loads
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import CUT_BY
 from jobkit.core.records import ModelRef
+from jobkit.planning.sample import SEED, generate
 from jobkit.worker.workloads.stanza_batches import columns
 from jobkit.worker.workloads.stanza_ner import StanzaNer
 

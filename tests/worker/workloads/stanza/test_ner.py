@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jobkit.planning.sample import SEED, Sample, generate
 
 from jobkit.answers.loads import Lengths, Loads
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef
+from jobkit.planning.sample import SEED, Sample, generate
 from jobkit.worker.workloads.base import Entity, Heavy, Result
 from jobkit.worker.workloads.stanza_batches import sentence_lengths
 from jobkit.worker.workloads.stanza_ner import DEFAULT_BATCH_SIZE, StanzaNer, _entity, language_of

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from jobkit.planning.sample import SEED, generate
 
 from jobkit.core.records import ModelRef
+from jobkit.planning.sample import SEED, generate
 from jobkit.runs.results import compare
 from jobkit.worker.workloads.base import Entity
 from jobkit.worker.workloads.entities import as_tsv

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jobkit.planning.sample import SEED, generate
 
 from jobkit.core.knobs import EXACT, OFF
 from jobkit.core.records import ModelRef
+from jobkit.planning.sample import SEED, generate
 from jobkit.worker.workloads import stanza_ner
 from jobkit.worker.workloads.base import Result
 from jobkit.worker.workloads.stanza_ner import StanzaNer
