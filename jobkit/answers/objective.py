@@ -110,7 +110,7 @@ class Comparison:
         shows no difference.
     """
 
-    apart: Ratio | Difference
+    apart: Difference
     better: bool | None
 
 

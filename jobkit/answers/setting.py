@@ -12,35 +12,13 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import fmean
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from jobkit.core.figures import Figure, format_figure
 from jobkit.core.knobs import LOAD_KNOBS, SHORTCUTS, Value
 from jobkit.core.records import Outcome, Record
 from jobkit.core.student import TWO_SIDED, deviation, half_width, welch_half_width
 from jobkit.core.units import format_setting
-
-
-@dataclass(frozen=True, slots=True)
-class Ratio:
-    """How many times as large as another a mean is.
-
-    Attributes
-    ----------
-    mean
-        The ratio of the two means.
-    low, high
-        Its interval with 95 % confidence; ``None`` if one of the means is of a single repeat.
-    """
-
-    mean: float
-    low: float | None
-    high: float | None
-
-    @property
-    def differs(self) -> bool | None:
-        """Whether the interval excludes 1, so that the difference is real; ``None`` without one."""
-        return None if self.low is None or self.high is None else not self.low <= 1 <= self.high
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +33,24 @@ class Difference:
         Its interval with 95 % confidence; ``None`` if one of the means is of a single repeat.
     """
 
+    EQUAL: ClassVar[float] = 0.0
+    """The value of two equal means."""
+
     mean: float
     low: float | None
     high: float | None
 
     @property
     def differs(self) -> bool | None:
-        """Whether the interval excludes 0, so that the difference is real; ``None`` without one."""
-        return None if self.low is None or self.high is None else not self.low <= 0 <= self.high
+        """Whether the interval excludes `EQUAL`, so that the difference is real; ``None`` without one."""
+        return None if self.low is None or self.high is None else not self.low <= self.EQUAL <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio(Difference):
+    """How many times as large as another a mean is: the ratio in place of the difference."""
+
+    EQUAL: ClassVar[float] = 1.0
 
 
 @dataclass(frozen=True, slots=True)
