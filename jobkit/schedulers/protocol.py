@@ -14,7 +14,7 @@ from jobkit.schedulers.types import Accounted, Array, Check, JobId, JobRequest, 
 
 
 class Scheduler(Protocol):
-    """A package or module of `jobkit.schedulers` satisfies this, if need be with members of `defaults`.
+    """A module of `jobkit.schedulers` satisfies this, if need be with the defaults at the end of this file.
 
     See docs/adding-a-scheduler.md.
     """
