@@ -1,8 +1,7 @@
 """Find the model that a spec names: one that is on disk, or a stand-in; fetch one beforehand.
 
-A job never downloads. stanza is imported only to fetch, and nothing is measured by a process that did.
-
-A job never downloads. huggingface_hub is imported only to fetch.
+A job never downloads. stanza and huggingface_hub are imported only to fetch, and nothing is measured by a
+process that did.
 """
 
 from __future__ import annotations

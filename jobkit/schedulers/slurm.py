@@ -1,6 +1,6 @@
 """Slurm: sbatch, squeue, sacct, scancel. The names are those of `jobkit.schedulers.protocol.Scheduler`.
 
-sacct(1); "measured" is Slurm 22.05.8, the answers stand in tests/data/slurm/.
+Their man pages are at https://slurm.schedmd.com/.
 
 ``sbatch --test-only`` finds most faults, but accepts a walltime that the partition forbids and
 an unknown account or QOS (measured, Slurm 22.05.8 with ``EnforcePartLimits=NO`` and no

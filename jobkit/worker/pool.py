@@ -1,12 +1,10 @@
 """The worker processes of a point: start them, ask them for a step, read their reports, end them.
 
 A worker has a connection of its own, on which it gets steps and sends a `Report` after each. It ends when
-the connection closes, or when this process ends, however that happens (see `jobkit.worker.pool`). It is
-forked from this process if that has imported the framework, else it is a fresh one.
-
-FD is its end of the connection, PARENT the supervisor's process id. A supervisor that has imported the
-framework forks its workers instead (`work_forked`). It blocks the signals of a scheduler for them (see
-`jobkit.worker.pool`), so only the supervisor ends them.
+the connection closes, or when the supervisor ends, however that happens. It is forked from a supervisor that
+has imported the framework (`work_forked`). Else it is a fresh process, ``python -m jobkit.worker.pool FD
+PARENT``: FD is its end of the connection, PARENT the supervisor's process id. The signals of a scheduler are
+blocked for it, so only the supervisor ends it.
 """
 
 from __future__ import annotations

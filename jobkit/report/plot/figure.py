@@ -3,10 +3,8 @@
 matplotlib is an extra (``pip install 'jobkit[plot]'``) and is imported when something is drawn.
 The same records give the same bytes: no date, no random ids, no settings of the user.
 
-matplotlib is the caller's: an ``Axes`` that is laid out comes in.
-
 Markers and line styles carry the meaning, so that a grey print shows the same; colour only helps.
-A panel has names next to its marks in place of a legend. matplotlib is the caller's: an ``Axes`` comes in.
+A panel has names next to its marks in place of a legend: none covers a mark or another name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The figures that a program reports itself, and the batches of a try, counted as they end.
 
-Both are files that others write, so they are read as a stream, in pieces of bounded size and time. A line
-that is no figure is counted, never fatal.
+Figures come in the file that ``JOBKIT_METRICS`` names and in the program's output. Others write both, so they
+are read as a stream, in pieces of bounded size and time. A line that is no figure is counted, never fatal.
 
 All that is kept of a batch is its seconds, for the percentiles. The totals of a worker are replaced as one
 object, so that a signal between two lines leaves no half of a batch in them.

@@ -2,8 +2,9 @@
 
 Only calls are recorded: no loading, no warm-up, and of several workers only those of the first.
 
-The trace is in Chrome's format: complete events (``ph`` is X) with ``ts`` and ``dur`` in microseconds.
-Kernels and copies have the ``External id`` of the operation that launched them (torch 2.13, kineto).
+The trace of torch.profiler is in Chrome's format: complete events (``ph`` is X) with ``ts`` and ``dur``
+in microseconds. Kernels and copies have the ``External id`` of the operation that launched them (torch
+2.13, kineto).
 """
 
 from __future__ import annotations

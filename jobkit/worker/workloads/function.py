@@ -2,11 +2,11 @@
 
 docs/workloads.md says what such a function takes and returns.
 
-Standard library only. To fill ``entities.tsv``, it reports the longest word of every paragraph (the
+Standard library only. To fill ``entities.tsv``, `Count` reports the longest word of every paragraph (the
 first such word) as an entity with the label ``WORD``. ``jobkit apply`` writes one row a paragraph: its words.
 
-The file travels with the run, so its code is read from the copy in the folder of the inputs. Its errors and
-its ``__file__`` name the original, which is the file that the user can open.
+The user's file travels with the run, so its code is read from the copy in the folder of the inputs. Its
+errors and its ``__file__`` name the original, which is the file that the user can open.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ classifiers. Its scores are converted back to fp32, so that the CRF in torch and
 compute as always: numpy has no bfloat16, and under ``torch.autocast`` the CRF of Stanza 1.15.0 fails, because
 ``masked_scatter_`` (``stanza/models/common/crf.py``) takes no two types. The tokenizer stays fp32.
 
-Standard library only at import. Read in ``stanza/models/ner/data.py`` (1.15.0),
+The length of a sentence is the number of columns it takes, as read in ``stanza/models/ner/data.py`` (1.15.0),
 ``DataLoader.process_chars``: a sentence is a start symbol, then the characters of every token and
 one symbol after each. So ``batch[3]``, what the tagger pads, has as many columns as the longest
 ``1 + sum(len(token) + 1)`` of its sentences.
