@@ -29,7 +29,7 @@ from jobkit.answers.memory_line import Observation, fit_memory
 from jobkit.answers.observations import ALLOCATED, NEED
 from jobkit.core.measurements import Need
 from jobkit.core.paths import cache_dir
-from jobkit.core.records import Outcome
+from jobkit.core.records import SWEPT, Outcome, PointKind
 from jobkit.corpus.reading import split_paragraphs
 from jobkit.planning.batch_sizes import share, sizes
 from jobkit.planning.models import find_model
@@ -60,7 +60,7 @@ class Knobs:
     order: str
     allocator: str | None
     cap_bytes: int | None
-    phase: str = ""
+    kind: PointKind = SWEPT
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from jobkit.answers.observations import RAM, measured_bytes, swept_knob
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, exclusive_lock
 from jobkit.core.json_codec import to_json
-from jobkit.core.knobs import BATCH_SIZE, CUDA, OFF, PADDED_CHARS
+from jobkit.core.knobs import BATCH_SIZE, CUDA, PADDED_CHARS
 from jobkit.core.layout import (
     POINTS_FILE,
     RESULTS_FOLDER,
@@ -90,7 +90,7 @@ def _seen(results: Sequence[PointResult], trial: Trial) -> bool:
     return any(
         result.point.index < trial.index
         and result.point.params.get(trial.knob) == trial.size
-        and result.point.profile == OFF
+        and result.point.kind.tabled
         and result.verdict.outcome is Outcome.OK
         for result in results
     )
@@ -121,7 +121,7 @@ def foreseen(run_dir: Path, wanted: SearchGoal) -> tuple[Trial, bool]:
         Whether that is final: no point of the sweep is still to come.
     """
     results = read_run(run_dir).points
-    final = all(result.verdict.outcome is not None for result in results if result.point.swept)
+    final = all(result.verdict.outcome is not None for result in results if result.point.kind.swept)
     return _predicted(run_dir, wanted, results, ()), final
 
 
@@ -154,7 +154,7 @@ def _predicted(
 ) -> Trial:
     """Return the next trial, or why there is none."""
     points = [result.point for result in results]
-    results = [result for result in results if result.point.profile == OFF]
+    results = [result for result in results if result.point.kind.tabled]
     if why := _not_one_knob(points):
         return Trial(message=why)
     records = [result.record for result in results if result.record]

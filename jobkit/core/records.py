@@ -199,6 +199,71 @@ def described(model: ModelRef | None) -> dict[str, object]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PointKind:
+    """What a point is for: each room asks it, and none asks which kind it is.
+
+    Attributes
+    ----------
+    noun
+        What a person calls such a point.
+    swept
+        Whether it is part of the sweep: only such points are in means and lines.
+    main
+        Whether it does what the run is for: no test of a prediction, and not profiled.
+    tabled
+        Whether tables list it.
+    answers
+        The outcomes that answer what it asks.
+    missed
+        Whether the run lacks something if it is cancelled.
+    own_task
+        Whether it has a task of its own; the job of a search runs many points.
+    from_text
+        Whether it works through the text of the spec, whose lengths are known.
+    promised
+        Whether its time was promised: then it fails if it cannot work as measured, rather than work slower.
+    replanned
+        Whether its ``repeat`` is the number of the plan that made it, and a later plan may replace it.
+    measures_need
+        Whether the memory that its heaviest batches need is measured after the work.
+    extension
+        The name in `jobkit.core.extensions` of what reads its tries and does its work; else empty.
+    """
+
+    noun: str = "point"
+    swept: bool = True
+    main: bool = True
+    tabled: bool = True
+    answers: frozenset[Outcome] = RESULTS
+    missed: bool = True
+    own_task: bool = True
+    from_text: bool = True
+    promised: bool = False
+    replanned: bool = False
+    measures_need: bool = True
+    extension: str = ""
+
+
+SWEPT = PointKind()
+TRIAL = PointKind(swept=False, main=False, answers=RESULTS | {Outcome.RAM_OOM}, missed=False, own_task=False)
+PROFILED = PointKind(swept=False, main=False, tabled=False, extension="profile")
+SEARCHED = PointKind(own_task=False, extension="tune")
+TIMED = replace(SEARCHED, measures_need=False)
+SHARD = PointKind(
+    noun="shard",
+    swept=False,
+    answers=frozenset({Outcome.OK}),
+    from_text=False,
+    promised=True,
+    replanned=True,
+    measures_need=False,
+    extension="corpus",
+)
+PHASES: Mapping[str, PointKind] = {"": SWEPT, "memory": SEARCHED}
+"""The kind of a point by its phase; in any other phase only the speed is used."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """One setting of the knobs, once: a task of the array job.
 
@@ -308,14 +373,13 @@ class Point:
         return numbers(self.params)
 
     @property
-    def noun(self) -> str:
-        """What a person calls it."""
-        return "shard" if self.shard else "point"
-
-    @property
-    def swept(self) -> bool:
-        """Whether it is part of the sweep: no test of a prediction, not profiled, no shard of a corpus."""
-        return not self.trial and self.profile == OFF and not self.shard
+    def kind(self) -> PointKind:
+        """What it is for, by the fields that say so: the one place that reads them."""
+        if self.shard:
+            return SHARD
+        if self.profile != OFF:
+            return PROFILED
+        return TRIAL if self.trial else PHASES.get(self.phase, TIMED)
 
     def at(self, params: Mapping[str, Value]) -> Point:
         """Return the point with another setting; some knobs have fields of their names."""

@@ -172,7 +172,7 @@ def _refuse_parts_of_jobs(
         sharing.setdefault(other.task, []).append(other.point.point_id)
     run = shell_path(run_dir)
     for point in points:
-        name, noun = f"{point.point.point_id} cannot be cancelled alone", point.point.noun
+        name, noun = f"{point.point.point_id} cannot be cancelled alone", point.point.kind.noun
         if not others or point.task is None:
             continue
         if runs_here(point.task.scheduler):
@@ -237,7 +237,7 @@ def _cancel_parts(
         if job.role in PURPOSES and job.role is not Role.FOLLOW:
             note(f"cancelled: job {job.job}, which {PURPOSES[job.role]}")
     run, ended = shell_path(run_dir), [point for point in points if point.task in cancelled]
-    noun = ended[0].point.noun if ended else ""
+    noun = ended[0].point.kind.noun if ended else ""
     if ended:
         note(f"cancelled: {format_count(len(ended), noun)}")
     if any(point.standing is PointState.RUNNING for point in ended):

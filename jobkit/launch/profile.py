@@ -92,7 +92,7 @@ def _fastest(run: RunStanding) -> PointStatus:
     speeds = [
         (pace(point.record), point)
         for point in run.points
-        if point.point.swept and point.outcome is Outcome.OK and point.record and point.record.summary
+        if point.point.kind.swept and point.outcome is Outcome.OK and point.record and point.record.summary
     ]
     if not speeds:
         hint = f"jobkit status {shell_path(run.folder)}"

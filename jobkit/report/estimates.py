@@ -33,7 +33,6 @@ from jobkit.report.tables import Collected, Size, no_search_for_cycles
 from jobkit.runs.conditions import ORDERS, memory_condition
 from jobkit.runs.hints import Step, remedy
 from jobkit.runs.results import batches_of
-from jobkit.runs.trials import answers
 from jobkit.worker.workloads.base import CHARACTERS, load_unit
 
 BOUNDED = "the prediction, which has a bound, is the answer"
@@ -363,9 +362,7 @@ def without_figures(collected: Collected) -> list[Row]:
         (
             row
             for row in collected.rows
-            if row.size is None
-            and not row.unneeded
-            and not (row.trial and row.outcome and answers(row.outcome, trial=True))
+            if row.size is None and not row.unneeded and not (row.trial and row.answered)
         ),
         key=lambda row: row.outcome is None,
     )
@@ -379,6 +376,6 @@ def _missing(row: Row) -> list[str]:
 
 def steps_of(row: Row) -> tuple[Step, ...]:
     """Return what to do about a point that failed; nothing for any other point."""
-    if row.outcome is None or answers(row.outcome, trial=row.trial):
+    if row.outcome is None or row.answered:
         return ()
     return remedy(row.outcome, row.evidence, run=shell_quote(row.folder), point=row.index)

@@ -21,7 +21,7 @@ from jobkit.core.figures import (
 )
 from jobkit.core.knobs import BATCH_SIZE, CUDA, MPS, ON, Value, numbers
 from jobkit.core.layout import repeat_id
-from jobkit.core.records import Batch, Outcome, Record
+from jobkit.core.records import SWEPT, TRIAL, Batch, Outcome, Record
 from jobkit.core.units import GIB
 from jobkit.report.tagger_log import LogRun
 from jobkit.runs.overlaps import attributed
@@ -122,6 +122,11 @@ class Row:
     result: PointResult | None = None
     group: int | None = None
     size: int | None = None
+
+    @property
+    def answered(self) -> bool:
+        """Whether its outcome answers what the point asked."""
+        return self.outcome in (TRIAL if self.trial else SWEPT).answers
 
     def value(self, figure: Figure) -> float | None:
         """Return a figure; ``None`` if it is not known."""

@@ -30,7 +30,7 @@ from jobkit.report.sources import read_sources
 from jobkit.runs.journal import read_journal
 from jobkit.runs.overlaps import Span, overlap_words, overlaps, span
 from jobkit.runs.results import exit_code
-from jobkit.runs.trials import Trial, answers
+from jobkit.runs.trials import Trial
 from jobkit.schedulers.registry import SCHEDULERS
 from jobkit.schedulers.types import JobId
 
@@ -162,7 +162,7 @@ class Collected:
     def failed(self) -> int:
         """How many points ended with neither a result nor hope of one."""
         return sum(
-            bool(row.outcome and not answers(row.outcome, trial=row.trial))
+            bool(row.outcome and not row.answered)
             for row in self.rows
             if not (row.trial and row.outcome == Outcome.CANCELLED)  # the sweep itself lacks nothing
         )

@@ -167,7 +167,7 @@ class Journal:
 
         So is a shard of a later plan that the journal does not name: that plan was cut off before it held.
         """
-        later = point.shard and point.repeat > 1
+        later = point.kind.replanned and point.repeat > 1
         return point.index in self.replaced or (later and point.index not in self.replacing)
 
 

@@ -112,7 +112,7 @@ def point_named(points: Sequence[Point], word: str) -> Point:
     if len(begun) == 1:
         return begun[0]
     known = [point.point_id for point in points]
-    noun = points[0].noun
+    noun = points[0].kind.noun
     hint = f"{noun}s are named by number, 1 to {points[-1].index}, or by id, such as {known[0]}"
     if begun:
         listed = format_list([point.point_id for point in begun], MOST_NAMES)

@@ -14,7 +14,6 @@ from jobkit.runs.journal import JobTask
 from jobkit.runs.queue import OpenRun, ask_about, follower_ends, open_run, task_of
 from jobkit.runs.results import PointResult
 from jobkit.runs.standing import PointState, PointStatus, RequestedGpus, RunStanding
-from jobkit.runs.trials import answers
 from jobkit.runs.tries import Try, not_started
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Queued, State
@@ -139,4 +138,4 @@ def _is_done(result: PointResult, queued: Queued | None) -> bool:
     """Return whether a point has its answer; a try by hand is none while the scheduler has the point."""
     if result.outcome is None or (result.counts.by_hand and queued is not None):
         return False
-    return answers(result.outcome, trial=result.point.trial, shard=result.point.shard)
+    return result.outcome in result.point.kind.answers

@@ -145,7 +145,7 @@ def _is_selected(point: PointStatus, word: str) -> bool:
 def _refuse_result(points: Sequence[PointStatus], word: str) -> None:
     """Refuse an outcome that is a result, unless it is the failure of a trial."""
     if word in {Outcome.OK, Outcome.GPU_OOM} and not any(_is_selected(point, word) for point in points):
-        noun = points[0].point.noun if points else "point"
+        noun = points[0].point.kind.noun if points else "point"
         new = "jobkit apply with another --out" if noun == "shard" else "jobkit sweep SPEC --new"
         raise JobkitError(
             f"--only {word}: a {noun} with this outcome is done, and never runs again",
@@ -163,7 +163,7 @@ def _named(points: Sequence[PointStatus], word: str) -> PointStatus:
     name = point.point.point_id
     if point.standing is PointState.DONE and point.outcome is not Outcome.PRUNED:
         raise JobkitError(
-            f"{name} is done ({point.outcome}): a finished {point.point.noun} is never run again"
+            f"{name} is done ({point.outcome}): a finished {point.point.kind.noun} is never run again"
         )
     if point.standing in standing.LIVE:
         message = f"{name} is {point.standing}: it is not run twice at a time"

@@ -147,7 +147,7 @@ class PointStatus(PointResult):
     def pace(self) -> Pace:
         """How long it takes; no time for a point whose outcome does not apply to other points."""
         done = self.standing is PointState.DONE
-        measured = self.outcome is Outcome.OK and (self.point.swept or self.point.shard)
+        measured = self.outcome is Outcome.OK and self.point.kind.main
         shared = self.counts.task in self.shared_tasks
         return Pace(
             setting=repr(sorted(self.point.params.items())),
@@ -264,7 +264,7 @@ class RunStanding:
     @property
     def noun(self) -> str:
         """What a person calls one of its points."""
-        return self.points[0].point.noun if self.points else "point"
+        return self.points[0].point.kind.noun if self.points else "point"
 
     @property
     def schedulers(self) -> list[str]:
@@ -275,7 +275,9 @@ class RunStanding:
     def counts(self) -> Counter[str]:
         """How many points stand where; cancelled points are counted apart from failed ones."""
         return Counter(
-            (TEST_CANCELLED if point.point.trial else CANCELLED) if point.cancelled else str(point.standing)
+            (CANCELLED if point.point.kind.missed else TEST_CANCELLED)
+            if point.cancelled
+            else str(point.standing)
             for point in self.points
         )
 
@@ -284,7 +286,8 @@ class RunStanding:
         """The exit code of `jobkit status`."""
         if not self.points:
             return ExitCode.TO_COME if self.planner else ExitCode.FAILED
-        standings = {point.standing for point in self.points if not (point.cancelled and point.point.trial)}
+        counted = (point for point in self.points if point.point.kind.missed or not point.cancelled)
+        standings = {point.standing for point in counted}
         return exit_code(
             failed=bool(standings & {PointState.FAILED, PointState.STUCK}), to_come=bool(standings & TO_COME)
         )

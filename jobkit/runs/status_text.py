@@ -269,9 +269,9 @@ def render_point(run: RunStanding, point: PointStatus, folder: str) -> str:
     folder
         The run folder as a person types it.
     """
-    of, noun = point.point, point.point.noun
+    of, noun = point.point, point.point.kind.noun
     knobs = [f"{name} {value}" for name, value in of.params.items()]
-    knobs += [] if of.shard else [f"repeat {of.repeat}"]
+    knobs += [] if of.kind.replanned else [f"repeat {of.repeat}"]
     lines = [
         f"{plain(of.point_id)}: {noun} {of.index} of {len(run.points)} of {plain(run.title)}",
         ", ".join(knobs),
@@ -312,7 +312,7 @@ def _describe_try(run: RunStanding, point: PointStatus, tried: Try) -> Iterator[
     progress = progress_of_try(tried)
     below = tried.folder.removeprefix(f"{run.folder}/")
     fields = {
-        "because": f"another try decided the {point.point.noun}" if decided else verdict.evidence,
+        "because": f"another try decided the {point.point.kind.noun}" if decided else verdict.evidence,
         "ran": _ran(tried, point.elapsed_of(tried)),
         "batches": far_words(progress, over=over) if progress else "",
         "record": _record(tried),

@@ -16,7 +16,7 @@ from jobkit.core.files import read_text, read_tolerantly
 from jobkit.core.json_codec import from_json
 from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS
 from jobkit.core.layout import SEARCH_GOAL_FILE, SETTING_FILE, TRIALS_FILE, TUNE_GOAL_FILE, read_points
-from jobkit.core.records import RESULTS, Outcome
+from jobkit.core.records import Outcome
 from jobkit.core.units import format_memory
 
 ALLOCATOR = "of the allocator, the CUDA context on top"
@@ -173,13 +173,6 @@ def trials(run_dir: Path) -> list[Trial]:
     points, _ = read_points(run_dir)
     begun = {point.index for point in points}
     return [trial for trial in latest if not trial.under_way or trial.index in begun]
-
-
-def answers(outcome: str, *, trial: bool, shard: bool = False) -> bool:
-    """Return whether an outcome is a result; `ram_oom` is one of a trial, and of a shard only `ok` is."""
-    if shard:
-        return outcome == Outcome.OK
-    return outcome in RESULTS or (trial and outcome == Outcome.RAM_OOM)
 
 
 def added_id(name: str, suffix: str, taken: Container[str]) -> str:

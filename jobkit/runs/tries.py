@@ -486,7 +486,7 @@ def _tail(path: Path) -> str:
 def _alone(point: Point, task: JobTask | None, known: TaskFacts) -> bool:
     """Return whether a task ran one point: the job of a search runs many, but on this machine none does."""
     here = task is not None and runs_here(task.scheduler)
-    return here or not (known.packed or point.phase or point.trial)
+    return here or not (known.packed or not point.kind.own_task)
 
 
 def _task_of(tried: Try, accounts: Accounts, point: Point, *, latest: bool) -> JobTask | None:

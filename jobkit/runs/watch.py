@@ -231,7 +231,7 @@ class ProgressBars:
             disable=not self._console.is_terminal,
         )
         self._tasks: dict[int, TaskID] = {}
-        self._noun = points[0].noun if points else "point"
+        self._noun = points[0].kind.noun if points else "point"
         self._all = self._bars.add_task(f"all {self._noun}s", total=len(points), unit=f"{self._noun}s")
         self._failures = Failures(before)
         tried = (point for point in before.points if point.tries) if before else ()

@@ -77,7 +77,7 @@ class Task:
     @property
     def lengths(self) -> Path | None:
         """The file in the run folder with the lengths of the text; a shard has none."""
-        return None if self.run_dir is None or self.point.shard else self.run_dir / LENGTHS_FILE
+        return None if self.run_dir is None or not self.point.kind.from_text else self.run_dir / LENGTHS_FILE
 
 
 @dataclass(slots=True)

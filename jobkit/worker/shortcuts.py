@@ -44,7 +44,7 @@ def check(state: TryState, todo: Todo, daemon: MpsDaemon | None = None) -> None:
     except TryFailed as failed:
         raise TryFailed(failed.outcome, f"the check of {SHORTCUTS}: {failed.message}") from failed
     [measured] = alone.workers
-    if measured.refused and point.shard:
+    if measured.refused and point.kind.promised:
         raise TryFailed(Outcome.ENVIRONMENT, f"{NO_SHORTCUTS} {measured.refused}")
     state.check = ShortcutCheck(
         seconds=time.perf_counter() - start,

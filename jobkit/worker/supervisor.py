@@ -174,7 +174,7 @@ def _end(state: TryState, workers: pool.Pool) -> None:
     """
     if state.task.point.profile != OFF:
         workers.ask({PROFILED: ("write_profile",)})
-    elif state.task.point.device == "cuda" and state.heaviest and not state.task.point.shard:
+    elif state.task.point.device == "cuda" and state.heaviest and state.task.point.kind.measures_need:
         batch, call = state.heaviest
         workers.end(number for number in workers if number != batch.worker)
         workers.ask({batch.worker: ("measure", batch, call)})

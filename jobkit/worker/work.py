@@ -184,7 +184,7 @@ def _work_here(state: TryState, stack: ExitStack) -> None:
     state.ask_sampler("stop")
     if recording:
         recording.write(state.task.out, state.task.try_number)
-    elif device.torch and state.heaviest and not state.task.point.shard:
+    elif device.torch and state.heaviest and state.task.point.kind.measures_need:
         heavy = min_memory_probe.heaviest(workload, *state.heaviest)
         measured.needs = min_memory_probe.measure_needs(device, heavy, state.task.point)
 

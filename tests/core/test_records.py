@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,19 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import Value
 from jobkit.core.layout import Exit, read_exit
 from jobkit.core.measurements import MemoryReadings, Metric, Need, ShortcutCheck
-from jobkit.core.records import JobFacts, Outcome, Point, Record, TextRef
+from jobkit.core.records import (
+    PROFILED,
+    SHARD,
+    SWEPT,
+    TIMED,
+    TRIAL,
+    JobFacts,
+    Outcome,
+    Point,
+    Record,
+    TextRef,
+)
+from tests.support.builders import point
 
 POINT = Point(
     run_id="r-1",
@@ -181,3 +194,24 @@ def test_a_record_keeps_the_check_of_its_shortcuts() -> None:
     del data["check"]
     del data["point"]["shortcuts"]
     assert json_codec.from_dict(Record, data, where="x") == RECORD
+
+
+def test_out_of_memory_answers_a_point_and_of_the_host_only_a_trial() -> None:
+    assert Outcome.GPU_OOM in SWEPT.answers
+    assert Outcome.RAM_OOM in TRIAL.answers
+    assert Outcome.RAM_OOM not in SWEPT.answers
+    assert Outcome.BUG not in TRIAL.answers
+
+
+def test_what_a_point_is_for_follows_from_its_fields() -> None:
+    swept = point()
+    changes: list[dict[str, Any]] = [
+        {"trial": True},
+        {"profile": "torch"},
+        {"phase": "final"},
+        {"shard": True},
+    ]
+    kinds = [replace(swept, **change).kind for change in changes]
+    assert kinds == [TRIAL, PROFILED, TIMED, SHARD]
+    assert swept.kind is SWEPT
+    assert replace(swept, phase="memory").kind.measures_need

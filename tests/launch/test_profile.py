@@ -25,7 +25,7 @@ from tests.support.swept import sweep as sweep  # noqa: PLC0414 - a fixture is f
 
 def added(run: Path) -> list[Point]:
     points, _ = read_points(run)
-    return [point for point in points if not point.swept]
+    return [point for point in points if not point.kind.swept]
 
 
 def test_on_a_cluster_it_is_one_job_with_a_point_of_its_own(

@@ -15,7 +15,6 @@ from jobkit.runs.trials import (
     PROCESS,
     Trial,
     added_id,
-    answers,
     describe_trials,
     memory_of,
     settled_trials,
@@ -131,13 +130,6 @@ def test_what_nobody_settled_ended_as_its_point_did() -> None:
     assert lost.outcome is Outcome.LOST
     assert running.under_way
     assert same == [settled, message]
-
-
-def test_out_of_memory_is_an_answer_to_a_trial() -> None:
-    assert answers("gpu_oom", trial=False)
-    assert answers("ram_oom", trial=True)
-    assert not answers("ram_oom", trial=False)
-    assert not answers("bug", trial=True)
 
 
 def test_a_batch_that_is_tried_again_has_an_id_of_its_own() -> None:

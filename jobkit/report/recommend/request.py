@@ -213,7 +213,7 @@ class RunUse:
     @property
     def noun(self) -> str:
         """What a person calls one of its points."""
-        return self.points[0].point.noun if self.points else "point"
+        return self.points[0].point.kind.noun if self.points else "point"
 
     @property
     def unended(self) -> int:
@@ -239,7 +239,7 @@ def read_use(folder: Path) -> RunUse:
     spec = _spec(folder)
     site, notes = site_of(spec)
     run = read_run(folder)
-    meant = [point for point in run.points if point.point.swept or point.point.shard]
+    meant = [point for point in run.points if point.point.kind.main]
     search = read_tuning(folder) if (folder / TUNE_GOAL_FILE).is_file() else None
     if search and search.winner:
         finals = {record.point.index for record in search.records_of(search.winner)}

@@ -54,7 +54,7 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
     run = read_run(folder)
     spec, notes = _spec(folder, overrides)
     site, more = site_of(spec)
-    sweep = [point for point in run.points if point.point.swept]
+    sweep = [point for point in run.points if point.point.kind.swept]
     records = [record for point in sweep if (record := timed(point.counts))]
     tried = settled_trials(
         trials(folder),

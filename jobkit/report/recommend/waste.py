@@ -270,7 +270,7 @@ def unused_walltime(run: RunUse) -> Waste:
     """Judge the walltime by the point that came closest to it."""
     named = _named("walltime", f"{HALF} used by the {run.noun} that took longest")
     requested = f"{_range([use.asked.walltime for use in run.points], format_walltime)} a {run.noun}"
-    known = [(use, use.seconds) for use in run.points if use.seconds and not use.point.phase]
+    known = [(use, use.seconds) for use in run.points if use.seconds and use.point.kind.own_task]
     if not known:
         return named(requested=requested, why=_no_times(run))
     use, seconds = max(known, key=lambda pair: pair[1] / pair[0].asked.walltime)
@@ -300,7 +300,7 @@ def _no_record(run: RunUse, why: str) -> str:
 
 
 def _no_times(run: RunUse) -> str:
-    if any(use.point.phase for use in run.points):
+    if not all(use.point.kind.own_task for use in run.points):
         return "a search runs all its points in one job"
     return _no_record(run, "no try has left its times")
 
@@ -311,7 +311,7 @@ def tiny_jobs(run: RunUse) -> Waste:
         f"several jobs, half of them shorter than {TINY_S // 60} minutes, and {HALF} of their time is work"
     )
     named = _named("tiny jobs", limit)
-    known = [use for use in run.points if use.seconds and use.row.value(WORK) and not use.point.phase]
+    known = [use for use in run.points if use.seconds and use.row.value(WORK) and use.point.kind.own_task]
     if not known:
         return named(requested=format_count(len(run.points), run.noun), why=_no_times(run))
     jobs: dict[object, float] = {}

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from jobkit.core.measurements import Need
-from jobkit.core.records import Batch, Outcome
+from jobkit.core.records import Batch, Outcome, PointKind
 from jobkit.worker.failure import Stopped, outcome_of
 from jobkit.worker.measure.device import Device
 from jobkit.worker.paragraphs import Call
@@ -34,10 +34,6 @@ SEARCHED = "expandable_segments:True"
 """The allocator setting with which the need follows the load."""
 
 
-SPEED_PHASES = frozenset({"search", "final"})
-"""Phases of `jobkit.answers.tune_steps` that take the memory from an earlier one: a probe costs GPU time."""
-
-
 class MeasuredPoint(Protocol):
     """The fields of a point that the measurement depends on; see `jobkit.core.records.Point`."""
 
@@ -48,7 +44,7 @@ class MeasuredPoint(Protocol):
     @property
     def cap_bytes(self) -> int | None: ...  # noqa: D102 - as above
     @property
-    def phase(self) -> str: ...  # noqa: D102 - as above
+    def kind(self) -> PointKind: ...  # noqa: D102 - as above
 
 
 class Bracket(NamedTuple):
@@ -122,11 +118,10 @@ def measure_needs(device: Device, heavy_batches: Iterable[Heavy], point: Measure
     ----------
     point
         Its cap is restored at the end. In text order nothing is measured, because there the need of
-        a pass is not the need of its heaviest batch; nor in a phase of ``jobkit tune`` of which only
-        the speed is used.
+        a pass is not the need of its heaviest batch; nor of a kind of point without `measures_need`.
     """
     needs: list[Need] = []
-    wanted = point.order != "text" and point.phase not in SPEED_PHASES and device.torch
+    wanted = point.order != "text" and point.kind.measures_need and device.torch
     try:
         for heavy in heavy_batches if wanted else ():
             needs.append(_need(device, heavy, point))

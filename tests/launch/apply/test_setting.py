@@ -30,7 +30,7 @@ def test_a_run_gives_what_recommend_names_and_what_was_measured(run: Path) -> No
     assert setting.speed.repeats == 3
     assert setting.peak_bytes
     assert setting.point.shard
-    assert not setting.point.swept
+    assert not setting.point.kind.swept
     assert setting.point.sort_window == setting.spec.sort_window == min(MOST_WINDOW, ITEMS)
     assert (setting.spec.repeats, setting.spec.find_max, setting.spec.pack) == (1, None, 1)
 

@@ -1,0 +1,74 @@
+"""The one table of extensions: what the kernel knows of each, and how it loads a part of one.
+
+An extension adds a kind of run or of point, or reads files of other programs. The kernel imports none: it
+asks this table by a file that marks a run folder, or by the name that a point has (`PointKind.extension`).
+
+Standard library only: the compute node imports this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from jobkit.core.layout import CORPUS_FILE, ORDER_FILE, TUNE_GOAL_FILE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extension:
+    """What the kernel knows of an extension.
+
+    Attributes
+    ----------
+    marks
+        Files of which any marks a run folder as one of its runs.
+    parts
+        By the name of a hook: the object that has it, as ``module:name``.
+    """
+
+    marks: tuple[str, ...] = ()
+    parts: Mapping[str, str] = field(default_factory=dict)
+
+
+EXTENSIONS: dict[str, Extension] = {
+    "corpus": Extension(marks=(CORPUS_FILE, ORDER_FILE)),
+    "tune": Extension(marks=(TUNE_GOAL_FILE,)),
+    "profile": Extension(),
+}
+"""By name; the hooks are ``run`` (`jobkit.runs.kinds`) and ``work`` (`jobkit.worker.kinds`)."""
+
+
+def extension_of(run: Path) -> str:
+    """Return the name of the extension whose file marks a run folder; empty for a sweep."""
+    return next(
+        (
+            name
+            for name, extension in EXTENSIONS.items()
+            if any((run / mark).is_file() for mark in extension.marks)
+        ),
+        "",
+    )
+
+
+def load(name: str, hook: str) -> Any | None:  # noqa: ANN401 - each hook has a type of its own
+    """Return the object of an extension that has a hook; ``None`` if it has none.
+
+    Parameters
+    ----------
+    name
+        Of the extension; empty for none.
+    hook
+        Such as ``run``.
+    """
+    part = EXTENSIONS[name].parts.get(hook) if name else None
+    return _load(part) if part else None
+
+
+@cache
+def _load(part: str) -> Any:  # noqa: ANN401 - as above
+    module, _, name = part.partition(":")
+    return getattr(import_module(module), name)
