@@ -1,0 +1,1 @@
+"""Run a point again with a profiler: `jobkit profile`."""
