@@ -84,8 +84,8 @@ def apply(
       5  submitted, but the journal could not be written; or some shards are still to come
     """
     from jobkit.core.paths import cache_dir
-    from jobkit.launch.apply import plan_job, start
-    from jobkit.launch.apply.shards import MINUTES, ShardOptions
+    from jobkit.extensions.corpus import plan_job, start
+    from jobkit.extensions.corpus.shards import MINUTES, ShardOptions
     from jobkit.planning.resolve import Options
     from jobkit.planning.texts import corpus_path
 

@@ -81,7 +81,7 @@ def resume(
     run = run_named(run)
     refuse_runs(points)
     if follow_up:
-        from jobkit.launch.apply import plan_job
+        from jobkit.extensions.corpus import plan_job
 
         return (plan_job.run if plan_job.is_open(run) else run_follow_up)(run.absolute())
     if is_unplanned(run):
@@ -95,7 +95,7 @@ def resume(
     else:
         code = run_again(run.absolute(), again, overrides, machine_gone=machine_gone, wait=wait)
     if code is None and is_corpus_folder(run):
-        from jobkit.launch.apply.start import report_end
+        from jobkit.extensions.corpus.start import report_end
 
         return report_end(run)
     from jobkit.commands.collect import print_table
@@ -105,8 +105,8 @@ def resume(
 
 def _plan(run: Path, *, changed: bool, wait: bool) -> int:
     """Submit the job again that plans a corpus."""
-    from jobkit.launch.apply import plan_job
-    from jobkit.launch.apply.start import report_end
+    from jobkit.extensions.corpus import plan_job
+    from jobkit.extensions.corpus.start import report_end
 
     if changed:
         raise click.UsageError(
@@ -127,8 +127,8 @@ def _replan(
     wait: bool,
 ) -> int | None:
     """Plan again what is left of a corpus."""
-    from jobkit.launch.apply.replan import replan
-    from jobkit.launch.apply.shards import MINUTES, ShardOptions
+    from jobkit.extensions.corpus.replan import replan
+    from jobkit.extensions.corpus.shards import MINUTES, ShardOptions
 
     if points:
         raise click.UsageError("--replan is about all that is not done: name no points with it")

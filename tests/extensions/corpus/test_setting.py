@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.launch.apply.setting import MOST_WINDOW, AppliedSetting, find_setting
+from jobkit.extensions.corpus.setting import MOST_WINDOW, AppliedSetting, find_setting
 from jobkit.planning.resolve import Options
 from jobkit.runs.results import read_run
 from tests.support.applied import SPEC, measured_run

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from jobkit.corpus.plan import Piece
-from jobkit.launch.apply.oversized import OversizedPiece
-from jobkit.launch.apply.setting import AppliedSetting, find_setting
-from jobkit.launch.apply.shards import UNKNOWN_BYTES, ShardOptions, plan_shards
+from jobkit.extensions.corpus.oversized import OversizedPiece
+from jobkit.extensions.corpus.setting import AppliedSetting, find_setting
+from jobkit.extensions.corpus.shards import UNKNOWN_BYTES, ShardOptions, plan_shards
 from jobkit.planning.resolve import Options
 from tests.support.applied import CHARACTERS, measured_run
 

@@ -35,11 +35,11 @@ from jobkit.core.units import GIB, MIB, format_count, format_size, format_wallti
 from jobkit.corpus.formats import check_format
 from jobkit.corpus.plan import Corpus, Source, read_corpus
 from jobkit.corpus.sources import SourceFile, find_sources
+from jobkit.extensions.corpus import start
+from jobkit.extensions.corpus.plan_text import LABEL, format_bytes, low_memory
+from jobkit.extensions.corpus.setting import AppliedSetting
+from jobkit.extensions.corpus.shards import ShardOptions
 from jobkit.launch import job, launch, resume, scheduler_calls, submission
-from jobkit.launch.apply import start
-from jobkit.launch.apply.plan_text import LABEL, format_bytes, low_memory
-from jobkit.launch.apply.setting import AppliedSetting
-from jobkit.launch.apply.shards import ShardOptions
 from jobkit.launch.guards import refuse_moved_run
 from jobkit.launch.resubmit import read_settled, run_lock
 from jobkit.planning.job_script import little, render_plan
@@ -74,11 +74,11 @@ class CorpusJobSpec:
     folder
         In which the command was typed: its paths begin there.
     word, paths, overrides, text_field, id_field, skip_bad, fmt
-        As in `jobkit.launch.apply.start.ApplyRequest`.
+        As in `jobkit.extensions.corpus.start.ApplyRequest`.
     scheduler, site
         Decided: a node may lack the commands by which ``auto`` finds them.
     minutes, number
-        As in `jobkit.launch.apply.shards.ShardOptions`.
+        As in `jobkit.extensions.corpus.shards.ShardOptions`.
     cpus
         How many processes may read the corpus.
     stand_in
@@ -163,7 +163,7 @@ def _order(request: start.ApplyRequest, setting: AppliedSetting) -> CorpusJobSpe
 
 
 def apply(request: start.ApplyRequest, *, dry_run: bool = False, wait: bool = False) -> int | None:
-    """Submit the job that plans a corpus, or go on; return as `jobkit.launch.apply.start.apply`.
+    """Submit the job that plans a corpus, or go on; return as `jobkit.extensions.corpus.start.apply`.
 
     The corpus is not read here: of a folder that is planned already, files are compared by name and size.
 

@@ -22,9 +22,9 @@ from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB
 from jobkit.corpus.plan import read_plan
 from jobkit.corpus.sources import find_sources
+from jobkit.extensions.corpus import plan_job, start
+from jobkit.extensions.corpus.setting import find_setting
 from jobkit.launch import resume
-from jobkit.launch.apply import plan_job, start
-from jobkit.launch.apply.setting import find_setting
 from jobkit.launch.cancel import cancel
 from jobkit.planning.resolve import Options
 from jobkit.report.provenance import finish

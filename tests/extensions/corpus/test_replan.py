@@ -12,9 +12,9 @@ from jobkit.core.layout import JOURNAL_FILE, PLAN_FILE, POINTS_FILE, read_points
 from jobkit.corpus.merge import merge
 from jobkit.corpus.plan import read_plan
 from jobkit.corpus.winners import claim
+from jobkit.extensions.corpus.replan import replan
+from jobkit.extensions.corpus.shards import ShardOptions
 from jobkit.launch import resume
-from jobkit.launch.apply.replan import replan
-from jobkit.launch.apply.shards import ShardOptions
 from jobkit.launch.resubmit import spec_of_run
 from jobkit.runs.journal import read_journal
 from jobkit.runs.logs import point_named

@@ -37,11 +37,11 @@ from jobkit.corpus.formats import DEFAULT_FORMAT, check_format
 from jobkit.corpus.plan import Corpus, Piece, Shard, Source, read_corpus, write_plan
 from jobkit.corpus.scan import scan
 from jobkit.corpus.sources import find_sources
+from jobkit.extensions.corpus.oversized import find_heavy, refuse_too_large
+from jobkit.extensions.corpus.plan_text import LABEL, CorpusSummary, plan_lines
+from jobkit.extensions.corpus.setting import AppliedSetting, find_setting
+from jobkit.extensions.corpus.shards import ShardOptions, plan_shards, points_of
 from jobkit.launch import launch, local, resume, sweep
-from jobkit.launch.apply.oversized import find_heavy, refuse_too_large
-from jobkit.launch.apply.plan_text import LABEL, CorpusSummary, plan_lines
-from jobkit.launch.apply.setting import AppliedSetting, find_setting
-from jobkit.launch.apply.shards import ShardOptions, plan_shards, points_of
 from jobkit.launch.job import announce
 from jobkit.planning.job_script import render, render_follow
 from jobkit.planning.prepare import Prepared, refuse_too_many_threads, run_id
@@ -310,7 +310,7 @@ def find_permitted(request: ApplyRequest, *, build: bool) -> AppliedSetting:
     Raises
     ------
     JobkitError
-        As `jobkit.launch.apply.setting.find_setting`.
+        As `jobkit.extensions.corpus.setting.find_setting`.
     """
 
     def refuse(workload: str, model: ModelRef | None, ways: tuple[str, ...]) -> None:
@@ -437,7 +437,7 @@ def _start(planned: Planned, *, wait: bool) -> int | None:
 
 
 def write_planned(planned: Planned) -> None:
-    """Write the run folder of a corpus, as `jobkit.launch.apply.start.write_folder` does."""
+    """Write the run folder of a corpus, as `jobkit.extensions.corpus.start.write_folder` does."""
     prospect = planned.prospect
     promise = promise_of(prospect.setting)
     write_folder(planned.prepared, prospect.corpus, prospect.plan.shards, promise)

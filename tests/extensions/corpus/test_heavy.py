@@ -13,10 +13,10 @@ from jobkit.answers.observations import RAM
 from jobkit.answers.stats import Observation
 from jobkit.core.errors import JobkitError
 from jobkit.core.units import GIB
-from jobkit.launch.apply import start
-from jobkit.launch.apply.oversized import find_heavy, longest_item, refuse_too_large
-from jobkit.launch.apply.setting import AppliedSetting, find_setting
-from jobkit.launch.apply.shards import ShardOptions, plan_shards
+from jobkit.extensions.corpus import start
+from jobkit.extensions.corpus.oversized import find_heavy, longest_item, refuse_too_large
+from jobkit.extensions.corpus.setting import AppliedSetting, find_setting
+from jobkit.extensions.corpus.shards import ShardOptions, plan_shards
 from jobkit.planning.resolve import Options
 from jobkit.runs.journal import read_journal
 from tests.support.applied import measured_run, request, write_corpus

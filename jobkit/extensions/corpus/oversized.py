@@ -11,7 +11,7 @@ from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED_CHARS, numbers
 from jobkit.core.units import GIB, format_count, format_memory
 from jobkit.corpus.plan import Corpus, Piece
 from jobkit.corpus.reading import Paragraph, read_pieces
-from jobkit.launch.apply.setting import AppliedSetting
+from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.planning.texts import estimated_lengths
 from jobkit.report.recommend.request import MEMORY_FACTOR
 

@@ -23,10 +23,10 @@ from jobkit.core.terminal import note, shell_path
 from jobkit.core.units import format_count, format_size, format_walltime, pauses
 from jobkit.corpus.plan import Piece, Shard, read_corpus, read_plan
 from jobkit.corpus.winners import withdraw
+from jobkit.extensions.corpus.plan_text import CorpusSummary, plan_lines
+from jobkit.extensions.corpus.setting import AppliedSetting, refuse_keys
+from jobkit.extensions.corpus.shards import CorpusPlan, ShardOptions, plan_shards, points_of
 from jobkit.launch import cancel, resume
-from jobkit.launch.apply.plan_text import CorpusSummary, plan_lines
-from jobkit.launch.apply.setting import AppliedSetting, refuse_keys
-from jobkit.launch.apply.shards import CorpusPlan, ShardOptions, plan_shards, points_of
 from jobkit.launch.guards import refuse_moved_run
 from jobkit.launch.resubmit import refuse_silent, run_lock, spec_of_run
 from jobkit.planning.job_script import render_follow

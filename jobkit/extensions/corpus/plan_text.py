@@ -20,8 +20,8 @@ from jobkit.core.units import (
     format_walltime,
 )
 from jobkit.corpus.plan import Corpus
-from jobkit.launch.apply.setting import AppliedSetting
-from jobkit.launch.apply.shards import UNKNOWN_BYTES, CorpusPlan
+from jobkit.extensions.corpus.setting import AppliedSetting
+from jobkit.extensions.corpus.shards import UNKNOWN_BYTES, CorpusPlan
 from jobkit.schedulers.registry import runs_here
 
 LABEL = 11

@@ -14,9 +14,9 @@ from jobkit.core.layout import is_corpus_folder, read_points
 from jobkit.core.paths import LEDGER_VARIABLE
 from jobkit.core.units import MIB
 from jobkit.corpus.plan import read_corpus, read_plan
-from jobkit.launch.apply import start
-from jobkit.launch.apply.plan_text import plan_lines
-from jobkit.launch.apply.shards import ShardOptions, plan_shards
+from jobkit.extensions.corpus import start
+from jobkit.extensions.corpus.plan_text import plan_lines
+from jobkit.extensions.corpus.shards import ShardOptions, plan_shards
 from jobkit.planning.resolve import Options
 from tests.support.applied import (
     CHARACTERS,
