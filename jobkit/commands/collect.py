@@ -100,11 +100,11 @@ def collect(
     if output and plot and output.resolve() == plot.resolve():
         raise click.UsageError(f"--plot and --output both name {output}: give each a file of its own")
     gpu_memory_bytes = None if gpu_memory is None else parse_size(gpu_memory)
-    from jobkit.runs.which_run import how_to_begin, refuse_corpus
+    from jobkit.runs.which_run import how_to_begin, refuse_unmeasured
 
     found = _named(paths)
     for path in found:
-        refuse_corpus(path, "collect")
+        refuse_unmeasured(path, "collect")
     # Imported here because pandas takes most of a second, which --help need not spend.
     from jobkit.report.output import render
     from jobkit.report.tables import collect as collect_runs

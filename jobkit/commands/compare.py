@@ -28,11 +28,11 @@ def compare(runs: tuple[Path, ...], as_json: bool) -> int:
     from jobkit.core.blocks import as_text
     from jobkit.report import comparison
     from jobkit.report.tables import collect
-    from jobkit.runs.which_run import refuse_corpus
+    from jobkit.runs.which_run import refuse_unmeasured
 
     named = runs_named(runs)
     for run in named:
-        refuse_corpus(run, "compare")
+        refuse_unmeasured(run, "compare")
     sides = comparison.sides([collect([run]) for run in named])
     if len(sides) < 2:  # noqa: PLR2004 - two sides
         raise JobkitError(

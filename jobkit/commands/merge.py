@@ -48,9 +48,9 @@ def merge(run: Path, fmt: str | None, output: Path | None) -> int:
       5  some shards are still to come
     """
     from jobkit.core.errors import ExitCode
-    from jobkit.core.layout import is_corpus_folder, is_unplanned, read_points
+    from jobkit.core.layout import read_points
     from jobkit.corpus.merge import merge as join
-    from jobkit.corpus.plan import read_corpus
+    from jobkit.corpus.plan import is_corpus_folder, is_unplanned, read_corpus
     from jobkit.launch.guards import warn_stand_in
     from jobkit.report.provenance import finish
     from jobkit.runs.shards import void_shards

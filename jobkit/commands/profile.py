@@ -46,9 +46,9 @@ def profile(
       5  the profile is still to come
     """
     from jobkit.launch import profile as profiles
-    from jobkit.runs.which_run import refuse_corpus, refuse_runs, run_named
+    from jobkit.runs.which_run import refuse_runs, refuse_unmeasured, run_named
 
     folder = run_named(run).absolute()
-    refuse_corpus(folder, "profile")
+    refuse_unmeasured(folder, "profile")
     refuse_runs((point,) if point else ())
     return profiles.profile(folder, point, profiler, overrides, again=again, wait=wait)

@@ -89,11 +89,11 @@ def recommend(
     from jobkit.report.recommend.advice import recommend as recommend_for
     from jobkit.report.recommend.run_data import read_material
     from jobkit.report.recommend.types import RecommendOptions
-    from jobkit.runs.which_run import refuse_corpus, run_or_latest
+    from jobkit.runs.which_run import refuse_unmeasured, run_or_latest
 
     gpus = _gpus(gpu, gpu_memory)
     found = run if run and run.is_file() else run_or_latest(run)
-    refuse_corpus(found, "recommend")
+    refuse_unmeasured(found, "recommend")
     material = read_material(found, overrides)
     options = RecommendOptions(
         gpus=gpus,

@@ -68,17 +68,15 @@ def report(runs: tuple[Path, ...], output: Path, dcgm: tuple[Path, ...]) -> int:
 
 def _note_next(run: Path) -> None:
     """Print what to type next of the one run that was read; nothing of an old log, or if all is done."""
-    from jobkit.core.layout import is_corpus_folder, is_run_folder
-    from jobkit.core.records import Outcome
-    from jobkit.corpus.merge import counts_path
+    from jobkit.core.layout import is_run_folder
+    from jobkit.runs.kinds import kind_of
     from jobkit.runs.results import read_run
 
     if not is_run_folder(run):
         return
-    outcomes, corpus = {point.verdict.outcome for point in read_run(run).points}, is_corpus_folder(run)
-    if None in outcomes or Outcome.OK not in outcomes or (corpus and len(outcomes) > 1):
-        terminal.note_next(f"jobkit status {terminal.shell_path(run)}", "how it stands")
-    elif not corpus:
+    kind, outcomes = kind_of(run), {point.verdict.outcome for point in read_run(run).points}
+    steps = tuple(kind.steps_after(run, outcomes))
+    for command, does in steps:
+        terminal.note_next(command, does)
+    if not steps and not kind.refusal(run, "apply"):
         note_apply(run)
-    elif not counts_path(run / "merged.jsonl").is_file():
-        terminal.note_next(f"jobkit merge {terminal.shell_path(run)}", "joins the results of all shards")

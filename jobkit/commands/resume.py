@@ -74,64 +74,38 @@ def resume(
       5  submitted, but the journal could not be written: free space, then run the same command again
     If the points run here, or with --wait, the exit status is that of `jobkit collect`.
     """
-    from jobkit.core.layout import is_corpus_folder, is_unplanned
-    from jobkit.launch.resume import run_again, run_follow_up
+    from jobkit.launch.resume import Asked, resumption_of
+    from jobkit.runs.kinds import kind_of
     from jobkit.runs.which_run import refuse_runs, run_named
 
     run = run_named(run)
     refuse_runs(points)
+    kind, resumption = kind_of(run), resumption_of(run)
     if follow_up:
-        from jobkit.extensions.corpus import plan_job
-
-        return (plan_job.run if plan_job.is_open(run) else run_follow_up)(run.absolute())
-    if is_unplanned(run):
-        more = (*points, *only, *overrides, machine_gone, replan, shard_minutes, shards, max_parallel)
-        return _plan(run, changed=any(more), wait=wait)
-    again = (*only, *points)
-    if replan:
-        code = _replan(run, again, overrides, shard_minutes, shards, max_parallel, wait=wait)
-    elif shard_minutes or shards or max_parallel:
+        return resumption.follow_up(run.absolute())
+    changes = (*points, *only, *overrides, machine_gone, replan, shard_minutes, shards, max_parallel)
+    if any(changes) and kind.unplanned(run):
+        raise click.UsageError(
+            f"{run}: {kind.subject} is not planned yet: to change the order, "
+            f"type its `jobkit {kind.command}` again"
+        )
+    if replan and (only or points):
+        raise click.UsageError("--replan is about all that is not done: name no points with it")
+    if not replan and (shard_minutes or shards or max_parallel):
         raise click.UsageError("--shard-minutes, --shards and --max-parallel need --replan")
-    else:
-        code = run_again(run.absolute(), again, overrides, machine_gone=machine_gone, wait=wait)
-    if code is None and is_corpus_folder(run):
-        from jobkit.extensions.corpus.start import report_end
-
-        return report_end(run)
+    more = (f"max_parallel={max_parallel}",) if max_parallel else ()
+    asked = Asked(
+        only=(*only, *points),
+        overrides=(*overrides, *more),
+        machine_gone=machine_gone,
+        replan=replan,
+        shard_minutes=shard_minutes,
+        shards=shards,
+        wait=wait,
+    )
+    code = resumption.resume(run.absolute(), asked)
+    if code is not None:
+        return code
     from jobkit.commands.collect import print_table
 
-    return print_table(run) if code is None else code
-
-
-def _plan(run: Path, *, changed: bool, wait: bool) -> int:
-    """Submit the job again that plans a corpus."""
-    from jobkit.extensions.corpus import plan_job
-    from jobkit.extensions.corpus.start import report_end
-
-    if changed:
-        raise click.UsageError(
-            f"{run}: the corpus is not planned yet: to change the order, type its `jobkit apply` again"
-        )
-    code = plan_job.go_on(run.absolute(), wait=wait)
-    return report_end(run) if code is None else code
-
-
-def _replan(
-    run: Path,
-    points: tuple[str, ...],
-    overrides: tuple[str, ...],
-    minutes: float | None,
-    shards: int | None,
-    max_parallel: int | None,
-    *,
-    wait: bool,
-) -> int | None:
-    """Plan again what is left of a corpus."""
-    from jobkit.extensions.corpus.replan import replan
-    from jobkit.extensions.corpus.shards import MINUTES, ShardOptions
-
-    if points:
-        raise click.UsageError("--replan is about all that is not done: name no points with it")
-    wishes = ShardOptions(minutes=minutes or MINUTES, number=shards)
-    more = (f"max_parallel={max_parallel}",) if max_parallel else ()
-    return replan(run.absolute(), wishes, (*overrides, *more), wait=wait)
+    return print_table(run)

@@ -113,16 +113,12 @@ def _list(words: tuple[str, ...], *, most: int, watch: bool, as_json: bool) -> i
 
 
 def _settled(folder: Path) -> str:
-    """Return the closing line of a corpus that is done, once what its jobs could not do is done for them."""
-    from jobkit.core.layout import is_corpus_folder
-
-    if not is_corpus_folder(folder):
-        return ""
+    """Return the closing line of a run that is done, once what its jobs could not do is done for them."""
     from jobkit.core.errors import JobkitError, file_error
-    from jobkit.report.provenance import finish
+    from jobkit.runs.kinds import kind_of
 
     try:
-        return finish(folder)
+        return kind_of(folder).settle(folder)
     except OSError as error:
         terminal.note(f"jobkit: {file_error(error, folder).message}")
     except JobkitError as error:

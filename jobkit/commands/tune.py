@@ -59,10 +59,10 @@ def tune(
 
     The run folder has every point, and the setting in setting.yaml. See jobkit help tune.
     """
-    from jobkit.runs.which_run import find_run, refuse_corpus
+    from jobkit.runs.which_run import find_run, refuse_unmeasured
 
     if run := (spec if spec.is_dir() else None if spec.is_file() else find_run(spec)):
-        refuse_corpus(run, "tune")
+        refuse_unmeasured(run, "tune")
         return _print(run, as_json=as_json)
     from jobkit.launch import guards
     from jobkit.launch import tune as search

@@ -35,11 +35,11 @@ def waste(run: Path | None, as_json: bool) -> int:
       2  there is nothing to read
     """
     from jobkit.core.blocks import as_text
-    from jobkit.core.layout import is_corpus_folder
     from jobkit.core.records import Outcome
     from jobkit.report.recommend import waste as wasted
     from jobkit.report.recommend.request import read_use
     from jobkit.report.recommend.waste import wastes
+    from jobkit.runs.kinds import kind_of
     from jobkit.runs.which_run import run_or_latest
 
     found_run = run_or_latest(run)
@@ -52,6 +52,6 @@ def waste(run: Path | None, as_json: bool) -> int:
     folder = terminal.shell_path(found_run)
     if use.unended or all(each.row.outcome is not Outcome.OK for each in use.points):
         terminal.note_next(f"jobkit status {folder}", f"how the {use.noun}s stand")
-    elif not is_corpus_folder(found_run):
+    elif not kind_of(found_run).refusal(found_run, "recommend"):
         terminal.note_next(f"jobkit recommend {folder}")
     return 0

@@ -15,8 +15,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from jobkit.core.layout import CORPUS_FILE, ORDER_FILE, TUNE_GOAL_FILE
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
@@ -35,11 +33,24 @@ class Extension:
 
 
 EXTENSIONS: dict[str, Extension] = {
-    "corpus": Extension(marks=(CORPUS_FILE, ORDER_FILE)),
-    "tune": Extension(marks=(TUNE_GOAL_FILE,)),
+    "corpus": Extension(
+        marks=("corpus.json", "apply.json"),
+        parts={
+            "run": "jobkit.extensions.corpus.kind:CORPUS",
+            "resume": "jobkit.extensions.corpus.resumption:CORPUS",
+        },
+    ),
+    "tune": Extension(
+        marks=("tune.json",),
+        parts={
+            "run": "jobkit.extensions.tune.kind:TUNE",
+            "resume": "jobkit.extensions.tune.resumption:TUNE",
+        },
+    ),
     "profile": Extension(),
 }
-"""By name; the hooks are ``run`` (`jobkit.runs.kinds`) and ``work`` (`jobkit.worker.kinds`)."""
+"""By name; the hooks are ``run`` (`jobkit.runs.kinds`), ``resume`` (`jobkit.launch.resume`) and ``work``
+(`jobkit.worker.kinds`)."""
 
 
 def extension_of(run: Path) -> str:

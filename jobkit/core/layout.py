@@ -5,17 +5,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.extensions import extension_of
 from jobkit.core.files import read_lines, read_text, read_tolerantly
 from jobkit.core.json_codec import from_json
 from jobkit.core.knobs import Value
@@ -134,41 +133,11 @@ def repeat_id(point_id: str, repeat: int) -> str:
 
 
 def is_run_folder(path: Path) -> bool:
-    """Return whether a folder is a run folder: it lists its points."""
+    """Return whether a folder is a run folder: it lists its points, or is made for them."""
     listed = path / POINTS_FILE
     if not listed.is_file():
         return False
-    return listed.stat().st_size > 0 or any((path / name).is_file() for name in (JOB_SCRIPT, ORDER_FILE))
-
-
-def is_corpus_folder(path: Path) -> bool:
-    """Return whether a run folder is one of ``jobkit apply``: it has a corpus in place of a text."""
-    return any((path / name).is_file() for name in (CORPUS_FILE, ORDER_FILE))
-
-
-def is_unplanned(path: Path) -> bool:
-    """Return whether a run folder is of a corpus that a job is to plan: it has no points yet."""
-    try:
-        return (path / ORDER_FILE).is_file() and (path / POINTS_FILE).stat().st_size == 0
-    except OSError:
-        return False
-
-
-def run_id_of(run: Path, points: Sequence[Point] = ()) -> str | None:
-    """Return the id of a run: of its points, or of the order to plan them; ``None`` if it has neither."""
-    return points[0].run_id if points else _of_order(run, "run_id")
-
-
-def caveat_of_order(run: Path) -> str:
-    """Return that the order to plan a corpus is for a stand-in model, in words; empty if it is not."""
-    return _of_order(run, "caveat") or ""
-
-
-def _of_order(run: Path, key: str) -> str | None:
-    try:
-        return str(json.loads(read_text(run / ORDER_FILE))[key])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    return listed.stat().st_size > 0 or (path / JOB_SCRIPT).is_file() or bool(extension_of(path))
 
 
 def names(folder: Path | str) -> set[str]:

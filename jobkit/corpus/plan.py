@@ -11,7 +11,7 @@ from pathlib import Path
 from jobkit.core.errors import JobkitError, file_error
 from jobkit.core.files import append_line, read_lines, read_text, write_atomically
 from jobkit.core.json_codec import from_json, to_json
-from jobkit.core.layout import CORPUS_FILE, PLAN_FILE
+from jobkit.core.layout import CORPUS_FILE, ORDER_FILE, PLAN_FILE, POINTS_FILE
 
 ROWS_FILE = "rows.jsonl"
 MANIFEST_FILE = "rows.json"
@@ -254,6 +254,19 @@ def append_shards(run: Path, shards: Iterable[Shard]) -> None:
     """
     for shard in shards:
         append_line(run / PLAN_FILE, to_json(shard))
+
+
+def is_corpus_folder(path: Path) -> bool:
+    """Return whether a run folder is one of ``jobkit apply``: it has a corpus in place of a text."""
+    return any((path / name).is_file() for name in (CORPUS_FILE, ORDER_FILE))
+
+
+def is_unplanned(path: Path) -> bool:
+    """Return whether a run folder is of a corpus that a job is to plan: it has no points yet."""
+    try:
+        return (path / ORDER_FILE).is_file() and (path / POINTS_FILE).stat().st_size == 0
+    except OSError:
+        return False
 
 
 def read_corpus(run: Path) -> Corpus:

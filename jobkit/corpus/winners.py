@@ -17,9 +17,9 @@ from pathlib import Path
 from uuid import uuid4
 
 from jobkit.core.errors import JobkitError, file_error, name_file_in_errors
-from jobkit.core.files import open_regular, read_lines, read_text
+from jobkit.core.files import open_regular, parse_object, read_lines, read_text
 from jobkit.core.json_codec import from_json, to_json
-from jobkit.core.layout import POINTS_FILE, WINNERS_FOLDER, names, try_folder, try_numbers
+from jobkit.core.layout import BAD_ROWS, POINTS_FILE, WINNERS_FOLDER, names, try_folder, try_numbers
 from jobkit.core.records import Point
 from jobkit.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows, Winner, read_planned
 
@@ -32,6 +32,26 @@ WITHDRAWN = 0
 def winner_path(run_dir: Path, point_id: str) -> Path:
     """Return the file that names the winner of a shard."""
     return run_dir / WINNERS_FOLDER / f"{point_id}.json"
+
+
+def has_rows(home: str, folder: str) -> bool:
+    """Return whether the rows of a shard are home: another try has won already, or these are whole.
+
+    Their digest is compared when the winner is chosen; a try whose rows failed that has `BAD_ROWS`.
+
+    Parameters
+    ----------
+    home, folder
+        Of the point and of the try.
+    """
+    if os.path.exists(f"{Path(home).parents[1]}/{WINNERS_FOLDER}/{Path(home).name}.json"):  # noqa: PTH110 - quick
+        return True
+    try:
+        size = int(parse_object(read_text(f"{folder}/{MANIFEST_FILE}"), MANIFEST_FILE)["size_bytes"])
+        whole = os.stat(f"{folder}/{ROWS_FILE}").st_size == size  # noqa: PTH116 - as above
+    except (OSError, JobkitError, KeyError, TypeError, ValueError):
+        return False
+    return whole and not os.path.exists(f"{folder}/{BAD_ROWS}")  # noqa: PTH110 - as above
 
 
 def claim(run_dir: Path, point: Point, try_number: int) -> Winner | None:

@@ -16,10 +16,9 @@ from jobkit.launch.scheduler_calls import StrayJobs, cancel_tasks, reconcile_sub
 from jobkit.launch.submission import share
 from jobkit.runs import standing
 from jobkit.runs.driver_lock import last_driver
-from jobkit.runs.journal import PURPOSES, SEARCHES, JobTask, Role, Submission, read_journal
+from jobkit.runs.journal import ADDERS, PURPOSES, JobTask, Role, Submission, read_journal
 from jobkit.runs.reader import read_standings
 from jobkit.runs.standing import LIVE, PointState, PointStatus, RunStanding
-from jobkit.runs.trials import finished
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import State
 from jobkit.spec.sweep_spec import load_spec
@@ -186,10 +185,10 @@ def _refuse_parts_of_jobs(
 def _followers(run: RunStanding) -> Iterator[Part]:
     """Yield the jobs that follow and have not ended."""
     jobs = standing.followers(run, Role.FOLLOW)
-    jobs += [*standing.followers(run, Role.PLAN)[-1:], *standing.followers(run, *SEARCHES)[-1:]]
+    jobs += standing.followers(run, *ADDERS)[-1:]
     for job, queued in jobs:
         ended = standing.first_task(job) in run.ended
-        if queued is not None or not (ended or (job.role in SEARCHES and finished(run.folder))):
+        if queued is not None or not (ended or (job.role in ADDERS and run.kind.finished(run.folder))):
             yield job, (job.first,)
 
 

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular, read_text
-from jobkit.core.layout import PLAN_SCRIPT, POINTS_FILE, SPEC_FILE, is_unplanned, read_points
+from jobkit.core.layout import PLAN_SCRIPT, POINTS_FILE, SPEC_FILE, read_points
 from jobkit.core.records import FULL, Point
 from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.core.units import format_count
 from jobkit.planning.job_script import script_name
 from jobkit.planning.prepare import Prepared
+from jobkit.runs.kinds import kind_of
 from jobkit.runs.reader import read_standings
 from jobkit.runs.standing import CANCELLED, PointState, RunStanding, why_failed
 from jobkit.runs.which_run import start_time
@@ -27,8 +28,7 @@ def measure_again(run: Path, point: Point) -> tuple[str, ...]:
     if point.model is None or point.workload_folder:
         return ("then measure again",)
     size = () if point.model.size == FULL else ("--set", "model.size=full")
-    command = "tune" if point.phase else "sweep"
-    words = ("jobkit", command, shell_path(run / SPEC_FILE), *size)
+    words = ("jobkit", kind_of(run).command, shell_path(run / SPEC_FILE), *size)
     return (f"{' '.join(words)}   (then name its run)",)
 
 
@@ -137,7 +137,7 @@ def refuse_moved_run(run_dir: Path) -> None:
     JobkitError
         If it is a copy, or was moved: its points would run elsewhere, or not at all.
     """
-    script = run_dir / (PLAN_SCRIPT if is_unplanned(run_dir) else script_name(1))
+    script = run_dir / (PLAN_SCRIPT if kind_of(run_dir).unplanned(run_dir) else script_name(1))
     try:
         text = read_text(script)
     except OSError as error:

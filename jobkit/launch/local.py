@@ -30,7 +30,6 @@ from jobkit.core.layout import (
     PID_FILE,
     SEARCH_GOAL_FILE,
     SPEC_FILE,
-    is_corpus_folder,
     read_points,
 )
 from jobkit.core.records import Outcome, Point
@@ -40,6 +39,7 @@ from jobkit.planning.job_script import check_programs, script_name
 from jobkit.runs import journal
 from jobkit.runs.accounting import SchedulerAnswer
 from jobkit.runs.driver_lock import driving
+from jobkit.runs.kinds import kind_of
 from jobkit.runs.which_run import remember
 from jobkit.schedulers.local import NAME, log_name
 from jobkit.schedulers.registry import unused_schedulers
@@ -118,8 +118,8 @@ def as_driver(run_dir: Path) -> Iterator[str]:
             journal.note(run_dir, "cancelled", job_id=job_id, cluster="", status=0, said="interrupted")
             run = shell_path(run_dir)
             terminal.say(f"what was measured is in {relative_path(run_dir)}", err=True)
-            see = "status" if is_corpus_folder(run_dir) else "collect"
-            terminal.say(f"  see it    jobkit {see} {run}\n  go on     jobkit resume {run}", err=True)
+            look = kind_of(run_dir).look
+            terminal.say(f"  see it    jobkit {look} {run}\n  go on     jobkit resume {run}", err=True)
             raise
         finally:
             parent_socket.end(job_id)

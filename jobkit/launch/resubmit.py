@@ -13,10 +13,9 @@ from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.files import exclusive_lock
-from jobkit.core.layout import FOLLOW_SCRIPT, RUN_LOCK, SPEC_FILE, is_corpus_folder
+from jobkit.core.layout import FOLLOW_SCRIPT, RUN_LOCK, SPEC_FILE
 from jobkit.core.terminal import Say
 from jobkit.core.units import format_count
-from jobkit.corpus.plan import read_corpus
 from jobkit.launch import submission as rounds
 from jobkit.launch.job import Job, follow_job, ids
 from jobkit.launch.scheduler_calls import (
@@ -35,7 +34,6 @@ from jobkit.runs.journal import PURPOSES, Role, read_journal
 from jobkit.runs.reader import read_standings
 from jobkit.runs.retry import RetryGroup, allow_nodes, merge_overrides
 from jobkit.runs.standing import IN_QUEUE, PointState, RunStanding, first_task, followers
-from jobkit.runs.trials import tunes
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import Array, JobId, State
@@ -191,7 +189,7 @@ def undecided(run: RunStanding) -> list[str]:
         "cancelled, and not over yet": ending,
     }
     lines = [f"{format_count(number, run.noun)} {words}" for words, number in numbers.items() if number]
-    role = Role.TUNE if tunes(run.folder) else None if run.points else Role.PLAN
+    role = run.kind.awaited(run.folder)
     for job, queued in followers(run, role)[-1:] if role else ():
         if first_task(job) in run.ending:
             lines.append(f"the job that {PURPOSES[job.role]} was cancelled, and is not over yet")
@@ -200,8 +198,8 @@ def undecided(run: RunStanding) -> list[str]:
     return lines
 
 
-def has_ended(run: RunStanding, role: Role = Role.TUNE) -> bool:
-    """Return whether the last job of a role, of a search for the fastest setting, is known to have ended."""
+def has_ended(run: RunStanding, role: Role) -> bool:
+    """Return whether the last job of a role is known to have ended."""
     return all(first_task(submission) in run.ended for submission, _ in followers(run, role)[-1:])
 
 
@@ -322,10 +320,10 @@ def make_round(run_dir: Path, run: RunStanding, group: RetryGroup) -> Round:
     number = max(1, read_journal(run_dir).rounds) + 1  # job.sh is never written again
     site = load_site(spec.site, spec.scheduler)
     points = [one.point for one in run.points if one.point.index in group.points]
-    corpus = read_corpus(run_dir) if spec.environment.container and is_corpus_folder(run_dir) else None
+    places = run.kind.places(run_dir) if spec.environment.container else ()
     return Round(
         number=number,
-        script=render(spec, site, points[0], run_dir, round_=number, corpus=corpus),
+        script=render(spec, site, points[0], run_dir, round_=number, places=places),
         groups=group_points(spec, site, points),
         pack=spec.pack,
         max_parallel=spec.max_parallel,

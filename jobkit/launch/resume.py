@@ -9,15 +9,16 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.extensions import extension_of, load
 from jobkit.core.files import mask_override
-from jobkit.core.layout import TUNE_GOAL_FILE, is_corpus_folder
 from jobkit.core.records import Point
 from jobkit.core.terminal import note, note_next, relative_path, shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
-from jobkit.launch import local, resubmit, tune
+from jobkit.launch import local, resubmit
 from jobkit.launch.guards import refuse_moved_run, warn_stand_in
 from jobkit.launch.job import announce
 from jobkit.launch.launch import wait_for_points
@@ -27,16 +28,125 @@ from jobkit.launch.submission import write_round
 from jobkit.planning.resolve import warn_again
 from jobkit.runs.hints import HARMLESS, advice
 from jobkit.runs.journal import read_journal
+from jobkit.runs.kinds import kind_of
 from jobkit.runs.reader import read_standings
 from jobkit.runs.retry import Overrides, RetryGroup, groups, select_points
-from jobkit.runs.shards import settle
-from jobkit.runs.standing import ENDINGS, RunStanding, count_by_state, given_to
+from jobkit.runs.standing import RunStanding, count_by_state, given_to
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import Resources, SweepSpec
 
 JOB_PATIENCE_S = 300.0
 """How long the job that follows waits for a controller that is away, of its ten minutes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a person asks of `jobkit resume`.
+
+    Attributes
+    ----------
+    only, overrides, machine_gone, wait
+        As `run_again` takes them.
+    replan
+        Whether to cut what is not done into new points.
+    shard_minutes, shards
+        How long each of them is to take, and how many there are to be; ``None`` to leave it open.
+    """
+
+    only: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+    machine_gone: str = ""
+    replan: bool = False
+    shard_minutes: float | None = None
+    shards: int | None = None
+    wait: bool = False
+
+
+class Resumption:
+    """How a run goes on: the hooks of a sweep, whose points run again; an extension inherits them."""
+
+    def resume(self, run_dir: Path, asked: Asked) -> int | None:
+        """Go on as a person asks; return as `run_again`.
+
+        Raises
+        ------
+        JobkitError
+            As `run_again`; or if such a run cannot be planned again.
+        """
+        if asked.replan:
+            raise JobkitError(f"{run_dir}: --replan is for the folder of jobkit apply, and this is a sweep's")
+        return run_again(
+            run_dir, asked.only, asked.overrides, machine_gone=asked.machine_gone, wait=asked.wait
+        )
+
+    def follow_up(self, run_dir: Path) -> int:
+        """Go on without a person, in the job that follows a run; return the exit code."""
+        return run_follow_up(run_dir)
+
+    def decide(
+        self,
+        run: RunStanding,
+        spec: SweepSpec,
+        only: Sequence[str],
+        given: Overrides = (),
+        *,
+        strictly: bool = False,
+    ) -> list[RetryGroup]:
+        """Print which points run again, and return them by how.
+
+        Parameters
+        ----------
+        spec
+            Of the run, for its site.
+        only
+            As `jobkit.runs.retry.select_points`.
+        given
+            What a person gives them now, as `prepare_resume` takes it.
+        strictly
+            Whether the policy alone decides.
+
+        Raises
+        ------
+        JobkitError
+            As `jobkit.runs.retry.select_points`.
+        """
+        anywhere = load_site(spec.site, spec.scheduler).requests.exclude is None
+        spec_of = functools.cache(functools.partial(spec_of_run, run.folder))
+        points = select_points(run.points, only)
+        needs, before = read_journal(run.folder).needs, given_to(run)
+        again = groups(points, spec_of, before, given, strictly=strictly, anywhere=anywhere, needs=needs)
+        for group in again:
+            note(f"again: {describe_group(group, spec_of(()).resources, run.noun)}")
+        for line in () if strictly else undecided(run):
+            note(f"{line}: not run again now; once that is over, type this again")
+        return again
+
+    def nothing(
+        self, run: RunStanding, spec: SweepSpec, *, by_itself: bool = False, wait: bool = False
+    ) -> int | None:
+        """Return the exit code, as `run_again`, if no point runs again.
+
+        Parameters
+        ----------
+        by_itself
+            Whether no person asked.
+        wait
+            Whether to wait for what goes on.
+        """
+        del spec, wait
+        if by_itself:
+            return 0
+        note("nothing to run again")
+        if undecided(run):
+            return ExitCode.TO_COME
+        _note_look(run)
+        return 0
+
+
+def resumption_of(run_dir: Path) -> Resumption:
+    """Return how a run goes on."""
+    return load(extension_of(run_dir), "resume") or Resumption()
 
 
 def run_again(
@@ -76,12 +186,10 @@ def run_again(
         note(f"{run.title}: {count_by_state(run)}")
         for point in run.points[:1]:
             warn_stand_in(point.point)
-        if (run_dir / TUNE_GOAL_FILE).is_file():
-            return tune.go_on(run_dir, spec, run, wait=wait)
-        again = _decide(run, spec, only, tuple(overrides))
+        goes_on = resumption_of(run_dir)
+        again = goes_on.decide(run, spec, only, tuple(overrides))
         if not again:
-            note("nothing to run again")
-            return _nothing(run, spec, wait=wait)
+            return goes_on.nothing(run, spec, wait=wait)
         points = _points(run, again)
         warn_again(note, spec, points, "or name another Python: --set environment.venv=FOLDER")
         if runs_here(spec.scheduler):
@@ -105,25 +213,11 @@ def _note_look(run: RunStanding) -> None:
         note_next(step.command)
 
 
-def _nothing(run: RunStanding, spec: SweepSpec, *, wait: bool) -> int | None:
-    """Return the exit code if no point runs again: of a corpus that has ended it is that of its state."""
-    if undecided(run):
-        return ExitCode.TO_COME
-    _note_look(run)
-    if not is_corpus_folder(run.folder):
-        return 0
-    if all(point.standing in ENDINGS for point in run.points):
-        return None
-    points = [point.point for point in run.points]
-    return wait_for_points(run.folder, points, spec.policy, run) if wait else 0
-
-
 def _make_up(run_dir: Path, machine_gone: str) -> None:
     """Do what a machine that is gone, or a script that was killed, could not do."""
     if machine_gone:
         declare_machine_gone(run_dir, machine_gone)
-    if is_corpus_folder(run_dir):
-        settle(run_dir)
+    kind_of(run_dir).settle(run_dir)
 
 
 def run_follow_up(run_dir: Path) -> int:
@@ -131,11 +225,11 @@ def run_follow_up(run_dir: Path) -> int:
 
     If the node may not submit, or the scheduler refuses, the journal records what is left to do.
     """
-    spec = prepare_resume(run_dir, ())
+    spec, goes_on = prepare_resume(run_dir, ()), resumption_of(run_dir)
     if runs_here(spec.scheduler):
         while spec.policy.follow_up:
             (run,) = read_standings([run_dir])
-            if not (again := _decide(run, spec, ("failed",), strictly=True)):
+            if not (again := goes_on.decide(run, spec, ("failed",), strictly=True)):
                 break
             _here(run, again)
         return 0
@@ -144,9 +238,9 @@ def run_follow_up(run_dir: Path) -> int:
         try:
             run = read_settled(run_dir, by_name(spec.scheduler), note, patience_s=JOB_PATIENCE_S)
             note(f"{run.title}: {count_by_state(run)}")
-            if (run_dir / TUNE_GOAL_FILE).is_file():
-                return tune.go_on(run_dir, spec, run, by_itself=True) or 0
-            again = _decide(run, spec, ("failed",), strictly=True)
+            again = goes_on.decide(run, spec, ("failed",), strictly=True)
+            if not again:
+                return goes_on.nothing(run, spec, by_itself=True) or 0
             done = resubmit.resume(run_dir, spec, run, again, note)
         except JobkitError as error:
             note_left(run_dir, error.message, again)
@@ -157,39 +251,6 @@ def run_follow_up(run_dir: Path) -> int:
     for line in done.left:
         note(line)
     return 0
-
-
-def _decide(
-    run: RunStanding, spec: SweepSpec, only: Sequence[str], given: Overrides = (), *, strictly: bool = False
-) -> list[RetryGroup]:
-    """Print which points run again, and return them by how.
-
-    Parameters
-    ----------
-    spec
-        Of the run, for its site.
-    only
-        As `jobkit.runs.retry.select_points`.
-    given
-        What a person gives them now, as `prepare_resume` takes it.
-    strictly
-        Whether the policy alone decides.
-
-    Raises
-    ------
-    JobkitError
-        As `jobkit.runs.retry.select_points`.
-    """
-    anywhere = load_site(spec.site, spec.scheduler).requests.exclude is None
-    spec_of = functools.cache(functools.partial(spec_of_run, run.folder))
-    points = select_points(run.points, only)
-    needs = read_journal(run.folder).needs
-    again = groups(points, spec_of, given_to(run), given, strictly=strictly, anywhere=anywhere, needs=needs)
-    for group in again:
-        note(f"again: {describe_group(group, spec_of(()).resources, run.noun)}")
-    for line in () if strictly else undecided(run):
-        note(f"{line}: not run again now; once that is over, type this again")
-    return again
 
 
 def _points(run: RunStanding, again: Sequence[RetryGroup]) -> list[Point]:

@@ -16,12 +16,13 @@ from typing import Any
 
 from jobkit.core import shell
 from jobkit.core.errors import WOULD_REFUSE, ExitCode, JobkitError, file_error
-from jobkit.core.layout import DRIVER_LOCK, JOURNAL_FILE, read_points, run_id_of
+from jobkit.core.layout import DRIVER_LOCK, JOURNAL_FILE, read_points
 from jobkit.core.terminal import Say, shell_path
 from jobkit.launch.job import Job
 from jobkit.runs import journal
 from jobkit.runs.driver_lock import Life, elsewhere, is_held, last_driver, life
 from jobkit.runs.journal import STILL_AT_IT, read_journal
+from jobkit.runs.kinds import run_id_of
 from jobkit.runs.queue import TIMEOUT_S
 from jobkit.schedulers.parsing import find_job_id, refusal
 from jobkit.schedulers.protocol import Scheduler

@@ -14,7 +14,7 @@ from jobkit.launch.job import Job, ids
 from jobkit.launch.scheduler_calls import SubmissionUnconfirmed, run_while_busy
 from jobkit.planning.job_script import script_name
 from jobkit.planning.points import PointGroup
-from jobkit.runs.journal import Role
+from jobkit.runs.journal import FOLLOWED, Role
 from jobkit.runs.which_run import remember
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.survey import PRACTICE_ENV, PRACTICE_NEEDS
@@ -226,7 +226,7 @@ def submit_jobs(
     remember(run_dir)
     taken: list[Job] = []
     for job in jobs:
-        arrays = ids([one for one in taken if one.role in {Role.POINTS, Role.TUNE}])
+        arrays = ids([one for one in taken if one.role in FOLLOWED])
         try:
             waits = job.waits_for([*before, *arrays])
             waits = waits or (after if job.role is Role.POINTS else ())

@@ -181,7 +181,7 @@ def go_on(
         return None
     searches = followers(run, Role.TUNE)
     # The job that follows starts once the search has ended, often before the accounting knows that.
-    if searches and (searches[-1][1] is not None or not (by_itself or has_ended(run))):
+    if searches and (searches[-1][1] is not None or not (by_itself or has_ended(run, Role.TUNE))):
         note(f"the search is under way: jobkit status {shell_path(run_dir)} shows its progress")
         return ExitCode.TO_COME
     if by_itself and len(searches) >= MOST_JOBS:

@@ -7,7 +7,7 @@ import shlex
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from jobkit.core.knobs import CUDA
 from jobkit.core.paths import config_folder, shipped_folder
 from jobkit.core.records import FOLDER, ModelRef, Point
 from jobkit.core.units import format_walltime
-from jobkit.corpus.plan import Corpus
 from jobkit.schedulers.lint import refuse_script
 from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
 from jobkit.spec.axes import Repeats
@@ -257,7 +256,7 @@ def render(
     run_dir: Path,
     *,
     round_: int = 1,
-    corpus: Corpus | None = None,
+    places: Sequence[str] = (),
 ) -> str:
     """Return the job script of a run.
 
@@ -267,8 +266,8 @@ def render(
         As for `job_values`.
     round_
         Which submission of the run it is for: 1 is the sweep, later ones are `jobkit resume`.
-    corpus
-        Of which the point is a shard: a container must see its files.
+    places
+        Folders that the point reads besides text and model: a container must see them.
 
     Raises
     ------
@@ -278,10 +277,9 @@ def render(
     """
     spec = _requesting(spec, point)
     values = job_values(spec, site, run_dir, point)
-    if corpus and spec.environment.container:
-        folders = corpus.folders()
-        _check_binds(*folders)
-        values["binds"] += folders
+    if places and spec.environment.container:
+        _check_binds(*places)
+        values["binds"] += places
     return _filled(spec, site, values | {"script": script_name(round_), "round": round_})
 
 

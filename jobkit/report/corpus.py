@@ -14,7 +14,6 @@ from typing import Any
 from jobkit.core import files
 from jobkit.core.blocks import Block, Column
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import is_unplanned
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import NoWrap, shell_path, shell_quote
 from jobkit.core.units import (
@@ -26,7 +25,7 @@ from jobkit.core.units import (
     moment,
 )
 from jobkit.corpus.merge import counts_path
-from jobkit.corpus.plan import Corpus, Shard, read_corpus, read_plan
+from jobkit.corpus.plan import Corpus, Shard, is_unplanned, read_corpus, read_plan
 from jobkit.corpus.winners import read_winners
 from jobkit.report.provenance import provenance, read_promise
 from jobkit.runs.hints import remedy

@@ -15,13 +15,13 @@ from jobkit.core import files
 from jobkit.core.errors import JobkitError
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.knobs import CPU, OFFERED, Value
-from jobkit.core.layout import PROMISE_FILE, PROVENANCE_FILE, is_corpus_folder, is_unplanned
+from jobkit.core.layout import PROMISE_FILE, PROVENANCE_FILE
 from jobkit.core.measurements import Attribution
 from jobkit.core.paths import ledger_path
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.terminal import as_json
 from jobkit.core.units import format_compared, format_count, format_energy
-from jobkit.corpus.plan import Corpus, Winner, read_corpus, read_plan
+from jobkit.corpus.plan import Corpus, Winner, is_corpus_folder, is_unplanned, read_corpus, read_plan
 from jobkit.report.recommend.energy import EnergyUse
 from jobkit.runs.results import PointResult, each_point, task_s
 from jobkit.runs.shards import settle

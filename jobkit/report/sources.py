@@ -15,7 +15,6 @@ from jobkit.core.layout import (
     LOGS_FOLDER,
     SEARCH_GOAL_FILE,
     TUNE_GOAL_FILE,
-    is_corpus_folder,
     is_run_folder,
     point_folder,
     try_numbers,
@@ -23,6 +22,7 @@ from jobkit.core.layout import (
 from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_count, format_f1, format_list
+from jobkit.corpus.plan import is_corpus_folder
 from jobkit.report.dcgm import (
     SUFFIX,
     JobFigures,

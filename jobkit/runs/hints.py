@@ -8,13 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from operator import itemgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import read_text
-from jobkit.core.json_codec import from_json
-from jobkit.core.layout import PROMISE_FILE, SPEC_FILE, read_batches
+from jobkit.core.layout import SPEC_FILE, read_batches
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import shell_quote
 from jobkit.core.torch_build import cuda_install_command
@@ -30,10 +27,10 @@ from jobkit.core.units import (
     moment,
 )
 from jobkit.runs import standing
-from jobkit.runs.journal import PURPOSES, STILL_AT_IT, Role
+from jobkit.runs.journal import PLANNERS, PURPOSES, STILL_AT_IT, Role
+from jobkit.runs.kinds import Foreseen, kind_for
 from jobkit.runs.progress import Progress, progress_of
 from jobkit.runs.results import task_s
-from jobkit.runs.shards import read_parts
 from jobkit.runs.standing import HELD, JobStanding, PointState, PointStatus, RunStanding, given_to
 from jobkit.runs.tries import Try
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
@@ -311,7 +308,7 @@ def _paced(point: PointStatus, whole_s: float) -> tuple[int, str]:
 
 def _unpaced(run: RunStanding, point: PointStatus) -> tuple[int, str] | None:
     """Return the walltime of a point without a pace, and why; ``None`` if the spec cannot be read."""
-    resources, planned_s = _by_policy(run, point), _planned_s(run, point)
+    resources, planned_s = _by_policy(run, point), _foreseen(run, point).seconds
     if resources is None:
         return None
     if planned_s is not None and _enough_s(planned_s) > resources.walltime:
@@ -321,10 +318,9 @@ def _unpaced(run: RunStanding, point: PointStatus) -> tuple[int, str] | None:
     return resources.walltime, "as the policy adds after a timeout"
 
 
-def _planned_s(run: RunStanding, point: PointStatus) -> float | None:
-    """Return how long a shard takes by the plan of its corpus; ``None`` if that is not known."""
-    part = read_parts(run.folder).get(point.point.index) if point.point.shard else None
-    return part.expected_s if part else None
+def _foreseen(run: RunStanding, point: PointStatus) -> Foreseen:
+    """Return what was known of a point before it ran."""
+    return kind_for(point.point).foreseen(run.folder, point.point)
 
 
 def _enough_s(work_s: float) -> int:
@@ -366,29 +362,14 @@ def _memory(run: RunStanding, full: Sequence[PointStatus]) -> ResourceNeed:
 
 
 def _held_bytes(run: RunStanding, point: PointStatus) -> int:
-    """Return the most RAM that a try held with as many processes, also before a corpus; 0 if unknown."""
+    """Return the most RAM that a try held with as many processes, also before the run; 0 if unknown."""
 
     def alike(other: PointStatus) -> bool:
         return (other.point.workers, other.point.gpus) == (point.point.workers, point.point.gpus)
 
     records = [other.record for other in run.points if other.outcome is Outcome.OK and alike(other)]
     held = [record.memory.ram_peak_bytes for record in records if record]
-    return max((size for size in (_promised(run.folder), *held) if size), default=0)
-
-
-@dataclass(frozen=True, slots=True)
-class _Promise:
-    """What ``promise.json`` has of memory: the most that a try of the setting held."""
-
-    peak_bytes: int | None = None
-
-
-def _promised(folder: Path) -> int | None:
-    path = folder / PROMISE_FILE
-    try:
-        return from_json(_Promise, read_text(path), where=str(path)).peak_bytes
-    except (OSError, JobkitError):
-        return None
+    return max((size for size in (_foreseen(run, point).peak_bytes, *held) if size), default=0)
 
 
 def _by_policy(run: RunStanding, point: PointStatus) -> Resources | None:
@@ -464,12 +445,12 @@ def _left(run: RunStanding, left: Mapping[str, Any]) -> Iterator[str]:
     """Yield what a job of the run could not do."""
     why = str(left.get("why", ""))
     if not run.points:
-        yield from f"the corpus could not be planned: {why}".splitlines()
+        yield from f"{run.kind.subject} could not be planned: {why}".splitlines()
         return
     points, why = left.get("points"), " ".join(why.split())
     what = f" {format_count(len(points), run.noun)}" if isinstance(points, list) and points else ""
-    if left.get("role") == Role.PLAN:
-        yield f"the job that planned the corpus could not submit{what}: {why}"
+    if left.get("role") in PLANNERS:
+        yield f"the job that planned {run.kind.subject} could not submit{what}: {why}"
     else:
         yield f"the job that follows the sweep could not submit{what} again: {why}"
 
@@ -570,7 +551,7 @@ def _fixes(failed: Sequence[PointStatus], typed: str) -> Iterator[Step]:
 def _resumes(run: RunStanding) -> str:
     """Return what `jobkit resume` does; empty if it would do nothing."""
     if run.planner or not run.points:
-        return "" if run.planner else "submits the job that plans the corpus again"
+        return "" if run.planner else f"submits the job that plans {run.kind.subject} again"
     failed, cancelled, missing = (
         run.counts[word] for word in (PointState.FAILED, standing.CANCELLED, PointState.MISSING)
     )
@@ -599,13 +580,8 @@ def _look(run: RunStanding, typed: str) -> Iterator[Step]:
         yield Step(
             f"jobkit logs {typed} {running.index} -f", f"prints the log of {running.point_id}", FixKind.LOG
         )
-    if any(point.point.phase for point in run.points):
-        yield Step(f"jobkit tune {typed}", "the answer, or how far the search is", FixKind.LOOK)
-    if any(point.point.shard for point in run.points):
-        if standings == {PointState.DONE}:
-            yield Step(f"jobkit merge {typed}", "joins the results of all shards", FixKind.LOOK)
-    elif PointState.DONE in standings:
-        yield Step(f"jobkit collect {typed}", "the table of what is done", FixKind.LOOK)
+    for command, does in run.kind.looks(run, typed):
+        yield Step(command, does, FixKind.LOOK)
 
 
 def _may_add(run: RunStanding, job: JobStanding) -> bool:
@@ -625,7 +601,7 @@ def job_line(run: RunStanding, job: JobStanding) -> str:
     """
     sent = job.submission
     name = f"job {sent.job}, which {PURPOSES[sent.role]},"
-    if sent.role is Role.PLAN and run.points and job.state != PointState.STUCK:
+    if sent.role in PLANNERS and run.points and job.state != PointState.STUCK:
         return ""
     if sent.role is Role.FOLLOW and _goes_on(run, job):
         return ""
@@ -656,7 +632,7 @@ def _goes_on(run: RunStanding, job: JobStanding) -> bool:
 
 
 def _waiting(run: RunStanding, job: JobStanding) -> str:
-    if job.submission.role is Role.PLAN:
+    if job.submission.role in PLANNERS:
         return f"waits: {job.why}" if job.why else "waits"
     if any(point.state in {HELD, PointState.STUCK} for point in run.points):
         return f"begins when the {run.noun}s have ended, so a person must release them first"

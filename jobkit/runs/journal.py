@@ -45,6 +45,12 @@ class Role(StrEnum):
 
 SEARCHES = frozenset({Role.FIND, Role.TUNE})
 """Roles of a job that chooses points itself and runs them."""
+PLANNERS = frozenset({Role.PLAN})
+"""Roles of a job that writes all points and submits them."""
+ADDERS = SEARCHES | PLANNERS
+"""Roles of a job that adds points to the run."""
+FOLLOWED = frozenset({Role.POINTS, Role.TUNE})
+"""Roles of a job after which failed points run again."""
 PURPOSES = {
     Role.FOLLOW: "runs again what failed",
     Role.FIND: "tries the largest batch",
@@ -52,6 +58,8 @@ PURPOSES = {
     Role.PLAN: "reads and plans the corpus",
 }
 """What a job does that is no array of points."""
+LAST_WORDS = {Role.FIND: "its last trial has ended", Role.TUNE: "it has found a setting"}
+"""Of a search that has ended, if no scheduler reports how."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +112,7 @@ class Submission:
 
     def points_of(self, task: int) -> tuple[int, ...]:
         """Return the points that a task runs, in order; none if it is no task of this job."""
-        if self.role in {Role.FOLLOW, Role.PLAN} or not self.first <= task <= self.last:
+        if self.role in {Role.FOLLOW, *PLANNERS} or not self.first <= task <= self.last:
             return ()
         if not self.lines:
             return (task + self.offset,)
@@ -184,7 +192,7 @@ def read_journal(run: Path) -> Journal:
             journal.buried |= set(map(str, jobs))
         if kind in {"needs", "superseded"}:
             _take_plan(journal, event)
-        if kind == "left" or (submission is not None and submission.role in {Role.POINTS, Role.PLAN}):
+        if kind == "left" or (submission is not None and submission.role in {Role.POINTS, *PLANNERS}):
             journal.left = event if kind == "left" else None
         if submission is not None:
             journal.submissions += (submission,)

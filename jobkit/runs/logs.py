@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import EXIT_FILE, LOGS_FOLDER, is_unplanned, read_points
-from jobkit.core.records import Point
+from jobkit.core.layout import EXIT_FILE, LOGS_FOLDER, read_points
+from jobkit.core.records import Point, PointKind
 from jobkit.core.terminal import did_you_mean
 from jobkit.core.units import format_list
 from jobkit.runs.accounting import Accounts, read_accounts
 from jobkit.runs.journal import JobTask
+from jobkit.runs.kinds import kind_of
 from jobkit.runs.results import read_result
 from jobkit.runs.tries import Try, log_path
 
@@ -73,9 +74,10 @@ def find_log(run: Path, word: str, number: int | None = None) -> Log:
     JobkitError
         If there is no such run, point or try.
     """
-    if is_unplanned(run):
+    kind = kind_of(run)
+    if kind.unplanned(run):
         hint = f"the logs of the job that plans it are in {run / LOGS_FOLDER}"
-        raise JobkitError(f"{run}: the corpus is not planned yet, so there is no shard", hint=hint)
+        raise JobkitError(f"{run}: {kind.subject} is not planned yet, so there is no {kind.noun}", hint=hint)
     points, _ = read_points(run)
     if not points:
         raise JobkitError(f"{run}: not a run folder", hint="jobkit status lists the runs")
@@ -104,7 +106,7 @@ def point_named(points: Sequence[Point], word: str) -> Point:
     JobkitError
         If there is none, or there are several.
     """
-    number = _shard_number(points, word) or word
+    number = _number(points[0].kind, word) or word
     for point in points:
         if word == point.point_id or number == str(point.index):
             return point
@@ -118,21 +120,21 @@ def point_named(points: Sequence[Point], word: str) -> Point:
         listed = format_list([point.point_id for point in begun], MOST_NAMES)
         raise JobkitError(f"{word!r} begins {len(begun)} {noun}s: {listed}", hint=hint)
     if _was_replaced(points, word):
-        message = f"shard {word!r} was planned again: other shards do its work"
-        raise JobkitError(message, hint="jobkit status DIR lists the shards that count")
+        message = f"{noun} {word!r} was planned again: other {noun}s do its work"
+        raise JobkitError(message, hint=f"jobkit status DIR lists the {noun}s that count")
     close = did_you_mean(word, known)
     raise JobkitError(f"no {noun} {word!r}{f'; {close}' if close else ''}", hint=hint)
 
 
 def _was_replaced(points: Sequence[Point], word: str) -> bool:
-    """Return whether a word names a shard of an earlier plan: its index is left out of those that count."""
-    return 0 < int(_shard_number(points, word) or 0) < points[-1].index
+    """Return whether a word names a point of an earlier plan: its index is left out of those that count."""
+    return 0 < int(_number(points[0].kind, word) or 0) < points[-1].index
 
 
-def _shard_number(points: Sequence[Point], word: str) -> str:
-    """Return the number of a shard that a word names, ``2`` of ``shard-2``; empty if it names none."""
-    digits = word.removeprefix("shard-")
-    return str(int(digits)) if points[0].shard and digits.isdecimal() else ""
+def _number(kind: PointKind, word: str) -> str:
+    """Return the number of a point of a plan that a word names, ``2`` of ``shard-2``; empty if none."""
+    digits = word.removeprefix(f"{kind.noun}-")
+    return str(int(digits)) if kind.replanned and digits.isdecimal() else ""
 
 
 def _chosen(point: Point, tries: Sequence[Try], number: int | None) -> Try:

@@ -22,7 +22,7 @@ from jobkit.core import files, shell
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import exclusive_lock
 from jobkit.core.json_codec import from_json, to_json
-from jobkit.core.layout import ACCOUNTING_FILE, POINTS_FILE, is_unplanned, run_id_of
+from jobkit.core.layout import ACCOUNTING_FILE, POINTS_FILE
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
@@ -38,10 +38,10 @@ from jobkit.runs.accounting import (
     parse_answer,
 )
 from jobkit.runs.driver_lock import Life, life
-from jobkit.runs.journal import SEARCHES, JobTask, Role
+from jobkit.runs.journal import LAST_WORDS, SEARCHES, JobTask, Role
+from jobkit.runs.kinds import kind_of, run_id_of
 from jobkit.runs.results import PointResult, read_result, read_run
 from jobkit.runs.standing import RunStanding
-from jobkit.runs.trials import finished
 from jobkit.schedulers.local import WHOLE
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import SCHEDULERS, by_name
@@ -311,7 +311,8 @@ def open_run(folder: Path) -> OpenRun:
     JobkitError
         If it is no run folder.
     """
-    unplanned = is_unplanned(folder)  # before the points are read, for a job may write them meanwhile
+    # Before the points are read, for a job may write them meanwhile.
+    unplanned = kind_of(folder).unplanned(folder)
     read = read_run(folder)
     if not read.points and not unplanned:
         raise JobkitError(f"{folder}: not a run folder", hint="jobkit status lists the runs")
@@ -497,8 +498,8 @@ def follower_ends(run: OpenRun) -> dict[JobTask, str]:
     for job in jobs:
         for task, _ in job.tasks():
             ends[task] = _end(run.accounts, task)
-            if job is last_find and not ends[task] and finished(run.folder):
-                ends[task] = "its last trial has ended" if job.role is Role.FIND else "it has found a setting"
+            if job is last_find and not ends[task] and kind_of(run.folder).finished(run.folder):
+                ends[task] = LAST_WORDS[job.role]
     return ends
 
 

@@ -22,20 +22,19 @@ from jobkit.core.layout import (
     RESULTS_FOLDER,
     SHELL_FOLDER,
     is_run_folder,
-    is_unplanned,
     point_folder,
     read_batches,
     read_begin,
     read_points,
-    run_id_of,
     try_numbers,
 )
 from jobkit.core.records import Batch, Outcome, Point, Record
 from jobkit.core.units import moment
 from jobkit.runs.accounting import Accounts, read_accounts
 from jobkit.runs.journal import read_journal
+from jobkit.runs.kinds import kind_for, kind_of, run_id_of
 from jobkit.runs.overlaps import attributed, overlaps, span_of
-from jobkit.runs.tries import Try, TryOutcome, not_started, read_tries, try_that_counts, with_winner
+from jobkit.runs.tries import Try, TryOutcome, not_started, read_tries, try_that_counts
 
 
 def elapsed_s(tried: Try, *, shared: bool = False) -> float | None:
@@ -219,7 +218,7 @@ def each_point(folder: Path, notes: list[str], *, void: bool = False) -> Iterato
 
 def _read_plan(folder: Path, notes: list[str]) -> tuple[list[Point], Accounts]:
     # First what is written last: whoever adds points meanwhile writes them, and then the journal.
-    unplanned, journal = is_unplanned(folder), read_journal(folder)
+    unplanned, journal = kind_of(folder).unplanned(folder), read_journal(folder)
     points, unreadable = read_points(folder)
     accounts = read_accounts(folder, journal=journal, name=run_id_of(folder, points))
     notes += unreadable + accounts.notes
@@ -281,7 +280,7 @@ def read_result(
     if not numbers and begun:
         _listed(home, notes)
     tries = tuple(read_tries(home, point, accounts, numbers)) or (not_started(point, accounts),)
-    tries = tuple(with_winner(home, tries)) if point.shard else tries
+    tries = tuple(kind_for(point).judged(home, tries))
     notes += [tried.problem for tried in tries if tried.problem]
     counts = try_that_counts(tries)
     batches: Sequence[Batch] = ()

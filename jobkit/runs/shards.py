@@ -25,10 +25,9 @@ from jobkit.core.records import Point
 from jobkit.core.student import deviation, half_width
 from jobkit.core.units import format_compared, format_count, format_list
 from jobkit.corpus.plan import Winner, read_plan
-from jobkit.corpus.winners import claim, claim_all
+from jobkit.corpus.winners import claim, claim_all, has_rows
 from jobkit.runs.journal import read_journal
 from jobkit.runs.standing import PointState, PointStatus, RunStanding
-from jobkit.runs.tries import has_rows
 
 
 def live_points(run_dir: Path) -> list[Point]:

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.core.errors import ExitCode
-from jobkit.core.layout import run_id_of
 from jobkit.core.records import Outcome
 from jobkit.core.units import format_count, moment
-from jobkit.runs.journal import SEARCHES, JobTask, Role, Submission
+from jobkit.runs.journal import ADDERS, PLANNERS, JobTask, Role, Submission
+from jobkit.runs.kinds import RunKind, kind_of, run_id_of
 from jobkit.runs.logs import point_named
 from jobkit.runs.progress import Pace, Progress, SkippedTime, progress_of, skipped_time, to_go
 from jobkit.runs.results import PointResult, elapsed_s, exit_code, task_s
@@ -258,8 +258,13 @@ class RunStanding:
 
     @property
     def title(self) -> str:
-        """What a person calls the run: of a corpus its folder, which a person has named."""
-        return self.folder.name if self.noun == "shard" else self.name
+        """What a person calls the run."""
+        return self.kind.title(self)
+
+    @cached_property
+    def kind(self) -> RunKind:
+        """What differs between kinds of run."""
+        return kind_of(self.folder)
 
     @property
     def noun(self) -> str:
@@ -296,7 +301,7 @@ class RunStanding:
     def jobs(self) -> list[JobStanding]:
         """The jobs that are no arrays of points: they plan, search, or run points again."""
         jobs = []
-        for submission, queued in (*followers(self, Role.PLAN, *SEARCHES), *followers(self, Role.FOLLOW)):
+        for submission, queued in (*followers(self, *ADDERS), *followers(self, Role.FOLLOW)):
             if queued is not None:
                 state = _JOB_STATES.get(queued.state, str(PointState.UNSETTLED))
                 why = explain_wait(submission.scheduler, queued, self.now)
@@ -308,8 +313,8 @@ class RunStanding:
 
     @property
     def planner(self) -> JobStanding | None:
-        """The job that plans the corpus, or submits its shards; ``None`` if none does or is to do it."""
-        jobs = [job for job in self.jobs if job.submission.role is Role.PLAN]
+        """The job that writes the points, or submits them; ``None`` if none does or is to do it."""
+        jobs = [job for job in self.jobs if job.submission.role in PLANNERS]
         return jobs[-1] if jobs and jobs[-1].state != ENDED else None
 
     @cached_property
@@ -376,7 +381,7 @@ def find_point(points: Sequence[PointStatus], word: str) -> PointStatus:
 def count_by_state(run: RunStanding) -> str:
     """Return how many points stand where: ``40 points: 36 done, 3 failed (2 bug, 1 lost), 1 cancelled``."""
     if not run.points:
-        return "the corpus is not planned yet"
+        return f"{run.kind.subject} is not planned yet"
     words = [str(standing) for standing in PointState]
     words.insert(words.index(PointState.FAILED) + 1, CANCELLED)
     words.append(TEST_CANCELLED)

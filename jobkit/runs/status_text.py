@@ -13,7 +13,7 @@ from pathlib import Path
 from jobkit.core import terminal
 from jobkit.core.blocks import GAP, Column, fit_columns
 from jobkit.core.blocks import table as terminal_table
-from jobkit.core.layout import Exit, caveat_of_order, is_corpus_folder, names
+from jobkit.core.layout import Exit, names
 from jobkit.core.records import Outcome, described
 from jobkit.core.terminal import printable, shell_quote
 from jobkit.core.units import format_about, format_bytes_gib, format_clock, format_count, moment
@@ -31,8 +31,8 @@ from jobkit.runs.hints import (
     remedy,
 )
 from jobkit.runs.journal import JobTask
+from jobkit.runs.kinds import kind_of
 from jobkit.runs.progress import Progress, SkippedTime
-from jobkit.runs.shards import corpus_json, corpus_lines
 from jobkit.runs.standing import (
     ENDINGS,
     HELD,
@@ -109,8 +109,7 @@ def _about(run: RunStanding) -> Iterator[str]:
         yield ", ".join(map(plain, parts))
     if warning := stand_in_warning(run):
         yield plain(warning)
-    if is_corpus_folder(run.folder):
-        yield from corpus_lines(run)
+    yield from run.kind.status_lines(run)
     if run.saved is not None:
         yield _saved(run.saved, run.requested.gpus)
 
@@ -118,8 +117,8 @@ def _about(run: RunStanding) -> Iterator[str]:
 def stand_in_warning(run: RunStanding) -> str:
     """Return in a line that the model of a run is a stand-in; empty if it is not."""
     if not run.points:
-        caveat = caveat_of_order(run.folder)
-        return f"warning: {caveat}" if caveat else ""
+        order = run.kind.order(run.folder)
+        return f"warning: {order.caveat}" if order and order.caveat else ""
     model = run.points[0].point.model
     return model.warning if model else ""
 
@@ -410,7 +409,7 @@ def run_json(run: RunStanding, folder: str) -> Json:
         "to_go_s": _finite(run.to_go_s),
         "saved_s": _finite(run.saved.seconds if run.saved else None),
         "gpus": run.requested.gpus,
-        **({"corpus": corpus_json(run)} if is_corpus_folder(run.folder) else {}),
+        **run.kind.status_data(run),
         "points": [point_json(run, point) for point in run.points],
         "jobs": [_job(job) for job in run.jobs],
         "notices": list(advised.notices),
@@ -540,8 +539,7 @@ def others(runs: Sequence[Path]) -> str:
 
 def _begun(run: Glance) -> str:
     begun = "all begun" if run.begun == run.points > 1 else f"{run.begun:,} begun"
-    noun = "shard" if is_corpus_folder(run.folder) else "point"
-    return f"{format_count(run.points, noun)}, {begun}"
+    return f"{format_count(run.points, kind_of(run.folder).noun)}, {begun}"
 
 
 def as_json(

@@ -15,7 +15,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text, read_tolerantly
 from jobkit.core.json_codec import from_json
 from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS
-from jobkit.core.layout import SEARCH_GOAL_FILE, SETTING_FILE, TRIALS_FILE, TUNE_GOAL_FILE, read_points
+from jobkit.core.layout import SEARCH_GOAL_FILE, TRIALS_FILE, read_points
 from jobkit.core.records import Outcome
 from jobkit.core.units import format_memory
 
@@ -238,18 +238,11 @@ def _describe(trial: Trial) -> str:
 
 
 def finished(run_dir: Path) -> bool:
-    """Return whether a run's search has ended: no trial, or no setting, will follow; false without one."""
-    if (run_dir / SETTING_FILE).is_file():
-        return True
+    """Return whether a run's search has ended, so that no trial will follow; false without one."""
     if not (run_dir / SEARCH_GOAL_FILE).is_file():
         return False
     done = trials(run_dir)[read_goal(run_dir).after :]
     return bool(done) and not done[-1].under_way and not goes_on(done)
-
-
-def tunes(run_dir: Path) -> bool:
-    """Return whether a run is one of ``jobkit tune`` that has not found its setting yet."""
-    return (run_dir / TUNE_GOAL_FILE).is_file() and not (run_dir / SETTING_FILE).is_file()
 
 
 def read_goal(run_dir: Path) -> SearchGoal:

@@ -15,16 +15,14 @@ from typing import Any, TypeVar
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular, parse_object, read_text
-from jobkit.core.json_codec import from_dict, from_json
+from jobkit.core.json_codec import from_dict
 from jobkit.core.layout import (
-    BAD_ROWS,
     BEGIN_FILE,
     BY_HAND,
     EXIT_FILE,
     LOGS_FOLDER,
     RECORD_FILE,
     TRY_PREFIX,
-    WINNERS_FOLDER,
     Begin,
     Exit,
     read_begin,
@@ -32,9 +30,9 @@ from jobkit.core.layout import (
 )
 from jobkit.core.records import RESULTS, Outcome, Point, Record
 from jobkit.core.units import format_moment, format_walltime
-from jobkit.corpus.plan import MANIFEST_FILE, ROWS_FILE, Winner
 from jobkit.runs.accounting import Accounts
 from jobkit.runs.journal import JobTask
+from jobkit.runs.kinds import kind_for
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Accounted
 
@@ -561,8 +559,8 @@ def read_try(home: str, number: int, point: Point) -> Try:
     # First the file that is written last: a try may end meanwhile, and one with an exit file has its record.
     exit_ = _read_file(f"{folder}/{EXIT_FILE}", read_exit, problems)
     record = _read_file(f"{folder}/{RECORD_FILE}", lambda path: _read_record(path, point), problems)
-    if point.shard and record and record.outcome is Outcome.OK and not has_rows(home, folder):
-        record = None  # the record came home before the rows, and these never did
+    if record and record.outcome is Outcome.OK and not kind_for(point).is_home(home, folder):
+        record = None  # it came home before the results, and these never did
     return Try(
         number=number,
         record=record,
@@ -571,37 +569,6 @@ def read_try(home: str, number: int, point: Point) -> Try:
         problem="; ".join(problems),
         folder=folder,
     )
-
-
-def with_winner(home: str, tries: Sequence[Try]) -> Iterator[Try]:
-    """Yield the tries of a shard; the one whose rows won has succeeded, also if its record is lost."""
-    won = None
-    if not any(tried.verdict.outcome is Outcome.OK for tried in tries):
-        path = f"{Path(home).parents[1]}/{WINNERS_FOLDER}/{Path(home).name}.json"
-        won = _read_file(path, lambda path: from_json(Winner, read_text(path), where=path), [])
-    for tried in tries:
-        number = tried.number
-        if won and number and number == won.try_number:
-            yield replace(
-                tried, verdict=TryOutcome(outcome=Outcome.OK, evidence="its rows are those that count")
-            )
-        else:
-            yield tried
-
-
-def has_rows(home: str, folder: str) -> bool:
-    """Return whether the rows of a shard are home: another try has won already, or these are whole.
-
-    Their digest is compared when the winner is chosen; a try whose rows failed that has `BAD_ROWS`.
-    """
-    if os.path.exists(f"{Path(home).parents[1]}/{WINNERS_FOLDER}/{Path(home).name}.json"):  # noqa: PTH110 - quick
-        return True
-    try:
-        size = int(parse_object(read_text(f"{folder}/{MANIFEST_FILE}"), MANIFEST_FILE)["size_bytes"])
-        whole = os.stat(f"{folder}/{ROWS_FILE}").st_size == size  # noqa: PTH116 - as above
-    except (OSError, JobkitError, KeyError, TypeError, ValueError):
-        return False
-    return whole and not os.path.exists(f"{folder}/{BAD_ROWS}")  # noqa: PTH110 - as above
 
 
 def _read_file(path: str, read: Callable[[str], T], problems: list[str]) -> T | None:

@@ -21,13 +21,12 @@ from jobkit.core.records import Point
 from jobkit.core.terminal import for_terminal, printable
 from jobkit.core.units import format_about, format_count, pauses
 from jobkit.runs.hints import progress_of_try
-from jobkit.runs.journal import SEARCHES, Role
+from jobkit.runs.journal import PLANNERS, SEARCHES, Role
 from jobkit.runs.queue import record_accounting
 from jobkit.runs.reader import read_standings
 from jobkit.runs.retry import any_retry_due
 from jobkit.runs.standing import ENDINGS, MOVING, PointState, PointStatus, RunStanding, first_task, followers
 from jobkit.runs.status_text import cut, plain
-from jobkit.runs.trials import finished, tunes
 from jobkit.schedulers.types import State
 from jobkit.spec.policy import Policy
 from jobkit.spec.sweep_spec import load_spec
@@ -181,11 +180,11 @@ def is_over(run: RunStanding, policy: Policy) -> bool:
     """Return whether nothing of a run is to come unless a person acts."""
     if any(point.standing in MOVING for point in run.points):
         return False
-    if _is_pending(run, Role.PLAN):
+    if _is_pending(run, *PLANNERS):
         return False
-    if _is_pending(run, *SEARCHES) and not finished(run.folder):
+    if _is_pending(run, *SEARCHES) and not run.kind.finished(run.folder):
         return False
-    again = any_retry_due(run, policy) or tunes(run.folder)
+    again = any_retry_due(run, policy) or run.kind.awaited(run.folder) is not None
     return not (again and _is_pending(run, Role.FOLLOW))
 
 
@@ -317,7 +316,7 @@ class ProgressBars:
 
 
 def until_planned(run_dir: Path) -> None:
-    """Return when no job plans the corpus of a run any more, or is to submit its shards."""
+    """Return when no job plans a run any more, or is to submit its points."""
     for pause_s in pauses(FIRST_POLL_S, SLOWEST_POLL_S):
         (run,) = read_standings([run_dir])
         if run.planner is None:

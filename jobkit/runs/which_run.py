@@ -12,11 +12,12 @@ from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, read_text
-from jobkit.core.layout import POINTS_FILE, RESULTS_FOLDER, is_corpus_folder, is_run_folder
+from jobkit.core.layout import POINTS_FILE, RESULTS_FOLDER, is_run_folder
 from jobkit.core.paths import config_folder, runs_path, shipped_folder
 from jobkit.core.terminal import did_you_mean, relative_path, shell_path
 from jobkit.core.terminal import shell_quote as quoted
 from jobkit.core.units import format_list
+from jobkit.runs.kinds import kind_of
 from jobkit.runs.results import runs_below
 
 RUNS = Path("runs")
@@ -232,20 +233,16 @@ def refuse_runs(words: Iterable[str]) -> None:
             raise JobkitError(f"{word}: a second run", hint=hint)
 
 
-def refuse_corpus(run: Path, command: str) -> None:
-    """Refuse the folder of ``jobkit apply``, in which no setting is measured.
+def refuse_unmeasured(run: Path, command: str) -> None:
+    """Refuse a run in which no setting is measured.
 
     Raises
     ------
     JobkitError
         With the command that answers there.
     """
-    if is_corpus_folder(run):
-        raise JobkitError(
-            f"{run}: the shards of a corpus, of which {command} has nothing to say: they measure no setting",
-            hint=f"jobkit merge {shell_path(run)} joins the results, jobkit status {shell_path(run)} shows "
-            "how far they are",
-        )
+    if refusal := kind_of(run).refusal(run, command):
+        raise refusal
 
 
 def _no_run(word: str) -> JobkitError:

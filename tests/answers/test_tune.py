@@ -17,7 +17,8 @@ from jobkit.answers.tune_steps import FINAL, MEMORY, SEARCH, Candidate, TuneAnsw
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import LENGTHS_FILE, SETTING_FILE, TUNE_GOAL_FILE, Exit, read_points
 from jobkit.core.records import Outcome
-from jobkit.runs.trials import finished, tunes
+from jobkit.runs.journal import Role
+from jobkit.runs.kinds import kind_of
 from tests.support.builders import point, write_exit, write_record
 from tests.support.machines import FAST, GOAL, ITEMS, LOOP, Machine, search
 
@@ -31,7 +32,7 @@ def test_points_are_appended_as_they_are_chosen_and_the_setting_is_written_at_th
     best = next(one for one in points if one.phase == FINAL and one.params != LOOP)
     assert (best.workers, best.order, best.mps, best.every) == (16, "sorted", "auto", 1)
     assert next_point(run) is None
-    assert (finished(run), tunes(run)) == (True, False)
+    assert (kind_of(run).finished(run), kind_of(run).awaited(run)) == (True, None)
     assert yaml.safe_load((run / SETTING_FILE).read_text()) == {
         "order": "sorted",
         "workers": 16,
@@ -58,7 +59,7 @@ def test_a_search_says_what_is_next_while_it_goes_on(tmp_path: Path) -> None:
     assert isinstance(tuning.next, Candidate)
     assert (tuning.next.workers, tuning.winner, tuning.gain) == (8, None, None)
     assert not (run / SETTING_FILE).exists()
-    assert (finished(run), tunes(run)) == (False, True)
+    assert (kind_of(run).finished(run), kind_of(run).awaited(run)) == (False, Role.TUNE)
 
 
 @pytest.mark.parametrize("left", [None, Outcome.CANCELLED])

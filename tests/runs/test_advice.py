@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.answers.tune_steps import FINAL
+from jobkit.core.layout import CORPUS_FILE, ORDER_FILE, TUNE_GOAL_FILE
 from jobkit.core.records import Outcome
 from jobkit.runs.hints import FixKind, advice, job_line
 from jobkit.runs.journal import Role
@@ -22,6 +23,12 @@ BOTH = "runs again the point that failed and the 2 points that were cancelled"
 
 def commands(run: RunStanding, folder: str = "runs/demo") -> list[str]:
     return [step.command for step in advice(run, folder).steps]
+
+
+def marked(folder: Path, mark: str) -> Path:
+    """Return a run folder that a file marks as one of an extension."""
+    (folder / mark).touch()
+    return folder
 
 
 def failed(index: int, outcome: Outcome = Outcome.BUG) -> PointStatus:
@@ -82,12 +89,17 @@ def test_what_a_resume_does(points: list[PointStatus], does: str) -> None:
     assert step.does == does
 
 
-def test_the_points_of_a_corpus_are_shards() -> None:
+def test_the_points_of_a_corpus_are_shards(tmp_path: Path) -> None:
+    folder = marked(tmp_path, CORPUS_FILE)
     shards = [
         replace(point, point=replace(point.point, shard=True)) for point in (DONE, failed(2), failed(3))
     ]
-    assert [step.command for step in advice(a_run(shards[:1]), "tagged").steps] == ["jobkit merge tagged"]
-    (step,) = (step for step in advice(a_run(shards), "tagged").steps if step.kind is FixKind.CHANGE)
+    assert [step.command for step in advice(a_run(shards[:1], folder=folder), "tagged").steps] == [
+        "jobkit merge tagged"
+    ]
+    (step,) = (
+        step for step in advice(a_run(shards, folder=folder), "tagged").steps if step.kind is FixKind.CHANGE
+    )
     assert step.does == "runs again the 2 shards that failed"
 
 
@@ -96,9 +108,10 @@ def test_a_job_that_is_running_can_be_followed() -> None:
     assert "jobkit status runs/demo --watch" in commands(run)
 
 
-def test_the_answer_of_a_search_is_named() -> None:
+def test_the_answer_of_a_search_is_named(tmp_path: Path) -> None:
+    folder = marked(tmp_path, TUNE_GOAL_FILE)
     found = replace(DONE, point=replace(DONE.point, phase=FINAL))
-    assert commands(a_run([found])) == ["jobkit tune runs/demo", "jobkit collect runs/demo"]
+    assert commands(a_run([found], folder=folder)) == ["jobkit tune runs/demo", "jobkit collect runs/demo"]
 
 
 def test_a_folder_is_quoted_as_the_shell_needs_it() -> None:
@@ -199,13 +212,17 @@ def test_a_submission_without_an_answer_is_found_by_resume() -> None:
         ),
     ],
 )
-def test_what_the_job_that_follows_could_not_submit_is_reported(left: dict[str, object], words: str) -> None:
-    (notice,) = advice(a_run([DONE], left=left), "runs/demo").notices
+def test_what_a_job_of_the_run_could_not_submit_is_reported(
+    tmp_path: Path, left: dict[str, object], words: str
+) -> None:
+    folder = marked(tmp_path, ORDER_FILE) if left.get("role") else tmp_path
+    (notice,) = advice(a_run([DONE], left=left, folder=folder), "runs/demo").notices
     assert notice.endswith(words)
 
 
-def test_a_corpus_that_could_not_be_planned_is_planned_again_by_resume() -> None:
-    run = a_run([], left={"role": "plan", "why": "a.txt:3: not UTF-8\nb.gz: broken"})
+def test_a_corpus_that_could_not_be_planned_is_planned_again_by_resume(tmp_path: Path) -> None:
+    left = {"role": "plan", "why": "a.txt:3: not UTF-8\nb.gz: broken"}
+    run = a_run([], left=left, folder=marked(tmp_path, ORDER_FILE))
     found = advice(run, "runs/demo")
     assert found.notices == ("the corpus could not be planned: a.txt:3: not UTF-8", "b.gz: broken")
     assert [(step.command, step.does) for step in found.steps] == [

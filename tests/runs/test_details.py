@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from jobkit.core.layout import Begin, Exit
+from jobkit.core.layout import CORPUS_FILE, Begin, Exit
 from jobkit.core.records import JobFacts, Outcome
 from jobkit.core.units import moment
 from jobkit.runs.hints import progress_of_try
@@ -146,10 +146,13 @@ def test_what_to_type_about_a_point() -> None:
     ]
 
 
-def test_a_shard_is_of_the_folder_that_a_person_named_and_has_no_repeat() -> None:
+def test_a_shard_is_of_the_folder_that_a_person_named_and_has_no_repeat(tmp_path: Path) -> None:
+    folder = tmp_path / "tagged"
+    folder.mkdir()
+    (folder / CORPUS_FILE).touch()
     one = a_point(1, PointState.DONE, Outcome.OK)
     one = replace(one, point=replace(one.point, shard=True))
-    found = render_point(replace(a_run([one]), folder=Path("/home/ada/tagged")), one, "tagged").splitlines()
+    found = render_point(a_run([one], folder=folder), one, "tagged").splitlines()
     assert found[:2] == ["p001: shard 1 of 1 of tagged", "batch_size 50"]
 
 

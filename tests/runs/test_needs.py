@@ -125,6 +125,7 @@ def test_the_memory_is_no_less_than_was_measured(tmp_path: Path, measured: str) 
         done = a_point(2, PointState.DONE, Outcome.OK, tries=[tried(1, Outcome.OK, record=told)])
         run = replace(run, points=(point, done))
     else:
+        point = replace(point, point=replace(point.point, shard=True))
         (tmp_path / PROMISE_FILE).write_text(f'{{"peak_bytes": {900 * MIB}}}', encoding="utf-8")
     (need,) = needed_by(run, [point])
     assert need.option == "--set resources.memory=2GiB", "the policy would give 800MiB"

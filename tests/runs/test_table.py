@@ -224,7 +224,6 @@ def test_the_reason_why_results_are_not_home_is_shown_whole() -> None:
 
 
 def test_a_corpus_that_is_not_planned_yet_names_the_stand_in_of_its_order(tmp_path: Path) -> None:
-    run = replace(a_run([]), folder=tmp_path)
-    assert stand_in_warning(run) == ""
+    assert stand_in_warning(a_run([], folder=tmp_path)) == ""
     (tmp_path / "apply.json").write_text('{"caveat": "STAND-IN model, in place of en tiny"}')
-    assert stand_in_warning(run) == "warning: STAND-IN model, in place of en tiny"
+    assert stand_in_warning(a_run([], folder=tmp_path)) == "warning: STAND-IN model, in place of en tiny"

@@ -12,6 +12,7 @@ import pytest
 from jobkit.core.records import Outcome
 from jobkit.runs import watch as status_watch
 from jobkit.runs.journal import JobTask, Role
+from jobkit.runs.kinds import RunKind
 from jobkit.runs.standing import PointState, RunStanding
 from jobkit.runs.watch import Failures, Screen, is_over, watch
 from jobkit.schedulers.types import State
@@ -176,7 +177,7 @@ def test_the_trials_of_the_largest_batch_are_waited_for_until_the_last_or_until_
     ended: bool,  # noqa: FBT001 - the same
     over: bool,  # noqa: FBT001 - the same
 ) -> None:
-    monkeypatch.setattr(status_watch, "finished", lambda _: tried_all)
+    monkeypatch.setattr(RunKind, "finished", lambda *_: tried_all)
     run = with_job(a_run([a_point(1, PointState.DONE, Outcome.OK)]), Role.FIND, State.RUNNING)
     run = replace(run, ended=frozenset({JobTask("slurm", "79", 1)} if ended else ()))
     assert is_over(run, Policy()) is over

@@ -25,15 +25,12 @@ from jobkit.core.layout import (
     PLAN_SCRIPT,
     POINTS_FILE,
     SPEC_FILE,
-    is_corpus_folder,
-    is_unplanned,
     read_points,
-    run_id_of,
 )
 from jobkit.core.terminal import note, shell_path
 from jobkit.core.units import GIB, MIB, format_count, format_size, format_walltime
 from jobkit.corpus.formats import check_format
-from jobkit.corpus.plan import Corpus, Source, read_corpus
+from jobkit.corpus.plan import Corpus, Source, is_corpus_folder, is_unplanned, read_corpus
 from jobkit.corpus.sources import SourceFile, find_sources
 from jobkit.extensions.corpus import start
 from jobkit.extensions.corpus.plan_text import LABEL, format_bytes, low_memory
@@ -49,6 +46,7 @@ from jobkit.planning.resolve import Options
 from jobkit.report.recommend.request import enough
 from jobkit.runs import journal
 from jobkit.runs.journal import STILL_AT_IT, Role, read_journal
+from jobkit.runs.kinds import run_id_of
 from jobkit.runs.standing import first_task
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import ONE_TASK

@@ -17,7 +17,7 @@ from jobkit.core import files
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import read_text
 from jobkit.core.json_codec import to_json
-from jobkit.core.layout import FOLLOW_SCRIPT, PLAN_FILE, POINTS_FILE, is_corpus_folder
+from jobkit.core.layout import FOLLOW_SCRIPT, PLAN_FILE, POINTS_FILE
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import note, shell_path
 from jobkit.core.units import format_count, format_size, format_walltime, pauses
@@ -72,10 +72,8 @@ def replan(run_dir: Path, wishes: ShardOptions, overrides: Sequence[str], *, wai
     Raises
     ------
     JobkitError
-        If it is no such folder, a key may not change, or what is open does not end.
+        If a key may not change, or what is open does not end.
     """
-    if not is_corpus_folder(run_dir):
-        raise JobkitError(f"{run_dir}: --replan is for the folder of jobkit apply, and this is a sweep's")
     refuse_keys(overrides)
     refuse_moved_run(run_dir)
     given = _placed(tuple(overrides))

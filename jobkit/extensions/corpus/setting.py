@@ -35,7 +35,7 @@ from jobkit.report.recommend.energy import EnergyUse, energy_answer
 from jobkit.report.recommend.request import used_ram
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import RecommendOptions, RunData
-from jobkit.runs.which_run import find_run, refuse_corpus
+from jobkit.runs.which_run import find_run, refuse_unmeasured
 from jobkit.schedulers.registry import choose_scheduler, runs_here
 from jobkit.spec.fields import Auto
 from jobkit.spec.site import Site, find_site, portable_name
@@ -171,7 +171,7 @@ def refuse_keys(overrides: Sequence[str]) -> None:
 
 
 def _of_run(run: Path, options: Options, refuse: Refuse) -> AppliedSetting:
-    refuse_corpus(run, "apply")
+    refuse_unmeasured(run, "apply")
     load_spec(run / SPEC_FILE).refuse_command("jobkit apply")
     material, points = read_material(run), read_points(run)[0]
     for point in points[:1]:

@@ -24,17 +24,23 @@ from jobkit.core.layout import (
     POINTS_FILE,
     SPEC_FILE,
     WINNERS_FOLDER,
-    is_corpus_folder,
-    is_unplanned,
     read_points,
-    run_id_of,
 )
 from jobkit.core.paths import cache_dir, ledger_path
 from jobkit.core.records import ModelRef, Point
 from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.core.units import format_setting
 from jobkit.corpus.formats import DEFAULT_FORMAT, check_format
-from jobkit.corpus.plan import Corpus, Piece, Shard, Source, read_corpus, write_plan
+from jobkit.corpus.plan import (
+    Corpus,
+    Piece,
+    Shard,
+    Source,
+    is_corpus_folder,
+    is_unplanned,
+    read_corpus,
+    write_plan,
+)
 from jobkit.corpus.scan import scan
 from jobkit.corpus.sources import find_sources
 from jobkit.extensions.corpus.oversized import find_heavy, refuse_too_large
@@ -50,6 +56,7 @@ from jobkit.planning.texts import is_sample_file
 from jobkit.planning.workload_traits import traits
 from jobkit.report.provenance import Promise, finish, write_promise
 from jobkit.runs import journal
+from jobkit.runs.kinds import run_id_of
 from jobkit.runs.reader import read_standings
 from jobkit.runs.status_text import render as render_status
 from jobkit.schedulers.registry import runs_here
@@ -380,7 +387,7 @@ def prepare(
         inputs=replace(setting.inputs, run_id=points[0].run_id, text=points[0].text),
         points=points,
         run_dir=request.out,
-        script=render(spec, setting.site, points[0], request.out, corpus=corpus),
+        script=render(spec, setting.site, points[0], request.out, places=corpus.folders()),
         follow_script=render_follow(spec, setting.site, points[0], request.out) if followed else None,
         needs={} if runs_here(spec.scheduler) else plan.needs,
     )

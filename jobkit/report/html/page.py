@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 from jobkit.core.blocks import Block, Column, notes_of
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import is_corpus_folder, is_run_folder
+from jobkit.core.layout import is_run_folder
 from jobkit.core.records import ModelRef
 from jobkit.core.terminal import NoWrap, for_terminal
 from jobkit.core.units import format_count
+from jobkit.corpus.plan import is_corpus_folder
 from jobkit.report import comparison, output
 from jobkit.report.estimates import estimates
 from jobkit.report.html.pictures import Folded, OfRun, PictureGroup, folded, pictures, source

@@ -12,15 +12,13 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import (
     ORDER_FILE,
     POINTS_FILE,
-    is_corpus_folder,
     is_run_folder,
-    is_unplanned,
     read_points,
 )
 from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB
-from jobkit.corpus.plan import read_plan
+from jobkit.corpus.plan import is_corpus_folder, is_unplanned, read_plan
 from jobkit.corpus.sources import find_sources
 from jobkit.extensions.corpus import plan_job, start
 from jobkit.extensions.corpus.setting import find_setting

@@ -16,6 +16,7 @@ from jobkit.extensions.corpus.replan import replan
 from jobkit.extensions.corpus.shards import ShardOptions
 from jobkit.launch import resume
 from jobkit.launch.resubmit import spec_of_run
+from jobkit.launch.resume import Asked, Resumption
 from jobkit.runs.journal import read_journal
 from jobkit.runs.logs import point_named
 from jobkit.runs.results import read_run
@@ -140,7 +141,7 @@ def test_what_the_setting_consists_of_and_another_run_are_refused(out: Path) -> 
     with pytest.raises(JobkitError, match="belongs to the setting"):
         replan(out, ShardOptions(), ("workers=3",), wait=False)
     with pytest.raises(JobkitError, match="is for the folder of jobkit apply"):
-        replan(out.parent / "run", ShardOptions(), (), wait=False)
+        Resumption().resume(out.parent / "run", Asked(replan=True))
     assert len(live_points(out)) == 4
 
 

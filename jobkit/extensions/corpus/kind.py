@@ -1,0 +1,125 @@
+"""A run of shards: what `jobkit status` and the other commands of the kernel say of a corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import read_text
+from jobkit.core.json_codec import from_json
+from jobkit.core.layout import ORDER_FILE, PROMISE_FILE
+from jobkit.core.records import Outcome, Point
+from jobkit.core.terminal import shell_path
+from jobkit.corpus.plan import Winner, read_corpus
+from jobkit.corpus.winners import has_rows, winner_path
+from jobkit.runs.journal import Role
+from jobkit.runs.kinds import Foreseen, NextStep, Order, RunKind
+from jobkit.runs.shards import corpus_json, corpus_lines, read_parts
+from jobkit.runs.standing import PointState, RunStanding
+from jobkit.runs.tries import Try, TryOutcome
+
+
+class CorpusRun(RunKind):
+    """A run of which each point is a shard of a corpus."""
+
+    command = "apply"
+    look = "status"
+    noun = "shard"
+    subject = "the corpus"
+
+    def order(self, folder: Path) -> Order | None:
+        """Return what was ordered of the job that plans a corpus."""
+        path = folder / ORDER_FILE
+        if not path.is_file():
+            return None
+        try:
+            return from_json(Order, read_text(path), where=str(path))
+        except (OSError, JobkitError):
+            return Order()
+
+    def settle(self, folder: Path) -> str:
+        """Choose the winners, and write the provenance of a corpus that is done."""
+        from jobkit.report.provenance import finish
+
+        return finish(folder)
+
+    def title(self, run: RunStanding) -> str:
+        """Return the name of the folder, which a person has chosen."""
+        return run.folder.name if run.points else run.name
+
+    def status_lines(self, run: RunStanding) -> Iterator[str]:
+        """Yield how far the corpus is."""
+        return corpus_lines(run)
+
+    def status_data(self, run: RunStanding) -> Mapping[str, object]:
+        """Return how far the corpus is."""
+        return {"corpus": corpus_json(run)}
+
+    def looks(self, run: RunStanding, typed: str) -> Iterator[NextStep]:
+        """Yield what joins the results, once all are there."""
+        if {point.standing for point in run.points} == {PointState.DONE}:
+            yield f"jobkit merge {typed}", "joins the results of all shards"
+
+    def steps_after(self, folder: Path, outcomes: Collection[Outcome | None]) -> Iterator[NextStep]:
+        """Yield what joins the results, unless they are joined; while a shard lacks, how the others stand."""
+        from jobkit.corpus.merge import counts_path
+
+        if set(outcomes) != {Outcome.OK}:
+            yield f"jobkit status {shell_path(folder)}", "how it stands"
+        elif not counts_path(folder / "merged.jsonl").is_file():
+            yield f"jobkit merge {shell_path(folder)}", "joins the results of all shards"
+
+    def refusal(self, folder: Path, command: str) -> JobkitError | None:
+        """Return that a corpus measures no setting."""
+        typed = shell_path(folder)
+        return JobkitError(
+            f"{folder}: the shards of a corpus, of which {command} has nothing to say: "
+            "they measure no setting",
+            hint=f"jobkit merge {typed} joins the results, jobkit status {typed} shows how far they are",
+        )
+
+    def foreseen(self, folder: Path, point: Point) -> Foreseen:
+        """Return the time by the plan, and the memory of the run that measured the setting."""
+        part, path = read_parts(folder).get(point.index), folder / PROMISE_FILE
+        try:
+            promised = from_json(Foreseen, read_text(path), where=str(path))
+        except (OSError, JobkitError):
+            promised = Foreseen()
+        return replace(promised, seconds=part.expected_s if part else None)
+
+    def awaited(self, folder: Path) -> Role | None:
+        """Return the job that plans, until the corpus is planned."""
+        return Role.PLAN if self.unplanned(folder) else None
+
+    def places(self, folder: Path) -> tuple[str, ...]:
+        """Return the folders of the corpus."""
+        return tuple(read_corpus(folder).folders())
+
+    def is_home(self, home: str, folder: str) -> bool:
+        """Return whether the rows of a try are home, or those of another have won."""
+        return has_rows(home, folder)
+
+    def judged(self, home: str, tries: Iterable[Try]) -> Iterable[Try]:
+        """Yield the tries; the one whose rows won has succeeded, also if its record is lost."""
+        tries = tuple(tries)
+        won = None if any(tried.verdict.outcome is Outcome.OK for tried in tries) else _winner(Path(home))
+        for tried in tries:
+            if won and tried.number and tried.number == won.try_number:
+                verdict = TryOutcome(outcome=Outcome.OK, evidence="its rows are those that count")
+                yield replace(tried, verdict=verdict)
+            else:
+                yield tried
+
+
+def _winner(home: Path) -> Winner | None:
+    """Return the try that won of a shard; ``None`` if none has, or that cannot be read."""
+    path = winner_path(home.parents[1], home.name)
+    try:
+        return from_json(Winner, read_text(path), where=str(path))
+    except (OSError, JobkitError):
+        return None
+
+
+CORPUS = CorpusRun()

@@ -1,0 +1,33 @@
+"""A run of `jobkit tune`: what the commands of the kernel say of a search for the fastest setting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from jobkit.core.layout import SETTING_FILE
+from jobkit.runs.journal import Role
+from jobkit.runs.kinds import NextStep, RunKind
+from jobkit.runs.standing import RunStanding
+
+
+class TuneRun(RunKind):
+    """A run whose points are chosen by the results of those before."""
+
+    command = "tune"
+
+    def looks(self, run: RunStanding, typed: str) -> Iterator[NextStep]:
+        """Yield what shows the answer, and what shows the table."""
+        yield f"jobkit tune {typed}", "the answer, or how far the search is"
+        yield from super().looks(run, typed)
+
+    def finished(self, folder: Path) -> bool:
+        """Return whether a setting was found."""
+        return (folder / SETTING_FILE).is_file()
+
+    def awaited(self, folder: Path) -> Role | None:
+        """Return the job that searches, until a setting was found."""
+        return None if self.finished(folder) else Role.TUNE
+
+
+TUNE = TuneRun()

@@ -1,0 +1,26 @@
+"""How `jobkit resume` goes on with a search: it chooses the next point, and runs none again."""
+
+from __future__ import annotations
+
+from jobkit.launch import tune
+from jobkit.launch.resume import Resumption
+from jobkit.runs.retry import RetryGroup
+from jobkit.runs.standing import RunStanding
+from jobkit.spec.sweep_spec import SweepSpec
+
+
+class TuneResumption(Resumption):
+    """Of a search for the fastest setting."""
+
+    def decide(self, *_: object, **__: object) -> list[RetryGroup]:
+        """Return no point: a search judges a point that failed."""
+        return []
+
+    def nothing(
+        self, run: RunStanding, spec: SweepSpec, *, by_itself: bool = False, wait: bool = False
+    ) -> int | None:
+        """Go on with the search."""
+        return tune.go_on(run.folder, spec, run, by_itself=by_itself, wait=wait)
+
+
+TUNE = TuneResumption()
