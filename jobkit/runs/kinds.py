@@ -15,7 +15,6 @@ from jobkit.core.extensions import extension_of, load
 from jobkit.core.layout import POINTS_FILE
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import shell_path
-from jobkit.runs.trials import finished
 
 if TYPE_CHECKING:
     from jobkit.runs.journal import Role
@@ -129,6 +128,8 @@ class RunKind:
 
     def finished(self, folder: Path) -> bool:
         """Return whether the job that adds points to a run, if it has one, has added the last."""
+        from jobkit.runs.trials import finished  # here, for most runs have no such job
+
         return finished(folder)
 
     def awaited(self, folder: Path) -> Role | None:

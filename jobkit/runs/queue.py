@@ -37,7 +37,6 @@ from jobkit.runs.accounting import (
     join_answers,
     parse_answer,
 )
-from jobkit.runs.driver_lock import Life, life
 from jobkit.runs.journal import LAST_WORDS, SEARCHES, JobTask, Role
 from jobkit.runs.kinds import kind_of, run_id_of
 from jobkit.runs.results import PointResult, read_result, read_run
@@ -417,6 +416,8 @@ def ask_about(scheduler: Scheduler, runs: Sequence[OpenRun], max_age_s: float) -
 
 def _drivers(run: OpenRun, scheduler: str) -> tuple[Queued, ...] | None:
     """Return the drivers of a run that live; ``None`` if that is not known of one of them."""
+    from jobkit.runs.driver_lock import Life, life  # here: few runs have a driver that may live
+
     buried = run.accounts.journal.buried
     lives = {job.id: life(run.folder, job) for job in run.find_jobs(scheduler) if job.id not in buried}
     if Life.UNKNOWN in lives.values():

@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
@@ -17,7 +18,6 @@ from jobkit.runs.standing import PointState, PointStatus, RequestedGpus, RunStan
 from jobkit.runs.tries import Try, not_started
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Queued, State
-from jobkit.spec.yaml_files import read_document
 
 
 def read_standings(
@@ -47,9 +47,10 @@ def standings_of(
 ) -> tuple[RunStanding, ...]:
     """Return where runs stand whose folders are read, as `read_standings`."""
     if ask:
-        for name, scheduler in SCHEDULERS.items():
+        asked = {task.scheduler for run in runs for task in run.open}
+        for name in filter(asked.__contains__, SCHEDULERS):
             open_runs = [run for run in runs if any(task.scheduler == name for task in run.open)]
-            ask_about(scheduler, open_runs, max_age_s)
+            ask_about(SCHEDULERS[name], open_runs, max_age_s)
     now = datetime.now(UTC)
     return tuple(_run_standing(run, now) for run in runs)
 
@@ -73,7 +74,7 @@ def _run_standing(run: OpenRun, now: datetime) -> RunStanding:
         unanswered=journal.unanswered,
         left=journal.left,
         notes=tuple(run.notes),
-        requested=read_requested(run.folder),
+        request=partial(read_requested, run.folder),
         mine=os.access(run.folder, os.W_OK),
         now=now,
     )
@@ -81,6 +82,8 @@ def _run_standing(run: OpenRun, now: datetime) -> RunStanding:
 
 def read_requested(folder: Path) -> RequestedGpus:
     """Return the GPUs that the spec of a run requests; none if it cannot be read."""
+    from jobkit.spec.yaml_files import read_document  # here: of most runs the records name the GPU
+
     try:
         resources = read_document(folder / SPEC_FILE).data["resources"]
         return RequestedGpus(int(resources["gpus"]), str(resources["gpu_type"] or ""))

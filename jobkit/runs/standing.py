@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -16,7 +16,6 @@ from jobkit.core.records import Outcome
 from jobkit.core.units import format_count, moment
 from jobkit.runs.journal import ADDERS, PLANNERS, JobTask, Role, Submission
 from jobkit.runs.kinds import RunKind, kind_of, run_id_of
-from jobkit.runs.logs import point_named
 from jobkit.runs.progress import Pace, Progress, SkippedTime, progress_of, skipped_time, to_go
 from jobkit.runs.results import PointResult, elapsed_s, exit_code, task_s
 from jobkit.runs.tries import Try
@@ -228,8 +227,8 @@ class RunStanding:
         `jobkit.runs.journal.Journal`.
     notes
         Lines that could not be read.
-    requested
-        By its spec.
+    request
+        Returns what its spec requests.
     mine
         Whether the run folder can be written: else only its owner can change the run.
     now
@@ -247,7 +246,7 @@ class RunStanding:
     unanswered: Mapping[str, Any] | None = None
     left: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
-    requested: RequestedGpus = RequestedGpus()
+    request: Callable[[], RequestedGpus] = RequestedGpus
     mine: bool = True
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
 
@@ -265,6 +264,11 @@ class RunStanding:
     def kind(self) -> RunKind:
         """What differs between kinds of run."""
         return kind_of(self.folder)
+
+    @cached_property
+    def requested(self) -> RequestedGpus:
+        """The GPUs that its spec requests."""
+        return self.request()
 
     @property
     def noun(self) -> str:
@@ -374,6 +378,8 @@ def find_point(points: Sequence[PointStatus], word: str) -> PointStatus:
     JobkitError
         If there is none, or there are several.
     """
+    from jobkit.runs.logs import point_named  # here: few commands name a point
+
     index = point_named([point.point for point in points], word).index
     return next(point for point in points if point.point.index == index)
 

@@ -138,9 +138,8 @@ def _gpu(run: RunStanding) -> str:
     The requested type counts as the GPU of a record if the record's name contains it.
     """
     gpus = {gpu for point in run.points if (gpu := run.gpu_of(point))}
-    requested = run.requested.gpu_type
-    if len(gpus) > 1 and all(requested.casefold() in gpu.casefold() for gpu in gpus):
-        gpus.discard(requested)
+    if len(gpus) > 1 and all(run.requested.gpu_type.casefold() in gpu.casefold() for gpu in gpus):
+        gpus.discard(run.requested.gpu_type)
     return gpus.pop() if len(gpus) == 1 else ""
 
 

@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.schedulers import protocol
-from jobkit.schedulers.survey import Answers, Survey
 from jobkit.schedulers.types import Accounted, JobId, Queued, State
+
+if TYPE_CHECKING:
+    from jobkit.schedulers.survey import Answers, Survey
 
 NAME, TITLE, DIRECTIVE = "local", "this machine", ""
 PROGRAMS: tuple[str, ...] = ()
@@ -120,4 +123,6 @@ def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
 
 def parse_survey(answers: Answers) -> Survey:
     """Return a site without queues."""
+    from jobkit.schedulers.survey import Survey  # here, for only doctor asks
+
     return Survey(product=TITLE)

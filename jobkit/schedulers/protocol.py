@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from jobkit.core.shell import Completed
-from jobkit.schedulers.parsed_script import LintFinding, Script
-from jobkit.schedulers.survey import Answers, Survey
 from jobkit.schedulers.types import Accounted, Array, Check, JobId, JobRequest, LogOutcomes, Queued, Remedy
+
+if TYPE_CHECKING:
+    from jobkit.schedulers.parsed_script import LintFinding, Script
+    from jobkit.schedulers.survey import Answers, Survey
 
 
 class Scheduler(Protocol):

@@ -5,15 +5,35 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from collections import UserDict
 from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.terminal import suggest
-from jobkit.schedulers import local, sge, slurm
 from jobkit.schedulers.protocol import Scheduler
 
-SCHEDULERS: Mapping[str, Scheduler] = {"slurm": slurm, "sge": sge, "local": local}
-LAST_RESORT = local.NAME
+if TYPE_CHECKING:
+    from jobkit.schedulers import local, sge, slurm
+
+    _CHECKED: tuple[Scheduler, ...] = (slurm, sge, local)
+
+
+class _Schedulers(UserDict[str, Scheduler]):
+    """The schedulers by name, each imported when it is first asked for: a command needs one or none."""
+
+    def __getitem__(self, name: str) -> Scheduler:
+        found = super().__getitem__(name)
+        if isinstance(found, str):
+            found = self[name] = cast("Scheduler", import_module(found))
+        return found
+
+
+SCHEDULERS: Mapping[str, Scheduler] = _Schedulers(
+    {name: f"{__package__}.{name}" for name in ("slurm", "sge", "local")}  # type: ignore[misc]
+)
+LAST_RESORT = "local"
 """The scheduler that ``auto`` chooses if no other is there."""
 
 

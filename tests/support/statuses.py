@@ -80,7 +80,7 @@ def a_run(points: Sequence[PointStatus], **fields: object) -> RunStanding:
         "folder": Path("runs/demo"),
         "points": tuple(points),
         "submissions": tuple(submission(scheduler=scheduler) for scheduler in schedulers),
-        "requested": RequestedGpus(1, "h200"),
+        "request": lambda: RequestedGpus(1, "h200"),
     }
     return RunStanding(**known | fields)  # type: ignore[arg-type]  # as the test says
 

@@ -36,7 +36,7 @@ CEILINGS = {
     "sweep": (434, 95, 53),  # the list of commands is a module with a type
     "collect": (473, 66, 62),  # it ends with the next command, and leaves out jobkit's own folders
     # its table is laid out by core/blocks.py, as every other table is; hints.py computes walltime and memory
-    "status": (308, 40, 49),
+    "status": (279, 32, 43),
 }
 
 
