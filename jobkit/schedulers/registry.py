@@ -8,16 +8,11 @@ import shutil
 from collections import UserDict
 from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.terminal import suggest
 from jobkit.schedulers.protocol import Scheduler
-
-if TYPE_CHECKING:
-    from jobkit.schedulers import local, sge, slurm
-
-    _CHECKED: tuple[Scheduler, ...] = (slurm, sge, local)
 
 
 class _Schedulers(UserDict[str, Scheduler]):

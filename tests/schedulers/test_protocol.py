@@ -8,11 +8,15 @@ from hypothesis import strategies as st
 
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.shell import Completed
+from jobkit.schedulers import local, sge, slurm
 from jobkit.schedulers.parsing import find_job_id, refusal
+from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
 from jobkit.schedulers.types import JobId
 from tests.support.surveys import FILES, captured
 
+MODULES: tuple[Scheduler, ...] = (slurm, sge, local)
+"""mypy compares each with the protocol; the registry loads them by name."""
 CLUSTERS = [name for name in SCHEDULERS if not runs_here(name)]
 FORMS = [
     ("slurm", "{}"),
@@ -95,6 +99,10 @@ def test_what_is_refused_of_a_change(answer: str, words: str) -> None:
     assert (refused is not None) == bool(words)
     assert words in (refused or "")
     assert "finished" not in (refused or ""), "a task that has ended is no refusal"
+
+
+def test_the_registry_has_each_module_once_by_its_name() -> None:
+    assert {scheduler.NAME: scheduler for scheduler in MODULES} == dict(SCHEDULERS)
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
