@@ -16,7 +16,7 @@ from statistics import median
 from benchmarks.row import Row
 from benchmarks.submission import peer
 from benchmarks.timing import JOBKIT, once
-from jobkit.corpus.reading import split_paragraphs
+from jobkit.core.paragraphs import split_paragraphs
 from jobkit.planning.sample import sample_text
 from jobkit.worker.workloads.function import Count
 

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from jobkit.core.paragraphs import split_paragraphs
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import ModelRef
 from jobkit.core.terminal import say
-from jobkit.corpus.reading import split_paragraphs
 from jobkit.planning import models
 from jobkit.planning.sample import sample_text
 from jobkit.worker.workloads.base import EXTRAS, Result, workload_class

@@ -28,9 +28,9 @@ from jobkit.answers.memory import Memory
 from jobkit.answers.memory_line import Observation, fit_memory
 from jobkit.answers.observations import ALLOCATED, NEED
 from jobkit.core.measurements import Need
+from jobkit.core.paragraphs import split_paragraphs
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import SWEPT, Outcome, PointKind
-from jobkit.corpus.reading import split_paragraphs
 from jobkit.planning.batch_sizes import share, sizes
 from jobkit.planning.models import find_model
 from jobkit.planning.sample import sample_text

@@ -23,8 +23,8 @@ from typing import TextIO
 from benchmarks import raw
 from benchmarks.row import Row
 from jobkit.core import json_codec
+from jobkit.core.paragraphs import split_paragraphs
 from jobkit.core.paths import cache_dir
-from jobkit.corpus.reading import split_paragraphs
 from jobkit.planning.models import find_model
 from jobkit.planning.sample import sample_text
 from jobkit.worker import steps

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from benchmarks.soak import JOBKIT, SITE, break_node, killed, processes
 from jobkit.core.layout import read_points
-from jobkit.corpus.reading import split_paragraphs
+from jobkit.core.paragraphs import split_paragraphs
 from jobkit.planning.sample import sample_text
 from jobkit.runs.journal import read_journal
 

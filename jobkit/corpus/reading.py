@@ -1,4 +1,4 @@
-"""What a paragraph and a document are, and how a node reads those of a shard. Standard library only."""
+"""What a document is, and how a node reads the paragraphs of a shard. Standard library only."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobkit.core.errors import JobkitError, file_error
+from jobkit.core.paragraphs import spans
 from jobkit.corpus.plan import Corpus, Piece, Source, read_corpus, read_planned
 from jobkit.corpus.sources import BrokenError, Stream, open_stream, read_exactly, skip
 
@@ -85,44 +86,6 @@ def _check_surrogates(text: str) -> None:
     except UnicodeEncodeError as error:
         half = text[error.start]
         raise BadLineError(f"half of a surrogate pair: \\u{ord(half):04x}") from error
-
-
-_SPACE = re.compile(r"\s*")
-_BREAK = re.compile(r"\n[^\S\n]*\n")
-r"""The end of a line and a blank line after it. ``\s`` and ``str.strip`` know the same white space."""
-
-
-def split_paragraphs(text: str) -> list[str]:
-    r"""Return the paragraphs of a text with ``\n`` line ends.
-
-    A line with more than white space belongs to the paragraph and keeps its newline and its
-    indentation; a line of only white space ends the paragraph.
-    """
-    return [text[start:end] for start, end in spans(text)]
-
-
-def spans(text: str) -> Iterator[tuple[int, int]]:
-    r"""Yield the start and the end of each paragraph of a text with ``\n`` line ends."""
-    start = _first_line(text, 0)
-    while start < len(text):
-        found = _BREAK.search(text, start)
-        if found is None:
-            yield start, _end(text)
-            return
-        yield start, found.start() + 1
-        start = _first_line(text, found.start())
-
-
-def _first_line(text: str, at: int) -> int:
-    """Return where the first line with more than white space begins, from a line end or the beginning."""
-    black = _SPACE.match(text, at).end()  # type: ignore[union-attr]  # it matches everywhere
-    return len(text) if black == len(text) else text.rfind("\n", at, black) + 1
-
-
-def _end(text: str) -> int:
-    """Return the end of the last line with more than white space."""
-    last = text.rfind("\n") + 1
-    return last if text[last:].isspace() else len(text)
 
 
 _HINT = "restore the input, or plan the changed corpus in a new folder: jobkit apply"

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from jobkit.core.files import open_regular
-from jobkit.corpus.reading import BOM, BadLineError, Fields, parse_line, spans
+from jobkit.core.paragraphs import spans
+from jobkit.corpus.reading import BOM, BadLineError, Fields, parse_line
 from jobkit.corpus.scan_text import (
     BadPartError,
     PartResult,

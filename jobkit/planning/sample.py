@@ -80,7 +80,7 @@ class Sample:
     Attributes
     ----------
     paragraphs
-        As `jobkit.corpus.reading.split_paragraphs` reads them back, each ending in a newline.
+        As `jobkit.core.paragraphs.split_paragraphs` reads them back, each ending in a newline.
     gold
         Every entity in text order; ``paragraphs[e.paragraph][e.start:e.end] == e.text``.
     sentences

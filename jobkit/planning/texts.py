@@ -19,11 +19,11 @@ from typing import IO
 from jobkit.answers.loads import PUNCTUATION, Lengths
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
+from jobkit.core.paragraphs import split_paragraphs
 from jobkit.core.paths import CACHE_VARIABLE, cache_write_errors, make_folder, share_with_group
 from jobkit.core.records import ModelRef, TextRef
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.core.units import format_count
-from jobkit.corpus.reading import split_paragraphs
 from jobkit.planning.models import NOT_BUILT
 from jobkit.planning.sample import PARAGRAPHS, generator_version, sample_path, sample_text, write_sample
 from jobkit.planning.workload_traits import Traits, run_in_child, traits

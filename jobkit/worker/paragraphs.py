@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobkit.core.errors import JobkitError
-from jobkit.corpus.reading import split_paragraphs
+from jobkit.core.paragraphs import split_paragraphs
 
 if TYPE_CHECKING:
     from pathlib import Path

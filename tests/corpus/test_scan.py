@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -17,10 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.paragraphs import split_paragraphs
 from jobkit.corpus import scan as tasks
 from jobkit.corpus import scan_part, scan_text
 from jobkit.corpus import scan_part as lines
-from jobkit.corpus.reading import given_offset, split_paragraphs
+from jobkit.corpus.reading import given_offset
 from jobkit.corpus.scan import Scan, scan
 from jobkit.corpus.sources import find_sources
 from tests.support.corpora import HARD, jsonl, plan, read_all, read_as_text, reference
@@ -110,6 +112,11 @@ def test_a_long_text_in_the_usual_blocks(tmp_path: Path, seed: int) -> None:
     read = scan(find_sources([str(path)]), processes=1)
     found = [one.text for one in read_all(tmp_path, plan(tmp_path, read, 4))]
     assert found == reference(read_as_text(data))
+
+
+def test_white_space_is_what_strip_strips() -> None:
+    known = {chr(code) for code in scan_text.WHITE_ASCII} | {char.decode() for char in scan_text.WHITE_WIDE}
+    assert known == {chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace()}
 
 
 def test_a_line_of_blanks_alone_and_one_with_a_word_at_its_end(tmp_path: Path) -> None:

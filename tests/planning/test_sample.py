@@ -7,7 +7,7 @@ from statistics import mean, median
 
 import pytest
 
-from jobkit.corpus.reading import split_paragraphs
+from jobkit.core.paragraphs import split_paragraphs
 from jobkit.planning import sample as text
 from jobkit.planning.sample import SEED, Sample, generate, sample_text, write_sample
 from jobkit.worker.paragraphs import read_paragraphs

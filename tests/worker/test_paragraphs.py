@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from jobkit.answers.loads import Lengths
 from jobkit.core.errors import JobkitError
-from jobkit.corpus.reading import split_paragraphs
+from jobkit.core.paragraphs import split_paragraphs
 from jobkit.worker.paragraphs import (
     calls,
     cut_by_budget,

@@ -15,9 +15,9 @@ from typing import Any, cast
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import Knob, declared
+from jobkit.core.paragraphs import GIVEN
 from jobkit.core.records import ModelRef
 from jobkit.core.terminal import Say
-from jobkit.corpus.rows import GIVEN
 from jobkit.worker.failure import describe_error
 from jobkit.worker.workloads import function
 from jobkit.worker.workloads.base import (

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.core.paragraphs import split_paragraphs
 from jobkit.core.records import JobFacts
-from jobkit.corpus.reading import split_paragraphs
 from jobkit.worker import command
 from jobkit.worker.command import CommandBatches, _with_line_feeds
 from jobkit.worker.measure.figures import GrowingFile, OwnBatch, OwnFigures

@@ -11,8 +11,8 @@ import pytest
 from benchmarks.batch_equality import compared, outputs
 from jobkit.answers.loads import Lengths, Loads
 from jobkit.core.errors import JobkitError
+from jobkit.core.paragraphs import split_paragraphs
 from jobkit.core.records import ModelRef
-from jobkit.corpus.reading import split_paragraphs
 from jobkit.planning import models, random_weights
 from jobkit.planning.random_weights import ARCHITECTURES
 from jobkit.planning.sample import sample_text
