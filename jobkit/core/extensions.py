@@ -8,7 +8,7 @@ Standard library only: the compute node imports this module.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -38,6 +38,8 @@ EXTENSIONS: dict[str, Extension] = {
         parts={
             "run": "jobkit.extensions.corpus.kind:CORPUS",
             "resume": "jobkit.extensions.corpus.resumption:CORPUS",
+            "script": "jobkit.extensions.corpus.script:SCRIPT",
+            "volume": "jobkit.extensions.corpus.volume:volume",
         },
     ),
     "tune": Extension(
@@ -49,8 +51,12 @@ EXTENSIONS: dict[str, Extension] = {
     ),
     "profile": Extension(),
 }
-"""By name; the hooks are ``run`` (`jobkit.runs.kinds`), ``resume`` (`jobkit.launch.resume`) and ``work``
-(`jobkit.worker.kinds`)."""
+"""By name.
+
+The hooks of a kind of run are ``run`` (`jobkit.runs.kinds`) and ``resume`` (`jobkit.launch.resume`); those of
+a kind of point are ``work`` (`jobkit.worker.kinds`) and ``script`` (`jobkit.planning.job_script`). All
+extensions are asked for ``volume``, the size of a corpus (`jobkit.planning.corpus`).
+"""
 
 
 def extension_of(run: Path) -> str:
@@ -77,6 +83,11 @@ def load(name: str, hook: str) -> Any | None:  # noqa: ANN401 - each hook has a 
     """
     part = EXTENSIONS[name].parts.get(hook) if name else None
     return _load(part) if part else None
+
+
+def load_all(hook: str) -> Iterator[Any]:
+    """Yield the object of each extension that has a hook."""
+    return (part for name in EXTENSIONS if (part := load(name, hook)))
 
 
 @cache

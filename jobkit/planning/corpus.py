@@ -1,4 +1,4 @@
-"""The text of `jobkit recommend --corpus`: a number of paragraphs, a text, or a corpus."""
+"""The text of `jobkit recommend --corpus`: a number of paragraphs, a text, or what an extension reads."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 from jobkit.answers.loads import loads_of
 from jobkit.answers.speed import CorpusVolume
 from jobkit.core.errors import JobkitError
+from jobkit.core.extensions import load_all
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import Record
-from jobkit.core.units import format_count
 from jobkit.planning.texts import cached_lengths, find_text, paragraphs_of
 
 MOST_PARAGRAPHS = 10**12
@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"-?(\d+|\d{1,3}([,_]\d{3})+)(\.\d+)?([eE][+]?\d{1,3})?", r
 
 
 def read_corpora(texts: Sequence[str], records: Sequence[Record]) -> CorpusVolume:
-    """Return what the user wants to work through: as `read_corpus`, or the paths of ``jobkit apply``.
+    """Return what the user wants to work through: what an extension can read, else as `read_corpus`.
 
     Parameters
     ----------
@@ -38,16 +38,8 @@ def read_corpora(texts: Sequence[str], records: Sequence[Record]) -> CorpusVolum
     JobkitError
         As `read_corpus`; with all that cannot be read.
     """
-    text, *more = texts
-    plain = not Path(text).is_dir() and not text.endswith((".gz", ".zst", ".jsonl"))
-    if not more and plain:
-        return read_corpus(text, records)
-    from jobkit.corpus.scan import scan  # it brings processes, which a number does not need
-    from jobkit.corpus.sources import find_sources
-
-    read = scan(find_sources(texts)).corpus
-    name = text if not more else f"{text} and {format_count(len(more), 'more path')}"
-    return CorpusVolume(name=name, paragraphs=read.paragraphs, characters=read.characters)
+    found = (read(texts) for read in load_all("volume"))
+    return next(filter(None, found), None) or read_corpus(texts[0], records)
 
 
 def read_corpus(text: str, records: Sequence[Record]) -> CorpusVolume:

@@ -8,7 +8,7 @@ import shutil
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import jinja2
 
 from jobkit.answers.tune_steps import TuneGoal
 from jobkit.core.errors import JobkitError
+from jobkit.core.extensions import load
 from jobkit.core.knobs import CUDA
 from jobkit.core.paths import config_folder, shipped_folder
 from jobkit.core.records import FOLDER, ModelRef, Point
@@ -137,8 +138,6 @@ PROGRAMS = ("df", "find", "stat", "sed", "mktemp", "timeout", "truncate")
 """The programs that a job script needs."""
 COPIER = "rsync"
 """The program that copies inputs and results; without it a job script uses cp."""
-ROWS_FACTOR = 2
-"""The room for the rows of a shard, in sizes of its text: the tagger wrote 1.4 (benchmarks/shards.py)."""
 SCRATCH_MARGIN_BYTES = 64 * 2**20
 """The space required on scratch beyond the inputs: results are a few MiB."""
 
@@ -169,6 +168,41 @@ PLACES = ("JOBKIT_CONFIG", "JOBKIT_CACHE", "JOBKIT_LEDGER")
 """Variables that the job that follows needs from the user's shell; Grid Engine exports none."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """How the rows of a try come to be those that count: the first complete ones.
+
+    Attributes
+    ----------
+    module
+        Claims them once they are home; its arguments are the run folder, the point and the try.
+    manifest
+        The file of a try that says that its rows are complete.
+    folder
+        In the run folder; it has a file ``POINT.json`` for each point whose rows are claimed.
+    """
+
+    module: str
+    manifest: str
+    folder: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointScript:
+    """What differs between the job scripts of kinds of points; the defaults are those of a sweep.
+
+    Attributes
+    ----------
+    text_sizes
+        The space that scratch needs for the text, or for what is made of it, in sizes of the text.
+    claim
+        ``None`` if no rows need to be claimed.
+    """
+
+    text_sizes: int = 1
+    claim: Claim | None = None
+
+
 def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None = None) -> dict[str, Any]:
     """Return what the template of a job may use; `jobkit help templates-and-sites` explains each value.
 
@@ -195,7 +229,8 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
     packed = spec.resources.model_copy(update={"walltime": spec.resources.walltime * spec.pack})
     warning_s = min(site.warning_s, spec.resources.walltime // 4)
     grace_s = max(1, site.kill_wait_s * 2 // 3)
-    text_bytes = (text.size_bytes if text else 0) * (ROWS_FACTOR if point and point.shard else 1)
+    own: PointScript = (load(point.kind.extension, "script") if point else None) or PointScript()
+    text_bytes = text.size_bytes * own.text_sizes if text else 0
     inputs_bytes = text_bytes + (model.size_bytes if model else 0)
     if point and point.command:
         inputs_bytes += 2 * sum(file.size_bytes for file in point.files)  # each try has a copy of its own
@@ -210,8 +245,8 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
         "soft_walltime": format_walltime(packed.walltime - warning_s),
         "scratch": f'"{site.scratch}"' if site.scratch else '"${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"',
         "need_bytes": inputs_bytes + SCRATCH_MARGIN_BYTES,
-        "text_path": text.path if text else "",
-        "shard": bool(point and point.shard),
+        "text_path": point.text.path if point and point.kind.from_text else "",
+        "claim": own.claim,
         "files": bool(point and point.files),
         "model_parts": _model_parts(model) if model else (),
         "activation": activation(spec, site),
