@@ -45,10 +45,10 @@ def profile(
       4  the point failed
       5  the profile is still to come
     """
-    from jobkit.launch import profile as profiles
+    from jobkit.extensions.profile import rerun
     from jobkit.runs.which_run import refuse_runs, refuse_unmeasured, run_named
 
     folder = run_named(run).absolute()
     refuse_unmeasured(folder, "profile")
     refuse_runs((point,) if point else ())
-    return profiles.profile(folder, point, profiler, overrides, again=again, wait=wait)
+    return rerun.profile(folder, point, profiler, overrides, again=again, wait=wait)

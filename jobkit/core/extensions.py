@@ -38,6 +38,7 @@ EXTENSIONS: dict[str, Extension] = {
         parts={
             "run": "jobkit.extensions.corpus.kind:CORPUS",
             "resume": "jobkit.extensions.corpus.resumption:CORPUS",
+            "work": "jobkit.extensions.corpus.work:WORK",
             "script": "jobkit.extensions.corpus.script:SCRIPT",
             "volume": "jobkit.extensions.corpus.volume:volume",
         },
@@ -49,13 +50,19 @@ EXTENSIONS: dict[str, Extension] = {
             "resume": "jobkit.extensions.tune.resumption:TUNE",
         },
     ),
-    "profile": Extension(),
+    "profile": Extension(
+        parts={
+            "work": "jobkit.extensions.profile.work:WORK",
+            "packages": "jobkit.extensions.profile.packages:refuse_missing_profiler",
+        },
+    ),
 }
 """By name.
 
 The hooks of a kind of run are ``run`` (`jobkit.runs.kinds`) and ``resume`` (`jobkit.launch.resume`); those of
 a kind of point are ``work`` (`jobkit.worker.kinds`) and ``script`` (`jobkit.planning.job_script`). All
-extensions are asked for ``volume``, the size of a corpus (`jobkit.planning.corpus`).
+extensions are asked for ``packages``, which refuses a spec (`jobkit.planning.resolve`), and ``volume``, the
+size of a corpus (`jobkit.planning.corpus`).
 """
 
 

@@ -246,7 +246,7 @@ class PointKind:
 
 SWEPT = PointKind()
 TRIAL = PointKind(swept=False, main=False, answers=RESULTS | {Outcome.RAM_OOM}, missed=False, own_task=False)
-PROFILED = PointKind(swept=False, main=False, tabled=False, extension="profile")
+PROFILED = PointKind(swept=False, main=False, tabled=False, measures_need=False, extension="profile")
 SEARCHED = PointKind(own_task=False, extension="tune")
 TIMED = replace(SEARCHED, measures_need=False)
 SHARD = PointKind(

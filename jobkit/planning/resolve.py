@@ -12,10 +12,11 @@ from typing import TypeVar
 
 from jobkit.core import torch_build
 from jobkit.core.errors import WOULD_REFUSE, JobkitError
+from jobkit.core.extensions import load_all
 from jobkit.core.knobs import CUDA, GPUS, MPS, ON, PRECISION, Knob
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import FileRef, ModelRef, Point, TextRef
-from jobkit.core.terminal import Say, shell_quote
+from jobkit.core.terminal import Say
 from jobkit.core.units import format_count
 from jobkit.planning.job_script import find_template
 from jobkit.planning.points import offered
@@ -27,7 +28,6 @@ from jobkit.spec.checks import add_offer_faults, command_faults, file_refs, sour
 from jobkit.spec.site import Site, find_site, load_site, portable_name
 from jobkit.spec.sweep_spec import SweepSpec, load_spec, setting_overrides
 from jobkit.spec.yaml_files import YamlDocument
-from jobkit.worker.measure.profile import missing
 from jobkit.worker.workloads.base import SHIPPED, class_name, missing_framework
 from jobkit.worker.workloads.function import file_ref, names_file, source_path
 
@@ -166,7 +166,7 @@ def resolve(
     spec = spec.model_copy(update=decided)
     _refuse_other_device(spec, workload.knobs)
     refuse_missing_framework(spec, site)
-    refuse_missing_profiler(spec, site)
+    refuse_missing_packages(spec, site)
     named = ResolvedSpec(
         spec=spec,
         site=site,
@@ -367,17 +367,17 @@ def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
     raise JobkitError(f"the sweep requests a GPU, {why}", hint="\n        ".join(ways))
 
 
-def refuse_missing_profiler(spec: SweepSpec, site: Site) -> None:
-    """Refuse to profile if the Python that will run the points is this one and lacks the profiler.
+def refuse_missing_packages(spec: SweepSpec, site: Site) -> None:
+    """Refuse points for which an extension lacks a package, if the Python that will run them is this one.
 
     Raises
     ------
     JobkitError
         With the command that installs it.
     """
-    if not _another_python(spec, site) and (why := missing(spec.profile)):
-        command = f"{shell_quote(sys.executable)} -m pip install 'jobkit[profile]'"
-        raise JobkitError(f"profile: {why}", hint=f"{command}; the profiler python needs no package")
+    if not _another_python(spec, site):
+        for refuse in load_all("packages"):
+            refuse(spec)
 
 
 def refuse_missing_framework(spec: SweepSpec, site: Site) -> None:

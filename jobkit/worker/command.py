@@ -39,6 +39,7 @@ from jobkit.core.units import format_count
 from jobkit.worker import process, steps
 from jobkit.worker.command_line import COUNTS, MODEL, OUTPUT, POINT, SCRATCH, TEXT, argv, variable
 from jobkit.worker.failure import Stopped, TryFailed, outcome_of_output
+from jobkit.worker.kinds import check_text
 from jobkit.worker.measure import memory, nvml
 from jobkit.worker.measure.figures import GrowingFile, LinePart, OwnBatch, OwnFigures, Totals
 from jobkit.worker.measure.sampler import forked_sampling, process_tree, sampling
@@ -268,7 +269,7 @@ def run_command(state: TryState, command: Command, stack: ExitStack) -> None:
         If it cannot be started, or fails.
     """
     task, [measured] = state.task, state.workers
-    text, paragraphs = _with_line_feeds(steps.check_text(task), task.out.parent / TEXT)
+    text, paragraphs = _with_line_feeds(check_text(task), task.out.parent / TEXT)
     measured.versions = _digests(task.point)
     folder = _own_folder(task)
     values = _values(task, text)

@@ -22,14 +22,13 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any, NoReturn
 
-from jobkit.core.knobs import OFF
 from jobkit.core.records import Batch, Outcome, Point
 from jobkit.worker import process, steps
 from jobkit.worker.failure import SpareMemory, TryFailed, outcome_of, print_error
-from jobkit.worker.measure import min_memory_probe, profile
+from jobkit.worker.kinds import Recording, work_of
+from jobkit.worker.measure import min_memory_probe
 from jobkit.worker.measure.device import Device
 from jobkit.worker.measure.nvml import VISIBLE_VARIABLE
-from jobkit.worker.measure.profile import Recording
 from jobkit.worker.measure.sampler import process_tree
 from jobkit.worker.mps import MpsDaemon
 from jobkit.worker.paragraphs import Call
@@ -90,7 +89,8 @@ class Worker:
         self._device: Device
         self._workload: Workload
         self._loaded = self._worked = False
-        self._recording: Recording | None = None
+        self._work = work_of(task.point)
+        self._recording: Recording
         self._spare = SpareMemory()
 
     def report(self, step: str, arguments: Sequence[object]) -> Report:
@@ -129,7 +129,7 @@ class Worker:
         """Load the workload."""
         steps.load(self._task, self._measured, self._workload, self._device)
         self._loaded = True
-        self._recording = profile.of_point(self._task.point)
+        self._recording = self._work.recording(self._task)
 
     def check(self, paragraphs: Sequence[str]) -> None:
         """Compare the shortcuts of the workload with its ordinary way, if it can."""
@@ -150,8 +150,7 @@ class Worker:
 
     def work(self, call: Call) -> Done:
         """Process a call."""
-        shard = self._task.point.shard
-        done = steps.do_call(call, self._measured, self._workload, self._device, self._recording, shard=shard)
+        done = steps.do_call(call, self._measured, self._workload, self._device, self._work, self._recording)
         self._worked = True
         return done
 
@@ -160,10 +159,9 @@ class Worker:
         heavy = min_memory_probe.heaviest(self._workload, batch, call)
         self._measured.needs = min_memory_probe.measure_needs(self._device, heavy, self._task.point)
 
-    def write_profile(self) -> None:
-        """Write the profile of the calls so far."""
-        if self._recording:
-            self._recording.write(self._task.out, self._task.try_number)
+    def write_recording(self) -> None:
+        """Write what was recorded of the calls so far."""
+        self._recording.write(self._task.out, self._task.try_number)
 
 
 if __name__ == "__main__":
@@ -174,8 +172,8 @@ TICK_S = 1.0
 END_S = 10.0
 """The time that a worker has to end, by itself or when it is killed."""
 
-PROFILED = 0
-"""The number of the worker that is profiled, if the point is."""
+OBSERVED = 0
+"""The number of the worker whose calls may be recorded."""
 LATE_S = 0.5
 """The time by which the end of a daemon may be seen later than what it leads to."""
 
@@ -201,17 +199,16 @@ class Pool:
 
     def start(self, number: int, task: Task) -> None:
         """Start a worker."""
-        if number != PROFILED:
-            task = replace(task, point=replace(task.point, profile=OFF))
-        before, more = profile.launcher(task.point, task.out)
+        task = replace(task, observed=task.observed and number == OBSERVED)
+        launcher = work_of(task.point).launcher(task)
         ours, theirs = Pipe()
-        environment = self._environment(number, task.point) | more
+        environment = {**self._environment(number, task.point), **launcher.variables}
         with theirs, process.signals_blocked():  # so no process is lost by a signal
             self._connections[number] = ours
             if self._forked:
                 self._processes[number] = _fork(theirs, environment)
             else:
-                self._processes[number] = _start_fresh(theirs, environment, before)
+                self._processes[number] = _start_fresh(theirs, environment, launcher.arguments)
         self._send(number, task)
 
     def _environment(self, number: int, point: Point) -> dict[str, str]:

@@ -27,10 +27,10 @@ from jobkit.worker.measure.sampler import Peaks, Sampling
 from jobkit.worker.paragraphs import Call
 from jobkit.worker.windows import Todo
 from jobkit.worker.workloads.base import Row, Workload
-from jobkit.worker.workloads.entities import EntitiesFile, RowsFile
+from jobkit.worker.workloads.entities import Output
 
 Done = tuple[Batch, list[Row]]
-"""A batch, and its rows with the numbers of their paragraphs in the text or the shard."""
+"""A batch, and its rows with the numbers of their paragraphs in what the try works through."""
 
 ALONE = "one worker on each GPU"
 """Why ``mps: auto`` is off."""
@@ -59,6 +59,8 @@ class Task:
         The energy counters of idle GPUs before and after that import, by UUID.
     refused
         Why the workload must do without its shortcuts; empty if it need not.
+    observed
+        Whether its calls may be recorded here: by the first process that works, and by no other.
     """
 
     point: Point
@@ -73,10 +75,11 @@ class Task:
     idle: Mapping[str, EnergyReading] = field(default_factory=dict)
     opening: Mapping[str, EnergyReading] = field(default_factory=dict)
     refused: str = ""
+    observed: bool = True
 
     @property
     def lengths(self) -> Path | None:
-        """The file in the run folder with the lengths of the text; a shard has none."""
+        """The file in the run folder with the lengths of the text, if the point works through that."""
         return None if self.run_dir is None or not self.point.kind.from_text else self.run_dir / LENGTHS_FILE
 
 
@@ -155,7 +158,7 @@ class TryState:
     waited_s
         Seconds of imports that they waited for.
     todo, output
-        What it works through, and where the rows go; ``None`` before that is known.
+        What it works through, once that is read; and where the rows go, which only a command writes itself.
     heaviest
         The batch with the largest load, and its call.
     idle
@@ -179,7 +182,7 @@ class TryState:
     waited_s: float = 0.0
     tally: Tally = field(default_factory=Tally)
     todo: Todo | None = None
-    output: EntitiesFile | RowsFile | None = None
+    output: Output | None = None
     heaviest: tuple[Batch, Call] | None = None
     items_total: int = 0
     batches_total: int = 0

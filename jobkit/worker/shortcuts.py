@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from jobkit.core.knobs import EXACT, OFF, SHORTCUTS
+from jobkit.core.knobs import EXACT, SHORTCUTS
 from jobkit.core.measurements import ShortcutCheck
 from jobkit.core.records import Outcome
 from jobkit.worker import steps
@@ -21,20 +21,20 @@ SENTENCES = 200
 
 
 def check(state: TryState, todo: Todo, daemon: MpsDaemon | None = None) -> None:
-    """Have the workers of a try do without shortcuts that do not find the same; a shard fails instead.
+    """Have the workers of a try do without shortcuts that do not find the same, or fail.
 
     Raises
     ------
     TryFailed
-        If the check fails, or the shortcuts of a shard are refused: without them it would be slower than
-        what its walltime was computed from.
+        If the check fails, or the shortcuts are refused of a point whose time was promised: without them
+        it would be slower than what its walltime was computed from.
     """
     if steps.settings_of(state.task).get(SHORTCUTS) != EXACT:
         return
     from jobkit.worker import pool  # what a try without a check does not need
 
     point, start = state.task.point, time.perf_counter()
-    alone = TryState(replace(state.task, point=replace(point, profile=OFF)), state.started_at)
+    alone = TryState(replace(state.task, observed=False), state.started_at)
     alone.forked = state.forked or not steps.preload(point, state.task.inputs)
     try:
         with pool.started(alone, daemon) as workers:

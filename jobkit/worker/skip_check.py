@@ -206,7 +206,7 @@ def _ran_out(failed: FailedTry, gpu: Gpu) -> bool:
 def _needs_more(point: Point, than: Point) -> bool:
     """Return whether a point surely needs more: no load knob smaller, no fewer workers, the rest equal."""
     if (
-        point.profile != than.profile
+        point.kind.extension != than.kind.extension
         or point.cap_bytes != than.cap_bytes
         or point.params.keys() != than.params.keys()
     ):

@@ -29,10 +29,9 @@ from jobkit.core.knobs import OFF, OFFERED, ORDER, PADDED_CHARS, SHORTCUTS, SORT
 from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE, FILES_FOLDER
 from jobkit.core.measurements import Gpu
 from jobkit.core.records import Batch, Outcome, Point
-from jobkit.corpus.plan import read_corpus, read_planned
-from jobkit.corpus.reading import read_pieces
 from jobkit.worker import process
 from jobkit.worker.failure import TryFailed, describe_error
+from jobkit.worker.kinds import PointWork, Recording, work_of
 from jobkit.worker.measure import energy, figures, memory, min_memory_probe, nvml
 from jobkit.worker.measure.device import (
     Device,
@@ -42,14 +41,12 @@ from jobkit.worker.measure.device import (
     touched_cuda,
     uses_torch,
 )
-from jobkit.worker.measure.profile import Recording
 from jobkit.worker.measure.sampler import rss_bytes
-from jobkit.worker.paragraphs import Call, read_paragraphs
+from jobkit.worker.paragraphs import Call
 from jobkit.worker.record import Done, Task, TryState, WorkerState
-from jobkit.worker.windows import SHARD_WINDOW, Todo, Window, cut_window, reading_corpus, shard_windows
+from jobkit.worker.windows import Todo, cut_window
 from jobkit.worker.workloads import own
-from jobkit.worker.workloads.base import BY_LENGTHS, Result, Row, Workload, columns_of
-from jobkit.worker.workloads.entities import EntitiesFile, RowsFile
+from jobkit.worker.workloads.base import BY_LENGTHS, Result, Workload, columns_of
 from jobkit.worker.workloads.model_files import check_model
 
 DUE = 50_000
@@ -106,46 +103,12 @@ def read_figures(state: TryState, limits_s: Sequence[float]) -> None:
 
 
 def read_inputs(state: TryState) -> Todo:
-    """Return what the try works through; refuse a text, a shard or a model that was not planned."""
+    """Return what the try works through; refuse inputs that were not planned."""
     point = state.task.point
-    state.todo = _read_shard(state) if point.shard else _read_text(state)
+    state.todo = work_of(point).read(state)
     if point.model:
         check_model(state.task.inputs, point.model)
     return state.todo
-
-
-def _read_text(state: TryState) -> Todo:
-    """Return the staged text, as one window."""
-    point, path = state.task.point, check_text(state.task)
-    paragraphs = read_paragraphs(path)
-    chosen = paragraphs[:: point.every]
-    state.items_total = len(chosen)
-    state.characters_total = sum(map(len, chosen))
-    return Todo(Window(0, paragraphs))
-
-
-def check_text(task: Task) -> Path:
-    """Return the path of the staged text; refuse one that was not planned."""
-    text, path = task.point.text, task.inputs / "text"
-    sha256, _ = digest(path)
-    if sha256 != text.sha256:
-        message = f"{text.path} is not the text that was planned: sha256 {sha256[:12]}"
-        raise TryFailed(Outcome.STAGE_IN, f"{message}, not {text.sha256[:12]}")
-    return path
-
-
-def _read_shard(state: TryState) -> Todo:
-    """Return the point's shard of the corpus; only its first window is read."""
-    point, run_dir = state.task.point, state.task.run_dir or Path()
-    with reading_corpus():
-        shard = read_planned(run_dir, point.index)
-        corpus = read_corpus(run_dir)
-    state.items_total, state.characters_total = shard.paragraphs, shard.characters
-    windows = shard_windows(read_pieces(corpus, shard.pieces), point.sort_window or SHARD_WINDOW)
-    if (first := next(windows, None)) is None:
-        raise TryFailed(Outcome.STAGE_IN, f"{run_dir}: shard {point.index} of the plan holds no paragraph")
-    gc.freeze()  # a collection in a forked worker would copy the pages of the plan
-    return Todo(first, windows)
 
 
 def wait_for_memory(state: TryState) -> None:
@@ -286,13 +249,10 @@ def cut_calls(state: TryState, todo: Todo) -> None:
     """Cut the first window, once the workload has said how much a call holds; open the output."""
     task, [first, *_] = state.task, state.workers
     point, per_call = task.point, first.items_per_call
-    state.output = RowsFile(task.out, first.columns) if point.shard else EntitiesFile(task.out)
+    if state.output:
+        state.output.open(first.columns)
     todo.cut(lambda window: cut_window(window, point, per_call, task.lengths))
-    state.batches_total = len(todo.calls)
-    if point.shard:
-        whole, rest = divmod(state.items_total, point.sort_window or SHARD_WINDOW)
-        window = -(-(point.sort_window or SHARD_WINDOW) // per_call)
-        state.batches_total = whole * window + -(-rest // per_call)
+    state.batches_total = todo.count_calls(state.items_total, per_call)
 
 
 def settings_of(task: Task) -> dict[str, Value]:
@@ -342,27 +302,15 @@ def do_call(
     measured: WorkerState,
     workload: Workload,
     device: Device,
-    recording: Recording | None = None,
-    *,
-    shard: bool = False,
+    work: PointWork,
+    recording: Recording,
 ) -> Done:
-    """Process one call and keep its peaks; return the batch, and its rows with their paragraphs.
-
-    Parameters
-    ----------
-    shard
-        Whether the rows are wanted that ``jobkit apply`` writes.
-    """
-    with recording.of_call() if recording else contextlib.nullcontext():
+    """Process one call and keep its peaks; return the batch, and its rows with their paragraphs."""
+    with recording.of_call():
         batch, result = run_call(call, workload, device)
     collect()
     _keep_peaks(measured.readings, batch)
-    rows: Sequence[Row] = result.entities
-    if shard and result.rows is not None:
-        rows = result.rows
-    if shard and any(len(row) != 1 + len(measured.columns) for row in rows[:1]):
-        columns = ", ".join(measured.columns)
-        raise TryFailed(Outcome.BUG, f"process() returned the row {rows[0]!r}; its columns are {columns}")
+    rows = work.rows(result, measured.columns)
     return batch, [(call.items[number], *values) for number, *values in rows]
 
 
@@ -464,20 +412,16 @@ def ask_workload(
 
 
 def close_output(state: TryState, *, failed: bool) -> None:
-    """End the file with the rows of a try; one that failed early leaves an empty ``entities.tsv``.
+    """End the file with the rows of a try.
 
     Raises
     ------
     OSError
         If the disk is full.
     """
-    shard = state.task.point.shard
     left = state.todo.close() if state.todo else ()
-    output = state.output or (None if shard or state.task.point.command else EntitiesFile(state.task.out))
-    if output:
-        for window in () if shard else left:
-            output.write(window.rows, window.first, window.places)
-        output.close(failed=failed)
+    if state.output:
+        state.output.close([row for window in left for row in window.rows], failed=failed)
 
 
 def read_maxrss(measured: WorkerState) -> None:

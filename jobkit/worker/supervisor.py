@@ -13,13 +13,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
 
-from jobkit.core.knobs import OFF
 from jobkit.worker import mps, pool, process, shortcuts, steps
 from jobkit.worker.failure import HANG, BatchHung, Stopped
-from jobkit.worker.measure import memory, nvml, profile
+from jobkit.worker.kinds import work_of
+from jobkit.worker.measure import memory, nvml
 from jobkit.worker.measure.sampler import sampling
 from jobkit.worker.paragraphs import Call
-from jobkit.worker.pool import PROFILED
+from jobkit.worker.pool import OBSERVED
 from jobkit.worker.record import TryState, WorkerState
 from jobkit.worker.windows import Todo
 
@@ -107,12 +107,7 @@ def supervise(state: TryState, stack: ExitStack) -> None:
 def _preload(state: TryState) -> None:
     """Import the framework, so that the workers can be forked."""
     point = state.task.point
-    own_python, _ = profile.launcher(point, state.task.out)
-    reason = (
-        f"profile: {point.profile} starts Python itself"
-        if own_python
-        else steps.preload(point, state.task.inputs)
-    )
+    reason = work_of(point).launcher(state.task).why or steps.preload(point, state.task.inputs)
     state.forked = not reason
     if state.forked:
         state.waited_s += process.age_s() or 0.0
@@ -168,13 +163,9 @@ def _work(state: TryState, workers: pool.Pool, todo: Todo) -> None:
 
 
 def _end(state: TryState, workers: pool.Pool) -> None:
-    """Measure the need of the heaviest batches when their worker is the only one left; end that too.
-
-    If the point is profiled, write the profile instead; of a shard nothing more is measured.
-    """
-    if state.task.point.profile != OFF:
-        workers.ask({PROFILED: ("write_profile",)})
-    elif state.task.point.device == "cuda" and state.heaviest and state.task.point.kind.measures_need:
+    """Have the recording written; measure the heaviest batches when their worker is the only one left."""
+    workers.ask({OBSERVED: ("write_recording",)})
+    if state.task.point.device == "cuda" and state.heaviest and state.task.point.kind.measures_need:
         batch, call = state.heaviest
         workers.end(number for number in workers if number != batch.worker)
         workers.ask({batch.worker: ("measure", batch, call)})

@@ -1,33 +1,26 @@
-"""What a try works through: a text whole, a shard of a corpus in windows of so many paragraphs.
+"""What a try works through: a text whole, or in windows of so many paragraphs.
 
 A window is read, ordered and cut into calls. When its last call has ended its rows are written, and it is
 dropped. The next window is read and cut in a thread, and its calls are handed out while the last calls of
-the window before still run, so that no worker waits. So memory holds three windows, whatever the corpus.
+the window before still run, so that no worker waits. So memory holds three windows, whatever the size.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BATCH_SIZE, SORTED
-from jobkit.core.records import Outcome, Point
-from jobkit.corpus.reading import Paragraph
+from jobkit.core.records import Point
 from jobkit.worker import process
-from jobkit.worker.failure import TryFailed, describe_error
 from jobkit.worker.paragraphs import Call, calls, longest_sentences, sorted_places
 from jobkit.worker.workloads.base import Row
 
 WARM_UP_PARAGRAPHS = 4
-SHARD_WINDOW = 10_000
-"""Paragraphs of a window of a shard, if the setting has no ``sort_window``."""
-WINDOW_CHARACTERS = 16 * 2**20
-"""A window ends before it holds more, so that long paragraphs do not take all memory."""
 OPEN_WINDOWS = 2
 """Windows of which calls wait or run; the next one is being read meanwhile."""
 
@@ -43,7 +36,7 @@ class Window:
     texts
         Of the paragraphs.
     places
-        Where in the corpus each paragraph of a shard is; empty for a text.
+        Of the paragraphs, where each was found, for the output; empty for a text.
     waiting
         The calls that wait for a worker, in the order of work.
     left
@@ -54,7 +47,7 @@ class Window:
 
     first: int
     texts: Sequence[str]
-    places: Sequence[Paragraph] = ()
+    places: Sequence[Any] = ()
     waiting: deque[Call] = field(default_factory=deque)
     left: int = 0
     rows: list[Row] = field(default_factory=list)
@@ -69,6 +62,8 @@ class Todo:
         The first window.
     more
         The windows after it; ``None`` if it is the only one.
+    size
+        The paragraphs of each window but the last; ``None`` if the first is the only one.
 
     Attributes
     ----------
@@ -76,10 +71,11 @@ class Todo:
         The first paragraphs of all.
     """
 
-    def __init__(self, first: Window, more: Iterator[Window] | None = None) -> None:
+    def __init__(self, first: Window, more: Iterator[Window] | None = None, size: int | None = None) -> None:
         self.warm_up_texts = first.texts[:WARM_UP_PARAGRAPHS]
         self._open = deque([first])
         self._more = more
+        self._size = size
         self._cut: Callable[[Window], None]
         self._reader: ThreadPoolExecutor | None = None
         self._ahead: Future[Window | None]
@@ -104,6 +100,17 @@ class Todo:
     def calls(self) -> Sequence[Call]:
         """The calls of the oldest window that wait for a worker."""
         return self._open[0].waiting if self._open else ()
+
+    @property
+    def reads(self) -> bool:
+        """Whether windows are read while the calls run."""
+        return self._more is not None
+
+    def count_calls(self, paragraphs: int, items_per_call: int) -> int:
+        """Return how many calls there are in so many paragraphs."""
+        size = self._size or paragraphs
+        whole, rest = divmod(paragraphs, size)
+        return whole * -(-size // items_per_call) + -(-rest // items_per_call)
 
     def read_ahead(self) -> None:
         """Begin to read the windows to come; from now on this process cannot be forked."""
@@ -172,43 +179,3 @@ def cut_window(window: Window, point: Point, items_per_call: int, lengths: Path 
         first=window.first,
     )
     window.waiting, window.left = deque(todo), len(todo)
-
-
-def shard_windows(paragraphs: Iterator[Paragraph], size: int) -> Iterator[Window]:
-    """Yield the paragraphs of a shard as windows.
-
-    Parameters
-    ----------
-    size
-        Paragraphs of a window.
-
-    Raises
-    ------
-    TryFailed
-        If the corpus cannot be read, or is not what was planned.
-    """
-    first, some, characters = 0, list[Paragraph](), 0
-    with reading_corpus():
-        for paragraph in paragraphs:
-            if some and (len(some) == size or characters + len(paragraph.text) > WINDOW_CHARACTERS):
-                yield _shard_window(first, some)
-                first, some, characters = first + len(some), [], 0
-            some.append(paragraph)
-            characters += len(paragraph.text)
-    if some:
-        yield _shard_window(first, some)
-
-
-@contextlib.contextmanager
-def reading_corpus() -> Iterator[None]:
-    """Turn what is wrong with the corpus or its plan into the outcome of the try."""
-    try:
-        yield
-    except TryFailed:
-        raise
-    except (JobkitError, OSError) as error:
-        raise TryFailed(Outcome.STAGE_IN, describe_error(error)) from error
-
-
-def _shard_window(first: int, paragraphs: Sequence[Paragraph]) -> Window:
-    return Window(first, [paragraph.text for paragraph in paragraphs], paragraphs)

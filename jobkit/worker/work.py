@@ -21,7 +21,8 @@ from jobkit.core.layout import RECORD_FILE, read_point
 from jobkit.core.records import RESULTS, JobFacts, Outcome
 from jobkit.worker import process, shortcuts, steps
 from jobkit.worker.failure import Signals, SpareMemory, Stopped, TryFailed, print_error
-from jobkit.worker.measure import figures, memory, min_memory_probe, nvml, profile
+from jobkit.worker.kinds import Recording, work_of
+from jobkit.worker.measure import figures, memory, min_memory_probe, nvml
 from jobkit.worker.measure.device import Device
 from jobkit.worker.measure.sampler import sampling
 from jobkit.worker.record import ALONE, Task, TryState, now, record_of
@@ -117,6 +118,7 @@ def _parser() -> argparse.ArgumentParser:
 def run(task: Task, signals: Signals) -> Outcome:
     """Run one try to its end, write its record to ``task.out``, and return its outcome."""
     state = TryState(task, now(), forked=task.forked, waited_s=task.waited_s)
+    state.output = None if task.point.command else work_of(task.point).output(task.out)
     error: BaseException | None = None
     spare = SpareMemory()
     with ExitStack() as stack:
@@ -139,9 +141,9 @@ def run(task: Task, signals: Signals) -> Outcome:
 
 
 def _run_steps(state: TryState, stack: ExitStack) -> None:
-    """Do all that a signal may interrupt: prepare, warm up, work, measure the need or write the profile."""
+    """Do all that a signal may interrupt: prepare, warm up, work, write the recording, measure the need."""
     point = state.task.point
-    profile.refuse_missing(point)
+    launcher = work_of(point).launcher(state.task)
     if point.device == "cuda":
         # Without persistence mode the driver unloads its state of a GPU that no process uses
         # (https://docs.nvidia.com/deploy/driver-persistence/): not between two readings of its counter.
@@ -150,7 +152,7 @@ def _run_steps(state: TryState, stack: ExitStack) -> None:
         from jobkit.worker.command import run_command  # what no other workload needs
 
         run_command(state, point.command, stack)
-    elif point.workers * point.gpus > 1 or point.mps == ON or profile.launcher(point, state.task.out)[0]:
+    elif point.workers * point.gpus > 1 or point.mps == ON or launcher.arguments:
         from jobkit.worker.supervisor import supervise  # what one process does not need to import
 
         supervise(state, stack)
@@ -175,31 +177,28 @@ def _work_here(state: TryState, stack: ExitStack) -> None:
     shortcuts.check(state, todo)
     device = _prepare(state, stack, workload)
     steps.cut_calls(state, todo)
-    recording = profile.of_point(state.task.point)
+    recording = work_of(state.task.point).recording(state.task)
     steps.warm_up(measured, workload, device, todo.warm_up_texts)
     _read_context(state, device)
     steps.warm_up_call(state.task.point, measured, workload, device, todo.calls[0])
     state.ask_sampler("mark")
     _work(state, todo, workload, device, recording)
     state.ask_sampler("stop")
-    if recording:
-        recording.write(state.task.out, state.task.try_number)
-    elif device.torch and state.heaviest and state.task.point.kind.measures_need:
+    recording.write(state.task.out, state.task.try_number)
+    if device.torch and state.heaviest and state.task.point.kind.measures_need:
         heavy = min_memory_probe.heaviest(workload, *state.heaviest)
         measured.needs = min_memory_probe.measure_needs(device, heavy, state.task.point)
 
 
-def _work(
-    state: TryState, todo: Todo, workload: Workload, device: Device, recording: profile.Recording | None
-) -> None:
-    """Do the calls one after the other; of a shard the reading of the corpus is part of the work."""
-    [measured], shard = state.workers, state.task.point.shard
+def _work(state: TryState, todo: Todo, workload: Workload, device: Device, recording: Recording) -> None:
+    """Do the calls one after the other; if windows are read meanwhile, that is part of the work."""
+    [measured], work = state.workers, work_of(state.task.point)
     began_s = time.monotonic()
     with steps.open_batches(state) as stream:
         todo.read_ahead()
         while call := todo.next_call():
-            done = steps.do_call(call, measured, workload, device, recording, shard=shard)
-            end_s = time.monotonic() - began_s if shard else None
+            done = steps.do_call(call, measured, workload, device, work, recording)
+            end_s = time.monotonic() - began_s if todo.reads else None
             steps.keep_batch(state, stream, call, done, end_s=end_s)
 
 

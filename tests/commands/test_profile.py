@@ -1,4 +1,4 @@
-"""The words of `jobkit profile`; what it does: tests/launch/test_profile.py."""
+"""The words of `jobkit profile`; what it does: tests/extensions/profile/test_rerun.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.commands.profile import profile as command
-from jobkit.launch import profile as profiles
+from jobkit.extensions.profile import rerun
 from tests.support.builders import grid, write_points
 
 
@@ -30,7 +30,7 @@ def test_the_words_arrive(
         found.extend([run, (arguments, options)])
         return 4
 
-    monkeypatch.setattr(profiles, "profile", profile)
+    monkeypatch.setattr(rerun, "profile", profile)
     monkeypatch.chdir(tmp_path)
     write_points(tmp_path / "run", grid((10,)))
     assert command.main(args=["run", *words], standalone_mode=False) == 4

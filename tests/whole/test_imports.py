@@ -47,6 +47,8 @@ NODE = (
     "jobkit.corpus.reading",
     "jobkit.corpus.rows",
     "jobkit.corpus.winners",
+    "jobkit.extensions.corpus.work",
+    "jobkit.extensions.profile.work",
     "jobkit.answers.memory",
     "jobkit.worker.__main__",
     "jobkit.worker.skip_check",

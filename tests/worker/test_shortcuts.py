@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 
 from jobkit.core import files, json_codec
 from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE
-from jobkit.core.records import ModelRef, Outcome, Point
+from jobkit.core.records import ModelRef, Outcome
 from jobkit.planning.sample import sample_text
+from jobkit.worker.kinds import Launcher, PointWork
 from jobkit.worker.paragraphs import split_sentences
+from jobkit.worker.record import Task
 from jobkit.worker.shortcuts import SENTENCES, part
+from tests.extensions.corpus import test_work as shards
 from tests.support.shards import write_shards
-from tests.worker import test_shards
 from tests.worker.test_supervisor import COUNTED, PLAIN, apart, restored, tried
 from tests.workloads.cut import BYTES
 
@@ -195,14 +197,13 @@ def test_the_check_is_not_profiled(
 ) -> None:
     """What would start a profiled worker fails at once."""
     monkeypatch.setenv("CUT_CHECK", "Kill.")
-    monkeypatch.setattr("jobkit.worker.measure.profile.launcher", _failing)
+    monkeypatch.setattr("jobkit.extensions.profile.work.ProfiledWork.launcher", _failing)
     found = tried(tmp_path, replace(CUT, profile="python", fork=fork))
     assert found.message == "the check of shortcuts: worker 0 was killed by SIGKILL"
 
 
-def _failing(point: Point, out: Path) -> tuple[list[str], dict[str, str]]:
-    del out
-    return (["-c", "raise SystemExit(9)"], {}) if point.profile != "off" else ([], {})
+def _failing(_: PointWork, task: Task) -> Launcher:
+    return Launcher(arguments=["-c", "raise SystemExit(9)"]) if task.observed else Launcher()
 
 
 # -- in a shard
@@ -213,15 +214,15 @@ def test_a_shard_ends_before_its_first_call_if_they_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
 ) -> None:
     setting = replace(CUT, workers=workers, sort_window=7)
-    [shard] = test_shards.planned(tmp_path, setting)
+    [shard] = shards.planned(tmp_path, setting)
     monkeypatch.setenv("CUT_CHECK", "the words differ")
-    found = test_shards.tried(tmp_path, shard)
+    found = shards.tried(tmp_path, shard)
     assert found.outcome is Outcome.ENVIRONMENT
     assert found.message == "shortcuts: exact cannot be used here: the words differ"
     assert found.load_s is None
     assert not (tmp_path / "out-1" / BATCHES_FILE).exists()
     monkeypatch.delenv("CUT_CHECK")
-    again = test_shards.tried(tmp_path, shard)
+    again = shards.tried(tmp_path, shard)
     assert (again.outcome, again.shortcuts) == (Outcome.OK, "exact")
     assert again.check
 
@@ -248,7 +249,7 @@ def test_the_tagger_is_checked_and_finds_the_same(tmp_path: Path, tiny_model: Mo
         files.append_line(tmp_path / "run" / "points.jsonl", json_codec.to_json(swept))
         out = tmp_path / f"out-{index}"
         out.mkdir()
-        found = test_shards.apart(tmp_path, index, out)
+        found = shards.apart(tmp_path, index, out)
         assert (found.outcome, found.shortcuts) == (Outcome.OK, shortcuts), found.message
         assert bool(found.check) == (shortcuts == "exact")
         rows.append(sorted((out / ENTITIES_FILE).read_text(encoding="utf-8").splitlines()))

@@ -4,31 +4,25 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core.errors import JobkitError
-from jobkit.core.records import Outcome
-from jobkit.corpus.reading import Paragraph
-from jobkit.worker import windows
-from jobkit.worker.failure import TryFailed
 from jobkit.worker.paragraphs import Call
-from jobkit.worker.windows import OPEN_WINDOWS, Todo, Window, cut_window, shard_windows
+from jobkit.worker.windows import OPEN_WINDOWS, Todo, Window, cut_window
 from tests.support.builders import point
 
-SHARD = replace(point(params={"batch_size": 2}, device="cpu"), order="sorted", shard=True)
+SORTED = replace(point(params={"batch_size": 2}, device="cpu"), order="sorted")
 
 
-def paragraphs(texts: Sequence[str]) -> Iterator[Paragraph]:
-    return (Paragraph("a", number, text, 10 * number) for number, text in enumerate(texts))
+def windows(texts: Sequence[str], size: int) -> Iterator[Window]:
+    return (Window(first, texts[first : first + size]) for first in range(0, len(texts), size))
 
 
 def todo_of(texts: Sequence[str], size: int, per_call: int = 2) -> Todo:
-    """Return what there is to do of a shard, its first window cut."""
-    more = shard_windows(paragraphs(texts), size)
-    todo = Todo(next(more), more)
-    todo.cut(lambda window: cut_window(window, SHARD, per_call, None))
+    """Return what there is to do of a text in windows, its first window cut."""
+    more = windows(texts, size)
+    todo = Todo(next(more), more, size)
+    todo.cut(lambda window: cut_window(window, SORTED, per_call, None))
     return todo
 
 
@@ -45,7 +39,9 @@ def handed(todo: Todo) -> list[Call]:
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=30), st.integers(1, 12), st.integers(1, 5))
 def test_each_paragraph_is_in_one_call_of_its_window(lengths: list[int], size: int, per_call: int) -> None:
     texts = ["a" * length for length in lengths]
-    calls = handed(todo_of(texts, size, per_call))
+    todo = todo_of(texts, size, per_call)
+    calls = handed(todo)
+    assert len(calls) == todo.count_calls(len(texts), per_call)
     assert sorted(item for call in calls for item in call.items) == list(range(len(texts)))
     assert all(len(call.items) <= per_call for call in calls)
     assert [{item // size for item in call.items} for call in calls] == [
@@ -82,48 +78,25 @@ def test_the_next_window_is_handed_out_while_calls_of_the_one_before_run() -> No
 def test_no_more_than_three_windows_are_read() -> None:
     read: list[int] = []
 
-    def counted() -> Iterator[Paragraph]:
-        for paragraph in paragraphs(["a"] * 40):
-            read.append(paragraph.number)
-            yield paragraph
+    def counted() -> Iterator[Window]:
+        for window in windows(["a"] * 40, 2):
+            read.append(window.first)
+            yield window
 
-    more = shard_windows(counted(), 2)
+    more = counted()
     todo = Todo(next(more), more)
-    todo.cut(lambda window: cut_window(window, SHARD, 2, None))
+    todo.cut(lambda window: cut_window(window, SORTED, 2, None))
     todo.read_ahead()
     for _ in range(5):
         todo.next_call()
     assert not todo.next_call()
     todo.close()
-    # One paragraph more than the windows hold shows that a window is whole.
-    assert len(read) <= 2 * (OPEN_WINDOWS + 1) + 1
-
-
-def test_long_paragraphs_make_small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "WINDOW_CHARACTERS", 10)
-    texts = ["a" * 6, "b" * 4, "c", "d" * 30, "e"]
-    assert [len(window.texts) for window in shard_windows(paragraphs(texts), 100)] == [2, 1, 1, 1]
-    assert [window.first for window in shard_windows(paragraphs(texts), 100)] == [0, 2, 3, 4]
-
-
-def test_what_cannot_be_read_ends_the_work_when_its_window_is_wanted() -> None:
-    def broken() -> Iterator[Paragraph]:
-        yield from paragraphs(["a"] * 3)
-        raise JobkitError("a.txt: changed since the corpus was planned", hint="give it back")
-
-    more = shard_windows(broken(), 2)
-    todo = Todo(next(more), more)
-    todo.cut(lambda window: cut_window(window, SHARD, 2, None))
-    todo.read_ahead()
-    assert todo.next_call()
-    with pytest.raises(TryFailed, match="changed since") as caught:
-        todo.next_call()
-    assert caught.value.outcome is Outcome.STAGE_IN
+    assert len(read) <= OPEN_WINDOWS + 1
 
 
 def test_a_text_is_one_window_and_no_thread_reads_ahead() -> None:
     todo = Todo(Window(0, ["a", "b", "c"]))
-    todo.cut(lambda window: cut_window(window, replace(SHARD, order="text", every=2), 1, None))
+    todo.cut(lambda window: cut_window(window, replace(SORTED, order="text", every=2), 1, None))
     assert [call.items for call in todo.calls] == [(0,), (2,)]
     threads = threading.active_count()
     todo.read_ahead()

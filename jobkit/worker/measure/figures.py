@@ -427,7 +427,7 @@ class Tally:
         ----------
         end_s
             When it ended, in seconds since the work began, if other things than batches count as work:
-            several workers at a time, or the reading of a shard.
+            several workers at a time, or reading.
         """
         self._by_worker[batch.worker] = self.of(batch.worker).plus(totals_of(batch, end_s))
         self._seconds.append(batch.seconds)

@@ -1,4 +1,4 @@
-"""The rows of a try as files: ``entities.tsv`` of a text, ``rows.jsonl`` of a shard."""
+"""The rows of a try as a file: ``entities.tsv`` of a text."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from jobkit.core.layout import ENTITIES_FILE
-from jobkit.corpus.plan import ROWS_FILE
-from jobkit.corpus.reading import Paragraph
-from jobkit.corpus.rows import RowsWriter
 from jobkit.worker.workloads.base import ENTITY_COLUMNS, Entity, Row
 
 
@@ -52,6 +49,22 @@ def write_entities(path: Path, entities: Iterable[Row]) -> None:
     part.replace(path)
 
 
+class Output(Protocol):
+    """The rows of a try as a file; what fails on a full disk raises an ``OSError``."""
+
+    def open(self, columns: Sequence[str]) -> None:
+        """Begin the file, once the workload has named its columns; a try that fails early does not."""
+        ...
+
+    def write(self, rows: list[Row], first: int, places: Sequence[Any]) -> None:
+        """Write the rows of a `Window` that is done, with its fields ``first`` and ``places``."""
+        ...
+
+    def close(self, left: Sequence[Row], *, failed: bool) -> None:
+        """End the file, also of a try that failed; ``left`` are the rows of windows that are not done."""
+        ...
+
+
 class EntitiesFile:
     """``entities.tsv`` of a text: written at the end, also of a try that failed."""
 
@@ -59,49 +72,15 @@ class EntitiesFile:
         self._path = folder / ENTITIES_FILE
         self._entities: list[Row] = []
 
-    def write(self, rows: list[Row], first: int, places: Sequence[Paragraph]) -> None:
+    def open(self, columns: Sequence[str]) -> None:
+        """Do nothing: its columns are those of entities."""
+
+    def write(self, rows: list[Row], first: int, places: Sequence[Any]) -> None:
         """Keep the entities."""
         del first, places
         self._entities += rows
 
-    def close(self, *, failed: bool) -> None:
+    def close(self, left: Sequence[Row], *, failed: bool) -> None:
         """Write the file."""
         del failed
-        write_entities(self._path, self._entities)
-
-
-class RowsFile:
-    """``rows.jsonl`` of a shard, window by window in corpus order; whole, or not there.
-
-    Until it is whole it has another name, which the job script does not copy home.
-    """
-
-    def __init__(self, folder: Path, columns: Sequence[str]) -> None:
-        self._path = folder / ROWS_FILE
-        self._part = folder / f"{ROWS_FILE}.part"
-        self._order = text_order(columns)
-        self._paragraphs = 0
-        self._writer = RowsWriter(self._part, columns)
-
-    def write(self, rows: list[Row], first: int, places: Sequence[Paragraph]) -> None:
-        """Write the rows of a window."""
-        for number, *values in sorted(rows, key=self._order):
-            self._writer.write(places[number - first], values)
-        self._paragraphs += len(places)
-
-    def close(self, *, failed: bool) -> None:
-        """Sync the file and write its manifest; of a try that failed, remove it.
-
-        Raises
-        ------
-        OSError
-            If the disk is full; then no part of the file is left.
-        """
-        try:
-            if failed:
-                self._writer.abandon()
-            else:
-                self._writer.close(self._paragraphs)
-                self._part.replace(self._path)
-        finally:
-            self._part.unlink(missing_ok=True)
+        write_entities(self._path, [*self._entities, *left])

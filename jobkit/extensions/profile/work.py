@@ -27,6 +27,8 @@ from jobkit.core.knobs import CUDA, OFF
 from jobkit.core.layout import PROFILE_FILES, PROFILE_TEXT
 from jobkit.core.records import Outcome, Point
 from jobkit.worker.failure import NO_PROFILER, TryFailed
+from jobkit.worker.kinds import Launcher, PointWork, Recording
+from jobkit.worker.record import Task
 
 FORWARD = "forward "
 """Begins the name of the range of a module's ``forward``; its class and its place follow."""
@@ -328,7 +330,7 @@ WIDEST = 60
 """Longer names of functions and lines of code are cut."""
 
 
-class Recording:
+class ProfileRecording(Recording):
     """The profile of the calls of this process.
 
     Parameters
@@ -381,21 +383,35 @@ class Recording:
             yield f"worker: the first of {processes:,}; the calls are its own"
 
 
-def of_point(point: Point) -> Recording | None:
-    """Return the recording of a point; ``None`` if it is not profiled."""
-    return None if point.profile == OFF else Recording(point)
+class ProfiledWork(PointWork):
+    """The work of a sweep, with a profiler."""
+
+    def launcher(self, task: Task) -> Launcher:
+        """Return how the worker starts that is profiled; scalene starts it itself.
+
+        Raises
+        ------
+        TryFailed
+            ``environment`` if this Python does not have the profiler.
+        """
+        profiler = task.point.profile
+        if why := missing(profiler):
+            raise TryFailed(Outcome.ENVIRONMENT, f"{NO_PROFILER} {why}")
+        if profiler != SCALENE or not task.observed:
+            return Launcher()
+        file = str(task.out / PROFILE_FILES[SCALENE])
+        return Launcher(
+            why=f"profile: {profiler} starts Python itself",
+            arguments=("-m", "scalene", "run", *SCALENE_OPTIONS, "-o", file, "---"),
+            variables=SCALENE_VARIABLES,
+        )
+
+    def recording(self, task: Task) -> Recording:
+        """Return the profile of the calls of this process, if it is the one to profile."""
+        return ProfileRecording(task.point) if task.observed else Recording()
 
 
-def refuse_missing(point: Point) -> None:
-    """Refuse a point if this Python does not have its profiler.
-
-    Raises
-    ------
-    TryFailed
-        ``environment``.
-    """
-    if missing(point.profile):
-        raise TryFailed(Outcome.ENVIRONMENT, f"{NO_PROFILER} {missing(point.profile)}")
+WORK = ProfiledWork()
 
 
 def missing(profiler: str) -> str:
@@ -403,14 +419,6 @@ def missing(profiler: str) -> str:
     if profiler in {OFF, PYTHON} or importlib.util.find_spec(profiler):
         return ""
     return f"{profiler}, but {sys.executable} has no package {profiler}"
-
-
-def launcher(point: Point, out: Path) -> tuple[list[str], dict[str, str]]:
-    """Return the arguments of Python before ``-m MODULE`` that start a worker, and variables for it."""
-    if point.profile != SCALENE:
-        return [], {}
-    file = str(out / PROFILE_FILES[SCALENE])
-    return ["-m", "scalene", "run", *SCALENE_OPTIONS, "-o", file, "---"], SCALENE_VARIABLES
 
 
 # -- text

@@ -10,11 +10,11 @@ import pytest
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import Exit, read_points
 from jobkit.core.records import Point
+from jobkit.extensions.profile.rerun import profile
 from jobkit.launch import sweep as submit
-from jobkit.launch.profile import profile
 from jobkit.launch.resume import run_again
 from jobkit.planning.prepare import Options, prepare
-from jobkit.planning.resolve import refuse_missing_profiler
+from jobkit.planning.resolve import refuse_missing_packages
 from jobkit.report.tables import collect
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
@@ -121,7 +121,7 @@ def test_a_missing_profiler_is_refused_before_anything_is_added(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep.ended(OK, OK, OK, OK, OK, OK)
-    monkeypatch.setattr("jobkit.planning.resolve.missing", lambda name: f"{name} is not there")
+    monkeypatch.setattr("jobkit.extensions.profile.packages.missing", lambda name: f"{name} is not there")
     with pytest.raises(JobkitError, match=r"^profile: scalene is not there") as caught:
         profile(sweep.run, "1", "scalene")
     assert "pip install 'jobkit[profile]'" in caught.value.hint
@@ -129,6 +129,6 @@ def test_a_missing_profiler_is_refused_before_anything_is_added(
 
 
 def test_another_python_of_the_jobs_may_have_the_profiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobkit.planning.resolve.missing", lambda name: f"{name} is not there")
+    monkeypatch.setattr("jobkit.extensions.profile.packages.missing", lambda name: f"{name} is not there")
     given = {"name": "t", "profile": "scalene", "environment": {"venv": "/venv"}}
-    refuse_missing_profiler(SweepSpec.model_validate(given), load_site("slurm-default", "slurm"))
+    refuse_missing_packages(SweepSpec.model_validate(given), load_site("slurm-default", "slurm"))

@@ -26,7 +26,7 @@ from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.launch.guards import refuse_moved_run
 from jobkit.launch.resubmit import prepare_resume, run_lock
 from jobkit.launch.resume import run_again
-from jobkit.planning.resolve import refuse_missing_profiler
+from jobkit.planning.resolve import refuse_missing_packages
 from jobkit.runs.hints import remedy
 from jobkit.runs.journal import Role
 from jobkit.runs.reader import read_standings
@@ -141,7 +141,7 @@ def _add(run: RunStanding, source: PointStatus, profiler: str | None, overrides:
     point = _profile_of(source.point, profiler)
     spec = prepare_resume(run.folder, overrides).model_copy(update={"profile": point.profile})
     spec.refuse_command("jobkit profile")
-    refuse_missing_profiler(spec, load_site(spec.site, spec.scheduler))
+    refuse_missing_packages(spec, load_site(spec.site, spec.scheduler))
     with run_lock(run.folder, note), exclusive_lock(run.folder / SEARCH_LOCK, lambda: None):
         (now,) = read_standings([run.folder], ask=False)
         index = max(other.point.index for other in now.points) + 1

@@ -10,24 +10,29 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.layout import PROFILE_FILES
-from jobkit.core.records import Outcome, Point
-from jobkit.worker.failure import TryFailed
-from jobkit.worker.measure import profile
-from jobkit.worker.measure.profile import (
+from jobkit.core.records import JobFacts, Outcome, Point
+from jobkit.extensions.profile import work as profiling
+from jobkit.extensions.profile.work import (
+    WORK,
     ProfileCost,
-    Recording,
+    ProfileRecording,
     TorchProfiler,
-    launcher,
     missing,
-    refuse_missing,
     short_path,
     table,
 )
+from jobkit.worker.failure import TryFailed
+from jobkit.worker.kinds import Launcher, work_of
+from jobkit.worker.record import Task
 from tests.support.builders import point
 
 
 def profiled(with_: str) -> Point:
     return replace(point(device="cpu"), profile=with_)
+
+
+def task(with_: str, out: Path) -> Task:
+    return Task(point=profiled(with_), try_number=1, inputs=out, out=out, job=JobFacts(scheduler="hand"))
 
 
 def work() -> int:
@@ -58,7 +63,7 @@ def test_without_costs_the_text_says_so() -> None:
 
 
 def test_python_names_each_function_with_file_and_line(tmp_path: Path) -> None:
-    recording = Recording(profiled("python"))
+    recording = ProfileRecording(profiled("python"))
     for _ in range(3):
         with recording.of_call():
             work()
@@ -66,13 +71,13 @@ def test_python_names_each_function_with_file_and_line(tmp_path: Path) -> None:
     first, calls, *_ = lines = lines_of(tmp_path)
     assert first == "p001, try 2, profiled with python"
     assert calls.startswith("calls: all 3, ")
-    assert any(re.search(r"test_profile\.py:\d+ +<genexpr>$", line) for line in lines)
+    assert any(re.search(r"test_work\.py:\d+ +<genexpr>$", line) for line in lines)
     assert any(line.endswith("builtins.len in <genexpr>") for line in lines), "a built-in, at its caller"
     assert vars(pstats.Stats(str(tmp_path / PROFILE_FILES["python"])))["total_calls"] > 6000
 
 
 def test_what_is_not_a_call_is_not_recorded(tmp_path: Path) -> None:
-    recording = Recording(profiled("python"))
+    recording = ProfileRecording(profiled("python"))
     work()
     with recording.of_call():
         pass
@@ -82,7 +87,7 @@ def test_what_is_not_a_call_is_not_recorded(tmp_path: Path) -> None:
 
 
 def test_of_several_workers_the_text_names_the_one(tmp_path: Path) -> None:
-    recording = Recording(replace(profiled("python"), workers=2, gpus=2))
+    recording = ProfileRecording(replace(profiled("python"), workers=2, gpus=2))
     with recording.of_call():
         work()
     recording.write(tmp_path, 1)
@@ -104,7 +109,7 @@ def test_torch_names_operations_by_module_and_stops_at_its_limit(
 
     tagger, values = Tagger(), torch.ones(4, 8)
     monkeypatch.setattr(TorchProfiler, "LIMIT_S", 1e-9)
-    recording = Recording(profiled("torch"))
+    recording = ProfileRecording(profiled("torch"))
     for _ in range(3):
         with recording.of_call():
             torch.mm(values, values.T)
@@ -120,35 +125,42 @@ def test_torch_names_operations_by_module_and_stops_at_its_limit(
     assert not torch.nn.modules.module._global_forward_hooks
 
     monkeypatch.setattr(TorchProfiler, "LIMIT_S", 60.0)
-    recording = Recording(profiled("torch"))
+    recording = ProfileRecording(profiled("torch"))
     for _ in range(2):
         with recording.of_call():
             tagger(values)
     recording.write(tmp_path, 1)
     lines = lines_of(tmp_path)
     assert lines[1].startswith("calls: all 2, ")
-    assert any(re.search(r" 2 +\S*test_profile\.py:\d+ +aten::addmm in Linear$", line) for line in lines), (
+    assert any(re.search(r" 2 +\S*test_work\.py:\d+ +aten::addmm in Linear$", line) for line in lines), (
         "the place is that of the user's module"
     )
 
 
-def test_a_profiler_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profiler_that_is_not_installed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     assert (missing("off"), missing("python")) == ("", "")
     assert missing("scalene").endswith("has no package scalene")
-    refuse_missing(profiled("python"))
+    WORK.launcher(task("python", tmp_path))
     with pytest.raises(TryFailed, match=r"^profile: scalene, but .*has no package") as caught:
-        refuse_missing(profiled("scalene"))
+        WORK.launcher(task("scalene", tmp_path))
     assert caught.value.outcome is Outcome.ENVIRONMENT
 
 
 def test_only_scalene_starts_the_process_itself(tmp_path: Path) -> None:
-    assert launcher(profiled("torch"), tmp_path) == ([], {})
-    before, variables = launcher(profiled("scalene"), tmp_path)
-    assert before[:3] == ["-m", "scalene", "run"]
-    assert variables
+    assert WORK.launcher(task("torch", tmp_path)) == Launcher()
+    launcher = WORK.launcher(task("scalene", tmp_path))
+    assert launcher.arguments[:3] == ("-m", "scalene", "run")
+    assert launcher.variables
+
+
+def test_only_the_first_process_that_works_is_profiled(tmp_path: Path) -> None:
+    other = replace(task("scalene", tmp_path), observed=False)
+    assert work_of(other.point) is WORK
+    assert WORK.launcher(other) == Launcher()
+    assert not isinstance(WORK.recording(other), ProfileRecording)
 
 
 def test_a_path_loses_the_folder_in_which_python_found_it() -> None:
-    assert short_path(profile.__file__) == "jobkit/worker/measure/profile.py"
+    assert short_path(profiling.__file__) == "jobkit/extensions/profile/work.py"
     assert short_path("/elsewhere/a.py") == "/elsewhere/a.py"

@@ -34,7 +34,7 @@ from tests.support.builders import point
 from tests.support.disks import disk
 from tests.support.shards import read_rows, write_shards
 
-WORKLOADS = Path(__file__).parents[1] / "workloads"
+WORKLOADS = Path(__file__).parents[2] / "workloads"
 SETTING = replace(
     point(params={"batch_size": 3}, device="cpu"),
     workload="count",
@@ -343,7 +343,7 @@ def test_at_most_three_windows_are_in_memory(
         for paragraph in read_pieces(corpus, pieces):
             yield paragraph._replace(text=Followed(paragraph.text))
 
-    monkeypatch.setattr("jobkit.worker.steps.read_pieces", followed)
+    monkeypatch.setattr("jobkit.extensions.corpus.work.read_pieces", followed)
     texts = [f"Number {n} of many." for n in range(20_000)]
     setting = replace(SETTING, sort_window=1000, params={"batch_size": 100}, workers=workers)
     [shard] = planned(tmp_path, setting, *texts)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from jobkit.worker.measure.profile import ProfileCost, costs_of_trace
+from jobkit.extensions.profile.work import ProfileCost, costs_of_trace
 
 NER = "forward NERTagger stanza/models/ner/model.py:151"
 LSTM = "forward LSTM torch/nn/modules/rnn.py:1081"

@@ -1,0 +1,145 @@
+"""The work on a shard: read it in windows of so many paragraphs, and write its rows in corpus order.
+
+Standard library only: the compute node imports this module.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.records import Outcome
+from jobkit.corpus.plan import ROWS_FILE, read_corpus, read_planned
+from jobkit.corpus.reading import Paragraph, read_pieces
+from jobkit.corpus.rows import RowsWriter
+from jobkit.worker.failure import TryFailed, describe_error
+from jobkit.worker.kinds import PointWork
+from jobkit.worker.record import TryState
+from jobkit.worker.windows import Todo, Window
+from jobkit.worker.workloads.base import Result, Row
+from jobkit.worker.workloads.entities import text_order
+
+SHARD_WINDOW = 10_000
+"""Paragraphs of a window of a shard, if the setting has no ``sort_window``."""
+WINDOW_CHARACTERS = 16 * 2**20
+"""A window ends before it holds more, so that long paragraphs do not take all memory."""
+
+
+class ShardWork(PointWork):
+    """The work of a point of `jobkit apply`."""
+
+    def read(self, state: TryState) -> Todo:
+        """Return the point's shard of the corpus; only its first window is read."""
+        point, run_dir = state.task.point, state.task.run_dir or Path()
+        with reading_corpus():
+            shard = read_planned(run_dir, point.index)
+            corpus = read_corpus(run_dir)
+        state.items_total, state.characters_total = shard.paragraphs, shard.characters
+        size = point.sort_window or SHARD_WINDOW
+        windows = shard_windows(read_pieces(corpus, shard.pieces), size)
+        if (first := next(windows, None)) is None:
+            raise TryFailed(
+                Outcome.STAGE_IN, f"{run_dir}: shard {point.index} of the plan holds no paragraph"
+            )
+        gc.freeze()  # a collection in a forked worker would copy the pages of the plan
+        return Todo(first, windows, size)
+
+    def output(self, folder: Path) -> RowsFile:
+        """Return the file ``rows.jsonl``."""
+        return RowsFile(folder)
+
+    def rows(self, result: Result, columns: Sequence[str]) -> Sequence[Row]:
+        """Return the workload's own rows if it has any, else the entities."""
+        rows: Sequence[Row] = result.entities if result.rows is None else result.rows
+        if any(len(row) != 1 + len(columns) for row in rows[:1]):
+            names = ", ".join(columns)
+            raise TryFailed(Outcome.BUG, f"process() returned the row {rows[0]!r}; its columns are {names}")
+        return rows
+
+
+WORK = ShardWork()
+
+
+def shard_windows(paragraphs: Iterator[Paragraph], size: int) -> Iterator[Window]:
+    """Yield the paragraphs of a shard as windows.
+
+    Parameters
+    ----------
+    size
+        Paragraphs of a window.
+
+    Raises
+    ------
+    TryFailed
+        If the corpus cannot be read, or is not what was planned.
+    """
+    first, some, characters = 0, list[Paragraph](), 0
+    with reading_corpus():
+        for paragraph in paragraphs:
+            if some and (len(some) == size or characters + len(paragraph.text) > WINDOW_CHARACTERS):
+                yield _shard_window(first, some)
+                first, some, characters = first + len(some), [], 0
+            some.append(paragraph)
+            characters += len(paragraph.text)
+    if some:
+        yield _shard_window(first, some)
+
+
+@contextlib.contextmanager
+def reading_corpus() -> Iterator[None]:
+    """Turn what is wrong with the corpus or its plan into the outcome of the try."""
+    try:
+        yield
+    except TryFailed:
+        raise
+    except (JobkitError, OSError) as error:
+        raise TryFailed(Outcome.STAGE_IN, describe_error(error)) from error
+
+
+def _shard_window(first: int, paragraphs: Sequence[Paragraph]) -> Window:
+    return Window(first, [paragraph.text for paragraph in paragraphs], paragraphs)
+
+
+class RowsFile:
+    """``rows.jsonl`` of a shard, window by window in corpus order; whole, or not there.
+
+    Until it is whole it has another name, which the job script does not copy home.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / ROWS_FILE
+        self._part = folder / f"{ROWS_FILE}.part"
+        self._paragraphs = 0
+        self._open = ExitStack()
+
+    def open(self, columns: Sequence[str]) -> None:
+        """Open the file under its other name."""
+        self._order = text_order(columns)
+        self._writer = self._open.enter_context(RowsWriter(self._part, columns))
+
+    def write(self, rows: list[Row], first: int, places: Sequence[Paragraph]) -> None:
+        """Write the rows of a window."""
+        for number, *values in sorted(rows, key=self._order):
+            self._writer.write(places[number - first], values)
+        self._paragraphs += len(places)
+
+    def close(self, left: Sequence[Row], *, failed: bool) -> None:
+        """Sync the file and write its manifest; of a try that failed, remove it.
+
+        Raises
+        ------
+        OSError
+            If the disk is full; then no part of the file is left.
+        """
+        del left
+        try:
+            with self._open:
+                if not failed:
+                    self._writer.close(self._paragraphs)
+                    self._part.replace(self._path)
+        finally:
+            self._part.unlink(missing_ok=True)
