@@ -40,7 +40,7 @@ EXTENSIONS: dict[str, Extension] = {
             "resume": "jobkit.extensions.corpus.resumption:CORPUS",
             "work": "jobkit.extensions.corpus.work:WORK",
             "script": "jobkit.extensions.corpus.script:SCRIPT",
-            "volume": "jobkit.extensions.corpus.volume:volume",
+            "volume": "jobkit.extensions.corpus.texts:volume",
         },
     ),
     "tune": Extension(

@@ -152,7 +152,6 @@ TUNE_VALUES = {"body": FIND_BODY, "module": "jobkit.answers.tune"}
 """Of the jobs that run points that they choose themselves: the module prints the number of the next."""
 FOLLOW_BODY = "follow.sh.j2"
 FOLLOW_PURPOSE = "submits points again as its policy says, or records what a person must do."
-PLAN_PURPOSE = "reads and plans the corpus, and submits the shards, or records why not."
 FOLLOW_RESOURCES = {
     "gpus": 0,
     "gpu_type": None,
@@ -434,21 +433,7 @@ def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> s
         and runs the Python that ran `jobkit sweep`, which has what a submission needs.
     """
     purpose = f"Runs after the sweep {spec.name}: {FOLLOW_PURPOSE}"
-    return _render_resume(spec, site, point, run_dir, little(spec, site), purpose)
-
-
-def render_plan(spec: SweepSpec, site: Site, point: Point, run_dir: Path, resources: Resources) -> str:
-    """Return the script of the job that reads and plans a corpus, and submits its shards.
-
-    Parameters
-    ----------
-    spec, site, point, run_dir
-        As for `render`; the point has the run's id. The job runs the Python that ran `jobkit apply`.
-    resources
-        What it requests.
-    """
-    purpose = f"Runs before the shards of {spec.name}: {PLAN_PURPOSE}"
-    return _render_resume(spec, site, point, run_dir, resources, purpose)
+    return render_resume(spec, site, point, run_dir, little(spec, site), purpose)
 
 
 def little(spec: SweepSpec, site: Site, **more: int) -> Resources:
@@ -463,10 +448,20 @@ def little(spec: SweepSpec, site: Site, **more: int) -> Resources:
     return spec.resources.model_copy(update=FOLLOW_RESOURCES | {"queue": queue} | more)
 
 
-def _render_resume(
+def render_resume(
     spec: SweepSpec, site: Site, point: Point, run_dir: Path, resources: Resources, purpose: str
 ) -> str:
-    """Return the script of a job that runs ``jobkit resume`` on a node."""
+    """Return the script of a job that runs ``jobkit resume`` on a node, by the Python that runs now.
+
+    Parameters
+    ----------
+    spec, site, point, run_dir
+        As for `render`; the point has the run's id.
+    resources
+        What it requests.
+    purpose
+        What it does, for a comment of the script.
+    """
     changes = {"resources": resources, "template": None, "environment": Environment(), "pack": 1}
     bare = spec.model_copy(update=changes)
     places = {name: os.environ[name] for name in PLACES if name in os.environ}

@@ -95,19 +95,6 @@ def is_sample_file(path: Path, cache: Path) -> bool:
         return False
 
 
-def corpus_path(word: str, cache: Path) -> str:
-    """Return the path of a corpus that a person names; of ``sample``, unless a file has that name, its file.
-
-    Raises
-    ------
-    JobkitError
-        As `find_text`.
-    """
-    if Path(word).exists() or not SAMPLE.fullmatch(word):
-        return word
-    return find_text(word, base=Path(), cache=cache).path
-
-
 def _sample(texts: Path, name: str, paragraphs: int, *, write: bool) -> TextRef:
     """Return the sample text, generated only if the cache does not have it.
 

@@ -39,7 +39,7 @@ from jobkit.extensions.corpus.shards import ShardOptions
 from jobkit.launch import job, launch, resume, scheduler_calls, submission
 from jobkit.launch.guards import refuse_moved_run
 from jobkit.launch.resubmit import read_settled, run_lock
-from jobkit.planning.job_script import little, render_plan
+from jobkit.planning.job_script import little, render_resume
 from jobkit.planning.points import request as request_of
 from jobkit.planning.prepare import run_id
 from jobkit.planning.resolve import Options
@@ -53,6 +53,7 @@ from jobkit.schedulers.types import ONE_TASK
 from jobkit.spec.sweep_spec import Resources
 
 LEAST_S, MINUTE_S = 600, 60
+PURPOSE = "reads and plans the corpus, and submits the shards, or records why not."
 BYTES_PER_S = 20 * MIB
 """Of files: slower than one core reads JSONL (docs/measurements.md), for a file server that others use."""
 LEAST_BYTES = 2 * GIB
@@ -215,7 +216,8 @@ def _submit(
     order, run_dir, spec = _order(request, setting), request.out, setting.spec
     resources = _resources(setting, found, _unfinished(run_dir))
     point = replace(setting.point, run_id=order.run_id)
-    script = render_plan(spec, setting.site, point, run_dir, resources)
+    purpose = f"Runs before the shards of {spec.name}: {PURPOSE}"
+    script = render_resume(spec, setting.site, point, run_dir, resources, purpose)
     plan = "\n".join(_lines(setting, found, resources))
     if dry_run:
         planner, scheduler = job.plan_job(), by_name(spec.scheduler)

@@ -1,4 +1,4 @@
-"""The size of a corpus that is not planned yet, for `jobkit recommend --corpus`."""
+"""What a person names as a corpus: its paths, and its size before it is planned."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from jobkit.answers.speed import CorpusVolume
 from jobkit.core.units import format_count
+from jobkit.planning.texts import SAMPLE, find_text
 
 
 def volume(texts: Sequence[str]) -> CorpusVolume | None:
@@ -31,3 +32,16 @@ def volume(texts: Sequence[str]) -> CorpusVolume | None:
     read = scan(find_sources(texts)).corpus
     name = text if not more else f"{text} and {format_count(len(more), 'more path')}"
     return CorpusVolume(name=name, paragraphs=read.paragraphs, characters=read.characters)
+
+
+def corpus_path(word: str, cache: Path) -> str:
+    """Return the path of a corpus that a person names; of ``sample``, unless a file has that name, its file.
+
+    Raises
+    ------
+    JobkitError
+        As `find_text`.
+    """
+    if Path(word).exists() or not SAMPLE.fullmatch(word):
+        return word
+    return find_text(word, base=Path(), cache=cache).path
