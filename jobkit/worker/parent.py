@@ -220,14 +220,16 @@ def main() -> int:
     listener, owner = socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2].partition("-")[0])
     environment = dict(os.environ)
     from jobkit.worker import (
+        kinds,
         steps,
         work,  # a client does without
     )
     from jobkit.worker.measure import energy
 
     task = work.task_of(sys.argv[3:])
+    kinds.work_of(task.point)  # so that no child imports its module again
     if task.point.command:
-        import jobkit.worker.command  # noqa: F401 - so that no child imports it again
+        import jobkit.worker.command  # noqa: F401 - the same
     read_idle = energy.idle_readings if task.point.device == "cuda" else dict
     idle, refusal, opening = read_idle(), steps.preload(task.point, task.inputs), read_idle()
     parent = Parent(listener, owner, environment, refusal, process.age_s() or 0.0)

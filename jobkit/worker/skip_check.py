@@ -152,7 +152,7 @@ def check_repeats(repeats: Iterable[Record], until: Until) -> EarlyExit | None:
 def other_repeats(run: Path, point: Point, most: int) -> Iterator[Record]:
     """Yield the record of each other repeat of a point's setting that succeeded; none by hand counts.
 
-    Nothing is yielded for a trial and for a point that is only profiled, and for a point that was skipped
+    Nothing is yielded for a point that is no repeat, such as a trial, and for a point that was skipped
     before: only a person submits it again.
     """
     is_repeat = point.point_id.endswith(f"r{point.repeat}")
