@@ -50,7 +50,7 @@ PURE := $(wildcard jobkit/schedulers/*.py) $(patsubst %,jobkit/%.py, \
 	planning/points planning/sample report/columns report/dcgm report/energy report/recommend/energy \
 	report/recommend/objective report/recommend/output report/recommend/types report/recommend/waste \
 	report/rows report/tagger_log runs/accounting runs/conditions runs/logs runs/overlaps runs/progress \
-	runs/retry runs/trials runs/tries setup/findings spec/axes spec/fields spec/policy spec/site \
+	runs/retry runs/retry_rule runs/trials runs/tries setup/findings spec/axes spec/fields spec/policy spec/site \
 	spec/sweep_spec spec/yaml_files)
 
 # Folders of which every test starts processes.

@@ -375,7 +375,8 @@ def _held_bytes(run: RunStanding, point: PointStatus) -> int:
 def _by_policy(run: RunStanding, point: PointStatus) -> Resources | None:
     """Return what the policy gives a point now; ``None`` if the spec cannot be read."""
     # here: only a point that lacked something needs the spec
-    from jobkit.runs.retry import changed, comparable_tries, scaled_request
+    from jobkit.runs.retry import changed, comparable_tries
+    from jobkit.runs.retry_rule import scaled_request
     from jobkit.spec.sweep_spec import load_spec
 
     every = given_to(run)

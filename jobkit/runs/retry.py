@@ -1,82 +1,22 @@
-"""Which points of a run are to run again, and how: the spec's policy, applied to their tries. Pure."""
+"""Which points of a run are to run again, in which groups. Pure."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
-from jobkit.core.units import MIB
 from jobkit.runs import standing
 from jobkit.runs.journal import JobTask
+from jobkit.runs.retry_rule import Change, changed_resources, policy_change, scaled_request
 from jobkit.runs.standing import PointState, PointStatus, RunStanding
 from jobkit.runs.tries import Try, TryOutcome
 from jobkit.spec.policy import Policy
-from jobkit.spec.sweep_spec import Resources, SweepSpec
+from jobkit.spec.sweep_spec import SweepSpec
 
 Overrides = tuple[str, ...]
 """``key=value`` of each ``--set``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """How a point is to be run again.
-
-    Attributes
-    ----------
-    memory, walltime
-        How many times as much as the spec asks for.
-    exclude
-        Nodes to stay away from.
-    """
-
-    memory: float = 1.0
-    walltime: float = 1.0
-    exclude: tuple[str, ...] = ()
-
-
-def policy_change(policy: Policy, tries: Sequence[Try]) -> Change | None:
-    """Return how a point is to be run again, ``None`` if it is not.
-
-    Parameters
-    ----------
-    policy
-        The spec's.
-    tries
-        Those so far, the oldest first; the last decides.
-    """
-    if not tries or tries[-1].verdict.outcome is None:
-        return None
-    most: int = getattr(getattr(policy, str(tries[-1].verdict.outcome), None), "tries", 0)
-    times = sum(_reason(tried) == _reason(tries[-1]) for tried in tries)
-    return scaled_request(policy, tries) if times <= most else None
-
-
-def _reason(tried: Try) -> tuple[Outcome | None, bool]:
-    """Return what decides whether and how a point runs again after a try."""
-    return tried.verdict.outcome, tried.verdict.hung
-
-
-def scaled_request(policy: Policy, tries: Sequence[Try]) -> Change:
-    """Return what a point gets by its tries so far, the oldest first, however often it may run again.
-
-    A request that was too small once is too small, whatever came after it. The walltime of a try in which
-    a batch hung was not.
-    """
-    reasons = [_reason(tried) for tried in tries]
-    failed = [tried.node for tried in tries if tried.verdict.outcome is Outcome.NODE_FAIL and tried.node]
-    return Change(
-        memory=policy.ram_oom.memory ** reasons.count((Outcome.RAM_OOM, False)),
-        walltime=policy.timeout.walltime ** reasons.count((Outcome.TIMEOUT, False)),
-        exclude=tuple(dict.fromkeys(failed)),
-    )
-
-
-def scaled(value: int, factor: float, *, step: int) -> int:
-    """Return a value times a factor, rounded up to a whole step."""
-    return math.ceil(value * factor / step) * step
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,13 +222,3 @@ def changed(spec: SweepSpec, change: Change, *, keep: Sequence[str] = ()) -> Swe
     resources = changed_resources(spec.resources, change, keep=keep)
     exclude = [*dict.fromkeys([*resources.exclude, *change.exclude])]
     return spec.model_copy(update={"resources": resources.model_copy(update={"exclude": exclude})})
-
-
-def changed_resources(before: Resources, change: Change, *, keep: Sequence[str] = ()) -> Resources:
-    """Return resources with the memory and the walltime of a change, except of the keys to keep."""
-    update = {}
-    if "resources.memory" not in keep:
-        update["memory"] = scaled(before.memory, change.memory, step=MIB)
-    if "resources.walltime" not in keep:
-        update["walltime"] = scaled(before.walltime, change.walltime, step=1)
-    return before.model_copy(update=update)

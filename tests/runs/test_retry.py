@@ -14,7 +14,6 @@ from jobkit.core.records import RESULTS, Outcome
 from jobkit.core.units import parse_size
 from jobkit.runs.journal import JobTask
 from jobkit.runs.retry import (
-    Change,
     Overrides,
     RetryGroup,
     allow_nodes,
@@ -23,6 +22,7 @@ from jobkit.runs.retry import (
     merge_overrides,
     select_points,
 )
+from jobkit.runs.retry_rule import Change
 from jobkit.runs.standing import PointState, PointStatus
 from jobkit.runs.tries import Try, TryOutcome
 from jobkit.spec.sweep_spec import SweepSpec

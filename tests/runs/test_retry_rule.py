@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.records import Outcome
-from jobkit.runs.retry import Change, policy_change, scaled
+from jobkit.runs.retry_rule import Change, policy_change, scaled
 from jobkit.runs.tries import Try, TryOutcome
 from jobkit.spec.policy import Policy
 

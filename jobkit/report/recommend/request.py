@@ -21,7 +21,7 @@ from jobkit.report.recommend.types import Lines, RequestAdvice, RunData
 from jobkit.report.rows import Row, row_of_point
 from jobkit.runs.journal import JobTask, Journal, Submission
 from jobkit.runs.results import PointResult, Run, read_run, task_s
-from jobkit.runs.retry import changed_resources, scaled_request
+from jobkit.runs.retry_rule import changed_resources, scaled_request
 from jobkit.runs.tries import Try
 from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
 from jobkit.spec.directives import directives
