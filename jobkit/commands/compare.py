@@ -26,22 +26,23 @@ def compare(runs: tuple[Path, ...], as_json: bool) -> int:
       jobkit compare runs/a100-20260102-101530-3f9a runs/v100-20260103-091200-77b2 --json
     """
     from jobkit.core.blocks import as_text
-    from jobkit.report import comparison
+    from jobkit.extensions.compare import as_data, blocks, sides
     from jobkit.report.tables import collect
     from jobkit.runs.which_run import refuse_unmeasured
 
     named = runs_named(runs)
     for run in named:
         refuse_unmeasured(run, "compare")
-    sides = comparison.sides([collect([run]) for run in named])
-    if len(sides) < 2:  # noqa: PLR2004 - two sides
+    compared = sides([collect([run]) for run in named])
+    if len(compared) < 2:  # noqa: PLR2004 - two sides
         raise JobkitError(
-            f"nothing to compare: {len(sides)} of these runs has a table", hint="name two runs with figures"
+            f"nothing to compare: {len(compared)} of these runs has a table",
+            hint="name two runs with figures",
         )
     if as_json:
-        terminal.say(terminal.as_json(comparison.as_data(sides), indent=1))
+        terminal.say(terminal.as_json(as_data(compared), indent=1))
         return 0
-    terminal.say(as_text(comparison.blocks(sides), terminal.terminal_width()), nl=False)
+    terminal.say(as_text(blocks(compared), terminal.terminal_width()), nl=False)
     return 0
 
 

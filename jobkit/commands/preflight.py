@@ -45,9 +45,9 @@ def preflight(
     gpu_memory_bytes = None if gpu_memory is None else parse_size(gpu_memory)
     from jobkit.core.blocks import as_text
     from jobkit.core.terminal import terminal_width
-    from jobkit.planning import preflight as text_costs
+    from jobkit.extensions import preflight as extension
 
-    result = text_costs.preflight(
+    result = extension.preflight(
         spec,
         overrides,
         fast=fast,
@@ -56,9 +56,9 @@ def preflight(
         say=terminal.note,
     )
     if as_json:
-        terminal.say(text_costs.as_json(result), nl=False)
+        terminal.say(extension.as_json(result), nl=False)
     else:
-        terminal.say(as_text(text_costs.blocks(result), terminal_width()), nl=False)
+        terminal.say(as_text(extension.blocks(result), terminal_width()), nl=False)
         words = [f"--set {terminal.shell_quote(override)}" for override in overrides]
         words += ["--stand-in"] if stand_in else []
         terminal.note_next(" ".join(["jobkit sweep", terminal.shell_path(spec), *words]), "measures it")

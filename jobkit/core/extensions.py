@@ -56,6 +56,7 @@ EXTENSIONS: dict[str, Extension] = {
             "packages": "jobkit.extensions.profile.packages:refuse_missing_profiler",
         },
     ),
+    "compare": Extension(parts={"side_by_side": "jobkit.extensions.compare:side_by_side"}),
 }
 """By name.
 

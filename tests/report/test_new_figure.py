@@ -15,7 +15,7 @@ from jobkit.answers.speed import speeds_of
 from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
 from jobkit.core.figures import FIGURES, MIN, Figure
-from jobkit.report import comparison
+from jobkit.extensions.compare import as_data, blocks, sides
 from jobkit.report.html.page import fragment
 from jobkit.report.output import render
 from jobkit.report.plot.data import figure_finding, group_plots
@@ -91,11 +91,11 @@ def test_the_report_and_its_pictures_have_it(tmp_path: Path, collected: Collecte
 
 
 def test_runs_are_compared_by_it(tmp_path: Path) -> None:
-    found = comparison.sides([collect([run(tmp_path / name, times)]) for name, times in (("a", 1), ("b", 2))])
-    (pair,) = comparison.as_data(found)["comparisons"]
+    found = sides([collect([run(tmp_path / name, times)]) for name, times in (("a", 1), ("b", 2))])
+    (pair,) = as_data(found)["comparisons"]
     lines = pair["measures"]["emptied"]
     assert [(line["ratio"], line["verdict"]) for line in lines] == [(2, "more"), (2, "more")]
-    assert "Emptied caches, times: B next to A" in as_text(comparison.blocks(found))
+    assert "Emptied caches, times: B next to A" in as_text(blocks(found))
 
 
 def test_settings_are_chosen_and_refused_by_it(collected: Collected) -> None:

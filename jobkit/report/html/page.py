@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from jobkit.core.blocks import Block, Column, notes_of
 from jobkit.core.errors import JobkitError
+from jobkit.core.extensions import load_all
 from jobkit.core.layout import is_run_folder
 from jobkit.core.records import ModelRef
 from jobkit.core.terminal import NoWrap, for_terminal
 from jobkit.core.units import format_count
 from jobkit.corpus.plan import is_corpus_folder
-from jobkit.report import comparison, output
+from jobkit.report import output
 from jobkit.report.estimates import estimates
 from jobkit.report.html.pictures import Folded, OfRun, PictureGroup, folded, pictures, source
 from jobkit.report.plot.data import group_plots
@@ -109,20 +110,25 @@ def page(runs: Sequence[Path], dcgm: Sequence[Path] = ()) -> str:
     collected = {
         run: _collected(run, dcgm if run is runs[0] else ()) for run in runs if not is_corpus_folder(run)
     }
-    sides = comparison.sides([*collected.values()])
-    compared = comparison.blocks(sides) if len(sides) > 1 else []
     of_runs = [of_run(run, collected[run]) if run in collected else _of_corpus(run) for run in runs]
     style, script = text_of("page.css"), text_of("page.js")
     return render(
         "page.html.j2",
         runs=of_runs,
-        compared=compared,
+        compared=_compared([*collected.values()]),
         version=metadata.version("jobkit"),
         style=style,
         script=script,
         style_hash=_hash(style),
         script_hash=_hash(script),
     )
+
+
+def _compared(runs: Sequence[Collected]) -> list[Block]:
+    """Return the tables of runs side by side; nothing of a single table."""
+    if sum(len(run.by_group) for run in runs) < 2:  # noqa: PLR2004 - two sides
+        return []
+    return [block for side_by_side in load_all("side_by_side") for block in side_by_side(runs)]
 
 
 def _of_corpus(run: Path) -> OfRun:

@@ -9,7 +9,7 @@ from jobkit.answers.loads import NONE, PUNCTUATION, TOKENIZER, Loads
 from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB
-from jobkit.planning.preflight import longest, preflight
+from jobkit.extensions.preflight import longest, preflight
 from jobkit.planning.texts import find_text, text_lengths
 from tests.support.builders import own_workload
 

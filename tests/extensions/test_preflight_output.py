@@ -9,7 +9,7 @@ import pytest
 from jobkit.answers.loads import NONE, PUNCTUATION, TOKENIZER
 from jobkit.core.blocks import as_text
 from jobkit.core.units import GIB
-from jobkit.planning.preflight import Item, PaddedSize, Preflight, SettingLoad, as_json, blocks
+from jobkit.extensions.preflight import Item, PaddedSize, Preflight, SettingLoad, as_json, blocks
 from jobkit.worker.workloads.base import CHARACTERS
 
 SIZE = PaddedSize(

@@ -177,6 +177,11 @@ def blocks(found: Sequence[Side]) -> list[Block]:
     return [names, *(block for other in found[1:] for block in _pair(compare(found[0], other)))]
 
 
+def side_by_side(runs: Sequence[Collected]) -> list[Block]:
+    """Return the comparison of runs that were each collected alone: all tables with the first."""
+    return blocks(sides(runs))
+
+
 def as_data(found: Sequence[Side]) -> dict[str, Any]:
     """Return the comparison for a program: measures by their names in the tables, in bytes and joules."""
     pairs = [compare(found[0], other) for other in found[1:]]

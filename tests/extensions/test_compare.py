@@ -10,8 +10,7 @@ import pytest
 from jobkit.core.blocks import as_text
 from jobkit.core.figures import GPU_MEMORY, RAM, SPEED
 from jobkit.core.records import Outcome
-from jobkit.report import comparison
-from jobkit.report.comparison import Side, compare, verdict
+from jobkit.extensions.compare import Side, blocks, compare, sides, verdict
 from jobkit.report.tables import collect
 from tests.support.builders import GPU as CARD
 from tests.support.builders import grid, record, write_points, write_record
@@ -38,7 +37,7 @@ def side(
 
 
 def read(*runs: Path) -> list[Side]:
-    return comparison.sides([collect([run]) for run in runs])
+    return sides([collect([run]) for run in runs])
 
 
 def test_a_difference_beyond_the_scatter_is_called_one(tmp_path: Path) -> None:
@@ -56,14 +55,14 @@ def test_a_difference_within_the_scatter_is_not(tmp_path: Path) -> None:
     (line, _) = compare(first, other).lines[SPEED]
     assert line.ratio.mean > 1
     assert verdict(line.ratio, SPEED) == "no difference is shown"
-    assert "no difference is shown" in as_text(comparison.blocks([first, other]))
+    assert "no difference is shown" in as_text(blocks([first, other]))
 
 
 def test_single_repeats_show_nothing(tmp_path: Path) -> None:
     first, other = read(side(tmp_path / "a", [8.0]), side(tmp_path / "b", [2.0]))
     (line, _) = compare(first, other).lines[SPEED]
     assert verdict(line.ratio, SPEED) == "one repeat: cannot show a difference"
-    assert "single repeats cannot show" in as_text(comparison.blocks([first, other]))
+    assert "single repeats cannot show" in as_text(blocks([first, other]))
 
 
 def test_equal_memory_is_no_difference(tmp_path: Path) -> None:
@@ -80,7 +79,7 @@ def test_what_differs_and_what_only_one_has_is_named(tmp_path: Path) -> None:
     pair = compare(first, other)
     assert ("gpu", CARD.name, "another") in pair.differ
     assert [line.setting for line in pair.lines[SPEED]] == ["batch_size 20"]
-    text = as_text(comparison.blocks([first, other]))
+    text = as_text(blocks([first, other]))
     assert "Only in A: batch_size 10" in text
     assert "Only in B: batch_size 40" in text
     assert "another" in text
@@ -88,14 +87,14 @@ def test_what_differs_and_what_only_one_has_is_named(tmp_path: Path) -> None:
 
 def test_nothing_in_common_is_said(tmp_path: Path) -> None:
     runs = side(tmp_path / "a", SPEEDS, (10,)), side(tmp_path / "b", SPEEDS, (20,))
-    assert "No setting succeeded in both" in as_text(comparison.blocks(read(*runs)))
+    assert "No setting succeeded in both" in as_text(blocks(read(*runs)))
 
 
 def test_a_run_that_only_ran_out_of_memory_has_no_fastest(tmp_path: Path) -> None:
     runs = side(tmp_path / "a", SPEEDS), side(tmp_path / "b", SPEEDS, outcome=Outcome.GPU_OOM)
     first, other = read(*runs)
     assert other.fastest is None
-    assert "The fastest of" not in as_text(comparison.blocks([first, other]))
+    assert "The fastest of" not in as_text(blocks([first, other]))
 
 
 def test_the_command_takes_two_runs(tmp_path: Path) -> None:
