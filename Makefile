@@ -46,10 +46,11 @@ lint: setup           ## style, types, import layers
 PURE := $(wildcard jobkit/schedulers/*.py) $(patsubst %,jobkit/%.py, \
 	answers/gpus answers/ledger answers/loads answers/memory answers/memory_line answers/objective \
 	answers/observations answers/setting answers/speed answers/stats answers/tune_steps core/blocks \
-	core/figures core/json_codec core/paragraphs core/records core/student core/units planning/batch_sizes \
-	planning/points planning/sample report/columns report/dcgm report/energy report/recommend/energy \
+	core/figures core/json_codec core/paragraphs core/records core/student core/units extensions/other_logs/dcgm \
+	extensions/other_logs/tagger_log planning/batch_sizes planning/points planning/sample report/columns \
+	report/energy report/recommend/energy \
 	report/recommend/objective report/recommend/output report/recommend/types report/recommend/waste \
-	report/rows report/tagger_log runs/accounting runs/conditions runs/logs runs/overlaps runs/progress \
+	report/rows runs/accounting runs/conditions runs/logs runs/overlaps runs/progress \
 	runs/retry runs/retry_rule runs/trials runs/tries setup/findings spec/axes spec/fields spec/policy spec/site \
 	spec/sweep_spec spec/yaml_files)
 

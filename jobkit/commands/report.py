@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -48,13 +49,14 @@ def report(runs: tuple[Path, ...], output: Path, dcgm: tuple[Path, ...]) -> int:
       jobkit report tagged
       jobkit report runs/a100-20260102-101530-3f9a runs/v100-20260103-091200-77b2
     """
+    from jobkit.extensions.other_logs.reader import dcgm_reports
     from jobkit.report.html.page import page
 
     named = runs_named(runs)
     if dcgm and len(named) > 1:
         hint = "name one RUN, or put each report into the logs/ folder of its run, as NAME.gpu-report"
         raise JobkitError(f"--dcgm {dcgm[0]}: {len(named)} runs are named", hint=hint)
-    text = page(named, dcgm)
+    text = page(named, partial(dcgm_reports, dcgm))
     try:
         write_atomically(output, text)
     except OSError as error:

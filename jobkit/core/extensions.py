@@ -56,6 +56,7 @@ EXTENSIONS: dict[str, Extension] = {
             "packages": "jobkit.extensions.profile.packages:refuse_missing_profiler",
         },
     ),
+    "other_logs": Extension(parts={"files": "jobkit.extensions.other_logs.reader:OTHER_LOGS"}),
     "compare": Extension(parts={"side_by_side": "jobkit.extensions.compare:side_by_side"}),
 }
 """By name.
@@ -63,7 +64,8 @@ EXTENSIONS: dict[str, Extension] = {
 The hooks of a kind of run are ``run`` (`jobkit.runs.kinds`) and ``resume`` (`jobkit.launch.resume`); those of
 a kind of point are ``work`` (`jobkit.worker.kinds`) and ``script`` (`jobkit.planning.job_script`). All
 extensions are asked for ``packages``, which refuses a spec (`jobkit.planning.resolve`), and ``volume``, the
-size of a corpus (`jobkit.planning.corpus`).
+size of a corpus (`jobkit.planning.corpus`). The report asks for ``files``
+(`jobkit.report.sources`) and ``side_by_side`` (`jobkit.report.html.page`).
 """
 
 

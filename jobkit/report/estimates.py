@@ -28,7 +28,7 @@ from jobkit.core.knobs import (
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, format_memory, format_setting
-from jobkit.report.rows import LOG, Row
+from jobkit.report.rows import Row
 from jobkit.report.tables import Collected, Size, no_search_for_cycles
 from jobkit.runs.conditions import ORDERS, memory_condition
 from jobkit.runs.hints import Step, remedy
@@ -50,8 +50,8 @@ class GroupEstimate:
     knob
         The knob that the estimate is about.
     by_knob
-        Of an old log, which has no loads: a straight line in the batch size, a guess without a bound. Of a
-        run of jobkit only the reason why there is none.
+        Of a file without records, which has no loads: a straight line in the batch size, a guess without a
+        bound. Of a run of jobkit only the reason why there is none.
     by_load
         ``None``: a log has no load. The key is kept for programs.
     prediction
@@ -98,8 +98,8 @@ def estimates(collected: Collected, gpu_memory_bytes: int | None = None) -> tupl
 
 def _estimates(collected: Collected, group: int, gpu_memory_bytes: int | None) -> Iterator[GroupEstimate]:
     first = collected.by_group[group]
-    if first.workload == LOG:
-        guess = guess_of_log([row for row in collected.rows if row.group == group], gpu_memory_bytes)
+    if first.file_format:
+        guess = guess_of_file([row for row in collected.rows if row.group == group], gpu_memory_bytes)
         yield GroupEstimate(group=group, knob=BATCH_SIZE, by_knob=guess, run=first.folder)
         return
     search = collected.search(group)
@@ -143,12 +143,12 @@ def group_memory(
     )
 
 
-def guess_of_log(rows: Sequence[Row], gpu_memory_bytes: int | None = None) -> Estimate:
-    """Return the straight line through the peaks of an old log, and where it meets the memory of the GPU.
+def guess_of_file(rows: Sequence[Row], gpu_memory_bytes: int | None = None) -> Estimate:
+    """Return the straight line through the peaks of a file, and where it meets the memory of the GPU.
 
-    Of the log of a CPU it is that of its RAM, without a limit.
+    Of a CPU it is that of its RAM, without a limit.
     """
-    peaks, first = log_peaks(rows), rows[0]
+    peaks, first = peaks_of_file(rows), rows[0]
     model = Setting(points=tuple(rows)).mean(MODEL)
     guess = estimate(
         [size for size, _ in peaks],
@@ -164,8 +164,8 @@ def guess_of_log(rows: Sequence[Row], gpu_memory_bytes: int | None = None) -> Es
     return replace(guess, warnings=(*guess.warnings, beyond))
 
 
-def log_peaks(rows: Sequence[Row]) -> list[tuple[int, float]]:
-    """Return batch size and total peak of the runs of an old log: of GPU memory, on a CPU of RAM."""
+def peaks_of_file(rows: Sequence[Row]) -> list[tuple[int, float]]:
+    """Return batch size and total peak of the rows of a file: of GPU memory, on a CPU of RAM."""
     peaks = ((row, row.value(RAM if row.device == CPU else GPU_MEMORY)) for row in rows)
     return [(row.numbers[BATCH_SIZE], peak) for row, peak in peaks if peak is not None]
 
@@ -179,10 +179,10 @@ def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
     """Return what a table is about: first its title, then the details that set it apart."""
     items = max((row.items_total or 0 for size in sizes for row in size.points), default=0)
     paragraphs = format_count(items, "paragraph") if items else "paragraphs"
-    if group.workload == LOG:
+    if group.file_format:
         file = PurePath(group.folder).name
         title = f"{file}: {paragraphs} on {_device(group, with_machine=False)}"
-        return [title, "a log of a tagger before jobkit, which names neither its text nor its model"]
+        return [title, group.file_format.about]
     lines = [f"{group.workload}: {group.text} ({paragraphs}) on {_device(group)}"]
     if group.stand_in and group.model:
         name = group.model.removesuffix(" (stand-in)")
@@ -287,7 +287,7 @@ def _not_known(unknown: Sequence[GroupEstimate], of: int) -> str:
 
 
 def _guess_lines(estimate: GroupEstimate) -> Iterator[str]:
-    """Yield the straight line of an old log, which has no bound."""
+    """Yield the straight line of a file without records, which has no bound."""
     guess = estimate.by_knob
     if guess.line is None or guess.capacity_bytes is None or guess.largest is None:
         yield f"No estimate of the largest {estimate.knob}: {guess.reason}."

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from jobkit.answers.tune import Tuning
-from jobkit.core.blocks import Block, Column, as_markdown, as_text
+from jobkit.core.blocks import Block, as_markdown, as_text
+from jobkit.core.extensions import load_all
 from jobkit.core.terminal import as_json, for_csv
 from jobkit.core.units import format_setting
-from jobkit.report import dcgm
 from jobkit.report.columns import size_columns
-from jobkit.report.dcgm import JobFigures
 from jobkit.report.estimates import (
     GroupEstimate,
     count_lines,
@@ -24,6 +23,7 @@ from jobkit.report.estimates import (
     heading,
     missing_lines,
 )
+from jobkit.report.sources import FileReader
 from jobkit.report.tables import Collected
 from jobkit.report.tune import answer_lines
 
@@ -87,13 +87,14 @@ def _whole_numbers(record: Mapping[str, object]) -> dict[str, object]:
 
 
 def _json(collected: Collected, per_group: Iterable[GroupEstimate]) -> str:
+    readers: list[FileReader] = load_all("files")
     report = {
         "points": [*map(_whole_numbers, collected.point_records())],
         "sizes": [*map(_whole_numbers, collected.size_records())],
         "metrics": [{"column": one.name, "name": one.label, "unit": one.unit} for one in collected.own],
         "groups": [*collected.group_records()],
         "estimates": [asdict(estimate) for estimate in per_group],
-        "dcgm": [asdict(job) for job in collected.jobs],
+        **{reader.key: [job.data() for job in collected.jobs if job.key == reader.key] for reader in readers},
         "notes": collected.notes,
         "failed": collected.failed,
         "to_come": collected.to_come,
@@ -104,7 +105,7 @@ def _json(collected: Collected, per_group: Iterable[GroupEstimate]) -> str:
 def blocks(
     collected: Collected, per_group: Sequence[GroupEstimate], *, asked: bool = False
 ) -> Iterator[Block]:
-    """Yield a block for each group, then the points without figures, the reports of DCGM and the notes.
+    """Yield a block for each group, then the points without figures, figures of other programs, the notes.
 
     Parameters
     ----------
@@ -116,7 +117,7 @@ def blocks(
     for number in range(len(collected.by_group)):
         yield group_block(collected, number, per_group, asked=asked)
     yield from missing_blocks(collected)
-    yield from map(job_block, collected.jobs)
+    yield from (job.block() for job in collected.jobs)
     yield from note_blocks(collected)
 
 
@@ -164,14 +165,3 @@ def note_blocks(collected: Collected) -> Iterator[Block]:
         rest = (f"... and {more} more (--json has them all)",) if more > 0 else ()
         notes = tuple(f"- {note}" for note in collected.notes[:MOST_NOTES])
         yield Block(title="Notes", after=(*notes, *rest))
-
-
-def job_block(job: JobFigures) -> Block:
-    """Return a report of DCGM next to the figures of its points."""
-    figures = job.figures
-    columns = (
-        Column("figure", [figure.name for figure in figures], left=True),
-        Column("DCGM", [dcgm.shown(figure.dcgm, figure.unit) for figure in figures]),
-        Column(job.whose, [dcgm.shown(figure.own, figure.unit) for figure in figures]),
-    )
-    return Block(title=dcgm.title(job), columns=columns, after=tuple(dcgm.lines(job)))

@@ -1,4 +1,4 @@
-"""One row a point, from a run folder or an old log. Bytes and seconds."""
+"""One row a point, from a run folder or a file of another program. Bytes and seconds."""
 
 from __future__ import annotations
 
@@ -7,28 +7,35 @@ from dataclasses import dataclass, field, fields, replace
 from math import fsum
 
 from jobkit.core.figures import (
-    ACTIVATIONS,
     BATCH_MEAN,
     FIGURES,
-    GPU_MEMORY,
     LOAD,
-    MODEL,
-    RAM,
     SPEED,
     WORK,
     Figure,
     gpu_memory,
 )
-from jobkit.core.knobs import BATCH_SIZE, CUDA, MPS, ON, Value, numbers
+from jobkit.core.knobs import CUDA, MPS, ON, Value, numbers
 from jobkit.core.layout import repeat_id
 from jobkit.core.records import SWEPT, TRIAL, Batch, Outcome, Record
-from jobkit.core.units import GIB
-from jobkit.report.tagger_log import LogRun
 from jobkit.runs.overlaps import attributed
 from jobkit.runs.results import PointResult
 
-LOG = "tagger log"
-"""The workload of a row that comes from an old log."""
+
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """What the rows of a file have in common that jobkit did not write: they have figures, but no record.
+
+    Attributes
+    ----------
+    about
+        What the file is, below the title of its table.
+    remark
+        What a reader must know of its figures.
+    """
+
+    about: str
+    remark: str
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,7 +52,7 @@ class Row:
     versions
         Of the libraries, and of the driver and CUDA.
     machine
-        The host of a point on a CPU, which is what is measured there; of an old log its file.
+        The host of a point on a CPU, which is what is measured there; of a file without records that file.
     precision
         What it computed in; ``None`` if the workload offers no choice, and in a run of an earlier version.
     shortcuts
@@ -57,12 +64,15 @@ class Row:
     params
         The values of the knobs.
     figures
-        By name those that its record does not have: of an old log, of a try that left no record, how its
-        entities agree with those of fp32, and its speed over that of the smallest setting of its group.
+        By name those that its record does not have: of another program's file, of a try that left no
+        record, how its entities agree with those of fp32, and its speed over that of the smallest setting of
+        its group.
     record
         Of the try that counts; its energy is attributed by all points that were collected.
     result
         What the run folder holds of the point.
+    file_format
+        Of the file that it comes from; ``None`` of a point of a run folder.
     group, size
         Numbers of its group and of its size in the tables; ``None`` for a point without figures.
     """
@@ -120,6 +130,7 @@ class Row:
     figures: dict[str, float | None] = field(default_factory=dict)
     record: Record | None = None
     result: PointResult | None = None
+    file_format: FileFormat | None = None
     group: int | None = None
     size: int | None = None
 
@@ -267,46 +278,3 @@ def add_energy(row: Row) -> None:
     row.energy_counter_j, row.energy_power_j = energy.counter_j, energy.power_j
     row.energy_span_s, row.idle_w = energy.span_s, energy.idle_w
     row.energy_attribution, row.energy_reason = energy.attribution, energy.reason
-
-
-def rows_of_log(file: str, runs: Iterable[LogRun]) -> list[Row]:
-    """Return the rows of an old log; the file stands for the text, model and versions that it hides."""
-    rows: list[Row] = []
-    repeats: dict[int, int] = {}
-    for index, run in enumerate(runs, 1):
-        repeats[run.batch_size] = repeats.get(run.batch_size, 0) + 1
-        capacity = run.gpu_capacity_bytes
-        row = Row(
-            run=file,
-            folder=file,
-            point=f"run {index}",
-            index=index,
-            repeat=repeats[run.batch_size],
-            outcome=Outcome.OK,
-            evidence="log of a run that ended",
-            workload=LOG,
-            device="cpu" if capacity is None else "cuda",
-            machine=file,
-            gpu=None if capacity is None else f"unknown GPU, {capacity / GIB:.1f} GiB",
-            gpu_capacity_bytes=capacity,
-            items=run.items,
-            items_total=run.items,
-            gpu_instrument=None if capacity is None else "NVML device, sampled every 50 paragraphs",
-            params={BATCH_SIZE: run.batch_size},
-            figures=_figures_of(run),
-        )
-        rows.append(row)
-    return rows
-
-
-def _figures_of(run: LogRun) -> dict[str, float | None]:
-    """Return the figures of a run that an old log has."""
-    return {
-        SPEED.name: run.items / run.total_s,
-        WORK.name: run.total_s,
-        BATCH_MEAN.name: run.batch_mean_s,
-        MODEL.name: run.gpu_model_bytes,
-        ACTIVATIONS.name: run.gpu_batch_peak_bytes,
-        GPU_MEMORY.name: run.gpu_peak_bytes,
-        RAM.name: run.ram_peak_bytes,
-    }

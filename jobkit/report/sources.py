@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar, Protocol
 
 from jobkit.answers.tune import Tuning, read_tuning
+from jobkit.core.blocks import Block
 from jobkit.core.errors import JobkitError
+from jobkit.core.extensions import load_all
 from jobkit.core.figures import AGREEMENT
 from jobkit.core.files import read_text
 from jobkit.core.knobs import FP32, OFF, PRECISION
 from jobkit.core.layout import (
-    LOGS_FOLDER,
     SEARCH_GOAL_FILE,
     TUNE_GOAL_FILE,
     is_run_folder,
@@ -21,19 +23,9 @@ from jobkit.core.layout import (
 )
 from jobkit.core.records import Point
 from jobkit.core.terminal import shell_path
-from jobkit.core.units import format_count, format_f1, format_list
+from jobkit.core.units import format_count, format_f1
 from jobkit.corpus.plan import is_corpus_folder
-from jobkit.report.dcgm import (
-    SUFFIX,
-    JobFigures,
-    belongs,
-    is_gpu_report,
-    parse_report,
-    points_of,
-    side_by_side,
-)
-from jobkit.report.rows import Row, row_of_point, rows_of_log
-from jobkit.report.tagger_log import parse_log
+from jobkit.report.rows import Row, row_of_point
 from jobkit.runs.accounting import Accounts, read_accounts
 from jobkit.runs.driver_lock import is_held, last_driver
 from jobkit.runs.journal import SEARCHES
@@ -51,39 +43,70 @@ from jobkit.runs.trials import Trial, describe_trials, settled_trials, trials
 MOST_NAMED = 5
 """So many points are named in one note."""
 LOG_LIMIT_BYTES = 16 * 2**20
-"""A larger file is no tagger's log: a job's log of a day is a few MiB."""
+"""A larger file is no log of a job: one of a day is a few MiB."""
+
+
+class OtherFigures(Protocol):
+    """Figures of another program on a job, next to those of its points; ``key`` is theirs in JSON."""
+
+    key: ClassVar[str]
+
+    def block(self) -> Block:
+        """Return them for a person."""
+
+    def data(self) -> Mapping[str, object]:
+        """Return them for a program."""
+
+
+Beside = Callable[[Sequence[Row]], Iterable[OtherFigures]]
+"""What returns the figures of other programs on the jobs of some points."""
 
 
 @dataclass(slots=True)
 class Sources:
     """What was read: rows, notes on what was skipped, and by run folder the trials with their outcomes.
 
-    ``profiled`` is the number of points that are profiled, so that they are no rows; ``jobs`` are the
-    reports of DCGM next to the figures of the points, ``searches`` by run folder what ``jobkit tune`` found.
+    ``profiled`` is the number of points that are profiled, so that they are no rows; ``jobs`` are figures
+    of other programs next to those of the points, ``searches`` by run folder what ``jobkit tune`` found.
     """
 
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     trials: dict[str, list[Trial]] = field(default_factory=dict)
     profiled: int = 0
-    jobs: list[JobFigures] = field(default_factory=list)
+    jobs: list[OtherFigures] = field(default_factory=list)
     searches: dict[str, Tuning] = field(default_factory=dict)
 
 
-def read_sources(paths: Sequence[Path], dcgm: Sequence[Path] = ()) -> Sources:
-    """Read all runs and logs under the paths.
+class FileReader(Protocol):
+    """How an extension reads files that jobkit did not write: its hook ``files``.
+
+    ``key`` is that of its figures on jobs in JSON.
+    """
+
+    key: ClassVar[str]
+
+    def read(self, path: Path, text: str) -> Sources | None:
+        """Return what a file holds that was named in place of a run; ``None`` if its form is not known."""
+
+    def beside(self, run: Path, rows: Sequence[Row], notes: list[str]) -> Iterator[OtherFigures]:
+        """Yield the figures of other programs on the jobs of a run folder; the notes get what is skipped."""
+
+
+def read_sources(paths: Sequence[Path], beside: Beside | None = None) -> Sources:
+    """Read all runs and files under the paths.
 
     Parameters
     ----------
     paths
-        Run folders, folders of run folders, and logs, in any mixture.
-    dcgm
-        Reports of DCGM on jobs of the one run, besides those in its ``logs/``.
+        Run folders, folders of run folders, and files, in any mixture.
+    beside
+        What a person names of other programs on jobs of the one run, besides what its folder has.
 
     Raises
     ------
     JobkitError
-        If a path does not exist, or a report is none.
+        If a path does not exist, or what a person names cannot be read.
     """
     sources = Sources()
     read: dict[str, Path] = {}
@@ -98,36 +121,8 @@ def read_sources(paths: Sequence[Path], dcgm: Sequence[Path] = ()) -> Sources:
         sources.profiled += source.profiled
         sources.jobs += source.jobs
         sources.searches |= source.searches
-    sources.jobs += [_job(path, sources.rows) for path in dcgm]
+    sources.jobs += beside(sources.rows) if beside else ()
     return sources
-
-
-def _job(path: Path, rows: Sequence[Row]) -> JobFigures:
-    """Return a report of DCGM next to the points that it is of.
-
-    Raises
-    ------
-    JobkitError
-        If the file is no such report.
-    """
-    try:
-        text = read_text(path) if path.stat().st_size <= LOG_LIMIT_BYTES else ""
-    except OSError as error:
-        raise JobkitError(f"{path}: cannot be read: {error.strerror}") from error
-    if not is_gpu_report(text):
-        hint = "it is what `dcgmi stats --verbose --job ID` prints"
-        raise JobkitError(f"{path}: not a DCGM report of a job", hint=hint)
-    points, found = points_of(path.name, rows)
-    return side_by_side(str(path), parse_report(text), points, found)
-
-
-def _jobs(paths: Iterable[Path], rows: Sequence[Row], notes: list[str]) -> Iterator[JobFigures]:
-    """Yield the reports of DCGM that can be read; add why others cannot to the notes."""
-    for path in sorted(paths):
-        try:
-            yield _job(path, rows)
-        except JobkitError as error:
-            notes.append(f"{error.message}: skipped")
 
 
 def _entries(paths: Iterable[Path]) -> list[Path]:
@@ -145,7 +140,7 @@ def _entries(paths: Iterable[Path]) -> list[Path]:
 
 def _read(path: Path) -> Sources:
     if not path.is_dir():
-        return _read_log(path)
+        return _read_file(path)
     if not is_run_folder(path):
         return Sources(notes=[f"{path}: not a run folder (no points in points.jsonl): skipped"])
     if is_corpus_folder(path):
@@ -180,7 +175,8 @@ def _read_run(path: Path) -> Sources:
         shown = f"jobkit profile {shell_path(path)} POINT prints it"
         notes.append(f"{path}: profiled, and in no table: {_some(profiled)}; {shown}")
     notes += [f"{path}: {line}" for line in tried]
-    jobs = list(_jobs((path / LOGS_FOLDER).glob(f"*{SUFFIX}"), rows, notes))
+    readers: list[FileReader] = load_all("files")
+    jobs = [job for reader in readers for job in reader.beside(path, rows, notes)]
     searches = {str(path): read_tuning(path)} if (path / TUNE_GOAL_FILE).is_file() else {}
     return Sources(rows, notes, {str(path): settled}, len(profiled), jobs, searches)
 
@@ -263,8 +259,8 @@ def _some(points: Sequence[str]) -> str:
     return ", ".join(points[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _read_log(path: Path) -> Sources:
-    """Return the rows of a file, which is a log of a tagger before jobkit, or foreign."""
+def _read_file(path: Path) -> Sources:
+    """Return what an extension reads of a file."""
     try:
         if not path.is_file() or path.stat().st_size > LOG_LIMIT_BYTES:
             return Sources(notes=[f"{path}: not a log (not a plain file, or too large): skipped"])
@@ -273,20 +269,7 @@ def _read_log(path: Path) -> Sources:
         return Sources(notes=[f"{path}: cannot be read: {error.strerror}: skipped"])
     if not text.strip():
         return Sources(notes=[f"{path}: empty: skipped"])
-    runs, cut = parse_log(text)
-    notes = [f"{path}: {cut} of its runs cut short: left out"] if cut else []
-    if not runs and is_gpu_report(text):
-        notes.append(f"{path}: a DCGM report of a whole job: {_where(path)}")
-    elif not runs and not cut:
-        notes.append(f"{path}: neither a run folder nor a log that jobkit knows: skipped")
-    rows = rows_of_log(str(path), runs)
-    reports = (other for other in path.parent.glob(f"*{SUFFIX}") if runs and belongs(other.name, path.name))
-    return Sources(rows, notes, jobs=list(_jobs(reports, rows, notes)))
-
-
-def _where(report: Path) -> str:
-    """Return where a report of DCGM is shown."""
-    logs = [path for path in report.parent.iterdir() if path != report and belongs(report.name, path.name)]
-    if not logs:
-        return "it names no batch size, and no log of its name is next to it: skipped"
-    return f"it is shown next to {format_list([path.name for path in sorted(logs)], MOST_NAMED)}"
+    readers: list[FileReader] = load_all("files")
+    known = (source for reader in readers if (source := reader.read(path, text)))
+    unknown = Sources(notes=[f"{path}: neither a run folder nor a log that jobkit knows: skipped"])
+    return next(known, unknown)

@@ -1,4 +1,4 @@
-"""What runs and old logs hold, as tables: points, settings and groups. Submits and asks nothing."""
+"""What runs and other files hold, as tables: points, settings and groups. Submits and asks nothing."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ from jobkit.core.records import Outcome
 from jobkit.core.student import LEAST, TWO_SIDED
 from jobkit.core.units import format_count, format_memory
 from jobkit.report import energy
-from jobkit.report.dcgm import JobFigures
-from jobkit.report.rows import LOG, SETTING, Row, add_energy, cells, fixed_columns
-from jobkit.report.sources import read_sources
+from jobkit.report.rows import SETTING, Row, add_energy, cells, fixed_columns
+from jobkit.report.sources import Beside, OtherFigures, read_sources
 from jobkit.runs.journal import read_journal
 from jobkit.runs.overlaps import Span, overlap_words, overlaps, span
 from jobkit.runs.results import exit_code
@@ -106,10 +105,6 @@ def _table(settings: Sequence[Setting[Row]], looked_at: Mapping[str, float]) -> 
     return [replace(size, front=front) for size, front in zip(found, energy.front(found), strict=True)]
 
 
-LOG_REMARK = (
-    "old logs: batch s is total / number of batches, where the log itself counts a partial batch as whole; "
-    "their GPU peak is the largest of samples at every 50th paragraph, so the true one may be higher"
-)
 OF_DERIVED = ("group", "size", "speedup", "n", "outcomes", "front", "reserved")
 """The columns that are no field of a row, or of the derived ones."""
 _TEXTS = {column.name for column in fields(Row) if str(column.type).startswith(("str", "bool", "Outcome"))}
@@ -141,7 +136,7 @@ class Collected:
     profiled
         How many points are profiled: they are no rows.
     jobs
-        Reports of DCGM on whole jobs, next to the figures of their points.
+        Figures of other programs on whole jobs, next to those of their points.
     searches
         By run folder what ``jobkit tune`` found.
     """
@@ -154,7 +149,7 @@ class Collected:
     own: tuple[Figure, ...] = ()
     trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
     profiled: int = 0
-    jobs: tuple[JobFigures, ...] = ()
+    jobs: tuple[OtherFigures, ...] = ()
     searches: Mapping[str, Tuning] = field(default_factory=dict)
     _lengths: dict[str, Lengths | None] = field(default_factory=dict)
 
@@ -286,23 +281,23 @@ def _frame(records: Iterable[object], columns: Sequence[str]) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(numbers, "float64"))
 
 
-def collect(paths: Sequence[Path], dcgm: Sequence[Path] = ()) -> Collected:
-    """Read runs and logs into tables.
+def collect(paths: Sequence[Path], beside: Beside | None = None) -> Collected:
+    """Read runs and files of other programs into tables.
 
     Parameters
     ----------
     paths
-        Run folders, folders of run folders (``runs/``), and logs of the systems before jobkit.
-    dcgm
-        Reports of DCGM on jobs of the one run.
+        Run folders, folders of run folders (``runs/``), and files that an extension reads.
+    beside
+        As in `jobkit.report.sources.read_sources`.
 
     Raises
     ------
     JobkitError
-        If a path does not exist, or a report is none. Another path that cannot be read is a note.
+        If a path does not exist, or as ``beside``. Another path that cannot be read is a note.
     """
     with no_search_for_cycles():
-        sources = read_sources(paths, dcgm)
+        sources = read_sources(paths, beside)
         rows = sources.rows
         knobs = _name_knobs(rows)
         by_group = _number(rows)
@@ -412,8 +407,7 @@ def _remarks(rows: Iterable[Row], groups: Sequence[Row]) -> Iterator[str]:
     if len(groups) > 1:
         differ = [name for name in SETTING if len({getattr(row, name) for row in groups}) > 1]
         yield f"{len(groups)} tables, never mixed: they differ in {', '.join(differ)}"
-    if any(row.workload == LOG for row in rows):
-        yield LOG_REMARK
+    yield from dict.fromkeys(row.file_format.remark for row in rows if row.file_format)
     refused = {row.shortcuts or "" for row in rows if row.params.get(SHORTCUTS) == REFUSED}
     yield from (f"shortcuts refused, in effect {reason}" for reason in sorted(refused))
     effective = {row.inert: row.effective for row in reversed(rows) if row.inert not in {None, "", SHORTCUTS}}

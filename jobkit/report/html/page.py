@@ -36,6 +36,7 @@ from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import Recommendation, RecommendOptions
 from jobkit.report.recommend.waste import wastes
 from jobkit.report.rows import Row
+from jobkit.report.sources import Beside
 from jobkit.report.tables import Collected, collect
 
 if TYPE_CHECKING:
@@ -92,23 +93,23 @@ def _safe(value: Any) -> Any:  # noqa: ANN401 - whatever a template prints
     return for_terminal(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
-def page(runs: Sequence[Path], dcgm: Sequence[Path] = ()) -> str:
+def page(runs: Sequence[Path], beside: Beside | None = None) -> str:
     """Return the report of runs as HTML.
 
     Parameters
     ----------
     runs
-        Run folders, corpora too, or old logs; sweeps are compared with the first.
-    dcgm
-        Reports of DCGM on jobs of the first run.
+        Run folders, or files that an extension reads; those with tables are compared with the first.
+    beside
+        As in `jobkit.report.sources.read_sources`, for the first run.
 
     Raises
     ------
     JobkitError
-        If a path does not exist, one holds no point, or a report of DCGM is none.
+        If a path does not exist, one holds no point, or as ``beside``.
     """
     collected = {
-        run: _collected(run, dcgm if run is runs[0] else ()) for run in runs if not is_corpus_folder(run)
+        run: _collected(run, beside if run is runs[0] else None) for run in runs if not is_corpus_folder(run)
     }
     of_runs = [of_run(run, collected[run]) if run in collected else _of_corpus(run) for run in runs]
     style, script = text_of("page.css"), text_of("page.js")
@@ -143,8 +144,8 @@ def fragment(run: Path, collected: Collected) -> str:
     return render("fragment.html.j2", name=run.name, groups=_groups(collected), missing=missing)
 
 
-def _collected(run: Path, dcgm: Sequence[Path]) -> Collected:
-    collected = collect([run], dcgm)
+def _collected(run: Path, beside: Beside | None) -> Collected:
+    collected = collect([run], beside)
     if not collected.rows:
         notes = "".join(f"\n  {note}" for note in collected.notes)
         raise JobkitError(f"{run}: nothing to report{notes}", hint="jobkit status shows what there is")
@@ -157,7 +158,7 @@ def of_run(run: Path, collected: Collected) -> OfRun:
     Parameters
     ----------
     run
-        The run folder, or an old log.
+        The run folder, or the file.
     collected
         What was read of it alone.
     """
@@ -170,7 +171,7 @@ def of_run(run: Path, collected: Collected) -> OfRun:
         groups=[replace(group, block=replace(group.block, after=())) for group in groups],
         missing=list(output.missing_blocks(collected)),
         folded=[
-            *map(folded, (*about, *map(output.job_block, collected.jobs), *output.note_blocks(collected))),
+            *map(folded, (*about, *(job.block() for job in collected.jobs), *output.note_blocks(collected))),
             _waste(run),
             source(run, _facts(run, collected)),
         ],

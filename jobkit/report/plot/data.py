@@ -20,10 +20,10 @@ from jobkit.core.knobs import BATCH_SIZE, CPU, Value
 from jobkit.core.records import Record
 from jobkit.core.units import format_bytes_gib, format_setting
 from jobkit.report import energy
-from jobkit.report.estimates import group_memory, guess_of_log, log_peaks
+from jobkit.report.estimates import group_memory, guess_of_file, peaks_of_file
 from jobkit.report.plot import memory_data
-from jobkit.report.plot.memory_data import MemoryPanel, memory_of_log, memory_of_records, together
-from jobkit.report.rows import LOG, Row
+from jobkit.report.plot.memory_data import MemoryPanel, memory_of_file, memory_of_records, together
+from jobkit.report.rows import Row
 from jobkit.report.tables import Collected, Size
 from jobkit.runs.trials import Trial
 
@@ -211,9 +211,9 @@ def group_plots(collected: Collected, gpu_memory_bytes: int | None = None) -> li
 
 def _group(collected: Collected, group: int, gpu_memory_bytes: int | None) -> GroupPlot:
     rows = [row for row in collected.rows if row.group == group]
-    if rows[0].workload == LOG:
+    if rows[0].file_format:
         peak = RAM if rows[0].device == CPU else GPU_MEMORY
-        memory = memory_of_log(guess_of_log(rows, gpu_memory_bytes), log_peaks(rows), peak.label)
+        memory = memory_of_file(guess_of_file(rows, gpu_memory_bytes), peaks_of_file(rows), peak.label)
     else:
         memory = _memory(collected, group, rows, gpu_memory_bytes)
     sizes = [size for size in collected.by_size if size.first.group == group]

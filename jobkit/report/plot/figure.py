@@ -218,7 +218,7 @@ SERIES = ("o-", "s--", "^-.", "D:", "v-", "P--")
 
 
 def draw_memory(axes: Axes, panel: MemoryPanel) -> list[Label]:
-    """Draw memory in GiB against load, or in an old log against batch size; return the names to write."""
+    """Draw memory in GiB against load, of a file without records against batch size; return the names."""
     axes.set_ylabel(f"{panel.up} (GiB)")
     axes.set_xlabel(panel.across)
     beyond = _scale_memory(axes, panel)

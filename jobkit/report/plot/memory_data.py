@@ -15,7 +15,7 @@ from jobkit.runs.trials import Trial
 from jobkit.worker.workloads.base import SHIPPED, load_unit
 
 Spot = tuple[float, float]
-"""A load (in an old log a batch size) and bytes."""
+"""A load (in a file without records a batch size) and bytes."""
 
 MEASURED, ALLOCATED, PREDICTED, VERIFIED, EXCEEDED = (
     "measured",
@@ -234,8 +234,8 @@ def _predicted(
     return [Marks(PREDICTED, name, ((load, fit.at(load)),))], prediction.doubts[:1]
 
 
-def memory_of_log(guess: Estimate, peaks: Sequence[Spot], up: str) -> MemoryPanel:
-    """Return the panel of an old log: a straight line in the batch size, without an error bar.
+def memory_of_file(guess: Estimate, peaks: Sequence[Spot], up: str) -> MemoryPanel:
+    """Return the panel of a file without records: a straight line in the batch size, without an error bar.
 
     Parameters
     ----------

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,16 +17,16 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import Energy, Sampler
 from jobkit.core.records import Record
 from jobkit.core.units import GIB
-from jobkit.report.dcgm import (
+from jobkit.extensions.other_logs.dcgm import (
     GpuReport,
     JobFigures,
     Spread,
     belongs,
     is_gpu_report,
-    lines,
     parse_report,
     shown,
 )
+from jobkit.extensions.other_logs.reader import dcgm_reports
 from jobkit.report.html.page import page
 from jobkit.report.output import render
 from jobkit.report.tables import collect
@@ -86,6 +87,7 @@ def test_a_report_belongs_to_the_log_of_its_job(report: str, log: str, *, same: 
 
 def test_the_predecessors_report_stands_next_to_their_log() -> None:
     [job] = collect([LOG]).jobs
+    assert isinstance(job, JobFigures)
     assert (job.whose, job.points) == ("log", 2)
     figures = {figure.name: figure for figure in job.figures}
     assert figures["time"].dcgm == 31.56
@@ -93,7 +95,7 @@ def test_the_predecessors_report_stands_next_to_their_log() -> None:
     assert "the loops over the text" in figures["time"].why
     assert "the 1 process that it saw" in figures["GPU memory, peak"].why
     assert "no measurement" in figures["energy"].why
-    assert any("one sample" in line for line in lines(job))
+    assert any("one sample" in line for line in job.lines())
     assert {"GPU busy", "mean power", "processes"} <= figures.keys()
 
 
@@ -126,6 +128,7 @@ def job_of(
     (run / "logs").mkdir()
     (run / "logs" / name).write_text(text)
     [job] = collect([run]).jobs
+    assert isinstance(job, JobFigures)
     return job
 
 
@@ -162,17 +165,18 @@ def test_the_numbers_in_its_name_say_of_which_points_it_is(tmp_path: Path) -> No
     assert job_of(tmp_path / "job", measured(), report(), "x.77.gpu-report").points == 2
     nameless = job_of(tmp_path / "none", measured(), report(), "x.gpu-report")
     assert nameless.points == 2
-    assert "taken to be of all points" in "".join(lines(nameless))
+    assert "taken to be of all points" in "".join(nameless.lines())
 
 
 def test_it_is_in_every_format(tmp_path: Path) -> None:
     run = write_records(tmp_path / "run", measured())
     (tmp_path / "elsewhere.gpu-report").write_text(report(energy=0))
-    collected = collect([run], [tmp_path / "elsewhere.gpu-report"])
+    elsewhere = partial(dcgm_reports, [tmp_path / "elsewhere.gpu-report"])
+    collected = collect([run], elsewhere)
     for text in (
         render(collected),
         render(collected, "md"),
-        page([run], [tmp_path / "elsewhere.gpu-report"]),
+        page([run], elsewhere),
     ):
         assert "GPU memory, peak" in text
         assert "no measurement" in text
@@ -189,7 +193,7 @@ def test_a_file_that_is_no_report_is_a_fault_or_a_note(tmp_path: Path) -> None:
     assert not found.jobs
     assert sum("skipped" in note for note in found.notes) == 2
     with pytest.raises(JobkitError, match="not a DCGM report of a job"):
-        collect([run], [run / "logs" / "a.gpu-report"])
+        dcgm_reports([run / "logs" / "a.gpu-report"], found.rows)
 
 
 def test_a_report_alone_names_no_batch_size(tmp_path: Path) -> None:

@@ -8,14 +8,17 @@ dcgmlib/src/DcgmHostEngineHandler.cpp) and in the reference of ``dcgmi stats``
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from math import fsum
 from pathlib import PurePath
+from typing import ClassVar
 
+from jobkit.core.blocks import Block, Column
 from jobkit.core.figures import GPU_MEMORY, WORK
 from jobkit.core.units import format_count, format_energy, format_memory
-from jobkit.report.rows import LOG, Row
+from jobkit.extensions.other_logs.tagger_log import LOG
+from jobkit.report.rows import Row
 from jobkit.runs.results import worker_s
 
 SUFFIX = ".gpu-report"
@@ -105,8 +108,8 @@ def _parse(text: str) -> Iterator[GpuReport]:
 
 
 def _number(cell: str | None) -> float | None:
-    found = re.fullmatch(_DCGM_NUMBER, cell or "")
-    return float(found[1]) if found and float(found[1]) >= 0 else None
+    number = re.fullmatch(_DCGM_NUMBER, cell or "")
+    return float(number[1]) if number and float(number[1]) >= 0 else None
 
 
 def _whole(cell: str | None) -> int | None:
@@ -115,8 +118,8 @@ def _whole(cell: str | None) -> int | None:
 
 
 def _spread(cell: str | None) -> Spread | None:
-    found = _SPREAD.fullmatch(cell or "")
-    return Spread(*map(float, found.groups())) if found else None
+    spread = _SPREAD.fullmatch(cell or "")
+    return Spread(*map(float, spread.groups())) if spread else None
 
 
 LOG_NAME = "log"
@@ -167,12 +170,33 @@ class JobFigures:
         What to know of the report, in sentences without a full stop.
     """
 
+    key: ClassVar[str] = "dcgm"
     file: str
     source: str
     whose: str
     points: int
     figures: tuple[DcgmFigure, ...]
     remarks: tuple[str, ...]
+
+    def data(self) -> Mapping[str, object]:
+        """Return them for a program."""
+        return asdict(self)
+
+    def block(self) -> Block:
+        """Return them as a table, and below it the lines."""
+        columns = (
+            Column("figure", [figure.name for figure in self.figures], left=True),
+            Column("DCGM", [shown(figure.dcgm, figure.unit) for figure in self.figures]),
+            Column(self.whose, [shown(figure.own, figure.unit) for figure in self.figures]),
+        )
+        file, points = PurePath(self.file).name, format_count(self.points, "point")
+        title = f"DCGM's report {file} next to {points} of {PurePath(self.source).name}"
+        return Block(title=title, columns=columns, after=tuple(self.lines()))
+
+    def lines(self) -> Iterator[str]:
+        """Yield what each figure counts, where the two differ, and what to know of the report."""
+        yield from (f"{figure.name}: {figure.why}." for figure in self.figures if figure.why)
+        yield from (f"{remark[0].upper()}{remark[1:]}." for remark in self.remarks)
 
 
 def belongs(report: str, log: str) -> bool:
@@ -206,7 +230,7 @@ def points_of(report: str, rows: Sequence[Row]) -> tuple[list[Row], str]:
     return of_task or of_job, ""
 
 
-def side_by_side(file: str, reports: Sequence[GpuReport], rows: Sequence[Row], found: str = "") -> JobFigures:
+def side_by_side(file: str, reports: Sequence[GpuReport], rows: Sequence[Row], how: str = "") -> JobFigures:
     """Return the figures of a report next to those of its points.
 
     Parameters
@@ -217,7 +241,7 @@ def side_by_side(file: str, reports: Sequence[GpuReport], rows: Sequence[Row], f
         Of each GPU.
     rows
         The points, all of a run or all of a log.
-    found
+    how
         How the points were found, if a reader must know.
     """
     log = all(row.workload == LOG for row in rows)
@@ -237,7 +261,7 @@ def side_by_side(file: str, reports: Sequence[GpuReport], rows: Sequence[Row], f
         whose=LOG_NAME if log else "jobkit",
         points=len(rows),
         figures=tuple(figure for figure in figures if figure.dcgm is not None),
-        remarks=(*([found] if found else []), *_remarks(reports)),
+        remarks=(*([how] if how else []), *_remarks(reports)),
     )
 
 
@@ -351,18 +375,6 @@ def shown(value: float | None, unit: str) -> str:
     if unit == "J":
         return format_energy(value)
     return f"{value:,.1f} {unit}" if unit else f"{value:,.0f}"
-
-
-def title(job: JobFigures) -> str:
-    """Return the title of a table of figures."""
-    source, file = PurePath(job.source).name, PurePath(job.file).name
-    return f"DCGM's report {file} next to {format_count(job.points, 'point')} of {source}"
-
-
-def lines(job: JobFigures) -> Iterator[str]:
-    """Yield what each figure counts, where the two differ, and what to know of the report."""
-    yield from (f"{figure.name}: {figure.why}." for figure in job.figures if figure.why)
-    yield from (f"{remark[0].upper()}{remark[1:]}." for remark in job.remarks)
 
 
 def _sum(values: Sequence[float | None]) -> float | None:

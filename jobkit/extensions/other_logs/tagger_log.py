@@ -12,7 +12,19 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 
+from jobkit.core.figures import ACTIVATIONS, BATCH_MEAN, GPU_MEMORY, MODEL, RAM, SPEED, WORK
+from jobkit.core.knobs import BATCH_SIZE
+from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
+from jobkit.report.rows import FileFormat, Row
+
+LOG = "tagger log"
+"""The workload of a row that comes from a log."""
+TAGGER_LOG = FileFormat(
+    about="a log of a tagger before jobkit, which names neither its text nor its model",
+    remark="old logs: batch s is total / number of batches, where the log itself counts a partial batch as "
+    "whole; their GPU peak is the largest of samples at every 50th paragraph, so the true one may be higher",
+)
 
 _NUMBER = r"((?:\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?:\.\d+)?(?:[eE][+-]?\d{1,2})?)"
 """A number, perhaps with commas between thousands or an exponent."""
@@ -121,3 +133,47 @@ def _run(block: dict[str, float]) -> LogRun | None:
     whole = {f.name for f in fields(LogRun) if f.type != "float"}
     figures = {name: int(value) if name in whole else value for name, value in block.items()}
     return LogRun(**figures)  # type: ignore[arg-type]  # the fields named in `whole` are ints by now
+
+
+def rows_of_log(file: str, runs: Iterable[LogRun]) -> list[Row]:
+    """Return the rows of an old log; the file stands for the text, model and versions that it hides."""
+    rows: list[Row] = []
+    repeats: dict[int, int] = {}
+    for index, run in enumerate(runs, 1):
+        repeats[run.batch_size] = repeats.get(run.batch_size, 0) + 1
+        capacity = run.gpu_capacity_bytes
+        row = Row(
+            run=file,
+            folder=file,
+            point=f"run {index}",
+            index=index,
+            repeat=repeats[run.batch_size],
+            outcome=Outcome.OK,
+            evidence="log of a run that ended",
+            workload=LOG,
+            device="cpu" if capacity is None else "cuda",
+            machine=file,
+            gpu=None if capacity is None else f"unknown GPU, {capacity / GIB:.1f} GiB",
+            gpu_capacity_bytes=capacity,
+            items=run.items,
+            items_total=run.items,
+            gpu_instrument=None if capacity is None else "NVML device, sampled every 50 paragraphs",
+            params={BATCH_SIZE: run.batch_size},
+            figures=_figures_of(run),
+            file_format=TAGGER_LOG,
+        )
+        rows.append(row)
+    return rows
+
+
+def _figures_of(run: LogRun) -> dict[str, float | None]:
+    """Return the figures of a run that an old log has."""
+    return {
+        SPEED.name: run.items / run.total_s,
+        WORK.name: run.total_s,
+        BATCH_MEAN.name: run.batch_mean_s,
+        MODEL.name: run.gpu_model_bytes,
+        ACTIVATIONS.name: run.gpu_batch_peak_bytes,
+        GPU_MEMORY.name: run.gpu_peak_bytes,
+        RAM.name: run.ram_peak_bytes,
+    }

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.units import GIB
-from jobkit.report.tagger_log import LogRun, parse_log
+from jobkit.extensions.other_logs.tagger_log import LogRun, parse_log
 
 DATA = Path(__file__).parents[2] / "data" / "predecessors"
 GPU_LOG = (DATA / "gpu-stanza-tagging.o2650").read_text()
