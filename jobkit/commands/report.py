@@ -13,6 +13,7 @@ from jobkit.commands.shared import FilledPath, OutputPath
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
+from jobkit.core.records import Outcome
 
 
 @click.command()
@@ -56,27 +57,26 @@ def report(runs: tuple[Path, ...], output: Path, dcgm: tuple[Path, ...]) -> int:
     if dcgm and len(named) > 1:
         hint = "name one RUN, or put each report into the logs/ folder of its run, as NAME.gpu-report"
         raise JobkitError(f"--dcgm {dcgm[0]}: {len(named)} runs are named", hint=hint)
-    text = page(named, partial(dcgm_reports, dcgm))
+    made = page(named, partial(dcgm_reports, dcgm))
     try:
-        write_atomically(output, text)
+        write_atomically(output, made.html)
     except OSError as error:
         hint = "name a file in a folder that exists"
         raise JobkitError(f"--output {output}: {error.strerror}", hint=hint) from error
-    terminal.say(f"report: {terminal.shell_path(output)} ({len(text.encode()) / 1000:.0f} kB)")
+    terminal.say(f"report: {terminal.shell_path(output)} ({len(made.html.encode()) / 1000:.0f} kB)")
     if len(named) == 1:
-        _note_next(named[0])
+        _note_next(named[0], made.outcomes)
     return 0
 
 
-def _note_next(run: Path) -> None:
+def _note_next(run: Path, outcomes: frozenset[Outcome | None]) -> None:
     """Print what to type next of the one run that was read; nothing of an old log, or if all is done."""
     from jobkit.core.layout import is_run_folder
     from jobkit.runs.kinds import kind_of
-    from jobkit.runs.results import read_run
 
     if not is_run_folder(run):
         return
-    kind, outcomes = kind_of(run), {point.verdict.outcome for point in read_run(run).points}
+    kind = kind_of(run)
     steps = tuple(kind.steps_after(run, outcomes))
     for command, does in steps:
         terminal.note_next(command, does)

@@ -21,7 +21,7 @@ from jobkit.core.layout import (
     point_folder,
     try_numbers,
 )
-from jobkit.core.records import Point
+from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_count, format_f1
 from jobkit.corpus.plan import is_corpus_folder
@@ -66,14 +66,14 @@ Beside = Callable[[Sequence[Row]], Iterable[OtherFigures]]
 class Sources:
     """What was read: rows, notes on what was skipped, and by run folder the trials with their outcomes.
 
-    ``profiled`` is the number of points that are profiled, so that they are no rows; ``jobs`` are figures
+    ``profiled`` are the outcomes of points that are profiled, so that they are no rows; ``jobs`` are figures
     of other programs next to those of the points, ``searches`` by run folder what ``jobkit tune`` found.
     """
 
     rows: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     trials: dict[str, list[Trial]] = field(default_factory=dict)
-    profiled: int = 0
+    profiled: list[Outcome | None] = field(default_factory=list)
     jobs: list[OtherFigures] = field(default_factory=list)
     searches: dict[str, Tuning] = field(default_factory=dict)
 
@@ -153,7 +153,7 @@ def _read_run(path: Path) -> Sources:
     rows, waiting = [], []
     also: list[str] = []
     alone: list[str] = []
-    profiled: list[str] = []
+    profiled: list[PointResult] = []
     for result in _not_profiled(each_point(path, notes), profiled):
         rows.append(row_of_point(str(path), result))
         if result.point.trial and not result.tries:
@@ -172,22 +172,23 @@ def _read_run(path: Path) -> Sources:
     if alone:
         notes.append(f"{path}: run only by hand, so that try counts until another try begins: {_some(alone)}")
     if profiled:
+        names = [f"{result.point.point_id} ({result.outcome or 'to come'})" for result in profiled]
         shown = f"jobkit profile {shell_path(path)} POINT prints it"
-        notes.append(f"{path}: profiled, and in no table: {_some(profiled)}; {shown}")
+        notes.append(f"{path}: profiled, and in no table: {_some(names)}; {shown}")
     notes += [f"{path}: {line}" for line in tried]
     readers: list[FileReader] = load_all("files")
     jobs = [job for reader in readers for job in reader.beside(path, rows, notes)]
     searches = {str(path): read_tuning(path)} if (path / TUNE_GOAL_FILE).is_file() else {}
-    return Sources(rows, notes, {str(path): settled}, len(profiled), jobs, searches)
+    return Sources(rows, notes, {str(path): settled}, [point.outcome for point in profiled], jobs, searches)
 
 
-def _not_profiled(results: Iterable[PointResult], profiled: list[str]) -> Iterator[PointResult]:
-    """Yield the points that are not profiled; add the others, in words, to ``profiled``."""
+def _not_profiled(results: Iterable[PointResult], profiled: list[PointResult]) -> Iterator[PointResult]:
+    """Yield the points that are not profiled; add the others to ``profiled``."""
     for result in results:
         if result.point.profile == OFF:
             yield result
         else:
-            profiled.append(f"{result.point.point_id} ({result.verdict.outcome or 'to come'})")
+            profiled.append(result)
 
 
 def _add_agreement(rows: Sequence[Row]) -> Iterator[str]:

@@ -134,7 +134,7 @@ class Collected:
     trials
         By run folder the predictions that were tried, with their outcomes.
     profiled
-        How many points are profiled: they are no rows.
+        The outcomes of the points that are profiled: they are no rows.
     jobs
         Figures of other programs on whole jobs, next to those of their points.
     searches
@@ -148,7 +148,7 @@ class Collected:
     notes: tuple[str, ...]
     own: tuple[Figure, ...] = ()
     trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
-    profiled: int = 0
+    profiled: tuple[Outcome | None, ...] = ()
     jobs: tuple[OtherFigures, ...] = ()
     searches: Mapping[str, Tuning] = field(default_factory=dict)
     _lengths: dict[str, Lengths | None] = field(default_factory=dict)
@@ -166,6 +166,11 @@ class Collected:
     def to_come(self) -> int:
         """How many points have no outcome yet."""
         return sum(row.outcome is None for row in self.rows)
+
+    @property
+    def outcomes(self) -> frozenset[Outcome | None]:
+        """The outcomes of all points, also of those that are no rows."""
+        return frozenset((*(row.outcome for row in self.rows), *self.profiled))
 
     @property
     def exit_code(self) -> int:
@@ -312,7 +317,7 @@ def collect(paths: Sequence[Path], beside: Beside | None = None) -> Collected:
         notes=(*sources.notes, *_remarks(rows, by_group), *_of_own(rows, own)),
         own=own,
         trials=sources.trials,
-        profiled=sources.profiled,
+        profiled=tuple(sources.profiled),
         jobs=tuple(sources.jobs),
         searches=sources.searches,
     )

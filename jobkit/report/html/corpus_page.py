@@ -37,6 +37,7 @@ def of_corpus(run: Path) -> OfRun:
     drawn = corpus.tries(found)
     return OfRun(
         name=f"{run.resolve().name}: {found.title}",
+        outcomes=frozenset(result.outcome for result in found.results),
         titles=[of],
         caveats=[model.warning] if model and model.stand_in else [],
         tiles=corpus.answer(found),

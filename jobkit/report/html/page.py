@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata, resources
 from itertools import groupby
@@ -20,7 +20,7 @@ from jobkit.core.blocks import Block, Column, notes_of
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import load_all
 from jobkit.core.layout import is_run_folder
-from jobkit.core.records import ModelRef
+from jobkit.core.records import ModelRef, Outcome
 from jobkit.core.terminal import NoWrap, for_terminal
 from jobkit.core.units import format_count
 from jobkit.corpus.plan import is_corpus_folder
@@ -93,8 +93,16 @@ def _safe(value: Any) -> Any:  # noqa: ANN401 - whatever a template prints
     return for_terminal(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
-def page(runs: Sequence[Path], beside: Beside | None = None) -> str:
-    """Return the report of runs as HTML.
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The page of runs: its HTML, and the outcomes of all their points."""
+
+    html: str
+    outcomes: frozenset[Outcome | None]
+
+
+def page(runs: Sequence[Path], beside: Beside | None = None) -> Page:
+    """Return the report of runs.
 
     Parameters
     ----------
@@ -113,7 +121,7 @@ def page(runs: Sequence[Path], beside: Beside | None = None) -> str:
     }
     of_runs = [of_run(run, collected[run]) if run in collected else _of_corpus(run) for run in runs]
     style, script = text_of("page.css"), text_of("page.js")
-    return render(
+    html = render(
         "page.html.j2",
         runs=of_runs,
         compared=_compared([*collected.values()]),
@@ -123,6 +131,7 @@ def page(runs: Sequence[Path], beside: Beside | None = None) -> str:
         style_hash=_hash(style),
         script_hash=_hash(script),
     )
+    return Page(html, frozenset(outcome for run in of_runs for outcome in run.outcomes))
 
 
 def _compared(runs: Sequence[Collected]) -> list[Block]:
@@ -166,6 +175,7 @@ def of_run(run: Path, collected: Collected) -> OfRun:
     about = [Block(title="What follows from the table", after=group.block.after) for group in groups]
     found = OfRun(
         name=run.resolve().name,
+        outcomes=collected.outcomes,
         titles=[group.block.title for group in groups],
         caveats=list(dict.fromkeys(model.warning for model in _models(collected) if model.stand_in)),
         groups=[replace(group, block=replace(group.block, after=())) for group in groups],

@@ -18,6 +18,7 @@ from jobkit.core import files
 from jobkit.core.blocks import Block, Column
 from jobkit.core.figures import LOAD, SPEED
 from jobkit.core.layout import JOB_SCRIPT, SPEC_FILE
+from jobkit.core.records import Outcome
 from jobkit.core.student import unknown_spread
 from jobkit.core.terminal import NoWrap
 from jobkit.core.units import GIB
@@ -425,6 +426,8 @@ class OfRun:
     ----------
     name
         Of the run.
+    outcomes
+        Of its points.
     titles
         What was run.
     caveats
@@ -442,6 +445,7 @@ class OfRun:
     """
 
     name: str
+    outcomes: frozenset[Outcome | None]
     titles: Sequence[str]
     caveats: Sequence[str] = ()
     tiles: Sequence[Block] = ()

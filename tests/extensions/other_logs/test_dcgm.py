@@ -176,7 +176,7 @@ def test_it_is_in_every_format(tmp_path: Path) -> None:
     for text in (
         render(collected),
         render(collected, "md"),
-        page([run], elsewhere),
+        page([run], elsewhere).html,
     ):
         assert "GPU memory, peak" in text
         assert "no measurement" in text

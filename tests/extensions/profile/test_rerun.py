@@ -98,7 +98,7 @@ def test_here_it_runs_at_once_prints_the_profile_and_changes_no_table(
 
     found = collect([local])
     assert [row.point for row in found.rows] == [row.point for row in before.rows]
-    assert found.profiled == 1
+    assert len(found.profiled) == 1
     assert "batch_size-1-r1-profile-python (ok)" in found.notes[0]
 
     assert profile(local, "1", "python") == 0, "printed again, and not run again"

@@ -94,16 +94,16 @@ def title(dom: str) -> str:
 
 
 def test_the_policy_lets_the_pages_own_style_and_script_run(tmp_path: Path) -> None:
-    dom = Parsed(browse(tmp_path, page([GPU_RUN]), "--dump-dom"))
+    dom = Parsed(browse(tmp_path, page([GPU_RUN]).html, "--dump-dom"))
     assert len(dom.all("button")) > 5
 
 
 def test_a_click_on_a_head_sorts_the_table(tmp_path: Path) -> None:
-    assert title(browse(tmp_path, with_script(page([GPU_RUN]), SORT), "--dump-dom")) == "300"
+    assert title(browse(tmp_path, with_script(page([GPU_RUN]).html, SORT), "--dump-dom")) == "300"
 
 
 def test_without_javascript_all_but_the_buttons_is_there(tmp_path: Path) -> None:
-    buttons, words = framed(tmp_path, page([GPU_RUN]))
+    buttons, words = framed(tmp_path, page([GPU_RUN]).html)
     assert buttons == 0
     for needed in ("Take batch_size 300", "#SBATCH --time=", "326 ± 7", "Speed: no knee", "within 5 %"):
         assert needed in words
@@ -113,7 +113,7 @@ def test_without_javascript_all_but_the_buttons_is_there(tmp_path: Path) -> None
 def test_no_name_runs_as_a_script(tmp_path: Path, hostile: str) -> None:
     run = measured(tmp_path, name=hostile.replace("/", "|"), text=hostile, gpu=hostile)
     watch = "document.title = 'watched'; window.alert = function () { document.title = 'owned'; };"
-    text = with_script(page([run]), "").replace("<head>", f"<head><script>{watch}</script>")
+    text = with_script(page([run]).html, "").replace("<head>", f"<head><script>{watch}</script>")
     dom = browse(tmp_path, text, "--dump-dom")
     assert "owned" not in dom.partition("<body>")[0].replace(watch, "")
 
@@ -121,7 +121,7 @@ def test_no_name_runs_as_a_script(tmp_path: Path, hostile: str) -> None:
 @pytest.mark.parametrize(("width", "scheme"), [(1280, 1), (500, 1), (1280, 0)])
 def test_it_is_drawn_wide_narrow_and_dark(tmp_path: Path, width: int, scheme: int) -> None:
     """0 is dark: PreferredColorScheme of Blink."""
-    text = page([GPU_RUN, CPU_RUN])
+    text = page([GPU_RUN, CPU_RUN]).html
     options = (f"--window-size={width},900", f"--blink-settings=preferredColorScheme={scheme}")
     assert int.from_bytes(drawn(tmp_path, text, *options)[PNG_SIZE][:4], "big") == width
     needs, _, has = title(browse(tmp_path, with_script(text, ASK_WIDTH), "--dump-dom", *options)).partition(
@@ -134,7 +134,7 @@ def test_it_is_drawn_wide_narrow_and_dark(tmp_path: Path, width: int, scheme: in
 
 
 def test_the_widest_table_fits_on_paper(tmp_path: Path) -> None:
-    text = page([GPU_RUN, search(tmp_path / "search", Machine())]).replace("@media print", "@media all")
+    text = page([GPU_RUN, search(tmp_path / "search", Machine())]).html.replace("@media print", "@media all")
     needs, _, has = title(browse(tmp_path, with_script(text, ASK_WIDTH), "--dump-dom", A4)).partition(" of ")
     assert int(needs) <= int(has)
 
@@ -144,7 +144,7 @@ def test_axe_finds_nothing(tmp_path: Path, scheme: int) -> None:
     axe = pytest.importorskip("axe_core_python", reason="axe-core-python is not installed")
     engine = resources.files(axe).joinpath("axe.min.js").read_text(encoding="utf-8")
     pages = [GPU_RUN, CPU_RUN, measured(tmp_path), search(tmp_path / "search", Machine()), tagged(tmp_path)]
-    text = with_script(page(pages).replace("<details>", "<details open>"), engine + RUN_AXE)
+    text = with_script(page(pages).html.replace("<details>", "<details open>"), engine + RUN_AXE)
     dom = browse(tmp_path, text, "--dump-dom", f"--blink-settings=preferredColorScheme={scheme}")
     (found,) = re.findall(r'<pre id="found">(.*?)</pre>', dom, flags=re.DOTALL)
     assert json.loads(html.unescape(found)) == []

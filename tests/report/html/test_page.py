@@ -87,7 +87,7 @@ def measured(folder: Path, *, name: str = "run", text: str = "sample", gpu: str 
 
 
 def test_a_page_needs_nothing_else_and_is_small_for_30_points(tmp_path: Path) -> None:
-    text = page([measured(tmp_path)])
+    text = page([measured(tmp_path)]).html
     parsed = Parsed(text)
     assert parsed.open == []
     assert len(text.encode()) <= BYTES
@@ -105,7 +105,7 @@ def test_a_page_needs_nothing_else_and_is_small_for_30_points(tmp_path: Path) ->
 
 
 def test_every_link_within_the_page_leads_somewhere() -> None:
-    parsed = Parsed(page([GPU_RUN, CPU_RUN]))
+    parsed = Parsed(page([GPU_RUN, CPU_RUN]).html)
     ids = [attributes["id"] for _, attributes in parsed.found if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert {str(link["href"])[1:] for link in parsed.all("a")} <= set(ids)
@@ -114,7 +114,7 @@ def test_every_link_within_the_page_leads_somewhere() -> None:
 
 
 def test_a_page_reads_without_style_and_script() -> None:
-    text = re.sub(r"<(style|script)>.*?</\1>", "", page([GPU_RUN]), flags=re.DOTALL)
+    text = re.sub(r"<(style|script)>.*?</\1>", "", page([GPU_RUN]).html, flags=re.DOTALL)
     parsed = Parsed(text)
     for needed in (
         "Take batch_size 300",
@@ -136,7 +136,7 @@ def test_a_page_reads_without_style_and_script() -> None:
 
 
 def test_what_went_wrong_has_its_reason_and_a_command(tmp_path: Path) -> None:
-    words = Parsed(page([measured(tmp_path)])).words
+    words = Parsed(page([measured(tmp_path)]).html).words
     assert "What went wrong" in words
     assert "how much memory it needs" in words
 
@@ -150,7 +150,7 @@ def test_no_name_of_a_run_becomes_markup(tmp_path: Path, hostile: str) -> None:
     harmless = measured(tmp_path, name="harmless", text="harmless", gpu="harmless")
     for name in (SPEC_FILE, JOB_SCRIPT):
         (harmless / name).write_text("harmless\n", encoding="utf-8")
-    text, other = page([run]), page([harmless])
+    text, other = page([run]).html, page([harmless]).html
     assert "\x1b" not in text
     assert "\x07" not in text
     found, expected = Parsed(text), Parsed(other)
@@ -160,7 +160,7 @@ def test_no_name_of_a_run_becomes_markup(tmp_path: Path, hostile: str) -> None:
 
 
 def test_code_to_copy_stands_without_the_words_before_it() -> None:
-    pieces = re.findall(r"<pre[^>]*><code>(.*?)</code></pre>", page([GPU_RUN]), flags=re.DOTALL)
+    pieces = re.findall(r"<pre[^>]*><code>(.*?)</code></pre>", page([GPU_RUN]).html, flags=re.DOTALL)
     assert "--set resources.memory=2GiB" in pieces
     assert "#SBATCH --mem=2G" in pieces
     assert any(piece.startswith("#SBATCH --gres=gpu:1\n#SBATCH --cpus-per-task=2\n") for piece in pieces)
@@ -185,7 +185,7 @@ def test_the_fragment_of_a_notebook_holds_no_hostile_markup_and_no_script(tmp_pa
 
 
 def test_the_scripts_are_those_of_the_policy_and_small() -> None:
-    text = page([GPU_RUN])
+    text = page([GPU_RUN]).html
     (script,) = re.findall(r"<script>(.*?)</script>", text, flags=re.DOTALL)
     assert len(script) <= 10_000
     policy = next(one["content"] or "" for one in Parsed(text).all("meta") if "http-equiv" in one)
@@ -196,14 +196,14 @@ def test_the_scripts_are_those_of_the_policy_and_small() -> None:
 def test_a_long_script_is_cut(tmp_path: Path) -> None:
     run = measured(tmp_path)
     (run / JOB_SCRIPT).write_text("x" * 10 * MOST_CHARACTERS, encoding="utf-8")
-    assert len(page([run]).encode()) <= BYTES
+    assert len(page([run]).html.encode()) <= BYTES
 
 
 def test_runs_stand_side_by_side() -> None:
-    words = Parsed(page([GPU_RUN, CPU_RUN])).words
+    words = Parsed(page([GPU_RUN, CPU_RUN]).html).words
     assert "Side by side" in words
     assert "the work is not the same (text, model)" in words
-    assert "Side by side" not in Parsed(page([GPU_RUN])).words
+    assert "Side by side" not in Parsed(page([GPU_RUN]).html).words
 
 
 def test_the_command_writes_all_or_nothing(tmp_path: Path) -> None:
@@ -219,13 +219,13 @@ def test_the_command_writes_all_or_nothing(tmp_path: Path) -> None:
 
 def test_what_was_not_used_is_under_the_recommendation() -> None:
     run = Path(__file__).parents[3] / "benchmarks/records/gpu/stanza-20261121-034558-42cc"
-    text = page([run])
+    text = page([run]).html
     assert "Requested and not used" in text
     assert "#SBATCH --mem=2G" in text
 
 
 def test_the_answer_comes_before_the_pictures_and_these_before_the_table() -> None:
-    text = page([GPU_RUN])
+    text = page([GPU_RUN]).html
     places = [text.index(word) for word in ("Take batch_size", "Request ", "Time for", "Speed: ", "Memory: ")]
     assert places == sorted(places)
     assert text.index("<svg") < text.index("speed-")
@@ -233,7 +233,7 @@ def test_the_answer_comes_before_the_pictures_and_these_before_the_table() -> No
 
 
 def test_a_search_shows_its_settings_by_speed_and_what_binds(tmp_path: Path) -> None:
-    text = page([search(tmp_path, Machine(noise=0.02))])
+    text = page([search(tmp_path, Machine(noise=0.02))]).html
     words = Parsed(text).words
     for needed in (
         "as fast as the plain loop.",
@@ -259,9 +259,9 @@ def test_a_corpus_has_its_own_page(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     write_corpus(tmp_path / "a.txt")
     run = measured_run(tmp_path / "runs" / "demo-20260102-101530-3f9a")
     write_planned(request(run, ["a.txt"], tmp_path / "tagged"))
-    assert "<svg" not in page([tmp_path / "tagged"])
+    assert "<svg" not in page([tmp_path / "tagged"]).html
     win(tmp_path / "tagged", 1, 2)
-    parsed = Parsed(page([tmp_path / "tagged"]))
+    parsed = Parsed(page([tmp_path / "tagged"]).html)
     assert parsed.open == []
     assert "tagged: 1 of 3 shards not done" in parsed.words
     assert len(parsed.all("svg")) == 1
