@@ -41,6 +41,7 @@ EXTENSIONS: dict[str, Extension] = {
             "work": "jobkit.extensions.corpus.work:WORK",
             "script": "jobkit.extensions.corpus.script:SCRIPT",
             "volume": "jobkit.extensions.corpus.texts:volume",
+            "page": "jobkit.extensions.corpus.corpus_page:CORPUS_PAGE",
         },
     ),
     "tune": Extension(
@@ -65,7 +66,7 @@ The hooks of a kind of run are ``run`` (`jobkit.runs.kinds`) and ``resume`` (`jo
 a kind of point are ``work`` (`jobkit.worker.kinds`) and ``script`` (`jobkit.planning.job_script`). All
 extensions are asked for ``packages``, which refuses a spec (`jobkit.planning.resolve`), and ``volume``, the
 size of a corpus (`jobkit.planning.corpus`). The report asks for ``files``
-(`jobkit.report.sources`) and ``side_by_side`` (`jobkit.report.html.page`).
+(`jobkit.report.sources`), ``page`` and ``side_by_side`` (`jobkit.report.html.page`).
 """
 
 

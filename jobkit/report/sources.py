@@ -10,7 +10,7 @@ from typing import ClassVar, Protocol
 from jobkit.answers.tune import Tuning, read_tuning
 from jobkit.core.blocks import Block
 from jobkit.core.errors import JobkitError
-from jobkit.core.extensions import load_all
+from jobkit.core.extensions import extension_of, load, load_all
 from jobkit.core.figures import AGREEMENT
 from jobkit.core.files import read_text
 from jobkit.core.knobs import FP32, OFF, PRECISION
@@ -24,7 +24,6 @@ from jobkit.core.layout import (
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_count, format_f1
-from jobkit.corpus.plan import is_corpus_folder
 from jobkit.report.rows import Row, row_of_point
 from jobkit.runs.accounting import Accounts, read_accounts
 from jobkit.runs.driver_lock import is_held, last_driver
@@ -143,8 +142,8 @@ def _read(path: Path) -> Sources:
         return _read_file(path)
     if not is_run_folder(path):
         return Sources(notes=[f"{path}: not a run folder (no points in points.jsonl): skipped"])
-    if is_corpus_folder(path):
-        return Sources(notes=[f"{path}: the shards of a corpus, which measure no setting: skipped"])
+    if own_page := load(extension_of(path), "page"):
+        return Sources(notes=[f"{path}: {own_page.untabled}: skipped"])
     return _read_run(path)
 
 
@@ -198,15 +197,15 @@ def _add_agreement(rows: Sequence[Row]) -> Iterator[str]:
     """
     if not sweeps_precision(row.params for row in rows):
         return
-    found = agreements([row.result for row in rows if row.result])
+    by_index = agreements([row.result for row in rows if row.result])
     worst: dict[str, Agreement] = {}
     for row in rows:
-        if agreement := found.get(row.index):
+        if agreement := by_index.get(row.index):
             counts = (agreement.entities, agreement.differ, agreement.f1)
             row.figures |= {figure.name: value for figure, value in zip(AGREEMENT, counts, strict=True)}
             name = str(row.params[PRECISION])
             worst[name] = min(agreement, worst.get(name, agreement), key=lambda compared: compared.f1)
-    if not found:
+    if not by_index:
         yield NOT_COMPARED
     yield from (_differences(name, agreement) for name, agreement in worst.items() if name != FP32)
 

@@ -41,7 +41,7 @@ class CorpusRun(RunKind):
 
     def settle(self, folder: Path) -> str:
         """Choose the winners, and write the provenance of a corpus that is done."""
-        from jobkit.report.provenance import finish
+        from jobkit.extensions.corpus.provenance import finish
 
         return finish(folder)
 

@@ -24,6 +24,7 @@ from jobkit.core.units import format_count, format_size, format_walltime, pauses
 from jobkit.corpus.plan import Piece, Shard, read_corpus, read_plan
 from jobkit.corpus.winners import withdraw
 from jobkit.extensions.corpus.plan_text import CorpusSummary, plan_lines
+from jobkit.extensions.corpus.provenance import Promise, read_promise
 from jobkit.extensions.corpus.setting import AppliedSetting, refuse_keys
 from jobkit.extensions.corpus.shards import CorpusPlan, ShardOptions, plan_shards, points_of
 from jobkit.launch import cancel, resume
@@ -31,7 +32,6 @@ from jobkit.launch.guards import refuse_moved_run
 from jobkit.launch.resubmit import refuse_silent, run_lock, spec_of_run
 from jobkit.planning.job_script import render_follow
 from jobkit.planning.points import Inputs
-from jobkit.report.provenance import Promise, read_promise
 from jobkit.runs import journal
 from jobkit.runs.journal import read_journal
 from jobkit.runs.reader import read_standings

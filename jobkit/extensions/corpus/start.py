@@ -45,6 +45,7 @@ from jobkit.corpus.scan import scan
 from jobkit.corpus.sources import find_sources
 from jobkit.extensions.corpus.oversized import find_heavy, refuse_too_large
 from jobkit.extensions.corpus.plan_text import LABEL, CorpusSummary, plan_lines
+from jobkit.extensions.corpus.provenance import Promise, finish, write_promise
 from jobkit.extensions.corpus.setting import AppliedSetting, find_setting
 from jobkit.extensions.corpus.shards import ShardOptions, plan_shards, points_of
 from jobkit.launch import launch, local, resume, sweep
@@ -54,7 +55,6 @@ from jobkit.planning.prepare import Prepared, refuse_too_many_threads, run_id
 from jobkit.planning.resolve import Options, warn_again
 from jobkit.planning.texts import is_sample_file
 from jobkit.planning.workload_traits import traits
-from jobkit.report.provenance import Promise, finish, write_promise
 from jobkit.runs import journal
 from jobkit.runs.kinds import run_id_of
 from jobkit.runs.reader import read_standings

@@ -14,27 +14,25 @@ from functools import cache
 from importlib import metadata, resources
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from jobkit.core.blocks import Block, Column, notes_of
 from jobkit.core.errors import JobkitError
-from jobkit.core.extensions import load_all
+from jobkit.core.extensions import extension_of, load, load_all
 from jobkit.core.layout import is_run_folder
 from jobkit.core.records import ModelRef, Outcome
 from jobkit.core.terminal import NoWrap, for_terminal
 from jobkit.core.units import format_count
-from jobkit.corpus.plan import is_corpus_folder
 from jobkit.report import output
 from jobkit.report.estimates import estimates
 from jobkit.report.html.pictures import Folded, OfRun, PictureGroup, folded, pictures, source
 from jobkit.report.plot.data import group_plots
 from jobkit.report.recommend import output as recommendation
-from jobkit.report.recommend import waste as wasted
+from jobkit.report.recommend import waste
 from jobkit.report.recommend.advice import recommend
 from jobkit.report.recommend.request import read_use
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import Recommendation, RecommendOptions
-from jobkit.report.recommend.waste import wastes
 from jobkit.report.rows import Row
 from jobkit.report.sources import Beside
 from jobkit.report.tables import Collected, collect
@@ -93,6 +91,18 @@ def _safe(value: Any) -> Any:  # noqa: ANN401 - whatever a template prints
     return for_terminal(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
+class OwnPage(Protocol):
+    """The page of a run that measures no setting: the hook ``page`` of its extension.
+
+    ``untabled`` says why no table has its points.
+    """
+
+    untabled: ClassVar[str]
+
+    def of_run(self, run: Path) -> OfRun:
+        """Return what the page shows of a run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """The page of runs: its HTML, and the outcomes of all their points."""
@@ -116,10 +126,9 @@ def page(runs: Sequence[Path], beside: Beside | None = None) -> Page:
     JobkitError
         If a path does not exist, one holds no point, or as ``beside``.
     """
-    collected = {
-        run: _collected(run, beside if run is runs[0] else None) for run in runs if not is_corpus_folder(run)
-    }
-    of_runs = [of_run(run, collected[run]) if run in collected else _of_corpus(run) for run in runs]
+    own: dict[Path, OwnPage] = {run: page for run in runs if (page := load(extension_of(run), "page"))}
+    collected = {run: _collected(run, beside if run is runs[0] else None) for run in runs if run not in own}
+    of_runs = [own[run].of_run(run) if run in own else of_run(run, collected[run]) for run in runs]
     style, script = text_of("page.css"), text_of("page.js")
     html = render(
         "page.html.j2",
@@ -139,12 +148,6 @@ def _compared(runs: Sequence[Collected]) -> list[Block]:
     if sum(len(run.by_group) for run in runs) < 2:  # noqa: PLR2004 - two sides
         return []
     return [block for side_by_side in load_all("side_by_side") for block in side_by_side(runs)]
-
-
-def _of_corpus(run: Path) -> OfRun:
-    from jobkit.report.html.corpus_page import of_corpus  # which a sweep does without
-
-    return of_corpus(run)
 
 
 def fragment(run: Path, collected: Collected) -> str:
@@ -173,7 +176,7 @@ def of_run(run: Path, collected: Collected) -> OfRun:
     """
     groups = _groups(collected)
     about = [Block(title="What follows from the table", after=group.block.after) for group in groups]
-    found = OfRun(
+    shown = OfRun(
         name=run.resolve().name,
         outcomes=collected.outcomes,
         titles=[group.block.title for group in groups],
@@ -187,22 +190,22 @@ def of_run(run: Path, collected: Collected) -> OfRun:
         ],
     )
     try:
-        return _with_answer(found, recommend(read_material(run), RecommendOptions()))
+        return _with_answer(shown, recommend(read_material(run), RecommendOptions()))
     except JobkitError as error:
-        return replace(found, tiles=[_refused("No recommendation", error)] if is_run_folder(run) else [])
+        return replace(shown, tiles=[_refused("No recommendation", error)] if is_run_folder(run) else [])
 
 
-def _with_answer(found: OfRun, advice: Recommendation) -> OfRun:
+def _with_answer(shown: OfRun, advice: Recommendation) -> OfRun:
     """Return the page of a run with its recommendation; what limits a search comes after its picture."""
     limit, details = [*recommendation.limit(advice)], recommendation.details(advice)
-    answered = replace(found, tiles=recommendation.answer(advice))
+    answered = replace(shown, tiles=recommendation.answer(advice))
     if advice.search is None:
         hidden = [Block.of(limit), *details] if limit else details
-        return replace(answered, folded=[*map(folded, hidden), *found.folded])
+        return replace(answered, folded=[*map(folded, hidden), *shown.folded])
     (phases,) = recommendation.phases(advice)
-    groups = [replace(group, block=replace(phases, before=tuple(limit))) for group in found.groups]
-    every = Folded("All figures of the search", [group.block for group in found.groups])
-    return replace(answered, groups=groups, folded=[*map(folded, details), every, *found.folded])
+    groups = [replace(group, block=replace(phases, before=tuple(limit))) for group in shown.groups]
+    every = Folded("All figures of the search", [group.block for group in shown.groups])
+    return replace(answered, groups=groups, folded=[*map(folded, details), every, *shown.folded])
 
 
 def _models(collected: Collected) -> Iterator[ModelRef]:
@@ -211,40 +214,40 @@ def _models(collected: Collected) -> Iterator[ModelRef]:
 
 
 def _groups(collected: Collected) -> list[PictureGroup]:
-    found = []
+    groups = []
     per_group = estimates(collected)
     for number, plot in enumerate(group_plots(collected)):
         rows = [row for row in collected.rows if row.group == number]
         block = output.group_block(collected, number, per_group)
         drawn = pictures(plot, rows)
         first = 1 if plot.search and plot.search.rows else len(drawn)
-        found.append(PictureGroup(block=block, pictures=drawn[:first], below=drawn[first:]))
-    return found
+        groups.append(PictureGroup(block=block, pictures=drawn[:first], below=drawn[first:]))
+    return groups
 
 
 def _waste(run: Path) -> Folded:
     """Return the seven wastes, or why they cannot be judged."""
     try:
         use = read_use(run)
-        found = wastes(use)
+        wastes = waste.wastes(use)
     except JobkitError as error:
         return Folded("Requested and not used: not known", [_refused("Not known", error)])
-    kinds = format_count(sum(waste.wasted is True for waste in found), "kind")
-    return Folded(f"Requested and not used: {kinds} of waste", list(wasted.blocks(use, found)))
+    kinds = format_count(sum(judged.wasted is True for judged in wastes), "kind")
+    return Folded(f"Requested and not used: {kinds} of waste", list(waste.blocks(use, wastes)))
 
 
-def _refused(what: str, error: JobkitError) -> Block:
-    return Block(title=f"{what}: {error.message}", after=(error.hint or "",))
+def _refused(missing: str, error: JobkitError) -> Block:
+    return Block(title=f"{missing}: {error.message}", after=(error.hint or "",))
 
 
 def _facts(run: Path, collected: Collected) -> Block:
     """Return on what, and with what, the points ran: each value once."""
-    found: dict[str, list[str]] = {}
+    known: dict[str, list[str]] = {}
     for row in collected.rows:
         for name, value in _facts_of(row):
-            if value and value not in found.setdefault(name, []):
-                found[name].append(value)
-    facts = {name: ", ".join(values) for name, values in found.items() if values} | {"run folder": str(run)}
+            if value and value not in known.setdefault(name, []):
+                known[name].append(value)
+    facts = {name: ", ".join(values) for name, values in known.items() if values} | {"run folder": str(run)}
     columns = (Column("what", [*facts], left=True), Column("value", [*facts.values()], left=True))
     return Block(title="GPU, driver, versions, text, model", columns=columns, folded=True)
 

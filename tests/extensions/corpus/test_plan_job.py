@@ -21,11 +21,11 @@ from jobkit.core.units import GIB
 from jobkit.corpus.plan import is_corpus_folder, is_unplanned, read_plan
 from jobkit.corpus.sources import find_sources
 from jobkit.extensions.corpus import plan_job, start
+from jobkit.extensions.corpus.provenance import finish
 from jobkit.extensions.corpus.setting import find_setting
 from jobkit.launch import resume
 from jobkit.launch.cancel import cancel
 from jobkit.planning.resolve import Options
-from jobkit.report.provenance import finish
 from jobkit.runs.journal import read_journal
 from jobkit.runs.reader import read_standings
 from jobkit.runs.status_text import render

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from jobkit.core.units import (
 from jobkit.corpus.merge import counts_path
 from jobkit.corpus.plan import Corpus, Shard, is_unplanned, read_corpus, read_plan
 from jobkit.corpus.winners import read_winners
-from jobkit.report.provenance import provenance, read_promise
+from jobkit.extensions.corpus.provenance import provenance, read_promise
 from jobkit.runs.hints import remedy
 from jobkit.runs.results import PointResult, each_point, task_s
 from jobkit.runs.tries import Try
@@ -81,7 +82,7 @@ class CorpusReport:
     planned
         The shards of the plan that could be read, by index.
     data
-        As `jobkit.report.provenance.provenance` has it, of the shards that are done; empty if none is.
+        As `jobkit.extensions.corpus.provenance.provenance` has it, of the shards that are done; else empty.
     counts
         Of each document, in corpus order; empty if the results are not merged.
     notes
@@ -144,10 +145,12 @@ def read_corpus_report(folder: Path) -> CorpusReport:
 
 
 def _count(line: str, where: str) -> DocumentCount:
-    found = files.parse_object(line, where)
+    counted = files.parse_object(line, where)
     try:
         return DocumentCount(
-            document=str(found["document"]), paragraphs=int(found["paragraphs"]), rows=int(found["rows"])
+            document=str(counted["document"]),
+            paragraphs=int(counted["paragraphs"]),
+            rows=int(counted["rows"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise JobkitError(f"{where}: no counts of a document") from error
@@ -172,11 +175,11 @@ def tries(report: CorpusReport) -> list[ShardTry]:
     pairs = [(result, tried) for result in report.results for tried in result.all_tries if tried.number]
     begun = [(began, result, tried) for result, tried in pairs if (began := moment(_began(tried)))]
     first = min((began for began, _, _ in begun), default=None)
-    found = []
-    for began, result, tried in sorted(begun, key=lambda one: one[0]):
+    in_order = []
+    for began, result, tried in sorted(begun, key=itemgetter(0)):
         held_s = task_s(tried) if tried.verdict.outcome else None
         began_s = (began - (first or began)) / timedelta(seconds=1)
-        found.append(
+        in_order.append(
             ShardTry(
                 name=f"{result.point.point_id}, try {tried.number}",
                 began_s=began_s,
@@ -184,7 +187,7 @@ def tries(report: CorpusReport) -> list[ShardTry]:
                 outcome=str(tried.verdict.outcome or "to come"),
             )
         )
-    return found
+    return in_order
 
 
 def _began(tried: Try) -> str:
@@ -201,7 +204,8 @@ def answer(report: CorpusReport) -> list[Block]:
 
 
 def _done(report: CorpusReport) -> Iterator[str]:
-    shards = [report.planned[one.point.index] for one in report.done if one.point.index in report.planned]
+    done = [result.point.index for result in report.done]
+    shards = [report.planned[index] for index in done if index in report.planned]
     paragraphs, all_of_it = sum(shard.paragraphs for shard in shards), report.corpus.paragraphs
     yield f"{report.title[:1].upper()}{report.title[1:]}."
     yield f"{paragraphs:,} of {format_count(all_of_it, 'paragraph')} of {_documents(report)} are done."
@@ -251,14 +255,14 @@ def failed(report: CorpusReport) -> list[Block]:
     for result in report.results:
         if result.outcome not in {None, Outcome.OK}:
             groups.setdefault(Outcome(str(result.outcome)), []).append(result)
-    return [Block.of(_failed(report, outcome, found)) for outcome, found in groups.items()]
+    return [Block.of(_failed(report, outcome, results)) for outcome, results in groups.items()]
 
 
-def _failed(report: CorpusReport, outcome: Outcome, found: Sequence[PointResult]) -> Iterator[str]:
-    names = format_list([result.point.point_id for result in found], MOST_NAMED)
-    yield f"{format_count(len(found), 'shard')} {outcome}: {names}"
-    yield from dict.fromkeys(f"  {result.verdict.evidence}" for result in found[:MOST_NAMED])
-    first = found[0]
+def _failed(report: CorpusReport, outcome: Outcome, results: Sequence[PointResult]) -> Iterator[str]:
+    names = format_list([result.point.point_id for result in results], MOST_NAMED)
+    yield f"{format_count(len(results), 'shard')} {outcome}: {names}"
+    yield from dict.fromkeys(f"  {result.verdict.evidence}" for result in results[:MOST_NAMED])
+    first = results[0]
     steps = remedy(
         outcome, first.verdict.evidence, run=shell_quote(str(report.folder)), point=first.point.index
     )
@@ -272,15 +276,15 @@ def count_block(report: CorpusReport) -> Block:
     shown = report.counts[:MOST_DOCUMENTS]
     more = len(report.counts) - len(shown)
     rest = f"... and {more:,} more: {counts_path(Path('merged.jsonl'))} in the run folder has them"
-    rows = sum(one.rows for one in report.counts)
-    silent = sum(not one.rows for one in report.counts)
+    rows = sum(document.rows for document in report.counts)
+    silent = sum(not document.rows for document in report.counts)
     return Block(
         title=f"{format_count(len(report.counts), 'document')}, {format_count(rows, 'row')}",
         before=(f"{silent:,} of them have no row.",) if silent else (),
         columns=(
-            Column("document", [one.document for one in shown], left=True),
-            Column("paragraphs", [f"{one.paragraphs:,}" for one in shown]),
-            Column("rows", [f"{one.rows:,}" for one in shown]),
+            Column("document", [document.document for document in shown], left=True),
+            Column("paragraphs", [f"{document.paragraphs:,}" for document in shown]),
+            Column("rows", [f"{document.rows:,}" for document in shown]),
         ),
         after=(rest,) if more else (),
     )
@@ -311,7 +315,7 @@ def _of_files(report: CorpusReport) -> Block:
 def fact_block(report: CorpusReport) -> Block:
     """Return on what the shards ran, as far as they are done."""
     point, data = report.first, report.data
-    versions = {name: " ".join(found) for name, found in data.get("versions", {}).items()}
+    versions = {name: " ".join(numbers) for name, numbers in data.get("versions", {}).items()}
     facts = {
         "run": point.run_id,
         "workload": point.workload,
@@ -319,8 +323,8 @@ def fact_block(report: CorpusReport) -> Block:
         "fingerprint of the model": point.model.fingerprint if point.model else "",
         "GPU": ", ".join(data.get("gpus", ())),
         "hosts": ", ".join(data.get("hosts", ())),
-        "jobs": ", ".join(f"{one['scheduler']} {one['job']}" for one in data.get("jobs", ())),
-        "versions": ", ".join(f"{name} {found}" for name, found in versions.items()),
+        "jobs": ", ".join(f"{job['scheduler']} {job['job']}" for job in data.get("jobs", ())),
+        "versions": ", ".join(f"{name} {numbers}" for name, numbers in versions.items()),
         "run folder": str(report.folder),
     }
     known = {name: value for name, value in facts.items() if value}

@@ -9,8 +9,8 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.layout import PLAN_FILE, WINNERS_FOLDER, Exit
 from jobkit.core.terminal import NoWrap
 from jobkit.corpus.merge import merge
-from jobkit.report import corpus
-from jobkit.report.corpus import read_corpus_report
+from jobkit.extensions.corpus import corpus_report
+from jobkit.extensions.corpus.corpus_report import read_corpus_report
 from jobkit.runs.shards import live_points
 from tests.support.applied import measured_run, request, win, write_corpus, write_planned
 from tests.support.builders import write_begin, write_exit
@@ -27,7 +27,7 @@ def tagged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def answer(run: Path) -> str:
-    return as_text(corpus.answer(read_corpus_report(run)))
+    return as_text(corpus_report.answer(read_corpus_report(run)))
 
 
 def test_a_promise_is_compared_once_a_shard_is_done(tagged: Path) -> None:
@@ -45,11 +45,11 @@ def test_a_corpus_that_is_done_is_counted_by_document_once_it_is_merged(tagged: 
     win(tagged, 1, 2, 3)
     found = read_corpus_report(tagged)
     assert found.title == "done, 3 shards"
-    assert "60 of 60 paragraphs of 1 document are done." in as_text(corpus.answer(found))
-    assert "jobkit merge tagged" in as_text(corpus.answer(found))
-    assert "file" in as_text([corpus.count_block(found)])
+    assert "60 of 60 paragraphs of 1 document are done." in as_text(corpus_report.answer(found))
+    assert "jobkit merge tagged" in as_text(corpus_report.answer(found))
+    assert "file" in as_text([corpus_report.count_block(found)])
     merge(tagged, tagged / "merged.jsonl")
-    counted = corpus.count_block(read_corpus_report(tagged))
+    counted = corpus_report.count_block(read_corpus_report(tagged))
     rows = sum(one.rows for one in read_corpus_report(tagged).counts)
     assert [column.cells for column in counted.columns] == [["a.txt"], ["60"], [str(rows)]]
     assert rows == read_corpus_report(tagged).data["rows"]
@@ -60,11 +60,11 @@ def test_what_failed_has_its_reason_and_a_command(tagged: Path) -> None:
     write_begin(tagged, point, at="2026-01-02T10:15:30+00:00")
     write_exit(tagged, point, Exit(status=1, stage="environment", message="no venv"))
     found = read_corpus_report(tagged)
-    (block,) = corpus.failed(found)
+    (block,) = corpus_report.failed(found)
     assert block.title == "1 shard environment: shard-00002"
     assert any("no venv" in line for line in block.before)
     assert any(isinstance(line, NoWrap) and "jobkit resume" in line for line in block.before)
-    assert [one.outcome for one in corpus.tries(found)] == ["environment"]
+    assert [one.outcome for one in corpus_report.tries(found)] == ["environment"]
 
 
 def test_damaged_lines_are_notes(tagged: Path) -> None:
@@ -78,7 +78,7 @@ def test_damaged_lines_are_notes(tagged: Path) -> None:
     assert [one.document for one in found.counts] == ["a.txt"]
     assert any("the plan of shard-00001 cannot be read" in note for note in found.notes)
     assert any("merged.documents.jsonl" in note for note in found.notes)
-    assert "over 2 shards" in as_text(corpus.answer(found))
+    assert "over 2 shards" in as_text(corpus_report.answer(found))
     (winner,) = (tagged / WINNERS_FOLDER).glob("shard-00002*")
     winner.write_text("{", encoding="utf-8")
     found = read_corpus_report(tagged)

@@ -9,7 +9,7 @@ import pytest
 
 from jobkit.answers.ledger import corpora
 from jobkit.core.paths import LEDGER_VARIABLE, ledger_path
-from jobkit.report.provenance import closing_line, finish, read_promise
+from jobkit.extensions.corpus.provenance import closing_line, finish, read_promise
 from tests.support.applied import measured_run, request, win, write_corpus, write_planned
 
 

@@ -171,7 +171,7 @@ def provenance(
         "workload": point.workload,
         "model": _model(point),
         "setting": _setting(point, promise),
-        "versions": {name: sorted(found) for name, found in sorted(totals.versions.items())},
+        "versions": {name: sorted(numbers) for name, numbers in sorted(totals.versions.items())},
         "gpus": dict(sorted(totals.gpus.items())),
         "hosts": sorted(totals.hosts),
         "jobs": [{"scheduler": name, "job": job} for name, job in sorted(totals.jobs)],
@@ -284,7 +284,8 @@ def _corpus(corpus: Corpus) -> dict[str, object]:
         "paragraphs": corpus.paragraphs,
         "characters": corpus.characters,
         "files": [
-            {"name": one.name, "size_bytes": one.size_bytes, "sha256": one.sha256} for one in corpus.sources
+            {"name": source.name, "size_bytes": source.size_bytes, "sha256": source.sha256}
+            for source in corpus.sources
         ],
         "left_out": [asdict(bad) for bad in corpus.skipped],
     }
@@ -302,18 +303,18 @@ def closing_line(data: Mapping[str, Any]) -> str:
     time, corpus, energy = data["time"], data["corpus"], data["energy"]
     unit = "GPU" if "gpu_hours" in time else "CPU"
     hours = time[f"{unit.lower()}_hours"]
-    words = [
+    parts = [
         f"{corpus['paragraphs']:,} paragraphs of {format_count(len(corpus['files']), 'file')} are done",
         f"{data['rows']:,} rows in {format_count(data['shards'], 'shard')}",
         f"{hours:,.1f} {unit}-hours" if hours >= 1 else f"{hours:.2g} {unit}-hours",
     ]
     if time["predicted_s"]:
         took, predicted = format_compared(time["took_s"]), format_compared(time["predicted_s"])
-        words.append(f"the shards took {took}, {predicted} predicted{_outside(time)}")
+        parts.append(f"the shards took {took}, {predicted} predicted{_outside(time)}")
     if energy["joules"]:
-        words.append(format_energy(energy["joules"]))
+        parts.append(format_energy(energy["joules"]))
     if data["model"] and data["model"]["caveat"]:
-        words.append(data["model"]["caveat"])
+        parts.append(data["model"]["caveat"])
     left_out = len(corpus["left_out"])
-    words += [f"{format_count(left_out, 'place')} left out"] if left_out else []
-    return ", ".join(words)
+    parts += [f"{format_count(left_out, 'place')} left out"] if left_out else []
+    return ", ".join(parts)

@@ -1,0 +1,92 @@
+"""The page of a corpus: done or not, promise against truth, the shards over time, what failed, counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from jobkit.core.blocks import Block
+from jobkit.core.records import Outcome
+from jobkit.core.units import format_count
+from jobkit.extensions.corpus import corpus_report
+from jobkit.extensions.corpus.corpus_report import CorpusReport, ShardTry
+from jobkit.report.html.pictures import OfRun, Picture, PictureGroup, RowDrawing, folded, source
+
+MOST_TRIES = 400
+"""More tries are not drawn: then one of so many is."""
+PICTURE_PX, MOST_ROW_PX = 400.0, 16.0
+"""The height of the rows together, and the most of one."""
+UNITS = ((2 * 86400.0, 86400.0, "days"), (2 * 3600.0, 3600.0, "hours"), (120.0, 60.0, "minutes"))
+"""From how many seconds on a unit is used, its seconds, and its name."""
+
+
+class CorpusPage:
+    """The page of a corpus: a `jobkit.report.html.page.OwnPage`."""
+
+    untabled: ClassVar[str] = "the shards of a corpus, which measure no setting"
+
+    def of_run(self, run: Path) -> OfRun:
+        """Return what the page shows of a corpus.
+
+        Raises
+        ------
+        JobkitError
+            As `jobkit.extensions.corpus.corpus_report.read_corpus_report`.
+        """
+        report = corpus_report.read_corpus_report(run)
+        model = report.first.model
+        title = f"{report.first.workload}: {format_count(report.corpus.documents, 'document')} of a corpus"
+        notes = Block(
+            title=format_count(len(report.notes), "note"), after=tuple(f"- {note}" for note in report.notes)
+        )
+        tries = corpus_report.tries(report)
+        pictures = [PictureGroup(block=Block(), pictures=[shard_picture(tries, report)])] if tries else []
+        facts = source(run, corpus_report.fact_block(report))
+        return OfRun(
+            name=f"{run.resolve().name}: {report.title}",
+            outcomes=frozenset(result.outcome for result in report.results),
+            titles=[title],
+            caveats=[model.warning] if model and model.stand_in else [],
+            tiles=corpus_report.answer(report),
+            groups=pictures,
+            missing=corpus_report.failed(report),
+            tables=[corpus_report.count_block(report)],
+            folded=[*map(folded, [notes] if report.notes else []), facts],
+        )
+
+
+CORPUS_PAGE = CorpusPage()
+
+
+def shard_picture(tries: Sequence[ShardTry], report: CorpusReport) -> Picture:
+    """Return the tries of the shards over time, a row each, in the order in which they began."""
+    step = -(-len(tries) // MOST_TRIES)
+    shown = tries[::step]
+    most = max(tried.ended_s or tried.began_s for tried in tries)
+    unit_s, unit = next(((each, name) for least, each, name in UNITS if most >= least), (1.0, "seconds"))
+    drawing = RowDrawing(
+        across=f"{unit} since the first try began",
+        right=most / unit_s,
+        row_px=min(MOST_ROW_PX, PICTURE_PX / len(shown)),
+    )
+    for tried in shown:
+        _draw_try(drawing, tried, unit_s)
+    ended = sum(tried.outcome == Outcome.OK for tried in tries)
+    title = f"Shards over time: {format_count(len(tries), 'try', 'tries')}, {ended:,} of them ok"
+    part = f" One of every {step} tries is drawn." if step > 1 else ""
+    caption = f"Each row is a try of one of {format_count(len(report.results), 'shard')}.{part}"
+    return Picture(title=title, svg=drawing.svg(title), caption=caption, data=Block())
+
+
+def _draw_try(drawing: RowDrawing, tried: ShardTry, unit_s: float) -> None:
+    css = "blue" if tried.outcome == Outcome.OK else "grey" if tried.ended_s is None else "limit"
+    title = f"{tried.name}: {tried.outcome}"
+    drawing.row()
+    if tried.ended_s is None:
+        drawing.mark(tried.began_s / unit_s, "cross", css=css, title=title)
+        drawing.legend.mark("began, end not known", "cross", css=css)
+        return
+    width = max(1.0, 0.6 * drawing.row_px)
+    drawing.bar(tried.began_s / unit_s, tried.ended_s / unit_s, css=css, width=width, title=title)
+    drawing.legend.line("ok" if css == "blue" else "failed", css=css, width=4.0)
