@@ -170,11 +170,11 @@ def verdict(ratio: Ratio, figure: Figure) -> str:
     return figure.more if ratio.mean > 1 else figure.less
 
 
-def blocks(found: Sequence[Side]) -> list[Block]:
+def blocks(compared: Sequence[Side]) -> list[Block]:
     """Return the comparison of each side with the first, in pieces."""
-    answers = tuple(f"{side.letter}: {side.found}" for side in found if side.found)
-    names = Block(title="Runs", before=answers, columns=_names(found))
-    return [names, *(block for other in found[1:] for block in _pair(compare(found[0], other)))]
+    answers = tuple(f"{side.letter}: {side.found}" for side in compared if side.found)
+    names = Block(title="Runs", before=answers, columns=_names(compared))
+    return [names, *(block for other in compared[1:] for block in _pair(compare(compared[0], other)))]
 
 
 def side_by_side(runs: Sequence[Collected]) -> list[Block]:
@@ -182,10 +182,13 @@ def side_by_side(runs: Sequence[Collected]) -> list[Block]:
     return blocks(sides(runs))
 
 
-def as_data(found: Sequence[Side]) -> dict[str, Any]:
+def as_data(compared: Sequence[Side]) -> dict[str, Any]:
     """Return the comparison for a program: measures by their names in the tables, in bytes and joules."""
-    pairs = [compare(found[0], other) for other in found[1:]]
-    return {"runs": [_side_data(side) for side in found], "comparisons": [_pair_data(pair) for pair in pairs]}
+    pairs = [compare(compared[0], other) for other in compared[1:]]
+    return {
+        "runs": [_side_data(side) for side in compared],
+        "comparisons": [_pair_data(pair) for pair in pairs],
+    }
 
 
 def _side_data(side: Side) -> dict[str, Any]:
@@ -228,15 +231,15 @@ def _line_data(line: ComparedSetting, figure: Figure) -> dict[str, Any]:
     }
 
 
-def _names(found: Sequence[Side]) -> tuple[Column, ...]:
-    fastest = [side.fastest for side in found]
+def _names(compared: Sequence[Side]) -> tuple[Column, ...]:
+    fastest = [side.fastest for side in compared]
     speeds = [best[1].mean(SPEED) if best else None for best in fastest]
     return (
-        Column("side", [side.letter for side in found], left=True),
-        Column("run", [side.run for side in found], left=True),
-        Column("what was run", [side.title for side in found], left=True),
+        Column("side", [side.letter for side in compared], left=True),
+        Column("run", [side.run for side in compared], left=True),
+        Column("what was run", [side.title for side in compared], left=True),
         Column(
-            "fastest, or the answer" if any(side.answer for side in found) else "fastest",
+            "fastest, or the answer" if any(side.answer for side in compared) else "fastest",
             [best[0] if best else "" for best in fastest],
             left=True,
         ),
@@ -303,11 +306,11 @@ def _fastest(first: Side, other: Side) -> str:
     of = f"the answer of {first.letter}" if first.answer else f"the fastest of {first.letter}"
     if bool(first.answer) == bool(other.answer):
         of = f"that of {first.letter}"
-    words = f"The {which} of {other.letter} ({two}) is {times} as {of} ({one})"
+    sentence = f"The {which} of {other.letter} ({two}) is {times} as {of} ({one})"
     if ratio.differs is None:
-        return f"{words}; single repeats cannot show whether that is more than scatter."
+        return f"{sentence}; single repeats cannot show whether that is more than scatter."
     result = "" if ratio.differs else ": no difference is shown"
-    return f"{words} ({ratio.low:.2f} to {ratio.high:.2f} with 95 % confidence){result}."
+    return f"{sentence} ({ratio.low:.2f} to {ratio.high:.2f} with 95 % confidence){result}."
 
 
 def _ends(ratio: Ratio) -> str:

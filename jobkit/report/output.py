@@ -64,8 +64,8 @@ def render(
     per_group = estimates(collected, gpu_memory_bytes)
     if fmt == "json":
         return _json(collected, per_group)
-    found = blocks(collected, per_group, asked=gpu_memory_bytes is not None)
-    return as_markdown(found) if fmt == "md" else as_text(found, width, color=color, wider=WIDER)
+    shown = blocks(collected, per_group, asked=gpu_memory_bytes is not None)
+    return as_markdown(shown) if fmt == "md" else as_text(shown, width, color=color, wider=WIDER)
 
 
 def _csv(collected: Collected) -> str:
@@ -91,7 +91,7 @@ def _json(collected: Collected, per_group: Iterable[GroupEstimate]) -> str:
     report = {
         "points": [*map(_whole_numbers, collected.point_records())],
         "sizes": [*map(_whole_numbers, collected.size_records())],
-        "metrics": [{"column": one.name, "name": one.label, "unit": one.unit} for one in collected.own],
+        "metrics": [{"column": own.name, "name": own.label, "unit": own.unit} for own in collected.own],
         "groups": [*collected.group_records()],
         "estimates": [asdict(estimate) for estimate in per_group],
         **{reader.key: [job.data() for job in collected.jobs if job.key == reader.key] for reader in readers},

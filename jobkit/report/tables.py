@@ -89,7 +89,7 @@ def sizes(
 
 def _table(settings: Sequence[Setting[Row]], looked_at: Mapping[str, float]) -> list[Size]:
     """Return the sizes of a group, the smallest first; the first of them that has a speed is the base."""
-    found: list[Size] = []
+    measured: list[Size] = []
     base: Mean | None = None
     for setting in settings:
         speed, times, first = setting.mean(SPEED), None, setting.first
@@ -101,8 +101,8 @@ def _table(settings: Sequence[Setting[Row]], looked_at: Mapping[str, float]) -> 
         for row in setting.well:
             rate = row.value(SPEED)
             row.figures[SPEEDUP.name] = rate / base.value if rate and base else None
-        found.append(Size(points=setting.points, times=times))
-    return [replace(size, front=front) for size, front in zip(found, energy.front(found), strict=True)]
+        measured.append(Size(points=setting.points, times=times))
+    return [replace(size, front=front) for size, front in zip(measured, energy.front(measured), strict=True)]
 
 
 OF_DERIVED = ("group", "size", "speedup", "n", "outcomes", "front", "reserved")
@@ -184,7 +184,7 @@ class Collected:
         """The names of the columns of points."""
         absent = {figure.name for figure in _absent(self.rows)}
         fixed = [name for name in fixed_columns() if name not in absent]
-        return [*fixed, *self._own_knobs, *(one.name for one in self.own), "group", "size", "speedup"]
+        return [*fixed, *self._own_knobs, *(figure.name for figure in self.own), "group", "size", "speedup"]
 
     @property
     def _figures(self) -> list[Figure]:
@@ -204,7 +204,8 @@ class Collected:
         for row in self.rows:
             params = {knob: row.params.get(knob) for knob in knobs}
             places = {"group": row.group, "size": row.size, "speedup": row.value(SPEEDUP)}
-            yield cells(row, figures) | params | {one.name: row.value(one) for one in self.own} | places
+            own = {figure.name: row.value(figure) for figure in self.own}
+            yield cells(row, figures) | params | own | places
 
     def size_records(self) -> Iterator[dict[str, object]]:
         """Yield the sizes by column: ``*_sd`` and ``*_n`` follow the means, and the ends of intervals all."""
@@ -212,8 +213,8 @@ class Collected:
         for size in self.by_size:
             means = {figure: size.mean(figure) for figure in figures}
             times = (size.times.low, size.times.high) if size.times else (None, None)
-            bounded = {one: mean for one, mean in means.items() if one.interval}
-            ends = {one.name: mean.ends if mean else (None, None) for one, mean in bounded.items()}
+            bounded = {figure: mean for figure, mean in means.items() if figure.interval}
+            ends = {figure.name: mean.ends if mean else (None, None) for figure, mean in bounded.items()}
             ends |= {"speedup": times}
             yield {
                 "size": size.first.size,
@@ -223,9 +224,9 @@ class Collected:
                 **{name: size.of(name) for name in OF_A_SIZE},
                 "outcomes": size.outcomes,
                 "n": size.n,
-                **{one.name: mean.value if mean else None for one, mean in means.items()},
-                **{f"{one.name}_sd": mean.sd if mean else None for one, mean in means.items()},
-                **{f"{one.name}_n": mean.n if mean else 0 for one, mean in means.items()},
+                **{figure.name: mean.value if mean else None for figure, mean in means.items()},
+                **{f"{figure.name}_sd": mean.sd if mean else None for figure, mean in means.items()},
+                **{f"{figure.name}_n": mean.n if mean else 0 for figure, mean in means.items()},
                 "speedup": size.times.mean if size.times else None,
                 "front": size.front,
                 **{f"{name}_low": low for name, (low, _) in ends.items()},
