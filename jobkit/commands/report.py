@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +15,9 @@ from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
 from jobkit.core.records import Outcome
+
+if TYPE_CHECKING:
+    from jobkit.report.sources import Beside
 
 
 @click.command()
@@ -50,14 +54,13 @@ def report(runs: tuple[Path, ...], output: Path, dcgm: tuple[Path, ...]) -> int:
       jobkit report tagged
       jobkit report runs/a100-20260102-101530-3f9a runs/v100-20260103-091200-77b2
     """
-    from jobkit.extensions.other_logs.reader import dcgm_reports
     from jobkit.report.html.page import page
 
     named = runs_named(runs)
     if dcgm and len(named) > 1:
         hint = "name one RUN, or put each report into the logs/ folder of its run, as NAME.gpu-report"
         raise JobkitError(f"--dcgm {dcgm[0]}: {len(named)} runs are named", hint=hint)
-    made = page(named, partial(dcgm_reports, dcgm))
+    made = page(named, _beside(dcgm))
     try:
         write_atomically(output, made.html)
     except OSError as error:
@@ -67,6 +70,15 @@ def report(runs: tuple[Path, ...], output: Path, dcgm: tuple[Path, ...]) -> int:
     if len(named) == 1:
         _note_next(named[0], made.outcomes)
     return 0
+
+
+def _beside(dcgm: tuple[Path, ...]) -> Beside | None:
+    """Return what puts reports of DCGM next to points; ``None`` without a report."""
+    if not dcgm:
+        return None
+    from jobkit.extensions.other_logs.reader import dcgm_reports
+
+    return partial(dcgm_reports, dcgm)
 
 
 def _note_next(run: Path, outcomes: frozenset[Outcome | None]) -> None:

@@ -24,11 +24,14 @@ class Extension:
     ----------
     marks
         Files of which any marks a run folder as one of its runs.
+    logs
+        A pattern of names of files in ``logs/`` of any run, which it reads; empty for none.
     parts
         By the name of a hook: the object that has it, as ``module:name``.
     """
 
     marks: tuple[str, ...] = ()
+    logs: str = ""
     parts: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -41,7 +44,7 @@ EXTENSIONS: dict[str, Extension] = {
             "work": "jobkit.extensions.corpus.work:WORK",
             "script": "jobkit.extensions.corpus.script:SCRIPT",
             "volume": "jobkit.extensions.corpus.texts:volume",
-            "page": "jobkit.extensions.corpus.corpus_page:CORPUS_PAGE",
+            "page": "jobkit.extensions.corpus.corpus_page:of_corpus",
         },
     ),
     "tune": Extension(
@@ -57,7 +60,9 @@ EXTENSIONS: dict[str, Extension] = {
             "packages": "jobkit.extensions.profile.packages:refuse_missing_profiler",
         },
     ),
-    "other_logs": Extension(parts={"files": "jobkit.extensions.other_logs.reader:OTHER_LOGS"}),
+    "other_logs": Extension(
+        logs="*.gpu-report", parts={"files": "jobkit.extensions.other_logs.reader:OTHER_LOGS"}
+    ),
     "compare": Extension(parts={"side_by_side": "jobkit.extensions.compare:side_by_side"}),
 }
 """By name.

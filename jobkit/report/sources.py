@@ -10,11 +10,12 @@ from typing import ClassVar, Protocol
 from jobkit.answers.tune import Tuning, read_tuning
 from jobkit.core.blocks import Block
 from jobkit.core.errors import JobkitError
-from jobkit.core.extensions import extension_of, load, load_all
+from jobkit.core.extensions import EXTENSIONS, load, load_all
 from jobkit.core.figures import AGREEMENT
 from jobkit.core.files import read_text
 from jobkit.core.knobs import FP32, OFF, PRECISION
 from jobkit.core.layout import (
+    LOGS_FOLDER,
     SEARCH_GOAL_FILE,
     TUNE_GOAL_FILE,
     is_run_folder,
@@ -28,6 +29,7 @@ from jobkit.report.rows import Row, row_of_point
 from jobkit.runs.accounting import Accounts, read_accounts
 from jobkit.runs.driver_lock import is_held, last_driver
 from jobkit.runs.journal import SEARCHES
+from jobkit.runs.kinds import kind_of
 from jobkit.runs.results import (
     NOT_COMPARED,
     Agreement,
@@ -88,8 +90,8 @@ class FileReader(Protocol):
     def read(self, path: Path, text: str) -> Sources | None:
         """Return what a file holds that was named in place of a run; ``None`` if its form is not known."""
 
-    def beside(self, run: Path, rows: Sequence[Row], notes: list[str]) -> Iterator[OtherFigures]:
-        """Yield the figures of other programs on the jobs of a run folder; the notes get what is skipped."""
+    def beside(self, logs: Iterable[Path], rows: Sequence[Row], notes: list[str]) -> Iterator[OtherFigures]:
+        """Yield the figures that logs have of the jobs of some points; the notes get which are skipped."""
 
 
 def read_sources(paths: Sequence[Path], beside: Beside | None = None) -> Sources:
@@ -142,8 +144,8 @@ def _read(path: Path) -> Sources:
         return _read_file(path)
     if not is_run_folder(path):
         return Sources(notes=[f"{path}: not a run folder (no points in points.jsonl): skipped"])
-    if own_page := load(extension_of(path), "page"):
-        return Sources(notes=[f"{path}: {own_page.untabled}: skipped"])
+    if why := kind_of(path).untabled:
+        return Sources(notes=[f"{path}: {why}: skipped"])
     return _read_run(path)
 
 
@@ -175,10 +177,17 @@ def _read_run(path: Path) -> Sources:
         shown = f"jobkit profile {shell_path(path)} POINT prints it"
         notes.append(f"{path}: profiled, and in no table: {_some(names)}; {shown}")
     notes += [f"{path}: {line}" for line in tried]
-    readers: list[FileReader] = load_all("files")
-    jobs = [job for reader in readers for job in reader.beside(path, rows, notes)]
+    jobs = list(_in_logs(path, rows, notes))
     searches = {str(path): read_tuning(path)} if (path / TUNE_GOAL_FILE).is_file() else {}
     return Sources(rows, notes, {str(path): settled}, [point.outcome for point in profiled], jobs, searches)
+
+
+def _in_logs(run: Path, rows: Sequence[Row], notes: list[str]) -> Iterator[OtherFigures]:
+    """Yield the figures of other programs that a run has in its ``logs/``."""
+    for name, extension in EXTENSIONS.items():
+        logs = sorted((run / LOGS_FOLDER).glob(extension.logs)) if extension.logs else []
+        if logs and (reader := load(name, "files")):
+            yield from reader.beside(logs, rows, notes)
 
 
 def _not_profiled(results: Iterable[PointResult], profiled: list[PointResult]) -> Iterator[PointResult]:

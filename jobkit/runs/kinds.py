@@ -62,12 +62,15 @@ class RunKind:
         What a person calls one of its points.
     subject
         What a job plans of which the points are parts.
+    untabled
+        Why no table has its points; empty if tables have them.
     """
 
     command = "sweep"
     look = "collect"
     noun = "point"
     subject = "the run"
+    untabled = ""
 
     def order(self, folder: Path) -> Order | None:
         """Return what was ordered of a run whose points a job writes; ``None`` if none does."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
 
 from jobkit.core.blocks import Block
 from jobkit.core.records import Outcome
@@ -21,42 +20,35 @@ UNITS = ((2 * 86400.0, 86400.0, "days"), (2 * 3600.0, 3600.0, "hours"), (120.0, 
 """From how many seconds on a unit is used, its seconds, and its name."""
 
 
-class CorpusPage:
-    """The page of a corpus: a `jobkit.report.html.page.OwnPage`."""
+def of_corpus(run: Path) -> OfRun:
+    """Return what the page shows of a corpus.
 
-    untabled: ClassVar[str] = "the shards of a corpus, which measure no setting"
-
-    def of_run(self, run: Path) -> OfRun:
-        """Return what the page shows of a corpus.
-
-        Raises
-        ------
-        JobkitError
-            As `jobkit.extensions.corpus.corpus_report.read_corpus_report`.
-        """
-        report = corpus_report.read_corpus_report(run)
-        model = report.first.model
-        title = f"{report.first.workload}: {format_count(report.corpus.documents, 'document')} of a corpus"
-        notes = Block(
-            title=format_count(len(report.notes), "note"), after=tuple(f"- {note}" for note in report.notes)
-        )
-        tries = corpus_report.tries(report)
-        pictures = [PictureGroup(block=Block(), pictures=[shard_picture(tries, report)])] if tries else []
-        facts = source(run, corpus_report.fact_block(report))
-        return OfRun(
-            name=f"{run.resolve().name}: {report.title}",
-            outcomes=frozenset(result.outcome for result in report.results),
-            titles=[title],
-            caveats=[model.warning] if model and model.stand_in else [],
-            tiles=corpus_report.answer(report),
-            groups=pictures,
-            missing=corpus_report.failed(report),
-            tables=[corpus_report.count_block(report)],
-            folded=[*map(folded, [notes] if report.notes else []), facts],
-        )
-
-
-CORPUS_PAGE = CorpusPage()
+    Raises
+    ------
+    JobkitError
+        As `jobkit.extensions.corpus.corpus_report.read_corpus_report`.
+    """
+    report = corpus_report.read_corpus_report(run)
+    model = report.first.model
+    title = f"{report.first.workload}: {format_count(report.corpus.documents, 'document')} of a corpus"
+    notes = Block(
+        title=format_count(len(report.notes), "note"), after=tuple(f"- {note}" for note in report.notes)
+    )
+    tries = corpus_report.tries(report)
+    return OfRun(
+        name=f"{run.resolve().name}: {report.title}",
+        outcomes=frozenset(result.outcome for result in report.results),
+        titles=[title],
+        caveats=[model.warning] if model and model.stand_in else [],
+        tiles=corpus_report.answer(report),
+        groups=[PictureGroup(block=Block(), pictures=[shard_picture(tries, report)])] if tries else [],
+        missing=corpus_report.failed(report),
+        tables=[corpus_report.count_block(report)],
+        folded=[
+            *map(folded, [notes] if report.notes else []),
+            source(run, corpus_report.fact_block(report)),
+        ],
+    )
 
 
 def shard_picture(tries: Sequence[ShardTry], report: CorpusReport) -> Picture:

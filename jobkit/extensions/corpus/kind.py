@@ -28,6 +28,7 @@ class CorpusRun(RunKind):
     look = "status"
     noun = "shard"
     subject = "the corpus"
+    untabled = "the shards of a corpus, which measure no setting"
 
     def order(self, folder: Path) -> Order | None:
         """Return what was ordered of the job that plans a corpus."""

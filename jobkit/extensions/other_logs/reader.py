@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
-from jobkit.core.layout import LOGS_FOLDER
 from jobkit.core.units import format_list
 from jobkit.extensions.other_logs.dcgm import (
     SUFFIX,
@@ -38,12 +37,16 @@ class OtherLogs:
         notes = [f"{path}: {left_out} of its runs cut short: left out"] if left_out else []
         notes += [f"{path}: a DCGM report of a whole job: {_where(path)}"] if of_job else []
         rows, near = rows_of_log(str(path), runs), path.parent.glob(f"*{SUFFIX}") if runs else ()
-        reports = (report for report in near if belongs(report.name, path.name))
-        return Sources(rows, notes, jobs=list(_readable(reports, rows, notes)))
+        reports = sorted(report for report in near if belongs(report.name, path.name))
+        return Sources(rows, notes, jobs=list(self.beside(reports, rows, notes)))
 
-    def beside(self, run: Path, rows: Sequence[Row], notes: list[str]) -> Iterator[JobFigures]:
-        """Yield the reports of DCGM in the ``logs/`` of a run folder."""
-        return _readable((run / LOGS_FOLDER).glob(f"*{SUFFIX}"), rows, notes)
+    def beside(self, logs: Iterable[Path], rows: Sequence[Row], notes: list[str]) -> Iterator[JobFigures]:
+        """Yield the reports of DCGM that can be read; add why others cannot to the notes."""
+        for path in logs:
+            try:
+                yield _read_report(path, rows)
+            except JobkitError as error:
+                notes.append(f"{error.message}: skipped")
 
 
 OTHER_LOGS = OtherLogs()
@@ -70,15 +73,6 @@ def _read_report(path: Path, rows: Sequence[Row]) -> JobFigures:
         raise JobkitError(f"{path}: not a DCGM report of a job", hint=hint)
     points, how = points_of(path.name, rows)
     return side_by_side(str(path), parse_report(text), points, how)
-
-
-def _readable(paths: Iterable[Path], rows: Sequence[Row], notes: list[str]) -> Iterator[JobFigures]:
-    """Yield the reports of DCGM that can be read; add why others cannot to the notes."""
-    for path in sorted(paths):
-        try:
-            yield _read_report(path, rows)
-        except JobkitError as error:
-            notes.append(f"{error.message}: skipped")
 
 
 def _where(report: Path) -> str:

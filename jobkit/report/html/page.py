@@ -14,7 +14,7 @@ from functools import cache
 from importlib import metadata, resources
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any
 
 from jobkit.core.blocks import Block, Column, notes_of
 from jobkit.core.errors import JobkitError
@@ -91,18 +91,6 @@ def _safe(value: Any) -> Any:  # noqa: ANN401 - whatever a template prints
     return for_terminal(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
-class OwnPage(Protocol):
-    """The page of a run that measures no setting: the hook ``page`` of its extension.
-
-    ``untabled`` says why no table has its points.
-    """
-
-    untabled: ClassVar[str]
-
-    def of_run(self, run: Path) -> OfRun:
-        """Return what the page shows of a run."""
-
-
 @dataclass(frozen=True, slots=True)
 class Page:
     """The page of runs: its HTML, and the outcomes of all their points."""
@@ -126,9 +114,9 @@ def page(runs: Sequence[Path], beside: Beside | None = None) -> Page:
     JobkitError
         If a path does not exist, one holds no point, or as ``beside``.
     """
-    own: dict[Path, OwnPage] = {run: page for run in runs if (page := load(extension_of(run), "page"))}
+    own = {run: of_own for run in runs if (of_own := load(extension_of(run), "page"))}
     collected = {run: _collected(run, beside if run is runs[0] else None) for run in runs if run not in own}
-    of_runs = [own[run].of_run(run) if run in own else of_run(run, collected[run]) for run in runs]
+    of_runs = [own[run](run) if run in own else of_run(run, collected[run]) for run in runs]
     style, script = text_of("page.css"), text_of("page.js")
     html = render(
         "page.html.j2",
