@@ -8,7 +8,7 @@ Standard library only: the compute node imports this module.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
@@ -101,9 +101,9 @@ def load(name: str, hook: str) -> Any | None:  # noqa: ANN401 - each hook has a 
     return _load(part) if part else None
 
 
-def load_all(hook: str) -> Iterator[Any]:
-    """Yield the object of each extension that has a hook."""
-    return (part for name in EXTENSIONS if (part := load(name, hook)))
+def load_all(hook: str) -> list[Any]:
+    """Return the objects of all extensions that have a hook."""
+    return [part for name in EXTENSIONS if (part := load(name, hook)) is not None]
 
 
 @cache
