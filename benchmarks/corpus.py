@@ -25,8 +25,8 @@ MOST_CUT_S = 60
 
 SCAN = """
 import sys
-from jobkit.corpus.scan import scan
-from jobkit.corpus.sources import find_sources
+from jobkit.extensions.corpus.scan import scan
+from jobkit.extensions.corpus.sources import find_sources
 if __name__ == "__main__":
     found = scan(find_sources(sys.argv[2:]), processes=int(sys.argv[1]))
     print(found.corpus.paragraphs)
@@ -34,8 +34,8 @@ if __name__ == "__main__":
 CUT = """
 import json, random, sys, time
 from pathlib import Path
-from jobkit.corpus.plan import Corpus, Piece, Shard, write_plan
-from jobkit.corpus.plan import cut
+from jobkit.extensions.corpus.plan import Corpus, Piece, Shard, write_plan
+from jobkit.extensions.corpus.plan import cut
 chance = random.Random(1)
 size, at, pieces = 2**19, 0, []
 while at < 100 * 2**30:

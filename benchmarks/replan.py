@@ -18,9 +18,9 @@ from pathlib import Path
 
 from benchmarks.row import Row
 from benchmarks.timing import JOBKIT
-from jobkit.corpus.plan import read_plan
+from jobkit.extensions.corpus.plan import read_plan
+from jobkit.extensions.corpus.standing import live_points
 from jobkit.planning.sample import sample_text
-from jobkit.runs.shards import live_points
 
 TITLE = "A corpus that is planned again: the tagger's entities"
 PARAGRAPHS = 3000

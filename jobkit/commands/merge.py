@@ -49,11 +49,11 @@ def merge(run: Path, fmt: str | None, output: Path | None) -> int:
     """
     from jobkit.core.errors import ExitCode
     from jobkit.core.layout import read_points
-    from jobkit.corpus.merge import merge as join
-    from jobkit.corpus.plan import is_corpus_folder, is_unplanned, read_corpus
+    from jobkit.extensions.corpus.merge import merge as join
+    from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned, read_corpus
     from jobkit.extensions.corpus.provenance import finish
+    from jobkit.extensions.corpus.standing import void_shards
     from jobkit.launch.guards import warn_stand_in
-    from jobkit.runs.shards import void_shards
     from jobkit.runs.which_run import run_named
 
     if output == Path("-"):

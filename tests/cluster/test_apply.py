@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import soak_apply
-from jobkit.corpus.winners import read_winners
+from jobkit.extensions.corpus.standing import live_points
+from jobkit.extensions.corpus.winners import read_winners
 from jobkit.runs.reader import read_standings
-from jobkit.runs.shards import live_points
 from tests.cluster.daemons import until
 from tests.cluster.test_client import dies
 from tests.cluster.test_sweeps import Lab

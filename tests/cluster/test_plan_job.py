@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import ExitCode
-from jobkit.corpus.plan import is_unplanned
+from jobkit.extensions.corpus.plan import is_unplanned
 from jobkit.runs.journal import read_journal
 from tests.cluster.daemons import until
 from tests.cluster.holds import HOLD

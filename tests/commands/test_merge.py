@@ -12,10 +12,10 @@ from jobkit.commands.merge import merge
 from jobkit.commands.report import report
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import read_points
-from jobkit.corpus import formats
-from jobkit.corpus.plan import read_corpus, read_plan, write_plan
-from jobkit.corpus.scan import scan
-from jobkit.corpus.sources import find_sources
+from jobkit.extensions.corpus import formats
+from jobkit.extensions.corpus.plan import read_corpus, read_plan, write_plan
+from jobkit.extensions.corpus.scan import scan
+from jobkit.extensions.corpus.sources import find_sources
 from tests.support.builders import record, write_record, write_submitted
 from tests.support.corpora import plan, points_of, work
 

@@ -10,7 +10,7 @@ from jobkit.core.layout import PLAN_FILE, PROMISE_FILE, SPEC_FILE
 from jobkit.core.measurements import MemoryReadings
 from jobkit.core.records import Outcome
 from jobkit.core.units import MIB
-from jobkit.corpus.plan import Shard
+from jobkit.extensions.corpus.plan import Shard
 from jobkit.runs.hints import is_limited, needed_by
 from jobkit.runs.journal import JobTask
 from jobkit.runs.standing import PointState, PointStatus, RunStanding

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Point, Record
-from jobkit.corpus.winners import claim
 from jobkit.extensions.corpus import start
 from jobkit.extensions.corpus.setting import find_setting
 from jobkit.extensions.corpus.shards import ShardOptions
+from jobkit.extensions.corpus.standing import live_points
+from jobkit.extensions.corpus.winners import claim
 from jobkit.planning.resolve import Options
-from jobkit.runs.shards import live_points
 from tests.support.builders import grid, record, write_record, write_records
 from tests.support.corpora import work
 

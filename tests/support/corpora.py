@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE, try_folder
 from jobkit.core.records import Point
-from jobkit.corpus.plan import ROWS_FILE, Shard, cut, write_plan
-from jobkit.corpus.reading import Paragraph, read_shard
-from jobkit.corpus.rows import RowsWriter
-from jobkit.corpus.scan import Scan
+from jobkit.extensions.corpus.plan import ROWS_FILE, Shard, cut, write_plan
+from jobkit.extensions.corpus.reading import Paragraph, read_shard
+from jobkit.extensions.corpus.rows import RowsWriter
+from jobkit.extensions.corpus.scan import Scan
 from tests.support.builders import point
 
 WHITE = [chr(code) for code in range(0x3100) if chr(code).isspace()]

@@ -44,9 +44,9 @@ def test_help_imports_nothing_heavy() -> None:
 
 NODE = (
     "jobkit.cli",
-    "jobkit.corpus.reading",
-    "jobkit.corpus.rows",
-    "jobkit.corpus.winners",
+    "jobkit.extensions.corpus.reading",
+    "jobkit.extensions.corpus.rows",
+    "jobkit.extensions.corpus.winners",
     "jobkit.extensions.corpus.work",
     "jobkit.extensions.profile.work",
     "jobkit.answers.memory",

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.corpus.scan import scan
-from jobkit.corpus.sources import find_sources
+from jobkit.extensions.corpus.scan import scan
+from jobkit.extensions.corpus.sources import find_sources
 from tests.support.commands import JOBKIT
 from tests.support.corpora import plan, read_all
 

@@ -11,8 +11,8 @@ import pytest
 
 from jobkit.core.layout import read_exit, read_points
 from jobkit.core.records import Outcome, Point
-from jobkit.corpus.plan import MANIFEST_FILE, ROWS_FILE, Winner
-from jobkit.corpus.winners import claim, claim_all, read_winners
+from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Winner
+from jobkit.extensions.corpus.winners import claim, claim_all, read_winners
 from jobkit.planning.job_script import render
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
@@ -80,7 +80,9 @@ def test_a_script_that_is_killed_before_the_claim_has_left_all_that_a_reader_cla
     run = Shards(tmp_path)
     path = run.dir / "job.sh"
     script = path.read_text(encoding="utf-8")
-    path.write_text(script.replace('"$python" -m jobkit.corpus.winners', "kill -KILL $$\n"), encoding="utf-8")
+    path.write_text(
+        script.replace('"$python" -m jobkit.extensions.corpus.winners', "kill -KILL $$\n"), encoding="utf-8"
+    )
     status, _ = run.run(1)
     assert status == -signal.SIGKILL
     assert not run.winners

@@ -25,10 +25,10 @@ from jobkit.core.units import (
     format_setting,
     moment,
 )
-from jobkit.corpus.merge import counts_path
-from jobkit.corpus.plan import Corpus, Shard, is_unplanned, read_corpus, read_plan
-from jobkit.corpus.winners import read_winners
+from jobkit.extensions.corpus.merge import counts_path
+from jobkit.extensions.corpus.plan import Corpus, Shard, is_unplanned, read_corpus, read_plan
 from jobkit.extensions.corpus.provenance import provenance, read_promise
+from jobkit.extensions.corpus.winners import read_winners
 from jobkit.runs.hints import remedy
 from jobkit.runs.results import PointResult, each_point, task_s
 from jobkit.runs.tries import Try

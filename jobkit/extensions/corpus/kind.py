@@ -12,11 +12,11 @@ from jobkit.core.json_codec import from_json
 from jobkit.core.layout import ORDER_FILE, PROMISE_FILE
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import shell_path
-from jobkit.corpus.plan import Winner, read_corpus
-from jobkit.corpus.winners import has_rows, winner_path
+from jobkit.extensions.corpus.plan import Winner, read_corpus
+from jobkit.extensions.corpus.standing import corpus_json, corpus_lines, read_parts
+from jobkit.extensions.corpus.winners import has_rows, winner_path
 from jobkit.runs.journal import Role
 from jobkit.runs.kinds import Foreseen, NextStep, Order, RunKind
-from jobkit.runs.shards import corpus_json, corpus_lines, read_parts
 from jobkit.runs.standing import PointState, RunStanding
 from jobkit.runs.tries import Try, TryOutcome
 
@@ -65,7 +65,7 @@ class CorpusRun(RunKind):
 
     def steps_after(self, folder: Path, outcomes: Collection[Outcome | None]) -> Iterator[NextStep]:
         """Yield what joins the results, unless they are joined; while a shard lacks, how the others stand."""
-        from jobkit.corpus.merge import counts_path
+        from jobkit.extensions.corpus.merge import counts_path
 
         if set(outcomes) != {Outcome.OK}:
             yield f"jobkit status {shell_path(folder)}", "how it stands"

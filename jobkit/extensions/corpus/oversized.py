@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED_CHARS, numbers
 from jobkit.core.units import GIB, format_count, format_memory
-from jobkit.corpus.plan import Corpus, Piece
-from jobkit.corpus.reading import Paragraph, read_pieces
+from jobkit.extensions.corpus.plan import Corpus, Piece
+from jobkit.extensions.corpus.reading import Paragraph, read_pieces
 from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.planning.texts import estimated_lengths
 from jobkit.report.recommend.request import MEMORY_FACTOR

@@ -29,13 +29,13 @@ from jobkit.core.layout import (
 )
 from jobkit.core.terminal import note, shell_path
 from jobkit.core.units import GIB, MIB, format_count, format_size, format_walltime
-from jobkit.corpus.formats import check_format
-from jobkit.corpus.plan import Corpus, Source, is_corpus_folder, is_unplanned, read_corpus
-from jobkit.corpus.sources import SourceFile, find_sources
 from jobkit.extensions.corpus import start
+from jobkit.extensions.corpus.formats import check_format
+from jobkit.extensions.corpus.plan import Corpus, Source, is_corpus_folder, is_unplanned, read_corpus
 from jobkit.extensions.corpus.plan_text import LABEL, format_bytes, low_memory
 from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.extensions.corpus.shards import ShardOptions
+from jobkit.extensions.corpus.sources import SourceFile, find_sources
 from jobkit.launch import job, launch, resume, scheduler_calls, submission
 from jobkit.launch.guards import refuse_moved_run
 from jobkit.launch.resubmit import read_settled, run_lock

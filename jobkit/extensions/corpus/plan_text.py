@@ -19,7 +19,7 @@ from jobkit.core.units import (
     format_size,
     format_walltime,
 )
-from jobkit.corpus.plan import Corpus
+from jobkit.extensions.corpus.plan import Corpus
 from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.extensions.corpus.shards import UNKNOWN_BYTES, CorpusPlan
 from jobkit.schedulers.registry import runs_here

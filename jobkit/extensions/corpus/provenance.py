@@ -21,10 +21,17 @@ from jobkit.core.paths import ledger_path
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.terminal import as_json
 from jobkit.core.units import format_compared, format_count, format_energy
-from jobkit.corpus.plan import Corpus, Winner, is_corpus_folder, is_unplanned, read_corpus, read_plan
+from jobkit.extensions.corpus.plan import (
+    Corpus,
+    Winner,
+    is_corpus_folder,
+    is_unplanned,
+    read_corpus,
+    read_plan,
+)
+from jobkit.extensions.corpus.standing import settle
 from jobkit.report.recommend.energy import EnergyUse
 from jobkit.runs.results import PointResult, each_point, task_s
-from jobkit.runs.shards import settle
 from jobkit.runs.tries import Try
 
 SCHEMA = 1

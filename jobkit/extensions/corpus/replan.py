@@ -21,12 +21,13 @@ from jobkit.core.layout import FOLLOW_SCRIPT, PLAN_FILE, POINTS_FILE
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import note, shell_path
 from jobkit.core.units import format_count, format_size, format_walltime, pauses
-from jobkit.corpus.plan import Piece, Shard, read_corpus, read_plan
-from jobkit.corpus.winners import withdraw
+from jobkit.extensions.corpus.plan import Piece, Shard, read_corpus, read_plan
 from jobkit.extensions.corpus.plan_text import CorpusSummary, plan_lines
 from jobkit.extensions.corpus.provenance import Promise, read_promise
 from jobkit.extensions.corpus.setting import AppliedSetting, refuse_keys
 from jobkit.extensions.corpus.shards import CorpusPlan, ShardOptions, plan_shards, points_of
+from jobkit.extensions.corpus.standing import live_points, settle
+from jobkit.extensions.corpus.winners import withdraw
 from jobkit.launch import cancel, resume
 from jobkit.launch.guards import refuse_moved_run
 from jobkit.launch.resubmit import refuse_silent, run_lock, spec_of_run
@@ -37,7 +38,6 @@ from jobkit.runs.journal import read_journal
 from jobkit.runs.reader import read_standings
 from jobkit.runs.results import each_point, timed
 from jobkit.runs.retry import merge_overrides
-from jobkit.runs.shards import live_points, settle
 from jobkit.runs.standing import LIVE, RunStanding
 from jobkit.schedulers.registry import runs_here
 from jobkit.spec.site import find_site, portable_name

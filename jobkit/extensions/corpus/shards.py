@@ -13,8 +13,8 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.layout import CORPUS_FILE
 from jobkit.core.records import Point, TextRef
 from jobkit.core.units import MIB, format_size
-from jobkit.corpus.plan import Corpus, Piece, Shard, cut
 from jobkit.extensions.corpus.oversized import OversizedPiece, memory_of
+from jobkit.extensions.corpus.plan import Corpus, Piece, Shard, cut
 from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.report.recommend.request import enough
 from jobkit.spec.sweep_spec import Resources, SweepSpec

@@ -30,8 +30,9 @@ from jobkit.core.paths import cache_dir, ledger_path
 from jobkit.core.records import ModelRef, Point
 from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.core.units import format_setting
-from jobkit.corpus.formats import DEFAULT_FORMAT, check_format
-from jobkit.corpus.plan import (
+from jobkit.extensions.corpus.formats import DEFAULT_FORMAT, check_format
+from jobkit.extensions.corpus.oversized import find_heavy, refuse_too_large
+from jobkit.extensions.corpus.plan import (
     Corpus,
     Piece,
     Shard,
@@ -41,13 +42,12 @@ from jobkit.corpus.plan import (
     read_corpus,
     write_plan,
 )
-from jobkit.corpus.scan import scan
-from jobkit.corpus.sources import find_sources
-from jobkit.extensions.corpus.oversized import find_heavy, refuse_too_large
 from jobkit.extensions.corpus.plan_text import LABEL, CorpusSummary, plan_lines
 from jobkit.extensions.corpus.provenance import Promise, finish, write_promise
+from jobkit.extensions.corpus.scan import scan
 from jobkit.extensions.corpus.setting import AppliedSetting, find_setting
 from jobkit.extensions.corpus.shards import ShardOptions, plan_shards, points_of
+from jobkit.extensions.corpus.sources import find_sources
 from jobkit.launch import launch, local, resume, sweep
 from jobkit.launch.job import announce
 from jobkit.planning.job_script import render, render_follow

@@ -26,8 +26,8 @@ def volume(texts: Sequence[str]) -> CorpusVolume | None:
     text, *more = texts
     if not (more or Path(text).is_dir() or text.endswith((".gz", ".zst", ".jsonl"))):
         return None
-    from jobkit.corpus.scan import scan  # it brings processes, which a number does not need
-    from jobkit.corpus.sources import find_sources
+    from jobkit.extensions.corpus.scan import scan  # it brings processes, which a number does not need
+    from jobkit.extensions.corpus.sources import find_sources
 
     read = scan(find_sources(texts)).corpus
     name = text if not more else f"{text} and {format_count(len(more), 'more path')}"

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
-from jobkit.corpus.plan import ROWS_FILE, read_corpus, read_planned
-from jobkit.corpus.reading import Paragraph, read_pieces
-from jobkit.corpus.rows import RowsWriter
+from jobkit.extensions.corpus.plan import ROWS_FILE, read_corpus, read_planned
+from jobkit.extensions.corpus.reading import Paragraph, read_pieces
+from jobkit.extensions.corpus.rows import RowsWriter
 from jobkit.worker.failure import TryFailed, describe_error
 from jobkit.worker.kinds import PointWork
 from jobkit.worker.record import TryState

@@ -8,10 +8,10 @@ from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import PLAN_FILE, WINNERS_FOLDER, Exit
 from jobkit.core.terminal import NoWrap
-from jobkit.corpus.merge import merge
 from jobkit.extensions.corpus import corpus_report
 from jobkit.extensions.corpus.corpus_report import read_corpus_report
-from jobkit.runs.shards import live_points
+from jobkit.extensions.corpus.merge import merge
+from jobkit.extensions.corpus.standing import live_points
 from tests.support.applied import measured_run, request, win, write_corpus, write_planned
 from tests.support.builders import write_begin, write_exit
 

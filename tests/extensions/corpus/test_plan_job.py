@@ -18,11 +18,11 @@ from jobkit.core.layout import (
 from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB
-from jobkit.corpus.plan import is_corpus_folder, is_unplanned, read_plan
-from jobkit.corpus.sources import find_sources
 from jobkit.extensions.corpus import plan_job, start
+from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned, read_plan
 from jobkit.extensions.corpus.provenance import finish
 from jobkit.extensions.corpus.setting import find_setting
+from jobkit.extensions.corpus.sources import find_sources
 from jobkit.launch import resume
 from jobkit.launch.cancel import cancel
 from jobkit.planning.resolve import Options

@@ -9,18 +9,18 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import JOURNAL_FILE, PLAN_FILE, POINTS_FILE, read_points
-from jobkit.corpus.merge import merge
-from jobkit.corpus.plan import read_plan
-from jobkit.corpus.winners import claim
+from jobkit.extensions.corpus.merge import merge
+from jobkit.extensions.corpus.plan import read_plan
 from jobkit.extensions.corpus.replan import replan
 from jobkit.extensions.corpus.shards import ShardOptions
+from jobkit.extensions.corpus.standing import live_points, settle, void_shards
+from jobkit.extensions.corpus.winners import claim
 from jobkit.launch import resume
 from jobkit.launch.resubmit import spec_of_run
 from jobkit.launch.resume import Asked, Resumption
 from jobkit.runs.journal import read_journal
 from jobkit.runs.logs import point_named
 from jobkit.runs.results import read_run
-from jobkit.runs.shards import live_points, settle, void_shards
 from tests.support.applied import measured_run, request, win, write_corpus, write_planned
 from tests.support.corpora import work
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.corpus.plan import Piece
 from jobkit.extensions.corpus.oversized import OversizedPiece
+from jobkit.extensions.corpus.plan import Piece
 from jobkit.extensions.corpus.setting import AppliedSetting, find_setting
 from jobkit.extensions.corpus.shards import UNKNOWN_BYTES, ShardOptions, plan_shards
 from jobkit.planning.resolve import Options

@@ -13,8 +13,8 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.layout import read_points
 from jobkit.core.paths import LEDGER_VARIABLE
 from jobkit.core.units import MIB
-from jobkit.corpus.plan import is_corpus_folder, read_corpus, read_plan
 from jobkit.extensions.corpus import start
+from jobkit.extensions.corpus.plan import is_corpus_folder, read_corpus, read_plan
 from jobkit.extensions.corpus.plan_text import plan_lines
 from jobkit.extensions.corpus.shards import ShardOptions, plan_shards
 from jobkit.planning.resolve import Options

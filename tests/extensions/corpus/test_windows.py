@@ -8,8 +8,8 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
-from jobkit.corpus.reading import Paragraph
 from jobkit.extensions.corpus import work
+from jobkit.extensions.corpus.reading import Paragraph
 from jobkit.extensions.corpus.work import shard_windows
 from jobkit.worker.failure import TryFailed
 from jobkit.worker.windows import Todo, cut_window

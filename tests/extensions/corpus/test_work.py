@@ -21,8 +21,8 @@ import pytest
 from jobkit.core import files, json_codec
 from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
 from jobkit.core.records import Batch, JobFacts, ModelRef, Outcome, Point, Record
-from jobkit.corpus.plan import MANIFEST_FILE, ROWS_FILE, Corpus, Piece, Rows
-from jobkit.corpus.reading import Paragraph, read_pieces, read_shard
+from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Corpus, Piece, Rows
+from jobkit.extensions.corpus.reading import Paragraph, read_pieces, read_shard
 from jobkit.planning.sample import sample_text
 from jobkit.worker import work
 from jobkit.worker.failure import CAUGHT_SIGNALS, Signals

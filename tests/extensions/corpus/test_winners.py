@@ -12,10 +12,10 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Point
-from jobkit.corpus import winners
-from jobkit.corpus.scan import scan
-from jobkit.corpus.sources import find_sources
-from jobkit.corpus.winners import claim, claim_all, read_winners, withdraw
+from jobkit.extensions.corpus import winners
+from jobkit.extensions.corpus.scan import scan
+from jobkit.extensions.corpus.sources import find_sources
+from jobkit.extensions.corpus.winners import claim, claim_all, read_winners, withdraw
 from tests.support.corpora import plan, points_of, work
 
 
@@ -56,7 +56,7 @@ def test_rows_that_are_not_complete_never_win(tmp_path: Path, points: list[Point
 
 
 def run(*arguments: object) -> subprocess.Popen[str]:
-    words = [sys.executable, "-m", "jobkit.corpus.winners", *map(str, arguments)]
+    words = [sys.executable, "-m", "jobkit.extensions.corpus.winners", *map(str, arguments)]
     return subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
 
 

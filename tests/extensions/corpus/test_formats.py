@@ -8,7 +8,7 @@ import pytest
 from pyarrow import parquet
 
 from jobkit.core.errors import JobkitError
-from jobkit.corpus.formats import FORMATS, check_format, write_rows
+from jobkit.extensions.corpus.formats import FORMATS, check_format, write_rows
 
 
 def lines(*values: object) -> list[bytes]:
@@ -32,7 +32,7 @@ def test_a_format_that_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(JobkitError, match="no sentence, tag"):
         check_format("conll", ("token", "label"))
     monkeypatch.setattr(util, "find_spec", lambda _: None)
-    monkeypatch.setattr("jobkit.corpus.formats.find_spec", lambda _: None)
+    monkeypatch.setattr("jobkit.extensions.corpus.formats.find_spec", lambda _: None)
     with pytest.raises(JobkitError, match="needs pyarrow") as caught:
         check_format("parquet", ())
     assert caught.value.hint == "pip install 'jobkit[parquet]'"

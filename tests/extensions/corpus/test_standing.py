@@ -17,12 +17,18 @@ from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import BAD_ROWS, PLAN_FILE, Exit, point_folder, read_points
 from jobkit.core.records import Outcome, Point
-from jobkit.corpus.plan import ROWS_FILE, Piece, Shard, Winner
-from jobkit.corpus.winners import claim, claim_all
-from jobkit.runs import shards
+from jobkit.extensions.corpus.plan import ROWS_FILE, Piece, Shard, Winner
+from jobkit.extensions.corpus.standing import (
+    CorpusStanding,
+    corpus_lines,
+    corpus_standing,
+    live_points,
+    settle,
+    void_shards,
+)
+from jobkit.extensions.corpus.winners import claim, claim_all
 from jobkit.runs.hints import advice
 from jobkit.runs.results import read_run
-from jobkit.runs.shards import CorpusStanding, corpus_lines, corpus_standing, live_points, settle, void_shards
 from jobkit.runs.standing import PointState, PointStatus, RunStanding
 from jobkit.runs.status_text import render, run_json
 from jobkit.runs.tries import Try, TryOutcome
@@ -95,7 +101,7 @@ def test_rows_that_come_home_while_winners_are_claimed_are_not_bad(
             assert claim(run_dir, points[0], 1)
         return winners
 
-    monkeypatch.setattr(shards, "claim_all", claim_late)
+    monkeypatch.setattr("jobkit.extensions.corpus.standing.claim_all", claim_late)
     assert list(settle(run)) == [1]
     assert not list(run.rglob(BAD_ROWS))
 

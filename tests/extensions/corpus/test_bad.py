@@ -9,11 +9,11 @@ import pytest
 import zstandard
 
 from jobkit.core.errors import JobkitError
-from jobkit.corpus import scan as findings
-from jobkit.corpus import scan as tasks
-from jobkit.corpus import scan_text
-from jobkit.corpus.scan import Scan, scan
-from jobkit.corpus.sources import find_sources
+from jobkit.extensions.corpus import scan as findings
+from jobkit.extensions.corpus import scan as tasks
+from jobkit.extensions.corpus import scan_text
+from jobkit.extensions.corpus.scan import Scan, scan
+from jobkit.extensions.corpus.sources import find_sources
 from tests.support.corpora import jsonl, plan, read_all
 
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from jobkit.corpus.scan import RANGE_BYTES, piece_bytes, tasks
-from jobkit.corpus.sources import SourceFile
+from jobkit.extensions.corpus.scan import RANGE_BYTES, piece_bytes, tasks
+from jobkit.extensions.corpus.sources import SourceFile
 
 
 def found(size: int, number: int = 0, compression: str = "") -> SourceFile:

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from jobkit.core.errors import JobkitError, file_error
 from jobkit.core.paragraphs import spans
-from jobkit.corpus.plan import Corpus, Piece, Source, read_corpus, read_planned
-from jobkit.corpus.sources import BrokenError, Stream, open_stream, read_exactly, skip
+from jobkit.extensions.corpus.plan import Corpus, Piece, Source, read_corpus, read_planned
+from jobkit.extensions.corpus.sources import BrokenError, Stream, open_stream, read_exactly, skip
 
 
 class Fields(NamedTuple):

@@ -14,8 +14,8 @@ from jobkit.core.errors import JobkitError, name_file_in_errors
 from jobkit.core.files import write_atomically
 from jobkit.core.json_codec import to_json
 from jobkit.core.paragraphs import GIVEN
-from jobkit.corpus.plan import MANIFEST_FILE, Rows
-from jobkit.corpus.reading import Paragraph, given_offset
+from jobkit.extensions.corpus.plan import MANIFEST_FILE, Rows
+from jobkit.extensions.corpus.reading import Paragraph, given_offset
 
 OFFSETS = frozenset({"start", "end"})
 """Columns that hold offsets into the paragraph's text; a row has offsets into the document as given."""

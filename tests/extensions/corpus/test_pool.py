@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.corpus import scan as tasks
-from jobkit.corpus.scan import in_order, scan
-from jobkit.corpus.sources import find_sources
+from jobkit.extensions.corpus import scan as tasks
+from jobkit.extensions.corpus.scan import in_order, scan
+from jobkit.extensions.corpus.sources import find_sources
 from tests.support.corpora import jsonl
 
 pytestmark = pytest.mark.slow
@@ -59,15 +59,15 @@ def test_several_processes_find_what_one_finds(tmp_path: Path, monkeypatch: pyte
 def test_no_process_is_left_if_the_first_is_killed(tmp_path: Path) -> None:
     code = (
         "import os, time\n"
-        "from jobkit.corpus.scan import in_order\n"
-        "from tests.corpus.test_pool import where\n"
+        "from jobkit.extensions.corpus.scan import in_order\n"
+        "from tests.extensions.corpus.test_pool import where\n"
         "if __name__ == '__main__':\n"
         "    print(*in_order(where, [0, 0], 2), flush=True)\n"
         "    for _ in in_order(where, [0, 1, 1], 2): print('x', flush=True)\n"
     )
     script = tmp_path / "script.py"
     script.write_text(code)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
     with subprocess.Popen(
         [sys.executable, script], stdout=subprocess.PIPE, text=True, env=environment
     ) as process:

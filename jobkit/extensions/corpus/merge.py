@@ -19,10 +19,19 @@ from jobkit.core.files import open_regular
 from jobkit.core.layout import read_points, try_folder
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_list
-from jobkit.corpus.formats import check_format, write_rows
-from jobkit.corpus.plan import ROWS_FILE, Corpus, Piece, Shard, Source, Winner, read_corpus, read_plan
-from jobkit.corpus.reading import Paragraph, read_pieces
-from jobkit.corpus.winners import claim_all, digest, read_winners, winner_path
+from jobkit.extensions.corpus.formats import check_format, write_rows
+from jobkit.extensions.corpus.plan import (
+    ROWS_FILE,
+    Corpus,
+    Piece,
+    Shard,
+    Source,
+    Winner,
+    read_corpus,
+    read_plan,
+)
+from jobkit.extensions.corpus.reading import Paragraph, read_pieces
+from jobkit.extensions.corpus.winners import claim_all, digest, read_winners, winner_path
 
 
 class Extent(NamedTuple):
@@ -167,7 +176,7 @@ def merge(run_dir: Path, output: Path, form: str = "jsonl", *, void: Collection[
     output
         The file; an older one is replaced at the end.
     form
-        One of `jobkit.corpus.formats.FORMATS`.
+        One of `jobkit.extensions.corpus.formats.FORMATS`.
     void
         The shards that count for nothing, also if they have a winner: others do their work.
 

@@ -59,7 +59,7 @@ def write_rows(
     name
         One of `FORMATS`.
     lines
-        The rows, as `jobkit.corpus.rows.RowsWriter` writes them.
+        The rows, as `jobkit.extensions.corpus.rows.RowsWriter` writes them.
     columns, types
         The names after document and paragraph, and the types of the values in each.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.corpus.sources import find_sources
+from jobkit.extensions.corpus.sources import find_sources
 
 
 def test_files_and_folders_in_the_order_of_the_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jobkit.corpus.reading import BOM
-from jobkit.corpus.sources import Stream
+from jobkit.extensions.corpus.reading import BOM
+from jobkit.extensions.corpus.sources import Stream
 
 LONGEST_BYTES = 2**26
 """The longest paragraph of a text file, and the longest line of a JSONL file."""
 
 
 class PieceRow(NamedTuple):
-    """A `jobkit.corpus.plan.Piece` of a part; places count from the part, the digest is bytes."""
+    """A `jobkit.extensions.corpus.plan.Piece` of a part; places count from the part, the digest is bytes."""
 
     start: int
     end: int

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.paragraphs import split_paragraphs
-from jobkit.corpus import scan as tasks
-from jobkit.corpus import scan_part, scan_text
-from jobkit.corpus import scan_part as lines
-from jobkit.corpus.reading import given_offset
-from jobkit.corpus.scan import Scan, scan
-from jobkit.corpus.sources import find_sources
+from jobkit.extensions.corpus import scan as tasks
+from jobkit.extensions.corpus import scan_part, scan_text
+from jobkit.extensions.corpus import scan_part as lines
+from jobkit.extensions.corpus.reading import given_offset
+from jobkit.extensions.corpus.scan import Scan, scan
+from jobkit.extensions.corpus.sources import find_sources
 from tests.support.corpora import HARD, jsonl, plan, read_all, read_as_text, reference
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import CORPUS_FILE, PLAN_FILE
-from jobkit.corpus import scan as tasks
-from jobkit.corpus.plan import Shard, append_shards, read_corpus, read_planned
-from jobkit.corpus.reading import Paragraph, given_offset, read_shard
-from jobkit.corpus.scan import scan
-from jobkit.corpus.sources import find_sources
+from jobkit.extensions.corpus import scan as tasks
+from jobkit.extensions.corpus.plan import Shard, append_shards, read_corpus, read_planned
+from jobkit.extensions.corpus.reading import Paragraph, given_offset, read_shard
+from jobkit.extensions.corpus.scan import scan
+from jobkit.extensions.corpus.sources import find_sources
 from tests.support.corpora import jsonl, plan
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.json_codec import from_json
-from jobkit.corpus.plan import Rows
-from jobkit.corpus.reading import Paragraph
-from jobkit.corpus.rows import RowsWriter
+from jobkit.extensions.corpus.plan import Rows
+from jobkit.extensions.corpus.reading import Paragraph
+from jobkit.extensions.corpus.rows import RowsWriter
 
 PARAGRAPH = Paragraph("a.txt", 4, "One\ntwo\n", 100, (3,), piece=2)
 

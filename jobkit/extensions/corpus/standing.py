@@ -24,8 +24,8 @@ from jobkit.core.layout import (
 from jobkit.core.records import Point
 from jobkit.core.student import deviation, half_width
 from jobkit.core.units import format_compared, format_count, format_list
-from jobkit.corpus.plan import Winner, read_plan
-from jobkit.corpus.winners import claim, claim_all, has_rows
+from jobkit.extensions.corpus.plan import Winner, read_plan
+from jobkit.extensions.corpus.winners import claim, claim_all, has_rows
 from jobkit.runs.journal import read_journal
 from jobkit.runs.standing import PointState, PointStatus, RunStanding
 

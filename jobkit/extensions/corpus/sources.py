@@ -189,7 +189,7 @@ _STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFile:
-    """A file of the corpus that is not read yet; its fields are those of `jobkit.corpus.plan.Source`."""
+    """A file of the corpus that is not read yet; its fields are those of `Source`."""
 
     path: str
     name: str

@@ -13,12 +13,12 @@ from pyarrow import parquet
 from jobkit.core.errors import JobkitError
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import PLAN_FILE
-from jobkit.corpus.merge import _Tally, merge
-from jobkit.corpus.plan import Shard, append_shards, read_plan
-from jobkit.corpus.reading import read_pieces
-from jobkit.corpus.scan import scan
-from jobkit.corpus.sources import find_sources
-from jobkit.corpus.winners import claim, claim_all, read_winners, withdraw
+from jobkit.extensions.corpus.merge import _Tally, merge
+from jobkit.extensions.corpus.plan import Shard, append_shards, read_plan
+from jobkit.extensions.corpus.reading import read_pieces
+from jobkit.extensions.corpus.scan import scan
+from jobkit.extensions.corpus.sources import find_sources
+from jobkit.extensions.corpus.winners import claim, claim_all, read_winners, withdraw
 from tests.support.corpora import jsonl, plan, points_of, work
 
 COLUMNS = ("label", "start", "end", "extra")

@@ -10,8 +10,8 @@ from typing import BinaryIO
 
 from jobkit.core.files import open_regular
 from jobkit.core.paragraphs import spans
-from jobkit.corpus.reading import BOM, BadLineError, Fields, parse_line
-from jobkit.corpus.scan_text import (
+from jobkit.extensions.corpus.reading import BOM, BadLineError, Fields, parse_line
+from jobkit.extensions.corpus.scan_text import (
     BadPartError,
     PartResult,
     PieceRow,
@@ -20,7 +20,7 @@ from jobkit.corpus.scan_text import (
     refuse_long,
     scan_text,
 )
-from jobkit.corpus.sources import BrokenError, Stream, is_jsonl, open_stream
+from jobkit.extensions.corpus.sources import BrokenError, Stream, is_jsonl, open_stream
 
 LINE_BLOCK_BYTES = 2**20
 

@@ -1,6 +1,6 @@
 """Which try of a shard counts: the first whose rows are complete, linked once. Standard library only.
 
-``python -m jobkit.corpus.winners RUN POINT TRY`` claims for the job script.
+``python -m jobkit.extensions.corpus.winners RUN POINT TRY`` claims for the job script.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jobkit.core.files import open_regular, parse_object, read_lines, read_text
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.layout import BAD_ROWS, POINTS_FILE, WINNERS_FOLDER, names, try_folder, try_numbers
 from jobkit.core.records import Point
-from jobkit.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows, Winner, read_planned
+from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows, Winner, read_planned
 
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK, errno.EINVAL})
 """Errors of link(2) on a file system without hard links."""
@@ -243,7 +243,7 @@ def main(arguments: list[str]) -> int:
         run, name, number = arguments
         winner = claim(Path(run), _point(Path(run), name), int(number))
     except ValueError:
-        sys.stderr.write("usage: python -m jobkit.corpus.winners RUN POINT TRY\n")
+        sys.stderr.write("usage: python -m jobkit.extensions.corpus.winners RUN POINT TRY\n")
         return 2
     except (JobkitError, OSError) as error:
         sys.stderr.write(f"jobkit: {error}\n")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.corpus.plan import cut_loads
+from jobkit.extensions.corpus.plan import cut_loads
 
 
 def sums(loads: list[float], number: int) -> list[float]:

@@ -15,11 +15,11 @@ from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar, cast
 
 from jobkit.core.errors import JobkitError
-from jobkit.corpus.plan import Bad, Corpus, Piece, Source
-from jobkit.corpus.reading import BOM, BadLineError, Fields, generated_id, parse_line
-from jobkit.corpus.scan_part import id_hash, lines_of, scan_part, scan_parts, source_of
-from jobkit.corpus.scan_text import PartResult, PieceRow, ScanPart
-from jobkit.corpus.sources import JSONL, SourceFile, open_stream, skip
+from jobkit.extensions.corpus.plan import Bad, Corpus, Piece, Source
+from jobkit.extensions.corpus.reading import BOM, BadLineError, Fields, generated_id, parse_line
+from jobkit.extensions.corpus.scan_part import id_hash, lines_of, scan_part, scan_parts, source_of
+from jobkit.extensions.corpus.scan_text import PartResult, PieceRow, ScanPart
+from jobkit.extensions.corpus.sources import JSONL, SourceFile, open_stream, skip
 
 if TYPE_CHECKING:
     import numpy as np
@@ -486,7 +486,7 @@ def scan(
     Parameters
     ----------
     found
-        Of `jobkit.corpus.sources.find_sources`.
+        Of `jobkit.extensions.corpus.sources.find_sources`.
     text_field, id_field
         Of JSONL documents.
     skip_bad

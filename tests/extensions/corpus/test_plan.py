@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jobkit.corpus.plan import Corpus, Source
+from jobkit.extensions.corpus.plan import Corpus, Source
 
 
 def corpus(*paths: Path) -> Corpus:

@@ -1,1 +1,0 @@
-"""The corpus of ``jobkit apply``: read, cut into shards, and the rows of each shard exactly once."""
