@@ -18,7 +18,9 @@ from jobkit.core import files
 from jobkit.core.errors import DISK_FULL, ERRNO_HINTS, JobkitError, file_error, name_file_in_errors
 from jobkit.core.files import (
     append_line,
+    filesystem_type,
     last_line,
+    likely_shared,
     parse_object,
     read_lines,
     read_tolerantly,
@@ -202,3 +204,56 @@ def test_a_full_disk_is_blamed_on_the_file_that_could_not_be_written() -> None:
     assert file_error(full).message == "runs/x/files/names.py: No space left on device"
     gone = OSError(errno.ENOENT, "No such file or directory", "names.py", None, "copy")
     assert file_error(gone).message.startswith("names.py: ")
+
+
+MOUNTS = r"""22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+30 22 0:26 / /home rw,relatime shared:2 - nfs4 filer:/home rw
+31 30 0:27 / /home/ada/big\040disk rw - lustre mds:/big rw
+32 22 0:28 / /scratch rw - tmpfs tmpfs rw
+33 22 0:29 / /scratch rw - xfs /dev/nvme0n1 rw
+a line that is none
+34 22 0:30 / /odd rw -
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/etc", "ext4"),
+        ("/homes", "ext4"),
+        ("/home", "nfs4"),
+        ("/home/ada", "nfs4"),
+        ("/home/ada/big disk/x", "lustre"),
+        ("/scratch/x", "xfs"),
+        ("/odd", "ext4"),
+    ],
+)
+def test_the_deepest_mount_point_counts_and_of_two_the_later(path: str, kind: str) -> None:
+    assert filesystem_type(path, MOUNTS) == kind
+
+
+def test_without_mounts_nothing_is_known() -> None:
+    assert filesystem_type("/home", "") == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "shared"),
+    [
+        ("nfs", True),
+        ("nfs4", True),
+        ("lustre", True),
+        ("fuse.sshfs", True),
+        ("ext4", False),
+        ("tmpfs", False),
+        ("overlay", False),
+        ("", None),
+        ("newfs", None),
+    ],
+)
+def test_what_nodes_are_likely_to_share(kind: str, shared: bool | None) -> None:  # noqa: FBT001 - a parameter
+    assert likely_shared(kind) is shared
+
+
+@given(st.text())
+def test_nothing_is_too_odd_to_read(text: str) -> None:
+    assert "\n" not in filesystem_type("/a/b", text)

@@ -1,14 +1,15 @@
-"""The run folder: which of its files no output may replace."""
+"""The run folder: which of its files no output may replace, and what a try writes first."""
 
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import POINTS_FILE, refuse_contract_file
+from jobkit.core.layout import BY_HAND, POINTS_FILE, Begin, read_begin, refuse_contract_file
 from jobkit.core.paths import shipped_folder
 from tests.support.commands import jobkit
 
@@ -68,3 +69,56 @@ def test_each_command_with_an_output_refuses(run: Path, words: tuple[str, str]) 
         assert (done.returncode, done.stdout) == (2, "")
         assert f"{option} {run / name}: jobkit itself reads this file" in done.stderr
     assert (run / POINTS_FILE).read_text() == "{}\n"
+
+
+WHOLE = "scheduler=sge\njob=12\ntask=3\nrestart=1\nround=2\nhost=n1\npid=99\nat=2026-01-02T10:15:20Z\n"
+TEMPLATE = Path(__file__).parents[2] / "templates" / "job.sh.j2"
+
+
+def read(tmp_path: Path, text: str) -> Begin:
+    path = tmp_path / "begin"
+    path.write_text(text, encoding="utf-8")
+    return read_begin(path)
+
+
+def test_what_a_task_says_of_itself(tmp_path: Path) -> None:
+    assert read(tmp_path, WHOLE) == Begin(
+        scheduler="sge",
+        job="12",
+        task=3,
+        restart=1,
+        round=2,
+        host="n1",
+        pid=99,
+        at="2026-01-02T10:15:20Z",
+    )
+
+
+def test_by_hand_there_is_no_task(tmp_path: Path) -> None:
+    told = read(tmp_path, WHOLE.replace("sge", BY_HAND).replace("task=3", "task="))
+    assert (told.scheduler, told.task) == ("hand", None)
+
+
+def test_what_only_adds_may_be_missing(tmp_path: Path) -> None:
+    told = read(tmp_path, "scheduler=slurm\njob=7\ntask=1\nrestart=0\nround=1\npid=\n")
+    assert (told.host, told.pid, told.at) == ("", None, "")
+
+
+@pytest.mark.parametrize("text", ["", WHOLE[:20], WHOLE.replace("restart=1", "restart=?"), "noise\n"])
+def test_a_file_that_is_not_whole_is_none(tmp_path: Path, text: str) -> None:
+    with pytest.raises(JobkitError, match="not a begin file"):
+        read(tmp_path, text)
+
+
+def test_the_job_script_writes_what_is_read(tmp_path: Path) -> None:
+    """The lines of the template itself, run by bash."""
+    found = re.search(
+        r"^ *printf '%s\\n' \"scheduler=.*?>\"\$home/begin\"", TEMPLATE.read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert found
+    variables = f"scheduler=slurm job=7 task=4 restart=1 round=2 HOSTNAME=n2 home={tmp_path}\n"
+    subprocess.run(["bash", "-euc", variables + found[0]], check=True)
+    told = read_begin(tmp_path / "begin")
+    assert (told.scheduler, told.job, told.task, told.restart, told.round) == ("slurm", "7", 4, 1, 2)
+    assert (told.host, told.pid is None) == ("n2", False)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", told.at)

@@ -1,0 +1,408 @@
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from jobkit.core.records import Outcome
+from jobkit.core.shell import Completed
+from jobkit.schedulers import sge
+from jobkit.schedulers.parsing import find_job_id
+from jobkit.schedulers.types import Accounted, Array, JobId, JobRequest, Queued, Remedy, State
+from tests.support.surveys import ARRAY, REQUEST, captured
+
+
+def job(name: str) -> str:
+    """Return the id that a captured submission got."""
+    return find_job_id(captured(f"sge/submit-{name}").stdout, sge.JOB_ID_PATTERNS, "qsub").id
+
+
+def queued(answer: tuple[Queued, ...] | None, job_id: str) -> dict[int, Queued]:
+    assert answer is not None
+    return {task.task: task for task in answer if task.job_id == job_id}
+
+
+def test_submit_argv() -> None:
+    assert sge.submit_argv("job.sh", ARRAY) == ("qsub", "-terse", "-t", "1-3", "-tc", "2", "job.sh")
+    one = Array(first=1, last=1, offset=6, throttle=None)
+    assert sge.submit_argv("find.sh", one, [JobId("7"), JobId("9")]) == (
+        "qsub", "-terse", "-hold_jid", "7,9", "-t", "1-1", "find.sh", "--offset", "6",
+    )  # fmt: skip
+    assert sge.log_name("demo-1", "12", 3) == "demo-1.o12.3"
+
+
+def test_the_array_limit() -> None:
+    assert sge.limit_argv() == captured("sge/config").argv
+    assert sge.parse_limit(captured("sge/config").stdout) == 75_000
+    assert sge.parse_limit("max_aj_tasks                 0\n") is None
+    assert sge.parse_limit("nothing of the sort") is None
+
+
+def test_an_array_counts_as_one_job() -> None:
+    three = tuple(Array(first=1, last=5, offset=offset, throttle=None) for offset in (0, 5, 10))
+    assert sge.task_limit_error(captured("sge/config").stdout, three) is None
+    assert sge.task_limit_error("max_u_jobs 3\nmax_jobs 0\nmax_aj_instances 2\n", three) is None
+    told = sge.task_limit_error("max_u_jobs   2\nmax_jobs   1\n", three)
+    assert told == "15 points are 3 array jobs, but at most 1 are allowed (max_jobs)"
+
+
+def test_the_commands_that_change_a_job() -> None:
+    assert sge.throttle_argv(JobId("12"), 3) == ("qalter", "-tc", "3", "12")
+    assert sge.cancel_argv(JobId("12")) == ("qdel", "12")
+    assert sge.cancel_argv(JobId("12"), (9, 3, 4, 5)) == ("qdel", "12.3-5", "12.9")
+
+
+def test_jobs_are_asked_for_by_their_owners(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "ann")
+    assert sge.queue_argv((JobId("12"),)) == ("qstat", "-u", "ann", "-xml")
+    since, jobs = "2026-01-02T03:04:05", (JobId("1"), JobId("2"))
+    assert sge.queue_argv(jobs, ("ann", "bob")) == ("qstat", "-u", "ann,bob", "-xml")
+    assert sge.accounting_argv(jobs, since, "", ("ann",)) == (
+        "qacct", "-o", "ann", "-b", "202601020304", "-j",
+    )  # fmt: skip
+    assert sge.accounting_argv(jobs, since, "", ("ann", "bob")) == ("qacct", "-b", "202601020304", "-j")
+
+
+def test_running_and_pending_and_error() -> None:
+    answer = sge.parse_queue(captured("sge/qstat-live"))
+
+    life = queued(answer, job("terse"))
+    assert {number: task.state for number, task in life.items()} == {3: State.ERROR, 4: State.RUNNING}
+    assert life[3].reason == "Eqw: in error: `qstat -j ID` says why, `qmod -cj ID` tries again"
+    waiting = queued(answer, job("waiting"))
+    assert [task.state for task in waiting.values()] == [State.RUNNING, *[State.PENDING] * 8]
+
+
+def test_ranges_with_holes_come_back_whole() -> None:
+    held = queued(sge.parse_queue(captured("sge/qstat-live")), job("held"))
+
+    assert sorted(held) == [task for task in range(1, 201) if task > 128 or task % 6 != 2]
+    assert {task.state for task in held.values()} == {State.HELD}
+
+
+def test_gone_is_empty_and_no_answer_is_unknown() -> None:
+    assert sge.parse_queue(captured("sge/qstat-empty")) == ()
+    assert sge.parse_queue(captured("sge/qstat-unreachable")) is None
+    assert sge.parse_queue(Completed(("qstat",), 0, "<job_info><queue", "")) is None
+    assert sge.parse_queue(Completed(("qstat",), 0, "", "")) is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "state"),
+    [
+        ("qw", State.PENDING),
+        ("Rq", State.PENDING),
+        ("hqw", State.HELD),
+        ("hRwq", State.HELD),
+        ("r", State.RUNNING),
+        ("hr", State.RUNNING),
+        ("t", State.RUNNING),
+        ("Rr", State.RUNNING),
+        ("s", State.RUNNING),
+        ("tS", State.RUNNING),
+        ("RtT", State.RUNNING),
+        ("Eqw", State.ERROR),
+        ("Ehqw", State.ERROR),
+        ("EhRqw", State.ERROR),
+        ("dr", State.ENDING),
+        ("dRt", State.ENDING),
+        ("dT", State.ENDING),
+        ("", State.UNKNOWN),
+        ("?", State.UNKNOWN),
+    ],
+)
+def test_states_of_the_man_page(flags: str, state: State) -> None:
+    row = f"<job_list><JB_job_number>5</JB_job_number><state>{flags}</state><tasks>1</tasks></job_list>"
+    xml = f"<job_info><job_info>{row}</job_info></job_info>"
+
+    (task,) = sge.parse_queue(Completed(("qstat",), 0, xml, "")) or ()
+
+    assert task.state is state
+
+
+def test_what_a_person_types_to_see_what_became_of_jobs() -> None:
+    jobs = (JobId("7"), JobId("8"))
+    assert sge.diagnostic_argvs(jobs, "demo-1") == (("qstat", "-j", "7,8"), ("qacct", "-j", "demo-1"))
+
+
+def test_the_name_the_node_and_the_start_of_a_task() -> None:
+    answer = sge.parse_queue(captured("sge/qstat-live"))
+    running = queued(answer, job("terse"))[4]
+    assert re.fullmatch(r"jobkit-capture-\d+", running.name)
+    assert (running.node, running.elapsed_s) == ("localhost", None)
+    assert re.fullmatch(r"[-\d]{10}T[:\d]{8}", running.start_at)
+    waiting = queued(answer, job("waiting"))[9]
+    assert (waiting.node, waiting.start_at, waiting.name) == ("", "", running.name)
+
+
+def test_jobs_are_found_by_their_name() -> None:
+    queue, accounting = sge.search_argvs("jobkit-since", "2026-01-02T03:04:05")
+    assert queue == sge.queue_argv(())
+    assert accounting == captured("sge/qacct-eqw").argv
+    assert "jobkit-since" in {one.name for one in sge.parse_queue(captured("sge/qstat-eqw")) or ()}
+    assert {one.name for one in sge.parse_accounting(captured("sge/qacct-eqw")) or ()} == {"jobkit-since"}
+
+
+def test_a_shell_has_a_terminal_waits_for_a_node_and_gets_no_warning() -> None:
+    options = [
+        ("-q", "gpu.q"),
+        ("-l", "s_rt=60"),
+        ("-l", "s_rt=60,h_rt=90"),
+        ("-c", "n"),
+        ("-pe", "smp", "2"),
+    ]
+    head = ("qrsh", "-pty", "y", "-now", "n", "-cwd")
+    shell = (*head, "-q", "gpu.q", "-l", "h_rt=90", "-pe", "smp", "2", "bash")
+    assert sge.interactive_argv(options) == shell
+
+
+def accounted(answer: tuple[Accounted, ...] | None, job_id: str) -> dict[int, Accounted]:
+    assert answer is not None
+    return {task.task: task for task in answer if task.job_id == job_id}
+
+
+def test_the_accounting_of_a_life() -> None:
+    tasks = accounted(sge.parse_accounting(captured("sge/qacct")), job("terse"))
+
+    outcomes = {number: (task.outcome, task.exit_status) for number, task in sorted(tasks.items())}
+    assert outcomes == {
+        1: (None, 0),
+        2: (None, 7),
+        3: (Outcome.QUEUE_ERROR, 100),
+        4: (None, 137),
+        5: (None, 0),
+    }
+    assert all(task.ended for task in tasks.values())
+    assert tasks[4].evidence == "qacct: failed 100 : assumedly after job, exit_status 137 (Killed)"
+    assert tasks[1].node == "localhost"
+    assert tasks[1].elapsed_s == 1
+
+
+def test_a_task_past_h_rt_timed_out() -> None:
+    (task,) = accounted(sge.parse_accounting(captured("sge/qacct")), job("limit")).values()
+
+    assert (task.outcome, task.exit_status) == (Outcome.TIMEOUT, 137)
+    assert "of h_rt 3 s" in task.evidence
+
+
+def test_the_last_attempt_counts() -> None:
+    answer = captured("sge/qacct")
+    retried = job("retry")
+    (task,) = accounted(sge.parse_accounting(answer), retried).values()
+    assert (task.ended, task.outcome, task.exit_status) == (True, None, 3)
+
+    first = next(r for r in answer.stdout.split("=" * 62) if f"jobnumber    {retried} " in r)
+    (task,) = sge.parse_accounting(Completed(("qacct",), 0, first, "")) or ()
+    assert (task.ended, task.exit_status) == (False, 99)
+
+
+def test_resident_memory_is_in_kib_whatever_the_unit_says() -> None:
+    (task,) = accounted(sge.parse_accounting(captured("sge/qacct")), job("memory")).values()
+
+    assert 300_000_000 < (task.max_rss_bytes or 0) < 330_000_000
+
+
+def test_not_known_yet_is_not_unreachable() -> None:
+    assert sge.parse_accounting(captured("sge/qacct-unknown")) == ()
+    assert sge.parse_accounting(captured("sge/qacct-no-file")) is None
+    assert sge.parse_accounting(Completed(("qacct",), 127, "", "qacct: command not found")) is None
+
+
+def record(**fields: str) -> str:
+    lines = {
+        "jobnumber": "5",
+        "taskid": "2",
+        "failed": "100 : assumedly after job",
+        "exit_status": "137 (Killed)",
+    }
+    return "=" * 62 + "\n" + "".join(f"{key:13}{value}\n" for key, value in (lines | fields).items())
+
+
+@pytest.mark.parametrize(
+    ("fields", "outcome"),
+    [
+        ({"ru_wallclock": "60s", "category": "-l h_rt=60"}, Outcome.TIMEOUT),
+        ({"ru_wallclock": "59s", "category": "-q x -l h_rt=0:1:0"}, None),
+        ({"ru_wallclock": "5s", "maxvmem": "2.5G", "category": "-l h_rt=60,h_vmem=2G"}, Outcome.RAM_OOM),
+        ({"maxvmem": "2.5G", "slots": "2", "category": "-l h_vmem=2G -pe smp 2"}, None),
+        ({"failed": "37 : qmaster enforced h_rt"}, Outcome.TIMEOUT),
+        ({"failed": "0", "exit_status": "1", "maxvmem": "3G", "category": "-l h_vmem=2G"}, None),
+        ({"failed": "26 : opening output file", "exit_status": "0"}, Outcome.QUEUE_ERROR),
+        ({"failed": "19 : before writing exit_status", "exit_status": "0"}, Outcome.NODE_FAIL),
+        (
+            {
+                "ru_wallclock": "0s",
+                "start_time": "Sat Nov 21 02:11:46 2026",
+                "end_time": "Sat Nov 21 02:12:47 2026",
+                "category": "-l h_rt=60",
+            },
+            Outcome.TIMEOUT,
+        ),
+    ],
+)
+def test_a_kill_is_held_against_the_limits(fields: dict[str, str], outcome: Outcome | None) -> None:
+    (task,) = sge.parse_accounting(Completed(("qacct",), 0, record(**fields), "")) or ()
+
+    assert (task.job_id, task.task, task.ended, task.outcome) == ("5", 2, True, outcome)
+
+
+def test_a_start_that_failed_is_in_the_queue_and_in_the_accounting() -> None:
+    listed = sge.parse_queue(captured("sge/qstat-eqw")) or ()
+    (stuck,) = (one for one in listed if one.name == "jobkit-since")
+    assert stuck.state is State.ERROR
+    told = accounted(sge.parse_accounting(captured("sge/qacct-eqw")), stuck.job_id)
+    assert (told[stuck.task].outcome, told[stuck.task].ended) == (Outcome.QUEUE_ERROR, True)
+    since = sge.parse_accounting(captured("sge/qacct-since"))
+    assert accounted(since, stuck.job_id) == {}, "qacct -b looks at the start, and it has none"
+
+
+def test_several_runs_are_asked_about_by_owner_and_time() -> None:
+    asked = captured("sge/qacct-since")
+    *_, start, _ = asked.argv
+    since = datetime.strptime(start, "%Y%m%d%H%M").replace(tzinfo=UTC).strftime("%Y-%m-%dT%H:%M:59")
+    assert sge.accounting_argv((JobId("1"),), since, "", ("root",)) == asked.argv
+    tasks = sge.parse_accounting(asked)
+    assert tasks is not None
+    assert [(task.task, task.exit_status, task.name) for task in tasks] == [
+        (1, 3, "jobkit-since"),
+        (2, 3, "jobkit-since"),
+    ]
+    assert sge.parse_accounting(captured("sge/qacct-since-none")) == (), "a table of nothing is an answer"
+
+
+ANSWERS = {
+    "qconf_sq": "queues",
+    "qconf_sc": "complexes",
+    "qsub_w": "verify-ok",
+    "qstat_F": "lab-instances",
+}
+
+
+def refusals(request: JobRequest, **others: Completed) -> list[str]:
+    answers = {name: captured(f"sge/{file}") for name, file in ANSWERS.items()} | others
+    asked = sge.checks("job.sh", ARRAY, request)
+    said = [check.refusal(answers["_".join(check.argv[:2]).replace("-", "")]) for check in asked]
+    return [text for text in said if text]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"queue": "gpus.q"}, "no queue 'gpus.q' (it has: gpu.q, serial.q, short.q); did you mean 'gpu.q'?"),
+        (
+            {"queue": "short.q", "walltime_s": 3600},
+            "01:00:00 is longer than queue 'short.q' allows (h_rt): at most 00:10:00",
+        ),
+        ({"queue": "gpu.q", "slots": 9}, "queue 'gpu.q' has no node with 9 CPUs: localhost has 8 CPUs"),
+        ({"queue": "gpu.q", "exclude": ("local*",)}, "queue 'gpu.q' has no host but localhost, which"),
+        ({"resources": ("ngpu", "h_vmem")}, "did you mean 'ngpus'? (change the site file"),
+    ],
+)
+def test_a_refusal_names_the_value_and_what_to_change(changes: dict[str, Any], words: str) -> None:
+    (said,) = refusals(replace(REQUEST, **changes))
+
+    assert words in said
+    assert "(change " in said
+
+
+@pytest.mark.parametrize("queue", [None, "gpu.q", "gpu.q@localhost", "*.q", "short.q,serial.q", "@allhosts"])
+def test_what_is_right_is_not_refused(queue: str | None) -> None:
+    assert refusals(replace(REQUEST, queue=queue, walltime_s=3600, resources=("ngpus", "mf"))) == []
+
+
+def test_where_no_queue_is_long_enough() -> None:
+    text = "qname a.q\nh_rt 0:10:0,\\\n     [n1=1:0:0]\nqname b.q\nh_rt 600\n"
+    queues = Completed(("qconf",), 0, text, "")
+
+    assert refusals(replace(REQUEST, walltime_s=3600), qconf_sq=queues) == []
+    (said,) = refusals(replace(REQUEST, walltime_s=3601), qconf_sq=queues)
+    assert "longer than any queue allows (h_rt): at most 01:00:00" in said
+
+
+@pytest.mark.parametrize("name", ["queue", "resource", "gpus", "pe", "h-rt", "script"])
+def test_what_verification_refuses_is_passed_on(name: str) -> None:
+    (said,) = refusals(REQUEST, qsub_w=captured(f"sge/verify-{name}"))
+
+    assert said.startswith("qsub refuses the job: ")
+    assert "Exiting." not in said
+
+
+def test_verification_ignores_load_values_and_is_not_believed_about_them() -> None:
+    answer, load = captured("sge/verify-load"), replace(REQUEST, resources=("mem_free",))
+    assert "no suitable queues" in answer.said
+
+    assert refusals(load, qsub_w=answer) == []
+    assert refusals(replace(REQUEST, resources=("h_vmem",)), qsub_w=answer) != []
+    assert refusals(load, qsub_w=captured("sge/verify-queue")) != []
+
+
+def test_where_qconf_does_not_answer_verification_decides() -> None:
+    silent = captured("sge/qstat-unreachable")
+    request = replace(REQUEST, queue="nope.q", resources=("nope",))
+
+    assert refusals(request, qconf_sq=silent, qconf_sc=silent) == []
+
+
+def one(state: State, reason: str) -> Queued:
+    return Queued(job_id="12", task=1, state=state, reason=reason)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "words"),
+    [
+        (State.PENDING, "qw", "qw: waits for a free slot, or its turn"),
+        (State.HELD, "hqw: held", "hqw: held, by its owner or until another job ends"),
+        (State.RUNNING, "s: suspended", "s: suspended"),
+        (State.RUNNING, "", ""),
+    ],
+)
+def test_flags_are_reported_in_plain_words(state: State, reason: str, words: str) -> None:
+    assert sge.explain(one(state, reason)) == words
+
+
+def test_of_an_error_it_is_reported_who_knows_more() -> None:
+    told = sge.explain(one(State.ERROR, "Eqw: in error: whatever"))
+    assert told.startswith("Eqw: could not be started")
+    assert "qstat -j 12 says why" in told
+
+
+def test_an_error_is_cleared_and_a_hold_released_task_by_task() -> None:
+    job, tasks = JobId("12"), (1, 2, 4)
+    assert sge.remedy(job, tasks, one(State.ERROR, "Eqw")) == Remedy(argv=("qmod", "-cj", "12.1-2", "12.4"))
+    assert sge.remedy(job, tasks, one(State.HELD, "hqw")) == Remedy(argv=("qrls", "12.1-2", "12.4"))
+    assert sge.remedy(job, tasks, one(State.PENDING, "qw")) is None
+
+
+HEAD = "queuename qtype resv/used/tot. load_avg arch states\n---\n"
+ROW = "{name}                BIP   0/0/16         1.97     lx-amd64      {state}\n"
+
+
+def shut(states: dict[str, str], status: int = 0) -> str:
+    text = HEAD + "".join(ROW.format(name=name, state=state) for name, state in states.items())
+    return sge.shut_reason(Completed(sge.shut_argv(), status, text, ""))
+
+
+def test_queue_instances_in_error_are_named_with_the_command_that_clears_them() -> None:
+    why = shut({"all.q@n1": "E", "gpu.q@n1": "aE"})
+    assert why == "no queue starts a job until an administrator types: qmod -cq all.q@n1 gpu.q@n1"
+    assert sge.explain(one(State.PENDING, f"qw: {why}")) == f"qw: {why}"
+    many = shut({f"all.q@n{n}": "E" for n in range(9)} | {"gpu.q@n1": "d"})
+    assert many == "no queue starts a job until an administrator types: qmod -cq '*'"
+
+
+def test_a_queue_in_error_is_named_although_another_may_start_a_job() -> None:
+    why = shut({"a.q@n": "E", "b.q@n": ""})
+    assert why == "waits for a free slot; a.q starts no job until an administrator types: qmod -cq a.q@n"
+
+
+@pytest.mark.parametrize(
+    ("states", "status"),
+    [({"a.q@n": "E", "a.q@m": ""}, 0), ({"a.q@n": "d"}, 0), ({}, 0), ({"a.q@n": "E"}, 1)],
+)
+def test_a_cluster_that_may_start_a_job_or_does_not_answer_is_not_blamed(
+    states: dict[str, str], status: int
+) -> None:
+    assert shut(states, status) == ""
