@@ -29,7 +29,6 @@ from jobkit.schedulers.parsing import find_job_id
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import Accounted, Array, JobId, Queued
-from tests.fakes.answers import MORE
 
 DATA = Path(__file__).parents[1] / "data"
 DEADLINE_S = 240.0
@@ -43,11 +42,37 @@ k=${SLURM_ARRAY_TASK_ID:-$SGE_TASK_ID}
 until [[ -s end.$k ]]; do sleep 0.1; done
 exit "$(<"end.$k")"
 """
-HELD = {"slurm": ("sbatch", "--parsable", "--hold"), "sge": ("qsub", "-terse", "-h")}
-THROTTLE: dict[str, Callable[[str, int], tuple[str, ...]]] = {
-    "slurm": lambda job, most: ("scontrol", "update", f"JobId={job}", f"ArrayTaskThrottle={most}"),
-    "sge": lambda job, most: ("qalter", "-tc", str(most), job),
+QUESTIONS = {
+    "slurm": (
+        "sbatch --parsable -p nope job.sh",
+        "sbatch --parsable --gres=gpu:5 job.sh",
+        "sbatch --parsable --gres=gpu:a100:1 job.sh",
+        "sbatch --parsable --mem=99G job.sh",
+        "sbatch --parsable --constraint=ib job.sh",
+        "sbatch --parsable --nonsense job.sh",
+        "sbatch --test-only job.sh",
+        "sbatch --test-only --gres=gpu:a100:1 job.sh",
+        "sbatch --test-only -C ib job.sh",
+        "sbatch --test-only -c 99 job.sh",
+        "squeue -h -j 999999",
+        "squeue -h -j 999999,999998",
+        "squeue -h -M nope",
+        "scancel 999999",
+        "scontrol ping",
+        "sinfo -a -e -h -o %P|%l|%G|%a|%D|%c|%m",
+        "sinfo --version",
+    ),
+    "sge": (
+        "qsub -bogus job.sh",
+        "qstat -u nobody",
+        "qacct -j 999999",
+        "qacct -j no-such-name",
+        "qdel 999999",
+        "qdel 999999.1",
+        "qconf -sp smp",
+    ),
 }
+"""What is answered by a line, whatever runs."""
 
 
 @dataclass(frozen=True)
@@ -105,10 +130,7 @@ def observe(scheduler: str, folder: Path) -> dict[str, Any]:
     lab = lab_in(folder, scheduler)
     seen: dict[str, Any] = {}
     _life(lab, seen)
-    _again(lab, seen)
-    if scheduler == "slurm":
-        _listed(lab, seen)
-    seen["answers"] = {" ".join(argv): shape(lab.run(*argv), folder) for argv in MORE[scheduler]}
+    seen["answers"] = {line: shape(lab.run(*line.split()), folder) for line in QUESTIONS[scheduler]}
     return json.loads(json.dumps(seen))  # type: ignore[no-any-return]  # tuples become lists, as in the file
 
 
@@ -118,26 +140,19 @@ def _life(lab: Lab, seen: dict[str, Any]) -> None:
     after = lab.submit(
         lab.scheduler.submit_argv("job.sh", Array(first=1, last=1, offset=0, throttle=None), (job,))
     )
-    held = lab.submit((*HELD[lab.scheduler.NAME], *_span(lab, "2-6:2"), "job.sh"))
     states = ["running"] * 3 + ["pending"] * 3
     until(lambda: [task.state for task in lab.queue(job)] == states)
     _settle(lab, job, after)
     seen["queue"] = _queued(lab.queue(job))
     seen["waiting for it"] = _queued(lab.queue(after))
-    seen["held"] = _queued(lab.queue(held))
     seen["cancel one that waits"] = shape(lab.run(*lab.scheduler.cancel_argv(job, (6,))), lab.folder)
     seen["cancel one that runs"] = shape(lab.run(*lab.scheduler.cancel_argv(job, (3,))), lab.folder)
     lab.end(2, 7)
     until(lambda: [task.task for task in lab.queue(job)] == [1, 4, 5])
-    throttled = THROTTLE[lab.scheduler.NAME]
-    seen["throttle"] = shape(lab.run(*throttled(held.id, 2)), lab.folder)
-    _ends(lab, seen, job, after, held)
+    _ends(lab, seen, job, after)
 
 
-def _ends(lab: Lab, seen: dict[str, Any], job: JobId, after: JobId, held: JobId) -> None:
-    seen["throttle with some at their end"] = shape(
-        lab.run(*THROTTLE[lab.scheduler.NAME](job.id, 2)), lab.folder
-    )
+def _ends(lab: Lab, seen: dict[str, Any], job: JobId, after: JobId) -> None:
     lab.end(4, 100 if lab.scheduler.NAME == "sge" else 99)
     lab.end(5, 0)
     until(lambda: {task.task: str(task.state) for task in lab.queue(job)} == _left(lab))
@@ -147,68 +162,10 @@ def _ends(lab: Lab, seen: dict[str, Any], job: JobId, after: JobId, held: JobId)
         until(lambda: [task.task for task in lab.queue(job)] == [4])
         seen["delete one in error"] = shape(lab.run("qdel", f"{job.id}.4"), lab.folder)
     until(lambda: not lab.queue(job, after))
-    seen["cancel what is held"] = shape(lab.run(*lab.scheduler.cancel_argv(held)), lab.folder)
-    until(lambda: not lab.queue(job, after, held))
-    wanted = {"slurm": 5 + 1 + 3, "sge": 5 + 1}[lab.scheduler.NAME]
-    until(lambda: sum(task.ended for task in lab.accounts(job, after, held)) >= wanted)
-    seen["queue at the end"] = _queued(lab.queue(job, after, held))
+    until(lambda: sum(task.ended for task in lab.accounts(job, after)) >= 5 + 1)
+    seen["queue at the end"] = _queued(lab.queue(job, after))
     seen["accounts"] = _accounted(lab.accounts(job))
     seen["accounts of what waited"] = _accounted(lab.accounts(after))
-    seen["accounts of what was held"] = _accounted(lab.accounts(held))
-
-
-def _again(lab: Lab, seen: dict[str, Any]) -> None:
-    """Watch a task that runs twice: requeued by hand, or by an exit status of 99."""
-    job = lab.submit(lab.scheduler.submit_argv("job.sh", Array(first=9, last=9, offset=0, throttle=None)))
-    until(lambda: [str(task.state) for task in lab.queue(job)] == ["running"])
-    if lab.scheduler.NAME == "slurm":
-        lab.run("scontrol", "requeue", f"{job.id}_9")
-        until(lambda: [str(task.state) for task in lab.queue(job)] == ["pending"])
-        seen["requeued"] = _queued(lab.queue(job))
-        until(lambda: len(lab.accounts(job)) == 2)
-        seen["accounts of what was requeued"] = _accounted(lab.accounts(job))
-        lab.run(*lab.scheduler.cancel_argv(job))
-    else:
-        lab.end(9, 99)
-        until(lambda: len(lab.accounts(job)) == 1)
-        lab.end(9, 0)
-    until(lambda: not lab.queue(job))
-    until(lambda: len(lab.accounts(job)) == 2 and lab.accounts(job)[1].ended)
-    seen["accounts of what ran again"] = _accounted(lab.accounts(job))
-
-
-def _listed(lab: Lab, seen: dict[str, Any]) -> None:
-    """Watch how the accounting lists what waits, once the last of it is cancelled."""
-    for task in (11, 12, 13):
-        (lab.folder / f"end.{task}").unlink(missing_ok=True)
-    job = lab.submit(lab.scheduler.submit_argv("job.sh", Array(first=11, last=15, offset=0, throttle=2)))
-    running, waiting = ["running"] * 2, ["pending"]
-    until(lambda: [str(task.state) for task in lab.queue(job)] == running + waiting * 3)
-    lab.run(*lab.scheduler.cancel_argv(job, (14,)))
-    lab.end(11, 0)
-    until(
-        lambda: (
-            [(task.task, str(task.state)) for task in lab.queue(job)]
-            == [(12, "running"), (13, "running"), (15, "pending")]
-        )
-    )
-    span = ("-S", lab.since, "-j", job.id, "--name", lab.name)
-    argv = ("sacct", "-n", "-P", "-X", "-D", *span, "--format=JobID,State")
-    until(lambda: f"{job.id}_13|RUNNING" in lab.run(*argv).stdout)
-    seen["one is left that waits"] = sorted(
-        shape(lab.run("squeue", "-h", "-o", "%i|%T", "-j", job.id), lab.folder)["stdout"]
-    )
-    seen["one is left, accounted"] = sorted(shape(lab.run(*argv), lab.folder)["stdout"])
-    lab.run(*lab.scheduler.cancel_argv(job, (15,)))
-    lab.end(12, 0)
-    lab.end(13, 0)
-    until(lambda: not lab.queue(job))
-    until(lambda: not re.search("RUNNING|PENDING", lab.run(*argv).stdout))
-    seen["the last that waits is cancelled"] = sorted(shape(lab.run(*argv), lab.folder)["stdout"])
-
-
-def _span(lab: Lab, text: str) -> tuple[str, ...]:
-    return (f"--array={text}",) if lab.scheduler.NAME == "slurm" else ("-t", text)
 
 
 def _left(lab: Lab) -> dict[int, str]:

@@ -21,17 +21,13 @@ FAULTS = {
     "sge/qstat-unreachable": "controller_away",
 }
 STATIC = {
-    "slurm": """associations associations-none qos sinfo config squeue-unknown refused-partition sacct-unknown
-        submit-parsable submit-plain test-only-array test-only-gpus test-only-gres test-only-memory
-        test-only-ok test-only-partition test-only-script test-only-walltime throttle-unknown
+    "slurm": """sinfo config squeue-unknown refused-partition sacct-unknown submit-parsable test-only-gpus
+        test-only-memory test-only-ok test-only-partition test-only-walltime
         lab-nodes lab-accounts lab-ping lab-version lab-partitions lab-config""",
-    "sge": """complexes config qacct-unknown qdel-unknown qstat-empty refused-queue refused-tasks submit-held
-        submit-plain submit-plain-array verify-gpus verify-ok verify-pe verify-queue verify-resource
-        verify-script throttle-unknown
+    "sge": """complexes config qacct-unknown qdel-unknown qstat-empty submit-terse verify-ok
         lab-complexes lab-config lab-instances lab-pe-smp lab-qacct lab-queues lab-version""",
 }
 NAMES = [f"{scheduler}/{name}" for scheduler, names in STATIC.items() for name in names.split()]
-HELD = ("squeue-truncated", "squeue-full", "sacct-truncated", "sacct-pending")
 
 
 @pytest.fixture
@@ -70,17 +66,3 @@ def test_an_answer_is_the_one_that_was_captured(
         real = Completed(("qstat", "-u", "nobody", "-xml"), real.status, real.stdout, real.stderr)
     assert told(run(real.argv), folder) == told(real, folder)
     assert cluster.calls()
-
-
-@pytest.mark.parametrize("name", HELD)
-def test_a_long_list_is_cut_where_the_real_one_cuts_it(
-    name: str, folder: Path, fake_slurm: FakeCluster
-) -> None:
-    real = captured(f"slurm/{name}")
-    run(captured("slurm/submit-irregular").argv)
-    number = captured("slurm/submit-irregular").stdout.strip()
-    with fake_slurm._state() as (_, state):
-        state.jobs[0].id = int(number)  # as long as the real one was: it counts for where it is cut
-        for task in state.jobs[0].tasks:
-            task.reason = "JobHeldUser"
-    assert told(run(real.argv), folder) == told(real, folder)

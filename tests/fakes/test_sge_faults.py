@@ -56,8 +56,7 @@ def test_a_task_is_in_error_and_holds_who_waits(lab: Lab, fake_sge: FakeCluster)
     lab.end(2, 0)
     until(lambda: {task.task: task.state for task in lab.queue(job)} == {1: State.ERROR})
     assert [task.state for task in lab.queue(after)] == [State.HELD]
-    assert "error reason" in lab.run("qstat", "-j", job.id).stdout
-    assert lab.run("qmod", "-cj", f"{job.id}.1").status == 1, "its status when it has cleared"
+    lab.run("qdel", f"{job.id}.1")
     lab.end(1, 0)
     assert [task.exit_status for task in done(lab, after)] == [0]
 

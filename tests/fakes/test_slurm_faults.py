@@ -12,7 +12,6 @@ from jobkit.schedulers.types import Accounted, Array, JobId
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.contract import Lab, lab_in, until
 
-ONE = Array(first=1, last=1, offset=0, throttle=None)
 TRAP = """\
 echo "start ${SLURM_RESTART_COUNT:-0}" >>told
 trap 'echo TERM >>told; exit 3' TERM
@@ -82,7 +81,8 @@ def test_the_tasks_end_with_the_process_that_set_the_cluster_up(tmp_path: Path) 
         sys.path.insert(0, sys.argv[1])
         from tests.fakes.cluster import FakeCluster
         cluster = FakeCluster("slurm", pathlib.Path(sys.argv[2]))
-        subprocess.run([cluster.bin / "sbatch", "-o", "/dev/null", "--wrap", "sleep 60"], check=True)
+        pathlib.Path("job.sh").write_text("#!/bin/sh\\nsleep 60\\n")
+        subprocess.run([cluster.bin / "sbatch", "-o", "/dev/null", "--array=1", "job.sh"], check=True)
         while not cluster.jobs()[0].tasks[0].pid:
             pass
         print(cluster.jobs()[0].tasks[0].pid)

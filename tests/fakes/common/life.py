@@ -65,7 +65,7 @@ def advance(store: Store, rules: Rules, children: Children) -> bool:
     if not store.fault("controller_away"):
         _start_what_may(store, rules, children)
     tasks = [task for job in store.state.jobs if not job.foreign for task in job.tasks]
-    return any(task.live or (task.state == PENDING and not task.held) for task in tasks)
+    return any(task.live or task.state == PENDING for task in tasks)
 
 
 def _reap(store: Store, rules: Rules, children: Children) -> None:
@@ -102,8 +102,6 @@ def _start_what_may(store: Store, rules: Rules, children: Children) -> None:
 
 def _reason(store: Store, task: Task, why: str, room: int, free: int) -> str:
     """Return why a task does not start now, in Slurm's words; ``None`` where it may."""
-    if task.held:
-        return {"user": "JobHeldUser", "admin": "JobHeldAdmin"}[task.held]
     if why:
         return why
     if task.begin > store.clock():

@@ -45,27 +45,23 @@ class Run:
 
 
 class Task:
-    """A task of a job; a job that is no array has one, with the number 0.
+    """A task of a job: jobkit submits arrays alone.
 
     Attributes
     ----------
     raw
         Slurm's job id of the task itself.
-    held
-        By whom it is held: ``user``, ``admin``; else empty.
     begin
         It may not start before this time.
     cause
         Why it is being ended, where not by itself: ``cancelled``, ``timeout``, ``preempted``,
-        ``requeued``, ``node_fail``, ``out_of_memory``; and since when.
+        ``node_fail``, ``out_of_memory``; and since when.
     told
         Signals that it was sent already, by the names of the timers.
     changed
         How often the accounting had been asked when this task last began or ended.
     single
         Whether it has a record of its own in the accounting, apart from its array's.
-    lone
-        Whether it is the only one that the array's own record still stands for.
     gone
         Whether it was cancelled before it began, and others of the array were not.
     """
@@ -75,7 +71,6 @@ class Task:
     state = PENDING
     word = ""
     reason = "None"
-    held = ""
     begin = 0.0
     submitted = 0.0
     restarts = 0
@@ -87,7 +82,6 @@ class Task:
     error = ""
     changed = 0
     single = False
-    lone = False
     gone = False
 
     def __init__(self, **values: Any) -> None:
@@ -117,15 +111,12 @@ class Job:
         Somebody else's, of which only the id and the name matter: it never runs a process.
     replaced
         Whether a later job was given the same id.
-    listed
-        The tasks that Slurm's accounting lists as not yet begun; not always right (see slurm/rules.py).
     """
 
     id = 0
     name = ""
     user = ""
     script = ""
-    command = ""
     directory = ""
     submitted = 0.0
     throttle = 0
@@ -139,7 +130,6 @@ class Job:
         self.options: dict[str, str] = {}
         self.after: list[str] = []
         self.tasks: list[Task] = []
-        self.listed: list[int] = []
         vars(self).update(values)
 
     def task(self, number: int) -> Task | None:

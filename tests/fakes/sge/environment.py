@@ -72,14 +72,12 @@ def _of_the_task(store: Store, job: Job, task: Task) -> dict[str, str]:
         "SGE_STDERR_PATH": str(err or out),
         "SGE_STDIN_PATH": "/dev/null",
         "SGE_STDOUT_PATH": str(out),
-        "SGE_TASK_ID": str(task.number) if job.array else "undefined",
+        "SGE_TASK_ID": str(task.number),
         "TMP": str(temporary),
         "TMPDIR": str(temporary),
     }
 
 
 def _range(job: Job) -> tuple[str, str, str]:
-    if not job.array:
-        return "undefined", "undefined", "undefined"
     step = re.search(r":(\d+)", job.array)
     return str(job.tasks[0].number), str(job.tasks[-1].number), step[1] if step else "1"

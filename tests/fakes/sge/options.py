@@ -1,4 +1,4 @@
-"""The options of qsub and qalter, and of the ``#$`` lines of a script: qsub(1), 8.1.9."""
+"""The options of qsub, and of the ``#$`` lines of a script: qsub(1), 8.1.9."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from collections.abc import Sequence
 
 from tests.fakes.common.entry import Refused
 
-FLAGS = frozenset(
-    {"cwd", "h", "notify", "terse", "V", "soft", "hard", "verify", "clear", "help"},
-)
+FLAGS = frozenset({"cwd", "notify", "terse", "V", "soft", "hard", "clear"})
 TAKE_ONE = frozenset(
     {"M", "N", "P", "S", "e", "hold_jid", "j", "l", "m", "o", "p", "q", "r", "t", "tc", "v", "w", "wd"}
 )
@@ -17,7 +15,7 @@ ADDED = frozenset({"l", "v", "hold_jid", "q"})
 """What is said again is added with a comma; all else is replaced."""
 
 
-def parse(command: str, words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+def parse(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Return the options by their names and what stands behind them.
 
     Raises
@@ -30,15 +28,15 @@ def parse(command: str, words: Sequence[str]) -> tuple[dict[str, str], list[str]
     while left and left[0].startswith("-"):
         word = left.pop(0)
         name = word[1:]
-        if name in FLAGS and not (command == "qalter" and name == "h"):
+        if name in FLAGS:
             found[name] = "y"
         elif name == "pe":
             found[name] = f"{left.pop(0)} {left.pop(0)}"
-        elif name in TAKE_ONE or name == "h":
+        elif name in TAKE_ONE:
             value = left.pop(0)
             found[name] = f"{found[name]},{value}" if name in ADDED and name in found else value
         else:
-            raise Refused(f'{command}: invalid option argument "{word}"\n', 2)
+            raise Refused(f'qsub: invalid option argument "{word}"\n', 2)
     return found, left
 
 
@@ -53,7 +51,7 @@ def header(script: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for line in script.splitlines():
         if line.startswith("#$"):
-            found = merged(found, parse("qsub", shlex.split(line[2:]))[0])
+            found = merged(found, parse(shlex.split(line[2:]))[0])
     return found
 
 

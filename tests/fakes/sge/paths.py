@@ -12,7 +12,7 @@ from tests.fakes.sge.site import HOST
 
 def temporary_folder(store: Store, job: Job, task: Task) -> Path:
     """Return the folder of a task's own that TMPDIR names: queue_conf(5), tmpdir."""
-    return store.folder / "tmp" / f"{job.id}.{task.number or 1}.{task.queue}"
+    return store.folder / "tmp" / f"{job.id}.{task.number}.{task.queue}"
 
 
 def logs(store: Store, job: Job, task: Task) -> tuple[Path, Path | None, str]:
@@ -23,10 +23,8 @@ def logs(store: Store, job: Job, task: Task) -> tuple[Path, Path | None, str]:
 
 
 def _log(job: Job, task: Task, kind: str) -> Path:
-    number = str(task.number) if job.array else "undefined"
-    values = {"JOB_ID": str(job.id), "TASK_ID": number, "JOB_NAME": job.name, "USER": job.user}
+    values = {"JOB_ID": str(job.id), "TASK_ID": str(task.number), "JOB_NAME": job.name, "USER": job.user}
     values |= {"HOME": str(Path.home()), "HOSTNAME": HOST}
     text = job.options.get(kind, "").rpartition(":")[2]
     path = Path(job.directory) / re.sub(r"\$(\w+)", lambda found: values.get(found[1], found[0]), text)
-    task_part = f".{task.number}" if job.array else ""
-    return path / f"{job.name}.{kind}{job.id}{task_part}" if path.is_dir() else path
+    return path / f"{job.name}.{kind}{job.id}.{task.number}" if path.is_dir() else path

@@ -25,41 +25,27 @@ urgency_slots      min
 accounting_summary FALSE
 qsort_args         NONE
 """
-_LISTS = {"-sql": QUEUES, "-spl": PES}
 
 
 def main(store: Store, arguments: list[str]) -> Answer:
     """Answer a command line of qconf."""
+    del store
     verb, name = arguments[0], (arguments[1] if len(arguments) > 1 else "")
-    if verb in _LISTS:
-        return Answer("".join(f"{one}\n" for one in _LISTS[verb]))
     if verb == "-sconf":
-        return Answer(_lines(_limits(store, captured("sge", "config"))))
+        return Answer(_lines(captured("sge", "config")))
     if verb == "-sc":
         return Answer(captured("sge", "complexes"))
     if verb == "-sq":
         return Answer(_lines(_queues(name)))
     if verb == "-sp" and name in PES:
         return Answer(_PE.format(name))
-    if verb == "-sprjl":
-        raise Refused("no project list defined\n")
     raise Refused(f'error: invalid option argument "{verb}"\n')
-
-
-def _limits(store: Store, text: str) -> str:
-    """Put this cluster's own limits into the configuration."""
-    for key in ("max_aj_tasks", "max_u_jobs", "max_jobs"):
-        if key in store.settings:
-            text = re.sub(rf"^({key}\s+).*", rf"\g<1>{store.settings[key]}", text, flags=re.MULTILINE)
-    return text
 
 
 def _queues(name: str) -> str:
     blocks = captured("sge", "queues").split("\n\n")
     named = {block.split()[1]: block for block in blocks if block.split()[1:2]}
     found = [named[queue] for queue in QUEUES if any(fnmatchcase(queue, word) for word in name.split(","))]
-    if not found:
-        raise Refused(f'No cluster queue or queue instance matches the phrase "{name}"\n')
     return "\n\n".join(block.rstrip("\n") for block in found) + "\n"
 
 

@@ -15,38 +15,15 @@ from tests.fakes.sge.rules import stop
 
 def main(store: Store, arguments: list[str]) -> Answer:
     """Answer a command line of qdel."""
-    ids, tasks, user = _asked(arguments)
     out, status = "", 0
-    if user:
-        ids = [
-            str(job.id)
-            for job in store.state.jobs
-            if job.user == user and any(not task.over for task in job.tasks)
-        ]
-    for identifier in ids:
-        said, refused = _delete(store, identifier, tasks)
+    for identifier in arguments:
+        said, refused = _delete(store, identifier)
         out, status = out + said, status or refused
     return Answer(out, "", status)
 
 
-def _asked(arguments: list[str]) -> tuple[list[str], str, str]:
-    ids: list[str] = []
-    tasks = user = ""
-    left = list(arguments)
-    while left:
-        word = left.pop(0)
-        if word == "-t":
-            tasks = left.pop(0)
-        elif word == "-u":
-            user = left.pop(0)
-        elif word != "-f":
-            ids += word.split(",")
-    return ids, tasks, user
-
-
-def _delete(store: Store, one: str, tasks: str) -> tuple[str, int]:
+def _delete(store: Store, one: str) -> tuple[str, int]:
     number, _, span = one.partition(".")
-    span = span or tasks
     job = store.state.job(int(number)) if number.isdecimal() else None
     left = [task for task in job.tasks if not task.over] if job else []
     if not job or not left:
@@ -62,7 +39,7 @@ def _done(store: Store, job: Job, tasks: list[Task], *, whole: bool) -> str:
     said = ""
     waiting: list[Task] = []
     for task in tasks:
-        name = f"job-array task {job.id}.{task.number}" if job.array else f"job {job.id}"
+        name = f"job-array task {job.id}.{task.number}"
         if task.live and task.cause == "deleted":
             said += f"job {job.id} is already in deletion\n"
         elif task.live:
@@ -73,7 +50,7 @@ def _done(store: Store, job: Job, tasks: list[Task], *, whole: bool) -> str:
             task.state, task.word, task.cause_at = ENDED, "deleted", store.clock()
     if not waiting:
         return said
-    if whole or not job.array:
+    if whole:
         return f"{said}{me} has deleted job {job.id}\n"
     if len(waiting) == 1:
         return f"{said}{me} has deleted job-array task {job.id}.{waiting[0].number}\n"

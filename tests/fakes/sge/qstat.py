@@ -1,4 +1,4 @@
-"""qstat: the queue as a table or as XML, and one job in full."""
+"""qstat: the queue as a table or as XML, and the hosts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tests.fakes.common.entry import Answer, Refused
+from tests.fakes.common.entry import Answer
 from tests.fakes.common.model import ENDING, ERROR, PENDING, RUNNING, Job, Task
 from tests.fakes.common.store import Store
 from tests.fakes.common.text import captured, iso
@@ -47,7 +47,7 @@ class Listed(NamedTuple):
     @property
     def numbers(self) -> str:
         """The numbers of the tasks."""
-        return ranges([task.number for task in self.tasks]) if self.job.array else ""
+        return ranges([task.number for task in self.tasks])
 
     @property
     def slots(self) -> str:
@@ -67,8 +67,6 @@ def main(store: Store, arguments: list[str]) -> Answer:
         return Answer(captured("sge", "lab-version"))
     if "-F" in asked:
         return Answer(captured("sge", "lab-instances"))
-    if "-j" in asked:
-        return _full(store, asked)
     found = [] if store.use("queue_empty") else _chosen(store, asked)
     if "-xml" in asked:
         return Answer(_xml(found))
@@ -81,13 +79,13 @@ def _asked(arguments: list[str]) -> dict[str, str]:
     left = list(arguments)
     while left:
         word = left.pop(0)
-        found[word] = left.pop(0) if word in {"-u", "-j"} and left else ""
+        found[word] = left.pop(0) if word == "-u" else ""
     return found
 
 
 def flags(store: Store, job: Job, task: Task) -> str:
     """Return the state as qstat prints it: sge_status(5)."""
-    held = "h" if task.held or (task.state == PENDING and ahead(store, job)) else ""
+    held = "h" if task.state == PENDING and ahead(store, job) else ""
     again = "R" if task.restarts else ""
     return {
         PENDING: f"{held}{again}q" if again else f"{held}qw",
@@ -132,7 +130,7 @@ def _line(row: Listed) -> str:
     at = time.strftime("%m/%d/%Y %H:%M:%S", time.localtime(row.at))
     name, user = row.job.name[:10], row.job.user[:12]
     who = f"{row.job.id:7d} {row.prior} {name:10} {user:12} {row.flags:5}"
-    return f"{who} {at} {row.queue[:30]:30} {row.slots:>5} {row.numbers or ' ' * 7}"
+    return f"{who} {at} {row.queue[:30]:30} {row.slots:>5} {row.numbers}"
 
 
 def escape(text: str) -> str:
@@ -159,48 +157,7 @@ def _element(row: Listed) -> str:
         (when, iso(row.at)),
         ("queue_name", row.queue),
         ("slots", row.slots),
-        *([("tasks", row.numbers)] if row.numbers else []),
+        ("tasks", row.numbers),
     ]
     lines = "".join(f"      <{key}>{escape(value)}</{key}>\n" for key, value in fields)
     return f'    <job_list state="{"running" if row.live else "pending"}">\n{lines}    </job_list>\n'
-
-
-def _full(store: Store, asked: dict[str, str]) -> Answer:
-    words = asked["-j"].split(",")
-    known = [job for job in store.state.jobs if not job.replaced and any(not task.over for task in job.tasks)]
-    found = [job for job in known if {str(job.id), job.name} & set(words)]
-    missing = [word for word in words if not any(word in {str(job.id), job.name} for job in found)]
-    if missing and "-xml" in asked:
-        names = "".join(f"    <ST_name>{escape(word)}</ST_name>\n" for word in missing)
-        return Answer(f"<?xml version='1.0'?>\n<unknown_jobs >\n{names}</unknown_jobs>\n")
-    if missing:
-        raise Refused("Following jobs do not exist: \n" + "".join(f"{word}\n" for word in missing))
-    return Answer("".join(_details(store, job) for job in found))
-
-
-def _details(store: Store, job: Job) -> str:
-    pairs = [
-        ("job_number:", str(job.id)),
-        ("submission_time:", time.strftime("%a %b %e %H:%M:%S %Y", time.localtime(job.submitted))),
-        ("owner:", job.user),
-        ("sge_o_workdir:", job.directory),
-        ("sge_o_host:", "localhost"),
-        ("account:", "sge"),
-        ("cwd:", job.directory),
-        ("hard resource_list:", job.options.get("l", "")),
-        ("mail_list:", job.options.get("M", f"{job.user}@localhost")),
-        ("notify:", "TRUE" if "notify" in job.options else "FALSE"),
-        ("job_name:", job.name),
-        ("hard_queue_list:", job.options.get("q", "")),
-        ("script_file:", job.command),
-        ("jid_predecessor_list:", job.options.get("hold_jid", "") if ahead(store, job) else ""),
-        ("task_concurrency:", str(job.throttle or "")),
-        ("job-array tasks:", ranges([task.number for task in job.tasks]) if job.array else ""),
-    ]
-    pairs += [
-        (f"error reason {task.number or 1:4}:", f"     {task.error}")
-        for task in job.tasks
-        if task.state == ERROR
-    ]
-    lines = "".join(f"{key:27} {value}\n" for key, value in pairs if value)
-    return f"{'=' * 62}\n{lines}"

@@ -25,7 +25,7 @@ def refusal(store: Store, command: str, arguments: list[str]) -> Answer | None:
     said = {"qsub": f"Unable to run job: {_UNSENT}Exiting.\n", "qstat": f"error: {_UNSENT}"}.get(
         command, _UNSENT
     )
-    on_stdout = command in {"qdel", "qalter", "qmod"}
+    on_stdout = command == "qdel"
     return Answer(_COMMLIB + said if on_stdout else "", "" if on_stdout else _COMMLIB + said, 1)
 
 

@@ -50,8 +50,6 @@ def environment(store: Store, job: Job, task: Task) -> dict[str, str]:
 
 
 def _array(job: Job, task: Task) -> dict[str, str]:
-    if not job.array:
-        return {}
     found = [task.number for task in job.tasks]
     step = re.search(r":(\d+)", job.array)
     return {

@@ -33,16 +33,13 @@ __all__ = [
 ]
 
 ACCOUNTING = "sacct"
-NO_TASK = 4294967294
-"""What ``%a`` becomes for a job that is no array (seen)."""
 WHY = {
     "timeout": "DUE TO TIME LIMIT ",
-    "requeued": "DUE TO JOB REQUEUE ",
     "preempted": "DUE TO PREEMPTION ",
     "node_fail": "DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ",
 }
 """What stands in the log of a task that was ended, behind ``CANCELLED AT ...`` (seen)."""
-WORDS = {"timeout": "TIMEOUT", "preempted": "PREEMPTED", "requeued": "REQUEUED", "node_fail": "NODE_FAIL"}
+WORDS = {"timeout": "TIMEOUT", "preempted": "PREEMPTED", "node_fail": "NODE_FAIL"}
 FAR_OFF_S = 60.0
 """--signal without a time: sbatch(1)."""
 
@@ -50,17 +47,15 @@ FAR_OFF_S = 60.0
 def logs(store: Store, job: Job, task: Task) -> tuple[Path, Path | None, str]:
     """Return where the output goes: sbatch(1), FILENAME PATTERN."""
     del store
-    default = "slurm-%A_%a.out" if job.array else "slurm-%j.out"
     how = "ab" if job.options.get("open-mode") == "append" else "wb"
-    out = log_path(job, task, job.options.get("output", default))
+    out = log_path(job, task, job.options.get("output", "slurm-%A_%a.out"))
     err = job.options.get("error")
     return out, log_path(job, task, err) if err else None, how
 
 
 def log_path(job: Job, task: Task, pattern: str) -> Path:
     """Return the file that a pattern names for a task."""
-    number = task.number if job.array else NO_TASK
-    values = {"A": job.id, "a": number, "j": task.raw or job.id, "x": job.name, "u": job.user, "%": "%"}
+    values = {"A": job.id, "a": task.number, "j": task.raw or job.id, "x": job.name, "u": job.user, "%": "%"}
     values |= {"N": task.node, "n": 0, "t": 0, "s": "batch"}
 
     def value(found: re.Match[str]) -> str:
@@ -86,20 +81,6 @@ def place(store: Store, job: Job, task: Task) -> None:
         left = not_begun(job, task)
         task.raw = store.state.next_id if left else job.id
         store.state.next_id += bool(left)
-        if len(left) == 1:
-            left[0].lone = True
-        relist(store, job, [] if len(left) == 1 else [other.number for other in left])
-
-
-def relist(store: Store, job: Job, left: list[int], *, begun: bool = True) -> None:
-    """Have the accounting list the tasks that have not begun, ``left``; but it does not keep up.
-
-    It first writes the array's record some seconds after the submission, and from then on only changes
-    it where one has begun and two or more are left (seen).
-    """
-    written = store.clock() >= job.submitted + store.settings["record_delay_s"]
-    if not written or (begun and left):
-        job.listed = left
 
 
 def not_begun(job: Job, but: Task | None = None) -> list[Task]:
@@ -158,8 +139,6 @@ def stop(store: Store, job: Job, task: Task, cause: str) -> None:
 
 def cancel(store: Store, job: Job, task: Task, uid: int) -> None:
     """Cancel a task, whatever it is doing; alone before it began, it vanishes from the list (seen)."""
-    if task.state == PENDING and not task.single and not_begun(job, task):
-        relist(store, job, [other.number for other in not_begun(job, task)], begun=False)
     if task.live and not task.cause:
         stop(store, job, task, f"cancelled by {uid}")
     elif task.state == PENDING:
@@ -189,6 +168,4 @@ def ended(store: Store, job: Job, task: Task, status: int) -> None:
 
 
 def _runs_again(job: Job, task: Task) -> bool:
-    if task.cause == "requeued":
-        return True
     return task.cause in {"preempted", "node_fail"} and "no-requeue" not in job.options

@@ -1,4 +1,4 @@
-"""squeue: what the controller holds, in the columns that jobkit asks for."""
+"""squeue -r: what the controller holds, a row for each task, in the columns that jobkit asks for."""
 
 from __future__ import annotations
 
@@ -11,26 +11,18 @@ from tests.fakes.common.model import ENDING, PENDING, RUNNING, Job, Task
 from tests.fakes.common.store import Store
 from tests.fakes.common.text import clock_words, iso
 from tests.fakes.slurm.options import Options, parse_anywhere, table
-from tests.fakes.slurm.rows import Row, clusters, queue_id, rows
+from tests.fakes.slurm.rows import clusters
 from tests.fakes.slurm.sbatch import limit_min
 
 SHORT = table("h:noheader r:array o:format j:jobs M:clusters")
 
 
 class Seen(NamedTuple):
-    """A row, and what its fields are read from."""
+    """A task, and what its fields are read from."""
 
     store: Store
-    row: Row
-    each: bool
-
-    @property
-    def job(self) -> Job:
-        return self.row.job
-
-    @property
-    def task(self) -> Task:
-        return self.row.task
+    job: Job
+    task: Task
 
     @property
     def word(self) -> str:
@@ -57,7 +49,7 @@ class Seen(NamedTuple):
 
 
 FIELDS: Mapping[str, Callable[[Seen], object]] = {
-    "i": lambda seen: queue_id(seen.row, each=seen.each),
+    "i": lambda seen: f"{seen.job.id}_{seen.task.number}",
     "T": lambda seen: seen.word,
     "r": lambda seen: seen.task.reason,
     "N": lambda seen: seen.task.node,
@@ -83,12 +75,11 @@ def _line(layout: str, seen: Seen) -> str:
 
 
 def _chosen(store: Store, asked: Options, cluster: str) -> list[Seen]:
-    each = "array" in asked
     jobs = [job for job in store.state.jobs if job.cluster == cluster and not job.replaced]
     ids = asked.get("jobs", "")
     if ids:
         jobs = _by_id(store, jobs, ids.split(","))
-    found = [Seen(store, row, each) for job in jobs for row in rows(job, each=each)]
+    found = [Seen(store, job, task) for job in jobs for task in job.tasks]
     chosen = [
         seen
         for seen in found
@@ -102,20 +93,18 @@ def _chosen(store: Store, asked: Options, cluster: str) -> list[Seen]:
 def _by_id(store: Store, jobs: list[Job], ids: list[str]) -> list[Job]:
     """Return the jobs of these ids; one alone that the controller does not know is an error."""
     found = [job for job in jobs if str(job.id) in {identifier.partition("_")[0] for identifier in ids}]
-    alive = any(
-        _remembered(store, Seen(store, Row(job, [task]), each=True)) for job in found for task in job.tasks
-    )
+    alive = any(_remembered(store, task) for job in found for task in job.tasks)
     if len(ids) == 1 and not alive:
         raise Refused("slurm_load_jobs error: Invalid job id specified\n")
     return found
 
 
-def _remembered(store: Store, seen: Seen) -> bool:
-    if not seen.task.over:
+def _remembered(store: Store, task: Task) -> bool:
+    if not task.over:
         return True
     age_s = 0 if store.fault("queue_purged") else store.settings["min_job_age_s"]
-    ended = seen.task.runs[-1].end if seen.task.runs else seen.task.cause_at
-    return store.clock() - max(ended, seen.task.cause_at) < age_s
+    ended = task.runs[-1].end if task.runs else task.cause_at
+    return store.clock() - max(ended, task.cause_at) < age_s
 
 
 def _asked_task(ids: str, seen: Seen) -> bool:

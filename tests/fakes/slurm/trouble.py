@@ -67,6 +67,4 @@ def _controller(command: str, arguments: list[str], words: str) -> Answer:
     }[command]
     if command == "sbatch" and "--test-only" in arguments:
         said = f"allocation failure: {words}"
-    if command == "scontrol" and "show" not in arguments:
-        said = f"{words if words != AWAY else 'Unexpected message received'} for job {last}"
     return Answer("", said + "\n", 8 if command == "scancel" else 1)
