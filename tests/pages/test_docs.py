@@ -24,6 +24,10 @@ from jobkit.core.records import ModelRef, Outcome, TextRef
 from jobkit.planning.job_script import job_values
 from jobkit.planning.points import Inputs, plan
 from jobkit.report import rows
+from jobkit.report.output import render
+from jobkit.report.recommend.request import read_use
+from jobkit.report.recommend.waste import wastes
+from jobkit.report.tables import collect
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.spec.site import Site, load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
@@ -390,3 +394,33 @@ def _parse(command: click.Command, name: str, words: list[str], parent: click.Co
         found, below, rest = command.resolve_command(context, [*context._protected_args, *context.args])
         assert below is not None
         _parse(below, found or "", rest, context)
+
+
+def test_the_figures_of_dcgm_are_those_that_are_printed() -> None:
+    log = ROOT / "tests" / "data" / "predecessors" / "gpu-stanza-tagging.o2650"
+    [shown] = blocks(section(page("report.md"), "Next to DCGM's report"), "text")
+    assert shown in render(collect([log]))
+
+
+H200 = ROOT / "benchmarks/records/gpu/stanza-20261121-034558-42cc"
+
+
+def test_every_waste_has_a_section_with_its_fix() -> None:
+    for waste in wastes(read_use(H200)):
+        assert "Fix" in section(page("waste.md"), waste.name[0].upper() + waste.name[1:])
+
+
+README_WORDS = 700
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_newcomer_reads_it_in_minutes() -> None:
+    assert len(README.split()) <= README_WORDS
+
+
+def test_the_table_is_that_of_its_records() -> None:
+    (run,) = (ROOT / "benchmarks" / "records" / "demo").iterdir()
+    printed = iter(render(collect([run]), width=100).splitlines())
+    quoted = README.partition("```text\n")[2].partition("```")[0].splitlines()
+    assert len(quoted) > 6
+    assert all(line in printed for line in quoted), "in this order"

@@ -1,4 +1,4 @@
-"""The workloads that the pages show: a knob with words, and a class, named in three ways."""
+"""The workloads that the pages show: a knob with words, a class, named in three ways, and a file to copy."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.planning.prepare import Options, prepare
 from jobkit.spec.sweep_spec import spec_schema
+from jobkit.worker.measure import emit
 from jobkit.worker.workloads.own import checked_class, open_workload
-from tests.pages.test_docs import DOCS
+from tests.pages.test_docs import DOCS, page
 
 PAGE = (DOCS / "adding-a-scheduler.md").read_text(encoding="utf-8").partition("### A knob of your own\n")[2]
 
@@ -95,3 +96,9 @@ def test_a_word_that_no_package_offers(package: Path) -> None:
     spec.write_text("name: s\nworkload: sentence\n", encoding="utf-8")
     with pytest.raises(JobkitError, match="no such workload; did you mean 'sentences'"):
         prepare(spec, Options(scheduler="slurm"), build=False)
+
+
+def test_the_file_that_may_be_copied_is_the_one_that_jobkit_uses() -> None:
+    source = Path(emit.__file__).read_text(encoding="utf-8")
+    assert f"```\n{source}```\n" in page("workloads.md")
+    assert len(source.splitlines()) <= 21

@@ -1,0 +1,183 @@
+"""What docs/measurements.md concludes from its records: of memory, of soaks, and of workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from benchmarks import gpu_page, grid, soak_page, tune_page, workers_page
+from benchmarks.edge_records import LOAD, TIGHT, Cell, cells, fit_now, reports, smaller
+from jobkit.answers import memory_line as fit
+from jobkit.answers.loads import read_lengths
+from jobkit.answers.memory import Memory, Prediction, memory_of
+from jobkit.answers.setting import Mean
+from jobkit.core.figures import SPEED
+from jobkit.core.records import Record
+from jobkit.report.tables import collect
+from jobkit.runs.results import read_run
+from jobkit.runs.trials import Trial, trials
+
+READ = reports()
+CELLS = [cell for report in READ for cell in cells(report)]
+RAW = [(report, raw) for report in READ for raw in report["cells"]]
+
+
+def named(cell: Cell) -> str:
+    return f"{cell.allocator}-{cell.order}-{cell.paragraphs}-{cell.cap_gib:g}"
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=named)
+def test_the_safe_bound_of_then_and_of_today_passed(cell: Cell) -> None:
+    assert cell.holds
+    assert len(cell.held_bytes) == 1, "all trials began alike"
+    assert cell.now <= 1 or cell.saturated
+
+
+@pytest.mark.parametrize(("report", "raw"), RAW, ids=map(named, CELLS))
+def test_the_line_is_still_the_one_that_was_tried(report: dict[str, Any], raw: dict[str, Any]) -> None:
+    told = raw["prediction"]
+    now = fit_now(report["order"], told)
+    assert now.largest(told["capacity_bytes"]) == pytest.approx(told["largest_load"])
+
+
+@pytest.mark.parametrize("report", [one for one in READ if one["order"] == LOAD], ids=lambda one: one["text"])
+def test_larger_points_bring_a_small_cap_near_the_truth(report: dict[str, Any]) -> None:
+    found = smaller(report)
+    assert TIGHT < found.bound[1] <= 1
+    assert found.bound[1] > found.bound[0]
+
+
+ROOT = Path(__file__).parents[2]
+RUNS = sorted((ROOT / "benchmarks" / "records" / "find-max").iterdir())
+EARLIER = next(run for run in RUNS if run.name == "capped-16GiB-20261121-071153-d67e")
+"""Run before the bound added a share of what lies beyond the largest load measured (`fit.UNSEEN`)."""
+LATER = next(run for run in RUNS if run.name == "capped-16GiB-20261121-084431-ad94")
+TODAY = [run for run in RUNS if run != EARLIER]
+
+
+def memory_of_sweep(run: Path) -> Memory:
+    """Return what the points of the sweep reported, without those that tried the prediction."""
+    results = [point for point in read_run(run).points if not point.point.point_id.endswith("-verify")]
+    records = [result.chosen.record for result in results if result.chosen and result.chosen.record]
+    memory = memory_of(records, lengths=read_lengths(run))
+    assert not isinstance(memory, str)
+    return memory
+
+
+def predicted(run: Path) -> Prediction:
+    """Return what the code as it is now predicts from the points of the sweep."""
+    return memory_of_sweep(run).predict(trials(run)[0].capacity_bytes)
+
+
+def only_trial(run: Path) -> tuple[Trial, int]:
+    """Return the one try of a run, and the bytes that it needed."""
+    (one,) = trials(run)
+    assert one.measured_bytes is not None
+    return one, one.measured_bytes
+
+
+@pytest.mark.parametrize("run", TODAY, ids=lambda run: run.name)
+def test_the_first_try_held_and_todays_bound_names_no_more_and_hardly_less(run: Path) -> None:
+    tried, _ = only_trial(run)
+    found = predicted(run)
+    assert tried.held
+    assert 0.998 * tried.batch_size < found.safe_batch <= tried.batch_size
+    assert found.expected_bytes == pytest.approx(tried.expected_bytes, rel=2e-3)
+    assert found.bound_bytes == pytest.approx(tried.bound_bytes, rel=2e-3)
+
+
+def test_todays_bound_names_less_than_what_once_failed() -> None:
+    failed, held = trials(EARLIER)
+    assert (failed.held, held.held) == (False, True)
+    names = {predicted(run).safe_batch for run in (EARLIER, LATER)}
+    assert len(names) == 1
+    assert max(names) < failed.batch_size
+
+
+def test_without_the_share_the_bound_would_name_more_than_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fit, "EXTRAPOLATION_MARGIN", 0.0)
+    names = {predicted(run).safe_batch for run in (EARLIER, LATER)}
+    assert len(names) == 1
+    assert max(names) > only_trial(LATER)[0].batch_size
+    line, (tried, needed) = memory_of_sweep(LATER).line, only_trial(LATER)
+    assert not isinstance(line, str)
+    assert needed > line.upper(tried.load)
+
+
+RECORDS = [record for run in sorted(gpu_page.RUNS.iterdir()) for record in gpu_page.records(run)]
+
+
+@pytest.mark.parametrize(
+    "record", RECORDS, ids=lambda record: f"{record.point.allocator}-{record.point.point_id}"
+)
+def test_the_split_adds_up_to_nvmls_figure_within_2_percent_and_instruments_differ(record: Record) -> None:
+    assert gpu_page.share(record.memory, 4) == pytest.approx(1, abs=0.02)
+    assert record.memory.disagreement == ""
+    assert record.memory.other_bytes == pytest.approx(gpu_page.slack_bytes(record.memory), abs=16 * 2**20)
+    peaks = ("allocated", "reserved", "process", "device")
+    figures = [getattr(record.memory, f"{name}_peak_bytes") for name in peaks]
+    assert figures == sorted(set(figures)), "the four instruments differ"
+    assert record.sampler is not None
+    assert record.sampler.memory_query == "v2"
+
+
+def test_every_point_ended_once_with_an_outcome() -> None:
+    found = soak_page.reports()
+    assert [(one["scheduler"], one["points"]) for one in found] == [("slurm", 500), ("sge", 200)]
+    for one in found:
+        assert (one["lost_points"], one["twice"], one["without_outcome"]) == (0, 0, 0)
+        assert one["rounds"][-1] == {"ok": one["points"]}
+        assert {"client", "worker", "job script"} <= one["kills"].keys()
+        assert one["kills"].keys() & {"slurmd", "node down", "execd"}
+
+
+def test_every_row_of_a_corpus_is_there_once() -> None:
+    found = soak_page.reports(soak_page.APPLY_RAW)
+    assert [(one["scheduler"], one["shards"]) for one in found] == [("slurm", 500), ("sge", 200)]
+    for one in found:
+        assert (one["lost"], one["doubled"], one["byte_equal"]) == (0, 0, True)
+        assert {"client", "worker", "job script", "disk filled"} <= one["kills"].keys()
+        assert one["kills"].keys() & {"slurmd", "node down", "execd"}
+        assert one["superseded"]
+
+
+def test_sixteen_workers_with_mps_do_more_than_ten_times_the_work_of_one() -> None:
+    rows = {row.point: row for row in collect([workers_page.RUNS / workers_page.WHOLE]).rows}
+    one = rows["workers-1-batch_size-300-order-text-mps-off-r1"].value(SPEED)
+    best = rows["workers-16-padded_chars-40000-mps-on-order-sorted-r1"].value(SPEED)
+    assert one
+    assert best
+    assert best > 10 * one
+
+
+def test_the_grid_has_every_setting_and_its_best_three_are_in_the_finals() -> None:
+    cells = grid.grid()
+    workers = {1: ("off",), **dict.fromkeys((2, 4, 8, 12, 16), ("off", "on"))}
+    assert set(cells) == {
+        (number, mps, *column) for number, ways in workers.items() for mps in ways for column in grid.COLUMNS
+    }
+    ranked = sorted(cells, key=lambda cell: -tune_page.speeds([cells[cell]])[0])
+    assert all(mps == "on" and order == "sorted" for _, mps, order, _ in ranked[:3])
+    assert set(grid.finals()) == {(cell[0], cell[3]) for cell in ranked[:3]} | {grid.answer()}
+
+
+def test_the_answer_of_tune_is_close_to_the_best_of_the_grid() -> None:
+    finals = grid.finals()
+    tuned = Mean.of(finals[grid.answer()]).over(Mean.of(max(finals.values(), key=fmean)))
+    assert tuned.mean >= 0.97 or not tuned.differs
+
+
+def test_the_cpu_and_the_gpu_did_the_same_calls() -> None:
+    cpu, gpu = (
+        {
+            (record.summary.items, record.summary.batches, record.summary.characters)
+            for record in tune_page.read(run)
+            if record.summary
+        }
+        for run in (grid.CPU, grid.GPU)
+    )
+    assert len(cpu) == 1
+    assert cpu == gpu
