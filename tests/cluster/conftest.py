@@ -16,7 +16,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO
@@ -26,14 +26,15 @@ import pytest
 from jobkit.practice import cluster
 from jobkit.practice.packages import search_path
 from jobkit.practice.place import SCHEDULERS
-from tests.cluster.daemons import SgeDaemons, SlurmDaemons, until
+from tests.cluster.daemons import SgeDaemons, SlurmDaemons, Wait, until
+from tests.cluster.halted import halted
+from tests.cluster.lab import faulty, lab
 
+__all__ = ["faulty", "halted", "lab"]  # fixtures
 PLACE = Path(tempfile.gettempdir()) / f"jobkit-tests-{os.getuid()}"
 """The folder of the clusters, and of the locks by which sessions share them."""
 UP_TIMEOUT_S = 600
 """With the packages still to install."""
-
-Wait = Callable[[Callable[[], bool], float], None]
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook

@@ -14,6 +14,8 @@ import pytest
 from jobkit.practice import cluster
 from jobkit.practice.cluster import Cluster
 
+Wait = Callable[[Callable[[], bool], float], None]
+"""``wait_until(condition, deadline_s)``."""
 DEADLINE_S = 60
 BUSY = 4
 """How many times as long all may take next to other tests. A deadline costs time only if it is missed."""
@@ -48,10 +50,6 @@ class Daemons:
         """Start what does not run, and return when the whole cluster answers and takes jobs."""
         self.cluster.start()
 
-    def healthy(self) -> bool:
-        """Tell whether the cluster answers and takes jobs."""
-        return self.cluster.is_up()
-
 
 class SlurmDaemons(Daemons):
     """``slurmdbd``, ``slurmctld``, ``slurmd-n1``, ``slurmd-n2``, and what these need."""
@@ -76,15 +74,6 @@ class SlurmDaemons(Daemons):
         said("scontrol", "shutdown", "slurmctld")
         until(lambda: self.cluster.daemons["slurmctld"].pid() is None, "slurmctld does not end")
         self.healed()
-
-    def set_slurmd_timeout(self, seconds: int) -> None:
-        """Say how long a node may be silent until it counts as lost."""
-        lines = self.conf.read_text().splitlines()
-        said_so = [
-            f"SlurmdTimeout={seconds}" if line.startswith("SlurmdTimeout=") else line for line in lines
-        ]
-        self.conf.write_text("\n".join(said_so) + "\n")
-        assert said("scontrol", "reconfigure") is not None
 
 
 class SgeDaemons(Daemons):

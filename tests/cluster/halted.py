@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,8 @@ from jobkit.core.layout import Begin, read_begin
 from jobkit.core.records import Outcome, Record
 from jobkit.runs.reader import read_standings
 from jobkit.runs.standing import IN_QUEUE, PointState, PointStatus
-from tests.cluster.test_sweeps import WORKLOADS, Lab
-
-Wait = Callable[[Callable[[], bool], float], None]
+from tests.cluster.daemons import Wait
+from tests.cluster.lab import WORKLOADS, Lab
 
 SPEC = """\
 name: broken
@@ -37,7 +36,7 @@ SLURM = pytest.mark.parametrize("scheduler", [pytest.param("slurm", marks=pytest
 SGE = pytest.mark.parametrize("scheduler", [pytest.param("sge", marks=pytest.mark.sge)])
 
 
-class Halted:
+class HaltedSweep:
     """Sweeps whose points wait in the middle of their work, each until a file says that it goes on."""
 
     def __init__(self, lab: Lab, wait_until: Wait) -> None:
@@ -80,9 +79,9 @@ class Halted:
 
 
 @pytest.fixture
-def halted(lab: Lab, wait_until: Wait, monkeypatch: pytest.MonkeyPatch) -> Iterator[Halted]:
+def halted(lab: Lab, wait_until: Wait, monkeypatch: pytest.MonkeyPatch) -> Iterator[HaltedSweep]:
     monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
-    starter = Halted(lab, wait_until)
+    starter = HaltedSweep(lab, wait_until)
     starter.site(kill_wait_s=4)
     yield starter
     starter.go(*range(1, 10))

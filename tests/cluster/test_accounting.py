@@ -10,17 +10,15 @@ import pytest
 from jobkit.core.records import Outcome
 from jobkit.runs.standing import PointState, PointStatus
 from tests.cluster.daemons import SlurmDaemons
-from tests.cluster.halted import SLURM, Halted, begun, seen
-from tests.cluster.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
+from tests.cluster.halted import SLURM, HaltedSweep, begun, seen
 from tests.cluster.test_requeued import in_queue
-from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
 
 pytestmark = pytest.mark.fault
 
 
 @SLURM
 def test_the_accounting_dies_before_a_task_and_comes_back_after_it(
-    slurm_alone: SlurmDaemons, halted: Halted
+    slurm_alone: SlurmDaemons, halted: HaltedSweep
 ) -> None:
     """FAULT: slurmdbd is down before a task begins, and comes back after the task was killed.
 

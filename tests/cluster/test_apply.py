@@ -17,9 +17,8 @@ from jobkit.extensions.corpus.standing import live_points
 from jobkit.extensions.corpus.winners import read_winners
 from jobkit.runs.reader import read_standings
 from tests.cluster.daemons import until
+from tests.cluster.lab import Lab
 from tests.cluster.test_client import dies
-from tests.cluster.test_sweeps import Lab
-from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support import commands
 
 SLOW = """\

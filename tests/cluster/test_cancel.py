@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 from jobkit.core.records import Outcome
 from jobkit.runs.reader import read_standings
 from jobkit.runs.standing import PointState, RunStanding
-from tests.cluster.test_resume import Faulty
-from tests.cluster.test_resume import faulty as faulty  # noqa: PLC0414 - a fixture is found by its name here
-from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
+from tests.cluster.daemons import Wait
+from tests.cluster.lab import FaultySweep
 
-Wait = Callable[[Callable[[], bool], float], None]
 ALL = range(1, 7)
 HANG = dict.fromkeys(ALL, "hangs")
 CANCELLED = Outcome.CANCELLED
@@ -39,7 +36,7 @@ def record(run: Path, index: int) -> dict[str, object]:
 
 
 def test_points_that_wait_and_points_that_run_are_cancelled_and_run_again(
-    faulty: Faulty, wait_until: Wait
+    faulty: FaultySweep, wait_until: Wait
 ) -> None:
     faulty.fail(HANG)
     faulty.sweep("--set", "max_parallel=2", policy="{}")
@@ -79,7 +76,7 @@ def test_points_that_wait_and_points_that_run_are_cancelled_and_run_again(
     assert tries == {"1", "2", "3"}, "what never began has one try"
 
 
-def test_more_of_a_run_at_a_time(faulty: Faulty, wait_until: Wait) -> None:
+def test_more_of_a_run_at_a_time(faulty: FaultySweep, wait_until: Wait) -> None:
     faulty.fail(HANG)
     faulty.sweep("--set", "max_parallel=1", "--set", "sweep.batch_size=[1, 2, 3, 4]")
     lab, run = faulty.lab, faulty.lab.run_dir()

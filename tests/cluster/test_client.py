@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -15,13 +14,10 @@ import pytest
 
 from jobkit.core.records import Outcome
 from jobkit.runs.reader import read_standings
-from tests.cluster.holds import RELEASE, held_by
-from tests.cluster.test_sweeps import COUNT, Lab
-from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
+from tests.cluster.daemons import Wait
+from tests.cluster.lab import COUNT, RELEASE, Lab, held_by
 from tests.support.commands import jobkit_process
 from tests.support.disks import CROWD, disk
-
-Wait = Callable[[Callable[[], bool], float], None]
 
 SUBMIT = {"slurm": "sbatch", "sge": "qsub"}
 ASKS = {"slurm": "--test-only", "sge": "-w"}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.support.commands import JOBKIT, jobkit
+from tests.support.commands import jobkit
 
 SPEC = """\
 name: mine
@@ -17,8 +16,6 @@ workload: count
 device: cpu
 resources: {gpus: 1, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
 """
-LATER = {"slurm": 'options: ["--begin=now+1hour"]\n', "sge": 'options: ["-a 203512312359"]\n'}
-"""A job that waits, though there is room."""
 SITES = {
     "slurm": """\
 name: ours
@@ -72,22 +69,3 @@ def test_here_and_in_a_job(scheduler: str, home: Path) -> None:
     assert re.search(r"^In a job, on (n\d|localhost)$", done.stdout, re.MULTILINE)
     assert re.search(rf"ok +job +{scheduler} job \d+ ran, \d+ s after it was submitted", done.stdout)
     assert list((home / "runs").iterdir()) == []
-
-
-def _gone(scheduler: str, number: str) -> bool:
-    argv = ("squeue", "-h", "-j", number) if scheduler == "slurm" else ("qstat", "-j", number)
-    return number not in subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60).stdout
-
-
-def test_ctrl_c_cancels_the_job(scheduler: str) -> None:
-    write_site(scheduler, LATER[scheduler])
-    argv = [str(JOBKIT), "doctor", "spec.yaml", "--scheduler", scheduler, "--site", "ours.yaml", "--submit"]
-    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        while not (number := re.search(r"job (\d+); waiting", process.stderr.readline())):
-            pass
-        process.send_signal(signal.SIGINT)
-        said = process.stderr.read()
-        assert process.wait(60) == 130
-    assert f"job {number[1]} was cancelled" in said
-    assert _gone(scheduler, number[1])

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from jobkit.runs.trials import Trial, trials
-from tests.cluster.test_sweeps import WORKLOADS, Lab
-from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
-
-Wait = Callable[[Callable[[], bool], float], None]
+from tests.cluster.daemons import Wait
+from tests.cluster.lab import WORKLOADS, Lab
 
 DEADLINE_S = 90
 SPEC = """\

@@ -10,10 +10,9 @@ import pytest
 
 from jobkit.core.records import ModelRef, Outcome
 from jobkit.runs.standing import PointState
-from tests.cluster.halted import Halted, begun, record
-from tests.cluster.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
-from tests.cluster.test_sweeps import Lab, Wait
-from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
+from tests.cluster.daemons import Wait
+from tests.cluster.halted import HaltedSweep, begun, record
+from tests.cluster.lab import Lab
 from tests.cluster.test_workers import JOB_VARIABLE, TEXT, tagged_here
 from tests.support.processes import parent_of, with_variable
 
@@ -46,7 +45,7 @@ def test_points_that_share_a_job_import_the_framework_once(
 
 @pytest.mark.fault
 @pytest.mark.parametrize("how", ["kill", "cancel"])
-def test_a_task_of_forked_points_is_killed(halted: Halted, how: str) -> None:
+def test_a_task_of_forked_points_is_killed(halted: HaltedSweep, how: str) -> None:
     """FAULT: a job that several forked points share is cancelled, or its script is killed outright.
 
     HOW: real: scancel or qdel, and kill -9 of the script that runs the points; Slurm and Grid Engine.

@@ -14,19 +14,17 @@ import pytest
 from jobkit.core.records import Outcome
 from jobkit.runs.standing import PointState
 from tests.cluster.daemons import said
-from tests.cluster.halted import SGE, Halted, batches, begun, home, record, seen
-from tests.cluster.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
-from tests.cluster.holds import RELEASE, held_by
-from tests.cluster.test_sweeps import Lab
-from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
+from tests.cluster.halted import SGE, HaltedSweep, batches, begun, home, record, seen
+from tests.cluster.lab import RELEASE, Lab, held_by
 from tests.support.disks import disk, read_only
+from tests.support.processes import gone
 from tests.whole.test_job_script import left_on
 from tests.workloads.broken import fill
 
 pytestmark = pytest.mark.fault
 
 
-def test_kill_9_of_the_job_script(halted: Halted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kill_9_of_the_job_script(halted: HaltedSweep, monkeypatch: pytest.MonkeyPatch) -> None:
     """FAULT: the job script is killed with SIGKILL.
 
     HOW: real: kill -9, Slurm and Grid Engine, with their accounting and without (fake: an accounting command
@@ -64,7 +62,7 @@ def test_kill_9_of_the_job_script(halted: Halted, monkeypatch: pytest.MonkeyPatc
     assert halted.stands(run, 2) == (PointState.DONE, Outcome.OK)
 
 
-def test_kill_9_before_the_worker_starts(halted: Halted) -> None:
+def test_kill_9_before_the_worker_starts(halted: HaltedSweep) -> None:
     """FAULT: a whole job is killed before its worker starts, while another job works on the node.
 
     HOW: real: kill -9 of its process group during the set-up of its environment, Slurm and Grid Engine.
@@ -83,15 +81,6 @@ def test_kill_9_before_the_worker_starts(halted: Halted) -> None:
     halted.wait_until((home(run, 2) / "exit").exists, 60)
     halted.lab.clears_scratch()
     assert record(run, 2).outcome is Outcome.OK
-
-
-def gone(pid: int) -> bool:
-    """Tell whether a process has ended."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(") ")[2][:1]
-    except OSError:
-        return True
-    return state == "Z"
 
 
 def why(run: Path) -> str:
@@ -118,7 +107,7 @@ def a_minute_passes(run: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["cancelled", "killed"])
-def test_a_job_of_several_points_ends_half_way(halted: Halted, what: str) -> None:
+def test_a_job_of_several_points_ends_half_way(halted: HaltedSweep, what: str) -> None:
     """FAULT: a job that several points share (`pack`) ends half-way.
 
     HOW: real: `jobkit cancel`, or kill -9 of its processes, Slurm and Grid Engine.
@@ -145,7 +134,7 @@ def test_a_job_of_several_points_ends_half_way(halted: Halted, what: str) -> Non
 
 
 @SGE
-def test_a_status_that_grid_engine_takes_for_an_order(halted: Halted) -> None:
+def test_a_status_that_grid_engine_takes_for_an_order(halted: HaltedSweep) -> None:
     """FAULT: the worker ends with 99 or 100, the statuses by which Grid Engine reschedules or holds a job.
 
     HOW: real: such workers, Grid Engine.
@@ -163,7 +152,7 @@ def test_a_status_that_grid_engine_takes_for_an_order(halted: Halted) -> None:
     assert f" {job} " not in (said("qstat") or "")
 
 
-def test_home_cannot_be_written_when_the_job_begins(halted: Halted) -> None:
+def test_home_cannot_be_written_when_the_job_begins(halted: HaltedSweep) -> None:
     """FAULT: home is full, or read-only, when the job begins.
 
     HOW: real: a tmpfs filled to the last byte, then a read-only mount, Slurm and Grid Engine.

@@ -12,9 +12,8 @@ import pytest
 
 from jobkit.schedulers.lint import lint
 from jobkit.schedulers.slurm_lint import ONE_DASH
-from tests.cluster.daemons import SgeDaemons, wait_for
+from tests.cluster.daemons import SgeDaemons, Wait, wait_for
 
-Wait = Callable[[Callable[[], bool], float], None]
 Answer = subprocess.CompletedProcess[str]
 
 BASH = "#!/bin/bash\n"

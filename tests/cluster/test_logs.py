@@ -5,21 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from jobkit.runs.reader import read_standings
 from jobkit.runs.standing import PointState
-from tests.cluster.holds import HOLD, RELEASE
-from tests.cluster.test_resume import Faulty
-from tests.cluster.test_resume import faulty as faulty  # noqa: PLC0414 - a fixture is found by its name here
-from tests.cluster.test_sweeps import COUNT, Lab
-from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
+from tests.cluster.daemons import Wait
+from tests.cluster.lab import COUNT, HOLD, RELEASE, FaultySweep, Lab
 from tests.support.commands import JOBKIT
-
-Wait = Callable[[Callable[[], bool], float], None]
 
 WORDS = {"slurm": "slurm job {}, task 2", "sge": "sge job {}, task 2"}
 
@@ -28,7 +22,7 @@ def logs(lab: Lab, *words: str) -> subprocess.CompletedProcess[str]:
     return lab.jobkit("logs", lab.run_dir(), *words)
 
 
-def test_each_point_has_its_own_log_and_a_failure_its_reason(faulty: Faulty) -> None:
+def test_each_point_has_its_own_log_and_a_failure_its_reason(faulty: FaultySweep) -> None:
     lab = faulty.lab
     faulty.fail({2: "bug"})
     faulty.sweep("--wait")
@@ -61,7 +55,7 @@ def test_a_log_that_is_to_come_says_why_and_can_be_waited_for(lab: Lab) -> None:
     assert out == "jobkit: point 2 batch_size-10-r1: ok\n"
 
 
-def test_what_runs_is_followed_until_it_has_ended(faulty: Faulty, wait_until: Wait) -> None:
+def test_what_runs_is_followed_until_it_has_ended(faulty: FaultySweep, wait_until: Wait) -> None:
     lab = faulty.lab
     faulty.fail({1: "slow"})
     faulty.sweep()
@@ -69,12 +63,6 @@ def test_what_runs_is_followed_until_it_has_ended(faulty: Faulty, wait_until: Wa
     wait_until(lambda: read_standings([run])[0].points[0].standing is PointState.RUNNING, 60)
     wait_until(lambda: any(run.glob("logs/*")), 30)
     argv: list[str | Path] = [JOBKIT, "logs", run, "1", "-f"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as left:
-        assert left.stderr is not None
-        assert "batch_size-1-r1" in left.stderr.readline()
-        left.send_signal(signal.SIGINT)
-        assert left.wait(20) == 130
-    assert read_standings([run])[0].points[0].standing is PointState.RUNNING, "Ctrl-C leaves the job alone"
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert "batch_size-1-r1" in process.stderr.readline()
@@ -85,7 +73,7 @@ def test_what_runs_is_followed_until_it_has_ended(faulty: Faulty, wait_until: Wa
 
 
 @pytest.mark.fault
-def test_a_log_whose_job_was_killed_is_not_followed_for_ever(faulty: Faulty, wait_until: Wait) -> None:
+def test_a_log_whose_job_was_killed_is_not_followed_for_ever(faulty: FaultySweep, wait_until: Wait) -> None:
     """FAULT: the job script and its worker are killed while `jobkit logs -f` follows; no exit file comes.
 
     HOW: real: `kill -KILL` to the process group of the job script.

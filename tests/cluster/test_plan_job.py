@@ -10,10 +10,9 @@ from jobkit.core.errors import ExitCode
 from jobkit.extensions.corpus.plan import is_unplanned
 from jobkit.runs.journal import read_journal
 from tests.cluster.daemons import until
-from tests.cluster.holds import HOLD
+from tests.cluster.lab import HOLD
 from tests.cluster.test_apply import Applied
 from tests.cluster.test_apply import applied as applied  # noqa: PLC0414 - a fixture is found by its name here
-from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
 
 JOB = ("--plan-as-job",)
 

@@ -7,9 +7,7 @@ import pytest
 from jobkit.core.records import Outcome
 from jobkit.runs.standing import PointState
 from tests.cluster.daemons import SlurmDaemons, said
-from tests.cluster.halted import SLURM, Halted, batches, begun, home, record, seen
-from tests.cluster.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
-from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
+from tests.cluster.halted import SLURM, HaltedSweep, batches, begun, home, record, seen
 
 pytestmark = pytest.mark.fault
 
@@ -23,7 +21,7 @@ def in_queue(job: str) -> str:
     return (said("squeue", "-h", "-r", "-j", job, "-o", "%T %r") or "").strip()
 
 
-def now(halted: Halted, job: str) -> None:
+def now(halted: HaltedSweep, job: str) -> None:
     """Let a requeued task begin at once: Slurm would leave it two minutes (slurm.conf(5), cred_expire)."""
 
     def begins() -> bool:
@@ -36,7 +34,7 @@ def now(halted: Halted, job: str) -> None:
     halted.wait_until(begins, 120)  # other jobs may hold the nodes
 
 
-def can_exclude(halted: Halted) -> None:
+def can_exclude(halted: HaltedSweep) -> None:
     """Let the site have a header line for the nodes to stay away from."""
     requests = (halted.lab.home / "lab.yaml").read_text().splitlines()
     line = next(line for line in requests if line.startswith("requests"))
@@ -44,7 +42,7 @@ def can_exclude(halted: Halted) -> None:
 
 
 @SLURM
-def test_a_task_is_requeued_half_way(halted: Halted) -> None:
+def test_a_task_is_requeued_half_way(halted: HaltedSweep) -> None:
     """FAULT: a task is requeued half-way.
 
     HOW: real: `scontrol requeue` of one task of an array, Slurm.
@@ -79,7 +77,7 @@ def test_a_task_is_requeued_half_way(halted: Halted) -> None:
 
 
 @SLURM
-def test_a_task_is_preempted(slurm_alone: SlurmDaemons, halted: Halted) -> None:
+def test_a_task_is_preempted(slurm_alone: SlurmDaemons, halted: HaltedSweep) -> None:
     """FAULT: a task is preempted by a job in a partition of higher priority.
 
     HOW: real: partitions `low` and `high` of a Slurm with PreemptMode=REQUEUE.
@@ -105,7 +103,7 @@ def test_a_task_is_preempted(slurm_alone: SlurmDaemons, halted: Halted) -> None:
 
 
 @SLURM
-def test_a_node_dies(slurm_alone: SlurmDaemons, halted: Halted) -> None:
+def test_a_node_dies(slurm_alone: SlurmDaemons, halted: HaltedSweep) -> None:
     """FAULT: a node dies, with `--requeue` and with `--no-requeue`, while its processes go on.
 
     HOW: real: kill -9 of slurmd; the test sets the node down at once, as the controller would after
@@ -148,7 +146,7 @@ def test_a_node_dies(slurm_alone: SlurmDaemons, halted: Halted) -> None:
 
 
 @SLURM
-def test_the_only_node_that_matches_dies(slurm_alone: SlurmDaemons, halted: Halted) -> None:
+def test_the_only_node_that_matches_dies(slurm_alone: SlurmDaemons, halted: HaltedSweep) -> None:
     """FAULT: a node dies, and no other node matches the request.
 
     HOW: real: kill -9 of slurmd, and a request for that node by name, Slurm.

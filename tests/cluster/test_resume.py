@@ -2,67 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Callable
 
 import pytest
 
-from jobkit.core.files import write_atomically
 from jobkit.core.layout import Exit
 from jobkit.core.records import Outcome
 from jobkit.launch import sweep as submit
 from jobkit.planning.prepare import Options, prepare
-from jobkit.runs.reader import read_standings
-from tests.cluster.test_sweeps import WORKLOADS, Lab
-from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
+from tests.cluster.daemons import Wait
+from tests.cluster.lab import FAULTY, WORKLOADS, FaultySweep
 from tests.support.builders import record, write_exit, write_record
 
-Wait = Callable[[Callable[[], bool], float], None]
 
-SPEC = """\
-name: faulty
-workload: odd:Faulty
-text: sample:30
-sweep: {batch_size: [1, 2, 3, 4, 5, 6]}
-repeats: 1
-resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
-policy: %s
-environment: {variables: {PYTHONPATH: '%s', ODD_FAULTS: '%s'}}
-"""
-
-
-class Faulty:
-    """A sweep whose points fail as a file says."""
-
-    def __init__(self, lab: Lab) -> None:
-        self.lab, self.file = lab, lab.home / "faults.json"
-        self.fail({})
-
-    def fail(self, faults: dict[int, str]) -> None:
-        write_atomically(self.file, json.dumps(faults))
-
-    def sweep(self, *arguments: str, policy: str = "{follow_up: false}") -> str:
-        spec = self.lab.spec(SPEC % (policy, WORKLOADS, self.file))
-        done = self.lab.sweep(spec, *arguments)
-        assert done.returncode in {0, 4}, done.stdout + done.stderr
-        return done.stderr
-
-    def outcomes(self) -> list[Outcome | None]:
-        (seen,) = read_standings([self.lab.run_dir()], ask=False)
-        return [point.outcome for point in seen.points]
-
-    def jobs(self) -> list[dict[str, object]]:
-        return [event for event in self.lab.events() if event["event"] == "submitted"]
-
-
-@pytest.fixture
-def faulty(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Faulty:
-    monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
-    return Faulty(lab)
-
-
-def test_only_what_failed_runs_again_and_every_try_is_kept(faulty: Faulty) -> None:
+def test_only_what_failed_runs_again_and_every_try_is_kept(faulty: FaultySweep) -> None:
     faulty.fail({2: "memory", 5: "killed"})
     said = faulty.sweep("--wait")
     assert [said.count(f"{words}: ") for words in ("ram_oom", "lost", "ok")] == [1, 1, 0], said
@@ -83,7 +36,7 @@ def test_only_what_failed_runs_again_and_every_try_is_kept(faulty: Faulty) -> No
     assert "nothing to run again" in again.stderr
 
 
-def test_the_job_that_follows_does_it_with_nobody_there(faulty: Faulty, wait_until: Wait) -> None:
+def test_the_job_that_follows_does_it_with_nobody_there(faulty: FaultySweep, wait_until: Wait) -> None:
     faulty.fail({3: "memory once"})
     said = faulty.sweep(policy="{ram_oom: {memory: x2, tries: 1}}")
     assert "next: jobkit status" in said
@@ -94,7 +47,7 @@ def test_the_job_that_follows_does_it_with_nobody_there(faulty: Faulty, wait_unt
 
 
 @pytest.mark.fault
-def test_two_bugs_alike_stop_the_sweep(faulty: Faulty) -> None:
+def test_two_bugs_alike_stop_the_sweep(faulty: FaultySweep) -> None:
     """FAULT: every point fails by the same bug.
 
     HOW: real: a workload that raises, Slurm and Grid Engine.
@@ -110,7 +63,7 @@ def test_two_bugs_alike_stop_the_sweep(faulty: Faulty) -> None:
 
 
 @pytest.mark.fault
-def test_where_nodes_may_not_submit_it_is_left_to_a_person(faulty: Faulty, wait_until: Wait) -> None:
+def test_where_nodes_may_not_submit_it_is_left_to_a_person(faulty: FaultySweep, wait_until: Wait) -> None:
     """FAULT: nodes may not submit, so the job that follows the sweep cannot run a point again.
 
     HOW: fake: a submit command on the node that refuses; the rest is real, Slurm and Grid Engine.
@@ -137,9 +90,11 @@ def test_where_nodes_may_not_submit_it_is_left_to_a_person(faulty: Faulty, wait_
     wait_until(lambda: faulty.outcomes() == [Outcome.OK] * 6, 60)
 
 
-def test_of_a_thousand_points_just_the_37_that_failed_run_again(faulty: Faulty, wait_until: Wait) -> None:
+def test_of_a_thousand_points_just_the_37_that_failed_run_again(
+    faulty: FaultySweep, wait_until: Wait
+) -> None:
     lab = faulty.lab
-    text = SPEC % ("{follow_up: false}", WORKLOADS, faulty.file)
+    text = FAULTY % ("{follow_up: false}", WORKLOADS, faulty.file)
     text = (
         text.replace("odd:Faulty", "count")
         .replace("[1, 2, 3, 4, 5, 6]", str(list(range(1, 101))))

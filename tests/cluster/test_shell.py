@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.test_sweeps import COUNT, QUEUE, Lab, lab
+from tests.cluster.lab import COUNT, QUEUE, Lab
 from tests.support.commands import JOBKIT
 
-__all__ = ["lab"]
 DEADLINE_S = 300
 
 

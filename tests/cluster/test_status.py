@@ -21,16 +21,11 @@ from typing import Any
 import pytest
 
 from jobkit.core.records import Outcome
-from tests.cluster.daemons import SgeDaemons
+from tests.cluster.daemons import SgeDaemons, Wait
 from tests.cluster.halted import SGE, SLURM
-from tests.cluster.holds import RELEASE, held_by
-from tests.cluster.test_resume import Faulty
-from tests.cluster.test_resume import faulty as faulty  # noqa: PLC0414 - a fixture is found by its name here
-from tests.cluster.test_sweeps import COUNT, Lab
-from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - the same
+from tests.cluster.lab import COUNT, RELEASE, FaultySweep, Lab, held_by
 from tests.support.commands import jobkit_process
 
-Wait = Callable[[Callable[[], bool], float], None]
 Held = Callable[[str], Path]
 
 ASKED = ("squeue", "sacct", "qstat", "qacct")
@@ -197,7 +192,7 @@ def test_queues_in_error_are_named_with_what_clears_them(
     assert "6 points: 6 done" in last.stdout, last.stdout
 
 
-def test_a_point_that_runs_tells_how_far_it_is(faulty: Faulty, wait_until: Wait) -> None:
+def test_a_point_that_runs_tells_how_far_it_is(faulty: FaultySweep, wait_until: Wait) -> None:
     """The call of batch size 3 never ends; those before it have their outcomes."""
     faulty.fail({2: "memory", 3: "slow"})
     faulty.sweep("--set", "max_parallel=6")

@@ -6,9 +6,6 @@ import itertools
 import json
 import re
 import subprocess
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -19,94 +16,9 @@ from jobkit.launch.submission import cut_into_arrays
 from jobkit.planning.prepare import Options, prepare
 from jobkit.schedulers.registry import by_name
 from jobkit.worker.process import started_at
-from tests.cluster.daemons import until
-from tests.cluster.holds import RELEASE, held_by
+from tests.cluster.daemons import Wait
+from tests.cluster.lab import COUNT, RELEASE, WORKLOADS, Lab, held_by
 from tests.support import commands
-from tests.whole.test_job_script import left_on
-
-ROOT = Path(__file__).parents[2]
-WORKLOADS = ROOT / "tests" / "workloads"
-
-Wait = Callable[[Callable[[], bool], float], None]
-Answer = subprocess.CompletedProcess[str]
-
-COUNT = """\
-name: count
-workload: count
-sweep: {batch_size: [1, 10, 100]}
-repeats: 2
-resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
-max_parallel: 2
-"""
-SITE = """\
-name: lab
-scheduler: %s
-queue: %s
-requests: {%s}
-scratch: %s
-sync_interval_s: 1
-warning_s: 5
-"""
-REQUESTS = {
-    "slurm": 'queue: "--partition={queue}", cpus: "--cpus-per-task={cpus}", memory: "--mem={memory}", '
-    'walltime: "--time={walltime}", gpus: "--gres=gpu:{gpus}"',
-    "sge": 'queue: "-q {queue}", cpus: "-pe smp {cpus}", memory: "-l h_vmem={memory}", '
-    'walltime: "-l h_rt={walltime}", gpus: "-l ngpus={gpus}"',
-}
-QUEUE = {"slurm": "cpu", "sge": "serial.q"}
-
-
-@dataclass
-class Lab:
-    """A user's folder on a cluster."""
-
-    scheduler: str
-    home: Path
-    scratch: Path
-
-    def spec(self, text: str, name: str = "spec.yaml") -> Path:
-        path = self.home / name
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    def jobkit(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        return commands.jobkit(*arguments, cwd=self.home)
-
-    def sweep(
-        self, spec: Path, *arguments: str, how: Callable[..., Answer] = commands.jobkit
-    ) -> subprocess.CompletedProcess[str]:
-        site = ("--scheduler", self.scheduler, "--site", self.home / "lab.yaml")
-        return how("sweep", spec, *site, *arguments, cwd=self.home)
-
-    def run_dir(self) -> Path:
-        (folder,) = (self.home / "runs").iterdir()
-        return folder
-
-    def job(self) -> str:
-        return next(str(event["job_id"]) for event in self.events() if event["event"] == "submitted")
-
-    def points(self) -> list[dict[str, object]]:
-        data = json.loads(self.jobkit("collect", "runs", "--format", "json").stdout)
-        rows: list[dict[str, object]] = data["points"]
-        return rows
-
-    def events(self) -> list[dict[str, object]]:
-        return [json.loads(line) for line in (self.run_dir() / "journal.jsonl").read_text().splitlines()]
-
-    def clears_scratch(self) -> None:
-        """Wait until scratch is empty: a point is done when its record is home, before its job ends."""
-        until(lambda: left_on(self.scratch) == [], "an empty scratch")
-
-
-@pytest.fixture
-def lab(scheduler: str, tmp_path: Path, kept_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
-    monkeypatch.setenv("JOBKIT_CACHE", str(kept_cache))
-    home, scratch = tmp_path / "my home", tmp_path / "scratch"
-    home.mkdir()
-    scratch.mkdir()
-    site = SITE % (scheduler, QUEUE[scheduler], REQUESTS[scheduler], scratch)
-    (home / "lab.yaml").write_text(site, encoding="utf-8")
-    return Lab(scheduler, home, scratch)
 
 
 def test_repeats_are_interleaved_and_larger_loads_are_pruned_in_each(
@@ -196,18 +108,6 @@ def test_it_returns_at_once_and_tells_what_to_type_next(lab: Lab, wait_until: Wa
     wait_until(lambda: lab.jobkit(*advised[1].split()).returncode == 0, 120)
 
 
-def test_the_throttle_is_respected(lab: Lab) -> None:
-    done = lab.sweep(lab.spec(COUNT), "--wait", "--set", "max_parallel=1")
-    assert done.returncode == 0, done.stderr
-    spans = []
-    for path in lab.run_dir().glob("results/*/try-1/record.json"):
-        record = json.loads(path.read_text())
-        spans.append((record["started_at"], record["ended_at"]))
-    spans.sort()
-    assert len(spans) == 6
-    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
-
-
 def test_arrays_beyond_the_index_limit_are_offset(lab: Lab, wait_until: Wait) -> None:
     """Points 1 to 6 as two arrays of three, as a controller with a limit of 3 would get them."""
     options = Options(scheduler=lab.scheduler, site=str(lab.home / "lab.yaml"), runs_dir=lab.home / "runs")
@@ -235,26 +135,6 @@ def test_each_request_is_an_array_of_its_own(lab: Lab) -> None:
     assert cpus == [(1, 1), (1, 1), (2, 2), (2, 2)]
     spans = sorted((record["started_at"], record["ended_at"]) for record in records)
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))
-
-
-@pytest.mark.fault
-def test_a_worker_that_dies_takes_its_point_alone_with_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """FAULT: the worker crashes outside Python.
-
-    HOW: real: it ends with status 7 and leaves no record, Slurm and Grid Engine.
-    REPORTED: `bug`, "status 7 in step run".
-    LOST: nothing.
-    """
-    text = COUNT.replace("workload: count", "workload: odd:Exits").replace("[1, 10, 100]", "[1]")
-    text += f"environment: {{variables: {{PYTHONPATH: '{WORKLOADS}', ODD_STATUS: '7'}}}}\n"
-    text += "policy: {follow_up: false}\n"
-    monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
-    done = lab.sweep(lab.spec(text), "--wait")
-    assert done.returncode == 4, done.stdout + done.stderr
-    assert [
-        (point["outcome"], "status 7 in step run" in str(point["evidence"])) for point in lab.points()
-    ] == [("bug", True)] * 2
-    lab.clears_scratch()
 
 
 @pytest.mark.fault
@@ -287,44 +167,18 @@ def test_a_walltime_that_is_too_short_ends_as_timeout_with_what_was_done(
 
 
 COMMAND = """\
-name: awk
-workload:
-  command: awk -v batch={batch_size} -f words.awk {text}
-  files: [words.awk]
-  metrics: {last: 'last ([0-9]+)'}
+name: waits
+workload: {command: sh wait.sh, files: [wait.sh]}
 text: sample:20
-sweep: {batch_size: [1, 10]}
 repeats: 1
 resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
 """
-AWK = r"""
-BEGIN { RS = ""; out = ENVIRON["JOBKIT_METRICS"] }
-NR % batch == 0 { printf "{\"items\": %d, \"seconds\": 0.0001}\n", batch >> out }
-END { printf "{\"metric\": \"paragraphs\", \"value\": %d, \"unit\": \"1\"}\n", NR >> out }
-END { print "last " batch }
-"""
-
-
-def test_a_command_in_another_language_is_swept_with_its_own_metric(lab: Lab) -> None:
-    (lab.home / "words.awk").write_text(AWK, encoding="utf-8")
-    done = lab.sweep(lab.spec(COMMAND), "--wait")
-    assert done.returncode == 0, done.stdout + done.stderr
-    points = lab.points()
-    assert [point["outcome"] for point in points] == ["ok"] * 2
-    assert [point["items_per_s"] for point in points] == pytest.approx([10_000, 100_000])
-    records = [json.loads(path.read_text()) for path in lab.run_dir().glob("results/*/try-1/record.json")]
-    assert {record["metrics"]["paragraphs"]["value"] for record in records} == {20}
-    assert {record["metrics"]["last"]["value"] for record in records} == {1, 10}
-    assert "last 10" in lab.jobkit("logs", lab.run_dir(), "2").stdout
-    lab.clears_scratch()
 
 
 def test_a_cancelled_command_leaves_no_process(lab: Lab, wait_until: Wait) -> None:
     pids = lab.home / "pids"
-    text = COMMAND.replace("command: awk -v batch={batch_size} -f words.awk {text}", "command: sh wait.sh")
-    text = text.replace("words.awk", "wait.sh").replace("sweep: {batch_size: [1, 10]}\n", "")
     (lab.home / "wait.sh").write_text(f"sleep 300 &\necho $! $$ >'{pids}'\nwait\n", encoding="utf-8")
-    assert lab.sweep(lab.spec(text)).returncode == 0
+    assert lab.sweep(lab.spec(COMMAND)).returncode == 0
     wait_until(lambda: pids.is_file() and len(pids.read_text().split()) == 2, 60)
     assert lab.jobkit("cancel", lab.run_dir()).returncode == 0
     wait_until(lambda: not any(started_at(int(pid)) for pid in pids.read_text().split()), 60)

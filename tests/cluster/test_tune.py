@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,9 @@ from jobkit.answers.tune import Tuning, read_tuning
 from jobkit.answers.tune_steps import TuneAnswer
 from jobkit.core.errors import ExitCode
 from jobkit.core.layout import SETTING_FILE, read_points
-from tests.cluster.test_sweeps import Lab
-from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
+from tests.cluster.daemons import Wait
+from tests.cluster.lab import Lab
 
-Wait = Callable[[Callable[[], bool], float], None]
 DEADLINE_S = 120
 CPUS = {"slurm": "SLURM_CPUS_PER_TASK", "sge": "NSLOTS"}
 """The variable with the CPUs that a job was given."""

@@ -17,10 +17,10 @@ from jobkit.runs.standing import PointState
 from jobkit.worker.paragraphs import read_paragraphs
 from jobkit.worker.workloads.entities import write_entities
 from jobkit.worker.workloads.stanza_ner import StanzaNer
+from tests.cluster.daemons import Wait
 from tests.cluster.halted import batches, begun, home, record, seen
+from tests.cluster.lab import WORKLOADS, Lab
 from tests.cluster.test_killed import why
-from tests.cluster.test_sweeps import WORKLOADS, Lab, Wait
-from tests.cluster.test_sweeps import lab as lab  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.processes import parent_of, with_variable
 from tests.workloads.told import WAIT
 

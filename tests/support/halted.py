@@ -61,12 +61,3 @@ def ended(process: subprocess.Popen[str]) -> str:
 def outcome(run: Run, point: int = 1) -> str:
     """Return the outcome of a point, as `jobkit collect` tells it."""
     return str(collect([run.dir]).points.iloc[point - 1]["outcome"])
-
-
-def gone(pid: int) -> bool:
-    """Tell whether a process has ended."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(") ")[2][:1]
-    except OSError:
-        return True
-    return state == "Z"

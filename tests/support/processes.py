@@ -32,3 +32,12 @@ def parent_of(pid: int) -> int:
     """Return the id of a process's parent."""
     stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
     return int(stat.rpartition(") ")[2].split()[1])
+
+
+def gone(pid: int) -> bool:
+    """Tell whether a process has ended."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(") ")[2][:1]
+    except OSError:
+        return True
+    return state == "Z"

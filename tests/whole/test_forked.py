@@ -15,9 +15,9 @@ import pytest
 from jobkit.core.records import ModelRef, Outcome
 from jobkit.worker import parent_socket
 from tests.support import commands
-from tests.support.halted import Halted, ended, gone, outcome
+from tests.support.halted import Halted, ended, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
-from tests.support.processes import parent_of, with_variable
+from tests.support.processes import gone, parent_of, with_variable
 from tests.whole.test_job_script import WORKLOADS, Run, wait_until
 
 SIZES = {"batch_size": [1, 2, 3]}

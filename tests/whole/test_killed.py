@@ -10,8 +10,9 @@ import pytest
 
 from jobkit.core.records import Outcome
 from tests.support.copiers import stand_in
-from tests.support.halted import Halted, ended, gone, outcome
+from tests.support.halted import Halted, ended, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.processes import gone
 from tests.whole.test_job_script import Run, wait_until
 
 pytestmark = pytest.mark.fault

@@ -18,8 +18,9 @@ from jobkit.core.records import Outcome
 from jobkit.worker.workloads.model_files import fingerprint
 from tests.support.builders import MODEL, MODEL_FILES, write_model
 from tests.support.copiers import stand_in
-from tests.support.halted import Halted, ended, gone, outcome
+from tests.support.halted import Halted, ended, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.processes import gone
 from tests.whole.test_job_script import Run, wait_until
 
 pytestmark = pytest.mark.fault
@@ -215,8 +216,8 @@ def test_results_that_were_kept_stay(tmp_path: Path) -> None:
     """
     block = 'mkdir -p "$home/record.json"; touch "$home/record.json/in-the-way"'
     run = Run(tmp_path, environment={"setup": [f"[[ $point == 2 ]] || {{ {block}; }}"]})
-    run.run(1)
-    assert run.exit().outcome is Outcome.STAGE_OUT
+    status, said = run.run(1)
+    assert (status, run.exit().outcome) == (73, Outcome.STAGE_OUT), said
     assert run.run(2)[0] == 0
     assert (Path(run.exit().scratch) / "out" / "record.json").is_file()
 

@@ -18,8 +18,7 @@ from jobkit.worker.measure.nvml import GpuState
 from jobkit.worker.measure.sampler import process_tree
 from jobkit.worker.mps import ForbiddenError
 from jobkit.worker.record import Task, TryState, now
-from tests.support.halted import gone
-from tests.support.processes import with_variable
+from tests.support.processes import gone, with_variable
 from tests.whole.test_job_script import wait_until
 from tests.worker.test_supervisor import ON_CARDS, on_cards
 from tests.worker.test_supervisor import restored as restored  # noqa: PLC0414 - a fixture is found by its name here

@@ -15,7 +15,7 @@ from jobkit.worker import pool
 from jobkit.worker.measure.sampler import process_tree
 from jobkit.worker.process import BLOCKED
 from jobkit.worker.record import Task, TryState, WorkerState, now
-from tests.support.halted import gone
+from tests.support.processes import gone
 from tests.whole.test_job_script import wait_until
 from tests.worker.test_supervisor import PLAIN
 from tests.worker.test_supervisor import restored as restored  # noqa: PLC0414 - a fixture is found by its name here

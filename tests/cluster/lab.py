@@ -1,0 +1,153 @@
+"""A user's folder on a real cluster, and a sweep whose points fail as a file says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.files import write_atomically
+from jobkit.core.records import Outcome
+from jobkit.runs.reader import read_standings
+from tests.cluster.daemons import until
+from tests.support import commands
+from tests.whole.test_job_script import left_on
+
+ROOT = Path(__file__).parents[2]
+WORKLOADS = ROOT / "tests" / "workloads"
+
+Answer = subprocess.CompletedProcess[str]
+
+COUNT = """\
+name: count
+workload: count
+sweep: {batch_size: [1, 10, 100]}
+repeats: 2
+resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
+max_parallel: 2
+"""
+SITE = """\
+name: lab
+scheduler: %s
+queue: %s
+requests: {%s}
+scratch: %s
+sync_interval_s: 1
+warning_s: 5
+"""
+REQUESTS = {
+    "slurm": 'queue: "--partition={queue}", cpus: "--cpus-per-task={cpus}", memory: "--mem={memory}", '
+    'walltime: "--time={walltime}", gpus: "--gres=gpu:{gpus}"',
+    "sge": 'queue: "-q {queue}", cpus: "-pe smp {cpus}", memory: "-l h_vmem={memory}", '
+    'walltime: "-l h_rt={walltime}", gpus: "-l ngpus={gpus}"',
+}
+QUEUE = {"slurm": "cpu", "sge": "serial.q"}
+
+
+HOLD = {"slurm": "--hold", "sge": "-h"}
+RELEASE = {"slurm": ("scontrol", "release"), "sge": ("qrls",)}
+"""What releases a job, or some of its tasks."""
+
+
+def held_by(scheduler: str) -> str:
+    """Return the value of ``resources.options`` with which an array waits to be released."""
+    return f'{{{scheduler}: ["{HOLD[scheduler]}"]}}'
+
+
+@dataclass
+class Lab:
+    """A user's folder on a cluster."""
+
+    scheduler: str
+    home: Path
+    scratch: Path
+
+    def spec(self, text: str, name: str = "spec.yaml") -> Path:
+        path = self.home / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def jobkit(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        return commands.jobkit(*arguments, cwd=self.home)
+
+    def sweep(
+        self, spec: Path, *arguments: str, how: Callable[..., Answer] = commands.jobkit
+    ) -> subprocess.CompletedProcess[str]:
+        site = ("--scheduler", self.scheduler, "--site", self.home / "lab.yaml")
+        return how("sweep", spec, *site, *arguments, cwd=self.home)
+
+    def run_dir(self) -> Path:
+        (folder,) = (self.home / "runs").iterdir()
+        return folder
+
+    def job(self) -> str:
+        return next(str(event["job_id"]) for event in self.events() if event["event"] == "submitted")
+
+    def points(self) -> list[dict[str, object]]:
+        data = json.loads(self.jobkit("collect", "runs", "--format", "json").stdout)
+        rows: list[dict[str, object]] = data["points"]
+        return rows
+
+    def events(self) -> list[dict[str, object]]:
+        return [json.loads(line) for line in (self.run_dir() / "journal.jsonl").read_text().splitlines()]
+
+    def clears_scratch(self) -> None:
+        """Wait until scratch is empty: a point is done when its record is home, before its job ends."""
+        until(lambda: left_on(self.scratch) == [], "an empty scratch")
+
+
+@pytest.fixture
+def lab(scheduler: str, tmp_path: Path, kept_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    monkeypatch.setenv("JOBKIT_CACHE", str(kept_cache))
+    home, scratch = tmp_path / "my home", tmp_path / "scratch"
+    home.mkdir()
+    scratch.mkdir()
+    site = SITE % (scheduler, QUEUE[scheduler], REQUESTS[scheduler], scratch)
+    (home / "lab.yaml").write_text(site, encoding="utf-8")
+    return Lab(scheduler, home, scratch)
+
+
+FAULTY = """\
+name: faulty
+workload: odd:Faulty
+text: sample:30
+sweep: {batch_size: [1, 2, 3, 4, 5, 6]}
+repeats: 1
+resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
+policy: %s
+environment: {variables: {PYTHONPATH: '%s', ODD_FAULTS: '%s'}}
+"""
+
+
+class FaultySweep:
+    """A sweep whose points fail as a file says."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab, self.file = lab, lab.home / "faults.json"
+        self.fail({})
+
+    def fail(self, faults: dict[int, str]) -> None:
+        write_atomically(self.file, json.dumps(faults))
+
+    def sweep(self, *arguments: str, policy: str = "{follow_up: false}") -> str:
+        spec = self.lab.spec(FAULTY % (policy, WORKLOADS, self.file))
+        done = self.lab.sweep(spec, *arguments)
+        assert done.returncode in {0, 4}, done.stdout + done.stderr
+        return done.stderr
+
+    def outcomes(self) -> list[Outcome | None]:
+        (seen,) = read_standings([self.lab.run_dir()], ask=False)
+        return [point.outcome for point in seen.points]
+
+    def jobs(self) -> list[dict[str, object]]:
+        return [event for event in self.lab.events() if event["event"] == "submitted"]
+
+
+@pytest.fixture
+def faulty(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> FaultySweep:
+    monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
+    return FaultySweep(lab)
