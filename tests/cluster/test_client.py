@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
-import subprocess
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -15,9 +13,8 @@ import pytest
 from jobkit.core.records import Outcome
 from jobkit.runs.reader import read_standings
 from tests.cluster.daemons import Wait
-from tests.cluster.lab import COUNT, RELEASE, Lab, held_by
+from tests.cluster.lab import COUNT, Lab
 from tests.support.commands import jobkit_process
-from tests.support.disks import CROWD, disk
 
 SUBMIT = {"slurm": "sbatch", "sge": "qsub"}
 ASKS = {"slurm": "--test-only", "sge": "-w"}
@@ -33,20 +30,6 @@ def dies(lab: Lab, monkeypatch: pytest.MonkeyPatch, *, after: bool) -> None:
     wrapper.write_text(
         f'#!/bin/bash\ncase " $* " in *" {ASKS[lab.scheduler]} "*) exec {real} "$@" ;; esac\n'
         f"{taken}\nkill -KILL $PPID\n"
-    )
-    wrapper.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
-
-
-def fills(lab: Lab, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put a submit command on PATH that fills a disk when it has really submitted."""
-    real = shutil.which(SUBMIT[lab.scheduler])
-    wrapper = lab.home / "bin" / SUBMIT[lab.scheduler]
-    wrapper.parent.mkdir()
-    wrapper.write_text(
-        f'#!/bin/bash\ncase " $* " in *" {ASKS[lab.scheduler]} "*) exec {real} "$@" ;; esac\n'
-        f'{real} "$@" || exit\ncd "{disk}"/*/\n{CROWD} journal.jsonl\n'
-        "exec 2>/dev/null; cat /dev/zero >filler; true\n"
     )
     wrapper.chmod(0o755)
     monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
@@ -123,36 +106,3 @@ def test_an_array_that_was_not_taken_is_submitted_by_resume(
     wait_until(lambda: all_ok(run), 60)
     assert [one["round"] for one in submitted(lab)] == [2]
     assert len(list(run.glob("results/*/try-*"))) == 6
-
-
-@pytest.mark.fault
-def test_a_disk_that_fills_while_the_scheduler_answers(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, wait_until: Wait
-) -> None:
-    """FAULT: the disk of the run folder fills after the scheduler has accepted the array.
-
-    HOW: real: a tmpfs, filled to the last byte by the submit command, Slurm and Grid Engine.
-    REPORTED: "slurm accepted job N, but the journal could not be written", with the file and the reason, \
-    and exit code 5; once there is room, `jobkit resume` finds the job by its name and submits nothing.
-    LOST: nothing; no point runs twice.
-    """
-    with disk(lab.home / "runs", 10) as runs:
-        spec = COUNT + "policy: {follow_up: false}\n"
-        spec = spec.replace("gpus: 0,", f"gpus: 0, options: {held_by(lab.scheduler)},")
-        with monkeypatch.context() as patch:
-            fills(lab, runs, patch)
-            done = lab.sweep(lab.spec(spec), how=jobkit_process)
-        run = lab.run_dir()
-        assert done.returncode == 5, done.stderr
-        assert f"{run}/journal.jsonl: No space left on device" in done.stderr
-        (taken,) = re.findall(
-            rf"{lab.scheduler} accepted job (\d+), but the journal could not be", done.stderr
-        )
-        (run / "filler").unlink()
-        later(run)
-        done = lab.jobkit("resume", run)
-        assert f"its job {taken} was found by its name" in done.stderr, done.stderr
-        assert "nothing to run again" in done.stderr
-        subprocess.run([*RELEASE[lab.scheduler], taken], check=True, capture_output=True)
-        wait_until(lambda: all_ok(run), 60)
-        assert len(list(run.glob("results/*/try-*"))) == 6

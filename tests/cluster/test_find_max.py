@@ -92,16 +92,3 @@ def test_a_cancelled_sweep_does_not_hold_its_follower_for_ever(
     subprocess.run([cancel, sweep], check=True, capture_output=True, timeout=60)
     wait_until(lambda: bool(told(lab)), DEADLINE_S)
     assert told(lab)[-1].message == "no point has succeeded yet"
-
-
-def test_a_finished_run_is_verified_by_a_job_of_its_own(lab: Lab, spec: Path, wait_until: Wait) -> None:
-    text = "\n".join(line for line in spec.read_text(encoding="utf-8").splitlines() if "find_max" not in line)
-    done = lab.sweep(lab.spec(text), "--wait")
-    assert done.returncode == 0, done.stdout + done.stderr
-    done = lab.jobkit("verify", lab.run_dir(), "--memory", "120MiB")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert jobs(lab)[-1] in done.stderr
-    wait_until(lambda: bool(told(lab)) and not told(lab)[-1].under_way, DEADLINE_S)
-    (trial,) = told(lab)
-    assert trial.held, trial
-    assert record(lab, f"batch_size-{trial.batch_size}-verify")["job"]["job_id"] == jobs(lab)[-1]

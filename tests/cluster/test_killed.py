@@ -14,11 +14,10 @@ import pytest
 from jobkit.core.records import Outcome
 from jobkit.runs.standing import PointState
 from tests.cluster.daemons import said
-from tests.cluster.halted import SGE, HaltedSweep, batches, begun, home, record, seen
+from tests.cluster.halted import SGE, HaltedSweep, batches, begun, home, seen
 from tests.cluster.lab import RELEASE, Lab, held_by
 from tests.support.disks import disk, read_only
 from tests.support.processes import gone
-from tests.whole.test_job_script import left_on
 from tests.workloads.broken import fill
 
 pytestmark = pytest.mark.fault
@@ -60,27 +59,6 @@ def test_kill_9_of_the_job_script(halted: HaltedSweep, monkeypatch: pytest.Monke
     ] in why(apart)
     assert batches(run) == 1
     assert halted.stands(run, 2) == (PointState.DONE, Outcome.OK)
-
-
-def test_kill_9_before_the_worker_starts(halted: HaltedSweep) -> None:
-    """FAULT: a whole job is killed before its worker starts, while another job works on the node.
-
-    HOW: real: kill -9 of its process group during the set-up of its environment, Slurm and Grid Engine.
-    REPORTED: what the accounting reports.
-    LOST: nothing; the next job that ends removes the dead job's files on scratch, and no others.
-    """
-    begins = halted.lab.home / "begins"
-    setup = f"[[ $point == 2 ]] || {{ touch '{begins}'; sleep 100; }}"
-    same_node = ("--set", "resources.options={slurm: ['--nodelist=n1']}")
-    run = halted.sweep("1, 2", "--set", f"environment.setup={json.dumps([setup])}", *same_node)
-    halted.wait_until(begins.exists, 60)
-    halted.waits(2)
-    os.killpg(os.getpgid(begun(run).pid or 0), signal.SIGKILL)
-    assert len([name for name in left_on(halted.lab.scratch) if not name.endswith(".inputs")]) == 2
-    halted.go(2)
-    halted.wait_until((home(run, 2) / "exit").exists, 60)
-    halted.lab.clears_scratch()
-    assert record(run, 2).outcome is Outcome.OK
 
 
 def why(run: Path) -> str:

@@ -48,33 +48,6 @@ def test_repeats_are_interleaved_and_larger_loads_are_pruned_in_each(
     assert "batch_size-2-r1 ran out" in str(points[5]["evidence"]), "of an earlier repeat"
 
 
-EVEN = """\
-import time
-from jobkit.worker.workloads.function import Count
-
-class Even(Count):
-    def process(self, paragraphs):
-        time.sleep(0.2)  # so that all repeats are about as fast
-        return super().process(paragraphs)
-"""
-
-
-def test_repeats_end_by_themselves_when_the_mean_is_known(lab: Lab) -> None:
-    (lab.home / "even.py").write_text(EVEN, encoding="utf-8")
-    text = COUNT.replace("workload: count", "workload: even:Even\ntext: sample:20")
-    text = text.replace("[1, 10, 100]", "[10]").replace("max_parallel: 2", "max_parallel: 1")
-    done = lab.sweep(
-        lab.spec(text.replace("repeats: 2", "repeats: {share: 50%, least: 3, most: 5}")), "--wait"
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    points = lab.points()
-    assert [point["outcome"] for point in points] == ["ok"] * 3 + ["pruned"] * 2
-    assert "half the 95 % interval of 3 repeats is " in str(points[3]["evidence"])
-    assert "2 repeats skipped" in lab.jobkit("collect", "runs").stdout
-    assert not list(lab.run_dir().glob("flags/*"))
-    lab.clears_scratch()
-
-
 def test_a_sweep_goes_out_and_its_records_come_home(lab: Lab) -> None:
     done = lab.sweep(lab.spec(COUNT), "--wait")
     assert done.returncode == 0, done.stdout + done.stderr

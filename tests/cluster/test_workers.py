@@ -26,7 +26,7 @@ from tests.workloads.told import WAIT
 
 SPEC = """\
 name: crowd
-workload: told:Told
+workload: oncard:ToldOnCard
 text: text.txt
 order: text
 workers: 2
@@ -34,7 +34,6 @@ sweep: {batch_size: [1]}
 repeats: 1
 resources: {gpus: 0, cpus: 1, memory: 1GiB, walltime: "00:02:00"}
 policy: {follow_up: false}
-environment: {variables: {PYTHONPATH: '%s', TOLD: '%s'}}
 """
 CPUS_VARIABLE = {"slurm": "SLURM_CPUS_PER_TASK", "sge": "NSLOTS"}
 """The CPUs that the scheduler gave the job."""
@@ -70,40 +69,36 @@ def shares_a_gpu(lab: Lab, scratch: Path) -> str:
     """Return the spec of workers that share a GPU through MPS; neither is there."""
     tests = WORKLOADS.parent
     path = ":".join(map(str, (WORKLOADS / "card", WORKLOADS / "nvml", WORKLOADS, tests.parent)))
-    head = SPEC.partition("environment:")[0].replace("told:Told", "oncard:ToldOnCard")
-    return head + MPS % (path, lab.home, scratch, tests / "fakes" / "mps")
+    return SPEC + MPS % (path, lab.home, scratch, tests / "fakes" / "mps")
 
 
 @pytest.mark.fault
-@pytest.mark.parametrize("victim", ["worker", "supervisor", "script"])
+@pytest.mark.parametrize("victim", ["supervisor", "script"])
 def test_kill_9_on_a_node(
     lab: Lab, wait_until: Wait, monkeypatch: pytest.MonkeyPatch, short: Path, victim: str
 ) -> None:
-    """FAULT: a worker of several, their supervisor or their job script is killed outright, on a real cluster.
+    """FAULT: the supervisor of several workers or their job script is killed outright, on a real cluster.
 
-    HOW: real: kill -9, Slurm and Grid Engine; fake, for supervisor and script: a GPU shared through MPS.
-    REPORTED: `lost`: of a worker "worker 1 was killed by SIGKILL", else as with one worker.
+    HOW: real: kill -9, Slurm and Grid Engine; fake: a GPU shared through MPS.
+    REPORTED: `lost`, as with one worker.
     LOST: at most one sync interval; no process of the job, no daemon and no folder of it is left on the node.
     """
     monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
     (lab.home / "text.txt").write_text("\n\n".join([*(f"Number {n}." for n in range(6)), WAIT, WAIT]))
-    plain = SPEC % (WORKLOADS, lab.home)
-    done = lab.sweep(lab.spec(plain if victim == "worker" else shares_a_gpu(lab, short)))
+    done = lab.sweep(lab.spec(shares_a_gpu(lab, short)))
     assert done.returncode == 0, done.stdout + done.stderr
     run = lab.run_dir()
     wait_until(lambda: len(list(lab.home.glob("waits-*"))) == 2, 60)
     wait_until(lambda: (home(run) / "batches.jsonl").exists() and batches(run) == 6, 30)
     worker = int(next(lab.home.glob("waits-*")).name.partition("-")[2])
-    victims = {"worker": worker, "supervisor": parent_of(worker), "script": begun(run).pid or 0}
+    victims = {"supervisor": parent_of(worker), "script": begun(run).pid or 0}
     mark = f"{JOB_VARIABLE[lab.scheduler]}={begun(run).job}"
     assert with_variable(mark)
-    assert victim == "worker" or list(short.rglob("mps-*/pipe/control"))
+    assert list(short.rglob("mps-*/pipe/control"))
     os.kill(victims[victim], signal.SIGKILL)
     wait_until(lambda: with_variable(mark) == [] and with_variable(f"TOLD={lab.home}") == [], 60)
     wait_until(lambda: stands(run) == (PointState.FAILED, Outcome.LOST), 90)
     assert batches(run) == 6
-    if victim == "worker":
-        assert record(run).message in {f"worker {number} was killed by SIGKILL" for number in (0, 1)}
     assert why(run)
     wait_until(lambda: not list(short.rglob("mps-*")), 30)
 
