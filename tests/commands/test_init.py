@@ -7,7 +7,7 @@ import pytest
 from jobkit.commands.doctor import doctor
 from jobkit.commands.init import init
 from jobkit.commands.sweep import sweep
-from jobkit.core.errors import WOULD_REFUSE, JobkitError
+from jobkit.core.errors import WOULD_REFUSE
 from tests.fakes.cluster import FakeCluster
 
 
@@ -44,15 +44,6 @@ def test_what_it_writes_passes_doctor_and_a_dry_run(
     said = capsys.readouterr().err
     assert "queue" not in said
     assert WOULD_REFUSE not in said, "also where torch is a CPU build"
-
-
-def test_it_writes_over_nothing(fake_slurm: FakeCluster, here: Path) -> None:
-    del fake_slurm
-    (here / "first.yaml").write_text("mine\n", encoding="utf-8")
-    with pytest.raises(JobkitError, match=r"nothing was written, for there is already first\.yaml"):
-        run("--scheduler", "slurm")
-    assert (here / "first.yaml").read_text(encoding="utf-8") == "mine\n"
-    assert not (here / "config").exists()
 
 
 def test_only_a_site_file(fake_slurm: FakeCluster, here: Path, capsys: pytest.CaptureFixture[str]) -> None:

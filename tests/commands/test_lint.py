@@ -10,7 +10,6 @@ import pytest
 from jobkit.commands.lint import lint
 from jobkit.core.errors import JobkitError
 
-JOBKIT = Path(sys.executable).with_name("jobkit")
 FAULTY = "#!/bin/bash\n# SBATCH -n 4\n#SBATCH -o logs/%j\n"
 CLEAN = "#!/bin/bash\n#SBATCH -n 4\n"
 

@@ -11,8 +11,6 @@ from jobkit.planning.models import fetch_model
 from jobkit.planning.standin import make_standin
 from jobkit.planning.texts import find_text, text_lengths
 
-SPEC = "name: demo\nworkload: count\nsweep: {batch_size: [10]}\nresources: {gpus: 0}\nscheduler: local\n"
-
 
 @pytest.fixture
 def in_the_way(tmp_path: Path) -> Path:

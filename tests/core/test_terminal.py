@@ -53,7 +53,6 @@ def test_another_programs_word_names_the_key(names: list[int | str], keys: list[
 
 
 RUN = Path(__file__).parents[2] / "benchmarks/records/gpu/stanza-20261121-034558-42cc"
-SPEC = "name: d\nworkload: count\ntext: text.txt\nsweep: {batch_size: [1]}\nscheduler: local\n"
 
 
 @pytest.mark.parametrize(
@@ -88,14 +87,6 @@ def test_a_narrow_terminal_is_not_overrun(tmp_path: Path) -> None:
     assert any("Take batch_size" in line for line in told)
     over = [line for line in told if len(line) > 60 and "stanza-20261121" not in line]
     assert over == []
-
-
-def test_a_text_cannot_steer_the_terminal(tmp_path: Path) -> None:
-    (tmp_path / "text.txt").write_text("Here \x1b[2J\x1b]0;owned\x07 it is.\n", encoding="utf-8")
-    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
-    told = shown(tmp_path, "preflight", "spec.yaml")
-    assert any("Here \\x1b[2J\\x1b]0;owned\\x07 it is." in line for line in told)
-    assert not any("\x1b" in line or "\x07" in line for line in told)
 
 
 @pytest.mark.parametrize(

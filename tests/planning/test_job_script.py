@@ -146,7 +146,14 @@ def test_a_fault_in_a_template_names_its_line(text: str, fault: str, tmp_path: P
         script("slurm", "slurm-default", template=mine)
 
 
+@pytest.mark.fault
 def test_a_newline_in_a_path_is_refused() -> None:
+    """FAULT: a newline in a path.
+
+    HOW: real: the name of the run folder.
+    REPORTED: that a job script cannot have a path with a control character.
+    LOST: nothing.
+    """
     with pytest.raises(JobkitError, match="control character"):
         script("slurm", "slurm-default", "/home/me/a\nb")
 

@@ -189,7 +189,14 @@ def test_the_allocator_is_a_matter_of_cuda_and_of_the_spec() -> None:
     assert planned(device="cuda", environment=default)[0].allocator is None
 
 
+@pytest.mark.fault
 def test_a_sweep_that_excludes_everything_is_refused() -> None:
+    """FAULT: the spec leaves no point to run.
+
+    HOW: real: an `exclude` that removes all points.
+    REPORTED: that `exclude` leaves no point.
+    LOST: nothing.
+    """
     with pytest.raises(JobkitError, match="leaves no point"):
         planned(sweep={"batch_size": [1], "exclude": [{"batch_size": 1}]})
 

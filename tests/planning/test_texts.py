@@ -109,6 +109,7 @@ def test_a_path_is_relative_to_the_spec_then_to_here(
     assert find_text(str(folder / "a.txt"), base=here, cache=cache).path == str(folder / "a.txt")
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(
     ("data", "message", "hint"),
     [
@@ -122,6 +123,12 @@ def test_a_path_is_relative_to_the_spec_then_to_here(
 def test_a_text_that_a_job_could_not_read(
     folder: Path, cache: Path, data: bytes, message: str, hint: str
 ) -> None:
+    """FAULT: the text is empty, white space, binary, or in Latin-1.
+
+    HOW: real: such a file.
+    REPORTED: what is wrong, at which byte, and for Latin-1 the iconv command.
+    LOST: nothing: no run folder is made.
+    """
     (folder / "a.txt").write_bytes(data)
     with pytest.raises(JobkitError, match=message) as caught:
         find_text("a.txt", base=folder, cache=cache)

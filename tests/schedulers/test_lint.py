@@ -16,7 +16,6 @@ from jobkit.spec.site import load_site
 from tests.pages.test_docs import blocks, coded, page, section, table
 from tests.planning.test_job_script import point, spec
 
-ROOT = Path(__file__).parents[2]
 BOTH = "#!/bin/bash\n# SBATCH -n 4\n#$ -S /bin/bash -cwd\n#$ -soft\n#SBATCH -n 1\n"
 SITES = {"slurm": "slurm-default", "sge": "sge-default", "local": "local-default"}
 

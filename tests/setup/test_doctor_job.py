@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -107,27 +104,6 @@ def test_a_job_in_error_is_cancelled_at_once(fake_sge: FakeCluster) -> None:
     assert found["job"].said.startswith("it will not begin: ")
     assert "was cancelled" in found["job"].said
     assert found["job"].hint.startswith("what the scheduler says: ")
-
-
-def test_ctrl_c_cancels_the_job(fake_slurm: FakeCluster) -> None:
-    fake_slurm.fault("full")
-    said: list[str] = []
-
-    def interrupt() -> None:
-        end = time.monotonic() + 120
-        while not any("pending" in line for line in said) and time.monotonic() < end:
-            time.sleep(0.02)
-        if said:
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    with pytest.raises(KeyboardInterrupt):
-        looked(case_of("slurm"), say=said.append)
-    thread.join()
-
-    assert said[-1].endswith("was cancelled")
-    assert _over(fake_slurm)
 
 
 def test_a_job_that_vanishes_without_an_answer(

@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 
 from jobkit.commands.listing import LISTED
-from jobkit.launch import sweep
-from jobkit.planning.prepare import Options, prepare
 from tests.support import commands
 from tests.support.builders import events
 from tests.support.commands import JOBKIT
@@ -147,15 +145,6 @@ def test_bad_usage_ends_with_2_and_no_traceback(home: Path, arguments: list[str]
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_run_can_be_run_again_from_its_own_spec(home: Path) -> None:
-    prepared = prepare(home / "spec.yaml", Options(runs_dir=home / "runs"), build=True)
-    sweep.write_run(prepared)
-    elsewhere = home / "elsewhere"
-    elsewhere.mkdir()
-    done = jobkit(elsewhere, "sweep", str(prepared.run_dir / "sweep.yaml"), "--dry-run")
-    assert done.returncode == 0, done.stderr
 
 
 def test_a_site_of_ones_own_is_found_again(home: Path) -> None:

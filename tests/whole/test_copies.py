@@ -125,9 +125,9 @@ def test_a_job_that_is_killed_while_it_copies_leaves_no_half_file(
 
 @pytest.mark.fault
 def test_a_failed_stage_in_stays_the_outcome_if_results_cannot_be_copied_home(tmp_path: Path) -> None:
-    """FAULT: the inputs cannot be copied to the node, and then a file cannot be copied home.
+    """FAULT: the text is removed after the submission, and then a file cannot be copied home.
 
-    HOW: real: the text is removed, and a folder has the name of the file.
+    HOW: real: it is removed, and a folder has the name of the file.
     REPORTED: `stage_in`, the first cause, and where the file is kept.
     LOST: nothing: scratch is kept.
     """
@@ -207,17 +207,3 @@ def test_a_model_that_is_a_folder_of_links_is_copied(tmp_path: Path, copier: str
     assert status == 0, said
     assert run.record().copier == copier
     assert run.record().outcome is Outcome.OK
-
-
-@pytest.mark.fault
-def test_a_result_that_cannot_be_copied_home_without_rsync(tmp_path: Path, no_rsync: str) -> None:
-    """FAULT: results cannot be copied home on a machine without rsync.
-
-    HOW: real: a folder has the name of the record.
-    REPORTED: `stage_out`.
-    LOST: nothing: scratch is kept.
-    """
-    run = Run(tmp_path, environment={"setup": ['mkdir -p "$home/record.json"']})
-    status, said = run.run(1, PATH=no_rsync)
-    assert (status, run.exit().outcome) == (73, Outcome.STAGE_OUT), said
-    assert (Path(run.exit().scratch) / "out" / "record.json").is_file()

@@ -55,31 +55,6 @@ def sweep(folder: Path, spec: str, *arguments: str) -> subprocess.CompletedProce
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
-    [
-        (b"", "is empty"),
-        (b" \n\n \n", "holds no paragraph, only white space"),
-        (b"A text.\n\x00\x01\x02", "is binary (a NUL at byte 8)"),
-        ("Ein schöner Text.\n".encode("latin-1"), "not UTF-8 at byte 7"),
-    ],
-    ids=["empty", "white", "binary", "latin-1"],
-)
-def test_a_text_that_is_none(tmp_path: Path, data: bytes, said: str) -> None:
-    """FAULT: the text is empty, white space, binary, or in Latin-1.
-
-    HOW: real: `jobkit sweep` on such a file.
-    REPORTED: what is wrong, at which byte, and for Latin-1 the iconv command; exit 2, no run folder.
-    LOST: nothing.
-    """
-    (tmp_path / "text").write_bytes(data)
-    done = sweep(tmp_path, SPEC % "text")
-    assert done.returncode == 2, done.stderr
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not list(tmp_path.glob("runs/*"))
-
-
-@pytest.mark.parametrize(
     ("override", "said"),
     [
         ("repeats=!!int abc", "the value is not YAML: 'abc' is no !!int"),
@@ -136,20 +111,6 @@ def test_one_paragraph_of_five_megabytes(tmp_path: Path) -> None:
     assert (found["summary"]["items"], found["summary"]["load_max"]) == (1, 5_000_001)
 
 
-def test_a_spec_of_no_points(tmp_path: Path) -> None:
-    """FAULT: the spec leaves no point to run.
-
-    HOW: real: an `exclude` that removes all points, or an empty list.
-    REPORTED: the key, file, line and column; exit 2, no run folder.
-    LOST: nothing.
-    """
-    for axes in ("{batch_size: [1], exclude: [{batch_size: 1}]}", "{batch_size: []}"):
-        done = sweep(tmp_path, (SPEC % "sample").replace("{batch_size: [1]}", axes))
-        assert done.returncode == 2, done.stderr
-        assert "spec.yaml:4:" in done.stderr or "exclude leaves no point" in done.stderr
-        assert not list(tmp_path.glob("runs/*"))
-
-
 EVIL = "ab $`\"'()&;|<>*?[]{}!#~\\é中 $(touch pwned)`touch pwned`; touch pwned;x"
 
 
@@ -172,20 +133,6 @@ def test_nothing_in_a_path_or_a_value_is_run_by_a_shell(tmp_path: Path, name: st
     (path,) = home.glob("runs/*/results/*/try-1/record.json")
     assert json.loads(path.read_text(encoding="utf-8"))["outcome"] == "ok"
     assert not [one for one in home.parent.rglob("*") if one.name == "pwned"]
-
-
-def test_a_newline_in_a_path(tmp_path: Path) -> None:
-    """FAULT: a newline in a path.
-
-    HOW: real: the working folder's name.
-    REPORTED: that a job script cannot have a path with a control character; exit 2.
-    LOST: nothing.
-    """
-    home = tmp_path / "two\nlines"
-    home.mkdir()
-    done = sweep(home, SPEC % "sample")
-    assert done.returncode == 2
-    assert "control character" in done.stderr
 
 
 def test_records_that_are_spoilt(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.json_codec import from_json
-from jobkit.core.records import Point, Record
+from jobkit.core.records import Record
 from tests.support.commands import jobkit
 
 SPEC = """\
@@ -73,14 +73,6 @@ def test_without_a_choice_of_precision_nothing_is_compared(folder: Path) -> None
     assert "precision: bf16" in collected(run)
     said = " ".join(jobkit("recommend", run).stdout.split())
     assert "so the entities of bf16 were compared with nothing" in said
-
-
-def test_a_workload_that_offers_no_precision_has_none(folder: Path) -> None:
-    run = swept(folder, "--set", "workload=count", "--set", "sweep.batch_size=2")
-    (line,) = (run / "points.jsonl").read_text().splitlines()
-    assert from_json(Point, line, where="points").precision is None
-    assert "precision: null" in (run / "sweep.yaml").read_text()
-    assert "precision" not in collected(run)
 
 
 @pytest.mark.parametrize(

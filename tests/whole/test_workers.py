@@ -27,14 +27,14 @@ class Crowd:
         self.process: subprocess.Popen[str]
         self.run: Run
 
-    def start(self, *last: str, hang_s: int = 60, **env: str) -> None:
+    def start(self, *last: str) -> None:
         """Start the point; ``last`` ends its text."""
         text = "\n\n".join([*(f"Number {n}." for n in range(6)), *last])
         self.run = Run(self.folder, workload="told:Told", text=text, order="text")
         points = self.run.dir / "points.jsonl"
-        told = points.read_text().replace('"workers": 1', '"workers": 2')
-        points.write_text(told.replace('"hang_s": 60', f'"hang_s": {hang_s}'))
-        self.process = self.run.start(1, TOLD=str(self.folder), **env)
+        two = points.read_text().replace('"workers": 1', '"workers": 2')
+        points.write_text(two)
+        self.process = self.run.start(1, TOLD=str(self.folder))
 
     def waits(self) -> int:
         """Return a worker's process id, once it waits in the middle of its work."""
@@ -135,59 +135,3 @@ def test_a_signal_to_all_processes_of_several_workers(
     crowd.ends()
     record = crowd.run.record()
     assert (record.outcome, record.signal) == (word, sent.name.removeprefix("SIG"))
-
-
-@pytest.mark.parametrize(
-    ("word", "meant", "message"),
-    [
-        ("Bug.", Outcome.BUG, "ValueError: on purpose"),
-        ("Leave.", Outcome.BUG, "ended with status 7"),
-        ("Crash.", Outcome.BUG, "was killed by SIGSEGV"),
-        ("Card.", Outcome.GPU_OOM, "CUDA out of memory"),
-        ("Memory.", Outcome.RAM_OOM, "MemoryError"),
-    ],
-)
-def test_one_of_several_workers_fails(crowd: Crowd, word: str, meant: Outcome, message: str) -> None:
-    """FAULT: one of the workers of a point fails: an exception, a status of its own, a crash, no memory.
-
-    HOW: real: it does so in the middle of its work, while another works on.
-    REPORTED: the outcome that one worker would have, and the number of the worker.
-    LOST: nothing: the batches that were done are home; the other workers are ended.
-    """
-    crowd.start(word, WAIT)
-    crowd.ends()
-    record = crowd.run.record()
-    assert record.outcome is meant
-    assert record.message.startswith("worker ")
-    assert message in record.message
-
-
-def test_one_of_several_workers_hangs(crowd: Crowd) -> None:
-    """FAULT: one of the workers of a point hangs.
-
-    HOW: real: a batch that never ends, with `hang_s: 1`.
-    REPORTED: `timeout`, "worker 1 has not finished a batch of 1 paragraphs for 2 s (hang_s: 1)".
-    LOST: nothing: the batches that were done are home, and the job does not wait for its walltime.
-    """
-    crowd.start(WAIT, hang_s=1)
-    crowd.ends()
-    record = crowd.run.record()
-    assert (record.outcome, record.provisional) == (Outcome.TIMEOUT, False)
-    assert "has not finished a batch of 1 paragraphs" in record.message
-    assert "(hang_s: 1)" in record.message
-
-
-def test_one_of_several_workers_dies_while_it_loads(crowd: Crowd) -> None:
-    """FAULT: a worker of a point is killed outright while it loads its model.
-
-    HOW: real: kill -9.
-    REPORTED: `lost`, with the number of the worker, in a record of no batches.
-    LOST: nothing, nothing was measured.
-    """
-    crowd.start("Last.", TOLD_LOAD="Kill.")
-    ended(crowd.process)
-    wait_until(lambda: crowd.left() == [])
-    record = crowd.run.record()
-    assert record.outcome is Outcome.LOST
-    assert "was killed by SIGKILL" in record.message
-    assert crowd.run.left_on_scratch() == []

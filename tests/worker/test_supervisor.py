@@ -144,6 +144,7 @@ def test_with_fewer_calls_than_workers_some_are_idle(tmp_path: Path) -> None:
 # -- failures
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(
     ("word", "outcome", "message"),
     [
@@ -159,6 +160,12 @@ def test_with_fewer_calls_than_workers_some_are_idle(tmp_path: Path) -> None:
 def test_a_worker_that_fails_ends_the_try_with_its_outcome_and_the_batches_are_kept(
     tmp_path: Path, word: str, outcome: Outcome, message: str
 ) -> None:
+    """FAULT: one of the workers of a point fails: an exception, a status of its own, a crash, no memory.
+
+    HOW: real: it does so in the middle of its work, while another works on.
+    REPORTED: the outcome that one worker would have, and the number of the worker.
+    LOST: nothing: the batches that were done are kept; the other workers are ended.
+    """
     text = "\n\n".join([*(f"Number {n}." for n in range(9)), word, WAIT, "Last."])
     found = tried(tmp_path, PLAIN, text)
     assert found.outcome is outcome
@@ -180,6 +187,7 @@ def test_a_worker_that_the_kernel_killed_for_memory_is_distinguished_from_one_th
     assert "was killed by SIGKILL: the job's memory limit was reached" in found.message
 
 
+@pytest.mark.fault
 @pytest.mark.parametrize(
     ("word", "outcome", "message"),
     [
@@ -191,6 +199,12 @@ def test_a_worker_that_the_kernel_killed_for_memory_is_distinguished_from_one_th
 def test_a_worker_that_ends_while_it_loads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str, outcome: Outcome, message: str
 ) -> None:
+    """FAULT: a worker of a point ends while it loads its model.
+
+    HOW: real: kill -9 of itself, a status of its own, or an exception.
+    REPORTED: `lost` or `bug`, with the number of the worker, in a record of no batches.
+    LOST: nothing, nothing was measured.
+    """
     monkeypatch.setenv("TOLD_LOAD", word)
     found = tried(tmp_path, PLAIN)
     assert found.outcome is outcome
@@ -200,7 +214,14 @@ def test_a_worker_that_ends_while_it_loads(
     assert (found.summary.work_s, found.summary.items_per_s) == (0, None)
 
 
+@pytest.mark.fault
 def test_a_hang_is_a_timeout_that_names_worker_and_batch(tmp_path: Path) -> None:
+    """FAULT: one of the workers of a point hangs.
+
+    HOW: real: a batch that never ends, with `hang_s: 1`.
+    REPORTED: `timeout`, "worker 1 has not finished a batch of 1 paragraphs for 2 s (hang_s: 1)".
+    LOST: nothing: the batches that were done are kept, and the job does not wait for its walltime.
+    """
     found = tried(tmp_path, replace(PLAIN, hang_s=1), "\n\n".join(["First."] * 5 + [WAIT]))
     assert (found.outcome, found.provisional, found.hung) == (Outcome.TIMEOUT, False, True)
     expected = r"worker [01] has not finished a batch of 1 paragraphs for \d+ s \(hang_s: 1\)"
