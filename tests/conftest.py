@@ -192,7 +192,7 @@ class QuietHandler(SimpleHTTPRequestHandler):
         """Say nothing."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def serve() -> Iterator[Callable[[Path], str]]:
     """Return a function that serves a folder on this machine and returns the address."""
     with ExitStack() as running:

@@ -15,6 +15,7 @@ from jobkit.core.records import Outcome
 from jobkit.runs.reader import read_standings
 from tests.cluster.daemons import until
 from tests.support import commands
+from tests.support.sites import REQUESTS
 from tests.whole.test_job_script import left_on
 
 ROOT = Path(__file__).parents[2]
@@ -39,12 +40,6 @@ scratch: %s
 sync_interval_s: 1
 warning_s: 5
 """
-REQUESTS = {
-    "slurm": 'queue: "--partition={queue}", cpus: "--cpus-per-task={cpus}", memory: "--mem={memory}", '
-    'walltime: "--time={walltime}", gpus: "--gres=gpu:{gpus}"',
-    "sge": 'queue: "-q {queue}", cpus: "-pe smp {cpus}", memory: "-l h_vmem={memory}", '
-    'walltime: "-l h_rt={walltime}", gpus: "-l ngpus={gpus}"',
-}
 QUEUE = {"slurm": "cpu", "sge": "serial.q"}
 
 

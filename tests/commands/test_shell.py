@@ -12,6 +12,7 @@ import pytest
 
 from tests.support import commands
 from tests.support.copiers import path_without
+from tests.support.sites import EXCLUDE, REQUESTS
 
 SPEC = """\
 name: t
@@ -28,13 +29,7 @@ queue: main
 requests: {%s}
 scratch: $TMPDIR
 """
-REQUESTS = {
-    "slurm": 'queue: "-p {queue}", cpus: "--cpus-per-task={cpus}", memory: "--mem={memory}", '
-    'walltime: "--time={walltime}", exclude: "--exclude={exclude}"',
-    "sge": 'queue: "-q {queue}", cpus: "-pe smp {cpus}", memory: "-l h_vmem={memory}", '
-    'walltime: "-l h_rt={walltime}", exclude: "-l h=!({exclude_bars})"',
-}
-SRUN = "srun --pty -p main --cpus-per-task=2 --mem=100M --time=00:01:00 --exclude=n1,n2 bash"
+SRUN = "srun --pty --partition=main --cpus-per-task=2 --mem=100M --time=00:01:00 --exclude=n1,n2 bash"
 QRSH = "qrsh -pty y -now n -cwd -q main -pe smp 2 -l h_vmem=100M -l h_rt=00:01:00 -l 'h=!(n1|n2)' bash"
 
 
@@ -46,7 +41,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
     (folder / "spec.yaml").write_text(SPEC, encoding="utf-8")
     for name, requests in REQUESTS.items():
-        (folder / f"{name}.yaml").write_text(SITE % (name, requests), encoding="utf-8")
+        (folder / f"{name}.yaml").write_text(SITE % (name, f"{requests}, {EXCLUDE[name]}"), encoding="utf-8")
     schedulers = ("sbatch", "srun", "qsub", "qrsh", "qconf")
     monkeypatch.setenv("PATH", path_without(tmp_path / "programs", *schedulers))
     return folder

@@ -7,12 +7,9 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable
 from html.parser import HTMLParser
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from urllib.parse import quote
 
 import pytest
@@ -117,20 +114,10 @@ def test_a_link_to_a_folder_is_text_and_one_to_a_file_downloads_it(site: Path) -
     )
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    """Serves files and logs nothing."""
-
-    def log_message(self, *_: object) -> None:
-        """Write nothing."""
-
-
 @pytest.fixture(scope="module")
-def address(site: Path) -> Iterator[str]:
+def address(site: Path, serve: Callable[[Path], str]) -> str:
     """Serve the site on this machine."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site))) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    return serve(site)
 
 
 @pytest.mark.slow

@@ -8,40 +8,31 @@ from jobkit.planning.resolve import _refuse_other_device
 from jobkit.spec.sweep_spec import SweepSpec
 from jobkit.worker.workloads.stanza_batches import KNOB
 
-
-@pytest.mark.parametrize(
-    ("key", "given"),
-    [
-        ("gpus", {"gpus": 2}),
-        ("mps", {"mps": "on"}),
-        ("sweep.mps", {"sweep": {"mps": "auto"}}),
-        ("sweep.gpus", {"sweep": {"include": [{"gpus": 2}]}}),
-    ],
-)
-def test_what_only_a_gpu_has_is_refused_on_a_cpu(key: str, given: dict[str, object]) -> None:
-    spec = SweepSpec.model_validate({"name": "t", "device": "cpu", **given})
-    with pytest.raises(JobkitError, match=f"^{key}: means nothing with device: cpu"):
-        _refuse_other_device(spec, RUN_KNOBS)
-    _refuse_other_device(spec.model_copy(update={"device": "cuda"}), RUN_KNOBS)
+KNOWN = (*RUN_KNOBS, KNOB, Knob(name="batch_size"))
 
 
 @pytest.mark.parametrize(
-    ("key", "given"),
+    ("said", "given"),
     [
-        ("precision", {"precision": "tf32"}),
-        ("sweep.precision", {"sweep": {"precision": ["fp32", "tf32"]}}),
-        ("sweep.precision", {"sweep": {"zip": {"batch_size": [1, 2], "precision": ["bf16", "tf32"]}}}),
+        ("gpus: ", {"gpus": 2}),
+        ("mps: ", {"mps": "on"}),
+        ("sweep.mps: ", {"sweep": {"mps": "auto"}}),
+        ("sweep.gpus: ", {"sweep": {"include": [{"gpus": 2}]}}),
+        ("precision: tf32 ", {"precision": "tf32"}),
+        ("sweep.precision: tf32 ", {"sweep": {"precision": ["fp32", "tf32"]}}),
+        (
+            "sweep.precision: tf32 ",
+            {"sweep": {"zip": {"batch_size": [1, 2], "precision": ["bf16", "tf32"]}}},
+        ),
     ],
 )
-def test_a_word_that_only_a_gpu_has_is_refused_on_a_cpu(key: str, given: dict[str, object]) -> None:
-    known = (KNOB, Knob(name="batch_size"))
+def test_what_only_a_gpu_has_is_refused_on_a_cpu(said: str, given: dict[str, object]) -> None:
     spec = SweepSpec.model_validate({"name": "t", "device": "cpu", **given})
-    with pytest.raises(JobkitError, match=f"^{key}: tf32 means nothing with device: cpu") as caught:
-        _refuse_other_device(spec, known)
+    with pytest.raises(JobkitError, match=f"^{said}means nothing with device: cpu") as caught:
+        _refuse_other_device(spec, KNOWN)
     assert caught.value.hint == "leave it out, or set device: cuda"
-    _refuse_other_device(spec.model_copy(update={"device": "cuda"}), known)
-    _refuse_other_device(SweepSpec(name="t", device="cpu", precision="bf16"), known)
+    _refuse_other_device(spec.model_copy(update={"device": "cuda"}), KNOWN)
 
 
-def test_mps_if_it_can_be_used_is_not_refused() -> None:
-    _refuse_other_device(SweepSpec(name="t", device="cpu", mps="auto"), RUN_KNOBS)
+def test_what_a_cpu_has_too_is_not_refused() -> None:
+    _refuse_other_device(SweepSpec(name="t", device="cpu", mps="auto", precision="bf16"), KNOWN)

@@ -77,39 +77,25 @@ def test_a_knob_of_another_workload_is_said_to_be_its() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "words", "said"),
+    ("name", "value", "words", "said"),
     [
-        ("bf16", ("fp32", "bf16"), ""),
-        ("fp32", (), ""),
-        ("int8", (), ""),  # is a fault of the type
-        (["bf16"], (), ""),
-        (
-            "bf16",
-            (),
-            f"precision: 'bf16': own:Own offers no choice; {WITH_PRECISION} do",
-        ),
-        ("fp16", ("fp32", "bf16"), "precision: 'fp16': own:Own offers fp32, bf16"),
+        ("precision", "bf16", ("fp32", "bf16"), ""),
+        ("precision", "fp32", (), ""),
+        ("precision", "int8", (), ""),  # is a fault of the type
+        ("precision", ["bf16"], (), ""),
+        ("precision", "bf16", (), f"'bf16': own:Own offers no choice; {WITH_PRECISION} do"),
+        ("precision", "fp16", ("fp32", "bf16"), "'fp16': own:Own offers fp32, bf16"),
+        ("shortcuts", "exact", ("off", "exact"), ""),
+        ("shortcuts", "off", (), ""),
+        ("shortcuts", None, (), ""),
+        ("shortcuts", "refused", (), ""),
+        ("shortcuts", "exact", (), "'exact': own:Own offers no choice; stanza-ner does"),
+        ("shortcuts", "exact", ("off", "most"), "'exact': own:Own offers off, most"),
     ],
 )
-def test_a_precision_must_be_offered(value: object, words: tuple[str, ...], said: str) -> None:
-    known = (Knob(name="batch_size"), *((Knob(name="precision", words=words),) if words else ()))
-    assert offer_fault("precision", value, known, "own:Own") == said
-
-
-@pytest.mark.parametrize(
-    ("value", "words", "said"),
-    [
-        ("exact", ("off", "exact"), ""),
-        ("off", (), ""),
-        (None, (), ""),
-        ("refused", (), ""),  # is a fault of the type
-        ("exact", (), "shortcuts: 'exact': own:Own offers no choice; stanza-ner does"),
-        ("exact", ("off", "most"), "shortcuts: 'exact': own:Own offers off, most"),
-    ],
-)
-def test_shortcuts_must_be_offered(value: object, words: tuple[str, ...], said: str) -> None:
-    known = (Knob(name="batch_size"), *((Knob(name="shortcuts", words=words),) if words else ()))
-    assert offer_fault("shortcuts", value, known, "own:Own") == said
+def test_a_word_must_be_offered(name: str, value: object, words: tuple[str, ...], said: str) -> None:
+    known = (Knob(name="batch_size"), *((Knob(name=name, words=words),) if words else ()))
+    assert offer_fault(name, value, known, "own:Own") == (f"{name}: {said}" if said else "")
 
 
 @given(

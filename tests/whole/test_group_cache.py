@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import http.server
 import os
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -61,14 +58,10 @@ def cache() -> Iterator[Path]:
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
+def url(tmp_path: Path, serve: Callable[[Path], str]) -> str:
     (tmp_path / "served").mkdir()
     (tmp_path / "served" / "text").write_text("One.\n\nTwo.\n")
-    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(tmp_path / "served"))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/text"
-        server.shutdown()
+    return f"{serve(tmp_path / 'served')}/text"
 
 
 def use(user: int, umask: str, cache: Path, warm: Path, *words: str) -> str:

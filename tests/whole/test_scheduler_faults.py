@@ -20,6 +20,7 @@ from jobkit.runs.reader import read_standings
 from jobkit.runs.standing import PointState, PointStatus, RunStanding
 from tests.fakes.cluster import FakeCluster
 from tests.support.commands import jobkit
+from tests.support.sites import EXCLUDE, REQUESTS
 
 pytestmark = pytest.mark.fault
 
@@ -36,12 +37,7 @@ resources: {{gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00", options: {{
 policy: {policy}
 environment: {{variables: {{PYTHONPATH: '{path}', ODD_FAULTS: '{faults}'}}}}
 """
-SITE = {
-    "slurm": "name: fake\nscheduler: slurm\nsync_interval_s: 1\nrequests: {cpus: '--cpus-per-task={cpus}', "
-    "memory: '--mem={memory}', walltime: '--time={walltime}', exclude: '--exclude={exclude}'}\n",
-    "sge": "name: fake\nscheduler: sge\nsync_interval_s: 1\nrequests: {cpus: '-pe smp {cpus}', "
-    "memory: '-l h_vmem={memory}', walltime: '-l h_rt={walltime}'}\n",
-}
+SITE = "name: fake\nscheduler: %s\nsync_interval_s: 1\nrequests: {%s}\n"
 
 
 class Lab:
@@ -50,7 +46,9 @@ class Lab:
     def __init__(self, cluster: FakeCluster, home: Path) -> None:
         self.cluster, self.home = cluster, home
         (home / "faults.json").write_text("{}", encoding="utf-8")
-        (home / "site.yaml").write_text(SITE[cluster.scheduler], encoding="utf-8")
+        name = cluster.scheduler
+        site = SITE % (name, f"{REQUESTS[name]}, {EXCLUDE[name]}")
+        (home / "site.yaml").write_text(site, encoding="utf-8")
 
     def fail(self, **faults: str) -> None:
         """Let batch sizes fail: ``fail(b2="slow")``."""
