@@ -14,7 +14,7 @@ from jobkit.core.records import Outcome, Record
 from jobkit.runs.reader import read_standings
 from jobkit.runs.standing import IN_QUEUE, PointState, PointStatus
 from tests.cluster.daemons import Wait
-from tests.cluster.lab import WORKLOADS, Lab
+from tests.cluster.lab import WORKLOADS, ClusterLab
 
 SPEC = """\
 name: broken
@@ -39,7 +39,7 @@ SGE = pytest.mark.parametrize("scheduler", [pytest.param("sge", marks=pytest.mar
 class HaltedSweep:
     """Sweeps whose points wait in the middle of their work, each until a file says that it goes on."""
 
-    def __init__(self, lab: Lab, wait_until: Wait) -> None:
+    def __init__(self, lab: ClusterLab, wait_until: Wait) -> None:
         self.lab, self.wait_until = lab, wait_until
 
     def site(self, **keys: object) -> None:
@@ -79,7 +79,7 @@ class HaltedSweep:
 
 
 @pytest.fixture
-def halted(lab: Lab, wait_until: Wait, monkeypatch: pytest.MonkeyPatch) -> Iterator[HaltedSweep]:
+def halted(lab: ClusterLab, wait_until: Wait, monkeypatch: pytest.MonkeyPatch) -> Iterator[HaltedSweep]:
     monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
     starter = HaltedSweep(lab, wait_until)
     starter.site(kill_wait_s=4)

@@ -54,7 +54,7 @@ def held_by(scheduler: str) -> str:
 
 
 @dataclass
-class Lab:
+class ClusterLab:
     """A user's folder on a cluster."""
 
     scheduler: str
@@ -96,14 +96,14 @@ class Lab:
 
 
 @pytest.fixture
-def lab(scheduler: str, tmp_path: Path, kept_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+def lab(scheduler: str, tmp_path: Path, kept_cache: Path, monkeypatch: pytest.MonkeyPatch) -> ClusterLab:
     monkeypatch.setenv("JOBKIT_CACHE", str(kept_cache))
     home, scratch = tmp_path / "my home", tmp_path / "scratch"
     home.mkdir()
     scratch.mkdir()
     site = SITE % (scheduler, QUEUE[scheduler], REQUESTS[scheduler], scratch)
     (home / "lab.yaml").write_text(site, encoding="utf-8")
-    return Lab(scheduler, home, scratch)
+    return ClusterLab(scheduler, home, scratch)
 
 
 FAULTY = """\
@@ -121,7 +121,7 @@ environment: {variables: {PYTHONPATH: '%s', ODD_FAULTS: '%s'}}
 class FaultySweep:
     """A sweep whose points fail as a file says."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: ClusterLab) -> None:
         self.lab, self.file = lab, lab.home / "faults.json"
         self.fail({})
 
@@ -143,6 +143,6 @@ class FaultySweep:
 
 
 @pytest.fixture
-def faulty(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> FaultySweep:
+def faulty(lab: ClusterLab, monkeypatch: pytest.MonkeyPatch) -> FaultySweep:
     monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
     return FaultySweep(lab)

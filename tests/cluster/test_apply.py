@@ -17,7 +17,7 @@ from jobkit.extensions.corpus.standing import live_points
 from jobkit.extensions.corpus.winners import read_winners
 from jobkit.runs.reader import read_standings
 from tests.cluster.daemons import until
-from tests.cluster.lab import Lab
+from tests.cluster.lab import ClusterLab
 from tests.cluster.test_client import dies
 from tests.support import commands
 
@@ -44,7 +44,7 @@ Answer = subprocess.CompletedProcess[str]
 class Applied:
     """A corpus in a user's folder on a cluster."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: ClusterLab) -> None:
         self.lab, self.out = lab, lab.home / "tagged"
         self.spec = lab.spec(SPEC)
         self.paragraphs = [f"{'word ' * (number % 7 + 1)}{number}.\n" for number in range(PARAGRAPHS)]
@@ -82,7 +82,7 @@ class Applied:
 
 
 @pytest.fixture
-def applied(lab: Lab) -> Applied:
+def applied(lab: ClusterLab) -> Applied:
     return Applied(lab)
 
 

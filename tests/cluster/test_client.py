@@ -13,7 +13,7 @@ import pytest
 from jobkit.core.records import Outcome
 from jobkit.runs.reader import read_standings
 from tests.cluster.daemons import Wait
-from tests.cluster.lab import COUNT, Lab
+from tests.cluster.lab import COUNT, ClusterLab
 from tests.support.commands import jobkit_process
 
 SUBMIT = {"slurm": "sbatch", "sge": "qsub"}
@@ -21,7 +21,7 @@ ASKS = {"slurm": "--test-only", "sge": "-w"}
 """An option that makes of a submission a question."""
 
 
-def dies(lab: Lab, monkeypatch: pytest.MonkeyPatch, *, after: bool) -> None:
+def dies(lab: ClusterLab, monkeypatch: pytest.MonkeyPatch, *, after: bool) -> None:
     """Put a submit command on PATH that kills jobkit, before or after it has really submitted."""
     real = shutil.which(SUBMIT[lab.scheduler])
     wrapper = lab.home / "bin" / SUBMIT[lab.scheduler]
@@ -35,7 +35,7 @@ def dies(lab: Lab, monkeypatch: pytest.MonkeyPatch, *, after: bool) -> None:
     monkeypatch.setenv("PATH", f"{wrapper.parent}:{os.environ['PATH']}")
 
 
-def sweep_that_is_killed(lab: Lab) -> Path:
+def sweep_that_is_killed(lab: ClusterLab) -> Path:
     done = lab.sweep(lab.spec(COUNT + "policy: {follow_up: false}\n"), how=jobkit_process)
     assert done.returncode == -9
     assert [event["event"] for event in lab.events()] == ["submitting"], "intent stands before the act"
@@ -56,13 +56,13 @@ def all_ok(run: Path) -> bool:
     return all(point.outcome is Outcome.OK for point in seen.points)
 
 
-def submitted(lab: Lab) -> list[dict[str, object]]:
+def submitted(lab: ClusterLab) -> list[dict[str, object]]:
     return [event for event in lab.events() if event["event"] == "submitted"]
 
 
 @pytest.mark.fault
 def test_an_array_that_was_taken_is_found_by_its_name(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, wait_until: Wait
+    lab: ClusterLab, monkeypatch: pytest.MonkeyPatch, wait_until: Wait
 ) -> None:
     """FAULT: the client is killed after the scheduler accepted the array, before the client got the job id.
 
@@ -87,7 +87,7 @@ def test_an_array_that_was_taken_is_found_by_its_name(
 
 @pytest.mark.fault
 def test_an_array_that_was_not_taken_is_submitted_by_resume(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, wait_until: Wait
+    lab: ClusterLab, monkeypatch: pytest.MonkeyPatch, wait_until: Wait
 ) -> None:
     """FAULT: the client is killed between writing `submitting` to the journal and the submission.
 

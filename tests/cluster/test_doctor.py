@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.cluster.lab import Lab
+from tests.cluster.lab import ClusterLab
 
 SPEC = """\
 name: mine
@@ -16,7 +16,7 @@ resources: {gpus: 1, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
 """
 
 
-def test_here_and_in_a_job(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_here_and_in_a_job(lab: ClusterLab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOBKIT_CONFIG", str(lab.home / "config"))
     site = ("--scheduler", lab.scheduler, "--site", lab.home / "lab.yaml")
     done = lab.jobkit("doctor", lab.spec(SPEC), *site, "--submit")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.cluster.lab import Lab
+from tests.cluster.lab import ClusterLab
 from tests.support.commands import jobkit
 
 
 def test_a_model_is_fetched_by_a_job_and_a_failure_is_seen(
-    lab: Lab, mirror: tuple[Path, str], tmp_path: Path
+    lab: ClusterLab, mirror: tuple[Path, str], tmp_path: Path
 ) -> None:
     folder, address = mirror
 

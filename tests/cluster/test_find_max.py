@@ -10,7 +10,7 @@ import pytest
 
 from jobkit.runs.trials import Trial, trials
 from tests.cluster.daemons import Wait
-from tests.cluster.lab import WORKLOADS, Lab
+from tests.cluster.lab import WORKLOADS, ClusterLab
 
 DEADLINE_S = 90
 SPEC = """\
@@ -27,7 +27,7 @@ CAPACITY = 150 * 2**20
 
 
 @pytest.fixture
-def spec(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Path:
+def spec(lab: ClusterLab, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the spec of a workload whose memory is a line in the batch size, and of what it may have."""
     monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
     monkeypatch.setenv("JOBKIT_LEDGER", str(lab.home / "ledger.jsonl"))
@@ -35,29 +35,29 @@ def spec(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Path:
     return lab.spec(SPEC % WORKLOADS)
 
 
-def jobs(lab: Lab) -> list[str]:
+def jobs(lab: ClusterLab) -> list[str]:
     """Return the jobs of the sweep and the one that finds: not the one that runs points again."""
     taken = [event for event in lab.events() if event["event"] == "submitted"]
     return [str(event["job_id"]) for event in taken if event.get("role") != "follow"]
 
 
-def record(lab: Lab, point: str) -> dict[str, dict[str, str]]:
+def record(lab: ClusterLab, point: str) -> dict[str, dict[str, str]]:
     path = lab.run_dir() / "results" / point / "try-1" / "record.json"
     found: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8"))
     return found
 
 
-def told(lab: Lab) -> list[Trial]:
+def told(lab: ClusterLab) -> list[Trial]:
     return trials(lab.run_dir())
 
 
-def ends(lab: Lab) -> list[tuple[str, str]]:
+def ends(lab: ClusterLab) -> list[tuple[str, str]]:
     """Return role and state of the jobs that wait for the points, once the follow-up job has ended."""
     data = json.loads(lab.jobkit("status", lab.run_dir(), "--json").stdout)
     return [(job["role"], job["state"]) for job in data["runs"][0]["jobs"]]
 
 
-def test_one_submission_measures_predicts_and_proves(lab: Lab, spec: Path, wait_until: Wait) -> None:
+def test_one_submission_measures_predicts_and_proves(lab: ClusterLab, spec: Path, wait_until: Wait) -> None:
     done = lab.sweep(spec, "--wait")
     assert done.returncode == 0, done.stdout + done.stderr
     sweep, follower = jobs(lab)
@@ -80,7 +80,7 @@ def test_one_submission_measures_predicts_and_proves(lab: Lab, spec: Path, wait_
 
 
 def test_a_cancelled_sweep_does_not_hold_its_follower_for_ever(
-    lab: Lab, spec: Path, wait_until: Wait, tmp_path: Path
+    lab: ClusterLab, spec: Path, wait_until: Wait, tmp_path: Path
 ) -> None:
     text = spec.read_text(encoding="utf-8").replace("hungry:Hungry", "odd:Slow")
     text = text.replace("{PYTHONPATH", f"{{ODD_TOLD: '{tmp_path / 'told'}', PYTHONPATH")

@@ -12,13 +12,13 @@ from jobkit.core.records import ModelRef, Outcome
 from jobkit.runs.standing import PointState
 from tests.cluster.daemons import Wait
 from tests.cluster.halted import HaltedSweep, begun, record
-from tests.cluster.lab import Lab
+from tests.cluster.lab import ClusterLab
 from tests.cluster.test_workers import JOB_VARIABLE, TEXT, tagged_here
 from tests.support.processes import parent_of, with_variable
 
 
 def test_points_that_share_a_job_import_the_framework_once(
-    lab: Lab, wait_until: Wait, tiny_model: ModelRef
+    lab: ClusterLab, wait_until: Wait, tiny_model: ModelRef
 ) -> None:
     text = (Path(__file__).parents[2] / "sweeps" / "demo.yaml").read_text(encoding="utf-8")
     text = text.replace("scheduler: local", "scheduler: auto").replace("repeats: 3", "repeats: 1")

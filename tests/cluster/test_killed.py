@@ -15,7 +15,7 @@ from jobkit.core.records import Outcome
 from jobkit.runs.standing import PointState
 from tests.cluster.daemons import said
 from tests.cluster.halted import SGE, HaltedSweep, batches, begun, home, seen
-from tests.cluster.lab import RELEASE, Lab, held_by
+from tests.cluster.lab import RELEASE, ClusterLab, held_by
 from tests.support.disks import disk, read_only
 from tests.support.processes import gone
 from tests.workloads.broken import fill
@@ -65,7 +65,7 @@ def why(run: Path) -> str:
     return seen(run, ask=False)[0].counts.verdict.evidence
 
 
-def with_none(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def with_none(lab: ClusterLab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put an accounting on PATH that says that it is off."""
     for name in ("sacct", "qacct"):
         program = lab.home / "bin" / name
@@ -159,7 +159,7 @@ def test_home_cannot_be_written_when_the_job_begins(halted: HaltedSweep) -> None
             assert "Eqw" in halted.lab.jobkit("status", run).stdout
 
 
-def release(lab: Lab, runs: str = "runs") -> None:
+def release(lab: ClusterLab, runs: str = "runs") -> None:
     """Let the run's job begin, which was submitted held."""
     (journal,) = (lab.home / runs).glob("*/journal.jsonl")
     job = json.loads(journal.read_text().splitlines()[-1])["job_id"]

@@ -12,13 +12,13 @@ import pytest
 from jobkit.runs.reader import read_standings
 from jobkit.runs.standing import PointState
 from tests.cluster.daemons import Wait
-from tests.cluster.lab import COUNT, HOLD, RELEASE, FaultySweep, Lab
+from tests.cluster.lab import COUNT, HOLD, RELEASE, ClusterLab, FaultySweep
 from tests.support.commands import JOBKIT
 
 WORDS = {"slurm": "slurm job {}, task 2", "sge": "sge job {}, task 2"}
 
 
-def logs(lab: Lab, *words: str) -> subprocess.CompletedProcess[str]:
+def logs(lab: ClusterLab, *words: str) -> subprocess.CompletedProcess[str]:
     return lab.jobkit("logs", lab.run_dir(), *words)
 
 
@@ -36,7 +36,7 @@ def test_each_point_has_its_own_log_and_a_failure_its_reason(faulty: FaultySweep
     assert "nothing in it looks like an error" in logs(lab, "1", "--err").stderr
 
 
-def test_a_log_that_is_to_come_says_why_and_can_be_waited_for(lab: Lab) -> None:
+def test_a_log_that_is_to_come_says_why_and_can_be_waited_for(lab: ClusterLab) -> None:
     site = lab.home / "lab.yaml"
     site.write_text(site.read_text() + f"options: ['{HOLD[lab.scheduler]}']\n")
     lab.sweep(lab.spec(COUNT), "--set", "policy.follow_up=false")

@@ -8,7 +8,7 @@ import pytest
 
 from jobkit.core.records import Outcome
 from tests.support.packages import MODULES, need
-from tests.whole.test_job_script import Run
+from tests.whole.test_job_script import ScriptRun
 
 MODULEFILE = """\
 #%Module1.0
@@ -35,7 +35,7 @@ def ready(tmp_path: Path) -> list[str]:
 
 def test_a_module_is_loaded(modules: None, tmp_path: Path) -> None:
     del modules
-    run = Run(tmp_path, site={"setup": ready(tmp_path)}, environment=environment(tmp_path, "ready"))
+    run = ScriptRun(tmp_path, site={"setup": ready(tmp_path)}, environment=environment(tmp_path, "ready"))
     status, said = run.run(1)
     assert status == 0, said
     assert (tmp_path / "told").read_text(encoding="utf-8") == "by-modules\n"
@@ -43,7 +43,7 @@ def test_a_module_is_loaded(modules: None, tmp_path: Path) -> None:
 
 def test_a_module_that_is_not_there_ends_the_try(modules: None, tmp_path: Path) -> None:
     del modules
-    run = Run(tmp_path, site={"setup": ready(tmp_path)}, environment=environment(tmp_path, "nope"))
+    run = ScriptRun(tmp_path, site={"setup": ready(tmp_path)}, environment=environment(tmp_path, "nope"))
     status, said = run.run(1)
     assert status == 1
     assert "nope" in said

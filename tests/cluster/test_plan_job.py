@@ -64,7 +64,7 @@ def test_what_cannot_be_read_is_reported_and_resume_plans_again(applied: Applied
 
 def test_a_job_that_waits_is_shown_and_cancelled_and_resume_submits_another(applied: Applied) -> None:
     applied.takes(0)
-    held = Held(applied)
+    held = HeldJobs(applied)
     assert applied.apply(*JOB).returncode == 0
     code, said = status(applied)
     assert (code, "the corpus is not planned yet" in said) == (ExitCode.TO_COME, True), said
@@ -83,7 +83,7 @@ def test_a_job_that_waits_is_shown_and_cancelled_and_resume_submits_another(appl
     assert applied.merged() == applied.rows
 
 
-class Held:
+class HeldJobs:
     """Jobs without a GPU wait until a test releases them, by a line of the site file."""
 
     def __init__(self, applied: Applied) -> None:

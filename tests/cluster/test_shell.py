@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.lab import COUNT, QUEUE, Lab
+from tests.cluster.lab import COUNT, QUEUE, ClusterLab
 from tests.support.commands import JOBKIT
 
 DEADLINE_S = 300
@@ -56,7 +56,7 @@ class Terminal:
 
 
 @pytest.fixture
-def plain_bash(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> str:
+def plain_bash(lab: ClusterLab, monkeypatch: pytest.MonkeyPatch) -> str:
     """Let bash read no file of the user's at its start; return the option of qrsh that takes it there."""
     programs = lab.home.parent / "bin"
     programs.mkdir()
@@ -68,7 +68,7 @@ def plain_bash(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"-v PATH={path}" if lab.scheduler == "sge" else "--export=ALL"
 
 
-def test_a_point_runs_in_a_shell_on_a_node(lab: Lab, plain_bash: str) -> None:
+def test_a_point_runs_in_a_shell_on_a_node(lab: ClusterLab, plain_bash: str) -> None:
     spec = lab.spec(COUNT + f"scheduler: {lab.scheduler}\nsite: {lab.home}/lab.yaml\n")
     options = f"resources.options={{{lab.scheduler}: ['{plain_bash}']}}"
     terminal = Terminal(lab.home, JOBKIT, "shell", spec, "--point", "2", "--go", "--set", options)
@@ -87,7 +87,7 @@ def test_a_point_runs_in_a_shell_on_a_node(lab: Lab, plain_bash: str) -> None:
     assert not list((run / "logs").iterdir()), "no batch job ran"
 
 
-def test_what_the_scheduler_refuses_starts_no_shell(lab: Lab) -> None:
+def test_what_the_scheduler_refuses_starts_no_shell(lab: ClusterLab) -> None:
     site = (lab.home / "lab.yaml").read_text()
     (lab.home / "lab.yaml").write_text(site.replace(f"queue: {QUEUE[lab.scheduler]}\n", "queue: nowhere\n"))
     spec = lab.spec(COUNT + f"scheduler: {lab.scheduler}\nsite: {lab.home}/lab.yaml\n")

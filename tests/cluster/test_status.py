@@ -23,7 +23,7 @@ import pytest
 from jobkit.core.records import Outcome
 from tests.cluster.daemons import SgeDaemons, Wait
 from tests.cluster.halted import SGE, SLURM
-from tests.cluster.lab import COUNT, RELEASE, FaultySweep, Lab, held_by
+from tests.cluster.lab import COUNT, RELEASE, ClusterLab, FaultySweep, held_by
 from tests.support.commands import jobkit_process
 
 Held = Callable[[str], Path]
@@ -33,7 +33,7 @@ NOBODY = 65534
 
 
 @pytest.fixture
-def held(lab: Lab) -> Iterator[Held]:
+def held(lab: ClusterLab) -> Iterator[Held]:
     """Return a function that submits a sweep whose tasks wait to be released, and returns its folder."""
 
     def submit(text: str) -> Path:
@@ -46,7 +46,7 @@ def held(lab: Lab) -> Iterator[Held]:
         lab.jobkit("cancel", lab.run_dir())
 
 
-def told(lab: Lab, *arguments: str | Path) -> dict[str, Any]:
+def told(lab: ClusterLab, *arguments: str | Path) -> dict[str, Any]:
     done = lab.jobkit("status", *arguments, "--json")
     assert done.returncode in {0, 4, 5}, done.stderr
     (data,) = [json.loads(line) for line in done.stdout.splitlines()]
@@ -89,7 +89,7 @@ def counted(file: Path) -> Counter[str]:
 
 @SLURM
 def test_a_thousand_points_take_two_calls_and_less_than_a_second(
-    lab: Lab, held: Held, calls: Path, wait_until: Wait
+    lab: ClusterLab, held: Held, calls: Path, wait_until: Wait
 ) -> None:
     sizes = str(list(range(1, 101)))
     text = COUNT.replace("[1, 10, 100]", sizes).replace("repeats: 2", "repeats: 10")
@@ -119,7 +119,7 @@ def test_a_thousand_points_take_two_calls_and_less_than_a_second(
 
 @pytest.mark.fault
 def test_what_is_held_or_in_error_is_fixed_by_what_is_advised(
-    lab: Lab, held: Held, calls: Path, wait_until: Wait
+    lab: ClusterLab, held: Held, calls: Path, wait_until: Wait
 ) -> None:
     """FAULT: a task is held, or in error (Eqw), so it and the job that follows would wait forever.
 
@@ -165,7 +165,7 @@ def test_what_is_held_or_in_error_is_fixed_by_what_is_advised(
 @SGE
 @pytest.mark.fault
 def test_queues_in_error_are_named_with_what_clears_them(
-    sge_alone: SgeDaemons, lab: Lab, held: Held, wait_until: Wait
+    sge_alone: SgeDaemons, lab: ClusterLab, held: Held, wait_until: Wait
 ) -> None:
     """FAULT: the queue of Grid Engine that tasks need is in error; they wait until someone clears it.
 
@@ -228,7 +228,9 @@ sys.exit(_exit_code(["status", sys.argv[1]]))
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root becomes somebody else")
-def test_somebody_else_sees_the_same_and_writes_nothing(lab: Lab, held: Held, wait_until: Wait) -> None:
+def test_somebody_else_sees_the_same_and_writes_nothing(
+    lab: ClusterLab, held: Held, wait_until: Wait
+) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)

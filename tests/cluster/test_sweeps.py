@@ -17,12 +17,12 @@ from jobkit.planning.prepare import Options, prepare
 from jobkit.schedulers.registry import by_name
 from jobkit.worker.process import started_at
 from tests.cluster.daemons import Wait
-from tests.cluster.lab import COUNT, RELEASE, WORKLOADS, Lab, held_by
+from tests.cluster.lab import COUNT, RELEASE, WORKLOADS, ClusterLab, held_by
 from tests.support import commands
 
 
 def test_repeats_are_interleaved_and_larger_loads_are_pruned_in_each(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    lab: ClusterLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fake card is too small from batch size 2 on; everything else is real."""
     path = f"{WORKLOADS}/nvml:{WORKLOADS}"
@@ -48,7 +48,7 @@ def test_repeats_are_interleaved_and_larger_loads_are_pruned_in_each(
     assert "batch_size-2-r1 ran out" in str(points[5]["evidence"]), "of an earlier repeat"
 
 
-def test_a_sweep_goes_out_and_its_records_come_home(lab: Lab) -> None:
+def test_a_sweep_goes_out_and_its_records_come_home(lab: ClusterLab) -> None:
     done = lab.sweep(lab.spec(COUNT), "--wait")
     assert done.returncode == 0, done.stdout + done.stderr
     points = lab.points()
@@ -70,7 +70,7 @@ def test_a_sweep_goes_out_and_its_records_come_home(lab: Lab) -> None:
     assert [line.split()[0] for line in lines["lines"]] == [by_name(lab.scheduler).DIRECTIVE]
 
 
-def test_it_returns_at_once_and_tells_what_to_type_next(lab: Lab, wait_until: Wait) -> None:
+def test_it_returns_at_once_and_tells_what_to_type_next(lab: ClusterLab, wait_until: Wait) -> None:
     held = f"resources.options={held_by(lab.scheduler)}"
     done = lab.sweep(lab.spec(COUNT), "--set", held, "--set", "policy.follow_up=false")
     assert done.returncode == 0, done.stderr
@@ -81,7 +81,7 @@ def test_it_returns_at_once_and_tells_what_to_type_next(lab: Lab, wait_until: Wa
     wait_until(lambda: lab.jobkit(*advised[1].split()).returncode == 0, 120)
 
 
-def test_arrays_beyond_the_index_limit_are_offset(lab: Lab, wait_until: Wait) -> None:
+def test_arrays_beyond_the_index_limit_are_offset(lab: ClusterLab, wait_until: Wait) -> None:
     """Points 1 to 6 as two arrays of three, as a controller with a limit of 3 would get them."""
     options = Options(scheduler=lab.scheduler, site=str(lab.home / "lab.yaml"), runs_dir=lab.home / "runs")
     prepared = prepare(lab.spec(COUNT), options, build=True, say=print)
@@ -93,7 +93,7 @@ def test_arrays_beyond_the_index_limit_are_offset(lab: Lab, wait_until: Wait) ->
     wait_until(lambda: all(point["outcome"] == "ok" for point in lab.points()), 120)
 
 
-def test_each_request_is_an_array_of_its_own(lab: Lab) -> None:
+def test_each_request_is_an_array_of_its_own(lab: ClusterLab) -> None:
     """The scheduler gives each point its CPUs, and one array at a time, as ``max_parallel: 1`` says."""
     text = COUNT.replace("[1, 10, 100]}", "[10], threads: [1, 2]}").replace(
         "max_parallel: 2", "max_parallel: 1"
@@ -112,7 +112,7 @@ def test_each_request_is_an_array_of_its_own(lab: Lab) -> None:
 
 @pytest.mark.fault
 def test_a_walltime_that_is_too_short_ends_as_timeout_with_what_was_done(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
+    lab: ClusterLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """FAULT: the walltime passes while a point works.
 
@@ -148,7 +148,7 @@ resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
 """
 
 
-def test_a_cancelled_command_leaves_no_process(lab: Lab, wait_until: Wait) -> None:
+def test_a_cancelled_command_leaves_no_process(lab: ClusterLab, wait_until: Wait) -> None:
     pids = lab.home / "pids"
     (lab.home / "wait.sh").write_text(f"sleep 300 &\necho $! $$ >'{pids}'\nwait\n", encoding="utf-8")
     assert lab.sweep(lab.spec(COMMAND)).returncode == 0

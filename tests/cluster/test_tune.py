@@ -12,7 +12,7 @@ from jobkit.answers.tune_steps import TuneAnswer
 from jobkit.core.errors import ExitCode
 from jobkit.core.layout import SETTING_FILE, read_points
 from tests.cluster.daemons import Wait
-from tests.cluster.lab import Lab
+from tests.cluster.lab import ClusterLab
 
 DEADLINE_S = 120
 CPUS = {"slurm": "SLURM_CPUS_PER_TASK", "sge": "NSLOTS"}
@@ -26,17 +26,17 @@ resources: {gpus: 0, cpus: 1, memory: 400MiB, walltime: "00:01:00"}
 """
 
 
-def tune(lab: Lab, spec: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def tune(lab: ClusterLab, spec: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return lab.jobkit("tune", spec, "--scheduler", lab.scheduler, "--site", lab.home / "lab.yaml", *arguments)
 
 
-def ended(lab: Lab) -> Tuning:
+def ended(lab: ClusterLab) -> Tuning:
     tuning = read_tuning(lab.run_dir())
     assert isinstance(tuning.next, TuneAnswer)
     return tuning
 
 
-def jobs(lab: Lab, role: str) -> list[str]:
+def jobs(lab: ClusterLab, role: str) -> list[str]:
     return [
         str(event["job_id"])
         for event in lab.events()
@@ -44,7 +44,7 @@ def jobs(lab: Lab, role: str) -> list[str]:
     ]
 
 
-def test_one_submission_finds_the_setting_and_a_sweep_takes_it(lab: Lab) -> None:
+def test_one_submission_finds_the_setting_and_a_sweep_takes_it(lab: ClusterLab) -> None:
     done = tune(lab, lab.spec(SPEC), "--wait")
     assert done.returncode == 0, done.stdout + done.stderr
     (job,) = jobs(lab, "tune")
@@ -62,7 +62,7 @@ def test_one_submission_finds_the_setting_and_a_sweep_takes_it(lab: Lab) -> None
 
 
 @pytest.mark.fault
-def test_a_search_whose_job_is_killed_goes_on_by_itself(lab: Lab, wait_until: Wait) -> None:
+def test_a_search_whose_job_is_killed_goes_on_by_itself(lab: ClusterLab, wait_until: Wait) -> None:
     """FAULT: the job of `jobkit tune` is killed in the middle of the search.
 
     HOW: scancel, or qdel, of that job alone, on the real scheduler, once it has chosen its third point.
@@ -84,7 +84,7 @@ def test_a_search_whose_job_is_killed_goes_on_by_itself(lab: Lab, wait_until: Wa
     assert [result.point.index for _, result in tuning.results] == [*range(1, len(tuning.results) + 1)]
 
 
-def test_a_cancelled_search_ends_and_resume_goes_on(lab: Lab, wait_until: Wait) -> None:
+def test_a_cancelled_search_ends_and_resume_goes_on(lab: ClusterLab, wait_until: Wait) -> None:
     done = tune(lab, lab.spec(SPEC))
     assert done.returncode == 0, done.stdout + done.stderr
     run = lab.run_dir()

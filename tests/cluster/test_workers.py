@@ -19,7 +19,7 @@ from jobkit.worker.workloads.entities import write_entities
 from jobkit.worker.workloads.stanza_ner import StanzaNer
 from tests.cluster.daemons import Wait
 from tests.cluster.halted import batches, begun, home, record, seen
-from tests.cluster.lab import WORKLOADS, Lab
+from tests.cluster.lab import WORKLOADS, ClusterLab
 from tests.cluster.test_killed import why
 from tests.support.processes import parent_of, with_variable
 from tests.workloads.told import WAIT
@@ -57,7 +57,7 @@ environment:
 
 
 @pytest.fixture
-def short(lab: Lab) -> Iterator[Path]:
+def short(lab: ClusterLab) -> Iterator[Path]:
     """Return the scratch of the cluster's site, with a path so short that sockets can be below it."""
     with tempfile.TemporaryDirectory(prefix="mps") as scratch:
         site = lab.home / "lab.yaml"
@@ -65,7 +65,7 @@ def short(lab: Lab) -> Iterator[Path]:
         yield Path(scratch)
 
 
-def shares_a_gpu(lab: Lab, scratch: Path) -> str:
+def shares_a_gpu(lab: ClusterLab, scratch: Path) -> str:
     """Return the spec of workers that share a GPU through MPS; neither is there."""
     tests = WORKLOADS.parent
     path = ":".join(map(str, (WORKLOADS / "card", WORKLOADS / "nvml", WORKLOADS, tests.parent)))
@@ -75,7 +75,7 @@ def shares_a_gpu(lab: Lab, scratch: Path) -> str:
 @pytest.mark.fault
 @pytest.mark.parametrize("victim", ["supervisor", "script"])
 def test_kill_9_on_a_node(
-    lab: Lab, wait_until: Wait, monkeypatch: pytest.MonkeyPatch, short: Path, victim: str
+    lab: ClusterLab, wait_until: Wait, monkeypatch: pytest.MonkeyPatch, short: Path, victim: str
 ) -> None:
     """FAULT: the supervisor of several workers or their job script is killed outright, on a real cluster.
 
@@ -111,7 +111,9 @@ def stands(run: Path) -> tuple[PointState, Outcome | None]:
 TEXT = "sample:60"
 
 
-def test_two_workers_have_the_cpus_of_two_and_find_what_one_finds(lab: Lab, tiny_model: ModelRef) -> None:
+def test_two_workers_have_the_cpus_of_two_and_find_what_one_finds(
+    lab: ClusterLab, tiny_model: ModelRef
+) -> None:
     text = (Path(__file__).parents[2] / "sweeps" / "demo.yaml").read_text(encoding="utf-8")
     text = text.replace("scheduler: local", "scheduler: auto").replace("repeats: 3", "repeats: 1")
     changes = (
@@ -168,7 +170,7 @@ LIKE_A_PROLOG = "seq -s, 0 $(($(qstat -j $JOB_ID | grep -o ngpus=[0-9]* | cut -d
 
 
 def test_each_number_of_gpus_is_a_request_of_its_own(
-    lab: Lab, tiny_model: ModelRef, monkeypatch: pytest.MonkeyPatch
+    lab: ClusterLab, tiny_model: ModelRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The GPUs are not there; the schedulers, and what they give each job, are real."""
     assert tiny_model.stand_in

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,13 +9,12 @@ from jobkit.commands.collect import collect
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import Exit
 from tests.support.builders import grid, record, write_exit, write_points, write_record
+from tests.support.commands import called
 
 OLD_LOG = Path(__file__).parents[1] / "data" / "predecessors" / "gpu-stanza-tagging.o2650"
 
 
-def run(*args: str | Path) -> int:
-    status: int = collect.main([str(arg) for arg in args], standalone_mode=False)
-    return status
+run = partial(called, collect)
 
 
 def test_a_log_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

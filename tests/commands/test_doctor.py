@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import click
@@ -15,6 +16,7 @@ import pytest
 from jobkit.commands.doctor import doctor
 from jobkit.schedulers.survey import PRACTICE_ENV
 from tests.fakes.cluster import FakeCluster
+from tests.support.commands import called
 
 JOBKIT = Path(sys.executable).with_name("jobkit")
 SPEC = """\
@@ -34,9 +36,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*args: str) -> int:
-    status: int = doctor.main(list(args), standalone_mode=False)
-    return status
+run = partial(called, doctor)
 
 
 def test_from_top_to_bottom_under_headings(

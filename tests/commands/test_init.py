@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from jobkit.commands.init import init
 from jobkit.commands.sweep import sweep
 from jobkit.core.errors import WOULD_REFUSE
 from tests.fakes.cluster import FakeCluster
+from tests.support.commands import called
 
 
 @pytest.fixture(autouse=True)
@@ -19,9 +21,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*args: str) -> int:
-    status: int = init.main(list(args), standalone_mode=False)
-    return status
+run = partial(called, init)
 
 
 @pytest.mark.parametrize("scheduler", ["slurm", "sge"])

@@ -3,12 +3,14 @@ from __future__ import annotations
 import io
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from jobkit.commands.lint import lint
 from jobkit.core.errors import JobkitError
+from tests.support.commands import called
 
 FAULTY = "#!/bin/bash\n# SBATCH -n 4\n#SBATCH -o logs/%j\n"
 CLEAN = "#!/bin/bash\n#SBATCH -n 4\n"
@@ -21,9 +23,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run(*args: str) -> int:
-    status: int = lint.main(list(args), standalone_mode=False)
-    return status
+run = partial(called, lint)
 
 
 def write(name: str, text: str) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.fakes.common import life
-from tests.fakes.common.model import ERROR, PENDING, RUNNING, Job, Run, State, Task
+from tests.fakes.common.model import ERROR, PENDING, RUNNING, Job, State, Task, TaskRun
 from tests.fakes.common.runner import clear_up, ensure
 from tests.fakes.common.store import Store
 
@@ -201,7 +201,7 @@ def _foreign(store: Store, old: Job, name: str, user: str) -> Job:
             raw=task.raw,
             state=RUNNING,
             single=True,
-            runs=[Run(submitted=now, start=now, **where)],
+            runs=[TaskRun(submitted=now, start=now, **where)],
             **where,
         )
         for task in old.tasks

@@ -76,7 +76,7 @@ QUESTIONS = {
 
 
 @dataclass(frozen=True)
-class Lab:
+class ScenarioLab:
     """A script in a folder, and the scheduler that it is given to."""
 
     scheduler: Scheduler
@@ -116,13 +116,13 @@ class Lab:
         (self.folder / f"end.{task}").write_text(f"{status}\n")
 
 
-def lab_in(folder: Path, scheduler: str, *lines: str, body: str = BODY) -> Lab:
+def lab_in(folder: Path, scheduler: str, *lines: str, body: str = BODY) -> ScenarioLab:
     """Return a lab whose script has these further lines in its header."""
     name = f"contract-{uuid4().hex[:6]}"
     header = "\n".join((HEADERS[scheduler].format(name=name, folder=folder), *lines))
     (folder / "job.sh").write_text(f"#!/bin/bash\n{header}\n{body}")
     since = datetime.now().astimezone() - timedelta(seconds=5)
-    return Lab(by_name(scheduler), folder, name, since.strftime("%Y-%m-%dT%H:%M:%S"))
+    return ScenarioLab(by_name(scheduler), folder, name, since.strftime("%Y-%m-%dT%H:%M:%S"))
 
 
 def observe(scheduler: str, folder: Path) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def observe(scheduler: str, folder: Path) -> dict[str, Any]:
     return json.loads(json.dumps(seen))  # type: ignore[no-any-return]  # tuples become lists, as in the file
 
 
-def _life(lab: Lab, seen: dict[str, Any]) -> None:
+def _life(lab: ScenarioLab, seen: dict[str, Any]) -> None:
     """Watch an array of six, three at a time, each task with an end of its own; a job waits for it."""
     job = lab.submit(lab.scheduler.submit_argv("job.sh", Array(first=1, last=6, offset=0, throttle=3)))
     after = lab.submit(
@@ -152,7 +152,7 @@ def _life(lab: Lab, seen: dict[str, Any]) -> None:
     _ends(lab, seen, job, after)
 
 
-def _ends(lab: Lab, seen: dict[str, Any], job: JobId, after: JobId) -> None:
+def _ends(lab: ScenarioLab, seen: dict[str, Any], job: JobId, after: JobId) -> None:
     lab.end(4, 100 if lab.scheduler.NAME == "sge" else 99)
     lab.end(5, 0)
     until(lambda: {task.task: str(task.state) for task in lab.queue(job)} == _left(lab))
@@ -168,11 +168,11 @@ def _ends(lab: Lab, seen: dict[str, Any], job: JobId, after: JobId) -> None:
     seen["accounts of what waited"] = _accounted(lab.accounts(after))
 
 
-def _left(lab: Lab) -> dict[int, str]:
+def _left(lab: ScenarioLab) -> dict[int, str]:
     return {1: "running", 4: "error"} if lab.scheduler.NAME == "sge" else {1: "running"}
 
 
-def _settle(lab: Lab, job: JobId, after: JobId) -> None:
+def _settle(lab: ScenarioLab, job: JobId, after: JobId) -> None:
     """Wait until those that wait say for what."""
     if lab.scheduler.NAME == "slurm":
         until(lambda: all(task.reason == "JobArrayTaskLimit" for task in lab.queue(job)[3:]))

@@ -9,7 +9,7 @@ import pytest
 from jobkit.core.records import Outcome
 from jobkit.schedulers.types import Accounted, Array, JobId, State
 from tests.fakes.cluster import FakeCluster
-from tests.fakes.contract import Lab, lab_in, until
+from tests.fakes.contract import ScenarioLab, lab_in, until
 
 TRAP = """\
 echo "start $RESTARTED" >>told
@@ -21,35 +21,35 @@ exit "$(<"end.$SGE_TASK_ID")"
 
 
 @pytest.fixture
-def lab(fake_sge: FakeCluster, tmp_path: Path) -> Lab:
+def lab(fake_sge: FakeCluster, tmp_path: Path) -> ScenarioLab:
     fake_sge.set(reschedule_delay_s=0.2, notify_s=0.5)
     return lab_in(tmp_path, "sge", body=TRAP)
 
 
-def submit(lab: Lab, last: int = 1, *after: JobId) -> JobId:
+def submit(lab: ScenarioLab, last: int = 1, *after: JobId) -> JobId:
     return lab.submit(
         lab.scheduler.submit_argv("job.sh", Array(first=1, last=last, offset=0, throttle=None), after)
     )
 
 
-def running(lab: Lab, last: int = 1) -> JobId:
+def running(lab: ScenarioLab, last: int = 1) -> JobId:
     """Return a job whose tasks are at work: their traps are set."""
     job = submit(lab, last)
     until(lambda: told(lab).count("start 0") == last)
     return job
 
 
-def told(lab: Lab) -> list[str]:
+def told(lab: ScenarioLab) -> list[str]:
     path = lab.folder / "told"
     return path.read_text().splitlines() if path.exists() else []
 
 
-def done(lab: Lab, job: JobId) -> list[Accounted]:
+def done(lab: ScenarioLab, job: JobId) -> list[Accounted]:
     until(lambda: not lab.queue(job))
     return lab.accounts(job)
 
 
-def test_a_task_is_in_error_and_holds_who_waits(lab: Lab, fake_sge: FakeCluster) -> None:
+def test_a_task_is_in_error_and_holds_who_waits(lab: ScenarioLab, fake_sge: FakeCluster) -> None:
     fake_sge.fault("eqw", [1])
     job = submit(lab, 2)
     after = submit(lab, 1, job)
@@ -92,7 +92,7 @@ def test_the_walltime_comes_with_a_warning(
     assert told(lab) == ["start 0", *signals]
 
 
-def test_a_delete_kills_at_once_but_with_notify(lab: Lab, tmp_path: Path) -> None:
+def test_a_delete_kills_at_once_but_with_notify(lab: ScenarioLab, tmp_path: Path) -> None:
     job = running(lab)
     lab.run("qdel", job.id)
     assert [task.exit_status for task in done(lab, job)] == [137]

@@ -10,7 +10,7 @@ import pytest
 
 from jobkit.schedulers.types import Accounted, Array, JobId
 from tests.fakes.cluster import FakeCluster
-from tests.fakes.contract import Lab, lab_in, until
+from tests.fakes.contract import ScenarioLab, lab_in, until
 
 TRAP = """\
 echo "start ${SLURM_RESTART_COUNT:-0}" >>told
@@ -22,18 +22,18 @@ exit "$(<"end.$SLURM_ARRAY_TASK_ID")"
 
 
 @pytest.fixture
-def lab(fake_slurm: FakeCluster, tmp_path: Path) -> Lab:
+def lab(fake_slurm: FakeCluster, tmp_path: Path) -> ScenarioLab:
     fake_slurm.set(requeue_delay_s=0.2)
     return lab_in(tmp_path, "slurm", "#SBATCH --open-mode=append", body=TRAP)
 
 
-def submit(lab: Lab, last: int = 1, *after: JobId) -> JobId:
+def submit(lab: ScenarioLab, last: int = 1, *after: JobId) -> JobId:
     return lab.submit(
         lab.scheduler.submit_argv("job.sh", Array(first=1, last=last, offset=0, throttle=None), after)
     )
 
 
-def running(lab: Lab, cluster: FakeCluster, last: int = 1) -> JobId:
+def running(lab: ScenarioLab, cluster: FakeCluster, last: int = 1) -> JobId:
     """Return a job whose tasks are at work: their traps are set."""
     job = submit(lab, last)
     until(lambda: told(lab).count("start 0") == last)
@@ -41,12 +41,12 @@ def running(lab: Lab, cluster: FakeCluster, last: int = 1) -> JobId:
     return job
 
 
-def told(lab: Lab) -> list[str]:
+def told(lab: ScenarioLab) -> list[str]:
     path = lab.folder / "told"
     return path.read_text().splitlines() if path.exists() else []
 
 
-def done(lab: Lab, job: JobId) -> list[Accounted]:
+def done(lab: ScenarioLab, job: JobId) -> list[Accounted]:
     until(lambda: not lab.queue(job))
     return lab.accounts(job)
 
@@ -59,7 +59,7 @@ def test_the_walltime_comes_with_a_warning(fake_slurm: FakeCluster, tmp_path: Pa
     assert [task.exit_status for task in done(lab, job)] == [4]
 
 
-def test_a_cancelled_task_has_a_while_to_tidy_up(lab: Lab, fake_slurm: FakeCluster) -> None:
+def test_a_cancelled_task_has_a_while_to_tidy_up(lab: ScenarioLab, fake_slurm: FakeCluster) -> None:
     job = running(lab, fake_slurm, 2)
     lab.run(*lab.scheduler.cancel_argv(job, (2,)))
     until(lambda: "TERM" in told(lab))
@@ -67,7 +67,7 @@ def test_a_cancelled_task_has_a_while_to_tidy_up(lab: Lab, fake_slurm: FakeClust
     until(lambda: fake_slurm.words(job.id)[2] == "CANCELLED")
 
 
-def test_nothing_is_left_behind(lab: Lab, fake_slurm: FakeCluster) -> None:
+def test_nothing_is_left_behind(lab: ScenarioLab, fake_slurm: FakeCluster) -> None:
     job = running(lab, fake_slurm, 2)
     pids = [task.pid for task in fake_slurm.job(job.id).tasks]
     fake_slurm.close()

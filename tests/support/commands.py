@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
 
+import click
 import pytest
 
 from jobkit.cli import _exit_code
@@ -47,6 +48,12 @@ def jobkit(
             stream.flush()
             said.append(stream.buffer.getvalue().decode())
     return subprocess.CompletedProcess(arguments, code, *said)
+
+
+def called(command: click.Command, *words: str | Path) -> int:
+    """Call one command's function: return its status, or raise its error."""
+    status: int = command.main([str(word) for word in words], standalone_mode=False)
+    return status
 
 
 def jobkit_process(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.report.tables import collect
-from tests.whole.test_job_script import DEADLINE_S, Run, wait_until
+from tests.whole.test_job_script import DEADLINE_S, ScriptRun, wait_until
 
 
 class Halted:
@@ -21,7 +21,9 @@ class Halted:
         self.folder = folder
         self.started: list[subprocess.Popen[str]] = []
 
-    def start(self, run: Run, point: int = 1, *, at: str = "batch", until: str = "") -> subprocess.Popen[str]:
+    def start(
+        self, run: ScriptRun, point: int = 1, *, at: str = "batch", until: str = ""
+    ) -> subprocess.Popen[str]:
         """Start a point, and return when it waits; ``until`` names what tells where not the worker does."""
         told = self.told(point)
         process = run.start(
@@ -58,6 +60,6 @@ def ended(process: subprocess.Popen[str]) -> str:
     return process.communicate(timeout=DEADLINE_S)[0]
 
 
-def outcome(run: Run, point: int = 1) -> str:
+def outcome(run: ScriptRun, point: int = 1) -> str:
     """Return the outcome of a point, as `jobkit collect` tells it."""
     return str(collect([run.dir]).points.iloc[point - 1]["outcome"])

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.records import Outcome
+from tests.support.commands import JOBKIT
 from tests.whole.test_environments import FAKES, linked_python
-from tests.whole.test_job_script import DEADLINE_S, Run, wait_until
+from tests.whole.test_job_script import DEADLINE_S, ScriptRun, wait_until
 
-JOBKIT = Path(sys.executable).with_name("jobkit")
 SYSTEM = os.environ["PATH"]
 
 
@@ -50,7 +50,7 @@ class Node:
 @pytest.mark.parametrize("engine", ["apptainer", "singularity"])
 def test_the_worker_runs_in_the_image(tmp_path: Path, engine: str) -> None:
     node = Node(tmp_path, engine)
-    run = Run(tmp_path, environment={"container": str(node.image)})
+    run = ScriptRun(tmp_path, environment={"container": str(node.image)})
     status, said = run.run(1, **node.env)
     assert status == 0, said
     record = run.record()
@@ -65,7 +65,7 @@ def test_the_worker_runs_in_the_image(tmp_path: Path, engine: str) -> None:
 
 def test_gpus_are_passed_on(tmp_path: Path) -> None:
     node = Node(tmp_path)
-    run = Run(tmp_path, environment={"container": str(node.image)}, device="cuda")
+    run = ScriptRun(tmp_path, environment={"container": str(node.image)}, device="cuda")
     run.run(1, **node.env)
     assert {tuple(call[:3]) for call in node.calls()} == {("apptainer", "exec", "--nv")}
 
@@ -74,7 +74,7 @@ def test_gpus_are_passed_on(tmp_path: Path) -> None:
 def test_a_signal_to_the_job_reaches_the_worker(tmp_path: Path, sent: signal.Signals) -> None:
     """USR1 goes to the whole process group, as from a scheduler: in the container it must not kill Python."""
     node = Node(tmp_path)
-    run = Run(tmp_path, workload="odd:Slow", environment={"container": str(node.image)})
+    run = ScriptRun(tmp_path, workload="odd:Slow", environment={"container": str(node.image)})
     begun = tmp_path / "begun"
     process = run.start(1, ODD_TOLD=str(begun), **node.env)
     wait_until(begun.exists)
@@ -90,7 +90,7 @@ def test_a_signal_to_the_job_reaches_the_worker(tmp_path: Path, sent: signal.Sig
 
 def test_an_exit_status_passes_through(tmp_path: Path) -> None:
     node = Node(tmp_path)
-    run = Run(tmp_path, workload="odd:Exits", environment={"container": str(node.image)})
+    run = ScriptRun(tmp_path, workload="odd:Exits", environment={"container": str(node.image)})
     assert run.run(1, ODD_STATUS="7", **node.env)[0] == 7
     assert run.exit().status == 7
 
@@ -105,7 +105,7 @@ def test_an_image_that_is_not_on_the_node(tmp_path: Path) -> None:
     """
     node = Node(tmp_path)
     node.image.unlink()
-    run = Run(tmp_path, environment={"container": str(node.image)})
+    run = ScriptRun(tmp_path, environment={"container": str(node.image)})
     status, said = run.run(1, **node.env)
     assert (status, run.exit().outcome, run.left_on_scratch()) == (1, Outcome.ENVIRONMENT, []), said
     assert f"there is no image {node.image} on " in run.exit().message
@@ -121,7 +121,7 @@ def test_a_node_without_apptainer(tmp_path: Path) -> None:
     LOST: nothing: no worker was started.
     """
     node = Node(tmp_path)
-    run = Run(tmp_path, environment={"container": str(node.image)})
+    run = ScriptRun(tmp_path, environment={"container": str(node.image)})
     status, said = run.run(1, **node.env | {"PATH": SYSTEM})
     assert (status, run.exit().outcome) == (1, Outcome.ENVIRONMENT), said
     assert "neither apptainer nor singularity is on PATH" in run.exit().message
@@ -137,7 +137,7 @@ def test_an_image_that_cannot_run_the_worker(tmp_path: Path) -> None:
     """
     node = Node(tmp_path)
     (tmp_path / "inside" / "bin" / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} -IS "$@"\n')
-    run = Run(tmp_path, environment={"container": str(node.image)})
+    run = ScriptRun(tmp_path, environment={"container": str(node.image)})
     status, said = run.run(1, **node.env)
     assert (status, run.exit().outcome) == (1, Outcome.ENVIRONMENT), said
     assert "python3 in the container cannot import jobkit" in run.exit().message

@@ -17,7 +17,7 @@ from tests.support.builders import MODEL
 from tests.support.copiers import path_without, stand_in
 from tests.support.halted import Halted, ended, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
-from tests.whole.test_job_script import DEADLINE_S, Run, wait_until
+from tests.whole.test_job_script import DEADLINE_S, ScriptRun, wait_until
 
 BOTH = pytest.mark.parametrize(
     "copier", ["cp", pytest.param("rsync", marks=pytest.mark.program("rsync"))], indirect=True
@@ -51,7 +51,7 @@ def making(files: dict[str, str]) -> dict[str, list[str]]:
 def test_results_of_every_name_come_home_but_nothing_unfinished(tmp_path: Path, copier: str) -> None:
     environment = making(dict.fromkeys((*ODD_NAMES, "half.part"), "text"))
     environment["setup"] += ['ln -s "with space" "$work/out/link"; mkdir "$work/out/empty"']
-    run = Run(tmp_path, environment=environment)
+    run = ScriptRun(tmp_path, environment=environment)
     status, said = run.run(1)
     assert status == 0, said
     assert run.record().outcome is Outcome.OK
@@ -67,7 +67,7 @@ def test_results_of_every_name_come_home_but_nothing_unfinished(tmp_path: Path, 
 def test_an_interval_copies_what_has_changed_and_nothing_else(
     tmp_path: Path, copier: str, halted: Halted
 ) -> None:
-    run = Run(tmp_path, workload="broken:Waits", environment=making({"large": "x" * 2**16, "log": "1"}))
+    run = ScriptRun(tmp_path, workload="broken:Waits", environment=making({"large": "x" * 2**16, "log": "1"}))
     halted.start(run)
     (out,) = run.own().glob("t-1.*/out")
     wait_until((run.home() / "large").exists)
@@ -90,7 +90,7 @@ def test_a_copy_that_is_asked_to_end_is_completed(
     ends = f'*out/log*) mkdir {tmp_path}/asked && kill -TERM "$PPID" ;;'
     stand_in(tmp_path / "bin", f'case "$*" in {ends} esac', "cp")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{no_rsync}")
-    run = Run(tmp_path, workload="odd:Slow", environment=making({"log": "text"}))
+    run = ScriptRun(tmp_path, workload="odd:Slow", environment=making({"log": "text"}))
     process = run.start(1, ODD_TOLD=str(tmp_path / "told"))
     wait_until((run.home() / "log").exists)
     process.terminate()
@@ -112,7 +112,7 @@ def test_a_job_that_is_killed_while_it_copies_leaves_no_half_file(
     half = 'case "$*" in *out/large*) for to; do :; done; printf %10s "" >"$to"'
     stand_in(tmp_path / "bin", f'{half}; echo "$to" >{tmp_path}/copying; kill -STOP $$ ;; esac', "cp")
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{no_rsync}")
-    run = Run(tmp_path, workload="broken:Waits", environment=making({"large": "x" * 2**16}))
+    run = ScriptRun(tmp_path, workload="broken:Waits", environment=making({"large": "x" * 2**16}))
     process = halted.start(run)
     wait_until((tmp_path / "copying").exists)
     os.killpg(process.pid, signal.SIGKILL)
@@ -133,7 +133,7 @@ def test_a_failed_stage_in_stays_the_outcome_if_results_cannot_be_copied_home(tm
     """
     environment = making({"note": "a result"})
     environment["setup"] += ['mkdir -p "$home/note/folder"']
-    run = Run(tmp_path, environment=environment)
+    run = ScriptRun(tmp_path, environment=environment)
     run.text.unlink()
     status, said = run.run(1)
     found = run.exit()
@@ -154,7 +154,7 @@ def test_a_node_without_any_program_that_copies(tmp_path: Path, monkeypatch: pyt
     LOST: nothing; the node keeps no files.
     """
     monkeypatch.setenv("PATH", path_without(tmp_path / "none", "rsync", "cp"))
-    run = Run(tmp_path)
+    run = ScriptRun(tmp_path)
     status, said = run.run(1)
     assert (status, run.exit().outcome) == (1, Outcome.STAGE_IN), said
     assert "kept" not in said
@@ -173,7 +173,7 @@ def test_a_node_without_a_program_that_the_script_needs(
     LOST: nothing; no point ran.
     """
     monkeypatch.setenv("PATH", path_without(tmp_path / "some", program))
-    run = Run(tmp_path)
+    run = ScriptRun(tmp_path)
     status, said = run.run(1)
     assert (status, run.exit().outcome) == (1, Outcome.ENVIRONMENT), said
     assert f"{program} is not on PATH on " in run.exit().message
@@ -181,7 +181,7 @@ def test_a_node_without_a_program_that_the_script_needs(
 
 def test_what_a_copy_leaves_behind_does_not_hold_the_shared_inputs(tmp_path: Path) -> None:
     setup = 'eval "really_$(declare -f copy)"; copy() { really_copy "$@" && { sleep 60 >/dev/null 2>&1 & }; }'
-    run = Run(tmp_path, workload="odd:Slow", environment={"setup": [setup]})
+    run = ScriptRun(tmp_path, workload="odd:Slow", environment={"setup": [setup]})
     told = tmp_path / "told"
     process = run.start(1, ODD_TOLD=str(told))
     wait_until(told.exists)
@@ -202,7 +202,7 @@ def test_a_model_that_is_a_folder_of_links_is_copied(tmp_path: Path, copier: str
         blob.write_text(name)
         (folder / name).symlink_to(blob)
     found = fingerprint(folder, folder_files(folder))
-    run = Run(tmp_path, model=replace(MODEL, kind=FOLDER, path=str(folder), fingerprint=found))
+    run = ScriptRun(tmp_path, model=replace(MODEL, kind=FOLDER, path=str(folder), fingerprint=found))
     status, said = run.run(1)
     assert status == 0, said
     assert run.record().copier == copier

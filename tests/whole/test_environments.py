@@ -20,7 +20,7 @@ from jobkit.planning.job_script import render, render_find, render_follow
 from jobkit.planning.points import Inputs, plan
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
-from tests.whole.test_job_script import Run
+from tests.whole.test_job_script import ScriptRun
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "tests" / "data" / "scripts"
@@ -127,7 +127,7 @@ def test_a_conda_environment_is_activated(tmp_path: Path, by: str) -> None:
     hooks.mkdir(parents=True)
     (hooks / "ready.sh").write_text('MADE_READY="by conda$NEVER_SET_ANYWHERE"\nexport MADE_READY\n')
     conda = "my env" if by == "name" else str(folder)
-    run = Run(tmp_path, environment={"conda": conda, "setup": told(tmp_path / "told")})
+    run = ScriptRun(tmp_path, environment={"conda": conda, "setup": told(tmp_path / "told")})
     status, said = run.run(1, PATH=WITH_CONDA, FAKE_CONDA_ENVS=str(folder.parent))
     assert status == 0, said
     assert run.record().outcome is Outcome.OK
@@ -151,7 +151,7 @@ def test_a_conda_environment_is_activated(tmp_path: Path, by: str) -> None:
 def test_what_is_not_on_the_node(
     tmp_path: Path, environment: dict[str, object], variables: dict[str, str], words: str
 ) -> None:
-    run = Run(tmp_path, environment=environment)
+    run = ScriptRun(tmp_path, environment=environment)
     status, said = run.run(1, **{"FAKE_CONDA_ENVS": str(tmp_path), **variables})
     assert (status, run.exit().outcome, run.left_on_scratch()) == (1, Outcome.ENVIRONMENT, []), said
     assert words in said
@@ -169,7 +169,9 @@ def made_venv(folder: Path, *, with_jobkit: bool) -> Path:
 
 def test_a_venv_is_activated(tmp_path: Path) -> None:
     python = made_venv(tmp_path / "my venv", with_jobkit=True)
-    run = Run(tmp_path, environment={"venv": str(tmp_path / "my venv"), "setup": told(tmp_path / "told")})
+    run = ScriptRun(
+        tmp_path, environment={"venv": str(tmp_path / "my venv"), "setup": told(tmp_path / "told")}
+    )
     status, said = run.run(1)
     assert status == 0, said
     assert run.record().outcome is Outcome.OK
@@ -180,7 +182,7 @@ def test_a_worker_that_cannot_import_a_package_is_a_fault_of_the_environment(tmp
     made_venv(tmp_path / "half", with_jobkit=True)
     site_packages = next((tmp_path / "half").glob("lib/python*/site-packages"))
     (site_packages / "half.pth").write_text("import sys; sys.modules['argparse'] = None\n", encoding="utf-8")
-    run = Run(tmp_path, environment={"venv": str(tmp_path / "half")})
+    run = ScriptRun(tmp_path, environment={"venv": str(tmp_path / "half")})
     status, said = run.run(1)
     assert (status, run.exit().outcome) == (1, Outcome.ENVIRONMENT), said
     assert "argparse" in said
@@ -189,7 +191,7 @@ def test_a_worker_that_cannot_import_a_package_is_a_fault_of_the_environment(tmp
 
 def test_a_venv_without_jobkit_is_reported_at_once(tmp_path: Path) -> None:
     made_venv(tmp_path / "bare", with_jobkit=False)
-    run = Run(tmp_path, environment={"venv": str(tmp_path / "bare")})
+    run = ScriptRun(tmp_path, environment={"venv": str(tmp_path / "bare")})
     status, said = run.run(1, PYTHONPATH="")
     assert status == 1
     assert "python cannot import jobkit on" in said

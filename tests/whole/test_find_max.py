@@ -26,7 +26,7 @@ from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
 from tests.support.builders import record, write_record
 from tests.support.commands import jobkit
-from tests.whole.test_job_script import DEADLINE_S, WORKLOADS, Run, wait_until
+from tests.whole.test_job_script import DEADLINE_S, WORKLOADS, ScriptRun, wait_until
 
 CAPACITY = 150 * 2**20
 SPEC = """\
@@ -121,7 +121,7 @@ def test_without_the_wish_to_verify_nothing_more_is_run(tmp_path: Path) -> None:
     assert (again.returncode, again.stdout) == (4, done.stdout)
 
 
-class Following(Run):
+class Following(ScriptRun):
     """A run whose points are measured, and whose next batch never ends: 2 of 3 paragraphs a call."""
 
     def __init__(self, folder: Path) -> None:

@@ -18,7 +18,7 @@ from tests.support import commands
 from tests.support.halted import Halted, ended, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.processes import gone, parent_of, with_variable
-from tests.whole.test_job_script import WORKLOADS, Run, wait_until
+from tests.whole.test_job_script import WORKLOADS, ScriptRun, wait_until
 
 SIZES = {"batch_size": [1, 2, 3]}
 SPEC = """\
@@ -61,17 +61,17 @@ def owned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Owned]:
     owner.end()
 
 
-def framework(folder: Path, name: str = "Framework", **changes: Any) -> Run:
+def framework(folder: Path, name: str = "Framework", **changes: Any) -> ScriptRun:
     """Return a run folder of a workload that says who imports its framework."""
-    return Run(folder, workload=f"tests.workloads.framework:{name}", sweep=SIZES, **changes)
+    return ScriptRun(folder, workload=f"tests.workloads.framework:{name}", sweep=SIZES, **changes)
 
 
-def started(halted: Halted, run: Run, point: int = 1) -> subprocess.Popen[str]:
+def started(halted: Halted, run: ScriptRun, point: int = 1) -> subprocess.Popen[str]:
     """Start a point that waits after its first batch."""
     return halted.start(run, point, at="batch")
 
 
-def follow(run: Run, halted: Halted) -> None:
+def follow(run: ScriptRun, halted: Halted) -> None:
     """Run point 2 with the environment with which `started` ran point 1."""
     halted.go()
     told, go = str(halted.told()), str(halted.folder / "go")
@@ -238,7 +238,7 @@ def test_fork_false(tmp_path: Path, owned: Owned, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.usefixtures("owned")
 def test_the_tiny_tagger_forked_twice_with_two_threads(tmp_path: Path, tiny_model: ModelRef) -> None:
     text = "\n\n".join(f"Ada Kelford went to Paris {n} times with Beatrice." for n in range(12))
-    run = Run(tmp_path, workload="stanza-ner", model=tiny_model, text=text, threads=2)
+    run = ScriptRun(tmp_path, workload="stanza-ner", model=tiny_model, text=text, threads=2)
     for point in (1, 2):
         status, said = run.run(point)
         assert status == 0, said
@@ -296,7 +296,7 @@ def test_forked_tries_on_a_gpu_have_the_idle_power_that_their_parent_measured(
     folders = (WORKLOADS / "card", WORKLOADS / "nvml", WORKLOADS, WORKLOADS.parents[1])
     card = {"FAKE_CARD": "T4", "FAKE_HELD": str(tmp_path / "held"), "CUDA_VISIBLE_DEVICES": "0"}
     card |= {"PYTHONPATH": os.pathsep.join(map(str, folders)), "FAKE_IMPORT_S": "1.2"}
-    run = Run(tmp_path, workload="tests.workloads.framework:SlowOnCard", device="cuda")
+    run = ScriptRun(tmp_path, workload="tests.workloads.framework:SlowOnCard", device="cuda")
     for point in (1, 2):
         status, said = run.run(point, **card)
         assert status == 0, said

@@ -29,7 +29,7 @@ from tests.support.builders import grid, point, write_points, write_submitted
 from tests.support.disks import CROWD, crowd, disk, read_only
 from tests.support.halted import Halted, ended
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
-from tests.whole.test_job_script import DEADLINE_S, Run, wait_until
+from tests.whole.test_job_script import DEADLINE_S, ScriptRun, wait_until
 from tests.workloads.broken import fill
 
 pytestmark = pytest.mark.fault
@@ -46,7 +46,7 @@ def mounts() -> Iterator[ExitStack]:
         yield stack
 
 
-def outcome(run: Run) -> tuple[str, str]:
+def outcome(run: ScriptRun) -> tuple[str, str]:
     """Return outcome and evidence of point 1, as `jobkit collect` tells them."""
     row = collect([run.dir]).points.iloc[0]
     return str(row["outcome"]), str(row["evidence"])
@@ -61,7 +61,7 @@ def test_scratch_is_too_small(tmp_path: Path, mounts: ExitStack) -> None:
     LOST: nothing; no point ran.
     """
     mounts.enter_context(disk(tmp_path / "scratch", 10))
-    run = Run(tmp_path)
+    run = ScriptRun(tmp_path)
     assert run.run(1)[0] == 1
     assert run.exit().outcome is Outcome.SCRATCH_FULL
     assert "bytes free and" in outcome(run)[1]
@@ -78,7 +78,7 @@ def test_scratch_fills_up_before_the_inputs_are_there(tmp_path: Path, mounts: Ex
     """
     mounts.enter_context(disk(tmp_path / "scratch", 100, kind))
     filling = f"cat /dev/zero >{tmp_path}/scratch/filler || true"
-    run = Run(tmp_path, environment={"setup": [filling]}, text="word " * 1_000_000)
+    run = ScriptRun(tmp_path, environment={"setup": [filling]}, text="word " * 1_000_000)
     status, said = run.run(1)
     assert (status, run.exit().stage) == (1, "stage_in"), said
     assert outcome(run)[0] == "scratch_full"
@@ -95,7 +95,7 @@ def test_scratch_fills_up_while_the_worker_writes(tmp_path: Path, mounts: ExitSt
     LOST: nothing: the batches so far are home.
     """
     scratch = mounts.enter_context(disk(tmp_path / "scratch", 80, kind))
-    run = Run(tmp_path, workload="broken:Fills", text=LONG)
+    run = ScriptRun(tmp_path, workload="broken:Fills", text=LONG)
     status, said = run.run(1, BROKEN_DISK=str(scratch))
     assert status == 1, said
     record = run.record()
@@ -119,7 +119,7 @@ def test_scratch_is_full_when_the_worker_starts(tmp_path: Path, mounts: ExitStac
     filling = "cat /dev/zero >$scratch/filler || true\n"
     template = f"{{% extends base %}}{{% block work %}}{filling}{{{{ super() }}}}{{% endblock %}}"
     (tmp_path / "mine.sh.j2").write_text(template)
-    run = Run(tmp_path, template=str(tmp_path / "mine.sh.j2"))
+    run = ScriptRun(tmp_path, template=str(tmp_path / "mine.sh.j2"))
     assert run.run(1)[0] == 1
     assert run.exit().outcome is Outcome.SCRATCH_FULL
     assert not (run.home() / "record.json").exists()
@@ -136,7 +136,7 @@ def test_home_is_full_at_the_end(tmp_path: Path, mounts: ExitStack, kind: str) -
     LOST: nothing: copy the folder home by hand, and the results count.
     """
     home = mounts.enter_context(disk(tmp_path / "my runs", 10, kind))
-    run = Run(tmp_path, workload="broken:Fills", text=LONG, site={"sync_interval_s": 60})
+    run = ScriptRun(tmp_path, workload="broken:Fills", text=LONG, site={"sync_interval_s": 60})
     status, said = run.run(1, BROKEN_DISK=str(home))
     assert status == NO_HOME, said
     found = run.exit()
@@ -158,7 +158,7 @@ def test_home_is_full_for_a_while(tmp_path: Path, mounts: ExitStack, halted: Hal
     LOST: nothing.
     """
     home = mounts.enter_context(disk(tmp_path / "my runs", 10))
-    run = Run(tmp_path, workload="odd:Slow")
+    run = ScriptRun(tmp_path, workload="odd:Slow")
     process = run.start(1, ODD_TOLD=str(tmp_path / "told"))
     halted.started.append(process)
     wait_until((run.home() / "exit.part").exists)
@@ -184,7 +184,7 @@ def test_home_is_full_before_the_job_begins(tmp_path: Path, mounts: ExitStack, k
     LOST: nothing: the point does not run, because its results could not be copied home.
     """
     home = mounts.enter_context(disk(tmp_path / "my runs", 10, kind))
-    run = Run(tmp_path)
+    run = ScriptRun(tmp_path)
     filler = fill(home)
     status, said = run.run(1)
     assert status == NO_HOME
@@ -297,7 +297,7 @@ def test_the_run_folder_is_read_only(tmp_path: Path, mounts: ExitStack) -> None:
     73.
     LOST: nothing: the point does not run, because its results could not be copied home.
     """
-    run = Run(tmp_path)
+    run = ScriptRun(tmp_path)
     mounts.enter_context(read_only(run.dir))
     status, said = run.run(1)
     assert status == NO_HOME
@@ -315,7 +315,7 @@ def test_the_walltime_passes_on_a_full_scratch(tmp_path: Path, mounts: ExitStack
     LOST: nothing.
     """
     scratch = mounts.enter_context(disk(tmp_path / "scratch", 80))
-    run = Run(tmp_path, workload="broken:Waits")
+    run = ScriptRun(tmp_path, workload="broken:Waits")
     process = halted.start(run)
     fill(scratch)
     process.send_signal(signal.SIGUSR1)

@@ -31,7 +31,7 @@ TEXT = "One paragraph. It has two sentences.\n\n  An indented one,\n  on two lin
 DEADLINE_S = 120
 
 
-class Run:
+class ScriptRun:
     """A run folder with one script, and what became of its points."""
 
     def __init__(
@@ -121,7 +121,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def test_a_point_by_hand(tmp_path: Path) -> None:
-    run = Run(tmp_path)
+    run = ScriptRun(tmp_path)
     status, said = run.run(2)
     assert status == 0, said
     record = run.record(2)
@@ -145,13 +145,13 @@ def test_a_point_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_record_names_its_node_as_the_scheduler_does(tmp_path: Path) -> None:
-    run = Run(tmp_path)
+    run = ScriptRun(tmp_path)
     assert run.run(2, HOSTNAME="n1")[0] == 0
     assert read_begin(run.home(2) / "begin").host == run.record(2).environment["HOSTNAME"] == "n1"
 
 
 def test_a_second_try_never_overwrites_the_first(tmp_path: Path) -> None:
-    run = Run(tmp_path)
+    run = ScriptRun(tmp_path)
     assert run.run(1)[0] == run.run(1)[0] == 0
     assert (run.record(number=1).try_number, run.record(number=2).try_number) == (1, 2)
 
@@ -163,7 +163,7 @@ def test_a_point_that_is_done_does_not_run_again_with_a_task_that_the_scheduler_
         "scheduler": "slurm",
         "requests": {name: f"--{name}={{{name}}}" for name in ("cpus", "memory", "walltime")},
     }
-    run = Run(tmp_path, site=site, resources={"gpus": 0})
+    run = ScriptRun(tmp_path, site=site, resources={"gpus": 0})
     job = {"SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_ID": "1"}
     for restart in ({}, {"SLURM_RESTART_COUNT": "1"}):
         assert run.run(**job, **restart)[0] == 0
@@ -174,7 +174,7 @@ def test_a_point_that_is_done_does_not_run_again_with_a_task_that_the_scheduler_
 
 @pytest.mark.parametrize("arguments", ["0", "3", "x", "../1", "1 2", ".*", "-1", "1p"])
 def test_a_point_that_does_not_exist(tmp_path: Path, arguments: str) -> None:
-    run = Run(tmp_path)
+    run = ScriptRun(tmp_path)
     done = subprocess.run(
         ["bash", run.dir / "job.sh", arguments], capture_output=True, text=True, check=False
     )
@@ -188,7 +188,7 @@ def test_a_point_that_does_not_exist(tmp_path: Path, arguments: str) -> None:
     [(signal.SIGTERM, "cancelled"), (signal.SIGUSR1, "timeout"), (signal.SIGUSR2, "cancelled")],
 )
 def test_a_signal_brings_partial_results_home(tmp_path: Path, sent: signal.Signals, outcome: str) -> None:
-    run = Run(tmp_path, workload="odd:Slow")
+    run = ScriptRun(tmp_path, workload="odd:Slow")
     told = tmp_path / "told"
     process = run.start(1, ODD_TOLD=str(told))
     wait_until(told.exists)
@@ -214,7 +214,7 @@ def test_a_status_that_grid_engine_would_obey_is_remapped(tmp_path: Path, status
     REPORTED: `bug`, "status 7 in step run"; 99 and 100, which Grid Engine takes for orders, become 98.
     LOST: nothing.
     """
-    run = Run(tmp_path, workload="odd:Exits")
+    run = ScriptRun(tmp_path, workload="odd:Exits")
     assert run.run(1, ODD_STATUS=str(status))[0] == seen
     assert run.exit().status == status
     (row,) = collect([run.dir]).points.iloc[[0]].itertuples()
@@ -227,7 +227,7 @@ def test_the_template_on_the_page_runs_and_what_it_leaves_comes_home(tmp_path: P
         r"^```jinja\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
     )
     (tmp_path / "mine.sh.j2").write_text(example, encoding="utf-8")
-    run = Run(tmp_path, template=str(tmp_path / "mine.sh.j2"))
+    run = ScriptRun(tmp_path, template=str(tmp_path / "mine.sh.j2"))
     status, said = run.run(1)
     assert status == 0, said
     assert run.record().outcome is Outcome.OK
@@ -242,7 +242,7 @@ def test_a_text_that_has_changed_is_not_tagged(tmp_path: Path) -> None:
     REPORTED: `stage_in`: the text is not the planned one, with the beginnings of both checksums.
     LOST: nothing; a run never mixes figures of two texts.
     """
-    run = Run(tmp_path)
+    run = ScriptRun(tmp_path)
     run.text.write_text("Another text.\n", encoding="utf-8")
     assert run.run(1)[0] == 1
     assert run.record().outcome is Outcome.STAGE_IN
@@ -257,7 +257,7 @@ def test_cuda_is_never_replaced_by_the_cpu(tmp_path: Path) -> None:
     REPORTED: `no_gpu`; it never falls back to the CPU.
     LOST: nothing; a GPU run has no figures from a CPU.
     """
-    run = Run(tmp_path)
+    run = ScriptRun(tmp_path)
     points = run.dir / "points.jsonl"
     points.write_text(points.read_text(encoding="utf-8").replace('"device": "cpu"', '"device": "cuda"'))
     assert run.run(1, CUDA_VISIBLE_DEVICES="")[0] == 1
@@ -265,7 +265,7 @@ def test_cuda_is_never_replaced_by_the_cpu(tmp_path: Path) -> None:
 
 
 def test_tasks_on_one_node_share_inputs_and_the_last_one_cleans_up(tmp_path: Path) -> None:
-    run = Run(tmp_path, workload="odd:Slow")
+    run = ScriptRun(tmp_path, workload="odd:Slow")
     told = [tmp_path / "told1", tmp_path / "told2"]
     processes = [run.start(number, ODD_TOLD=str(path)) for number, path in enumerate(told, 1)]
     wait_until(lambda: all(path.exists() for path in told))
@@ -279,7 +279,7 @@ def test_tasks_on_one_node_share_inputs_and_the_last_one_cleans_up(tmp_path: Pat
 
 
 def test_two_tasks_that_end_at_the_same_moment_clean_up_once(tmp_path: Path) -> None:
-    run = Run(tmp_path, workload="odd:Slow")
+    run = ScriptRun(tmp_path, workload="odd:Slow")
     told = [tmp_path / "told1", tmp_path / "told2"]
     processes = [run.start(number, ODD_TOLD=str(path)) for number, path in enumerate(told, 1)]
     wait_until(lambda: all(path.exists() for path in told))
@@ -302,13 +302,13 @@ def test_a_set_up_that_leaves_the_script_is_no_success(tmp_path: Path) -> None:
     REPORTED: `environment`: only the worker can make a try succeed.
     LOST: nothing.
     """
-    run = Run(tmp_path, environment={"setup": ["exit 0"]})
+    run = ScriptRun(tmp_path, environment={"setup": ["exit 0"]})
     assert run.run(1)[0] == 1
     assert (run.exit().status, run.exit().stage) == (1, "environment")
 
 
 def test_a_run_folder_that_was_moved_says_so(tmp_path: Path) -> None:
-    run = Run(tmp_path)
+    run = ScriptRun(tmp_path)
     moved = run.dir.rename(run.dir.with_name("moved"))
     done = subprocess.run(["bash", moved / "job.sh", "1"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
@@ -316,7 +316,7 @@ def test_a_run_folder_that_was_moved_says_so(tmp_path: Path) -> None:
 
 
 def test_a_repeat_that_is_not_needed_ends_before_anything_is_copied(tmp_path: Path) -> None:
-    run = Run(tmp_path, sweep={"batch_size": [1]}, repeats={"share": "5%", "least": 2, "most": 4})
+    run = ScriptRun(tmp_path, sweep={"batch_size": [1]}, repeats={"share": "5%", "least": 2, "most": 4})
 
     def task(point: int) -> int:
         status, said = run.run("--offset", 0, JOBKIT_TASK=str(point), JOBKIT_JOB="77")

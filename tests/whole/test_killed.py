@@ -13,7 +13,7 @@ from tests.support.copiers import stand_in
 from tests.support.halted import Halted, ended, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.processes import gone
-from tests.whole.test_job_script import Run, wait_until
+from tests.whole.test_job_script import ScriptRun, wait_until
 
 pytestmark = pytest.mark.fault
 
@@ -27,7 +27,7 @@ def test_kill_9_of_the_worker(tmp_path: Path, halted: Halted) -> None:
     REPORTED: `lost` with exit status 137, unless the accounting has the reason (memory, walltime).
     LOST: nothing: the batches that were done are home.
     """
-    run = Run(tmp_path, workload="broken:Waits")
+    run = ScriptRun(tmp_path, workload="broken:Waits")
     process = halted.start(run)
     os.kill(halted.worker(), signal.SIGKILL)
     said = ended(process)
@@ -45,7 +45,7 @@ def test_kill_9_of_the_job_script(tmp_path: Path, halted: Halted) -> None:
     because its GPU may belong to another job by now, and writes record and exit file.
     LOST: nothing; the inputs stay until the other task has ended.
     """
-    run = Run(tmp_path, workload="broken:Waits")
+    run = ScriptRun(tmp_path, workload="broken:Waits")
     one, two = halted.start(run, 1), halted.start(run, 2)
     one.kill()
     one.wait()
@@ -70,7 +70,7 @@ def test_kill_9_of_all(tmp_path: Path, halted: Halted) -> None:
     for a minute.
     LOST: at most one sync interval; the next task of the same user on the node removes its folder.
     """
-    run = Run(tmp_path, workload="broken:Waits")
+    run = ScriptRun(tmp_path, workload="broken:Waits")
     one, two = halted.start(run, 1), halted.start(run, 2)
     wait_until((run.home() / "batches.jsonl").exists)
     os.killpg(one.pid, signal.SIGKILL)
@@ -92,7 +92,7 @@ def test_term_while_the_inputs_are_copied(tmp_path: Path, halted: Halted) -> Non
     """
     once = f"[[ -e {tmp_path}/copying ]] || {{ touch {tmp_path}/copying; sleep 60 & wait; }}"
     slow = stand_in(tmp_path / "bin", once)
-    run = Run(tmp_path, environment={"setup": [f"export PATH={slow.parent}:$PATH"]})
+    run = ScriptRun(tmp_path, environment={"setup": [f"export PATH={slow.parent}:$PATH"]})
     process = halted.start(run, until="copying")
     os.killpg(process.pid, signal.SIGTERM)
     ended(process)
@@ -110,7 +110,7 @@ def test_term_while_the_model_is_loaded(tmp_path: Path, halted: Halted) -> None:
     REPORTED: `cancelled`, in a record without batches.
     LOST: nothing: no batch had begun.
     """
-    run = Run(tmp_path, workload="broken:Waits")
+    run = ScriptRun(tmp_path, workload="broken:Waits")
     process = halted.start(run, at="load")
     process.send_signal(signal.SIGTERM)
     said = ended(process)
@@ -126,7 +126,7 @@ def test_term_while_the_record_is_written(tmp_path: Path, halted: Halted) -> Non
     REPORTED: `ok`: the worker has finished its work, and completes the record first.
     LOST: nothing.
     """
-    run = Run(tmp_path, workload="broken:Waits")
+    run = ScriptRun(tmp_path, workload="broken:Waits")
     process = halted.start(run, at="record")
     os.killpg(process.pid, signal.SIGTERM)
     halted.go()
@@ -147,7 +147,7 @@ def test_a_worker_that_takes_no_notice(
     does.
     LOST: nothing: at the signal the script copied home the batches done.
     """
-    run = Run(
+    run = ScriptRun(
         tmp_path, workload="broken:Deaf", site={"sync_interval_s": 60, "kill_wait_s": 2, "warning_s": 2}
     )
     process = halted.start(run)
@@ -172,7 +172,7 @@ def test_one_of_several_points_in_a_job_overruns_its_share(tmp_path: Path, halte
     REPORTED: `timeout` for that point, with the batches done; the points after it run normally.
     LOST: nothing.
     """
-    run = Run(
+    run = ScriptRun(
         tmp_path,
         workload="broken:Waits",
         sweep=SIZES,
@@ -207,7 +207,7 @@ def test_the_scheduler_kills_sooner_than_the_worker_ends(tmp_path: Path, halted:
     REPORTED: `cancelled` or `timeout`, from the accounting.
     LOST: nothing that was done before the signal: the script copied it home at once.
     """
-    run = Run(tmp_path, workload="broken:Deaf", site={"sync_interval_s": 60})
+    run = ScriptRun(tmp_path, workload="broken:Deaf", site={"sync_interval_s": 60})
     process = halted.start(run)
     process.send_signal(signal.SIGTERM)
     wait_until((run.home() / "batches.jsonl").exists)

@@ -14,7 +14,7 @@ from jobkit.core.records import Outcome
 from jobkit.worker.mps import COMMAND
 from tests.support.halted import ended, outcome
 from tests.support.processes import parent_of
-from tests.whole.test_job_script import DEADLINE_S, WORKLOADS, Run, wait_until
+from tests.whole.test_job_script import DEADLINE_S, WORKLOADS, ScriptRun, wait_until
 from tests.whole.test_workers import Crowd
 from tests.workloads.told import WAIT
 
@@ -31,7 +31,7 @@ class Sharing(Crowd):
         """Start the point; ``last`` ends its text."""
         text = "\n\n".join([*(f"Number {n}." for n in range(6)), *last])
         workload = "oncard:ToldOnCard"
-        self.run = Run(
+        self.run = ScriptRun(
             self.folder, workload=workload, text=text, device="cuda", order="text", workers=2, mps=mps
         )
         points = self.run.dir / "points.jsonl"

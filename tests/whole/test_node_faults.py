@@ -21,7 +21,7 @@ from jobkit.worker.workloads.model_files import fingerprint
 from tests.support.builders import MODEL, MODEL_FILES, write_model
 from tests.support.halted import Halted, ended, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
-from tests.whole.test_job_script import WORKLOADS, Run
+from tests.whole.test_job_script import WORKLOADS, ScriptRun
 
 pytestmark = pytest.mark.fault
 
@@ -37,8 +37,8 @@ def test_two_sweeps_on_one_node(tmp_path: Path, halted: Halted) -> None:
     """
     scratch = {"scratch": str(tmp_path / "scratch")}
     (tmp_path / "b").mkdir()
-    first = Run(tmp_path, workload="broken:Waits", site=scratch)
-    second = Run(tmp_path / "b", workload="broken:Waits", site=scratch, run_id="t-2")
+    first = ScriptRun(tmp_path, workload="broken:Waits", site=scratch)
+    second = ScriptRun(tmp_path / "b", workload="broken:Waits", site=scratch, run_id="t-2")
     one, two = halted.start(first), halted.start(second, 2)
     assert {"t-1.inputs", "t-2.inputs"} < set(first.left_on_scratch())
     one.send_signal(signal.SIGTERM)
@@ -62,7 +62,7 @@ def test_an_environment_that_breaks_between_two_tasks(tmp_path: Path) -> None:
     """
     needed = tmp_path / "env.sh"
     needed.write_text("export READY=1\n")
-    run = Run(tmp_path, environment={"setup": [f"source {needed}"]}, sweep=SIZES)
+    run = ScriptRun(tmp_path, environment={"setup": [f"source {needed}"]}, sweep=SIZES)
     task = {"JOBKIT_JOB": "77"}
     assert run.run("--offset", 0, JOBKIT_TASK="1", **task)[0] == 0
     needed.unlink()
@@ -84,7 +84,9 @@ def test_a_model_that_goes_between_submission_and_start(tmp_path: Path) -> None:
     """
     folder = tmp_path / "model"
     write_model(folder)
-    run = Run(tmp_path, model=replace(MODEL, path=str(folder), fingerprint=fingerprint(folder, MODEL_FILES)))
+    run = ScriptRun(
+        tmp_path, model=replace(MODEL, path=str(folder), fingerprint=fingerprint(folder, MODEL_FILES))
+    )
     assert run.run(1)[0] == 0
     shutil.rmtree(folder)
     status, said = run.run(1)
@@ -102,7 +104,7 @@ def test_a_card_that_was_too_small_for_one_point(tmp_path: Path) -> None:
     is copied to the node; smaller points run, and so do all points on another kind of GPU.
     LOST: nothing: both are results, and GPU time is saved.
     """
-    run = Run(tmp_path, workload="broken:TooLarge", sweep=SIZES, device="cuda")
+    run = ScriptRun(tmp_path, workload="broken:TooLarge", sweep=SIZES, device="cuda")
     fake = {"PYTHONPATH": f"{WORKLOADS}/nvml:{WORKLOADS}", "JOBKIT_JOB": "77", "BROKEN_FROM": "2"}
     ends = [
         run.run("--offset", 0, JOBKIT_TASK=point, FAKE_CARD=card, **fake)
@@ -129,7 +131,7 @@ def test_a_node_whose_clock_is_wrong(tmp_path: Path, off_s: int) -> None:
     date.parent.mkdir()
     date.write_text(f'#!/bin/bash\nexec {shutil.which("date")} -d "$(({off_s})) seconds" "$@"\n')
     date.chmod(0o755)
-    run = Run(tmp_path)
+    run = ScriptRun(tmp_path)
     clock = {"PATH": f"{date.parent}:{os.environ['PATH']}", "CLOCK_OFF_S": str(off_s)}
     status, said = run.run(1, PYTHONPATH=f"{WORKLOADS}/clock:{WORKLOADS}", **clock)
     assert status == 0, said

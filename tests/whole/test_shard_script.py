@@ -18,7 +18,7 @@ from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
 from tests.support.builders import point
 from tests.support.shards import read_rows, write_shards
-from tests.whole.test_job_script import DEADLINE_S, WORKLOADS, Run, left_on, wait_until
+from tests.whole.test_job_script import DEADLINE_S, WORKLOADS, ScriptRun, left_on, wait_until
 
 SETTING = replace(
     point(params={"batch_size": 4}, device="cpu"), workload="count", model=None, order="sorted", threads=1
@@ -26,7 +26,7 @@ SETTING = replace(
 TEXTS = [f"Paragraph {n} has {'very ' * (n % 7)}few words." for n in range(60)]
 
 
-class Shards(Run):
+class Shards(ScriptRun):
     """A run folder with three shards and one script."""
 
     def __init__(self, folder: Path, setting: Point = SETTING, **site: object) -> None:

@@ -21,7 +21,7 @@ from tests.support.copiers import stand_in
 from tests.support.halted import Halted, ended, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.processes import gone
-from tests.whole.test_job_script import Run, wait_until
+from tests.whole.test_job_script import ScriptRun, wait_until
 
 pytestmark = pytest.mark.fault
 
@@ -67,7 +67,7 @@ def test_another_user_was_there_first(tmp_path: Path, tmp: Path, attack: str) ->
     REPORTED: the log says that the task makes its own copy of the inputs, and why.
     LOST: only the time of a copy: the other user's files are neither used nor touched.
     """
-    run = Run(tmp_path, site={"scratch": str(tmp)})
+    run = ScriptRun(tmp_path, site={"scratch": str(tmp)})
     run.scratch = tmp
     planted = other(attack.replace("$OWN", run.own().name), tmp)
     assert planted.returncode == 0, planted.stderr
@@ -95,7 +95,7 @@ def test_another_user_holds_locks_and_tries_to_change_the_inputs(
     ) as held:
         assert held.stdout is not None
         assert held.stdout.readline() == b"held\n"
-        run = Run(tmp_path, workload="broken:Waits", site={"scratch": str(tmp)})
+        run = ScriptRun(tmp_path, workload="broken:Waits", site={"scratch": str(tmp)})
         run.scratch = tmp
         process = halted.start(run)
         assert (run.own() / "t-1.inputs" / "text").is_file()
@@ -117,7 +117,7 @@ def test_scratch_belongs_to_another_user(tmp_path: Path, tmp: Path) -> None:
     LOST: nothing; no point ran.
     """
     assert other("mkdir -m 777 alice", tmp).returncode == 0
-    run = Run(tmp_path, site={"scratch": str(tmp / "alice")})
+    run = ScriptRun(tmp_path, site={"scratch": str(tmp / "alice")})
     status, said = run.run(1)
     assert (status, run.exit().outcome) == (1, Outcome.SCRATCH_FULL), said
     assert "belongs to user 65534" in run.exit().message
@@ -134,7 +134,7 @@ def test_a_model_that_has_changed_is_not_used(tmp_path: Path) -> None:
     tagger = write_model(tmp_path / "model")
     planned = fingerprint(tmp_path / "model", MODEL_FILES)
     ref = replace(MODEL, path=str(tmp_path / "model"), fingerprint=planned)
-    run = Run(tmp_path, model=ref)
+    run = ScriptRun(tmp_path, model=ref)
     assert run.run(1)[0] == 0
     tagger.write_bytes(b"another model")
     assert run.run(1)[0] == 1
@@ -156,10 +156,10 @@ def test_what_dead_tasks_leave_goes_with_the_next_task(tmp_path: Path, halted: H
     LOST: nothing: files that a live task uses are never removed.
     """
 
-    def run(number: int, **changes: Any) -> Run:
+    def run(number: int, **changes: Any) -> ScriptRun:
         folder = tmp_path / str(number)
         folder.mkdir()
-        made = Run(folder, site={"scratch": str(tmp_path / "scratch")}, run_id=f"t-{number}", **changes)
+        made = ScriptRun(folder, site={"scratch": str(tmp_path / "scratch")}, run_id=f"t-{number}", **changes)
         made.scratch = tmp_path / "scratch"
         return made
 
@@ -189,7 +189,7 @@ def test_a_worker_that_outlives_its_script(tmp_path: Path, halted: Halted) -> No
     REPORTED: what the accounting reports.
     LOST: nothing: its folder stays as long as the worker lives; the next task after that removes it.
     """
-    run = Run(tmp_path, workload="broken:Waits")
+    run = ScriptRun(tmp_path, workload="broken:Waits")
     killed = halted.start(run)
     worker = halted.worker()
     members = subprocess.run(["pgrep", "-g", str(killed.pid)], capture_output=True, text=True, check=True)
@@ -198,7 +198,7 @@ def test_a_worker_that_outlives_its_script(tmp_path: Path, halted: Halted) -> No
             os.kill(pid, signal.SIGKILL)
     killed.wait()
     (tmp_path / "2").mkdir()
-    other_run = Run(tmp_path / "2", site={"scratch": str(run.scratch)}, run_id="t-2")
+    other_run = ScriptRun(tmp_path / "2", site={"scratch": str(run.scratch)}, run_id="t-2")
     assert other_run.run(1)[0] == 0
     assert len(run.left_on_scratch()) == 2, "its folder, and the inputs"
     os.kill(worker, signal.SIGKILL)
@@ -215,7 +215,7 @@ def test_results_that_were_kept_stay(tmp_path: Path) -> None:
     LOST: nothing: no task removes that folder.
     """
     block = 'mkdir -p "$home/record.json"; touch "$home/record.json/in-the-way"'
-    run = Run(tmp_path, environment={"setup": [f"[[ $point == 2 ]] || {{ {block}; }}"]})
+    run = ScriptRun(tmp_path, environment={"setup": [f"[[ $point == 2 ]] || {{ {block}; }}"]})
     status, said = run.run(1)
     assert (status, run.exit().outcome) == (73, Outcome.STAGE_OUT), said
     assert run.run(2)[0] == 0
@@ -243,7 +243,7 @@ def test_a_node_without_locks(tmp_path: Path, lacking: str) -> None:
         (tools / "flock").write_text("#!/bin/sh\nexit 0\n")
     if lacking != "program":
         (tools / "flock").chmod(0o755)
-    run = Run(tmp_path)
+    run = ScriptRun(tmp_path)
     status, said = run.run(1, PATH=str(tools))
     assert status == 0, said
     assert f"{ALONE}no file in {run.own()}" in said
@@ -260,7 +260,7 @@ def test_a_task_that_copies_without_end_holds_no_other(tmp_path: Path, halted: H
     LOST: nothing.
     """
     slow = stand_in(tmp_path / "bin", f"mkdir {tmp_path}/copying && kill -STOP 0")
-    run = Run(tmp_path, environment={"setup": [f"export PATH={slow.parent}:$PATH"]})
+    run = ScriptRun(tmp_path, environment={"setup": [f"export PATH={slow.parent}:$PATH"]})
     job = run.dir / "job.sh"
     job.write_text(job.read_text().replace("lock 300", "lock 1"), encoding="utf-8")
     stopped = halted.start(run, 1, until="copying")

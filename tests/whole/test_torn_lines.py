@@ -52,7 +52,7 @@ AROUND_ENDS = 1
 """So many bytes on either side of the end of a line are positions to cut at."""
 
 
-class Controller:
+class SimulatedController:
     """What a scheduler holds and does, within this process; it answers in the form of the real one.
 
     Its jobs run from the start. An answer that no class below has is empty, with status 0.
@@ -92,7 +92,7 @@ class Controller:
         return self.take({n: tuple(map(int, line.split())) for n, line in enumerate(lines, 1)})
 
 
-class Slurm(Controller):
+class Slurm(SimulatedController):
     """Answers as tests/data/slurm has them."""
 
     def _squeue(self, _: list[str]) -> str:
@@ -118,7 +118,7 @@ class Slurm(Controller):
         return "" if "--test-only" in argv else f"{self._submitted(argv)}\n"
 
 
-class GridEngine(Controller):
+class GridEngine(SimulatedController):
     """Answers as tests/data/sge has them: its own elements and records, with other values in them."""
 
     def _qstat(self, _: list[str]) -> str:
@@ -166,7 +166,7 @@ def _filled(text: str, pattern: str, **values: object) -> str:
     return text
 
 
-CONTROLLERS: Mapping[str, type[Controller]] = {"slurm": Slurm, "sge": GridEngine}
+CONTROLLERS: Mapping[str, type[SimulatedController]] = {"slurm": Slurm, "sge": GridEngine}
 on_both = pytest.mark.parametrize("scheduler", CONTROLLERS)
 """Runs a test with each controller; without it the scheduler is Slurm."""
 
@@ -201,7 +201,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str) -> Path
 
 
 @pytest.fixture
-def controller(run: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str) -> Controller:
+def controller(run: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str) -> SimulatedController:
     """Return a controller that works on all points in job 101, and has the job that follows, 102."""
     found = CONTROLLERS[scheduler](run, run.name)
     monkeypatch.setattr(shell, "run", found)
@@ -255,7 +255,7 @@ def tried(what: Callable[[], object]) -> str:
 
 @on_both
 @pytest.mark.parametrize("appended", [False, True], ids=["cut", "cut, then appended to"])
-def test_a_journal_of_a_cluster(run: Path, controller: Controller, *, appended: bool) -> None:
+def test_a_journal_of_a_cluster(run: Path, controller: SimulatedController, *, appended: bool) -> None:
     """FAULT: `journal.jsonl` is cut short while jobs wait and run, and later lines may be appended.
 
     HOW: real: files cut around the end of each line, and in the middle; fake: Slurm or Grid Engine answers
@@ -280,7 +280,7 @@ def test_a_journal_of_a_cluster(run: Path, controller: Controller, *, appended: 
         assert controller.at_work() == list(AT_WORK), f"cut at {position}: all run again, once"
 
 
-def test_every_byte_of_a_journal(run: Path, controller: Controller) -> None:
+def test_every_byte_of_a_journal(run: Path, controller: SimulatedController) -> None:
     """FAULT: `journal.jsonl` is cut short at any byte, and the next event is appended.
 
     HOW: real: the file cut at every byte.
@@ -311,7 +311,7 @@ def cut_and_read(run: Path, path: Path, *, all_: bool = False) -> Iterator[RunSt
 
 
 @pytest.mark.parametrize("name", ["accounting.jsonl", "trials.jsonl", "batches.jsonl"])
-def test_the_other_files_that_grow(run: Path, controller: Controller, name: str) -> None:
+def test_the_other_files_that_grow(run: Path, controller: SimulatedController, name: str) -> None:
     """FAULT: `accounting.jsonl`, `trials.jsonl` or `batches.jsonl` is cut short.
 
     HOW: real: files cut around the end of each line, and in the middle.
@@ -332,7 +332,7 @@ def test_the_other_files_that_grow(run: Path, controller: Controller, name: str)
 
 
 @on_both
-def test_the_list_of_points(run: Path, controller: Controller) -> None:
+def test_the_list_of_points(run: Path, controller: SimulatedController) -> None:
     """FAULT: `points.jsonl` is cut short.
 
     HOW: real: the file cut around the end of each line, and in the middle.
@@ -409,7 +409,7 @@ def test_a_journal_of_this_machine(
 
 @on_both
 def test_what_a_lost_line_is_called(
-    run: Path, controller: Controller, capsys: pytest.CaptureFixture[str]
+    run: Path, controller: SimulatedController, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """FAULT: the disk fills while sbatch answers, so that half of the line `submitted` is in the journal.
 

@@ -13,7 +13,7 @@ import pytest
 from jobkit.core.records import Outcome
 from tests.support.halted import ended, outcome
 from tests.support.processes import parent_of, with_variable
-from tests.whole.test_job_script import DEADLINE_S, Run, wait_until
+from tests.whole.test_job_script import DEADLINE_S, ScriptRun, wait_until
 from tests.workloads.told import WAIT
 
 pytestmark = pytest.mark.fault
@@ -25,12 +25,12 @@ class Crowd:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.process: subprocess.Popen[str]
-        self.run: Run
+        self.run: ScriptRun
 
     def start(self, *last: str) -> None:
         """Start the point; ``last`` ends its text."""
         text = "\n\n".join([*(f"Number {n}." for n in range(6)), *last])
-        self.run = Run(self.folder, workload="told:Told", text=text, order="text")
+        self.run = ScriptRun(self.folder, workload="told:Told", text=text, order="text")
         points = self.run.dir / "points.jsonl"
         two = points.read_text().replace('"workers": 1', '"workers": 2')
         points.write_text(two)

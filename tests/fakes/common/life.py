@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from tests.fakes.common.model import ENDING, ERROR, PENDING, RUNNING, Job, Run, Task
+from tests.fakes.common.model import ENDING, ERROR, PENDING, RUNNING, Job, Task, TaskRun
 from tests.fakes.common.store import Store
 
 Children = dict[int, "subprocess.Popen[bytes]"]
@@ -116,7 +116,7 @@ def start(store: Store, rules: Rules, job: Job, task: Task, children: Children) 
     now = store.clock()
     rules.place(store, job, task)
     task.runs.append(
-        Run(submitted=task.submitted or job.submitted, start=now, node=task.node, queue=task.queue)
+        TaskRun(submitted=task.submitted or job.submitted, start=now, node=task.node, queue=task.queue)
     )
     task.state, task.cause, task.told, task.single = RUNNING, "", [], True
     store.changed(task, rules.ACCOUNTING)

@@ -12,7 +12,7 @@ PENDING, RUNNING, ENDING, ERROR, ENDED = "PENDING", "RUNNING", "ENDING", "ERROR"
 """Where a task is. ``ENDING``: it has a signal to end, and still has processes. ``ERROR``: Eqw."""
 
 
-class Run:
+class TaskRun:
     """One time that a task ran, as the accounting tells it; times are of the cluster's clock.
 
     Attributes
@@ -85,7 +85,7 @@ class Task:
     gone = False
 
     def __init__(self, **values: Any) -> None:
-        self.runs: list[Run] = []
+        self.runs: list[TaskRun] = []
         self.told: list[str] = []
         vars(self).update(values)
 
@@ -173,7 +173,8 @@ def restored(data: dict[str, Any]) -> State:
             **{
                 **job,
                 "tasks": [
-                    Task(**{**task, "runs": [Run(**run) for run in task["runs"]]}) for task in job["tasks"]
+                    Task(**{**task, "runs": [TaskRun(**run) for run in task["runs"]]})
+                    for task in job["tasks"]
                 ],
             }
         )

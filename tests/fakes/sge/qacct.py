@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from tests.fakes.common.entry import Answer, Refused
-from tests.fakes.common.model import Job, Run, Task
+from tests.fakes.common.model import Job, Task, TaskRun
 from tests.fakes.common.store import Store
 from tests.fakes.common.text import captured
 from tests.fakes.sge.rules import FAILED
@@ -22,7 +22,7 @@ class Record(NamedTuple):
 
     job: Job
     task: Task
-    run: Run
+    run: TaskRun
 
 
 def main(store: Store, arguments: list[str]) -> Answer:

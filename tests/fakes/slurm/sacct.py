@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from tests.fakes.common.entry import Answer
-from tests.fakes.common.model import ENDED, PENDING, Job, Run, Task
+from tests.fakes.common.model import ENDED, PENDING, Job, Task, TaskRun
 from tests.fakes.common.store import Store
 from tests.fakes.common.text import iso
 from tests.fakes.slurm.options import Options, parse_anywhere, table
@@ -25,7 +25,7 @@ class Account(NamedTuple):
 
     store: Store
     row: Row
-    run: Run | None
+    run: TaskRun | None
     step: bool = False
 
     @property
@@ -107,7 +107,7 @@ def _of(store: Store, row: Row) -> Iterator[Account]:
         if not runs:
             return
         if task.over:  # it is still reported as it was before
-            runs[-1] = Run(
+            runs[-1] = TaskRun(
                 **{
                     **vars(runs[-1]),
                     "end": 0.0,
