@@ -238,6 +238,7 @@ def test_without_the_commands_that_is_the_trouble(tmp_path: Path, monkeypatch: p
 LAB, OTHER = survey_of("slurm", "lab"), survey_of("slurm", "other")
 GRID = survey_of("sge", "lab")
 GRID_OTHER = survey_of("sge", "other", projects=captured("sge/other-projects"))
+SURVEYS = {"slurm-lab": LAB, "slurm-other": OTHER, "sge-lab": GRID, "sge-other": GRID_OTHER}
 
 
 def test_the_default_partition_where_it_has_gpus() -> None:
@@ -250,15 +251,6 @@ def test_the_default_partition_where_it_has_gpus() -> None:
     assert choice.account is None
 
 
-def test_a_site_with_gpus_in_some_partitions() -> None:
-    choice = choose(OTHER)
-
-    assert choice.queue is not None
-    assert choice.cpu_queue is not None
-    assert (choice.queue.name, choice.cpu_queue.name) == ("gpu", "batch")
-    assert (choice.gpus, choice.gpu_type, choice.memory_bytes) == (1, "a100", 8 * GIB)
-
-
 def test_a_queue_that_is_settled_already() -> None:
     choice = choose(OTHER, "gpu-short")
 
@@ -266,24 +258,6 @@ def test_a_queue_that_is_settled_already() -> None:
     assert choice.queue.name == "gpu-short"
     assert choose(OTHER, "batch").gpus == 0
     assert choose(OTHER, "no-such").queue == choose(OTHER).queue
-
-
-def test_grid_engine() -> None:
-    choice = choose(GRID)
-
-    assert choice.queue is not None
-    assert choice.cpu_queue is not None
-    assert (choice.queue.name, choice.cpu_queue.name) == ("gpu.q", "serial.q")
-    assert (choice.environment, choice.cpus) == ("smp", 1), "ngpus is counted for each slot"
-    assert choice.gpu_type is None
-
-
-def test_grid_engine_where_gpus_are_counted_for_the_job_and_projects_are_a_must() -> None:
-    choice = choose(GRID_OTHER)
-
-    assert choice.queue is not None
-    assert (choice.queue.name, choice.environment, choice.cpus) == ("gpu.q", "threads", 2)
-    assert (GRID_OTHER.memory[0].name, choice.account) == ("h_vmem", "nlp")
 
 
 def test_grid_engine_without_an_environment_of_one_node() -> None:
@@ -383,14 +357,6 @@ def test_a_queue_that_no_spec_could_name_is_null() -> None:
     ]
 
 
-SURVEYS = {
-    "slurm-lab": survey_of("slurm", "lab"),
-    "slurm-other": survey_of("slurm", "other"),
-    "sge-lab": survey_of("sge", "lab"),
-    "sge-other": survey_of("sge", "other", projects=captured("sge/other-projects")),
-}
-
-
 def written(
     folder: Path, scheduler: str, survey: Survey, cpu_torch: str = ""
 ) -> tuple[Site, SweepSpec, str, str]:
@@ -425,7 +391,7 @@ def test_what_is_written_is_a_site_and_a_spec(name: str, tmp_path: Path) -> None
 
 
 def test_slurm_with_partitions_of_every_kind(tmp_path: Path) -> None:
-    site, spec, text, spec_said = written(tmp_path, "slurm", SURVEYS["slurm-other"])
+    site, spec, text, spec_said = written(tmp_path, "slurm", OTHER)
 
     assert (site.name, site.queue, site.cpu_queue) == ("other", "gpu", "batch")
     assert site.options == ["--nodes=1", "--ntasks=1"]
@@ -434,12 +400,12 @@ def test_slurm_with_partitions_of_every_kind(tmp_path: Path) -> None:
     assert "#   secret     (it is hidden from you)" in text
     assert "#   batch*     12 nodes, 64 CPUs, 187.5 GiB, at most 48:00:00" in text
     assert "only for accounts staff,phd" in text
-    assert spec.resources.gpu_type == "a100"
+    assert (spec.resources.gpus, spec.resources.gpu_type, spec.resources.memory) == (1, "a100", 8 * GIB)
     assert "there are also: a100_3g.20gb, v100; points on different GPUs" in spec_said
 
 
 def test_a_resource_that_gives_a_job_its_host_to_itself(tmp_path: Path) -> None:
-    survey = SURVEYS["sge-lab"]
+    survey = GRID
     (site, *_) = written(tmp_path, "sge", survey)
     assert site.requests.exclusive is None
     row = "exclusive excl BOOL EXCL YES YES 0 1000"
@@ -451,7 +417,7 @@ def test_a_resource_that_gives_a_job_its_host_to_itself(tmp_path: Path) -> None:
 
 
 def test_grid_engine_with_names_of_its_own(tmp_path: Path) -> None:
-    site, spec, text, _ = written(tmp_path, "sge", SURVEYS["sge-other"])
+    site, spec, text, _ = written(tmp_path, "sge", GRID_OTHER)
 
     assert site.name == "grid-engine"
     assert site.requests.gpus == "-l gpu={gpus}"
@@ -460,13 +426,15 @@ def test_grid_engine_with_names_of_its_own(tmp_path: Path) -> None:
     assert site.gpus_per == "job"
     assert "counted for each job; there are also: cuda_arch, gpu_mem" in text
     assert "there are also: whole-node, mpi, mpi-8" in text
-    assert spec.resources.account == "nlp"
+    assert (site.queue, spec.resources.cpus, spec.resources.account) == ("gpu.q", 2, "nlp")
 
 
 def test_grid_engine_where_gpus_are_counted_for_each_slot(tmp_path: Path) -> None:
-    site, spec, _, said = written(tmp_path, "sge", SURVEYS["sge-lab"])
+    site, spec, _, said = written(tmp_path, "sge", GRID)
 
-    assert (site.gpus_per, spec.resources.cpus) == ("slot", 1)
+    assert (site.queue, site.cpu_queue) == ("gpu.q", "serial.q")
+    assert (site.gpus_per, site.requests.cpus) == ("slot", "-pe smp {cpus}")
+    assert (spec.resources.cpus, spec.resources.gpu_type) == (1, None)
     assert "ngpus is counted for each slot: 2 CPUs would take 2 GPUs" in said
 
 
@@ -504,7 +472,7 @@ def test_gpus_without_types(tmp_path: Path) -> None:
 
 
 def test_a_scheduler_that_reported_next_to_nothing(tmp_path: Path) -> None:
-    nothing = replace(SURVEYS["sge-lab"], queues=None, resources=(), gpus=None, memory=(), one_node=())
+    nothing = replace(GRID, queues=None, resources=(), gpus=None, memory=(), one_node=())
     site, spec, text, _ = written(tmp_path, "sge", nothing)
 
     assert (site.queue, site.requests.gpus, site.requests.cpus, site.requests.memory) == (None,) * 4

@@ -369,18 +369,28 @@ def test_a_look_at_packages_that_failed_or_hung() -> None:
     assert found[0].said.endswith("failed: ImportError: x")
 
 
-def test_a_workload_that_cannot_be_imported() -> None:
-    found = probed(workload_error="workload 'my:W': No module named 'my'")["jobkit"]
-
-    assert found.status is Status.MISSING
-    assert "No module named 'my'" in found.said
-
-
-def test_another_jobkit_than_here() -> None:
-    found = probed(jobkit="0.0.9")["jobkit"]
-
-    assert found.status is Status.WARNING
-    assert found.hint == "/env/bin/python -m pip install jobkit==0.1.0"
+@pytest.mark.parametrize(
+    ("name", "changes", "status", "words", "hint"),
+    [
+        ("jobkit", {"workload_error": "No module named 'my'"}, Status.MISSING, "No module named 'my'", ""),
+        ("jobkit", {"jobkit": "0.0.9"}, Status.WARNING, "", "/env/bin/python -m pip install jobkit==0.1.0"),
+        ("torch", {"torch": TORCH | {"import_s": 45.0}}, Status.WARNING, "45", ""),
+        ("CUDA", {"wanted": replace(PYTHON_REQUEST, gpus=2)}, Status.WARNING, "requested: 2", ""),
+        ("NVML", {"gpus": [GPU, GPU | {"processes": 2}]}, Status.WARNING, "1 of them", ""),
+        ("NVML", {"gpus": []}, Status.WARNING, "", ""),
+        ("NVML", {"gpus": [], "wanted": HERE}, Status.UNKNOWN, "", ""),
+        ("GPU accounting", {"gpus": [GPU | {"accounting": True}]}, Status.OK, "on: ", ""),
+        ("GPU accounting", {"gpus": [GPU | {"accounting": False}]}, Status.OK, "off: ", ""),
+        ("GPU accounting", {"gpus": [GPU | {"accounting": None}]}, Status.OK, "have none", ""),
+    ],
+)
+def test_what_python_finds_amiss(
+    name: str, changes: dict[str, Any], status: Status, words: str, hint: str
+) -> None:
+    found = probed(**changes)[name]
+    assert found.status is status
+    assert words in found.said
+    assert hint in found.hint
 
 
 def test_torch_that_cannot_be_imported() -> None:
@@ -414,10 +424,6 @@ def test_what_brings_a_torch_for_cuda_can_be_pasted() -> None:
     assert "--index-url" in command
 
 
-def test_torch_from_a_slow_disk() -> None:
-    assert probed(torch=TORCH | {"import_s": 45.0})["torch"].status is Status.WARNING
-
-
 def test_a_gpu_that_does_not_work_is_missing_on_a_node_and_unknown_elsewhere() -> None:
     broken = TORCH | {"works": False, "why": "the point requests CUDA, but torch sees no device"}
     on_node, here = probed(torch=broken), probed(torch=broken, wanted=HERE)
@@ -428,33 +434,9 @@ def test_a_gpu_that_does_not_work_is_missing_on_a_node_and_unknown_elsewhere() -
     assert "--submit" in here["CUDA"].hint
 
 
-def test_fewer_gpus_than_were_asked_for() -> None:
-    found = probed(wanted=replace(PYTHON_REQUEST, gpus=2))["CUDA"]
-
-    assert found.status is Status.WARNING
-    assert "requested: 2" in found.said
-
-
 def test_no_driver_library() -> None:
-    assert probed(gpus=[])["NVML"].status is Status.WARNING
-    assert probed(gpus=[], wanted=HERE)["NVML"].status is Status.UNKNOWN
     assert "GPU accounting" not in probed(gpus=[])
     assert "GPU accounting" not in probed(gpus=None)
-
-
-def test_a_gpu_that_others_compute_on() -> None:
-    found = probed(gpus=[GPU, GPU | {"processes": 2}])["NVML"]
-
-    assert found.status is Status.WARNING
-    assert "1 of them" in found.said
-
-
-@pytest.mark.parametrize(("mode", "words"), [(True, "on: "), (False, "off: "), (None, "have none")])
-def test_the_drivers_own_accounting(mode: bool | None, words: str) -> None:  # noqa: FBT001 - a parameter
-    found = probed(gpus=[GPU | {"accounting": mode}])["GPU accounting"]
-
-    assert found.status is Status.OK
-    assert words in found.said
 
 
 def found_program(**found: str | None) -> Finding | None:

@@ -54,6 +54,16 @@ def refused(tmp_path: Path, text: str, *overrides: str) -> list[str]:
     return [line.strip().removeprefix(f"{path}:") for line in caught.value.message.splitlines()[1:]]
 
 
+def loaded(tmp_path: Path, text: str, *overrides: str) -> SweepSpec:
+    """Return a spec, of which the text that it writes says the same."""
+    path = tmp_path / "spec.yaml"
+    path.write_text(f"name: t\n{text}\n", encoding="utf-8")
+    spec = load_spec(path, overrides)
+    path.write_text(spec.as_yaml(), encoding="utf-8")
+    assert load_spec(path) == spec
+    return spec
+
+
 def test_all_faults_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
     assert refused(tmp_path, BAD, "repeats=none") == [
         "--set repeats=none: repeats: 'none': should be a whole number above 0, auto, or a mapping",
@@ -107,9 +117,7 @@ def test_order_and_budget_are_knobs_and_keys(tmp_path: Path) -> None:
         "sweep: {padded_chars: [9, 10], order: [load, sorted], work_unit: [5, 9]}\nsort_window: 7",
         "order: sorted\nsort_window: 3\nsweep: {include: [{padded_chars: 9}, {batch_size: 1}]}\nwork_unit: 4",
     ):
-        path = tmp_path / "spec.yaml"
-        path.write_text(f"name: x\n{text}\n")
-        load_spec(path)
+        loaded(tmp_path, text)
 
 
 def test_the_words_of_schedulers_name_the_key(tmp_path: Path) -> None:
@@ -177,36 +185,28 @@ def test_a_value_may_stand_for_a_list_of_one() -> None:
 
 
 def test_the_batch_sizes_may_be_left_to_jobkit(tmp_path: Path) -> None:
-    path = tmp_path / "spec.yaml"
-    path.write_text("name: t\nsweep: {batch_size: auto}\n", encoding="utf-8")
-    spec = load_spec(path)
+    spec = loaded(tmp_path, "sweep: {batch_size: auto}")
     assert isinstance(spec.sweep.product["batch_size"], Auto)
-    path.write_text(spec.as_yaml(), encoding="utf-8")
-    assert load_spec(path) == spec
     assert "\n  batch_size: auto\n" in spec.as_yaml()
 
 
 def test_shortcuts_are_a_key_and_a_knob_whose_off_is_text(tmp_path: Path) -> None:
-    path = tmp_path / "spec.yaml"
-    path.write_text("name: t\nshortcuts: off\nsweep: {shortcuts: [off, exact]}\n", encoding="utf-8")
-    spec = load_spec(path)
+    text = "shortcuts: off\nsweep: {shortcuts: [off, exact]}"
+    spec = loaded(tmp_path, text)
     assert (spec.shortcuts, spec.sweep.product) == ("off", {"shortcuts": ["off", "exact"]})
-    assert load_spec(path, ["shortcuts=exact"]).shortcuts == "exact"
-    assert load_spec(path, ["shortcuts=null", "workload=count", "sweep={}"]).shortcuts is None
-    path.write_text("name: t\n", encoding="utf-8")
-    assert load_spec(path).shortcuts == "off"
+    assert loaded(tmp_path, text, "shortcuts=exact").shortcuts == "exact"
+    assert loaded(tmp_path, text, "shortcuts=null", "workload=count", "sweep={}").shortcuts is None
+    assert loaded(tmp_path, "").shortcuts == "off"
 
 
 def test_auto_is_a_value_of_mps_and_on_and_off_are_text(tmp_path: Path) -> None:
-    path = tmp_path / "spec.yaml"
-    path.write_text("name: t\nmps: on\nsweep: {mps: auto}\n", encoding="utf-8")
-    spec = load_spec(path)
+    text = "mps: on\nsweep: {mps: auto}"
+    spec = loaded(tmp_path, text)
     assert (spec.mps, spec.sweep.product) == ("on", {"mps": ["auto"]})
-    path.write_text(spec.as_yaml(), encoding="utf-8")
-    assert load_spec(path) == spec
-    assert load_spec(path, ["sweep.mps=[off, on, auto]"]).sweep.product == {"mps": ["off", "on", "auto"]}
+    spec = loaded(tmp_path, text, "sweep.mps=[off, on, auto]")
+    assert spec.sweep.product == {"mps": ["off", "on", "auto"]}
     with pytest.raises(JobkitError, match=r"sweep\.mps\.1: 'yes': should be one of off, on, auto"):
-        load_spec(path, ["sweep.mps=[on, yes]"])
+        loaded(tmp_path, text, "sweep.mps=[on, yes]")
 
 
 def test_the_knobs_of_a_known_workload_are_checked(tmp_path: Path) -> None:
@@ -269,13 +269,9 @@ def test_a_fault_of_find_max_has_its_place(find_max: str, said: str, tmp_path: P
     ],
 )
 def test_the_memory_of_find_max_reads_back(find_max: str, memory: int | str, tmp_path: Path) -> None:
-    path = tmp_path / "spec.yaml"
-    path.write_text(f"name: t\nfind_max: {find_max}\n", encoding="utf-8")
-    spec = load_spec(path)
+    spec = loaded(tmp_path, f"find_max: {find_max}")
     assert spec.find_max is not None
     assert (spec.find_max.memory, spec.find_max.verify) == (memory, True)
-    path.write_text(spec.as_yaml(), encoding="utf-8")
-    assert load_spec(path) == spec
 
 
 @pytest.mark.parametrize(
@@ -294,10 +290,8 @@ def test_find_max_is_about_the_batch_size_alone(sweep: str, said: str, tmp_path:
 
 
 def test_find_max_next_to_a_knob_that_stays_the_same_is_fine(tmp_path: Path) -> None:
-    path = tmp_path / "own.yaml"
-    text = "name: own\nsweep: {batch_size: [1, 2], tokenizer_batch: [3]}\nfind_max: {}\n"
-    path.write_text(text, encoding="utf-8")
-    assert load_spec(path).find_max is not None
+    text = "sweep: {batch_size: [1, 2], tokenizer_batch: [3]}\nfind_max: {}"
+    assert loaded(tmp_path, text).find_max is not None
 
 
 def test_a_setting_that_was_found_is_read_as_overrides(tmp_path: Path) -> None:
@@ -316,23 +310,18 @@ def test_a_search_without_a_setting_is_refused(tmp_path: Path) -> None:
         setting_overrides(tmp_path)
 
 
-def loaded(tmp_path: Path, *overrides: str) -> SweepSpec:
-    path = tmp_path / "spec.yaml"
-    path.write_text("name: t\n", encoding="utf-8")
-    return load_spec(path, overrides)
-
-
 def test_an_objective_has_the_usual_direction_of_a_figure_that_jobkit_measures(tmp_path: Path) -> None:
-    found = {name: loaded(tmp_path, f"objective.metric={name}").objective for name in choosable()}
+    found = {name: loaded(tmp_path, "", f"objective.metric={name}").objective for name in choosable()}
     usual = {name: figure.direction for name, figure in choosable().items()}
     assert {name: objective.chosen_direction for name, objective in found.items()} == usual
-    own = loaded(tmp_path, "objective={metric: f1, direction: max}").objective
+    own = loaded(tmp_path, "", "objective={metric: f1, direction: max}").objective
     assert (own.metric, own.chosen_direction) == ("f1", "max")
 
 
 def test_constraints_are_bounds_of_any_figure(tmp_path: Path) -> None:
     constraints = loaded(
         tmp_path,
+        "",
         "constraints={gpu_memory: 1GiB, batch_p95: 500ms, cpus: 2, a b: {max: -1.5}}",
         "constraints.f1.min=0.9",
     ).constraints
@@ -342,9 +331,7 @@ def test_constraints_are_bounds_of_any_figure(tmp_path: Path) -> None:
         "a b": (None, -1.5),
         "f1": (0.9, None),
     }
-    spec = loaded(tmp_path, "constraints={f1: {min: 0.9}}", "objective={metric: f1, direction: max}")
-    (tmp_path / "again.yaml").write_text(spec.as_yaml(), encoding="utf-8")
-    assert load_spec(tmp_path / "again.yaml") == spec
+    loaded(tmp_path, "", "constraints={f1: {min: 0.9}}", "objective={metric: f1, direction: max}")
 
 
 @pytest.mark.parametrize(
