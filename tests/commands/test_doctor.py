@@ -63,12 +63,12 @@ def test_the_sweep_that_is_next_is_the_one_that_was_looked_at(capsys: pytest.Cap
         "local-default",
     ]
     assert run("spec.yaml", *options, "--runs-dir", "my runs") == 0
-    told = capsys.readouterr().out.splitlines()[-1]
+    said = capsys.readouterr().out.splitlines()[-1]
 
-    assert shlex.split(told.removeprefix("next: ")) == [
+    assert shlex.split(said.removeprefix("next: ")) == [
         *("jobkit", "sweep", "spec.yaml"), *options, "--runs-dir", "my runs"
     ]  # fmt: skip
-    assert "'sweep.batch_size=[1]'" in told
+    assert "'sweep.batch_size=[1]'" in said
 
 
 def test_json_has_all_of_it_and_nothing_else_is_on_stdout(
@@ -76,10 +76,10 @@ def test_json_has_all_of_it_and_nothing_else_is_on_stdout(
 ) -> None:
     del fake_sge
     assert run("spec.yaml", "--scheduler", "sge", "--submit", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
+    said = json.loads(capsys.readouterr().out)
 
-    assert told["counts"]["missing"] == 0
-    names = {(one["where"], one["name"]) for one in told["findings"]}
+    assert said["counts"]["missing"] == 0
+    names = {(one["where"], one["name"]) for one in said["findings"]}
     assert ("Grid Engine", "queue") in names
     assert any(where.startswith("In a job, on") and name == "home" for where, name in names)
 

@@ -60,10 +60,10 @@ def test_folders_are_looked_for_from_here(here: Path, capsys: pytest.CaptureFixt
 def test_json_goes_to_stdout_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(write("faulty.sh", FAULTY), "--json") == 2
     out, err = capsys.readouterr()
-    (told,) = json.loads(out)["scripts"]
-    assert (told["script"], told["schedulers"], err) == ("faulty.sh", ["slurm"], "")
-    assert [one["rule"] for one in told["findings"]] == ["misspelt", "folder"]
-    assert set(told["findings"][0]) == {"scheduler", "line", "text", "rule", "effect", "message", "hint"}
+    (said,) = json.loads(out)["scripts"]
+    assert (said["script"], said["schedulers"], err) == ("faulty.sh", ["slurm"], "")
+    assert [one["rule"] for one in said["findings"]] == ["misspelt", "folder"]
+    assert set(said["findings"][0]) == {"scheduler", "line", "text", "rule", "effect", "message", "hint"}
 
 
 @pytest.mark.parametrize("name", ["nowhere.sh", ".", "program"])

@@ -95,13 +95,13 @@ def test_what_a_task_says_of_itself(tmp_path: Path) -> None:
 
 
 def test_by_hand_there_is_no_task(tmp_path: Path) -> None:
-    told = read(tmp_path, WHOLE.replace("sge", BY_HAND).replace("task=3", "task="))
-    assert (told.scheduler, told.task) == ("hand", None)
+    said = read(tmp_path, WHOLE.replace("sge", BY_HAND).replace("task=3", "task="))
+    assert (said.scheduler, said.task) == ("hand", None)
 
 
 def test_what_only_adds_may_be_missing(tmp_path: Path) -> None:
-    told = read(tmp_path, "scheduler=slurm\njob=7\ntask=1\nrestart=0\nround=1\npid=\n")
-    assert (told.host, told.pid, told.at) == ("", None, "")
+    said = read(tmp_path, "scheduler=slurm\njob=7\ntask=1\nrestart=0\nround=1\npid=\n")
+    assert (said.host, said.pid, said.at) == ("", None, "")
 
 
 @pytest.mark.parametrize("text", ["", WHOLE[:20], WHOLE.replace("restart=1", "restart=?"), "noise\n"])
@@ -118,7 +118,7 @@ def test_the_job_script_writes_what_is_read(tmp_path: Path) -> None:
     assert found
     variables = f"scheduler=slurm job=7 task=4 restart=1 round=2 HOSTNAME=n2 home={tmp_path}\n"
     subprocess.run(["bash", "-euc", variables + found[0]], check=True)
-    told = read_begin(tmp_path / "begin")
-    assert (told.scheduler, told.job, told.task, told.restart, told.round) == ("slurm", "7", 4, 1, 2)
-    assert (told.host, told.pid is None) == ("n2", False)
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", told.at)
+    said = read_begin(tmp_path / "begin")
+    assert (said.scheduler, said.job, said.task, said.restart, said.round) == ("slurm", "7", 4, 1, 2)
+    assert (said.host, said.pid is None) == ("n2", False)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", said.at)

@@ -181,16 +181,16 @@ def test_shortcuts_that_were_refused_are_a_setting_of_their_own(
     effective = {} if ran is None else {"shortcuts": ran}
     swept: dict[str, Value] = {"batch_size": 2, "shortcuts": planned or ""}
     for params in ({"batch_size": swept["batch_size"]}, swept):
-        told = replace(RECORD, point=replace(POINT, shortcuts=planned, params=params), effective=effective)
-        assert (told.shortcuts, told.params) == (shortcuts, {**params, **added})
-        assert told.point.params == params
-        assert json_codec.from_json(Record, json_codec.to_json(told), where="x") == told
+        said = replace(RECORD, point=replace(POINT, shortcuts=planned, params=params), effective=effective)
+        assert (said.shortcuts, said.params) == (shortcuts, {**params, **added})
+        assert said.point.params == params
+        assert json_codec.from_json(Record, json_codec.to_json(said), where="x") == said
 
 
 def test_a_record_keeps_the_check_of_its_shortcuts() -> None:
-    told = replace(RECORD, check=ShortcutCheck(seconds=2.5, gpu_peak_bytes=3, rss_peak_bytes=4))
-    assert json_codec.from_json(Record, json_codec.to_json(told), where="x") == told
-    data = json.loads(json_codec.to_json(told))
+    said = replace(RECORD, check=ShortcutCheck(seconds=2.5, gpu_peak_bytes=3, rss_peak_bytes=4))
+    assert json_codec.from_json(Record, json_codec.to_json(said), where="x") == said
+    data = json.loads(json_codec.to_json(said))
     del data["check"]
     del data["point"]["shortcuts"]
     assert json_codec.from_dict(Record, data, where="x") == RECORD

@@ -56,10 +56,10 @@ RUN = Path(__file__).parents[2] / "benchmarks/records/gpu/stanza-20261121-034558
 
 
 @pytest.mark.parametrize(
-    ("text", "told"), [("a\x1b[31m\x07", "a\\x1b[31m\\x07"), ("a\u202eb", "a\\u202eb"), ("é\xa0x", "é\xa0x")]
+    ("text", "said"), [("a\x1b[31m\x07", "a\\x1b[31m\\x07"), ("a\u202eb", "a\\u202eb"), ("é\xa0x", "é\xa0x")]
 )
-def test_control_characters_are_spelt_out(text: str, told: str) -> None:
-    assert terminal.printable(text) == told
+def test_control_characters_are_spelt_out(text: str, said: str) -> None:
+    assert terminal.printable(text) == said
 
 
 def shown(folder: Path, *words: str, columns: str = "60") -> list[str]:
@@ -73,19 +73,19 @@ def shown(folder: Path, *words: str, columns: str = "60") -> list[str]:
         env={**os.environ, "COLUMNS": columns, "JOBKIT_CACHE": str(folder)},
     ):
         os.close(there)
-        told = b""
+        said = b""
         try:
             while some := os.read(here, 65536):
-                told += some
+                said += some
         except OSError:  # how Linux tells the end of a pseudo-terminal
             os.close(here)
-    return told.decode().splitlines()
+    return said.decode().splitlines()
 
 
 def test_a_narrow_terminal_is_not_overrun(tmp_path: Path) -> None:
-    told = shown(tmp_path, "recommend", str(RUN), "--corpus", "2e6", "--gpu", "t4")
-    assert any("Take batch_size" in line for line in told)
-    over = [line for line in told if len(line) > 60 and "stanza-20261121" not in line]
+    said = shown(tmp_path, "recommend", str(RUN), "--corpus", "2e6", "--gpu", "t4")
+    assert any("Take batch_size" in line for line in said)
+    over = [line for line in said if len(line) > 60 and "stanza-20261121" not in line]
     assert over == []
 
 
@@ -109,9 +109,9 @@ def test_no_cell_is_a_formula_and_numbers_stay(text: str, cell: str) -> None:
 
 @given(st.text())
 def test_json_for_a_terminal_reads_as_the_same(text: str) -> None:
-    told = terminal.as_json({"said": text}, indent=1)
-    assert json.loads(told) == {"said": text}
-    assert terminal.printable(told.replace("\n", "")) == told.replace("\n", "")
+    said = terminal.as_json({"said": text}, indent=1)
+    assert json.loads(said) == {"said": text}
+    assert terminal.printable(said.replace("\n", "")) == said.replace("\n", "")
 
 
 @given(st.text(alphabet="\x1b[3;1mé\r\nax\x9b\u202e"), st.integers(1, 9))
@@ -130,7 +130,7 @@ def test_a_log_keeps_colours_and_shows_what_else_it_holds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "said"),
     [
         ("batch_size 50: 60 %", "batch_size 50: 60 %"),
         ("# head", "\\# head"),
@@ -141,8 +141,8 @@ def test_a_log_keeps_colours_and_shows_what_else_it_holds() -> None:
         ("see http://x.y/z, or a@b.com", "see `http://x.y/z,` or `a@b.com`"),
     ],
 )
-def test_markdown_shows_a_line_as_it_is(line: str, told: str) -> None:
-    assert terminal.for_markdown(line) == told
+def test_markdown_shows_a_line_as_it_is(line: str, said: str) -> None:
+    assert terminal.for_markdown(line) == said
 
 
 def test_a_path_below_here_is_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,6 +155,6 @@ def test_a_path_below_here_is_relative(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("path", ["runs/demo", "a b", "-a b", "it's", "~x", "$HOME", "-"])
 def test_a_word_is_one_word_and_no_option(path: str) -> None:
-    (told,) = shlex.split(terminal.shell_quote(path))
-    assert Path(told) == Path(path)
-    assert not told.startswith("-")
+    (said,) = shlex.split(terminal.shell_quote(path))
+    assert Path(said) == Path(path)
+    assert not said.startswith("-")

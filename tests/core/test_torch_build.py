@@ -45,7 +45,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 
 @pytest.mark.parametrize(
-    ("version", "told"),
+    ("version", "said"),
     [
         (CPU, "whose torch (2.13.0+cpu) is a CPU build"),
         ("__version__ = '1.13.1'\ncuda = None\nhip = None\n", "whose torch (1.13.1) is a CPU build"),
@@ -54,9 +54,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         ("", ""),
     ],
 )
-def test_the_build_is_reported_without_importing_it(version: str, told: str, install: Install) -> None:
+def test_the_build_is_reported_without_importing_it(version: str, said: str, install: Install) -> None:
     install(version)
-    assert cpu_build_problem() == told
+    assert cpu_build_problem() == said
 
 
 def prepared(folder: Path, *overrides: str, build: bool = True) -> list[str]:

@@ -235,8 +235,8 @@ def test_the_shipped_sites_are_documented() -> None:
 
 
 def test_the_values_that_a_template_may_use_are_documented() -> None:
-    told = named(section(page("templates-and-sites.md"), "The values that a template may use"))
-    assert set(told) == set(_template_values())
+    said = named(section(page("templates-and-sites.md"), "The values that a template may use"))
+    assert set(said) == set(_template_values())
 
 
 def _template_values() -> dict[str, object]:
@@ -249,8 +249,8 @@ def _template_values() -> dict[str, object]:
 
 def test_the_blocks_of_the_template_are_documented() -> None:
     body = (ROOT / "templates" / "job.sh.j2").read_text(encoding="utf-8")
-    told = named(section(page("templates-and-sites.md"), "Templates"))
-    assert set(told) == set(re.findall(r"\{% block (\w+) %\}", body))
+    said = named(section(page("templates-and-sites.md"), "Templates"))
+    assert set(said) == set(re.findall(r"\{% block (\w+) %\}", body))
 
 
 OUTCOME_ROWS = table(section(page("structure.md"), "Outcomes"))
@@ -284,19 +284,19 @@ def test_the_fields_of_records_are_those_of_the_code() -> None:
 
 
 def test_the_lines_of_the_exit_file_are_documented() -> None:
-    told = named(section(page("run-by-hand.md"), "The exit file"))
-    assert set(told) == {field.name for field in fields(Exit)}
+    said = named(section(page("run-by-hand.md"), "The exit file"))
+    assert set(said) == {field.name for field in fields(Exit)}
 
 
 def test_every_column_of_the_table_is_documented() -> None:
-    told = named(section(page("what-is-measured.md"), "The table"))
+    said = named(section(page("what-is-measured.md"), "The table"))
     heads = {column.head.replace("\n", " ") for column in in_table()}
-    assert set(told) == heads | {"batch_size", "n", "outcome", "no effect of", "front", "95 % interval"}
+    assert set(said) == heads | {"batch_size", "n", "outcome", "no effect of", "front", "95 % interval"}
 
 
 def test_every_column_of_csv_is_documented() -> None:
-    told = named(section(page("what-is-measured.md"), "Columns of csv and json"))
-    assert sorted(told) == sorted({*rows.fixed_columns(), "speedup", "group", "size"})
+    said = named(section(page("what-is-measured.md"), "Columns of csv and json"))
+    assert sorted(said) == sorted({*rows.fixed_columns(), "speedup", "group", "size"})
 
 
 def test_usage_and_options_of_every_command_are_those_of_the_code() -> None:
@@ -306,9 +306,9 @@ def test_usage_and_options_of_every_command_are_those_of_the_code() -> None:
 
 @pytest.mark.parametrize(("name", "command"), list(commands()), ids=[name for name, _ in commands()])
 def test_every_command_and_option_is_documented(name: str, command: click.Command) -> None:
-    told = section(page("commands.md"), name)
+    said = section(page("commands.md"), name)
     options = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
-    written = set(re.findall(r"--[a-z][\w-]+", told))
+    written = set(re.findall(r"--[a-z][\w-]+", said))
     assert written >= options
     assert written <= options | {"--help"}
 
@@ -319,8 +319,8 @@ def test_every_environment_variable_is_documented() -> None:
         for path in (*_files("jobkit", "*.py"), *_files("templates", "*"), *_files("tests", "conftest.py"))
         for name in re.findall(r"\bJOBKIT_[A-Z]+\b", path.read_text(encoding="utf-8"))
     }
-    told = named(section(page("commands.md"), "Environment variables"))
-    assert {name for name in told if name.startswith("JOBKIT_")} == used
+    said = named(section(page("commands.md"), "Environment variables"))
+    assert {name for name in said if name.startswith("JOBKIT_")} == used
 
 
 def test_the_rooms_are_drawn_and_described() -> None:
@@ -339,15 +339,15 @@ def test_the_rooms_are_drawn_and_described() -> None:
     ],
 )
 def test_every_dependency_is_documented(heading: str, wanted: list[str]) -> None:
-    told = [row[0] for row in table(section(page("dependencies.md"), heading))]
-    assert told == [re.split(r"[<>=!~\[ ]", requirement)[0] for requirement in wanted]
+    said = [row[0] for row in table(section(page("dependencies.md"), heading))]
+    assert said == [re.split(r"[<>=!~\[ ]", requirement)[0] for requirement in wanted]
 
 
 @pytest.mark.parametrize(("heading", "protocol"), [("A scheduler", Scheduler), ("A workload", Workload)])
 def test_every_name_of_a_protocol_is_documented(heading: str, protocol: type) -> None:
-    told = named(section(page("adding-a-scheduler.md"), heading))
+    said = named(section(page("adding-a-scheduler.md"), heading))
     members = {name for name in vars(protocol) if not name.startswith("_")}
-    assert set(told) == members | set(protocol.__annotations__)
+    assert set(said) == members | set(protocol.__annotations__)
 
 
 def test_the_modules_that_name_a_scheduler_are_documented() -> None:

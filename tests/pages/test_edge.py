@@ -63,7 +63,7 @@ def test_holes_are_looked_for_from_the_edge_down_to_the_safe_bound(truth: int, s
 
 
 def test_a_search_is_charged_its_trials_and_a_start_each() -> None:
-    told = Search("bisection", 2, [Trial(2, 20, True, 0.5), Trial(3, 30, False, 0.25)], extra_s=1).summary(8)  # noqa: FBT003 - in order
-    assert (told["trials"], told["out_of_memory"], told["found"]) == (2, 1, 2)
-    assert (told["work_s"], told["with_starts_s"]) == (1.75, 17.75)
-    assert told["tried"][1]["batch"] == 3
+    said = Search("bisection", 2, [Trial(2, 20, True, 0.5), Trial(3, 30, False, 0.25)], extra_s=1).summary(8)  # noqa: FBT003 - in order
+    assert (said["trials"], said["out_of_memory"], said["found"]) == (2, 1, 2)
+    assert (said["work_s"], said["with_starts_s"]) == (1.75, 17.75)
+    assert said["tried"][1]["batch"] == 3

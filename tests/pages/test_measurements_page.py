@@ -38,9 +38,9 @@ def test_the_safe_bound_of_then_and_of_today_passed(cell: Cell) -> None:
 
 @pytest.mark.parametrize(("report", "raw"), RAW, ids=map(named, CELLS))
 def test_the_line_is_still_the_one_that_was_tried(report: dict[str, Any], raw: dict[str, Any]) -> None:
-    told = raw["prediction"]
-    now = fit_now(report["order"], told)
-    assert now.largest(told["capacity_bytes"]) == pytest.approx(told["largest_load"])
+    said = raw["prediction"]
+    now = fit_now(report["order"], said)
+    assert now.largest(said["capacity_bytes"]) == pytest.approx(said["largest_load"])
 
 
 @pytest.mark.parametrize("report", [one for one in READ if one["order"] == LOAD], ids=lambda one: one["text"])

@@ -59,16 +59,16 @@ def test_a_missing_model_names_the_places_and_the_command(
 
 
 @pytest.mark.parametrize(
-    ("name", "size", "fallback", "told", "hint"),
+    ("name", "size", "fallback", "said", "hint"),
     [
         ("en", "tiny", None, "only the stand-in has the size 'tiny'", "model.fallback: stand-in"),
         ("de", "full", "stand-in", "'de' is not on this machine", "jobkit models fetch de"),
     ],
 )
 def test_a_tiny_model_is_always_the_stand_in_which_is_english(
-    cache: Path, name: str, size: str, fallback: str | None, told: str, hint: str
+    cache: Path, name: str, size: str, fallback: str | None, said: str, hint: str
 ) -> None:
-    with pytest.raises(JobkitError, match=told) as caught:
+    with pytest.raises(JobkitError, match=said) as caught:
         find(cache, size, fallback, name)
     assert hint in caught.value.hint
 

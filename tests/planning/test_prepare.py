@@ -174,7 +174,7 @@ def test_how_many_points_share_a_job_is_the_specs_word_else_the_sites(
 
 @pytest.mark.fault
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "said"),
     [
         ("own:Own", ""),
         ("own:Oun", r"own\.py has no 'Oun'; did you mean 'Own'\?"),
@@ -184,7 +184,7 @@ def test_how_many_points_share_a_job_is_the_specs_word_else_the_sites(
     ],
 )
 def test_a_workload_next_to_the_spec_is_looked_at_before_anything_is_submitted(
-    name: str, told: str, spec: Path, tmp_path: Path
+    name: str, said: str, spec: Path, tmp_path: Path
 ) -> None:
     """FAULT: the class of a user's own workload is missing, lacks a method, or fails on import.
 
@@ -198,8 +198,8 @@ def test_a_workload_next_to_the_spec_is_looked_at_before_anything_is_submitted(
         stream.write("class Bare:\n    KNOBS = ('batch_size',)\n")
     (tmp_path / "broken_.py").write_text("x = 0\n1 / x\n")
     options = Options(overrides=(f"workload={name}",), scheduler="local", runs_dir=tmp_path / "runs")
-    if told:
-        with pytest.raises(JobkitError, match=told):
+    if said:
+        with pytest.raises(JobkitError, match=said):
             prepare(spec, options)
     else:
         assert {point.workload_folder for point in prepare(spec, options).points} == {str(tmp_path)}
@@ -209,7 +209,7 @@ def test_a_workload_next_to_the_spec_is_looked_at_before_anything_is_submitted(
 def test_a_knob_that_a_workload_of_ones_own_lacks_is_a_fault_of_the_spec(spec: Path, tmp_path: Path) -> None:
     name = own_workload(tmp_path, name="own_knobs")
     spec.write_text(f"workload: {name}\ntext: {tmp_path}/text.txt\nsweep:\n  batch_size: [1]\n  width: [2]\n")
-    told = rf"spec\.yaml:5:3: sweep\.width: no such knob: the KNOBS of {name} holds batch_size"
-    with pytest.raises(JobkitError, match=told):
+    said = rf"spec\.yaml:5:3: sweep\.width: no such knob: the KNOBS of {name} holds batch_size"
+    with pytest.raises(JobkitError, match=said):
         prepare(spec, Options(scheduler="local", runs_dir=tmp_path / "runs"))
     assert not (tmp_path / "runs").exists()

@@ -40,7 +40,7 @@ def test_a_result_comes_from_another_process_that_sees_no_card(
 
 
 @pytest.mark.parametrize(
-    ("body", "told"),
+    ("body", "said"),
     [
         ("raise ValueError('no\\nsuch thing')", "trying failed: ValueError: no such thing"),
         (
@@ -52,10 +52,10 @@ def test_a_result_comes_from_another_process_that_sees_no_card(
     ],
 )
 def test_a_failure_is_reported_in_words(
-    body: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    body: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = code(tmp_path, body.replace("\n", "\\n"), monkeypatch)
-    with pytest.raises(JobkitError, match=told) as caught:
+    with pytest.raises(JobkitError, match=said) as caught:
         run_in_child(name, say=print, what="trying")
     assert caught.value.hint
 

@@ -44,8 +44,8 @@ def test_a_script_may_be_for_both() -> None:
         f"    ignored (Grid Engine): {SGE_RULES['soft-alone'].message}",
         f"    {SGE_RULES['soft-alone'].hint}",
     ]
-    told = looked.as_json()
-    assert told["schedulers"] == ["slurm", "sge"]
+    said = looked.as_json()
+    assert said["schedulers"] == ["slurm", "sge"]
     assert lint("#!/bin/sh\n# SBATCH -n 4\n").lines()[1].startswith("    ignored: sbatch"), "one scheduler"
     assert summary([looked, lint("")]) == "2 findings in 2 scripts"
 

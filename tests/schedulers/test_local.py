@@ -33,9 +33,9 @@ def test_there_is_no_limit_and_nothing_to_ask() -> None:
 
 
 def test_the_driver_accounts_for_its_points() -> None:
-    told = local.parse_accounting(answer(json.dumps(ROW) + "\n\n"))
-    assert told is not None
-    (one,) = told
+    said = local.parse_accounting(answer(json.dumps(ROW) + "\n\n"))
+    assert said is not None
+    (one,) = said
     assert (one.job_id, one.task, one.ended, one.outcome, one.node, one.elapsed_s) == (
         "7",
         2,

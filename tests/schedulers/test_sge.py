@@ -45,8 +45,8 @@ def test_an_array_counts_as_one_job() -> None:
     three = tuple(Array(first=1, last=5, offset=offset, throttle=None) for offset in (0, 5, 10))
     assert sge.task_limit_error(captured("sge/config").stdout, three) is None
     assert sge.task_limit_error("max_u_jobs 3\nmax_jobs 0\nmax_aj_instances 2\n", three) is None
-    told = sge.task_limit_error("max_u_jobs   2\nmax_jobs   1\n", three)
-    assert told == "15 points are 3 array jobs, but at most 1 are allowed (max_jobs)"
+    said = sge.task_limit_error("max_u_jobs   2\nmax_jobs   1\n", three)
+    assert said == "15 points are 3 array jobs, but at most 1 are allowed (max_jobs)"
 
 
 def test_the_commands_that_change_a_job() -> None:
@@ -253,8 +253,8 @@ def test_a_start_that_failed_is_in_the_queue_and_in_the_accounting() -> None:
     listed = sge.parse_queue(captured("sge/qstat-eqw")) or ()
     (stuck,) = (one for one in listed if one.name == "jobkit-since")
     assert stuck.state is State.ERROR
-    told = accounted(sge.parse_accounting(captured("sge/qacct-eqw")), stuck.job_id)
-    assert (told[stuck.task].outcome, told[stuck.task].ended) == (Outcome.QUEUE_ERROR, True)
+    said = accounted(sge.parse_accounting(captured("sge/qacct-eqw")), stuck.job_id)
+    assert (said[stuck.task].outcome, said[stuck.task].ended) == (Outcome.QUEUE_ERROR, True)
     since = sge.parse_accounting(captured("sge/qacct-since"))
     assert accounted(since, stuck.job_id) == {}, "qacct -b looks at the start, and it has none"
 
@@ -364,9 +364,9 @@ def test_flags_are_reported_in_plain_words(state: State, reason: str, words: str
 
 
 def test_of_an_error_it_is_reported_who_knows_more() -> None:
-    told = sge.explain(one(State.ERROR, "Eqw: in error: whatever"))
-    assert told.startswith("Eqw: could not be started")
-    assert "qstat -j 12 says why" in told
+    said = sge.explain(one(State.ERROR, "Eqw: in error: whatever"))
+    assert said.startswith("Eqw: could not be started")
+    assert "qstat -j 12 says why" in said
 
 
 def test_an_error_is_cleared_and_a_hold_released_task_by_task() -> None:

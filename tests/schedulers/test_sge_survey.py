@@ -35,37 +35,37 @@ def test_a_qmaster_that_is_down_is_asked_no_more() -> None:
     down = {"controller": captured("sge/down-config")}
     assert set(survey_argvs(down)) == {"version", "controller"}
 
-    told = parse_survey(down)
-    assert "unable to send message to qmaster" in told.trouble
-    assert (told.queues, told.resources, told.accounts, told.version) == (None, None, None, "")
-    assert told.keeping.works is None
+    survey = parse_survey(down)
+    assert "unable to send message to qmaster" in survey.trouble
+    assert (survey.queues, survey.resources, survey.accounts, survey.version) == (None, None, None, "")
+    assert survey.keeping.works is None
 
 
 def test_the_test_cluster() -> None:
-    told = parse_survey(answers("lab"))
+    survey = parse_survey(answers("lab"))
 
-    assert (told.version, told.trouble, told.must_charge) == ("8.1.9", "", False)
-    assert told.keeping.works
-    assert told.one_node == ("smp",)
-    assert sge.parse_limit(told.limits) == 75000
-    assert told.queues is not None
-    assert [(queue.name, queue.gpus, queue.cpus) for queue in told.queues] == [
+    assert (survey.version, survey.trouble, survey.must_charge) == ("8.1.9", "", False)
+    assert survey.keeping.works
+    assert survey.one_node == ("smp",)
+    assert sge.parse_limit(survey.limits) == 75000
+    assert survey.queues is not None
+    assert [(queue.name, queue.gpus, queue.cpus) for queue in survey.queues] == [
         ("gpu.q", {"": 2}, 8),
         ("serial.q", {"": 2}, 8),
     ]
-    assert told.queues[0].memory_bytes == pytest.approx(23.5 * 2**30, rel=0.01)
-    assert told.resources is not None
-    ngpus = gpu_resource(told.resources)
+    assert survey.queues[0].memory_bytes == pytest.approx(23.5 * 2**30, rel=0.01)
+    assert survey.resources is not None
+    ngpus = gpu_resource(survey.resources)
     assert ngpus is not None
     assert (ngpus.name, ngpus.counted, ngpus.most) == ("ngpus", Consumable.SLOT, {"gpu.q": 2, "serial.q": 2})
-    assert told.silent == {}, "that a job is not found is an answer"
+    assert survey.silent == {}, "that a job is not found is an answer"
 
 
 def test_a_site_with_queues_of_every_kind() -> None:
-    told = parse_survey(answers("other") | {"projects": captured("sge/other-projects")})
+    survey = parse_survey(answers("other") | {"projects": captured("sge/other-projects")})
 
-    assert told.queues is not None
-    known = {queue.name: queue for queue in told.queues}
+    assert survey.queues is not None
+    known = {queue.name: queue for queue in survey.queues}
     assert {name: queue.closed for name, queue in known.items() if queue.closed} == {
         "inter.q": "it takes no batch jobs",
         "off.q": "it has no hosts",
@@ -76,15 +76,15 @@ def test_a_site_with_queues_of_every_kind() -> None:
     assert known["gpu.q"].gpus == {"": 4}
     assert known["all.q"].gpus == {}, "none is left there, or none is there"
     assert known["all.q"].environments == ("mpi", "mpi-8", "threads")
-    assert set(told.one_node) == {"threads", "whole-node"}
-    assert (told.must_charge, told.accounts) == (True, ("nlp", "physics"))
-    assert told.keeping.works is None, "no job has ended there yet"
-    assert told.resources is not None
-    kinds = {resource.name: resource for resource in told.resources}
+    assert set(survey.one_node) == {"threads", "whole-node"}
+    assert (survey.must_charge, survey.accounts) == (True, ("nlp", "physics"))
+    assert survey.keeping.works is None, "no job has ended there yet"
+    assert survey.resources is not None
+    kinds = {resource.name: resource for resource in survey.resources}
     assert kinds["h_vmem"].counted is Consumable.SLOT
     assert kinds["h_vmem"].most["gpu.q"] == 180 * 2**30
     assert "gpu_idle" not in kinds, "nobody may ask for it"
-    gpu = gpu_resource(told.resources)
+    gpu = gpu_resource(survey.resources)
     assert gpu is not None
     assert (gpu.name, gpu.counted) == ("gpu", Consumable.JOB)
 
@@ -98,30 +98,30 @@ def test_a_site_with_queues_of_every_kind() -> None:
     ],
 )
 def test_how_qacct_answers(answer: Completed, works: bool, said: str) -> None:  # noqa: FBT001 - a parameter
-    told = parse_survey(answers("lab") | {"qacct": answer})
+    survey = parse_survey(answers("lab") | {"qacct": answer})
 
-    assert told.keeping.works is works
-    assert said in told.keeping.said
+    assert survey.keeping.works is works
+    assert said in survey.keeping.said
 
 
 def test_accounting_that_is_switched_off() -> None:
     off = answers("lab")
     text = off["controller"].stdout.replace("accounting=true", "joblog=false \\\n   accounting=false")
-    told = parse_survey(off | {"controller": Completed(("qconf",), 0, text, "")})
+    survey = parse_survey(off | {"controller": Completed(("qconf",), 0, text, "")})
 
-    assert told.keeping.works is False
-    assert "accounting=false" in told.keeping.said
+    assert survey.keeping.works is False
+    assert "accounting=false" in survey.keeping.said
 
 
 def test_without_qstat_nothing_is_known_of_hosts() -> None:
     some = answers("other")
     del some["instances"]
-    told = parse_survey(some)
+    survey = parse_survey(some)
 
-    assert told.queues is not None
-    assert [queue.name for queue in told.queues if queue.closed] == ["inter.q"]
-    assert told.resources is not None
-    assert not any(resource.most for resource in told.resources)
+    assert survey.queues is not None
+    assert [queue.name for queue in survey.queues if queue.closed] == ["inter.q"]
+    assert survey.resources is not None
+    assert not any(resource.most for resource in survey.resources)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_queue_on_several_hosts_that_differ() -> None:
     )
     config = Completed(("qconf",), 0, "max_aj_tasks 75000\n", "")
     complexes = "gpu gpu INT <= YES YES 0 0\nload l DOUBLE <= NO NO 0 0\nshort row\n"
-    told = parse_survey(
+    survey = parse_survey(
         {
             "controller": config,
             "queues": Completed(("qconf",), 0, text, ""),
@@ -171,8 +171,8 @@ def test_a_queue_on_several_hosts_that_differ() -> None:
         }
     )
 
-    assert told.queues is not None
-    (queue,) = told.queues
+    assert survey.queues is not None
+    (queue,) = survey.queues
     assert (queue.walltime_s, queue.nodes, queue.cpus, queue.memory_bytes) == (3600, 2, 16, 8 * 2**30)
     assert queue.closed == "all of it is disabled or unreachable"
     assert queue.gpus == {"": 1}

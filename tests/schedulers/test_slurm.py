@@ -59,10 +59,10 @@ def test_every_task_counts_for_the_controllers_job_count(
         Array(first=1, last=10_000, offset=0, throttle=None),
         Array(first=1, last=points - 10_000, offset=10_000, throttle=None),
     )
-    told = slurm.task_limit_error(captured("slurm/config").stdout, arrays)
-    assert (told is not None) is refused
-    if told:
-        assert told == "20,001 points, but the controller holds at most 20,000 jobs (MaxJobCount)"
+    said = slurm.task_limit_error(captured("slurm/config").stdout, arrays)
+    assert (said is not None) is refused
+    if said:
+        assert said == "20,001 points, but the controller holds at most 20,000 jobs (MaxJobCount)"
     assert slurm.task_limit_error("ClusterName = lab", arrays) is None
 
 
@@ -140,11 +140,11 @@ def test_jobs_are_found_by_their_name() -> None:
     asked = captured("slurm/sacct-by-name").argv[2:]
     assert set(accounting) == {*asked, "2026-01-02T03:04:05"} - {"now-1hours"}
     tasks = slurm.parse_queue(captured("slurm/squeue-by-name"))
-    told = slurm.parse_accounting(captured("slurm/sacct-by-name"))
+    said = slurm.parse_accounting(captured("slurm/sacct-by-name"))
     assert tasks
-    assert told
-    assert {task.name for task in tasks} | {task.name for task in told} == {"jobkit-capture"}
-    assert len({task.job_id for task in told}) > 3
+    assert said
+    assert {task.name for task in tasks} | {task.name for task in said} == {"jobkit-capture"}
+    assert len({task.job_id for task in said}) > 3
 
 
 def test_a_cut_off_list_gives_the_tasks_that_are_whole() -> None:
@@ -203,16 +203,16 @@ def sacct(*rows: str, status: int = 0) -> tuple[Accounted, ...] | None:
 def test_an_answer_of_jobkit_0_1_lacks_columns() -> None:
     (task,) = slurm.parse_queue(Completed(("squeue",), 0, "5_1|RUNNING|None\n", "")) or ()
     assert (task.name, task.node, task.elapsed_s, task.start_at) == ("", "", None, "")
-    (told,) = sacct("5_1|TIMEOUT|0:0|60||50M|1|n1|None") or ()
-    assert (told.name, told.outcome) == ("", Outcome.TIMEOUT)
+    (said,) = sacct("5_1|TIMEOUT|0:0|60||50M|1|n1|None") or ()
+    assert (said.name, said.outcome) == ("", Outcome.TIMEOUT)
     assert slurm.parse_queue(Completed(("squeue",), 0, "5_1|RUNNING\n", "")) == ()
 
 
 @pytest.mark.parametrize("task", [1, 2])
 def test_a_task_has_an_account_for_each_time_it_ran_the_oldest_first(task: int) -> None:
-    told = slurm.parse_accounting(captured("slurm/sacct-requeued"))
-    assert told is not None
-    runs = [one for one in told if one.task == task]
+    said = slurm.parse_accounting(captured("slurm/sacct-requeued"))
+    assert said is not None
+    runs = [one for one in said if one.task == task]
     first = {1: (True, Outcome.NODE_FAIL), 2: (False, None)}[task]
     assert [(run.ended, run.outcome) for run in runs] == [first, (False, None)]
     assert "REQUEUED" in runs[0].evidence or task == 1
@@ -233,10 +233,10 @@ def test_steps_belong_to_the_run_before_them(states: list[str]) -> None:
             f"9_4.batch|CANCELLED|0:15|12|{number}M||1|n1||batch",
         )
     ]
-    told = sacct("9_4.batch|CANCELLED|0:15|12|77M||1|n1||batch", *rows)
-    assert told is not None
-    assert [one.max_rss_bytes for one in told] == [number * 2**20 for number in range(1, len(states) + 1)]
-    assert [one.evidence.split()[1].rstrip(",") for one in told] == states
+    said = sacct("9_4.batch|CANCELLED|0:15|12|77M||1|n1||batch", *rows)
+    assert said is not None
+    assert [one.max_rss_bytes for one in said] == [number * 2**20 for number in range(1, len(states) + 1)]
+    assert [one.evidence.split()[1].rstrip(",") for one in said] == states
 
 
 def test_of_tasks_cancelled_next_to_others_that_wait_the_accounting_says_nothing() -> None:

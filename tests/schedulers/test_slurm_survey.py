@@ -34,32 +34,32 @@ def test_a_controller_that_is_down_is_asked_no_more() -> None:
     down = {"version": captured("slurm/lab-version"), "controller": captured("slurm/down-ping")}
     assert survey_argvs(down) == first
 
-    told = parse_survey(down)
-    assert told.trouble.startswith("Slurmctld(primary) at ")
-    assert (told.version, told.queues, told.accounts) == ("22.05.8", None, None)
-    assert told.keeping.works is None
+    survey = parse_survey(down)
+    assert survey.trouble.startswith("Slurmctld(primary) at ")
+    assert (survey.version, survey.queues, survey.accounts) == ("22.05.8", None, None)
+    assert survey.keeping.works is None
 
 
 def test_the_test_cluster() -> None:
-    told = parse_survey(answers("lab"))
+    survey = parse_survey(answers("lab"))
 
-    assert (told.cluster, told.version, told.trouble, told.silent) == ("lab", "22.05.8", "", {})
-    assert told.keeping.works
-    assert (told.accounts, told.account, told.must_charge) == (("root",), "root", False)
-    assert slurm.parse_limit(told.limits) == 10000
-    assert told.queues is not None
-    assert [queue.name for queue in told.queues if queue.default] == ["cpu"]
-    first = told.queues[0]
+    assert (survey.cluster, survey.version, survey.trouble, survey.silent) == ("lab", "22.05.8", "", {})
+    assert survey.keeping.works
+    assert (survey.accounts, survey.account, survey.must_charge) == (("root",), "root", False)
+    assert slurm.parse_limit(survey.limits) == 10000
+    assert survey.queues is not None
+    assert [queue.name for queue in survey.queues if queue.default] == ["cpu"]
+    first = survey.queues[0]
     assert (first.gpus, first.walltime_s, first.nodes, first.cpus) == ({"v100": 2}, 3600, 2, 8)
     assert first.memory_bytes == 8000 * 2**20
-    assert not any(queue.closed or queue.only for queue in told.queues)
+    assert not any(queue.closed or queue.only for queue in survey.queues)
 
 
 def test_a_site_with_partitions_of_every_kind() -> None:
-    told = parse_survey(answers("other"))
+    survey = parse_survey(answers("other"))
 
-    assert told.queues is not None
-    known = {queue.name: queue for queue in told.queues}
+    assert survey.queues is not None
+    known = {queue.name: queue for queue in survey.queues}
     gpu = known["gpu"]
     assert gpu.gpus == {"v100": 2, "a100": 4, "a100_3g.20gb": 2}
     assert (gpu.nodes, gpu.cpus, gpu.memory_bytes) == (5, 96, 1031000 * 2**20)
@@ -72,9 +72,9 @@ def test_a_site_with_partitions_of_every_kind() -> None:
         "old": "it is down",
         "admin": "only root may use it",
     }
-    assert told.keeping.works is False
-    assert "accounting_storage/none" in told.keeping.said
-    assert told.accounts is None
+    assert survey.keeping.works is False
+    assert "accounting_storage/none" in survey.keeping.said
+    assert survey.accounts is None
 
 
 def test_a_database_that_is_down() -> None:
@@ -82,14 +82,14 @@ def test_a_database_that_is_down() -> None:
         "sacct": captured("slurm/nodbd-sacct"),
         "accounts": captured("slurm/nodbd-accounts"),
     }
-    told = parse_survey(some)
+    survey = parse_survey(some)
 
-    assert told.keeping.works is False
-    assert told.keeping.said == (
+    assert survey.keeping.works is False
+    assert survey.keeping.said == (
         "does not answer: sacct: error: Problem talking to the database: Connection refused"
     )
-    assert told.accounts is None
-    assert set(told.silent) == {"sacct", "accounts"}
+    assert survey.accounts is None
+    assert set(survey.silent) == {"sacct", "accounts"}
 
 
 def test_a_site_where_jobs_must_be_charged() -> None:
@@ -101,19 +101,19 @@ def test_a_site_where_jobs_must_be_charged() -> None:
         "config": Completed(("scontrol",), 0, text, ""),
         "accounts": Completed(("sacctmgr",), 0, "nlp|nlp\nnlp|staff\n", ""),
     }
-    told = parse_survey(strict)
+    survey = parse_survey(strict)
 
-    assert told.must_charge
-    assert (told.accounts, told.account) == (("nlp", "staff"), "nlp")
+    assert survey.must_charge
+    assert (survey.accounts, survey.account) == (("nlp", "staff"), "nlp")
 
 
 def test_without_scontrol_nothing_is_known_of_access() -> None:
     some = answers("other")
     del some["partitions"]
-    told = parse_survey(some)
+    survey = parse_survey(some)
 
-    assert told.queues is not None
-    assert {queue.name for queue in told.queues if queue.closed} == {"old"}
+    assert survey.queues is not None
+    assert {queue.name for queue in survey.queues if queue.closed} == {"old"}
 
 
 def test_a_number_that_is_not_exact_is_unknown() -> None:

@@ -87,9 +87,9 @@ def test_a_line_counts_them() -> None:
     ],
 )
 def test_the_last_line_is_the_next_command(finding: Finding, command: str, *, nodes: bool) -> None:
-    told = advice([finding], "jobkit doctor a.yaml", "jobkit sweep a.yaml", nodes=nodes)
-    assert told.splitlines()[-1].partition("#")[0].strip() == f"next: {command.strip()}"
-    assert ("not work" in told) is (finding is MISSING)
+    said = advice([finding], "jobkit doctor a.yaml", "jobkit sweep a.yaml", nodes=nodes)
+    assert said.splitlines()[-1].partition("#")[0].strip() == f"next: {command.strip()}"
+    assert ("not work" in said) is (finding is MISSING)
 
 
 TEXT = st.text(st.characters(exclude_categories=["C", "Zl", "Zp"]), max_size=200)
@@ -112,13 +112,13 @@ def test_the_json_counts_each_status() -> None:
 
 @given(st.lists(FINDING))
 def test_the_json_holds_all_of_it(findings: list[Finding]) -> None:
-    told = json.loads(json.dumps(as_json(findings)))
+    said = json.loads(json.dumps(as_json(findings)))
 
-    assert told["schema"] == 1
-    for row in told["findings"]:
+    assert said["schema"] == 1
+    for row in said["findings"]:
         row |= {"status": Status(row["status"])}
-    assert [Finding(**row) for row in told["findings"]] == findings
-    assert sum(told["counts"].values()) == len(findings)
+    assert [Finding(**row) for row in said["findings"]] == findings
+    assert sum(said["counts"].values()) == len(findings)
 
 
 def test_what_the_script_said_and_what_python_found() -> None:

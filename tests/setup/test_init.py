@@ -202,10 +202,10 @@ def test_each_question_is_asked_once(scheduler: str, request: pytest.FixtureRequ
 def test_a_controller_that_is_away_is_asked_once(scheduler: str, request: pytest.FixtureRequest) -> None:
     cluster: FakeCluster = request.getfixturevalue(f"fake_{scheduler}")
     cluster.fault("controller_away")
-    told = ask_site(by_name(scheduler))
+    said = ask_site(by_name(scheduler))
 
-    assert told.trouble
-    assert told.queues is None
+    assert said.trouble
+    assert said.queues is None
     assert len(cluster.calls()) <= 2
 
 
@@ -218,12 +218,12 @@ def test_after_a_command_that_hangs_no_other_is_asked(
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr("jobkit.setup.init.TIMEOUT_S", 2.0)
     began = time.monotonic()
-    told = ask_site(by_name("slurm"))
+    said = ask_site(by_name("slurm"))
 
     assert time.monotonic() - began < 60
-    assert told.queues is None
-    assert told.silent["config"] == "scontrol: no answer within 2 s"
-    assert told.silent["nodes"].startswith("not asked: scontrol: no answer")
+    assert said.queues is None
+    assert said.silent["config"] == "scontrol: no answer within 2 s"
+    assert said.silent["nodes"].startswith("not asked: scontrol: no answer")
     assert len((tmp_path / "calls").read_text(encoding="utf-8").splitlines()) == 3
 
 

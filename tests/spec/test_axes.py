@@ -125,7 +125,7 @@ def loaded(folder: Path, repeats: str) -> SweepSpec:
 
 
 @pytest.mark.parametrize(
-    ("given", "told", "planned"),
+    ("given", "said", "planned"),
     [
         ("7", 7, 7),
         ("auto", Repeats(), 10),
@@ -134,10 +134,10 @@ def loaded(folder: Path, repeats: str) -> SweepSpec:
     ],
 )
 def test_repeats_are_a_number_or_end_by_themselves(
-    tmp_path: Path, given: str, told: object, planned: int
+    tmp_path: Path, given: str, said: object, planned: int
 ) -> None:
     spec = loaded(tmp_path, given)
-    assert spec.repeats == told
+    assert spec.repeats == said
     assert most(spec.repeats) == planned
     (tmp_path / "sweep.yaml").write_text(spec.as_yaml(), encoding="utf-8")
     assert load_spec(tmp_path / "sweep.yaml") == spec

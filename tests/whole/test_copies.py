@@ -182,9 +182,9 @@ def test_a_node_without_a_program_that_the_script_needs(
 def test_what_a_copy_leaves_behind_does_not_hold_the_shared_inputs(tmp_path: Path) -> None:
     setup = 'eval "really_$(declare -f copy)"; copy() { really_copy "$@" && { sleep 60 >/dev/null 2>&1 & }; }'
     run = ScriptRun(tmp_path, workload="odd:Slow", environment={"setup": [setup]})
-    told = tmp_path / "told"
-    process = run.start(1, ODD_TOLD=str(told))
-    wait_until(told.exists)
+    said = tmp_path / "told"
+    process = run.start(1, ODD_TOLD=str(said))
+    wait_until(said.exists)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=DEADLINE_S)
     assert subprocess.run(["flock", "-n", run.own() / "lock", "true"], check=False).returncode == 0

@@ -266,9 +266,9 @@ def test_cuda_is_never_replaced_by_the_cpu(tmp_path: Path) -> None:
 
 def test_tasks_on_one_node_share_inputs_and_the_last_one_cleans_up(tmp_path: Path) -> None:
     run = ScriptRun(tmp_path, workload="odd:Slow")
-    told = [tmp_path / "told1", tmp_path / "told2"]
-    processes = [run.start(number, ODD_TOLD=str(path)) for number, path in enumerate(told, 1)]
-    wait_until(lambda: all(path.exists() for path in told))
+    said = [tmp_path / "told1", tmp_path / "told2"]
+    processes = [run.start(number, ODD_TOLD=str(path)) for number, path in enumerate(said, 1)]
+    wait_until(lambda: all(path.exists() for path in said))
     assert sum(name.endswith(".inputs") for name in run.left_on_scratch()) == 1
     processes[0].send_signal(signal.SIGTERM)
     processes[0].communicate(timeout=DEADLINE_S)

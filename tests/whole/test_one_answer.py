@@ -41,9 +41,9 @@ class Answers:
     run: Path
 
     def _json(self, *words: str | Path) -> Any:
-        told = jobkit(*words, "--json", cwd=ROOT)
-        assert told.returncode in {0, 4}, told.stderr
-        return json.loads(told.stdout)
+        said = jobkit(*words, "--json", cwd=ROOT)
+        assert said.returncode in {0, 4}, said.stderr
+        return json.loads(said.stdout)
 
     @cached_property
     def collect(self) -> Any:
@@ -159,8 +159,8 @@ def of_search(answers: Answers) -> Iterator[tuple[str, object, object]]:
     written = {name: {True: "on", False: "off"}.get(value, value) for name, value in written.items()}
     yield "setting.yaml, recommend", {**written, **knobs}, setting
     yield "recommend: the setting, the search", answers.chosen["params"], setting
-    told = json.loads(jobkit("tune", answers.run, "--json", cwd=ROOT).stdout)
-    yield "tune, recommend", told, search
+    said = json.loads(jobkit("tune", answers.run, "--json", cwd=ROOT).stdout)
+    yield "tune, recommend", said, search
     yield "waste, recommend", answers.waste["search"], search
     yield "points of the waste", answers.waste["points"], len(answers.chosen["starts_s"])
     size, times = answers.size(setting), search["times_the_plain_loop"]

@@ -52,8 +52,8 @@ class Lab:
 
     def fail(self, **faults: str) -> None:
         """Let batch sizes fail: ``fail(b2="slow")``."""
-        told = {size[1:]: word for size, word in faults.items()}
-        (self.home / "faults.json").write_text(json.dumps(told), encoding="utf-8")
+        said = {size[1:]: word for size, word in faults.items()}
+        (self.home / "faults.json").write_text(json.dumps(said), encoding="utf-8")
 
     def sweep(
         self, points: int = 2, policy: str = "{follow_up: false}", options: str = "[]"

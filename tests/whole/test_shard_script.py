@@ -117,10 +117,10 @@ def test_of_two_tries_that_both_finish_one_counts(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_is_killed_outright_leaves_no_winner_and_the_next_try_does(tmp_path: Path) -> None:
-    told = tmp_path / "told"
+    said = tmp_path / "told"
     run = Shards(tmp_path, replace(SETTING, workload="odd:Slow", workload_folder=str(WORKLOADS)))
-    process = run.start(1, ODD_TOLD=str(told))
-    wait_until(told.exists)
+    process = run.start(1, ODD_TOLD=str(said))
+    wait_until(said.exists)
     wait_until((run.home() / "batches.jsonl").exists)
     assert not list(run.home().glob("rows.json*")), "half of the rows are of no use at home"
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()

@@ -193,9 +193,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str) -> Path
         if hasattr(module, "load_spec"):
             monkeypatch.setattr(module, "load_spec", lambda path, given=(): cached(path, tuple(given)))
     for point in prepared.points[: len(DONE)]:
-        told = record(point)
+        said = record(point)
         write_record(
-            prepared.run_dir, replace(told, job=replace(told.job, scheduler=scheduler, job_id="101"))
+            prepared.run_dir, replace(said, job=replace(said.job, scheduler=scheduler, job_id="101"))
         )
     return prepared.run_dir
 

@@ -40,8 +40,8 @@ class Crowd:
         """Return a worker's process id, once it waits in the middle of its work."""
         wait_until(lambda: bool(list(self.folder.glob("waits-*"))))
         assert len(self.left()) >= 4, "a supervisor, its sampler and two workers"
-        (told,) = self.folder.glob("waits-*")
-        return int(told.name.partition("-")[2])
+        (said,) = self.folder.glob("waits-*")
+        return int(said.name.partition("-")[2])
 
     def ends(self) -> str:
         """Return what the script said; check that no process is left, and that batches came home."""
