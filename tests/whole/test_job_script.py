@@ -218,7 +218,8 @@ def test_a_status_that_grid_engine_would_obey_is_remapped(tmp_path: Path, status
     assert run.run(1, ODD_STATUS=str(status))[0] == seen
     assert run.exit().status == status
     (row,) = collect([run.dir]).points.iloc[[0]].itertuples()
-    assert (row.outcome, row.evidence) == ("bug", f"exit file: status {status} in step run")
+    said = f"exit file: status {status} in step run, but no record was copied home"
+    assert (row.outcome, row.evidence) == ("bug", said)
 
 
 def test_the_template_on_the_page_runs_and_what_it_leaves_comes_home(tmp_path: Path) -> None:
