@@ -45,9 +45,9 @@ lint: setup           ## style, types, import layers
 # module of the kind belongs here; where one is renamed, make stops and names it.
 PURE := $(wildcard jobkit/schedulers/*.py) $(patsubst %,jobkit/%.py, \
 	answers/gpus answers/ledger answers/loads answers/memory answers/memory_line answers/objective \
-	answers/observations answers/setting answers/speed answers/stats answers/tune_steps core/blocks \
+	answers/observations answers/setting answers/speed answers/stats core/blocks \
 	core/figures core/json_codec core/paragraphs core/records core/student core/units extensions/other_logs/dcgm \
-	extensions/other_logs/tagger_log planning/batch_sizes planning/points planning/sample report/columns \
+	extensions/other_logs/tagger_log extensions/tune/steps planning/batch_sizes planning/points planning/sample report/columns \
 	report/energy report/recommend/energy \
 	report/recommend/objective report/recommend/output report/recommend/types report/recommend/waste \
 	report/rows runs/accounting runs/conditions runs/logs runs/overlaps runs/progress \

@@ -8,9 +8,9 @@ from pathlib import Path
 from benchmarks.archives import group
 from benchmarks.markdown import table
 from benchmarks.tune_page import SECOND, read, speeds
-from jobkit.answers.tune import read_tuning
 from jobkit.core.knobs import ORDER, PADDED_CHARS, WORKERS, numbers
 from jobkit.core.records import Record
+from jobkit.extensions.tune.tuning import Tuning
 
 FINALS = next(group("grid").glob("finals-2*"))
 CPU, GPU = (next(group("cpu").glob(f"{name}-2*")) for name in ("cpu", "gpu"))
@@ -58,7 +58,7 @@ def finals() -> dict[tuple[int, int], list[float]]:
 
 def answer() -> tuple[int, int]:
     """Return the workers and padded characters that the second search found."""
-    best = read_tuning(SECOND).winner
+    best = Tuning.read(SECOND).winner
     if best is None:
         raise ValueError(SECOND)
     found = numbers(best.params)

@@ -10,9 +10,8 @@ from typing import Any
 from benchmarks.archives import RECORDS, group
 from benchmarks.markdown import table
 from benchmarks.tune_page import corpus_row, search_row
-from jobkit.answers.tune import read_tuning
 from jobkit.core.blocks import as_text
-from jobkit.report.tune import blocks
+from jobkit.extensions.tune.answer import Answer, blocks
 
 RAW = RECORDS / "shortcuts"
 RUNS = group("shortcuts")
@@ -32,7 +31,7 @@ MIB = 2**20
 
 def searches() -> Iterator[tuple[str, ...]]:
     """Yield a row for each search with shortcuts."""
-    yield from (search_row(machine, read_tuning(run)) for run, machine in SEARCHES.items())
+    yield from (search_row(machine, Answer.read(run)) for run, machine in SEARCHES.items())
 
 
 def corpora() -> Iterator[tuple[str, ...]]:
@@ -42,7 +41,7 @@ def corpora() -> Iterator[tuple[str, ...]]:
 
 def answer() -> str:
     """Return what `jobkit tune` prints of the search."""
-    lines = as_text(blocks(SEARCH, read_tuning(SEARCH)), WIDTH).splitlines()
+    lines = as_text(blocks(SEARCH, Answer.read(SEARCH)), WIDTH).splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("phase"))
     last = next(number for number, line in enumerate(lines) if line.startswith("In a spec"))
     return "\n".join(lines[first:last]).rstrip()

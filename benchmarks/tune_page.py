@@ -12,11 +12,11 @@ from statistics import fmean
 from benchmarks.archives import RECORDS, group
 from benchmarks.gpu_page import GIB
 from benchmarks.markdown import table
-from jobkit.answers.tune import Tuning, read_tuning
 from jobkit.core.json_codec import from_json
 from jobkit.core.knobs import PADDED_CHARS, WORKERS, numbers
 from jobkit.core.records import Record
 from jobkit.core.student import deviation, half_width
+from jobkit.extensions.tune.tuning import Tuning
 
 TUNE = group("tune") / "tune-20261123-101748-667c"
 """The search without shortcuts that had the most time."""
@@ -76,7 +76,7 @@ def difference(record: Record) -> float:
 
 def searches() -> Iterator[tuple[str, ...]]:
     """Yield a row for each search without shortcuts, and one for their mean."""
-    found = [read_tuning(TUNE.parent / run) for run in MACHINES]
+    found = [Tuning.read(TUNE.parent / run) for run in MACHINES]
     for tuning, machine in zip(found, MACHINES.values(), strict=True):
         yield search_row(machine, tuning)
     logs = [math.log(one.gain.mean) for one in found if one.gain]

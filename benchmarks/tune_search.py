@@ -2,7 +2,7 @@
 """How good the answers of `jobkit tune` are, simulated: shape of the cost x scatter, 300 searches each.
 
 ``python -m benchmarks.tune_search`` writes benchmarks/records/tune-search.json and prints the table, which
-docs/tune.md sums up. The search is that of `jobkit.answers.tune_steps`, with the repeats and looks of a
+docs/tune.md sums up. The search is that of `jobkit.extensions.tune.steps`, with the repeats and looks of a
 spec's default; only the speeds are made up. So it runs anywhere, and the same seed gives the same table.
 """
 
@@ -20,9 +20,9 @@ from typing import Any
 
 from jobkit.answers.objective import Comparison, Finals
 from jobkit.answers.setting import Ratio
-from jobkit.answers.tune_steps import FINAL, Candidate, MeasuredCandidate, Search, TuneGoal, follow, whole
 from jobkit.core.knobs import ON, WORKERS, Value, numbers
-from jobkit.planning.tune_goal import AGAIN, LOOKS
+from jobkit.extensions.tune.goal import AGAIN, LOOKS
+from jobkit.extensions.tune.steps import FINAL, Candidate, MeasuredCandidate, Search, TuneGoal, follow, whole
 from tests.support.machines import GOAL, LOOP, Machine
 
 RAW = Path(__file__).with_name("records") / "tune-search.json"

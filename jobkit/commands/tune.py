@@ -11,7 +11,7 @@ from jobkit.commands import shared
 from jobkit.core import terminal
 
 if TYPE_CHECKING:
-    from jobkit.planning.tune_goal import Node
+    from jobkit.extensions.tune.goal import Node
     from jobkit.spec.site import Site
     from jobkit.spec.sweep_spec import SweepSpec
 
@@ -64,9 +64,10 @@ def tune(
     if run := (spec if spec.is_dir() else None if spec.is_file() else find_run(spec)):
         refuse_unmeasured(run, "tune")
         return _print(run, as_json=as_json)
+    from jobkit.extensions.tune import job
+    from jobkit.extensions.tune.prepared import prepare_search
     from jobkit.launch import guards
-    from jobkit.launch import tune as search
-    from jobkit.planning.prepare import Options, prepare_search
+    from jobkit.planning.prepare import Options
     from jobkit.schedulers.registry import runs_here
 
     options = Options(
@@ -80,18 +81,18 @@ def tune(
 
     check()
     if dry_run:
-        terminal.say(search.preview(prepared))
+        terminal.say(job.preview(prepared))
         return 0
     if runs_here(prepared.spec.scheduler):
-        search.tune_here(prepared, check)
-    elif (code := search.tune_on_cluster(prepared, check, wait=wait)) is not None:
+        job.tune_here(prepared, check)
+    elif (code := job.tune_on_cluster(prepared, check, wait=wait)) is not None:
         return code
     return _print(prepared.run_dir, as_json=as_json)
 
 
 def _node(spec: SweepSpec, site: Site) -> Node | None:
     """Return the largest node that a search may run on, as its scheduler describes it."""
-    from jobkit.planning.tune_goal import largest_node
+    from jobkit.extensions.tune.goal import largest_node
     from jobkit.schedulers.registry import by_name, runs_here
     from jobkit.setup.init import ask_site
 
@@ -102,21 +103,20 @@ def _node(spec: SweepSpec, site: Site) -> Node | None:
 
 def _print(run_dir: Path, *, as_json: bool) -> int:
     """Print the answer of a search; return the exit code."""
-    from jobkit.answers.tune import read_tuning
-    from jobkit.answers.tune_steps import Candidate
     from jobkit.commands.recommend import note_apply
     from jobkit.core.blocks import as_text
     from jobkit.core.errors import ExitCode
     from jobkit.core.terminal import terminal_width
-    from jobkit.report import tune as report
+    from jobkit.extensions.tune.answer import Answer, blocks
+    from jobkit.extensions.tune.steps import Candidate
 
-    tuning = read_tuning(run_dir.absolute())
+    answer = Answer.read(run_dir.absolute())
     if as_json:
-        terminal.say(report.to_json(tuning), nl=False)
+        terminal.say(terminal.as_json(answer.as_data()), nl=False)
     else:
-        terminal.say(as_text(report.blocks(run_dir, tuning), terminal_width()), nl=False)
-    if isinstance(tuning.next, Candidate):
+        terminal.say(as_text(blocks(run_dir, answer), terminal_width()), nl=False)
+    if isinstance(answer.next, Candidate):
         return ExitCode.TO_COME
-    if tuning.winner and not as_json:
+    if answer.winner and not as_json:
         note_apply(run_dir)
-    return 0 if tuning.winner else ExitCode.FAILED
+    return 0 if answer.winner else ExitCode.FAILED

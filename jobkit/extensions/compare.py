@@ -12,16 +12,14 @@ from operator import itemgetter
 from string import ascii_uppercase
 from typing import Any
 
+from jobkit.answers.search_answer import SearchAnswer
 from jobkit.answers.setting import Mean, Ratio
-from jobkit.answers.tune import Tuning
-from jobkit.answers.tune_steps import FINAL
 from jobkit.core.blocks import Block, Column
 from jobkit.core.figures import FIGURES, SPEED, Figure
 from jobkit.core.units import format_bytes_gib, format_list, format_setting
 from jobkit.report.estimates import heading
 from jobkit.report.rows import SETTING, Row
 from jobkit.report.tables import Collected, Size
-from jobkit.report.tune import as_sentence, named
 
 MOST_NAMED = 8
 SHOWN_CHARACTERS = 12
@@ -43,7 +41,7 @@ class Side:
     sizes
         By setting, in words.
     answer
-        Of a search, which then has only its finals here: the setting that it found, in words.
+        Of a search, which then has only the last of its phases here: the setting that it found, in words.
     found
         The same in a sentence.
     """
@@ -119,18 +117,18 @@ def _side(run: Collected, group: int, letter: str) -> Side:
         first=first,
         sizes={_setting(size.first, search): size for size in found},
         answer=format_setting(search.setting) if search else "",
-        found=as_sentence(search) if search else "",
+        found=search.sentence if search else "",
     )
 
 
-def _counts(row: Row, search: Tuning | None) -> bool:
-    """Return whether a point is compared: of a search only its finals are."""
-    return search is None or row.phase == FINAL
+def _counts(row: Row, search: SearchAnswer | None) -> bool:
+    """Return whether a point is compared: of a search only those are that its answer rests on."""
+    return search is None or search.rests_on(row.phase)
 
 
-def _setting(row: Row, search: Tuning | None) -> str:
+def _setting(row: Row, search: SearchAnswer | None) -> str:
     """Return the setting of a point in words, that of the answer of a search as the search names it."""
-    return format_setting(named(row.record, search) if search and row.record else row.params)
+    return format_setting(search.named(row.record) if search and row.record else row.params)
 
 
 def compare(first: Side, other: Side) -> SideComparison:

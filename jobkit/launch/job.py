@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jobkit.core.layout import FIND_SCRIPT, FOLLOW_SCRIPT, PLAN_SCRIPT, TUNE_SCRIPT
+from jobkit.core.layout import FIND_SCRIPT, FOLLOW_SCRIPT, PLAN_SCRIPT
 from jobkit.core.terminal import Say, note
 from jobkit.runs.journal import PURPOSES, Role
 from jobkit.schedulers.types import ONE_TASK, Array, JobId
@@ -74,12 +74,6 @@ def find_job(points: int) -> Job:
     """Return the job that tries the largest batch: its task is the first point behind those of the run."""
     array = Array(first=1, last=1, offset=points, throttle=None)
     return Job(script=FIND_SCRIPT, array=array, role=Role.FIND)
-
-
-def tune_job(index: int) -> Job:
-    """Return the job that searches for the fastest setting: its task is the point with which it begins."""
-    array = Array(first=1, last=1, offset=index - 1, throttle=None)
-    return Job(script=TUNE_SCRIPT, array=array, role=Role.TUNE)
 
 
 def follow_job(round_: int) -> Job:

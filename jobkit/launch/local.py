@@ -205,8 +205,7 @@ def search(
     run_dir, tick, job_id
         As for `drive`.
     choose
-        Returns the next point of a run: `jobkit.answers.search.next_trial` or
-        `jobkit.answers.tune.next_point`.
+        Returns the next point of a run, such as `jobkit.answers.search.next_trial`.
     """
     with _runner(run_dir, load_spec(run_dir / SPEC_FILE), 1, tick, job_id) as run_point:
         while point := choose(run_dir):

@@ -10,7 +10,7 @@ from pathlib import Path
 from jobkit.core import files, json_codec, layout
 from jobkit.core.errors import JobkitError, file_error
 from jobkit.core.files import folder_lock
-from jobkit.core.layout import FIND_SCRIPT, FOLLOW_SCRIPT, TUNE_SCRIPT
+from jobkit.core.layout import FIND_SCRIPT, FOLLOW_SCRIPT
 from jobkit.core.paths import ledger_path
 from jobkit.core.records import FileRef
 from jobkit.core.terminal import Say
@@ -18,7 +18,7 @@ from jobkit.launch import submission
 from jobkit.launch.job import Job, find_job, follow_job
 from jobkit.launch.submission import Round, check_round
 from jobkit.planning.job_script import check_programs
-from jobkit.planning.prepare import Prepared, PreparedSearch
+from jobkit.planning.prepare import Prepared
 from jobkit.runs.trials import SearchGoal
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import Array
@@ -85,9 +85,8 @@ def write_files(prepared: Prepared, run_dir: Path) -> None:
     submission.write_round(run_dir, first_round(prepared))
     if prepared.find_script is not None:
         write_search(search_goal(prepared.spec), run_dir, prepared.find_script)
-    if isinstance(prepared, PreparedSearch):
-        files.write_atomically(run_dir / layout.TUNE_GOAL_FILE, json_codec.to_json(prepared.goal) + "\n")
-        files.write_atomically(run_dir / TUNE_SCRIPT, prepared.tune_script)
+    for name, text in prepared.more_files.items():
+        files.write_atomically(run_dir / name, text)
     if prepared.follow_script is not None:
         files.write_atomically(run_dir / FOLLOW_SCRIPT, prepared.follow_script)
     if prepared.lengths is not None:

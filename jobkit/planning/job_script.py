@@ -8,13 +8,12 @@ import shutil
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jinja2
 
-from jobkit.answers.tune_steps import TuneGoal
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import load
 from jobkit.core.knobs import CUDA
@@ -145,11 +144,7 @@ IMAGE_VARIABLE = "SINGULARITY_CONTAINER"
 """Set inside a container, by Singularity and by Apptainer (apptainer.org/docs/user, appendix)."""
 FETCH_BODY = "fetch.sh.j2"
 FIND_BODY = "find.sh.j2"
-FIND_VALUES = {"body": FIND_BODY, "module": "jobkit.answers.search", "limit_s": 0}
 FIND_PURPOSE = "predicts the largest batch and tests it, with three batches at most."
-TUNE_PURPOSE = "chooses a setting, runs it, and chooses the next."
-TUNE_VALUES = {"body": FIND_BODY, "module": "jobkit.answers.tune"}
-"""Of the jobs that run points that they choose themselves: the module prints the number of the next."""
 FOLLOW_BODY = "follow.sh.j2"
 FOLLOW_PURPOSE = "submits points again as its policy says, or records what a person must do."
 FOLLOW_RESOURCES = {
@@ -390,37 +385,32 @@ def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str
     Parameters
     ----------
     spec, site, point, run_dir
-        As for `render`: the job requests what a point does. It takes the header of the spec's own
-        template, unless that template extends the body of a point by name.
+        As for `render`: the job requests what a point does.
     """
-    spec = _requesting(spec, point).model_copy(update={"pack": 1})
-    values = job_values(spec, site, run_dir, point) | FIND_VALUES
-    values["purpose"] = f"Runs after the sweep {spec.name}: {FIND_PURPOSE}"
-    return _filled(spec, site, values | {"base": FIND_BODY} if runs_here(site.scheduler) else values)
+    purpose = f"Runs after the sweep {spec.name}: {FIND_PURPOSE}"
+    asking = _requesting(spec, point)
+    return render_search(asking, site, point, run_dir, "jobkit.answers.search", purpose=purpose)
 
 
-def render_tune(spec: SweepSpec, site: Site, point: Point, run_dir: Path, goal: TuneGoal) -> str:
-    """Return the script of the job that searches for the fastest setting.
+def render_search(
+    spec: SweepSpec, site: Site, point: Point, run_dir: Path, module: str, **more: object
+) -> str:
+    """Return the script of a job that runs points that it chooses itself.
 
     Parameters
     ----------
     spec, site, point, run_dir
-        As for `render`.
-    goal
-        What it is to find.
+        As for `render`; the job requests what the spec does. It takes the header of the spec's own
+        template, unless that template extends the body of a point by name.
+    module
+        It prints the number of the next point.
+    more
+        As for `render_errand`: ``purpose``, and as ``limit_s`` the walltime of a point if it has one.
     """
-    asking = spec.model_copy(update={"resources": tune_resources(spec, point, goal), "pack": 1})
-    values = job_values(asking, site, run_dir, point)
-    values |= TUNE_VALUES | {"limit_s": spec.resources.walltime}
-    values["purpose"] = f"Searches for the fastest setting of {spec.name}: {TUNE_PURPOSE}"
-    return _filled(asking, site, values | {"base": FIND_BODY} if runs_here(site.scheduler) else values)
-
-
-def tune_resources(spec: SweepSpec, point: Point, goal: TuneGoal) -> Resources:
-    """Return what the search requests: CPUs for its most workers, its budget and the walltime of a point."""
-    most = replace(point, workers=goal.workers, threads=goal.cpus)
-    walltime_s = round(goal.budget_s) + spec.resources.walltime
-    return spec.resources.of(most).model_copy(update={"walltime": walltime_s})
+    spec = spec.model_copy(update={"pack": 1})
+    values = job_values(spec, site, run_dir, point)
+    values |= {"body": FIND_BODY, "module": module, "limit_s": 0} | more
+    return _filled(spec, site, values | {"base": FIND_BODY} if runs_here(site.scheduler) else values)
 
 
 def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:

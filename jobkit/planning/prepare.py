@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
 from jobkit.answers.loads import Lengths
-from jobkit.answers.tune import first_point
-from jobkit.answers.tune_steps import TuneGoal
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import THREADS, WORKERS
 from jobkit.core.paths import cache_dir
@@ -19,17 +17,16 @@ from jobkit.core.records import FULL, Point
 from jobkit.core.terminal import Say
 from jobkit.core.units import MAX_SECONDS, format_setting, format_walltime
 from jobkit.planning import batch_sizes, resolve
-from jobkit.planning.job_script import render, render_find, render_follow, render_tune
+from jobkit.planning.job_script import render, render_find, render_follow
 from jobkit.planning.points import Inputs, PointGroup, group_points, plan
 from jobkit.planning.resolve import Options, ResolvedSpec
 from jobkit.planning.texts import cached_lengths, is_sample, lengths_or_estimate, text_lengths
-from jobkit.planning.tune_goal import Node, tuned
 from jobkit.planning.workload_traits import Traits
 from jobkit.schedulers.registry import runs_here
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
 
-__all__ = ["Options", "Prepared", "PreparedSearch", "prepare", "prepare_search", "run_id"]
+__all__ = ["Options", "Prepared", "lengths_of", "planned", "prepare", "resolved", "run_id"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +52,8 @@ class Prepared:
         The text of ``find.sh``, if the spec's ``find_max`` requests it.
     follow_script
         The text of ``follow.sh``, if the spec's ``policy`` requests it and there is a scheduler.
+    more_files
+        The text of the other files that the run folder has, by name.
     needs
         By index the points that need more than the others, as ``key=value``: they are a round of their own.
     """
@@ -69,6 +68,7 @@ class Prepared:
     lengths: Lengths | None = None
     find_script: str | None = None
     follow_script: str | None = None
+    more_files: Mapping[str, str] = field(default_factory=dict)
     needs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -76,22 +76,6 @@ class Prepared:
         """Its points by what they request, in the order of the first of each."""
         points = [point for point in self.points if point.index not in self.needs]
         return group_points(self.spec, self.site, points or self.points)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedSearch(Prepared):
-    """A search for the fastest setting that could be submitted now; it has only its first point so far.
-
-    Attributes
-    ----------
-    goal
-        What it is to find.
-    tune_script
-        The text of ``tune.sh``.
-    """
-
-    goal: TuneGoal
-    tune_script: str
 
 
 NeedsReal = Callable[[SweepSpec], str]
@@ -132,33 +116,12 @@ def prepare(
         With every error of the spec at once; a missing text, model, site or template is one.
     """
     options = options or Options()
-    named = _resolved(path, options, say, build=build, needs_real=needs_real)
+    named = resolved(path, options, say, build=build, needs_real=needs_real)
     spec, lengths = _sized(named, say, build=build)
-    return _run(named, options, spec, lengths, say)
+    return planned(named, options, spec, lengths, say)
 
 
-def prepare_search(
-    path: Path | str,
-    options: Options,
-    *,
-    build: bool = False,
-    say: Say = lambda _: None,
-    find_node: Callable[[SweepSpec, Site], Node | None] = lambda *_: None,
-) -> PreparedSearch:
-    """Return the search for the fastest setting of a spec; parameters and errors as for `prepare`.
-
-    ``find_node`` asks the scheduler for the largest node that the search may run on.
-    """
-    named = _resolved(path, options, say, build=build, needs_real=lambda _: "jobkit tune")
-    named.spec.refuse_command("jobkit tune")
-    spec, lengths, goal = _tuned(named, say, find_node(named.spec, named.site))
-    run = _run(named, options, spec, lengths, say, goal)
-    script = render_tune(run.spec, run.site, run.points[0], run.run_dir, goal)
-    same = {field.name: getattr(run, field.name) for field in fields(run)}
-    return PreparedSearch(**same, goal=goal, tune_script=script)
-
-
-def _resolved(
+def resolved(
     path: Path | str,
     options: Options,
     say: Say,
@@ -166,7 +129,7 @@ def _resolved(
     build: bool,
     needs_real: NeedsReal,
 ) -> ResolvedSpec:
-    """Return a spec with everything that it names."""
+    """Return a spec with everything that it names; parameters and errors as for `prepare`."""
 
     def check(named: ResolvedSpec, workload: Traits) -> None:
         if build:
@@ -183,15 +146,30 @@ def _resolved(
     return resolve.resolve(Path(path), options, fetch=build, build=build, say=say, check=check)
 
 
-def _run(
+def planned(
     named: ResolvedSpec,
     options: Options,
     spec: SweepSpec,
     lengths: Lengths | None,
     say: Say,
-    goal: TuneGoal | None = None,
+    points_of: Callable[[SweepSpec, Inputs], tuple[Point, ...]] = plan,
 ) -> Prepared:
-    """Return a run whose spec is decided; with the goal of a search it has only the first point of that."""
+    """Return a run whose spec is decided.
+
+    Parameters
+    ----------
+    named, options, say
+        As `resolved` returns and takes them.
+    spec, lengths
+        With everything ``auto`` decided, and the lengths of the text's items.
+    points_of
+        Returns the points with which the run begins.
+
+    Raises
+    ------
+    JobkitError
+        If no job or no machine has room for the points.
+    """
     run_dir = options.runs_folder(named.site) / run_id(spec.name)
     inputs = Inputs(
         run_id=run_dir.name,
@@ -204,8 +182,7 @@ def _run(
     )
     if idle := resolve.idle_gpus(spec, named.site.scheduler, spec.device):
         say(f"warning: {idle} ({resolve.needed_gpus(spec.device)})")
-    points = plan(spec, inputs)
-    points = (first_point(points[0], goal),) if goal else points
+    points = points_of(spec, inputs)
     spec = shared_by(spec, len(points))
     if spec.resources.walltime * spec.pack > MAX_SECONDS:
         each = format_walltime(spec.resources.walltime)
@@ -238,7 +215,7 @@ def _sized(named: ResolvedSpec, say: Say, *, build: bool) -> tuple[SweepSpec, Le
     if spec.command:
         return spec, None  # only the program knows what its text pads to
     if batch_sizes.is_auto(spec):
-        lengths = _lengths(named, say)
+        lengths = lengths_of(named, say)
         chosen = batch_sizes.choose(
             spec, model, batch_sizes.loads_of(spec, lengths), batch_sizes.named_gpu_bytes(spec)
         )
@@ -251,14 +228,7 @@ def _sized(named: ResolvedSpec, say: Say, *, build: bool) -> tuple[SweepSpec, Le
     )
 
 
-def _tuned(named: ResolvedSpec, say: Say, node: Node | None) -> tuple[SweepSpec, Lengths, TuneGoal]:
-    """Return the spec of a search for the fastest setting, the lengths of the text, and the goal."""
-    lengths = _lengths(named, say)
-    spec, goal = tuned(named.spec, named.knobs, lengths, pads=named.pads, node=node)
-    return spec, lengths, goal
-
-
-def _lengths(named: ResolvedSpec, say: Say) -> Lengths:
+def lengths_of(named: ResolvedSpec, say: Say) -> Lengths:
     """Return the lengths of the text, found now if they are not in the cache."""
     spec, cache = named.spec, cache_dir()
     return text_lengths(

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
-from jobkit.answers.tune import Tuning
+from jobkit.answers.search_answer import SearchAnswer
 from jobkit.core.blocks import Block, as_markdown, as_text
 from jobkit.core.extensions import load_all
 from jobkit.core.terminal import as_json, for_csv
@@ -25,7 +25,6 @@ from jobkit.report.estimates import (
 )
 from jobkit.report.sources import FileReader
 from jobkit.report.tables import Collected
-from jobkit.report.tune import answer_lines
 
 FORMATS = ("table", "csv", "json", "md")
 MOST_NOTES = 20
@@ -147,9 +146,9 @@ def group_block(
     )
 
 
-def _answer_of(search: Tuning) -> Iterator[str]:
+def _answer_of(search: SearchAnswer) -> Iterator[str]:
     yield f"The answer of the search: {format_setting(search.setting)}"
-    yield from answer_lines(search)
+    yield from search.answer_lines()
 
 
 def missing_blocks(collected: Collected) -> Iterator[Block]:

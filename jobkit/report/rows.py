@@ -48,7 +48,7 @@ class Row:
     Attributes
     ----------
     phase
-        Of a search (`jobkit.answers.tune_steps`); ``None`` of any other point.
+        Of a search (`jobkit.answers.search_answer`); ``None`` of any other point.
     versions
         Of the libraries, and of the driver and CUDA.
     machine

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from jobkit.answers.tune import Tuning, read_tuning
+from jobkit.answers.search_answer import SearchAnswer, read_search
 from jobkit.core.blocks import Block
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import EXTENSIONS, load, load_all
@@ -17,7 +17,6 @@ from jobkit.core.knobs import FP32, OFF, PRECISION
 from jobkit.core.layout import (
     LOGS_FOLDER,
     SEARCH_GOAL_FILE,
-    TUNE_GOAL_FILE,
     is_run_folder,
     point_folder,
     try_numbers,
@@ -68,7 +67,7 @@ class Sources:
     """What was read: rows, notes on what was skipped, and by run folder the trials with their outcomes.
 
     ``profiled`` are the outcomes of points that are profiled, so that they are no rows; ``jobs`` are figures
-    of other programs next to those of the points, ``searches`` by run folder what ``jobkit tune`` found.
+    of other programs next to those of the points, ``searches`` by run folder what a search found.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -76,7 +75,7 @@ class Sources:
     trials: dict[str, list[Trial]] = field(default_factory=dict)
     profiled: list[Outcome | None] = field(default_factory=list)
     jobs: list[OtherFigures] = field(default_factory=list)
-    searches: dict[str, Tuning] = field(default_factory=dict)
+    searches: dict[str, SearchAnswer] = field(default_factory=dict)
 
 
 class FileReader(Protocol):
@@ -178,7 +177,7 @@ def _read_run(path: Path) -> Sources:
         notes.append(f"{path}: profiled, and in no table: {_some(names)}; {shown}")
     notes += [f"{path}: {line}" for line in tried]
     jobs = list(_in_logs(path, rows, notes))
-    searches = {str(path): read_tuning(path)} if (path / TUNE_GOAL_FILE).is_file() else {}
+    searches = {str(path): search} if (search := read_search(path)) else {}
     return Sources(rows, notes, {str(path): settled}, [point.outcome for point in profiled], jobs, searches)
 
 

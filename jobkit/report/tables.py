@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jobkit.answers.loads import Lengths, read_lengths
+from jobkit.answers.search_answer import SearchAnswer
 from jobkit.answers.setting import Mean, Ratio, Setting, settings_of
-from jobkit.answers.tune import Tuning
-from jobkit.answers.tune_steps import FINAL, MEMORY, SEARCH
 from jobkit.core.errors import ExitCode
 from jobkit.core.figures import AGREEMENT, F1, FIGURES, LARGEST, SPEED, SPEEDUP, Figure, own_columns, reported
 from jobkit.core.knobs import BATCH_SIZE, OFFERED, REFUSED, RUN_KNOBS, SHORTCUTS, WORKERS, sort_key
@@ -36,8 +35,6 @@ from jobkit.schedulers.types import JobId
 if TYPE_CHECKING:
     import pandas as pd
 
-PHASES = {"": 0, MEMORY: 1, SEARCH: 2, FINAL: 3}
-"""Of a search; the last is the one that the answer rests on, so it comes first."""
 OF_A_SIZE = ("effective", "inert", "items_total", "gpu_instrument")
 """What a size has of its first point that has it."""
 
@@ -64,38 +61,39 @@ class Size(Setting[Row]):
 
 
 def sizes(
-    rows: Iterable[Row], knobs: Sequence[str], probabilities: Mapping[str, float] | None = None
+    rows: Iterable[Row], knobs: Sequence[str], searches: Mapping[str, SearchAnswer] | None = None
 ) -> list[Size]:
     """Return the sizes of all groups in order, and give the rows their speed-up.
 
     Parameters
     ----------
-    probabilities
-        By run folder, of the quantile that ends the intervals of the finals of a search: these were looked at
-        several times.
+    searches
+        By run folder what a search found: the phase that its answer rests on comes first, and its intervals
+        are wider, because they were looked at several times.
     """
-    looked_at = probabilities or {}
+    of_folder = searches or {}
 
     def order(setting: Setting[Row]) -> tuple[object, ...]:
         first = setting.first  # fewer workers are smaller, whatever else differs
         workers = first.numbers.get(WORKERS, 1)
         knob_keys = (sort_key(first.params.get(knob)) for knob in knobs)
-        return first.group or 0, workers, *knob_keys, -PHASES.get(first.phase or "", 0)
+        search = of_folder.get(first.folder)
+        return first.group or 0, workers, *knob_keys, -search.rank(first.phase) if search else 0
 
     measured = settings_of((row for row in rows if row.size is not None), lambda row: row.size)
     groups = groupby(sorted(measured, key=order), key=lambda setting: setting.first.group)
-    return [*chain.from_iterable(_table(list(settings), looked_at) for _, settings in groups)]
+    return [*chain.from_iterable(_table(list(settings), of_folder) for _, settings in groups)]
 
 
-def _table(settings: Sequence[Setting[Row]], looked_at: Mapping[str, float]) -> list[Size]:
+def _table(settings: Sequence[Setting[Row]], searches: Mapping[str, SearchAnswer]) -> list[Size]:
     """Return the sizes of a group, the smallest first; the first of them that has a speed is the base."""
     measured: list[Size] = []
     base: Mean | None = None
     for setting in settings:
         speed, times, first = setting.mean(SPEED), None, setting.first
         if speed and base:
-            of_search = looked_at.get(first.folder, TWO_SIDED) if first.phase == FINAL else TWO_SIDED
-            times = speed.over(base, of_search)
+            search = searches.get(first.folder)
+            times = speed.over(base, search.probability(first.phase) if search else TWO_SIDED)
         elif speed:
             base, times = speed, Ratio(1.0, None, None)
         for row in setting.well:
@@ -138,7 +136,7 @@ class Collected:
     jobs
         Figures of other programs on whole jobs, next to those of their points.
     searches
-        By run folder what ``jobkit tune`` found.
+        By run folder what a search found.
     """
 
     rows: Sequence[Row]
@@ -150,7 +148,7 @@ class Collected:
     trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
     profiled: tuple[Outcome | None, ...] = ()
     jobs: tuple[OtherFigures, ...] = ()
-    searches: Mapping[str, Tuning] = field(default_factory=dict)
+    searches: Mapping[str, SearchAnswer] = field(default_factory=dict)
     _lengths: dict[str, Lengths | None] = field(default_factory=dict)
 
     @property
@@ -267,10 +265,10 @@ class Collected:
                 return lengths
         return None
 
-    def search(self, group: int) -> Tuning | None:
-        """Return what ``jobkit tune`` found in the run of a group; ``None`` if it found no setting."""
+    def search(self, group: int) -> SearchAnswer | None:
+        """Return what the search of a group's run found; ``None`` if it found no setting."""
         search = self.searches.get(self.by_group[group].folder)
-        return search if search and search.winner else None
+        return search if search and search.setting else None
 
     @cached_property
     def questions(self) -> tuple[str, ...]:
@@ -308,8 +306,7 @@ def collect(paths: Sequence[Path], beside: Beside | None = None) -> Collected:
         knobs = _name_knobs(rows)
         by_group = _number(rows)
         own = own_columns((row.record for row in rows), _taken(rows, knobs))
-        looked_at = {folder: search.finals.probability for folder, search in sources.searches.items()}
-    by_size = sizes(rows, knobs, looked_at)
+    by_size = sizes(rows, knobs, sources.searches)
     return Collected(
         rows=rows,
         by_size=by_size,

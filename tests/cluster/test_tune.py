@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.answers.tune import Tuning, read_tuning
-from jobkit.answers.tune_steps import TuneAnswer
 from jobkit.core.errors import ExitCode
 from jobkit.core.layout import SETTING_FILE, read_points
+from jobkit.extensions.tune.steps import TuneAnswer
+from jobkit.extensions.tune.tuning import Tuning
 from tests.cluster.daemons import Wait
 from tests.cluster.lab import ClusterLab
 
@@ -31,7 +31,7 @@ def tune(lab: ClusterLab, spec: Path, *arguments: str) -> subprocess.CompletedPr
 
 
 def ended(lab: ClusterLab) -> Tuning:
-    tuning = read_tuning(lab.run_dir())
+    tuning = Tuning.read(lab.run_dir())
     assert isinstance(tuning.next, TuneAnswer)
     return tuning
 

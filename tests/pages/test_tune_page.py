@@ -7,10 +7,9 @@ import json
 import pytest
 
 from benchmarks import measurements, shortcuts_page, tune_page, tune_search
-from jobkit.answers.tune import read_tuning
 from jobkit.core.blocks import as_text
 from jobkit.core.knobs import EXACT, SHORTCUTS
-from jobkit.report.tune import blocks
+from jobkit.extensions.tune.answer import Answer, blocks
 
 ABOVE_TEN = {"tune-20261123-075119-ff54", tune_page.TUNE.name}
 """The searches whose interval lies above ten times the plain loop."""
@@ -29,7 +28,7 @@ def test_the_readme_names_the_latest_search_with_its_interval() -> None:
 
 
 def test_with_shortcuts_the_answer_is_at_least_25_times_the_plain_loop() -> None:
-    tuning = read_tuning(shortcuts_page.SEARCH)
+    tuning = Answer.read(shortcuts_page.SEARCH)
     assert tuning.setting["shortcuts"] == "exact"
     assert tuning.gain
     assert tuning.gain.low
@@ -55,7 +54,7 @@ def test_the_example_is_the_answer_of_that_search() -> None:
 
 @pytest.mark.parametrize("run", tune_page.MACHINES)
 def test_a_search_kept_to_its_limits_and_its_mean_is_above_ten_times(run: str) -> None:
-    tuning = read_tuning(tune_page.TUNE.parent / run)
+    tuning = Answer.read(tune_page.TUNE.parent / run)
     assert len({str(one.params) for one, _ in tuning.results if one.phase == "search"}) <= 12
     assert tuning.held_s <= 600
     assert tuning.gain
@@ -95,7 +94,7 @@ def test_the_instruments_of_energy_agree_over_a_minute() -> None:
 
 
 def test_no_need_with_shortcuts_is_above_its_bound() -> None:
-    tuning = read_tuning(shortcuts_page.SEARCH)
+    tuning = Answer.read(shortcuts_page.SEARCH)
     memory = tuning.search.memory
     assert not isinstance(memory, str)
     assert not isinstance(memory.line, str)

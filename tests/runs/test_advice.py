@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.answers.tune_steps import FINAL
 from jobkit.core.layout import CORPUS_FILE, ORDER_FILE, TUNE_GOAL_FILE
 from jobkit.core.records import Outcome
+from jobkit.extensions.tune.steps import FINAL
 from jobkit.runs.hints import FixKind, advice, job_line
 from jobkit.runs.journal import Role
 from jobkit.runs.standing import PointState, PointStatus, RunStanding

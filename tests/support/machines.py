@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from jobkit.answers.tune import first_point, next_point
-from jobkit.answers.tune_steps import Candidate, MeasuredCandidate, TuneGoal
 from jobkit.core.files import write_atomically
 from jobkit.core.json_codec import to_json
 from jobkit.core.knobs import EVERY, EXACT, MPS, OFF, ON, ORDER, PADDED_CHARS, SHORTCUTS, WORKERS, Value
@@ -16,6 +14,9 @@ from jobkit.core.layout import TUNE_GOAL_FILE
 from jobkit.core.measurements import Attribution, Energy, MemoryReadings, Sampler, Share
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
+from jobkit.extensions.tune.search import next_point
+from jobkit.extensions.tune.steps import Candidate, MeasuredCandidate, TuneGoal
+from jobkit.extensions.tune.tuning import first_point
 from tests.support.builders import GPU, need, point, record, summary, write_points, write_record
 
 SIZES = (4_000, 16_000, 32_000, 64_000)

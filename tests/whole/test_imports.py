@@ -5,7 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from benchmarks.archives import RECORDS
 from jobkit.commands.listing import LISTED
+
+SWEEP = RECORDS / "gpu" / "stanza-20261121-034558-42cc"
 
 HEAVY = (
     "pandas",
@@ -50,6 +53,7 @@ NODE = (
     "jobkit.extensions.corpus.work",
     "jobkit.extensions.profile.work",
     "jobkit.answers.memory",
+    "jobkit.extensions.tune.search",
     "jobkit.worker.__main__",
     "jobkit.worker.skip_check",
     "jobkit.worker.workloads.function",
@@ -63,6 +67,11 @@ def test_what_a_node_needs_is_light() -> None:
 
 def test_loading_a_run_needs_no_pandas_until_its_frame_is_asked_for() -> None:
     assert imported("import jobkit; jobkit.load") == set()
+
+
+def test_a_recommendation_of_a_sweep_loads_no_extension() -> None:
+    loaded = "[name for name in sys.modules if name.startswith('jobkit.extensions.')]"
+    imported(f"{asked_for('recommend', str(SWEEP))}import sys\nassert not {loaded}, {loaded}")
 
 
 def test_the_test_itself_sees_a_heavy_package() -> None:

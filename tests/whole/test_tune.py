@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.answers.tune import read_tuning
-from jobkit.answers.tune_steps import FINAL
 from jobkit.core.layout import SETTING_FILE, read_points
 from jobkit.core.units import format_setting
+from jobkit.extensions.tune.steps import FINAL
+from jobkit.extensions.tune.tuning import Tuning
 from tests.support.commands import JOBKIT, jobkit
 from tests.whole.test_job_script import wait_until
 
@@ -45,7 +45,7 @@ def test_one_command_finds_the_setting_and_another_search_is_refused(home: Path)
     assert done.returncode == 0, done.stderr
     assert "at most 3 settings in 10 points" in done.stderr
     run = run_of(home)
-    tuning = read_tuning(run)
+    tuning = Tuning.read(run)
     assert [one.phase for one, _ in tuning.results][-3:] == [FINAL] * 3
     assert f"The setting: {format_setting(tuning.setting)}" in done.stdout
     again = jobkit("tune", "tune.yaml", cwd=home)
@@ -76,7 +76,7 @@ def test_a_search_that_is_killed_goes_on_where_it_stood(home: Path) -> None:
     done = jobkit("resume", run, cwd=home)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (run / SETTING_FILE).is_file()
-    assert read_tuning(run).winner
+    assert Tuning.read(run).winner
     again = jobkit("resume", run, cwd=home)
     assert "the search has ended: jobkit tune" in again.stderr
 
@@ -85,7 +85,7 @@ def test_a_dry_run_prints_the_job_and_writes_nothing(home: Path) -> None:
     words = ("--scheduler", "slurm", "--site", "slurm-default", "--set", "tune.workers=4", "--dry-run")
     done = jobkit("tune", "tune.yaml", *words, cwd=home)
     assert done.returncode == 0, done.stderr
-    assert "-m jobkit.answers.tune" in done.stdout
+    assert "-m jobkit.extensions.tune.search" in done.stdout
     assert "#SBATCH --cpus-per-task=4" in done.stdout
     assert "#SBATCH --time=00:06:00" in done.stdout
     assert "afterany:JOB1" in done.stdout

@@ -9,15 +9,12 @@ from pathlib import Path
 from jobkit.answers import ledger
 from jobkit.answers.memory import Memory
 from jobkit.answers.speed import CorpusVolume, Speed, not_sampled, speeds
-from jobkit.answers.tune import read_tuning
-from jobkit.answers.tune_steps import FINAL
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import CUDA, EVERY, EXACT, OFF, REFUSED, SHORTCUTS, Value
 from jobkit.core.layout import (
     FILES_FOLDER,
     SETTING_FILE,
     SPEC_FILE,
-    TUNE_GOAL_FILE,
     is_run_folder,
     read_points,
 )
@@ -177,7 +174,7 @@ def _of_run(run: Path, options: Options, refuse: Refuse) -> AppliedSetting:
     for point in points[:1]:
         refuse(point.workload, point.model, measure_again(run, point))
     params, speed, found = _chosen(run, material)
-    measured = material.search.records(FINAL) if material.search else material.records
+    measured = material.search.winner_records if material.search else material.records
     alike = [record for record in measured if speed and record.params == speed.params]
     spec = load_spec(run / SPEC_FILE, (*found, *_spec_words(options)))
     spec, site, why = _placed(spec, options, _scheduler_of(run))
@@ -224,12 +221,11 @@ def past_of(point: Point, gpu: str | None) -> tuple[float, ...]:
 def _chosen(run: Path, material: RunData) -> tuple[dict[str, Value], Speed | None, tuple[str, ...]]:
     """Return the knobs, their speed, and the keys of the spec that have the setting besides.
 
-    It is what ``jobkit tune`` wrote, else what ``jobkit recommend`` names.
+    It is what a search wrote, else what ``jobkit recommend`` names.
     """
-    if (run / TUNE_GOAL_FILE).is_file():
+    if material.search:
         found = setting_overrides(run)
-        tuning = read_tuning(run)
-        return dict(tuning.setting), tuning.winner, found
+        return material.search.setting, material.search.winner, found
     if (run / SETTING_FILE).is_file():
         found = setting_overrides(run)
         spec = load_spec(run / SPEC_FILE, found)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jobkit.launch import tune
+from jobkit.extensions.tune import job
 from jobkit.launch.resume import Resumption
 from jobkit.runs.retry import RetryGroup
 from jobkit.runs.standing import RunStanding
@@ -20,7 +20,7 @@ class TuneResumption(Resumption):
         self, run: RunStanding, spec: SweepSpec, *, by_itself: bool = False, wait: bool = False
     ) -> int | None:
         """Go on with the search."""
-        return tune.go_on(run.folder, spec, run, by_itself=by_itself, wait=wait)
+        return job.go_on(run.folder, spec, run, by_itself=by_itself, wait=wait)
 
 
 TUNE = TuneResumption()

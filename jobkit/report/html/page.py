@@ -190,8 +190,8 @@ def _with_answer(shown: OfRun, advice: Recommendation) -> OfRun:
     if advice.search is None:
         hidden = [Block.of(limit), *details] if limit else details
         return replace(answered, folded=[*map(folded, hidden), *shown.folded])
-    (phases,) = recommendation.phases(advice)
-    groups = [replace(group, block=replace(phases, before=tuple(limit))) for group in shown.groups]
+    measured = replace(advice.search.table, before=tuple(limit))
+    groups = [replace(group, block=measured) for group in shown.groups]
     every = Folded("All figures of the search", [group.block for group in shown.groups])
     return replace(answered, groups=groups, folded=[*map(folded, details), every, *shown.folded])
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from itertools import cycle
 from pathlib import Path
 
+from jobkit.answers.search_answer import SearchPanel
 from jobkit.answers.setting import Mean
 from jobkit.answers.speed import SPEED_TOLERANCE
-from jobkit.answers.tune_steps import FINAL, MEMORY, SEARCH
 from jobkit.core import files
 from jobkit.core.blocks import Block, Column
 from jobkit.core.figures import LOAD, SPEED
@@ -47,7 +47,6 @@ from jobkit.report.plot.data import (
     GroupPlot,
     KnobPanel,
     KnobSeries,
-    SearchPanel,
     energy_finding,
     figure_finding,
     memory_finding,
@@ -145,8 +144,8 @@ LOOKS = {
 }
 """The shape and the colour of the kinds of marks; torch's allocated peak is not drawn."""
 SHAPES = ("dot", "square", "diamond", "cross")
-PHASES = {MEMORY: ("square", "grey"), SEARCH: ("dot", ""), FINAL: ("diamond", "blue")}
-"""The shape and the colour of the marks of a search, by phase."""
+PHASES = (("square", "grey"), ("dot", ""), ("diamond", "blue"))
+"""The shape and the colour of the marks of a search, by phase, of which there are three at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,27 +344,28 @@ def search_picture(panel: SearchPanel) -> Picture:
     title = search_finding(panel)
     ends = [mean.value + (mean.half_width or 0.0) for row in panel.rows for mean in row.means.values()]
     drawing = RowDrawing(across="paragraphs/s", right=max(ends))
-    if panel.loop:
-        drawing.level(panel.loop.value, f"plain loop: {panel.loop.value:,.4g}/s", css="limit")
+    if base := panel.base:
+        drawing.level(base.last.value, f"{base.name}: {base.last.value:,.4g}/s", css="limit")
     for row in panel.rows:
         drawing.row(row.name)
-        for phase, mean in row.means.items():
-            _draw_mean(drawing, phase, mean)
-        if row.answer:
+        for phase, (shape, css) in zip(panel.phases, PHASES, strict=False):
+            if mean := row.means.get(phase):
+                drawing.legend.mark(phase, shape, css=css)
+                if phase == panel.phases[-1]:
+                    _draw_interval(drawing, mean, css)
+                drawing.mark(mean.value, shape, css=css, title=f"{phase}: {mean.words(SPEED.unit)}")
+        if row is panel.answer:
             drawing.mark(row.last.value, "ring", css="blue")
             drawing.legend.mark("the answer", "ring", css="blue")
     caption = "Settings of the search, the fastest first. A mark is the mean of a phase."
     return Picture(title=title, svg=drawing.svg(title), caption=caption, data=Block())
 
 
-def _draw_mean(drawing: RowDrawing, phase: str, mean: Mean) -> None:
-    shape, css = PHASES[phase]
-    drawing.legend.mark(phase, shape, css=css)
-    if phase == FINAL and mean.half_width is not None:
+def _draw_interval(drawing: RowDrawing, mean: Mean, css: str) -> None:
+    if mean.half_width is not None:
         low, high = mean.value - mean.half_width, mean.value + mean.half_width
         drawing.bar(low, high, css=css, width=2.0)
         drawing.legend.line("95 % interval", css=css, width=2.0)
-    drawing.mark(mean.value, shape, css=css, title=f"{phase}: {mean.words(SPEED.unit)}")
 
 
 def energy_picture(panel: EnergyPanel) -> Picture:

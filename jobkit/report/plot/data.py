@@ -7,17 +7,15 @@ never in one panel. Knows nothing of how it is drawn.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from jobkit.answers.setting import Mean, other_knobs, settings_of
+from jobkit.answers.search_answer import SearchPanel
+from jobkit.answers.setting import Mean, other_knobs
 from jobkit.answers.speed import SPEED_TOLERANCE
-from jobkit.answers.tune import Tuning
-from jobkit.answers.tune_steps import FINAL, MEMORY, SEARCH, whole
 from jobkit.core.figures import FIGURES, GPU_MEMORY, MIN, RAM, SPEED, Figure
-from jobkit.core.knobs import BATCH_SIZE, CPU, Value
-from jobkit.core.records import Record
+from jobkit.core.knobs import BATCH_SIZE, CPU
 from jobkit.core.units import format_bytes_gib, format_setting
 from jobkit.report import energy
 from jobkit.report.estimates import group_memory, guess_of_file, peaks_of_file
@@ -26,81 +24,6 @@ from jobkit.report.plot.memory_data import MemoryPanel, memory_of_file, memory_o
 from jobkit.report.rows import Row
 from jobkit.report.tables import Collected, Size
 from jobkit.runs.trials import Trial
-
-PLAIN_LOOP = "plain loop"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchRow:
-    """A setting of a search.
-
-    Attributes
-    ----------
-    name
-        In words.
-    means
-        Paragraphs a second, by phase, the first phase first; at least one.
-    answer
-        Whether it is the answer.
-    """
-
-    name: str
-    means: Mapping[str, Mean]
-    answer: bool
-
-    @property
-    def last(self) -> Mean:
-        """The speed in the last of its phases, which has the most repeats."""
-        return [*self.means.values()][-1]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchPanel:
-    """The settings of a search that have a speed, the fastest first; and the speed of the plain loop."""
-
-    rows: tuple[SearchRow, ...]
-    loop: Mean | None
-
-    @property
-    def answer(self) -> SearchRow | None:
-        """The row of the answer; ``None`` if it has no speed."""
-        return next((row for row in self.rows if row.answer), None)
-
-
-def search_panel(search: Tuning) -> SearchPanel:
-    """Return what to draw of a search."""
-    found: dict[tuple[tuple[str, Value], ...], dict[str, Mean]] = {}
-    for phase in (MEMORY, SEARCH, FINAL):
-        for setting in settings_of(search.records(phase), _key):
-            if mean := setting.mean(SPEED):
-                found.setdefault(_key(setting.first), {})[phase] = mean
-    loop = tuple(sorted(search.goal.loop.items()))
-    answer = tuple(sorted(whole(search.winner.params).items())) if search.winner else ()
-    knobs = _apart([dict(key) for key in found if key != loop])
-    rows = [
-        SearchRow(
-            name=PLAIN_LOOP if key == loop else format_setting({k: v for k, v in key if k in knobs}),
-            means=means,
-            answer=key == answer,
-        )
-        for key, means in found.items()
-    ]
-    ordered = sorted(rows, key=lambda row: row.last.value, reverse=True)
-    of_loop = next((row.last for row in rows if row.name == PLAIN_LOOP), None)
-    return SearchPanel(rows=tuple(ordered), loop=of_loop)
-
-
-def _key(record: Record) -> tuple[tuple[str, Value], ...]:
-    """Return a setting on the whole text."""
-    return tuple(sorted(whole(record.params).items()))
-
-
-def _apart(settings: Sequence[Mapping[str, Value]]) -> list[str]:
-    """Return the knobs that set these settings apart; all of them if none does."""
-    knobs = list(dict.fromkeys(knob for setting in settings for knob in setting))
-    apart = [knob for knob in knobs if len({setting.get(knob) for setting in settings}) > 1]
-    return apart or knobs
-
 
 OF_SEARCH = "the table of the search has it by phase"
 """Why the speeds of a search are in no picture."""
@@ -218,9 +141,9 @@ def _group(collected: Collected, group: int, gpu_memory_bytes: int | None) -> Gr
         memory = _memory(collected, group, rows, gpu_memory_bytes)
     sizes = [size for size in collected.by_size if size.first.group == group]
     if found := collected.searches.get(rows[0].folder):  # it has no knee, and a part of the text is no size
-        finals = [size for size in sizes if size.first.phase == FINAL]
+        proof = [size for size in sizes if found.rests_on(size.first.phase)]
         speed = KnobPanel(knob=BATCH_SIZE, series=(), why=OF_SEARCH)
-        return GroupPlot(group, memory, speed, _energy(finals), search=search_panel(found))
+        return GroupPlot(group, memory, speed, _energy(proof), search=found.panel)
     drawn = [SPEED, *(figure for figure in FIGURES.values() if figure.drawn)]
     speed, *others = (_over_knob(sizes, collected.knobs, figure) for figure in drawn)
     return GroupPlot(group, memory, speed, _energy(sizes), tuple(panel for panel in others if panel.series))
@@ -343,9 +266,9 @@ def search_finding(panel: SearchPanel) -> str:
         fastest = panel.rows[0]
         return f"Speed: {fastest.name} is the fastest so far, {rate_words(fastest.last.value)}"
     speed = rate_words(answer.last.value)
-    if panel.loop is None or answer.name == PLAIN_LOOP:
+    if panel.base is None or panel.base is answer:
         return f"Speed: the answer has {speed}"
-    return f"Speed: the answer has {speed}, the plain loop {rate_words(panel.loop.value)}"
+    return f"Speed: the answer has {speed}, the {panel.base.name} {rate_words(panel.base.last.value)}"
 
 
 def rate_words(items_per_s: float) -> str:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from jobkit.answers import speed
 from jobkit.answers.gpus import GpuKind, common_gpus
@@ -13,68 +12,19 @@ from jobkit.answers.memory_line import Fit
 from jobkit.answers.observations import RAM
 from jobkit.answers.setting import other_knobs, setting_with, settings_of
 from jobkit.answers.speed import CorpusVolume, Speed
-from jobkit.answers.tune import Tuning
-from jobkit.answers.tune_steps import FINAL, Candidate, whole
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import CPU
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Outcome, Record
-from jobkit.core.terminal import shell_path, shell_quote
+from jobkit.core.terminal import shell_quote
 from jobkit.core.units import format_count
 from jobkit.report.recommend import types
 from jobkit.report.recommend.energy import energy_answer
 from jobkit.report.recommend.objective import Judgement, judge, refuse_none
 from jobkit.report.recommend.request import request
 from jobkit.report.recommend.types import RecommendOptions, RunData
-from jobkit.report.tune import named
 from jobkit.runs import overlaps
 from jobkit.runs.conditions import conditions_of, memory_condition
-
-
-def with_answer(material: RunData, search: Tuning) -> RunData:
-    """Return the data of a search with the records of its finals, each setting as the answer names it.
-
-    Points of the other phases worked on a part of the text, or ran once: nothing is recommended by them.
-
-    Raises
-    ------
-    JobkitError
-        If the search has not ended, or has found no setting.
-    """
-    run = shell_path(Path(material.run))
-    if isinstance(search.next, Candidate):
-        hint = f"jobkit status {run} shows how far it is; jobkit resume {run} goes on"
-        raise JobkitError(f"{material.run}: the search has not ended, so it has no setting yet", hint=hint)
-    if search.winner is None:
-        hint = f"what was tried: jobkit tune {run}"
-        raise JobkitError(f"{material.run}: the search found no setting: {search.next.why}", hint=hint)
-    records = [
-        replace(record, point=replace(record.point, params=named(record, search)))
-        for record in search.records(FINAL)
-    ]
-    return replace(material, records=records, objective=search.goal.objective)
-
-
-def chosen_by_search(settings: tuple[Speed, ...], search: Tuning) -> Speed:
-    """Return the speed of the answer."""
-    return next(setting for setting in settings if setting.params == search.setting)
-
-
-def cautions_of_search(search: Tuning) -> Iterator[str]:
-    """Yield that the finals worked on a part of the text, if they did."""
-    every = max((record.point.every for record in search.records_of(search.winner)), default=1)
-    if every > 1:
-        yield (
-            f"the finals worked on one of every {every} paragraphs: "
-            "time, energy and request are computed from them for the whole text"
-        )
-
-
-def heading(search: Tuning, points: int) -> str:
-    """Return how many settings and points the search has measured."""
-    settings = {tuple(sorted(whole(one.params).items())) for one, _ in search.results}
-    return f"a search of {format_count(len(settings), 'setting')}, {format_count(points, 'point')} succeeded"
-
 
 LONGER = 10
 """A corpus of this many times the measured text may need more RAM than was measured."""
@@ -117,10 +67,10 @@ def cautions(
 
 
 def _of_memory(material: RunData, memory: Memory) -> tuple[str, ...]:
-    """Return what to beware of in the line of memory; of a search without one, on what its finals worked."""
+    """Return what to beware of in the line of memory; of a search, which has none, in its answer."""
     if material.search is None:
         return memory.largest.doubts or memory.remarks
-    return (*cautions_of_search(material.search), *memory.largest.doubts)
+    return (*material.search.cautions(), *memory.largest.doubts)
 
 
 def paragraphs(records: Sequence[Record]) -> int:
@@ -197,10 +147,11 @@ def recommend(material: RunData, wishes: RecommendOptions) -> types.Recommendati
     """
     tried, search = material, material.search
     if search:
-        material = with_answer(material, search)
+        records = search.last_records(material.run)
+        material = replace(material, records=records, objective=search.objective)
     memory = _memory(tried, wishes)
     if search:  # settings that ran once have no line
-        words = other_knobs(search.records_of(search.winner)[0])
+        words = other_knobs(search.winner_records[0])
         memory = {words: memory[words]}
     settings = speed.speeds_of(material.records, tried.records)
     judged = judge(material.run, settings, material.records, material.objective)
@@ -309,7 +260,7 @@ def _choice(
     best = speed.fastest(allowed or settings)
     # If no measured setting is safe, it is the smallest, with a caution.
     chosen = (
-        chosen_by_search(settings, search)
+        next(setting for setting in settings if setting.params == search.setting)
         if search
         else judged.best([setting for setting in allowed if safe(setting) is not False] or allowed[:1])
     )

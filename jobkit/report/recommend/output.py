@@ -10,10 +10,9 @@ from jobkit.answers.memory import Prediction
 from jobkit.answers.observations import ALLOCATED, NEED, RAM
 from jobkit.answers.setting import Mean
 from jobkit.answers.speed import SPEED_TOLERANCE, CorpusVolume, Speed, differ
-from jobkit.answers.tune import Tuning
 from jobkit.core import terminal
 from jobkit.core.blocks import Block, Column
-from jobkit.core.knobs import BATCH_SIZE, EVERY
+from jobkit.core.knobs import BATCH_SIZE
 from jobkit.core.student import TWO_SIDED, half_width, unknown_spread
 from jobkit.core.terminal import NoWrap, shell_quote
 from jobkit.core.units import (
@@ -24,8 +23,6 @@ from jobkit.core.units import (
     format_setting,
     format_walltime,
 )
-from jobkit.report import tune
-from jobkit.report.recommend import advice as advised
 from jobkit.report.recommend import objective, types
 from jobkit.report.recommend.energy import energy_lines
 from jobkit.report.recommend.request import MEMORY_FACTOR, WALLTIME_FACTOR
@@ -55,28 +52,20 @@ def as_json(advice: types.Recommendation) -> str:
     """Return all of it, in bytes and seconds, as JSON that ends with a newline."""
     data = {"schema": 1, **asdict(replace(advice, search=None))}
     data["corpus"].pop("loads")
-    data["search"] = tune.as_data(advice.search) if advice.search else None
+    data["search"] = advice.search.as_data() if advice.search else None
     return terminal.as_json(data, indent=2) + "\n"
 
 
 def blocks(advice: types.Recommendation) -> list[Block]:
     """Return the answer for a person, in GiB: first what to take, last what it was measured from."""
-    return [*answer(advice), *phases(advice), *_with_title([limit(advice)]), *details(advice)]
+    measured = [advice.search.table] if advice.search else []
+    return [*answer(advice), *measured, *_with_title([limit(advice)]), *details(advice)]
 
 
 def answer(advice: types.Recommendation) -> list[Block]:
     """Return the answer itself: what to take, and of a sweep what to request and the time that it takes."""
-    rest = [_worth(advice.search)] if advice.search else [_requested(advice), _time(advice)]
+    rest = [advice.search.worth()] if advice.search else [_requested(advice), _time(advice)]
     return _with_title([_taken(advice), *rest])
-
-
-def _worth(search: Tuning) -> Iterator[str]:
-    """Yield how the answer of a search compares with the plain loop."""
-    if search.is_loop:
-        yield f"No setting is shown to be {search.better_words} than the plain loop."
-    else:
-        yield f"{tune.gain_words(search.gain)}." if search.gain else "Next to the plain loop:"
-    yield from (f"{line}." for line in tune.more_lines(search))
 
 
 def details(advice: types.Recommendation) -> list[Block]:
@@ -114,7 +103,7 @@ def _measured(advice: types.Recommendation) -> Iterator[str]:
     """Yield from what the answer is, and what that took."""
     of = advice.measured
     if advice.search:
-        yield f"{advised.heading(advice.search, of.points)}: {of.run}"
+        yield f"{advice.search.title}, {format_count(of.points, 'point')} succeeded: {of.run}"
     else:
         settings = format_count(len(advice.batch.settings), "setting")
         yield f"{format_count(of.points, 'point')} that succeeded, of {settings}: {of.run}"
@@ -124,19 +113,10 @@ def _measured(advice: types.Recommendation) -> Iterator[str]:
     yield f"  The {_kind(advice)} took {spent}; queueing is not in it."
 
 
-def phases(advice: types.Recommendation) -> list[Block]:
-    """Return what a search measured, phase by phase; nothing of a sweep."""
-    if advice.search is None:
-        return []
-    columns = tune.phase_columns(advice.search)
-    part = " (every: one of so many paragraphs)" if any(one.head == EVERY for one in columns) else ""
-    return [Block(title=f"What the search measured, by phase{part}", columns=tuple(columns))]
-
-
 def limit(advice: types.Recommendation) -> Iterator[str]:
     """Yield why no other setting is taken, as far as that is known."""
     batch = advice.batch
-    binds = tune.limit_words(advice.search) if advice.search else BINDS.get(batch.binds or "", "")
+    binds = advice.search.limit if advice.search else BINDS.get(batch.binds or "", "")
     if binds:
         yield f"The limit is {binds}."
     unmeasured = batch.binds in {types.SATURATION, types.SWEEP}

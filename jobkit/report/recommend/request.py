@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
+from jobkit.answers.search_answer import SearchAnswer, read_search
 from jobkit.answers.speed import Duration
-from jobkit.answers.tune import Tuning, read_tuning
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import CPU
-from jobkit.core.layout import SPEC_FILE, TUNE_GOAL_FILE, is_run_folder
+from jobkit.core.layout import SPEC_FILE, is_run_folder
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import GIB
@@ -197,7 +197,7 @@ class RunUse:
     notes
         What could not be read.
     search
-        If it is a run of ``jobkit tune``: what was found. Its points are then those of the answer.
+        If it is a search: what was found. Its points are then those of the answer.
     """
 
     run: str
@@ -208,7 +208,7 @@ class RunUse:
     sites: Sequence[Site]
     own: bool
     notes: tuple[str, ...]
-    search: Tuning | None = None
+    search: SearchAnswer | None = None
 
     @property
     def noun(self) -> str:
@@ -240,10 +240,10 @@ def read_use(folder: Path) -> RunUse:
     site, notes = site_of(spec)
     run = read_run(folder)
     meant = [point for point in run.points if point.point.kind.main]
-    search = read_tuning(folder) if (folder / TUNE_GOAL_FILE).is_file() else None
-    if search and search.winner:
-        finals = {record.point.index for record in search.records_of(search.winner)}
-        meant = [point for point in meant if point.point.index in finals]
+    search = read_search(folder)
+    if search and search.setting:
+        own = {record.point.index for record in search.winner_records}
+        meant = [point for point in meant if point.point.index in own]
     points = tuple(_uses(folder, run, meant))
     if not points:
         raise JobkitError(

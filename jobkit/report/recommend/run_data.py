@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from jobkit.answers import ledger
 from jobkit.answers.loads import read_lengths
 from jobkit.answers.objective import Objective
-from jobkit.answers.tune import Tuning, read_tuning
+from jobkit.answers.search_answer import read_search
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import SPEC_FILE, TUNE_GOAL_FILE, is_run_folder
+from jobkit.core.layout import SPEC_FILE, is_run_folder
 from jobkit.core.paths import ledger_path
 from jobkit.core.records import RESULTS, Outcome, Record
 from jobkit.core.terminal import shell_quote
@@ -83,22 +82,8 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
         ledger=_ledger(records),
         agreements=agreements(sweep),
         objective=_objective(spec) if spec else Objective(),
-        search=_search(folder, _objective(spec) if spec and overrides else None),
+        search=read_search(folder, _objective(spec) if spec and overrides else None),
     )
-
-
-def _search(folder: Path, asked: Objective | None) -> Tuning | None:
-    """Return what ``jobkit tune`` found in a run; ``None`` if it is no search.
-
-    Parameters
-    ----------
-    asked
-        Another objective than that of the search.
-    """
-    if not (folder / TUNE_GOAL_FILE).is_file():
-        return None
-    search = read_tuning(folder)
-    return replace(search, goal=replace(search.goal, objective=asked)) if asked else search
 
 
 def _ledger(records: Sequence[Record]) -> str | None:

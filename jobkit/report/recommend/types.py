@@ -9,9 +9,9 @@ from jobkit.answers.gpus import GpuKind
 from jobkit.answers.loads import Lengths
 from jobkit.answers.memory import Prediction
 from jobkit.answers.objective import Objective
+from jobkit.answers.search_answer import SearchAnswer
 from jobkit.answers.setting import Ratio
 from jobkit.answers.speed import CorpusVolume, Duration, Speed
-from jobkit.answers.tune import Tuning
 from jobkit.core.knobs import FP32, PRECISION
 from jobkit.core.records import Batch, Outcome, Record
 from jobkit.core.units import format_count, format_f1
@@ -172,7 +172,7 @@ class RunData:
     objective
         What a setting is chosen by, and what it must keep.
     search
-        If it is a run of ``jobkit tune``: what was found.
+        If it is a search: what was found.
     """
 
     run: str
@@ -191,7 +191,7 @@ class RunData:
     ledger: str | None = None
     agreements: Mapping[int, Agreement] = field(default_factory=dict)
     objective: Objective = field(default_factory=Objective)
-    search: Tuning | None = None
+    search: SearchAnswer | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -426,4 +426,4 @@ class Recommendation:
     trials: tuple[str, ...]
     ledger: str | None
     conditions: Conditions | None
-    search: Tuning | None = None
+    search: SearchAnswer | None = None

@@ -12,7 +12,6 @@ from math import fsum
 from statistics import median
 
 from jobkit.answers.gpus import GpuKind, common_gpus, usable_bytes
-from jobkit.answers.tune_steps import TuneAnswer
 from jobkit.core import terminal
 from jobkit.core.blocks import Block, Column
 from jobkit.core.figures import GPU_MEMORY, WORK
@@ -39,7 +38,6 @@ from jobkit.report.recommend.request import (
     header,
     largest,
 )
-from jobkit.report.tune import answer_lines, as_data
 from jobkit.runs.results import worker_s
 from jobkit.schedulers.registry import by_name
 
@@ -418,7 +416,7 @@ def as_json(run: RunUse, found: Sequence[Waste]) -> str:
         "to_come": run.to_come,
         "wastes": [asdict(waste) for waste in found],
         "notes": run.notes,
-        "search": as_data(run.search) if run.search else None,
+        "search": run.search.as_data() if run.search else None,
     }
     return terminal.as_json(data, indent=2) + "\n"
 
@@ -446,9 +444,9 @@ def _heading(run: RunUse) -> Iterator[str]:
 
 def _of_search(run: RunUse) -> Iterator[str]:
     """Yield the answer of a search, which the figures are of."""
-    if run.search and run.search.winner:
+    if run.search and run.search.setting:
         yield f"The answer of the search, and its points: {format_setting(run.search.setting)}"
-        yield from answer_lines(run.search)
+        yield from run.search.answer_lines()
 
 
 def _columns(found: Sequence[Waste], noun: str) -> tuple[Column, ...]:
@@ -481,8 +479,8 @@ def _explained(waste: Waste, run: RunUse) -> Iterator[str]:
     yield f"{waste.name}: waste if {waste.limit}."
     if waste.fix:
         yield from _fix(waste.fix)
-    elif run.search and isinstance(run.search.next, TuneAnswer):
-        yield f"  No fix: the search found no setting that uses more. Its limit: {run.search.next.why}."
+    elif run.search and run.search.why:
+        yield f"  No fix: the search found no setting that uses more. Its limit: {run.search.why}."
 
 
 def _fix(fix: Fix) -> Iterator[str]:

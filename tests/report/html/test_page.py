@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 import jobkit
-from jobkit.answers.tune import read_tuning
 from jobkit.core.layout import JOB_SCRIPT, SPEC_FILE
 from jobkit.core.measurements import Gpu
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap, printable
 from jobkit.core.units import GIB
+from jobkit.extensions.tune.answer import Answer
 from jobkit.report.html.page import page, paragraphs
 from jobkit.report.html.pictures import MOST_CHARACTERS
-from jobkit.report.plot.data import search_panel
 from tests.support.builders import TEXT, grid, record, write_points, write_record
 from tests.support.commands import jobkit as typed
 from tests.support.machines import Machine, search
@@ -245,7 +244,7 @@ def test_a_search_shows_its_settings_by_speed_and_what_binds(tmp_path: Path) -> 
 
 def test_a_search_of_which_no_setting_has_a_speed_has_no_picture_of_it(tmp_path: Path) -> None:
     run = search(tmp_path, Machine(), most=1)
-    assert search_panel(read_tuning(run)).answer is None
+    assert Answer.read(run).panel.answer is None
     for file in run.glob("results/*/*/record.json"):
         file.unlink()
-    assert search_panel(read_tuning(run)).rows == ()
+    assert Answer.read(run).panel.rows == ()

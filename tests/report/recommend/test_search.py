@@ -10,11 +10,12 @@ import pytest
 from jobkit.answers.objective import Bound, Objective
 from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
+from jobkit.extensions.tune.answer import Answer
 from jobkit.report.recommend.advice import recommend
 from jobkit.report.recommend.output import blocks
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import RecommendOptions
-from tests.report.test_tune import NOW, FastLoop
+from tests.extensions.tune.test_answer import NOW, FastLoop
 from tests.support.machines import GOAL, Machine, search
 
 
@@ -40,7 +41,7 @@ def test_a_search_under_way_and_one_without_a_setting_have_no_recommendation(tmp
 def test_finals_that_differ_have_no_largest_batch_for_the_reason_of_their_memory(tmp_path: Path) -> None:
     material = read_material(search(tmp_path, Machine()))
     assert material.search
-    *_, last = material.search.records_of(material.search.winner)
+    *_, last = material.search.winner_records
     other = replace(last, versions={**last.versions, "torch": "0.1"})
     records = [other if record == last else record for record in material.records]
     largest = recommend(replace(material, records=records), RecommendOptions()).batch.largest
@@ -49,7 +50,7 @@ def test_finals_that_differ_have_no_largest_batch_for_the_reason_of_their_memory
 
 def test_a_search_that_shows_nothing_faster_says_so(tmp_path: Path) -> None:
     material = read_material(search(tmp_path, FastLoop(noise=0.01), NOW))
-    assert material.search
+    assert isinstance(material.search, Answer)
     assert material.search.is_loop
     assert "No setting is shown to be faster than the plain loop." in as_text(
         blocks(recommend(material, RecommendOptions()))

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from benchmarks.archives import RECORDS, group
 from jobkit.answers.gpus import gpu_kind
-from jobkit.answers.tune_steps import TuneAnswer
 from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import Exit
@@ -399,15 +398,14 @@ def test_text_and_json_say_the_same() -> None:
 
 def test_a_search_that_ended_names_its_limit_in_place_of_a_fix() -> None:
     searches = [read_use(folder) for folder in group("tune").iterdir()]
-    ended = [use for use in searches if use.search and isinstance(use.search.next, TuneAnswer)]
+    ended = [use for use in searches if use.search and use.search.why]
     assert ended
     plain = read_use(H200)
     for use in ended:
         assert use.search
-        assert isinstance(use.search.next, TuneAnswer)
         idle = next(waste for waste in wastes(use) if waste.name == "idle GPU")
         idle = replace(idle, wasted=True, fix=None)
         assert "No fix" not in as_text(blocks(plain, [idle]))
-        limit = f"Its limit: {use.search.next.why}."
+        limit = f"Its limit: {use.search.why}."
         said = f"  No fix: the search found no setting that uses more. {limit}\n"
         assert said in as_text(blocks(use, [idle]))

@@ -15,7 +15,11 @@ from hypothesis import strategies as st
 from jobkit.answers.memory import Memory
 from jobkit.answers.objective import Bound, Finals, Objective
 from jobkit.answers.observations import NEED
-from jobkit.answers.tune_steps import (
+from jobkit.core.knobs import EVERY, EXACT, MPS, OFF, ON, PADDED_CHARS, SHORTCUTS, WORKERS, Value
+from jobkit.core.measurements import Metric
+from jobkit.core.records import Outcome
+from jobkit.core.units import GIB
+from jobkit.extensions.tune.steps import (
     DOUBT,
     FINAL,
     MEMORY,
@@ -28,10 +32,6 @@ from jobkit.answers.tune_steps import (
     follow,
     whole,
 )
-from jobkit.core.knobs import EVERY, EXACT, MPS, OFF, ON, PADDED_CHARS, SHORTCUTS, WORKERS, Value
-from jobkit.core.measurements import Metric
-from jobkit.core.records import Outcome
-from jobkit.core.units import GIB
 from tests.support.machines import FAST, GOAL, LOOP, SIZES, Machine
 
 

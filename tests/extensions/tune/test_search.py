@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from jobkit.answers import tune
 from jobkit.answers.loads import Lengths, Loads
-from jobkit.answers.tune import next_point, read_tuning
-from jobkit.answers.tune_steps import FINAL, MEMORY, SEARCH, Candidate, TuneAnswer
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import LENGTHS_FILE, SETTING_FILE, TUNE_GOAL_FILE, Exit, read_points
 from jobkit.core.records import Outcome
+from jobkit.extensions.tune.search import main, next_point
+from jobkit.extensions.tune.steps import FINAL, MEMORY, SEARCH, Candidate, TuneAnswer
+from jobkit.extensions.tune.tuning import Tuning, first_point
 from jobkit.runs.journal import Role
 from jobkit.runs.kinds import kind_of
 from tests.support.builders import point, write_exit, write_record
@@ -44,7 +44,7 @@ def test_points_are_appended_as_they_are_chosen_and_the_setting_is_written_at_th
 
 
 def test_the_gain_is_over_the_plain_loop(tmp_path: Path) -> None:
-    tuning = read_tuning(search(tmp_path, Machine()))
+    tuning = Tuning.read(search(tmp_path, Machine()))
     assert isinstance(tuning.next, TuneAnswer)
     assert tuning.winner
     assert tuning.gain
@@ -55,7 +55,7 @@ def test_the_gain_is_over_the_plain_loop(tmp_path: Path) -> None:
 
 def test_a_search_says_what_is_next_while_it_goes_on(tmp_path: Path) -> None:
     run = search(tmp_path, Machine(), most=6)
-    tuning = read_tuning(run)
+    tuning = Tuning.read(run)
     assert isinstance(tuning.next, Candidate)
     assert (tuning.next.workers, tuning.winner, tuning.gain) == (8, None, None)
     assert not (run / SETTING_FILE).exists()
@@ -94,7 +94,7 @@ def test_two_failures_that_another_try_would_repeat_end_the_search(tmp_path: Pat
 
 def test_another_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(JobkitError, match=r"tune\.json: No such file") as caught:
-        read_tuning(tmp_path)
+        Tuning.read(tmp_path)
     assert caught.value.hint == "jobkit tune SPEC makes such a run"
 
 
@@ -103,17 +103,17 @@ def test_the_job_prints_the_number_of_the_next_point(
 ) -> None:
     run = search(tmp_path, Machine(), most=4)
     monkeypatch.setattr(sys, "argv", ["tune", str(run)])
-    assert tune.main() == 0
+    assert main() == 0
     out, err = capsys.readouterr()
     assert out == "5\n"
     assert err.startswith("tune: point 5, search: order sorted, padded_chars 16,000, workers 2")
     monkeypatch.setattr(sys, "argv", ["tune", str(tmp_path)])
-    assert tune.main() == 1
+    assert main() == 1
     assert capsys.readouterr().err.startswith("tune: ")
 
 
 def test_the_first_point_has_the_first_setting_of_the_memory_line() -> None:
-    first = tune.first_point(point(params={}), GOAL)
+    first = first_point(point(params={}), GOAL)
     assert (first.index, first.phase, first.params["padded_chars"]) == (1, MEMORY, 4_000)
 
 
@@ -123,13 +123,13 @@ def test_the_setting_has_its_shortcuts_and_the_plain_loop_none(tmp_path: Path) -
     points, _ = read_points(run)
     loops = {one.shortcuts for one in points if one.phase == FINAL and one.params.get("batch_size")}
     assert (loops, points[0].shortcuts) == ({"off"}, "exact")
-    assert read_tuning(run).setting["shortcuts"] == "exact"
+    assert Tuning.read(run).setting["shortcuts"] == "exact"
 
 
 def test_shortcuts_that_are_refused_leave_a_setting_without(tmp_path: Path) -> None:
     run = search(tmp_path, Machine(refuses=(MEMORY, SEARCH, FINAL)), FAST)
     assert "\nshortcuts: off\n" in (run / SETTING_FILE).read_text()
-    tuning = read_tuning(run)
+    tuning = Tuning.read(run)
     assert {one.shortcuts for _, result in tuning.results[1:] for one in [result.point]} == {"off"}
     assert tuning.winner
     assert tuning.winner.params["workers"] == 16
@@ -138,7 +138,7 @@ def test_shortcuts_that_are_refused_leave_a_setting_without(tmp_path: Path) -> N
 @pytest.mark.parametrize("looks", [0, 3])
 def test_a_finalist_that_ran_without_its_shortcuts_is_no_answer(tmp_path: Path, looks: int) -> None:
     run = search(tmp_path, Machine(refuses=(FINAL,)), replace(FAST, looks=looks, most_repeats=3))
-    tuning = read_tuning(run)
+    tuning = Tuning.read(run)
     assert "refused" not in (run / SETTING_FILE).read_text()
     assert (tuning.is_loop, tuning.best, tuning.second) == (bool(looks), None, None)
     assert bool(tuning.setting) == bool(looks)
@@ -146,12 +146,12 @@ def test_a_finalist_that_ran_without_its_shortcuts_is_no_answer(tmp_path: Path, 
 
 def test_a_goal_of_an_earlier_version_reads_as_before(tmp_path: Path) -> None:
     run = search(tmp_path, Machine(), GOAL)
-    before = read_tuning(run)
+    before = Tuning.read(run)
     path = run / TUNE_GOAL_FILE
     data = json.loads(path.read_text())
     del data["shortcuts"]
     path.write_text(json.dumps(data))
-    again = read_tuning(run)
+    again = Tuning.read(run)
     assert (again.goal, again.next, again.setting) == (before.goal, before.next, before.setting)
     assert (again.goal, again.padding) == (GOAL, None)
     assert "shortcuts" not in (run / SETTING_FILE).read_text()
@@ -167,12 +167,12 @@ def padding_of(run: Path, lengths: Lengths | None) -> tuple[float, float] | None
     """Return what is known of it if the run has these lengths."""
     if lengths:
         (run / LENGTHS_FILE).write_text(lengths.to_json())
-    return read_tuning(run).padding
+    return Tuning.read(run).padding
 
 
 def test_the_padding_of_a_loop_on_a_part_is_that_of_its_part(tmp_path: Path) -> None:
     run = search(tmp_path, Machine(exact=2.0), SHORT)
-    part = read_tuning(run).finals.plain
+    part = Tuning.read(run).finals.plain
     assert part
     every = part.params["every"]
     assert isinstance(every, int)

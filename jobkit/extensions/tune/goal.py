@@ -9,7 +9,6 @@ from typing import Any
 
 from jobkit.answers.loads import NONE, Lengths, Loads
 from jobkit.answers.objective import Objective
-from jobkit.answers.tune_steps import TuneGoal
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import (
     BATCH_SIZE,
@@ -27,6 +26,7 @@ from jobkit.core.knobs import (
     Value,
 )
 from jobkit.core.units import format_count
+from jobkit.extensions.tune.steps import TuneGoal
 from jobkit.planning.batch_sizes import MIN_LOAD
 from jobkit.planning.points import request
 from jobkit.schedulers.registry import runs_here

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from jobkit.answers.setting import Mean, Ratio, Setting
+from jobkit.answers.objective import Objective
+from jobkit.answers.search_answer import SearchAnswer, SearchPanel, SearchRow
+from jobkit.answers.setting import Mean, Ratio, Setting, settings_of
 from jobkit.answers.speed import Speed
-from jobkit.answers.tune import Tuning, spec_lines
-from jobkit.answers.tune_steps import Candidate, TuneAnswer, whole
 from jobkit.core.blocks import Block, Column
+from jobkit.core.errors import JobkitError
 from jobkit.core.figures import (
     ENERGY_PER_1000,
     GPU_MEMORY,
@@ -23,8 +24,11 @@ from jobkit.core.figures import (
 from jobkit.core.knobs import EVERY, MPS, ON, Value
 from jobkit.core.layout import SETTING_FILE
 from jobkit.core.records import ModelRef, Outcome, Record, described
-from jobkit.core.terminal import NoWrap, as_json, relative_path, shell_path
+from jobkit.core.student import TWO_SIDED
+from jobkit.core.terminal import NoWrap, relative_path, shell_path
 from jobkit.core.units import format_about, format_bytes_gib, format_count, format_setting, format_walltime
+from jobkit.extensions.tune.steps import FINAL, PHASES, Candidate, TuneAnswer, whole
+from jobkit.extensions.tune.tuning import Tuning, spec_lines
 from jobkit.runs.conditions import Conditions, condition_lines, conditions_of
 from jobkit.runs.results import PointResult
 
@@ -36,10 +40,177 @@ HELP = {
 }
 """What may make a faster setting possible, by what limits the search."""
 
+PLAIN_LOOP = "plain loop"
 NO_DIFFERENCE = "no difference is shown"
+Key = tuple[tuple[str, Value], ...]
 
 
-def blocks(run_dir: Path, tuning: Tuning) -> Iterator[Block]:
+@dataclass(frozen=True, kw_only=True)
+class Answer(Tuning, SearchAnswer):
+    """A search, with the words for what it found."""
+
+    phases = PHASES
+
+    @property
+    def objective(self) -> Objective:
+        """What the finalists are chosen by."""
+        return self.goal.objective
+
+    @property
+    def winner_records(self) -> tuple[Record, ...]:
+        """The records of the answer; empty if there is none."""
+        return self.records_of(self.winner)
+
+    @property
+    def limit(self) -> str:
+        """What limits the speed of the answer, and what may help; empty if that is unknown."""
+        answer = self.next
+        if self.winner and isinstance(answer, TuneAnswer) and self.objective.by_speed and answer.limit:
+            return f"{answer.limit}: {answer.why}; {_help(self, answer)}"
+        return ""
+
+    @property
+    def why(self) -> str:
+        """What ended the search, in a sentence without a full stop; empty while it goes on."""
+        return self.next.why if isinstance(self.next, TuneAnswer) else ""
+
+    @property
+    def title(self) -> str:
+        """How many settings it measured."""
+        return f"a search of {format_count(len(_settings(self)), 'setting')}"
+
+    @property
+    def sentence(self) -> str:
+        """The setting that it found, and how many times as fast as the plain loop that is."""
+        times = f", {_gain_words(self.gain)}" if self.gain else _named_loop(self)
+        why = f" {_not_shown(self)}" if self.is_loop else ""
+        return f"The answer of the search: {format_setting(self.setting)}{times}.{why}"
+
+    @property
+    def table(self) -> Block:
+        """What it measured, phase by phase."""
+        columns = phase_columns(self)
+        part = " (every: one of so many paragraphs)" if any(one.head == EVERY for one in columns) else ""
+        return Block(title=f"What the search measured, by phase{part}", columns=tuple(columns))
+
+    @property
+    def panel(self) -> SearchPanel:
+        """What to draw of it."""
+        found: dict[Key, dict[str, Mean]] = {}
+        for phase in PHASES:
+            for setting in settings_of(self.records(phase), lambda record: _key(record.params)):
+                if mean := setting.mean(SPEED):
+                    found.setdefault(_key(setting.first.params), {})[phase] = mean
+        loop = _key(self.goal.loop)
+        knobs = _distinct([dict(key) for key in found if key != loop])
+        rows = {
+            key: SearchRow(
+                name=PLAIN_LOOP if key == loop else format_setting({k: v for k, v in key if k in knobs}),
+                means=means,
+            )
+            for key, means in found.items()
+        }
+        return SearchPanel(
+            phases=PHASES,
+            rows=tuple(sorted(rows.values(), key=lambda row: row.last.value, reverse=True)),
+            base=rows.get(loop),
+            answer=rows.get(_key(self.winner.params)) if self.winner else None,
+        )
+
+    def probability(self, phase: str | None) -> float:
+        """Return the probability of the quantile that ends the intervals of a phase."""
+        return self.finals.probability if self.rests_on(phase) else TWO_SIDED
+
+    def last_records(self, run: str) -> list[Record]:
+        """Return the records of the finals, each with its setting as the answer names it.
+
+        Points of the other phases worked on a part of the text, or ran once: nothing is recommended by them.
+
+        Raises
+        ------
+        JobkitError
+            If the search has not ended, or has found no setting.
+        """
+        folder = shell_path(Path(run))
+        if isinstance(self.next, Candidate):
+            hint = f"jobkit status {folder} shows how far it is; jobkit resume {folder} goes on"
+            raise JobkitError(f"{run}: the search has not ended, so it has no setting yet", hint=hint)
+        if self.winner is None:
+            hint = f"what was tried: jobkit tune {folder}"
+            raise JobkitError(f"{run}: the search found no setting: {self.why}", hint=hint)
+        return [
+            replace(record, point=replace(record.point, params=self.named(record)))
+            for record in self.records(FINAL)
+        ]
+
+    def named(self, record: Record) -> dict[str, Value]:
+        """Return the setting of a final as the answer names it: on the whole text, ``auto`` as it ran."""
+        params = whole(record.params)
+        if self.winner and record.params == self.winner.params:
+            return self.setting
+        return {**params, MPS: ON} if record.mps == ON and MPS in params else params
+
+    def cautions(self) -> Iterator[str]:
+        """Yield that the finals worked on a part of the text, if they did."""
+        every = max((record.point.every for record in self.winner_records), default=1)
+        if every > 1:
+            yield (
+                f"the finals worked on one of every {every} paragraphs: "
+                "time, energy and request are computed from them for the whole text"
+            )
+
+    def worth(self) -> Iterator[str]:
+        """Yield how the answer compares with the plain loop, in sentences."""
+        if self.is_loop:
+            yield _not_shown(self)
+        else:
+            yield f"{_gain_words(self.gain)}." if self.gain else "Next to the plain loop:"
+        yield from (f"{line}." for line in _more_lines(self))
+
+    def answer_lines(self) -> Iterator[str]:
+        """Yield what the answer is worth, the next best setting, and what limits it."""
+        if self.is_loop:
+            yield f"  answer     the plain loop: no setting is shown to be {self.better_words}"
+        yield from _worth_lines(self)
+        yield from _limit_lines(self)
+
+    def as_data(self) -> dict[str, object]:
+        """Return the answer for a program."""
+        answer, gain, winner = self.next, self.gain, self.winner
+        best, joules = (_mean(self, winner, one) for one in (self.objective.figure, ENERGY_PER_1000))
+        return {
+            "ended": isinstance(answer, TuneAnswer),
+            **described(_model(self)),
+            "setting": self.setting or None,
+            "objective": {**asdict(self.objective), "mean": best.value if best else None},
+            "plain_loop": self.is_loop,
+            "best_other": _best_other_json(self),
+            "items_per_s": winner.items_per_s if winner else None,
+            "times_the_plain_loop": _ratio_json(gain),
+            "joules_per_1000": joules.value if joules else None,
+            "limit": answer.limit if isinstance(answer, TuneAnswer) else None,
+            "why": answer.why if isinstance(answer, TuneAnswer) else None,
+            "held_s": self.held_s,
+            "conditions": asdict(conditions) if (conditions := _conditions(self)) else None,
+            "points": [
+                {
+                    "point": result.point.point_id,
+                    "phase": one.phase,
+                    "params": dict(one.params),
+                    "outcome": result.outcome,
+                }
+                for one, result in self.results
+            ],
+        }
+
+
+def read_answer(run: Path, objective: Objective | None) -> Answer:
+    """Return what the search of a run found, by another objective than its own if one is given."""
+    answer = Answer.read(run)
+    return replace(answer, goal=replace(answer.goal, objective=objective)) if objective else answer
+
+
+def blocks(run_dir: Path, tuning: Answer) -> Iterator[Block]:
     """Yield the answer for a person, or how far the search is."""
     answer, model, run = tuning.next, _model(tuning), shell_path(run_dir)
     warning = (model.warning,) if model and model.stand_in else ()
@@ -55,6 +226,16 @@ def blocks(run_dir: Path, tuning: Tuning) -> Iterator[Block]:
         yield from _found(run_dir, tuning)
 
 
+def _settings(tuning: Tuning) -> set[Key]:
+    """Return the settings that were measured, each on the whole text."""
+    return {_key(one.params) for one, _ in tuning.results}
+
+
+def _key(params: Mapping[str, Value]) -> Key:
+    """Return what identifies a setting, whatever part of the text it ran on."""
+    return tuple(sorted(whole(params).items()))
+
+
 def _model(tuning: Tuning) -> ModelRef | None:
     """Return the model of a search; ``None`` if it has none, or no point yet."""
     return tuning.results[0][1].point.model if tuning.results else None
@@ -63,10 +244,9 @@ def _model(tuning: Tuning) -> ModelRef | None:
 def headline(run_dir: Path, tuning: Tuning) -> str:
     """Return what was spent on what: settings, points, time, and the GPU or the CPUs."""
     goal = tuning.goal
-    settings = {tuple(sorted(whole(one.params).items())) for one, _ in tuning.results}
     records = [result.record for _, result in tuning.results if result.record]
     gpu = next((record.gpu.name for record in records if record.gpu), None)
-    spent = f"{format_count(len(settings), 'setting')}, {format_count(len(tuning.results), 'point')}"
+    spent = f"{format_count(len(_settings(tuning)), 'setting')}, {format_count(len(tuning.results), 'point')}"
     cpus = format_count(goal.workers * goal.cpus, "CPU")
     where = f"{gpu} and {cpus}" if gpu else cpus
     return f"{relative_path(run_dir)}: {spent}, {format_about(tuning.held_s)} of {where}"
@@ -119,7 +299,7 @@ def _remark(tuning: Tuning, setting: Setting[Record] | None, results: Sequence[P
     return tuning.goal.objective.broken(setting) if setting else str(results[-1].outcome or "to come")
 
 
-def _found(run_dir: Path, tuning: Tuning) -> Iterator[Block]:
+def _found(run_dir: Path, tuning: Answer) -> Iterator[Block]:
     yield Block.of(_setting(tuning))
     spec = tuple(NoWrap(line, "  ") for line in spec_lines(tuning))
     yield Block(title=f"In a spec (also in {relative_path(run_dir)}/{SETTING_FILE}):", before=spec)
@@ -127,12 +307,12 @@ def _found(run_dir: Path, tuning: Tuning) -> Iterator[Block]:
     yield Block.of(condition_lines(_conditions(tuning)))
 
 
-def _setting(tuning: Tuning) -> Iterator[str]:
+def _setting(tuning: Answer) -> Iterator[str]:
     """Yield the setting, what it is worth, and what was not tried."""
     if tuning.is_loop:
         yield _not_shown(tuning)
     yield f"The setting: {format_setting(tuning.setting)}{_named_loop(tuning)}"
-    yield from _worth(tuning)
+    yield from _worth_lines(tuning)
     yield from _limit_lines(tuning)
     yield f"  not tried  {_not_tried(tuning)}"
 
@@ -140,21 +320,6 @@ def _setting(tuning: Tuning) -> Iterator[str]:
 def _conditions(tuning: Tuning) -> Conditions | None:
     """Return the conditions under which the winner was measured."""
     return next(map(conditions_of, tuning.records_of(tuning.winner)), None)
-
-
-def named(record: Record, tuning: Tuning) -> dict[str, Value]:
-    """Return the setting of a final as the answer names settings: on the whole text, ``auto`` as it ran."""
-    params = whole(record.params)
-    if tuning.winner and record.params == tuning.winner.params:
-        return tuning.setting
-    return {**params, MPS: ON} if record.mps == ON and MPS in params else params
-
-
-def as_sentence(tuning: Tuning) -> str:
-    """Return the setting that a search found, and how many times as fast as the plain loop it is."""
-    times = f", {gain_words(tuning.gain)}" if tuning.gain else _named_loop(tuning)
-    why = f" {_not_shown(tuning)}" if tuning.is_loop else ""
-    return f"The answer of the search: {format_setting(tuning.setting)}{times}.{why}"
 
 
 def _not_shown(tuning: Tuning) -> str:
@@ -165,49 +330,28 @@ def _named_loop(tuning: Tuning) -> str:
     return " (the plain loop)" if tuning.is_loop else ""
 
 
-def answer_lines(tuning: Tuning) -> Iterator[str]:
-    """Yield what the answer of a search that has one is worth, the next best setting, and what limits it."""
-    yield from worth_lines(tuning)
-    yield from _limit_lines(tuning)
+def _limit_lines(answer: Answer) -> Iterator[str]:
+    if answer.limit:
+        yield f"  limit      {answer.limit}"
 
 
-def worth_lines(tuning: Tuning) -> Iterator[str]:
-    """Yield what the answer of a search that has one is worth, and the next best setting."""
-    if tuning.is_loop:
-        yield f"  answer     the plain loop: no setting is shown to be {tuning.better_words}"
-    yield from _worth(tuning)
-
-
-def _worth(tuning: Tuning) -> Iterator[str]:
+def _worth_lines(tuning: Tuning) -> Iterator[str]:
     if tuning.gain and tuning.winner and isinstance(tuning.next, TuneAnswer):
-        yield f"  speed      {gain_words(tuning.gain)} {_on(tuning.winner)}"
-    yield from more_lines(tuning)
+        yield f"  speed      {_gain_words(tuning.gain)} {_on(tuning.winner)}"
+    yield from _more_lines(tuning)
 
 
-def gain_words(gain: Ratio) -> str:
+def _gain_words(gain: Ratio) -> str:
     """Return how many times as fast as the plain loop the answer of a search is."""
     return f"{_times(gain)} as fast as the plain loop"
 
 
-def more_lines(tuning: Tuning) -> Iterator[str]:
+def _more_lines(tuning: Tuning) -> Iterator[str]:
     """Yield what there is besides how fast it is: energy, objective, the next best setting, doubts."""
     winner = tuning.winner
     if winner and isinstance(tuning.next, TuneAnswer):
         yield from _best_other(tuning) if tuning.is_loop else _gains(tuning, winner)
         yield from _of_earlier_version(tuning)
-
-
-def limit_words(tuning: Tuning) -> str:
-    """Return what limits the speed of the answer of a search, and what may help; empty if that is unknown."""
-    answer = tuning.next
-    if tuning.winner and isinstance(answer, TuneAnswer) and tuning.goal.objective.by_speed and answer.limit:
-        return f"{answer.limit}: {answer.why}; {_help(tuning, answer)}"
-    return ""
-
-
-def _limit_lines(tuning: Tuning) -> Iterator[str]:
-    if words := limit_words(tuning):
-        yield f"  limit      {words}"
 
 
 def _help(tuning: Tuning, answer: TuneAnswer) -> str:
@@ -329,8 +473,7 @@ def _times(times: Ratio) -> str:
 def _not_tried(tuning: Tuning) -> str:
     """Return how many combinations were not needed, and why."""
     goal = tuning.goal
-    settings = {tuple(sorted(whole(one.params).items())) for one, _ in tuning.results}
-    tried = len(settings - {tuple(sorted(goal.loop.items()))})
+    tried = len(_settings(tuning) - {tuple(sorted(goal.loop.items()))})
     assumed = []
     if goal.padding:
         other = min(goal.padding, key=lambda order: goal.padding[order])
@@ -348,41 +491,15 @@ def _best_other_json(tuning: Tuning) -> dict[str, object] | None:
     best, times = tuning.best, tuning.times
     if best is None or not tuning.is_loop:
         return None
-    ratio = {"mean": times.mean, "low": times.low, "high": times.high} if times else None
-    return {"setting": dict(best.params), "times_the_plain_loop": ratio}
+    return {"setting": dict(best.params), "times_the_plain_loop": _ratio_json(times)}
 
 
-def to_json(tuning: Tuning) -> str:
-    """Return the answer for a program, as JSON."""
-    return as_json(as_data(tuning))
+def _ratio_json(ratio: Ratio | None) -> dict[str, float | None] | None:
+    return {"mean": ratio.mean, "low": ratio.low, "high": ratio.high} if ratio else None
 
 
-def as_data(tuning: Tuning) -> dict[str, object]:
-    """Return the answer for a program."""
-    answer, gain, winner, model = tuning.next, tuning.gain, tuning.winner, _model(tuning)
-    objective = tuning.goal.objective
-    best, joules = (_mean(tuning, winner, one) for one in (objective.figure, ENERGY_PER_1000))
-    return {
-        "ended": isinstance(answer, TuneAnswer),
-        **described(model),
-        "setting": tuning.setting or None,
-        "objective": {**asdict(objective), "mean": best.value if best else None},
-        "plain_loop": tuning.is_loop,
-        "best_other": _best_other_json(tuning),
-        "items_per_s": winner.items_per_s if winner else None,
-        "times_the_plain_loop": {"mean": gain.mean, "low": gain.low, "high": gain.high} if gain else None,
-        "joules_per_1000": joules.value if joules else None,
-        "limit": answer.limit if isinstance(answer, TuneAnswer) else None,
-        "why": answer.why if isinstance(answer, TuneAnswer) else None,
-        "held_s": tuning.held_s,
-        "conditions": asdict(conditions) if (conditions := _conditions(tuning)) else None,
-        "points": [
-            {
-                "point": result.point.point_id,
-                "phase": one.phase,
-                "params": dict(one.params),
-                "outcome": result.outcome,
-            }
-            for one, result in tuning.results
-        ],
-    }
+def _distinct(settings: Sequence[Mapping[str, Value]]) -> list[str]:
+    """Return the knobs that set these settings apart; all of them if none does."""
+    knobs = list(dict.fromkeys(knob for setting in settings for knob in setting))
+    apart = [knob for knob in knobs if len({setting.get(knob) for setting in settings}) > 1]
+    return apart or knobs

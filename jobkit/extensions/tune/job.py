@@ -6,27 +6,27 @@ import shlex
 import shutil
 from pathlib import Path
 
-from jobkit.answers.tune import next_point, read_tuning
-from jobkit.answers.tune_steps import Candidate, TuneGoal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.figures import SPEED
 from jobkit.core.layout import SETTING_FILE, TUNE_SCRIPT
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.core.units import format_about, format_count, format_setting
+from jobkit.extensions.tune.prepared import PreparedSearch, resources
+from jobkit.extensions.tune.search import next_point
+from jobkit.extensions.tune.steps import Candidate, TuneGoal
+from jobkit.extensions.tune.tuning import Tuning
 from jobkit.launch import local, scheduler_calls, submission
-from jobkit.launch.job import Job, announce, follow_job, tune_job
+from jobkit.launch.job import Job, announce, follow_job
 from jobkit.launch.launch import model_warning, note_follow, wait_for_points
 from jobkit.launch.resubmit import has_ended
 from jobkit.launch.sweep import Check, write_run
-from jobkit.planning.job_script import tune_resources
 from jobkit.planning.points import request
-from jobkit.planning.prepare import PreparedSearch
 from jobkit.runs.journal import Role
 from jobkit.runs.results import read_run
 from jobkit.runs.standing import RunStanding, followers
 from jobkit.schedulers.registry import by_name, runs_here
-from jobkit.schedulers.types import ONE_TASK, JobId
+from jobkit.schedulers.types import ONE_TASK, Array, JobId
 from jobkit.spec.sweep_spec import SweepSpec
 
 MOST_JOBS = 3
@@ -66,7 +66,7 @@ def preview(prepared: PreparedSearch) -> str:
         for job in jobs
     ]
     lines = [
-        prepared.tune_script.rstrip("\n"),
+        prepared.more_files[TUNE_SCRIPT].rstrip("\n"),
         "",
         "# Dry run: nothing was submitted.",
         *(f"# {line}" for line in _headline(prepared).splitlines()),
@@ -78,6 +78,12 @@ def preview(prepared: PreparedSearch) -> str:
             *(f"#   {shlex.join(argv)}" for argv in submits),
         ]
     return "\n".join(lines)
+
+
+def tune_job(index: int) -> Job:
+    """Return the job that searches for the fastest setting: its task is the point with which it begins."""
+    array = Array(first=1, last=1, offset=index - 1, throttle=None)
+    return Job(script=TUNE_SCRIPT, array=array, role=Role.TUNE)
 
 
 def _jobs(index: int, *, follow: bool) -> list[Job]:
@@ -148,8 +154,8 @@ def _check(prepared: PreparedSearch) -> None:
         Exit code 3.
     """
     spec = prepared.spec
-    resources = tune_resources(spec, prepared.points[0], prepared.goal)
-    asked = request(prepared.run_dir.name, spec, prepared.site, resources)
+    needed = resources(spec, prepared.points[0], prepared.goal)
+    asked = request(prepared.run_dir.name, spec, prepared.site, needed)
     script = str(prepared.run_dir / TUNE_SCRIPT)
     for line in scheduler_calls.check_submission(by_name(spec.scheduler), asked, script, ONE_TASK):
         note(line)
@@ -188,7 +194,7 @@ def go_on(
         searched = format_count(len(searches), "job")
         note(f"{searched} of this search ended early: jobkit resume goes on with it")
         return 0
-    tuning = read_tuning(run_dir)
+    tuning = Tuning.read(run_dir)
     index = tuning.point(tuning.next).index if isinstance(tuning.next, Candidate) else 1
     _submit(run_dir, spec, index, follow=spec.policy.follow_up)
     if wait:

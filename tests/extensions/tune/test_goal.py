@@ -10,7 +10,7 @@ import pytest
 from jobkit.answers.loads import Lengths
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import Knob
-from jobkit.planning.tune_goal import Node, largest_node, tuned
+from jobkit.extensions.tune.goal import Node, largest_node, tuned
 from jobkit.schedulers.survey import Nodes, Queue, Survey
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec

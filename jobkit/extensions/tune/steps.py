@@ -1,7 +1,7 @@
 """Which setting a search for the fastest one tries next, and why it ends. Pure, standard library only.
 
 The order is that in which things depend on each other: the text alone decides order and sizes
-(`jobkit.planning.tune_goal`), one worker at each size gives the line of memory, the number of workers is
+(`jobkit.extensions.tune.goal`), one worker at each size gives the line of memory, the number of workers is
 doubled while that helps, and what is left are two finalists next to the plain loop. What scatter may have
 decided is measured again.
 """
@@ -33,6 +33,7 @@ from jobkit.core.knobs import (
 from jobkit.core.records import Outcome, Record
 
 MEMORY, SEARCH, FINAL = "memory", "search", "final"
+PHASES = (MEMORY, SEARCH, FINAL)
 """The phases of a search, as `Point.phase` has them."""
 OUT_OF_MEMORY = frozenset({Outcome.GPU_OOM, Outcome.RAM_OOM})
 SEARCH_SHARE = 0.5

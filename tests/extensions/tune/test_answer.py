@@ -13,19 +13,19 @@ import yaml
 
 from jobkit.answers.loads import Lengths
 from jobkit.answers.objective import Bound, Objective
-from jobkit.answers.tune import read_tuning
-from jobkit.answers.tune_steps import MEMORY, Candidate, MeasuredCandidate, TuneGoal
 from jobkit.core.blocks import as_text
 from jobkit.core.knobs import Value
 from jobkit.core.layout import LENGTHS_FILE, SETTING_FILE
 from jobkit.core.measurements import Metric
+from jobkit.core.terminal import as_json
 from jobkit.core.units import GIB
-from jobkit.report.tune import blocks, to_json
+from jobkit.extensions.tune.answer import Answer, blocks
+from jobkit.extensions.tune.steps import MEMORY, Candidate, MeasuredCandidate, TuneGoal
 from tests.support.machines import FAST, GOAL, ITEMS, LOOP, Machine, search
 
 
 def told(run: Path) -> str:
-    return " ".join(as_text(blocks(run, read_tuning(run))).split())
+    return " ".join(as_text(blocks(run, Answer.read(run))).split())
 
 
 def test_the_answer_has_setting_gain_limit_what_was_not_tried_and_lines_to_paste(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_loop_on_a_smaller_part_is_reported_with_what_it_pads_there(tmp_path: 
     line = "plain loop on one of every 6 paragraphs"
     assert (line in told(run)) == (budget_s == 300)
     (run / LENGTHS_FILE).write_text(lengths.to_json())
-    tuning, text = read_tuning(run), told(run)
+    tuning, text = Answer.read(run), told(run)
     assert "shortcuts exact" in text
     assert "on the whole text, 3 repeats each" in text
     assert (f"{line}: " in text) == (budget_s == 300)
@@ -86,12 +86,12 @@ def test_without_a_setting_there_is_the_reason(tmp_path: Path) -> None:
 
 def test_a_program_gets_numbers(tmp_path: Path) -> None:
     run = search(tmp_path, Machine())
-    data = json.loads(to_json(read_tuning(run)))
+    data = json.loads(as_json(Answer.read(run).as_data()))
     assert (data["ended"], data["limit"], data["setting"]["workers"]) == (True, "cores", 16)
     assert data["times_the_plain_loop"]["mean"] > 10
     assert len(data["points"]) == 21
     assert (data["conditions"]["order"], data["conditions"]["workers"]) == ("sorted", 16)
-    under_way = json.loads(to_json(read_tuning(search(tmp_path / "other", Machine(), most=5))))
+    under_way = json.loads(as_json(Answer.read(search(tmp_path / "other", Machine(), most=5)).as_data()))
     assert (under_way["ended"], under_way["setting"], under_way["why"]) == (False, None, None)
 
 
@@ -122,7 +122,7 @@ def test_another_objective_chooses_the_winner_and_every_figure_has_a_column(tmp_
     assert "f1 0.96 is over 0.95" in text
     assert "next best mps off: no difference is shown" in text
     assert "limit cores" not in text
-    data = json.loads(to_json(read_tuning(run)))
+    data = json.loads(as_json(Answer.read(run).as_data()))
     assert (data["objective"]["metric"], data["objective"]["mean"]) == ("f1", pytest.approx(0.84))
 
 
@@ -132,7 +132,7 @@ def test_without_items_the_speed_is_blank(tmp_path: Path) -> None:
     text = told(run)
     assert "paragraphs/s" not in text
     assert "speed" not in text.partition("The setting")[2].partition("not tried")[0]
-    assert json.loads(to_json(read_tuning(run)))["items_per_s"] is None
+    assert json.loads(as_json(Answer.read(run).as_data()))["items_per_s"] is None
     nothing = told(reporting(tmp_path / "none", GOAL, items=False))
     assert "No setting was found: the workload reports no items" in nothing
 
@@ -149,11 +149,11 @@ class FastLoop(Machine):
 
 def test_text_json_and_file_agree_that_the_plain_loop_is_the_answer(tmp_path: Path) -> None:
     run = search(tmp_path, FastLoop(noise=0.01), NOW)
-    text, tuning = told(run), read_tuning(run)
+    text, tuning = told(run), Answer.read(run)
     assert "No setting is shown to be faster than the plain loop." in text
     assert "The setting: batch_size 300, mps off, order text, workers 1 (the plain loop)" in text
     assert "best other" in text
-    data = json.loads(to_json(tuning))
+    data = json.loads(as_json(tuning.as_data()))
     assert (data["plain_loop"], data["setting"], data["times_the_plain_loop"]) == (True, LOOP, None)
     assert data["best_other"]["times_the_plain_loop"]["high"] < 1
     written = yaml.safe_load((run / SETTING_FILE).read_text())

@@ -1,23 +1,24 @@
-"""Search for the fastest setting by running it: ``python -m jobkit.answers.tune RUN``.
-
-It prints the number of the next point to run, or nothing once it has written ``setting.yaml``. All that
-it knows is in the run folder, so a search that was killed goes on where it stood. No package beyond
-jobkit's own and the standard library is imported, for the node may have no more.
-"""
+"""How far the search of a run is, and its answer. Standard library only, for the node may have no more."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Self
 
 from jobkit.answers.loads import NONE, Loads, read_lengths
 from jobkit.answers.objective import Finals
 from jobkit.answers.setting import Mean, Ratio, Setting
 from jobkit.answers.speed import Speed
-from jobkit.answers.tune_steps import (
+from jobkit.core.errors import JobkitError
+from jobkit.core.files import read_text
+from jobkit.core.json_codec import from_json
+from jobkit.core.knobs import BATCH_SIZE, EVERY, MPS, ON, PADDED_CHARS, REFUSED, SHORTCUTS, Value, numbers
+from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE
+from jobkit.core.records import Outcome, Point, Record
+from jobkit.extensions.tune.steps import (
     FINAL,
     MEMORY,
     OUT_OF_MEMORY,
@@ -30,13 +31,6 @@ from jobkit.answers.tune_steps import (
     follow,
     whole,
 )
-from jobkit.core.errors import JobkitError
-from jobkit.core.files import append_line, exclusive_lock, read_text, write_atomically
-from jobkit.core.json_codec import from_json, to_json
-from jobkit.core.knobs import BATCH_SIZE, EVERY, MPS, ON, PADDED_CHARS, REFUSED, SHORTCUTS, Value, numbers
-from jobkit.core.layout import POINTS_FILE, SEARCH_LOCK, SETTING_FILE, TUNE_GOAL_FILE
-from jobkit.core.records import Outcome, Point, Record
-from jobkit.core.units import format_setting
 from jobkit.runs.results import PointResult, read_run, task_s, timed
 
 MOST_TRIES = 3
@@ -66,6 +60,28 @@ class Tuning:
     next: Candidate | TuneAnswer
     search: Search
     padding: tuple[float, float] | None = None
+
+    @classmethod
+    def read(cls, run_dir: Path) -> Self:
+        """Read how far the search of a run is.
+
+        Raises
+        ------
+        JobkitError
+            As `read_goal`.
+        """
+        goal = read_goal(run_dir)
+        results = tuple(_with_candidates(read_run(run_dir).points))
+        measured = {candidate.key: _measured(result) for candidate, result in results}
+        ended = (run_dir / SETTING_FILE).is_file()
+        search = Search(goal, tried=tuple(candidate for candidate, _ in results) if ended else None)
+        return cls(
+            goal=goal,
+            results=results,
+            next=follow(search.steps(), lambda candidate: measured.get(candidate.key)),
+            search=search,
+            padding=_padding(run_dir, goal, [candidate for candidate, _ in results]) if ended else None,
+        )
 
     @property
     def held_s(self) -> float:
@@ -188,28 +204,6 @@ def read_goal(run_dir: Path) -> TuneGoal:
         raise JobkitError(f"{path}: {error.strerror}", hint="jobkit tune SPEC makes such a run") from error
 
 
-def read_tuning(run_dir: Path) -> Tuning:
-    """Read how far the search of a run is.
-
-    Raises
-    ------
-    JobkitError
-        As `read_goal`.
-    """
-    goal = read_goal(run_dir)
-    results = tuple(_with_candidates(read_run(run_dir).points))
-    measured = {candidate.key: _measured(result) for candidate, result in results}
-    ended = (run_dir / SETTING_FILE).is_file()
-    search = Search(goal, tried=tuple(candidate for candidate, _ in results) if ended else None)
-    return Tuning(
-        goal=goal,
-        results=results,
-        next=follow(search.steps(), lambda candidate: measured.get(candidate.key)),
-        search=search,
-        padding=_padding(run_dir, goal, [candidate for candidate, _ in results]) if ended else None,
-    )
-
-
 def _padding(run_dir: Path, goal: TuneGoal, ran: Sequence[Candidate]) -> tuple[float, float] | None:
     loops = (one for one in ran if one.phase == FINAL and whole(one.params) == goal.loop)
     part = next((numbers(one.params).get(EVERY, 1) for one in loops), 1)
@@ -243,29 +237,6 @@ def _held_s(result: PointResult) -> float:
     return sum(task_s(tried, shared=True) or 0.0 for tried in result.tries)
 
 
-def next_point(run_dir: Path) -> Point | None:
-    """Return the next point to run, appended to ``points.jsonl`` if it is new; ``None`` if all is done.
-
-    Whoever asks has run the point before to its end: a point without a result was killed, and runs again.
-
-    Raises
-    ------
-    JobkitError
-        As `read_goal`.
-    """
-    with exclusive_lock(run_dir / SEARCH_LOCK, lambda: None):
-        if (run_dir / SETTING_FILE).is_file():
-            return None
-        tuning = read_tuning(run_dir)
-        if isinstance(tuning.next, TuneAnswer):
-            write_atomically(run_dir / SETTING_FILE, setting_text(run_dir.name, tuning))
-            return None
-        point = tuning.point(tuning.next)
-        if point.index > len(tuning.results):
-            append_line(run_dir / POINTS_FILE, to_json(point))
-        return point
-
-
 def first_point(template: Point, goal: TuneGoal) -> Point:
     """Return the point with which a search begins."""
     return _point([], next(Search(goal).steps()), template)
@@ -285,20 +256,6 @@ def _point(points: Sequence[Point], candidate: Candidate, template: Point | None
     )
 
 
-def setting_text(name: str, tuning: Tuning) -> str:
-    """Return ``setting.yaml``: the winner as a part of a spec, or in a comment why there is none."""
-    answer = tuning.next
-    if tuning.winner is None:
-        why = answer.why if isinstance(answer, TuneAnswer) else "the search goes on"
-        return f"# jobkit tune found no setting in {name}: {why}\n"
-    if tuning.is_loop:
-        head = f"# The plain loop: in {name} no setting is shown to be {tuning.better_words} than it."
-    else:
-        times = f": {tuning.gain.mean:.1f} times the plain loop" if tuning.gain else ""
-        head = f"# Found by jobkit tune in {name}{times}."
-    return "".join(f"{line}\n" for line in [head, *spec_lines(tuning)])
-
-
 def spec_lines(tuning: Tuning) -> list[str]:
     """Return the lines of a spec that have the setting."""
     params, goal = tuning.setting, tuning.goal
@@ -308,20 +265,3 @@ def spec_lines(tuning: Tuning) -> list[str]:
     unit = [f"work_unit: {point.work_unit}"] if knob == PADDED_CHARS else []
     keys = [f"{name}: {value}" for name, value in params.items()]
     return [*keys, *unit, "resources:", f"  cpus: {goal.cpus}", "sweep:", f"  {knob}: [{size}]"]
-
-
-def main() -> int:
-    """Print the number of the next point to run, or nothing, and on stderr what it is."""
-    try:
-        point = next_point(Path(sys.argv[1]))
-    except (JobkitError, OSError) as error:
-        sys.stderr.write(f"tune: {error}\n")
-        return 1
-    if point:
-        sys.stderr.write(f"tune: point {point.index}, {point.phase}: {format_setting(point.params)}\n")
-        sys.stdout.write(f"{point.index}\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
