@@ -13,7 +13,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import EXTENSIONS, load, load_all
 from jobkit.core.figures import AGREEMENT
 from jobkit.core.files import read_text
-from jobkit.core.knobs import FP32, OFF, PRECISION
+from jobkit.core.knobs import FP32, PRECISION
 from jobkit.core.layout import (
     LOGS_FOLDER,
     SEARCH_GOAL_FILE,
@@ -192,7 +192,7 @@ def _in_logs(run: Path, rows: Sequence[Row], notes: list[str]) -> Iterator[Other
 def _not_profiled(results: Iterable[PointResult], profiled: list[PointResult]) -> Iterator[PointResult]:
     """Yield the points that are not profiled; add the others to ``profiled``."""
     for result in results:
-        if result.point.profile == OFF:
+        if result.point.kind.tabled:
             yield result
         else:
             profiled.append(result)

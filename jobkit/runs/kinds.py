@@ -64,6 +64,10 @@ class RunKind:
         What a job plans of which the points are parts.
     untabled
         Why no table has its points; empty if tables have them.
+    again
+        What runs all points once more, in another run.
+    fewer_points
+        What makes fewer, larger points of the same work; empty if several points may share a job.
     """
 
     command = "sweep"
@@ -71,6 +75,8 @@ class RunKind:
     noun = "point"
     subject = "the run"
     untabled = ""
+    again = "jobkit sweep SPEC --new"
+    fewer_points = ""
 
     def order(self, folder: Path) -> Order | None:
         """Return what was ordered of a run whose points a job writes; ``None`` if none does."""

@@ -9,6 +9,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
 from jobkit.runs import standing
 from jobkit.runs.journal import JobTask
+from jobkit.runs.kinds import SWEEP, kind_for
 from jobkit.runs.retry_rule import Change, changed_resources, policy_change, scaled_request
 from jobkit.runs.standing import PointState, PointStatus, RunStanding
 from jobkit.runs.tries import Try, TryOutcome
@@ -85,11 +86,10 @@ def _is_selected(point: PointStatus, word: str) -> bool:
 def _refuse_result(points: Sequence[PointStatus], word: str) -> None:
     """Refuse an outcome that is a result, unless it is the failure of a trial."""
     if word in {Outcome.OK, Outcome.GPU_OOM} and not any(_is_selected(point, word) for point in points):
-        noun = points[0].point.kind.noun if points else "point"
-        new = "jobkit apply with another --out" if noun == "shard" else "jobkit sweep SPEC --new"
+        kind = kind_for(points[0].point) if points else SWEEP
         raise JobkitError(
-            f"--only {word}: a {noun} with this outcome is done, and never runs again",
-            hint=f"{new} runs all {noun}s again",
+            f"--only {word}: a {kind.noun} with this outcome is done, and never runs again",
+            hint=f"{kind.again} runs all {kind.noun}s again",
         )
 
 

@@ -16,7 +16,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.figures import SPEED, by_key
 from jobkit.core.files import read_text
 from jobkit.core.knobs import AUTO, BATCH_SIZE, CUDA, RUN_KNOBS, Value
-from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE
+from jobkit.core.layout import SETTING_FILE, is_run_folder
 from jobkit.core.records import Point
 from jobkit.core.terminal import SCHEDULER_WORDS
 from jobkit.spec import fields
@@ -469,8 +469,9 @@ def setting_overrides(path: Path) -> tuple[str, ...]:
         If there is none, or the search found no setting.
     """
     path = path / SETTING_FILE if path.is_dir() else path
-    if path.parent.joinpath(TUNE_GOAL_FILE).is_file() and not path.is_file():
-        raise JobkitError(f"{path}: not there yet: the search goes on", hint=f"jobkit tune {path.parent}")
+    if is_run_folder(path.parent) and not path.is_file():
+        message = f"{path}: not there: a search writes it at its end"
+        raise JobkitError(message, hint=f"jobkit status {path.parent}")
     if path.is_file() and all(line.startswith("#") for line in read_text(path).splitlines()):
         raise JobkitError(f"{path}: has no setting: the search found none", hint=f"jobkit tune {path.parent}")
     data = read_document(path).data

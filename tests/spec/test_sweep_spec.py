@@ -302,8 +302,8 @@ def test_a_setting_that_was_found_is_read_as_overrides(tmp_path: Path) -> None:
 
 
 def test_a_search_without_a_setting_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "tune.json").touch()
-    with pytest.raises(JobkitError, match="not there yet: the search goes on"):
+    (tmp_path / "points.jsonl").write_text("{}\n", encoding="utf-8")
+    with pytest.raises(JobkitError, match="not there: a search writes it at its end"):
         setting_overrides(tmp_path)
     (tmp_path / "setting.yaml").write_text("# none\n", encoding="utf-8")
     with pytest.raises(JobkitError, match="has no setting: the search found none"):

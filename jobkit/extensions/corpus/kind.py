@@ -29,6 +29,8 @@ class CorpusRun(RunKind):
     noun = "shard"
     subject = "the corpus"
     untabled = "the shards of a corpus, which measure no setting"
+    again = "jobkit apply with another --out"
+    fewer_points = "jobkit apply RUN --corpus PATH --out FOLDER --shard-minutes 30"
 
     def order(self, folder: Path) -> Order | None:
         """Return what was ordered of the job that plans a corpus."""

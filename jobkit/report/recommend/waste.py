@@ -38,6 +38,7 @@ from jobkit.report.recommend.request import (
     header,
     largest,
 )
+from jobkit.runs.kinds import kind_for
 from jobkit.runs.results import worker_s
 from jobkit.schedulers.registry import by_name
 
@@ -51,8 +52,6 @@ PACKED_STEP_S = 60
 LOGIN_S = 60
 """So much work on a login node does no harm."""
 MOST_WORKERS = 16
-SHARD_MINUTES = 30
-"""The default of ``jobkit apply --shard-minutes``."""
 HALF = f"less than {100 * LIMIT:.0f} %"
 
 
@@ -332,9 +331,9 @@ def tiny_jobs(run: RunUse) -> Waste:
 
 def _larger(run: RunUse, uses: Sequence[PointUse]) -> Fix:
     """Return how jobs become fewer and longer."""
-    if any(use.point.shard for use in uses):
-        command = f"jobkit apply RUN --corpus PATH --out FOLDER --shard-minutes {SHARD_MINUTES}"
-        return Fix(does="fewer, larger shards", command=command)
+    kind = kind_for(uses[0].point)
+    if kind.fewer_points:
+        return Fix(does=f"fewer, larger {kind.noun}s", command=kind.fewer_points)
     seconds = [use.seconds or 0.0 for use in uses]
     pack = min(len(uses), math.ceil(AIM_S / median(seconds)))
     walltime = _walltime(max(seconds), PACKED_STEP_S)
