@@ -84,7 +84,7 @@ def recommend(
     from jobkit.core.blocks import as_text
     from jobkit.core.layout import is_run_folder
     from jobkit.core.terminal import terminal_width
-    from jobkit.planning.corpus import read_corpora
+    from jobkit.planning.volume import read_corpora
     from jobkit.report.recommend import output
     from jobkit.report.recommend.advice import recommend as recommend_for
     from jobkit.report.recommend.run_data import read_material

@@ -65,7 +65,7 @@ def tune(
         refuse_unmeasured(run, "tune")
         return _print(run, as_json=as_json)
     from jobkit.extensions.tune import job
-    from jobkit.extensions.tune.prepared import prepare_search
+    from jobkit.extensions.tune.job_script import prepare_search
     from jobkit.launch import guards
     from jobkit.planning.prepare import Options
     from jobkit.schedulers.registry import runs_here

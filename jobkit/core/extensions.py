@@ -71,7 +71,7 @@ EXTENSIONS: dict[str, Extension] = {
 The hooks of a kind of run are ``run`` (`jobkit.runs.kinds`), ``resume`` (`jobkit.launch.resume`) and
 ``search`` (`jobkit.answers.search_answer`); those of a kind of point are ``work`` (`jobkit.worker.kinds`)
 and ``script`` (`jobkit.planning.job_script`). All extensions are asked for ``packages``, which refuses a spec
-(`jobkit.planning.resolve`), and ``volume``, the size of a corpus (`jobkit.planning.corpus`). The report asks
+(`jobkit.planning.resolve`), and ``volume``, the size of a corpus (`jobkit.planning.volume`). The report asks
 for ``files`` (`jobkit.report.sources`), ``page`` and ``side_by_side`` (`jobkit.report.html.page`).
 """
 

@@ -26,7 +26,7 @@ NOT_EXTENSIONS = {
     "report/html/pictures.py": {"phase"},  # the same
     "report/plot/data.py": {"phase"},  # the same
     "report/rows.py": {"phase"},  # a column of the table
-    "planning/corpus.py": {"read_corpus"},  # of `recommend --corpus`: how much text there is
+    "planning/volume.py": {"read_corpus"},  # of `recommend --corpus`: how much text there is
     "report/recommend/advice.py": {"corpus"},  # the same
     "report/recommend/energy.py": {"corpus_j"},  # the same
     "report/recommend/output.py": {"corpus"},  # the same

@@ -12,7 +12,7 @@ from jobkit.core.layout import SETTING_FILE, TUNE_SCRIPT
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import note, relative_path, shell_path
 from jobkit.core.units import format_about, format_count, format_setting
-from jobkit.extensions.tune.prepared import PreparedSearch, resources
+from jobkit.extensions.tune.job_script import PreparedSearch, resources
 from jobkit.extensions.tune.search import next_point
 from jobkit.extensions.tune.steps import Candidate, TuneGoal
 from jobkit.extensions.tune.tuning import Tuning

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from jobkit.answers.speed import CorpusVolume
-from jobkit.planning.corpus import read_corpora
+from jobkit.planning.volume import read_corpora
 
 
 def test_a_corpus_of_documents_is_as_large_as_apply_reads_it(tmp_path: Path) -> None:
