@@ -68,9 +68,7 @@ def sweep(
     """
     if wait and detach:
         raise click.UsageError("--wait and --detach contradict each other")
-    from jobkit.commands.collect import print_table
     from jobkit.launch import guards, launch
-    from jobkit.launch.resume import run_follow_up
     from jobkit.planning.prepare import Options, prepare
     from jobkit.runs.which_run import find_run
     from jobkit.schedulers.registry import runs_here
@@ -96,6 +94,9 @@ def sweep(
         terminal.say(launch.preview(prepared, say))
         _repeat_refusals(messages)
         return 0
+    from jobkit.commands.collect import print_table
+    from jobkit.launch.resume import run_follow_up
+
     if not runs_here(prepared.spec.scheduler):
         code = launch.on_cluster(prepared, check, wait=wait)
     elif detach:

@@ -23,7 +23,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO, TextIO
 
-from jobkit.answers.search import next_trial
 from jobkit.core import files, terminal
 from jobkit.core.layout import (
     ACCOUNTING_FILE,
@@ -192,6 +191,8 @@ def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalR
             _account(run_dir, point, job_id, "interrupted", 0.0, Outcome.CANCELLED)
         raise
     if leg.round == 1 and (run_dir / SEARCH_GOAL_FILE).is_file():
+        from jobkit.answers.search import next_trial  # only a run that asks for its largest batch
+
         search(run_dir, tick, job_id, next_trial)
 
 
