@@ -221,6 +221,8 @@ class Begin:
         Of the job script.
     at
         UTC by the clock of the node, ISO 8601.
+    queue
+        The queue that the job got; empty without one.
     """
 
     scheduler: str
@@ -231,6 +233,7 @@ class Begin:
     host: str = ""
     pid: int | None = None
     at: str = ""
+    queue: str = ""
 
 
 def read_begin(path: Path | str) -> Begin:

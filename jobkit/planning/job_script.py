@@ -235,6 +235,7 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
         "run_dir": str(run_dir),
         "logs": str(run_dir / "logs"),
         "directives": directives(packed, site),
+        "queue": "".join(f"${{{name}:-}}" for name in by_name(site.scheduler).RECORDED_VARIABLES[:1]),
         "warning_s": warning_s,
         "soft_walltime": format_walltime(packed.walltime - warning_s),
         "scratch": f'"{site.scratch}"' if site.scratch else '"${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"',

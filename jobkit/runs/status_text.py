@@ -107,6 +107,10 @@ def _about(run: RunStanding) -> Iterator[str]:
         parts.append(f"about {format_about(run.to_go_s)} to go if {at_a_time}, as now")
     if parts:
         yield ", ".join(map(plain, parts))
+    landed = Counter(queue for point in run.points if (queue := point.counts.queue))
+    if len(landed) > 1:
+        counts = ", ".join(f"{number:,} in {queue}" for queue, number in landed.most_common())
+        yield plain(f"they landed: {counts}")
     if warning := stand_in_warning(run):
         yield plain(warning)
     yield from run.kind.status_lines(run)
@@ -331,6 +335,7 @@ def _ran(tried: Try, elapsed_s: float | None) -> str:
     restart = tried.restart
     parts += [f"started again {format_count(restart, 'time')}"] if task and restart else []
     parts += [f"on {tried.node}"] if tried.node else []
+    parts += [f"in {tried.queue}"] if tried.queue else []
     began = moment(record.started_at if record else begin.at if begin else "")
     parts += [f"from {began:%Y-%m-%d %H:%M:%S}"] if began else []
     parts += [f"for {format_clock(elapsed_s)}"] if elapsed_s is not None else []

@@ -183,6 +183,15 @@ class Try:
         return by == BY_HAND
 
     @property
+    def queue(self) -> str:
+        """The queue that its job got; empty if that is not known."""
+        if self.record is None:
+            return self.begin.queue if self.begin else ""
+        scheduler = SCHEDULERS.get(self.record.job.scheduler)
+        names = scheduler.RECORDED_VARIABLES[:1] if scheduler else ()
+        return "".join(self.record.environment.get(name, "") for name in names)
+
+    @property
     def restart(self) -> int:
         """How often the scheduler had begun its task before."""
         return self.record.job.restart if self.record else self.begin.restart if self.begin else 0

@@ -50,7 +50,7 @@ class Scheduler(Protocol):
     JOB_VARIABLE: str
     """The variable that each of its jobs has, and no login shell; empty if there is none."""
     RECORDED_VARIABLES: tuple[str, ...]
-    """The variables of a job that the record of a try keeps."""
+    """The variables of a job that the record of a try keeps; the first is the queue that it got."""
     BUSY_PATTERN: re.Pattern[str]
     """Found in an answer if nothing was done and the command can be repeated."""
     UNCONFIRMED_PATTERN: re.Pattern[str]

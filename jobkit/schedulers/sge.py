@@ -90,24 +90,37 @@ def _records(text: str) -> Iterator[dict[str, str]]:
 
 
 def _accounted(record: Mapping[str, str]) -> Accounted:
-    failed = _number(record.get("failed"))
-    status = _number(record.get("exit_status"))
-    ended = failed not in _TO_COME
-    outcome, why = _outcome(record, failed, status) if ended else (None, "")
-    words = f"qacct: failed {record.get('failed', '?')}, exit_status {record.get('exit_status', '?')}"
+    ended, outcome, evidence = end_of(record)
     return Accounted(
         job_id=record["jobnumber"],
         task=int(record["taskid"]),
         ended=ended,
         outcome=outcome,
-        exit_status=status,
-        evidence=f"{words}; {why}" if why else words,
+        exit_status=_number(record.get("exit_status")),
+        evidence=evidence,
         name=record.get("jobname", ""),
         node=record.get("hostname", ""),
-        # KiB, which 8.1.9 prints as if they were bytes: 300,000,000 bytes are 293.883KB, as measured.
-        max_rss_bytes=(bytes_of(record.get("ru_maxrss", "")) or 0) * 1024 or None,
-        elapsed_s=_elapsed_s(record),
+        max_rss_bytes=max_rss_bytes(record),
+        elapsed_s=elapsed_s(record),
     )
+
+
+def max_rss_bytes(record: Mapping[str, str]) -> int | None:
+    """Return the most that one process held: KiB, which 8.1.9 prints as if they were bytes.
+
+    300,000,000 bytes are 293.883KB, as measured.
+    """
+    return (bytes_of(record.get("ru_maxrss", "")) or 0) * 1024 or None
+
+
+def end_of(record: Mapping[str, str]) -> tuple[bool, Outcome | None, str]:
+    """Return whether a job has ended for good, why if the record shows it, and the words that show it."""
+    failed = _number(record.get("failed"))
+    status = _number(record.get("exit_status"))
+    ended = failed not in _TO_COME
+    outcome, why = _outcome(record, failed, status) if ended else (None, "")
+    words = f"qacct: failed {record.get('failed', '?')}, exit_status {record.get('exit_status', '?')}"
+    return ended, outcome, f"{words}; {why}" if why else words
 
 
 def _outcome(record: Mapping[str, str], failed: int | None, status: int | None) -> tuple[Outcome | None, str]:
@@ -123,19 +136,19 @@ def _outcome(record: Mapping[str, str], failed: int | None, status: int | None) 
         return Outcome.NODE_FAIL, ""
     if status != _SIGKILL and failed != _LIMIT:
         return None, ""
-    limits = _limits(record.get("category", ""))
-    used_s, limit_s = _elapsed_s(record), seconds_of(limits.get("h_rt", ""))
+    asked = limits(record.get("category", ""))
+    used_s, limit_s = elapsed_s(record), seconds_of(asked.get("h_rt", ""))
     if used_s is not None and limit_s is not None and used_s >= limit_s:
         return Outcome.TIMEOUT, f"ran {used_s:g} s of h_rt {limit_s:g} s"
-    used, limit = bytes_of(record.get("maxvmem", "")), bytes_of(limits.get("h_vmem", ""))
+    used, limit = bytes_of(record.get("maxvmem", "")), bytes_of(asked.get("h_vmem", ""))
     slots = _number(record.get("slots")) or 1  # h_vmem is a slot's (consumable YES, complex(5))
     if used is not None and limit is not None and used >= limit * slots:
-        asked = f"h_vmem {format_memory(limit)}{f' x {slots} slots' if slots > 1 else ''}"
-        return Outcome.RAM_OOM, f"maxvmem {format_memory(used)} of {asked}"
+        of = f"h_vmem {format_memory(limit)}{f' x {slots} slots' if slots > 1 else ''}"
+        return Outcome.RAM_OOM, f"maxvmem {format_memory(used)} of {of}"
     return (Outcome.TIMEOUT, "") if failed == _LIMIT else (None, "")
 
 
-def _limits(category: str) -> dict[str, str]:
+def limits(category: str) -> dict[str, str]:
     """Return the resources of a category, ``-q x -l h_rt=60,h_vmem=2G`` (accounting(5))."""
     found = re.findall(r"(?:^|\s)-l\s+(\S+)", category)
     return dict(re.findall(r"([^,=]+)=([^,]*)", ",".join(found)))
@@ -146,7 +159,7 @@ def _number(text: str | None) -> int | None:
     return int(found[0]) if found else None
 
 
-def _elapsed_s(record: Mapping[str, str]) -> float | None:
+def elapsed_s(record: Mapping[str, str]) -> float | None:
     """Return the wall time; ru_wallclock may be 0 if ``failed`` is not (accounting(5))."""
     wall = seconds_of(record.get("ru_wallclock", ""))
     if wall:
@@ -181,7 +194,7 @@ def submit_words(script: str, array: Array) -> tuple[str, ...]:
 def checks(script: str, array: Array, request: JobRequest) -> tuple[Check, ...]:
     """Return the checks before a submission; ``-w v`` uses up a job id."""
     return (
-        Check(sge_survey.QUEUES, partial(_queue_refusal, request)),
+        Check(sge_survey.QUEUES, partial(_queue_refusal, request), partial(_queue_outlook, request)),
         Check(sge_survey.RESOURCES, partial(_resource_refusal, request)),
         Check(sge_survey.INSTANCES, partial(_slots_refusal, request)),
         Check(("qsub", "-w", "v", *submit_words(script, array)), partial(_verify_refusal, request)),
@@ -195,6 +208,13 @@ def _queue_refusal(request: JobRequest, answer: Completed) -> str | None:
     asked = asked_for(request.queue, sge_survey.queues(answer.stdout).values(), sge_survey.QUEUE)
     fault = asked.unknown or asked.walltime_fault(request, sge_survey.WALLTIME)
     return str(fault) if fault else None
+
+
+def _queue_outlook(request: JobRequest, answer: Completed) -> str:
+    """Return which of the requested queues never start the job."""
+    known = sge_survey.queues(answer.stdout).values() if answer.ok else ()
+    asked = asked_for(request.queue, known, sge_survey.QUEUE)
+    return asked.never(request, sge_survey.WALLTIME) if request.queue else ""
 
 
 def _slots_refusal(request: JobRequest, answer: Completed) -> str | None:

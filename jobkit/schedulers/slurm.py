@@ -17,7 +17,7 @@ from __future__ import annotations
 import getpass
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -185,6 +185,15 @@ def _outcome(word: str, rows: _Rows) -> tuple[Outcome | None, str]:
     return outcome, evidence
 
 
+def end_of(row: Mapping[str, str], steps: Iterable[Mapping[str, str]]) -> tuple[str, Outcome | None]:
+    """Return the whole word of a job's state, and why it ended if its rows show it."""
+    rows = _Rows(own=dict(row))
+    for step in steps:
+        rows.add_step(step)
+    word = _whole_word(row["State"].partition(" ")[0])
+    return word, _outcome(word, rows)[0]
+
+
 def _memory(rows: _Rows) -> str:
     """Return the memory that a killed task used of its request: first, for a table cuts the end of a line."""
     if rows.max_rss_bytes is None:
@@ -233,7 +242,7 @@ def checks(script: str, array: Array, request: JobRequest) -> tuple[Check, ...]:
     span = f"--array={array.first}-{array.last}"
     tested = ("sbatch", "--test-only", *array.option_words, span, script)
     asked = [
-        Check(NODES, partial(_partition_refusal, request)),
+        Check(NODES, partial(_partition_refusal, request), partial(_partition_outlook, request)),
         Check(tested, _test_only_refusal, _start_estimate),
     ]
     if request.account:
@@ -256,6 +265,12 @@ def _partition_refusal(request: JobRequest, answer: Completed) -> str | None:
         return str(asked.unknown)
     faults = (asked.walltime_fault(request), asked.gpu_fault(request), asked.node_fault(request))
     return "\n".join(map(str, filter(None, faults))) or None
+
+
+def _partition_outlook(request: JobRequest, answer: Completed) -> str:
+    """Return which of the requested partitions never start the job."""
+    known = partitions(answer.stdout).values() if answer.ok else ()
+    return asked_for(request.queue, known, PARTITION).never(request) if request.queue else ""
 
 
 def _test_only_refusal(answer: Completed) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fnmatch import filter as filter_names
 from fnmatch import fnmatchcase
@@ -145,6 +145,22 @@ class RequestedQueues:
             f"is longer than {self.where} allows{named}: at most {format_walltime(longest)}",
             f"{'pack, ' if request.pack > 1 else ''}resources.walltime or the queue",
         )
+
+    def never(self, request: JobRequest, limit: str = "") -> str:
+        """Return why some of several requested queues never start the job; empty if each may, or none does.
+
+        Parameters
+        ----------
+        limit
+            As for `walltime_fault`.
+        """
+        alone = [replace(self, queues=(queue,), where=queue.name) for queue in self.queues]
+        faults = [
+            each.walltime_fault(request, limit) or each.gpu_fault(request) or each.node_fault(request)
+            for each in alone
+        ]
+        left_out = [fault.said for fault in faults if fault]
+        return f"not in every queue: {'; '.join(left_out)}" if 0 < len(left_out) < len(alone) else ""
 
     def gpu_fault(self, request: JobRequest) -> RequestFault | None:
         """Return the fault of GPUs that none of the requested queues has."""

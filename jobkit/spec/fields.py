@@ -166,8 +166,22 @@ ModelName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0
 
 # What becomes part of a header line: no space, quote, `#` or line end, and no dash at its head,
 # so that a value is one word of the line and never an option, a comment or a line of its own.
-Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_@*][A-Za-z0-9_@*?.,:;+=%!/-]*$")]
+WORD = r"^[A-Za-z0-9_@*][A-Za-z0-9_@*?.,:;+=%!/-]*$"
+Word = Annotated[str, Field(pattern=WORD)]
 """A queue, an account, a GPU type, a reservation."""
+
+
+def _joined(value: object) -> object:
+    """Return words with commas between them, as schedulers take several queues."""
+    if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+        return ",".join(value)
+    return value
+
+
+Queues = Annotated[
+    Word, BeforeValidator(_joined), WithJsonSchema(one_or_list({"type": "string", "pattern": WORD}))
+]
+"""A queue, or a list of them: a job starts in the first that has room."""
 
 Constraint = Annotated[str, Field(pattern=r"^[A-Za-z0-9_(\[][A-Za-z0-9_.,:+=%@/&|*()\[\]!-]*$")]
 """Features of nodes, with the operators of sbatch(1), ``--constraint``."""

@@ -74,7 +74,8 @@ class Resources(_Part):
     walltime
         For one point: ``"00:10:00"``, ``90m``, ``1-12:00:00``.
     queue
-        Queue (SGE) or partition (Slurm); ``null`` for the site's.
+        Queue (SGE) or partition (Slurm), or several: a job starts where there is room first. ``null`` for the
+        site's.
     account
         Account (Slurm) or project (SGE) to charge.
     qos
@@ -98,7 +99,7 @@ class Resources(_Part):
     cpus: fields.Positive = 2
     memory: fields.Size = 8 * 2**30
     walltime: fields.Duration = 600
-    queue: fields.Word | None = None
+    queue: fields.Queues | None = None
     account: fields.Word | None = None
     qos: fields.Word | None = None
     mail: fields.Address | None = None

@@ -156,3 +156,16 @@ def test_a_cancelled_command_leaves_no_process(lab: ClusterLab, wait_until: Wait
     assert lab.jobkit("cancel", lab.run_dir()).returncode == 0
     wait_until(lambda: not any(started_at(int(pid)) for pid in pids.read_text().split()), 60)
     wait_until(lambda: lab.points()[0]["outcome"] == "cancelled", 60)
+
+
+SEVERAL = {"slurm": ("cpu", "low"), "sge": ("serial.q", "gpu.q")}
+
+
+def test_an_array_goes_to_several_queues_and_status_says_where_it_landed(lab: ClusterLab) -> None:
+    queues = SEVERAL[lab.scheduler]
+    text = COUNT.replace("gpus: 0,", f"gpus: 0, queue: [{', '.join(queues)}],")
+    done = lab.sweep(lab.spec(text), "--wait")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ",".join(queues) in (lab.run_dir() / "job.sh").read_text(encoding="utf-8")
+    detail = lab.jobkit("status", lab.run_dir(), "1").stdout
+    assert any(f"in {queue}" in detail for queue in queues)

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core.layout import Exit
+from jobkit.core.layout import Begin, Exit
 from jobkit.core.records import Outcome
 from jobkit.runs.hints import FixKind, Step
 from jobkit.runs.journal import Role
 from jobkit.runs.progress import Progress
 from jobkit.runs.standing import PointState, PointStatus, RequestedGpus, RunStanding
 from jobkit.runs.status_text import cut, far_words, next_line, plain, render, stand_in_warning
+from jobkit.runs.tries import Try
 from jobkit.schedulers.types import State
 from tests.support.builders import GPU, point, record
 from tests.support.statuses import HALF, a_point, a_run, tried, waits, with_job
@@ -227,3 +228,13 @@ def test_a_corpus_that_is_not_planned_yet_names_the_stand_in_of_its_order(tmp_pa
     assert stand_in_warning(a_run([], folder=tmp_path)) == ""
     (tmp_path / "apply.json").write_text('{"caveat": "STAND-IN model, in place of en tiny"}')
     assert stand_in_warning(a_run([], folder=tmp_path)) == "warning: STAND-IN model, in place of en tiny"
+
+
+def test_the_queues_that_points_got_are_counted_if_they_differ() -> None:
+    def in_queue(index: int, queue: str) -> PointStatus:
+        begin = Begin(scheduler="slurm", job="7", task=index, restart=0, round=1, queue=queue)
+        return a_point(index, PointState.RUNNING, batches=HALF, tries=[Try(number=1, begin=begin)])
+
+    points = [in_queue(1, "short"), in_queue(2, "short"), in_queue(3, "long")]
+    assert "they landed: 2 in short, 1 in long" in lines(a_run(points))
+    assert not any("landed" in line for line in lines(a_run(points[:2])))

@@ -144,3 +144,22 @@ def test_not_every_kind_of_node_is_listed() -> None:
 
     assert fault is not None
     assert fault.said.endswith("n8 has 8 CPUs; ...")
+
+
+@pytest.mark.parametrize(
+    ("queue", "walltime_s", "said"),
+    [
+        (
+            "short,long",
+            7200,
+            "not in every queue: walltime 02:00:00 is longer than short allows: at most 00:30:00",
+        ),
+        ("short,long", 600, ""),
+        ("short", 7200, ""),  # a refusal says it
+        ("short,long", 10**6, ""),  # the same
+    ],
+)
+def test_queues_that_never_start_a_job_are_named_if_others_do(queue: str, walltime_s: int, said: str) -> None:
+    known = [Queue(name="short", walltime_s=1800.0), Queue(name="long", walltime_s=86400.0)]
+    asked = asked_for(queue, known, "partition")
+    assert asked.never(replace(REQUEST, queue=queue, walltime_s=walltime_s, gpus=0)) == said

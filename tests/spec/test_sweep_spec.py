@@ -469,3 +469,9 @@ def test_a_docstring_tells_of_the_keys_that_share_a_line() -> None:
     assert summary.startswith("The whole spec")
     assert list(words) == list(SweepSpec.model_fields)
     assert docstring(Site)[1]["memory_per"].startswith("Whether the scheduler counts")
+
+
+def test_several_queues_are_one_request(tmp_path: Path) -> None:
+    assert loaded(tmp_path, "resources: {queue: [short, long]}").resources.queue == "short,long"
+    with pytest.raises(JobkitError, match=r"resources\.queue"):
+        loaded(tmp_path, "resources: {queue: []}")
