@@ -1,4 +1,4 @@
-"""``jobkit waste``: name what a run requested and did not use."""
+"""``jobkit waste``: name what a run, or past jobs, requested and did not use."""
 
 from __future__ import annotations
 
@@ -6,14 +6,26 @@ from pathlib import Path
 
 import click
 
-from jobkit.commands.shared import FilledPath, json_option
+from jobkit.commands.shared import json_option
 from jobkit.core import terminal
 
 
 @click.command()
-@click.argument("run", type=FilledPath(path_type=Path), required=False)
+@click.argument("words", nargs=-1, metavar="[RUN | JOBID...]")
+@click.option("--mine", is_flag=True, help="Judge your own jobs of the last days, whoever submitted them.")
+@click.option("--name", metavar="PATTERN", default="", help="Of your own jobs only those with such a name.")
+@click.option("--days", type=click.IntRange(1), metavar="N", help="How far back. [default: 7]")
+@click.option(
+    "--scheduler",
+    default="auto",
+    metavar="NAME",
+    show_default=True,
+    help="Whose accounting to ask, if two schedulers are here.",
+)
 @json_option
-def waste(run: Path | None, as_json: bool) -> int:
+def waste(
+    words: tuple[str, ...], mine: bool, name: str, days: int | None, scheduler: str, as_json: bool
+) -> int:
     """Print what one RUN, by default the latest, requested and did not use, with the lines that fix it.
 
     jobkit judges seven wastes: idle GPU, memory, cores, too large a GPU, walltime, tiny jobs, and work on
@@ -22,18 +34,76 @@ def waste(run: Path | None, as_json: bool) -> int:
     If something was not measured, it prints the reason. It reads the run folder, asks no scheduler and
     changes nothing.
 
+    Of past jobs, named by JOBID, --mine or --name, it asks the accounting (sacct or qacct): what jobs of
+    one name and request used, what the next one needs, and how sure that is by their number.
+
     \b
       jobkit waste
       jobkit waste runs/stanza-20260102-101530-3f9a
       jobkit waste runs/stanza-20260102-101530-3f9a --json
+      jobkit waste 4711 4712
+      jobkit waste --mine --days 30
+      jobkit waste --name 'train*'
 
     jobkit help waste explains each.
 
     \b
     Exit status:
-      0  the run was read, with or without waste
+      0  the run or the jobs were read, with or without waste
       2  there is nothing to read
+      3  the accounting does not answer
     """
+    from jobkit.extensions.past_jobs.ask import JOB_ID
+
+    ids = tuple(word for word in words if JOB_ID.fullmatch(word))
+    if not (ids or mine or name):
+        if days is not None:
+            raise click.UsageError("--days needs --mine or --name: a run is read as a whole")
+        return _of_run(words, as_json=as_json)
+    _refuse_mixture(words, ids, own=mine or bool(name), days=days)
+    return _of_jobs(ids, name, days or 7, scheduler, as_json=as_json)
+
+
+def _refuse_mixture(words: tuple[str, ...], ids: tuple[str, ...], *, own: bool, days: int | None) -> None:
+    """Refuse words that ask for two things at once, and a number that names a folder too.
+
+    Raises
+    ------
+    JobkitError
+        With what to type.
+    """
+    from jobkit.core.errors import JobkitError
+
+    if words and own:
+        raise click.UsageError(
+            "--mine and --name choose among your own jobs: name no RUN and no JOBID with them"
+        )
+    if ids and days is not None:
+        raise click.UsageError("--days is for --mine and --name: a JOBID is found however old it is")
+    if others := [word for word in words if word not in ids]:
+        raise click.UsageError(f"{others[0]} is no job id: name one RUN, or only job ids")
+    for word in ids:
+        if Path(word).exists():
+            hint = f"the folder: jobkit waste ./{word}; the job: (cd / && jobkit waste {word})"
+            raise JobkitError(f"{word}: a job id, and a folder here has that name", hint=hint)
+
+
+def _of_jobs(ids: tuple[str, ...], name: str, days: int, scheduler: str, *, as_json: bool) -> int:
+    """Print what past jobs used."""
+    from jobkit.core.blocks import as_text
+    from jobkit.extensions.past_jobs import show
+    from jobkit.extensions.past_jobs.ask import ask
+
+    history = ask(ids, days=days, name=name or "*", scheduler=scheduler)
+    if as_json:
+        terminal.say(terminal.as_json(show.as_data(history), indent=2))
+    else:
+        terminal.say(as_text(show.blocks(history), terminal.terminal_width()), nl=False)
+    return 0
+
+
+def _of_run(words: tuple[str, ...], *, as_json: bool) -> int:
+    """Print what a run used."""
     from jobkit.core.blocks import as_text
     from jobkit.core.records import Outcome
     from jobkit.report.recommend import waste as wasted
@@ -42,16 +112,20 @@ def waste(run: Path | None, as_json: bool) -> int:
     from jobkit.runs.kinds import kind_of
     from jobkit.runs.which_run import run_or_latest
 
-    found_run = run_or_latest(run)
-    use = read_use(found_run)
+    if len(words) > 1:
+        raise click.UsageError(f"{words[1]}: one RUN at a time")
+    if words == ("",):
+        raise click.UsageError("RUN is empty; is a variable of your shell not set?")
+    run = run_or_latest(words[0] if words else None)
+    use = read_use(run)
     found = wastes(use)
     if as_json:
         terminal.say(wasted.as_json(use, found), nl=False)
         return 0
     terminal.say(as_text(wasted.blocks(use, found), terminal.terminal_width()), nl=False)
-    folder = terminal.shell_path(found_run)
+    folder = terminal.shell_path(run)
     if use.unended or all(each.row.outcome is not Outcome.OK for each in use.points):
         terminal.note_next(f"jobkit status {folder}", f"how the {use.noun}s stand")
-    elif not kind_of(found_run).refusal(found_run, "recommend"):
+    elif not kind_of(run).refusal(run, "recommend"):
         terminal.note_next(f"jobkit recommend {folder}")
     return 0

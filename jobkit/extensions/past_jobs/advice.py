@@ -1,0 +1,170 @@
+"""What the next job like some past ones should request, with the confidence that their number gives. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from statistics import median
+
+from jobkit.core.records import Outcome
+from jobkit.core.units import GIB, MIB
+from jobkit.report.recommend.request import MEMORY_FACTOR, WALLTIME_FACTOR
+from jobkit.schedulers.past import PastJob
+
+CONFIDENCE = 0.95
+MORE_FACTOR = 1.5
+"""What a job gets that ran out of memory or walltime: as the policy of a spec gives it."""
+SMALL_STEP_BYTES = 100 * MIB
+"""Advice below 1 GiB is in such steps, and above it in whole GiB."""
+WALLTIME_STEP_S = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """One resource of jobs that are alike: what was requested, what was used, what to request.
+
+    Attributes
+    ----------
+    requested
+        Bytes, seconds, CPUs or GPUs; ``None`` if the request does not name it.
+    used
+        By each job in which it is known, in ascending order.
+    exceeded
+        How many jobs ended because they had too little: their use is a lower limit.
+    next
+        What to request; ``None`` if that is not known.
+    """
+
+    name: str
+    requested: float | None
+    used: tuple[float, ...] = ()
+    exceeded: int = 0
+    next: int | None = None
+
+    @property
+    def most(self) -> float | None:
+        """The most that a job used."""
+        return self.used[-1] if self.used else None
+
+    @property
+    def middle(self) -> float | None:
+        """The median."""
+        return median(self.used) if self.used else None
+
+    @property
+    def changes(self) -> bool:
+        """Whether the next request differs."""
+        return self.next is not None and self.next != self.requested
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """How a resource of a past job is read, and how much more than its use is requested.
+
+    Attributes
+    ----------
+    read
+        Returns what a job requested and used.
+    lack
+        The outcome of a job that had too little of it.
+    margin
+        What to request for each unit of the most that was used.
+    round_up
+        Returns a request in the steps that people use.
+    """
+
+    name: str
+    read: Callable[[PastJob], tuple[float | None, float | None]]
+    lack: Outcome | None = None
+    margin: float = 1.0
+    round_up: Callable[[float], int]
+
+
+def _whole_memory(size: float) -> int:
+    step = GIB if size >= GIB else SMALL_STEP_BYTES
+    return math.ceil(size / step) * step
+
+
+def _busy_cpus(job: PastJob) -> tuple[float | None, float | None]:
+    return job.cpus, job.cpu_s / job.elapsed_s if job.cpu_s is not None and job.elapsed_s else None
+
+
+MEMORY = Resource(
+    name="memory",
+    read=lambda job: (job.memory_bytes, job.held_bytes),
+    lack=Outcome.RAM_OOM,
+    margin=MEMORY_FACTOR,
+    round_up=_whole_memory,
+)
+WALLTIME = Resource(
+    name="walltime",
+    read=lambda job: (job.walltime_s, job.elapsed_s),
+    lack=Outcome.TIMEOUT,
+    margin=WALLTIME_FACTOR,
+    round_up=lambda seconds: math.ceil(seconds / WALLTIME_STEP_S) * WALLTIME_STEP_S,
+)
+CPUS = Resource(name="CPUs", read=_busy_cpus, round_up=lambda busy: max(1, math.ceil(busy)))
+"""The CPUs that were busy on average: a job may have needed more of them at times."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlikeJobs:
+    """Past jobs of one name and one request, oldest first, and what the next one needs."""
+
+    jobs: tuple[PastJob, ...]
+
+    @property
+    def ended_well(self) -> int:
+        """How many of them ended by themselves, with status 0: only these say what the next one needs."""
+        return sum(job.well for job in self.jobs)
+
+    def need(self, resource: Resource) -> Need:
+        """Return what the next job needs of a resource.
+
+        A job that failed, or that something else ended, counts with what it used until then; if no job ended
+        by itself, less than before is never advised.
+        """
+        pairs = [resource.read(job) for job in self.jobs]
+        requested, used = pairs[0][0], tuple(sorted(value for _, value in pairs if value is not None))
+        exceeded = sum(job.outcome is resource.lack for job in self.jobs if resource.lack)
+        wanted: int | None = None
+        if exceeded and requested is not None:
+            wanted = resource.round_up(MORE_FACTOR * max(requested, *used))
+        elif used and requested is not None and self.ended_well:
+            wanted = min(int(requested), resource.round_up(resource.margin * used[-1]))
+        return Need(name=resource.name, requested=requested, used=used, exceeded=exceeded, next=wanted)
+
+    def reserved_memory(self) -> tuple[float, float]:
+        """Return the byte-seconds that these jobs reserved, and would have reserved with the next request."""
+        need = self.need(MEMORY)
+        node_s = math.fsum(job.elapsed_s * job.nodes for job in self.jobs)
+        requested = need.requested or 0.0
+        return node_s * requested, node_s * (requested if need.next is None else need.next)
+
+
+def alike(jobs: Iterable[PastJob]) -> Iterator[AlikeJobs]:
+    """Yield the jobs that have a name and a request in common, in the order of their first."""
+    groups: dict[tuple[object, ...], list[PastJob]] = {}
+    for job in jobs:
+        request = (job.memory_bytes, job.walltime_s, job.cpus, job.gpus, job.nodes)
+        groups.setdefault((job.scheduler, job.name, *request), []).append(job)
+    for group in groups.values():
+        yield AlikeJobs(tuple(sorted(group, key=lambda job: job.began)))
+
+
+def chance_of_next(number: int) -> float:
+    """Return the probability that the next value is at most the largest of so many like it.
+
+    Each of the ``number + 1`` is the largest with the same probability, whatever their distribution.
+    """
+    return number / (number + 1)
+
+
+def covered_share(number: int) -> float:
+    """Return the share of all such values that the largest of so many covers, with `CONFIDENCE`.
+
+    All of ``number`` values stay below the quantile of a share with the probability share ** number (Wilks,
+    Annals of Mathematical Statistics 12, 1941): from 59 values on it is 95 %.
+    """
+    return (1 - CONFIDENCE) ** (1 / number) if number else 0.0

@@ -1,0 +1,151 @@
+"""Ask the accounting of this cluster about past jobs: one command, however many jobs it names."""
+
+from __future__ import annotations
+
+import getpass
+import importlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import cast
+
+from jobkit.core import shell
+from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.units import format_count, format_list
+from jobkit.schedulers.past import PastJob, PastJobs
+from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
+
+JOB_ID = re.compile(r"\d+(?:[_.+]\d+)?")
+"""How people type a job: ``4711``, a task as ``4711_3`` or ``4711.3``, a component as ``4711+1``."""
+MOST_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """What the accounting answered.
+
+    Attributes
+    ----------
+    scheduler
+        Its name.
+    jobs
+        Those that have ended.
+    running
+        The ids of those that have not.
+    unknown
+        The ids that were asked for and that it does not know.
+    sampling_s
+        Seconds between two samples of memory; ``None`` if that is not known.
+    """
+
+    scheduler: str
+    jobs: tuple[PastJob, ...]
+    running: tuple[str, ...]
+    unknown: tuple[str, ...]
+    sampling_s: float | None
+
+
+def ask(ids: Sequence[str], *, days: int, name: str = "*", scheduler: str = "auto") -> History:
+    """Return past jobs: those of the ids, or my own of the last days.
+
+    Parameters
+    ----------
+    ids
+        As a person types them.
+    days
+        How far back to look without ids.
+    name
+        A pattern that their names match.
+    scheduler
+        Whose accounting; ``auto`` for the first that is here.
+
+    Raises
+    ------
+    JobkitError
+        If there is no accounting, it does not answer, or it has none of the jobs.
+    """
+    scheduler = _chosen(scheduler)
+    past = past_of(scheduler)
+    site = shell.run(past.site_argv()).stdout
+    every = [
+        job
+        for argv in past.argvs(tuple(ids), getpass.getuser(), days)
+        for job in _read(scheduler, argv, site)
+    ]
+    asked = [
+        job for job in every if fnmatchcase(job.name, name) and (not ids or any(_is(job, id_) for id_ in ids))
+    ]
+    over = {job.job_id for job in asked if job.ended}
+    found = History(
+        scheduler=scheduler,
+        jobs=tuple(job for job in asked if job.ended and job.began),
+        running=tuple(dict.fromkeys(job.job_id for job in asked if not job.ended and job.job_id not in over)),
+        unknown=tuple(id_ for id_ in ids if not any(_is(job, id_) for job in every)),
+        sampling_s=past.sampling_s(site),
+    )
+    if not found.jobs:
+        message, hint = _nothing(found, past, ids, days, name)
+        raise JobkitError(message, hint=hint)
+    return found
+
+
+def _chosen(name: str) -> str:
+    scheduler, why = choose_scheduler(name)
+    if runs_here(by_name(scheduler).NAME):
+        raise JobkitError(
+            f"no accounting to ask about jobs: {why}", hint="type it on a login node of the cluster"
+        )
+    return scheduler
+
+
+def past_of(scheduler: str) -> PastJobs:
+    """Return how the accounting of a scheduler is asked.
+
+    Raises
+    ------
+    JobkitError
+        If jobkit cannot read it.
+    """
+    try:
+        return cast("PastJobs", importlib.import_module(f"jobkit.schedulers.{scheduler}_past"))
+    except ModuleNotFoundError:
+        title = by_name(scheduler).TITLE
+        message = f"jobkit reads past jobs in the accounting of Slurm and Grid Engine, not of {title}"
+        raise JobkitError(message, hint="a run of jobkit has records of its own: jobkit waste RUN") from None
+
+
+def _is(job: PastJob, word: str) -> bool:
+    """Return whether a word names a job, or the array or the heterogeneous job that it is part of."""
+    return word in {job.job_id, re.split(r"[_.+]", job.job_id)[0]}
+
+
+def _read(scheduler: str, argv: tuple[str, ...], site: str) -> Iterator[PastJob]:
+    """Yield the jobs of an answer, which waits in a file: it may be larger than the memory."""
+    past, environment = past_of(scheduler), {**os.environ, **by_name(scheduler).ENVIRONMENT}
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as stream:
+        answer = shell.run_streaming(argv, stream.writelines, text="", env=environment)
+        if refusal := past.refusal(answer):
+            message = f"{past.ACCOUNTING} does not answer: {' '.join(refusal.split())}"
+            hint = "a run of jobkit has records of its own: jobkit waste RUN"
+            raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
+        stream.seek(0)
+        yield from past.read(stream, site)
+
+
+def _nothing(found: History, past: PastJobs, ids: Sequence[str], days: int, name: str) -> tuple[str, str]:
+    """Return why there is no job to judge, and what to type."""
+    if found.running:
+        what = format_list(list(found.running), MOST_NAMED)
+        return f"{what}: not ended yet, so what it used is not known", "type it again when it has ended"
+    if ids:
+        what = format_list(list(ids), MOST_NAMED)
+        hint = "was it submitted on this cluster? jobkit waste --mine --days 30 lists yours"
+        if found.unknown:
+            return f"{what}: {past.ACCOUNTING} has no such job", hint
+        return f"{what}: it never began, so it used nothing", hint
+    which = "" if name == "*" else f" called {name!r}"
+    message = f"no job of yours{which} ended in the last {format_count(days, 'day')}"
+    return message, f"look further back: --days {4 * days}"

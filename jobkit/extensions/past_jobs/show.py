@@ -1,0 +1,207 @@
+"""Past jobs for a person, and as JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+from jobkit.core.blocks import Block, Column
+from jobkit.core.records import Outcome
+from jobkit.core.terminal import NoWrap
+from jobkit.core.units import GIB, format_count, format_list, format_memory, format_walltime
+from jobkit.extensions.past_jobs.advice import (
+    CONFIDENCE,
+    CPUS,
+    MEMORY,
+    WALLTIME,
+    AlikeJobs,
+    Need,
+    alike,
+    chance_of_next,
+    covered_share,
+)
+from jobkit.extensions.past_jobs.ask import MOST_NAMED, History, past_of
+from jobkit.schedulers.past import PastJob
+from jobkit.schedulers.registry import by_name
+
+HOUR_S = 3600.0
+PERCENT = 100
+_ENDS = {Outcome.RAM_OOM: "ran out of memory", Outcome.TIMEOUT: "ran out of walltime"}
+
+
+def blocks(history: History) -> Iterator[Block]:
+    """Yield a block for the jobs of each name and request, and what no figure shows."""
+    groups = list(alike(history.jobs))
+    for group in groups:
+        yield Block.of(_title(group), _columns(group), _after(group))
+    yield Block(after=tuple(_doubts(history)))
+
+
+def _title(group: AlikeJobs) -> Iterator[str]:
+    first, last = group.jobs[0], group.jobs[-1]
+    ids = format_list([job.job_id for job in group.jobs], MOST_NAMED)
+    number = format_count(len(group.jobs), "job")
+    when = " to ".join(dict.fromkeys((first.began[:10], last.began[:10])))
+    yield f"{first.name}: {number} on {by_name(first.scheduler).TITLE}, {when}"
+    yield f"{ids}, by {first.user}, in {first.queue}"
+
+
+def _columns(group: AlikeJobs) -> tuple[Column, ...]:
+    rows = [*map(_row, ((group.need(MEMORY), format_memory), (group.need(WALLTIME), format_walltime)))]
+    rows += [_row((group.need(CPUS), _cpus))]
+    if group.jobs[0].gpus:
+        rows.append(("GPUs", str(group.jobs[0].gpus), *_gpu(group)))
+    names, requested, middle, most, following = zip(*rows, strict=True)
+    return (
+        Column("", names, left=True),
+        Column("requested", requested),
+        Column("used, median", middle),
+        Column("used" if len(group.jobs) == 1 else "used, most", most),
+        Column("next job", following),
+    )
+
+
+def _cpus(value: float) -> str:
+    return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
+
+
+def _row(of: tuple[Need, Callable[[float], str]]) -> tuple[str, str, str, str, str]:
+    need, words = of
+    requested = "not named" if need.requested is None else words(need.requested)
+    if need.most is None or need.middle is None:
+        return need.name, requested, "", "not known", ""
+    mark = "more than " if need.exceeded else ""
+    following = words(need.next) if need.next is not None and need.changes else "as it is"
+    middle = words(need.middle) if len(need.used) > 1 else ""
+    return need.name, requested, middle, f"{mark}{words(need.most)}", following
+
+
+def _gpu(group: AlikeJobs) -> tuple[str, str, str]:
+    """Return what is known of the use of GPUs, by the job that used most, and the next request."""
+    known = [job for job in group.jobs if job.gpu_percent is not None or job.gpu_bytes is not None]
+    if not known:
+        return "", "not recorded", ""
+    percent = max(job.gpu_percent or 0.0 for job in known)
+    size = max(job.gpu_bytes or 0 for job in known)
+    idle = not percent and not size and len(known) == len(group.jobs)
+    return "", f"{percent:.0f} % busy, {format_memory(size)}", "0" if idle else "as it is"
+
+
+def _after(group: AlikeJobs) -> Iterator[str]:
+    yield from _ends(group)
+    yield from _confidence(group)
+    lines = _lines(group)
+    if not lines:
+        if group.ended_well:
+            yield "The request fits: change nothing."
+        return
+    yield "For the next job like these:"
+    yield from (NoWrap(line, "  ") for line in lines)
+    before, after = (size / GIB / HOUR_S for size in group.reserved_memory())
+    if after < before:
+        yield (
+            f"With that, these jobs would have reserved {after:,.3g} GiB-hours of memory in place of "
+            f"{before:,.3g}."
+        )
+
+
+def _ends(group: AlikeJobs) -> Iterator[str]:
+    """Yield how many of the jobs did not end by themselves."""
+    ends = Counter(_end(job) for job in group.jobs if not job.well)
+    for words, number in ends.most_common():
+        yield f"{format_count(number, 'job')} {words}: without that the use may have been larger."
+    if not group.ended_well:
+        yield "No job ended by itself, so less than before is not advised."
+
+
+def _end(job: PastJob) -> str:
+    return _ENDS.get(job.outcome, f"ended as {job.outcome}") if job.outcome else f"failed ({job.state})"
+
+
+def _confidence(group: AlikeJobs) -> Iterator[str]:
+    """Yield what the number of the jobs says about the next one."""
+    number = group.ended_well
+    if not number:
+        return
+    chance, share = PERCENT * chance_of_next(number), PERCENT * covered_share(number)
+    ended = "1 job ended by itself" if number == 1 else f"{number:,} jobs ended by themselves"
+    chance_words = f"{chance:.0f} % ({number:,} in {number + 1:,})"
+    yield (
+        f"{ended}: the next one uses at most what the largest of them used with a probability of "
+        f"{chance_words}, and {share:.0f} % of all such jobs do, with "
+        f"{PERCENT * CONFIDENCE:.0f} % confidence. The lines add a fifth to memory and a quarter to walltime."
+    )
+
+
+def _lines(group: AlikeJobs) -> list[str]:
+    """Return the header lines of the next job: of what changes."""
+    memory, walltime, cpus = (group.need(resource) for resource in (MEMORY, WALLTIME, CPUS))
+    first = group.jobs[0]
+    fewer = cpus.next if cpus.changes and first.nodes == 1 and first.processes == 1 else None
+    return past_of(first.scheduler).lines(
+        first,
+        memory=memory.next if memory.changes else None,
+        walltime=walltime.next if walltime.changes else None,
+        cpus=fewer,
+    )
+
+
+def _doubts(history: History) -> Iterator[str]:
+    """Yield what the figures cannot show."""
+    if history.running:
+        yield f"Not ended yet, so not counted: {format_list(list(history.running), MOST_NAMED)}."
+    if history.unknown:
+        yield f"Not in the accounting: {format_list(list(history.unknown), MOST_NAMED)}."
+    if history.sampling_s:
+        yield (
+            f"Memory is sampled every {history.sampling_s:g} s: the accounting does not see a peak that is "
+            "shorter."
+        )
+    elif any(job.held_bytes for job in history.jobs):
+        yield "Memory is sampled: the accounting does not see a short peak."
+    if any(job.processes > 1 for job in history.jobs):
+        yield (
+            "Memory of several processes is added up, each at its own peak: together they may have held less."
+        )
+    if any(job.gpus and job.gpu_percent is None for job in history.jobs):
+        yield (
+            "This site does not record the use of GPUs. In a job, this measures it once: "
+            "nvidia-smi --query-gpu=memory.used,utilization.gpu --format=csv -l 5"
+        )
+
+
+def as_data(history: History) -> dict[str, Any]:
+    """Return past jobs for programs; docs/commands.md lists the keys."""
+    return {
+        "scheduler": history.scheduler,
+        "sampling_s": history.sampling_s,
+        "running": history.running,
+        "unknown": history.unknown,
+        "groups": [_group_data(group) for group in alike(history.jobs)],
+    }
+
+
+def _group_data(group: AlikeJobs) -> dict[str, Any]:
+    number = group.ended_well
+    return {
+        "name": group.jobs[0].name,
+        "jobs": [asdict(job) for job in group.jobs],
+        "needs": [_need_data(group.need(resource)) for resource in (MEMORY, WALLTIME, CPUS)],
+        "ended_well": number,
+        "chance_of_next": chance_of_next(number),
+        "covered_share": covered_share(number),
+        "lines": _lines(group),
+        "reserved_gib_hours": [size / GIB / HOUR_S for size in group.reserved_memory()],
+    }
+
+
+def _need_data(need: Need) -> dict[str, Any]:
+    return {
+        "name": need.name,
+        "requested": need.requested,
+        "used": need.used,
+        "exceeded": need.exceeded,
+        "next": need.next,
+    }

@@ -1,0 +1,105 @@
+"""A past job as the accounting has it: what it requested, and what is known of its use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from jobkit.core.records import Outcome
+from jobkit.core.shell import Completed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastJob:
+    """One run of a job, of a task of an array, or of a component of a heterogeneous job.
+
+    Attributes
+    ----------
+    job_id
+        As a person types it: ``4711``, ``4711_3`` or ``4711.3`` for a task, ``4711+1`` for a component.
+    state
+        The scheduler's own word or figures for how it ended.
+    ended
+        Whether this run has ended for good.
+    well
+        Whether it ended by itself, with status 0.
+    outcome
+        Only if the accounting shows that a limit or a person ended it, or its memory.
+    began
+        Local ISO time; empty if it never began.
+    elapsed_s, walltime_s
+        How long it ran, and how long it was allowed to run.
+    memory_bytes
+        What it requested on each node.
+    memory_key, memory_shares
+        The option or resource that requests memory, and into how many parts of that size it divides the
+        job's: Grid Engine counts it by slot, ``--mem-per-cpu`` by CPU.
+    held_bytes
+        The most memory that the accounting saw at once on a node, added up if several processes were seen
+        apart: none of them need have had its peak at the same time. ``None`` if none was seen.
+    process_bytes
+        The most that one process, or one task of a step, held.
+    cpus, cpu_s
+        CPUs that it requested, and their time that it used.
+    processes
+        How many tasks its largest step had at once.
+    gpus
+        How many GPUs it requested, and ``gpu_bytes`` and ``gpu_percent`` what of them was used, if the site
+        records it.
+    nodes
+        How many nodes it had.
+    environment
+        The parallel environment of Grid Engine; empty without one.
+    """
+
+    scheduler: str
+    job_id: str
+    name: str
+    user: str
+    queue: str
+    state: str
+    ended: bool
+    well: bool
+    outcome: Outcome | None = None
+    began: str = ""
+    elapsed_s: float = 0.0
+    walltime_s: float | None = None
+    memory_bytes: int | None = None
+    memory_key: str = ""
+    memory_shares: int = 1
+    held_bytes: int | None = None
+    process_bytes: int | None = None
+    cpus: int = 1
+    cpu_s: float | None = None
+    processes: int = 1
+    gpus: int = 0
+    gpu_bytes: int | None = None
+    gpu_percent: float | None = None
+    nodes: int = 1
+    environment: str = ""
+
+
+class PastJobs(Protocol):
+    """How an accounting is asked about past jobs: a module such as `jobkit.schedulers.slurm_past`."""
+
+    ACCOUNTING: str
+    """What a person calls the source."""
+
+    def argvs(self, ids: tuple[str, ...], user: str, days: int) -> tuple[tuple[str, ...], ...]:
+        """Return the commands that print the jobs of these ids; without ids those of a user and some days."""
+
+    def site_argv(self) -> tuple[str, ...]:
+        """Return the command that prints what of the site's configuration `read` and `sampling_s` need."""
+
+    def read(self, lines: Iterable[str], site: str) -> Iterator[PastJob]:
+        """Yield the jobs of an answer line by line, so that one of any length needs little memory."""
+
+    def refusal(self, answer: Completed) -> str:
+        """Return why the accounting gave no answer; empty if it answered, also that it knows no such job."""
+
+    def sampling_s(self, site: str) -> float | None:
+        """Return how many seconds lie between two samples of memory; ``None`` if that is not known."""
+
+    def lines(self, job: PastJob, *, memory: int | None, walltime: int | None, cpus: int | None) -> list[str]:
+        """Return the header lines of the next job like this one: only of what is given."""

@@ -1,0 +1,150 @@
+"""Past jobs in Slurm's accounting: sacct(1). The names are those of `jobkit.schedulers.past`.
+
+"Measured" is Slurm 22.05.8; the answers stand in tests/data/slurm/.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from jobkit.core.shell import Completed
+from jobkit.core.units import MIB, format_walltime
+from jobkit.schedulers import slurm
+from jobkit.schedulers.parsing import bytes_of, seconds_of
+from jobkit.schedulers.past import PastJob
+
+ACCOUNTING = "Slurm's accounting (sacct)"
+COLUMNS = (
+    *("JobID", "User", "Partition", "State", "ExitCode", "Start", "End", "ElapsedRaw", "TimelimitRaw"),
+    *("ReqMem", "AllocCPUS", "NNodes", "NTasks", "TotalCPU", "MaxRSS", "ReqTRES", "AllocTRES"),
+    *("TRESUsageInMax", "TRESUsageInTot", "TRESUsageInAve", "JobName"),
+)
+"""The name is the last column, because it may contain a bar."""
+_STEP = re.compile(r"(?P<job>\d+(?:_(?:\d+|\[.*\])|\+\d+)?)(?:\.(?P<step>\w+))?")
+_GPUS = re.compile(r"(?:^|,)gres/gpu=(\d+)")
+_OF_GPU = re.compile(r"(?:^|,)gres/(gpumem|gpuutil)=([^,]+)")
+_MEMORY = re.compile(r"(?:^|,)mem=([^,]+)")
+
+Row = Mapping[str, str]
+
+
+def argvs(ids: tuple[str, ...], user: str, days: int) -> tuple[tuple[str, ...], ...]:
+    """Return the one command; see `jobkit.schedulers.past.PastJobs`.
+
+    ``-D`` because a job that was requeued has a row for each run. With ids sacct looks at all times, and
+    ``--allusers`` shows the job of another user if the site permits it (sacct(1)).
+    """
+    since = (datetime.now().astimezone() - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%S")
+    which = ("--allusers", "-j", ",".join(ids)) if ids else ("-u", user, "-S", since)
+    return (("sacct", "-n", "-P", "-D", *which, f"--format={','.join(COLUMNS)}"),)
+
+
+def read(lines: Iterable[str], site: str) -> Iterator[PastJob]:
+    """Yield the jobs; the rows of a job's steps follow its own (measured)."""
+    del site
+    rows: list[Row] = []
+    for line in lines:
+        cells = line.rstrip("\n").split("|", len(COLUMNS) - 1)
+        if len(cells) < len(COLUMNS) or not (found := _STEP.fullmatch(cells[0])):
+            continue
+        if rows and not found["step"]:
+            yield _job(rows[0], rows[1:])
+            rows = []
+        if rows or not found["step"]:
+            rows.append(dict(zip(COLUMNS, cells, strict=True)))
+    if rows:
+        yield _job(rows[0], rows[1:])
+
+
+def _job(row: Row, steps: Sequence[Row]) -> PastJob:
+    word, outcome = slurm.end_of(row, steps)
+    nodes, cpus = max(1, _whole(row["NNodes"])), max(1, _whole(row["AllocCPUS"]))
+    by_cpu = row["ReqMem"].endswith("c")
+    reserved = _MEMORY.search(row["AllocTRES"] or row["ReqTRES"])
+    requested = bytes_of(reserved[1]) if reserved else None
+    used = dict(pair for step in steps for pair in _OF_GPU.findall(step["TRESUsageInMax"]))
+    gpus = _GPUS.search(row["ReqTRES"] or row["AllocTRES"])
+    return PastJob(
+        scheduler=slurm.NAME,
+        job_id=row["JobID"],
+        name=row["JobName"],
+        user=row["User"],
+        queue=row["Partition"],
+        state=row["State"],
+        ended=word in slurm.END_STATES and row["End"] != slurm.UNKNOWN,
+        well=word == "COMPLETED",
+        outcome=outcome,
+        began=row["Start"]
+        if row["AllocTRES"]
+        else "",  # cancelled while it waited: Start is the end (measured)
+        elapsed_s=float(row["ElapsedRaw"] or 0),
+        walltime_s=60.0 * _whole(row["TimelimitRaw"]) or None,
+        memory_bytes=None if requested is None else requested // nodes,
+        memory_key="--mem-per-cpu" if by_cpu else "--mem",
+        memory_shares=max(1, cpus // nodes) if by_cpu else 1,
+        held_bytes=_held(steps, nodes),
+        process_bytes=max((size for step in steps if (size := bytes_of(step["MaxRSS"]))), default=None),
+        cpus=cpus,
+        cpu_s=seconds_of(row["TotalCPU"]),
+        processes=max((_whole(step["NTasks"]) for step in steps), default=1),
+        gpus=int(gpus[1]) if gpus else 0,
+        gpu_bytes=bytes_of(used["gpumem"]) if "gpumem" in used else None,
+        gpu_percent=float(used["gpuutil"]) if "gpuutil" in used else None,
+        nodes=nodes,
+    )
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
+
+
+def _held(steps: Sequence[Row], nodes: int) -> int | None:
+    """Return the most memory on a node at once: the sum over the steps that ran at the same time.
+
+    MaxRSS is of the largest task of a step, TRESUsageInTot the sum over its tasks (sacct(1)), each at its own
+    peak. Of a step over several nodes the tasks are taken to be spread evenly.
+    """
+    sizes = [(step, size) for step in steps if (size := _held_by(step, nodes))]
+    begun = {step["Start"] for step, _ in sizes}
+    sums = (sum(size for step, size in sizes if step["Start"] <= at < step["End"]) for at in begun)
+    return max((*sums, *(size for _, size in sizes)), default=None)
+
+
+def _held_by(step: Row, nodes: int) -> int | None:
+    largest, tasks = bytes_of(step["MaxRSS"]), _whole(step["NTasks"]) or 1
+    if largest is None or tasks == 1:
+        return largest
+    total = _MEMORY.search(step["TRESUsageInTot"])
+    whole = bytes_of(total[1]) if total and nodes == 1 else None
+    return whole if whole is not None else largest * math.ceil(tasks / nodes)
+
+
+def refusal(answer: Completed) -> str:
+    """Return why sacct gave no answer: accounting that is off or away, or a program that is missing."""
+    return "" if answer.ok else answer.said
+
+
+def site_argv() -> tuple[str, ...]:
+    """Return the command that prints the configuration."""
+    return ("scontrol", "show", "config")
+
+
+def sampling_s(site: str) -> float | None:
+    """Return JobAcctGatherFrequency, ``30`` or ``task=30``; 0 is at the end only (slurm.conf(5))."""
+    found = re.search(r"^JobAcctGatherFrequency\s*=\s*(?:\S*?task=)?(\d+)", site, re.MULTILINE)
+    return float(found[1]) if found else None
+
+
+def lines(job: PastJob, *, memory: int | None, walltime: int | None, cpus: int | None) -> list[str]:
+    """Return the header lines of the next job."""
+    found = []
+    if memory is not None:
+        found.append(f"{job.memory_key}={math.ceil(memory / job.memory_shares / MIB)}M")
+    if walltime is not None:
+        found.append(f"--time={format_walltime(walltime)}")
+    if cpus is not None:
+        found.append(f"--cpus-per-task={cpus}")
+    return [f"{slurm.DIRECTIVE} {line}" for line in found]

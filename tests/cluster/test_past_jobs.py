@@ -1,0 +1,145 @@
+"""Jobs of plain scripts, as `jobkit waste` judges them by the accounting of real schedulers."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.daemons import SlurmDaemons, until
+from tests.support import commands
+
+HOLD = "block = bytearray({mib} * 2**20); block[::4096] = block[::4096]; import time; time.sleep({seconds})"
+
+
+@dataclass
+class Plain:
+    """A user who knows nothing of jobkit, on a cluster."""
+
+    scheduler: str
+    home: Path
+
+    def submit(self, name: str, body: str, *options: str) -> str:
+        """Submit a script, and return the job's id."""
+        script = self.home / f"{name}.sh"
+        script.write_text(f"#!/bin/bash\n{body}\n", encoding="utf-8")
+        argv = ["sbatch", "--parsable", "-J", name, "-o", "/dev/null", *options, str(script)]
+        if self.scheduler == "sge":
+            argv = ["qsub", "-terse", "-N", name, "-o", "/dev/null", "-j", "y", *options, str(script)]
+        done = subprocess.run(argv, check=True, capture_output=True, text=True, cwd=self.home)
+        return done.stdout.strip().partition(".")[0]
+
+    def waste(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return commands.jobkit("waste", "--scheduler", self.scheduler, *words, cwd=self.home)
+
+    def groups(self, *words: str) -> dict[str, dict[str, Any]]:
+        answer = self.waste(*words, "--json")
+        assert answer.returncode == 0, answer.stderr
+        return {group["name"]: group for group in json.loads(answer.stdout)["groups"]}
+
+    def ended(self, *ids: str) -> None:
+        """Wait until the accounting has the end of all jobs."""
+
+        def all_over() -> bool:
+            answer = self.waste(*ids, "--json")
+            data = json.loads(answer.stdout) if answer.returncode == 0 else {}
+            return bool(data) and not data["running"] and not data["unknown"]
+
+        until(all_over, "the end of the jobs in the accounting", 90)
+
+    def request(self, mib: int, minutes: int) -> tuple[str, ...]:
+        clock = f"00:{minutes:02}:00"
+        if self.scheduler == "slurm":
+            return (f"--mem={mib}M", f"--time={clock}")
+        return ("-l", f"h_vmem={mib}M,h_rt={clock}")
+
+
+@pytest.fixture
+def plain(scheduler: str, tmp_path: Path) -> Plain:
+    return Plain(scheduler, tmp_path)
+
+
+def holds(mib: int, seconds: float = 3) -> str:
+    return f'{sys.executable} -c "{HOLD.format(mib=mib, seconds=seconds)}"'
+
+
+@pytest.mark.usefixtures("turn")
+def test_jobs_of_a_plain_script_get_the_lines_of_the_next_one(plain: Plain) -> None:
+    size = "SIZE=$((40 * ${SLURM_ARRAY_TASK_ID:-$SGE_TASK_ID}))\n"
+    tasks = ("--array=1-3",) if plain.scheduler == "slurm" else ("-t", "1-3")
+    array = plain.submit(
+        "sizes", size + holds(0).replace("0 * 2", "$SIZE * 2"), *tasks, *plain.request(900, 30)
+    )
+    failed = plain.submit("fails", "exit 3", *plain.request(100, 5))
+    plain.ended(array, failed)
+    groups = plain.groups(array, failed)
+    memory, walltime, _ = groups["sizes"]["needs"]
+    assert memory["used"] == sorted(memory["used"])
+    assert len(memory["used"]) == groups["sizes"]["ended_well"] == 3
+    assert 120 * 2**20 < memory["used"][-1] < 200 * 2**20
+    assert (memory["next"], walltime["next"]) == (200 * 2**20, 300)
+    assert groups["fails"]["lines"] == []
+    text = plain.waste(array).stdout
+    prefix = "#SBATCH --mem=200M" if plain.scheduler == "slurm" else "#$ -l h_vmem=200M"
+    assert prefix in text
+    assert "75 %" in text
+
+
+@pytest.mark.usefixtures("turn")
+def test_what_is_not_in_the_accounting_is_a_sentence(plain: Plain) -> None:
+    answer = plain.waste("999999")
+    assert answer.returncode == 2
+    assert "999999" in answer.stderr
+    assert "has no such job" in answer.stderr
+
+
+@pytest.mark.slurm
+@pytest.mark.usefixtures("slurm")
+def test_steps_a_requeued_job_and_one_that_never_began(tmp_path: Path) -> None:
+    plain = Plain("slurm", tmp_path)
+    one, two = holds(40, 4), holds(80, 4)
+    steps = plain.submit("steps", f"srun -n2 {two}\nsrun -n1 {one}", "-n2", *plain.request(900, 10))
+    again = plain.submit("again", holds(50, 6), "--requeue", *plain.request(200, 5))
+    held = plain.submit("held", "true", "--hold", *plain.request(200, 5))
+    until(lambda: running(again), "the job's start", 60)
+    subprocess.run(["scontrol", "requeue", again], check=True)
+    subprocess.run(["scancel", held], check=True)
+    plain.ended(steps)
+    memory, *_ = plain.groups(steps)["steps"]["needs"]
+    assert memory["used"][0] > 2 * 80 * 2**20
+    assert "added up" in plain.waste(steps).stdout
+    until(lambda: "not ended yet" in plain.waste(again).stderr, "the requeued run in the accounting", 60)
+    never = plain.waste(held)
+    assert never.returncode == 2
+    assert "it used nothing" in never.stderr or "no such job" in never.stderr
+    subprocess.run(["scancel", again], check=True)
+
+
+def running(job: str) -> bool:
+    answer = subprocess.run(
+        ["squeue", "-h", "-j", job, "-o", "%T"], check=False, capture_output=True, text=True
+    )
+    return answer.stdout.strip() == "RUNNING"
+
+
+@pytest.mark.fault
+@pytest.mark.slurm
+def test_a_database_that_is_away_is_named(slurm_alone: SlurmDaemons, tmp_path: Path) -> None:
+    """FAULT: slurmdbd is down.
+
+    HOW: real: kill -9 of slurmdbd.
+    REPORTED: that Slurm's accounting does not answer, with its words; exit status 3.
+    LOST: nothing.
+    """
+    slurm_alone.kill("slurmdbd")
+    answer = Plain("slurm", tmp_path).waste("--mine")
+    slurm_alone.start("slurmdbd")
+    assert answer.returncode == 3
+    assert "does not answer" in answer.stderr
+    assert getpass.getuser() not in answer.stdout

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from jobkit.core.records import Outcome
+from jobkit.core.units import GIB, MIB
+from jobkit.extensions.past_jobs.advice import (
+    CPUS,
+    MEMORY,
+    WALLTIME,
+    AlikeJobs,
+    alike,
+    chance_of_next,
+    covered_share,
+)
+from jobkit.schedulers.past import PastJob
+
+JOB = PastJob(
+    scheduler="slurm",
+    job_id="1",
+    name="train",
+    user="me",
+    queue="gpu",
+    state="COMPLETED",
+    ended=True,
+    well=True,
+    began="2026-01-02T03:04:05",
+    elapsed_s=600.0,
+    walltime_s=36_000.0,
+    memory_bytes=16 * GIB,
+    memory_key="--mem",
+    held_bytes=3 * GIB,
+    cpus=8,
+    cpu_s=900.0,
+)
+FAILED = replace(JOB, well=False, state="FAILED")
+
+
+def test_the_next_request_is_the_most_that_was_used_and_a_margin() -> None:
+    jobs = AlikeJobs((JOB, replace(JOB, held_bytes=int(3.4 * GIB), elapsed_s=1000.0)))
+    assert jobs.need(MEMORY).next == 5 * GIB  # a fifth more, in whole GiB
+    assert jobs.need(WALLTIME).next == 1500  # a quarter more, in steps of 5 minutes
+    assert jobs.need(CPUS).next == 2
+    assert jobs.need(MEMORY).middle == pytest.approx(3.2 * GIB)
+
+
+def test_more_than_was_requested_is_not_advised_while_that_was_enough() -> None:
+    need = AlikeJobs((replace(JOB, held_bytes=15 * GIB),)).need(MEMORY)
+    assert need.next == 16 * GIB
+    assert not need.changes
+
+
+@pytest.mark.parametrize(
+    ("outcome", "resource", "wanted"),
+    [(Outcome.RAM_OOM, MEMORY, 24 * GIB), (Outcome.TIMEOUT, WALLTIME, 54_000)],
+)
+def test_a_job_that_ran_out_needs_more_than_it_requested(
+    outcome: Outcome, resource: object, wanted: int
+) -> None:
+    need = AlikeJobs((JOB, replace(FAILED, outcome=outcome))).need(resource)  # type: ignore[arg-type]
+    assert (need.next, need.exceeded) == (wanted, 1)
+
+
+def test_what_used_more_than_it_requested_counts_with_its_use() -> None:
+    over = replace(FAILED, outcome=Outcome.RAM_OOM, held_bytes=20 * GIB)
+    assert AlikeJobs((over,)).need(MEMORY).next == 30 * GIB
+
+
+def test_without_a_job_that_ended_by_itself_less_is_not_advised() -> None:
+    jobs = AlikeJobs((FAILED, replace(JOB, well=False, outcome=Outcome.CANCELLED)))
+    assert jobs.ended_well == 0
+    assert jobs.need(MEMORY).next is None
+    assert jobs.reserved_memory()[0] == jobs.reserved_memory()[1]
+
+
+def test_what_is_not_known_is_not_advised() -> None:
+    unknown = replace(JOB, held_bytes=None, memory_bytes=None, cpu_s=None)
+    need = AlikeJobs((unknown,)).need(MEMORY)
+    assert (need.requested, need.most, need.middle, need.next, need.changes) == (
+        None,
+        None,
+        None,
+        None,
+        False,
+    )
+    assert AlikeJobs((unknown,)).need(CPUS).next is None
+
+
+def test_small_requests_are_in_steps_of_100_mib() -> None:
+    assert AlikeJobs((replace(JOB, held_bytes=90 * MIB),)).need(MEMORY).next == 200 * MIB
+
+
+def test_memory_that_is_not_reserved_any_more() -> None:
+    before, after = AlikeJobs((JOB, replace(JOB, nodes=2))).reserved_memory()
+    assert before == 600 * 3 * 16 * GIB
+    assert after == 600 * 3 * 4 * GIB
+
+
+def test_jobs_of_another_name_or_request_are_judged_apart() -> None:
+    other, larger = replace(JOB, name="merge"), replace(JOB, memory_bytes=32 * GIB, job_id="3")
+    later = replace(JOB, job_id="4", began="2025-01-02T03:04:05")
+    groups = list(alike([JOB, other, larger, later]))
+    assert [[job.job_id for job in group.jobs] for group in groups] == [["4", "1"], ["1"], ["3"]]
+
+
+DRAWS: list[Callable[[random.Random], float]] = [
+    lambda chance: chance.random(),
+    lambda chance: chance.lognormvariate(0.0, 2.0),
+    lambda chance: chance.choice([1.0, 2.0, 3.0]),
+]
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+@pytest.mark.parametrize("number", [1, 5, 20])
+def test_the_largest_of_so_many_holds_for_the_next_one_as_often_as_it_is_said(
+    number: int, draw: Callable[[random.Random], float]
+) -> None:
+    chance, rounds = random.Random(5), 4000  # noqa: S311 - a simulation
+    held = sum(max(draw(chance) for _ in range(number)) >= draw(chance) for _ in range(rounds))
+    assert held / rounds > chance_of_next(number) - 0.02
+
+
+@pytest.mark.parametrize("number", [5, 59])
+def test_the_share_that_the_largest_covers_is_covered_with_95_percent_confidence(number: int) -> None:
+    chance, rounds = random.Random(7), 4000  # noqa: S311 - a simulation
+    share = covered_share(number)
+    covered = sum(max(chance.random() for _ in range(number)) >= share for _ in range(rounds))
+    assert covered / rounds == pytest.approx(0.95, abs=0.012)
+
+
+def test_fifty_nine_jobs_are_needed_for_95_of_100() -> None:
+    assert covered_share(58) < 0.95 <= covered_share(59)
+    assert covered_share(0) == 0.0

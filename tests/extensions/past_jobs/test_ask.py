@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from jobkit.core.errors import JobkitError
+from jobkit.extensions.past_jobs.ask import ask
+from tests.support.commands import jobkit
+from tests.support.surveys import DATA, captured
+
+Program = Callable[[str, str], None]
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
+    """Return ``program(name, body)``: a command on PATH that prints what a real one has printed."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.chdir(tmp_path)
+
+    def write(name: str, body: str) -> None:
+        path = folder / name
+        path.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{body}\n", encoding="utf-8")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    return write
+
+
+@pytest.fixture
+def slurm(program: Program, tmp_path: Path) -> Program:
+    """Have a Slurm whose accounting has the captured jobs."""
+    (tmp_path / "answer").write_text(captured("slurm/past").stdout, encoding="utf-8")
+    program("sbatch", "exit 1")
+    program("sacct", f"cat {tmp_path}/answer")
+    program("scontrol", "echo 'JobAcctGatherFrequency = 30'")
+    return program
+
+
+@pytest.mark.usefixtures("slurm")
+def test_jobs_are_chosen_by_id_array_and_name() -> None:
+    every = ask((), days=7)
+    array = next(job.job_id.partition("_")[0] for job in every.jobs if "_" in job.job_id)
+    assert {job.name for job in ask((array,), days=7).jobs} == {"arr"}
+    assert len(ask((array,), days=7).jobs) == 3
+    assert [job.job_id for job in ask((f"{array}_2",), days=7).jobs] == [f"{array}_2"]
+    assert {job.name for job in ask((), days=7, name="s*").jobs} == {"simple", "steps"}
+    assert every.sampling_s == 30.0
+
+
+@pytest.mark.usefixtures("slurm")
+def test_what_is_unknown_or_has_not_ended_is_listed() -> None:
+    found = ask(("999", ask((), days=7).jobs[0].job_id), days=7)
+    assert found.unknown == ("999",)
+    assert "requeued" not in {job.name for job in found.jobs}
+
+
+@pytest.mark.parametrize(
+    ("ids", "name", "message"),
+    [
+        (("999",), "*", "999: Slurm's accounting (sacct) has no such job"),
+        ((), "zz*", "no job of yours called 'zz*'"),
+    ],
+)
+@pytest.mark.usefixtures("slurm")
+def test_nothing_to_judge_is_a_sentence(ids: tuple[str, ...], name: str, message: str) -> None:
+    with pytest.raises(JobkitError) as raised:
+        ask(ids, days=7, name=name)
+    assert message in raised.value.message
+    assert raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [("RUNNING", "not ended yet"), ("CANCELLED by 0", "it used nothing")],
+)
+def test_a_job_without_use_is_a_sentence(slurm: Program, state: str, message: str) -> None:
+    row = f"8|me|cpu|{state}|0:0|2026-01-02T03:04:05|Unknown|0|10|2G|1|1||00:00:00||cpu=1,mem=2G|||||never"
+    slurm("sacct", f"echo '{row.replace('Unknown', '2026-01-02T03:04:05') if 'CANC' in state else row}'")
+    with pytest.raises(JobkitError, match=message):
+        ask(("8",), days=7)
+
+
+def test_an_accounting_that_is_off_is_named(slurm: Program) -> None:
+    slurm("sacct", "echo 'Slurm accounting storage is disabled' >&2; exit 1")
+    with pytest.raises(JobkitError) as raised:
+        ask((), days=7)
+    assert "does not answer: Slurm accounting storage is disabled" in raised.value.message
+    assert raised.value.exit_code == 3
+
+
+@pytest.mark.usefixtures("program")
+def test_without_a_scheduler_there_is_no_accounting() -> None:
+    with pytest.raises(JobkitError, match="no accounting to ask"):
+        ask((), days=7)
+
+
+def test_grid_engine_is_asked_for_each_id(program: Program) -> None:
+    program("qconf", f"cat {DATA}/sge/lab-complexes.txt")
+    program("qacct", f"cat {DATA}/sge/past.txt")
+    data = json.loads(jobkit("waste", "--scheduler", "sge", "1", "3", "--json").stdout)
+    assert {group["name"] for group in data["groups"]} == {"simple", "arr"}
+
+
+@pytest.mark.usefixtures("slurm")
+def test_a_person_reads_the_table_the_confidence_and_the_lines() -> None:
+    done = jobkit("waste", "--mine")
+    assert done.returncode == 0
+    text = done.stdout
+    assert "arr: 3 jobs on Slurm" in text
+    assert "#SBATCH --mem=200M" in text
+    assert "(3 in 4)" in text
+    assert "sampled every 30 s" in text
+    assert "does not record the use of GPUs" in text
+    assert "1 job ran out of memory" in text
+    assert "less than before is not advised" in text
+
+
+@pytest.mark.usefixtures("slurm")
+def test_the_use_of_a_gpu_is_shown_where_the_site_records_it(tmp_path: Path) -> None:
+    path = tmp_path / "answer"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("energy=0,fs", "gres/gpumem=0,gres/gpuutil=0,energy=0,fs"), encoding="utf-8")
+    said = jobkit("waste", "--name", "gpu").stdout
+    row = next(line for line in said.splitlines() if line.startswith("GPUs"))
+    assert row.split() == ["GPUs", "1", "0", "%", "busy,", "0.0", "MiB", "0"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--mine", "4711"], "name no RUN and no JOBID"),
+        (["4711", "some-run"], "some-run is no job id"),
+        (["4711", "--days", "3"], "however old it is"),
+        (["--days", "3"], "--days needs --mine or --name"),
+        (["one", "two"], "one RUN at a time"),
+        ([""], "RUN is empty"),
+    ],
+)
+def test_words_that_ask_for_two_things_are_refused(words: list[str], message: str) -> None:
+    done = jobkit("waste", *words)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_a_number_that_is_a_folder_too_is_refused_with_both_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "4711").mkdir()
+    done = jobkit("waste", "4711")
+    assert done.returncode == 2
+    said = done.stderr
+    assert "jobkit waste ./4711" in said
+    assert "cd / && jobkit waste 4711" in said
