@@ -14,7 +14,7 @@ from jobkit.core import terminal
 @click.argument("words", nargs=-1, metavar="[RUN | JOBID...]")
 @click.option("--mine", is_flag=True, help="Judge your own jobs of the last days, whoever submitted them.")
 @click.option("--name", metavar="PATTERN", default="", help="Of your own jobs only those with such a name.")
-@click.option("--days", type=click.IntRange(1), metavar="N", help="How far back. [default: 7]")
+@click.option("--days", type=click.IntRange(1), metavar="N", help="How many days back; 7 by default.")
 @click.option(
     "--scheduler",
     default="auto",

@@ -173,7 +173,7 @@ def _doubts(history: History) -> Iterator[str]:
 
 
 def as_data(history: History) -> dict[str, Any]:
-    """Return past jobs for programs; docs/commands.md lists the keys."""
+    """Return past jobs for programs; docs/waste.md lists the keys."""
     return {
         "scheduler": history.scheduler,
         "sampling_s": history.sampling_s,
