@@ -14,7 +14,7 @@ from jobkit.core.layout import SPEC_FILE
 from jobkit.runs.journal import JobTask
 from jobkit.runs.queue import OpenRun, ask_about, follower_ends, open_run, task_of
 from jobkit.runs.results import PointResult
-from jobkit.runs.standing import PointState, PointStatus, RequestedGpus, RunStanding
+from jobkit.runs.standing import PointState, PointStatus, Requested, RunStanding
 from jobkit.runs.tries import Try, not_started
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Queued, State
@@ -80,15 +80,16 @@ def _run_standing(run: OpenRun, now: datetime) -> RunStanding:
     )
 
 
-def read_requested(folder: Path) -> RequestedGpus:
-    """Return the GPUs that the spec of a run requests; none if it cannot be read."""
+def read_requested(folder: Path) -> Requested:
+    """Return what the spec of a run requests; nothing if it cannot be read."""
     from jobkit.spec.yaml_files import read_document  # here: of most runs the records name the GPU
 
     try:
         resources = read_document(folder / SPEC_FILE).data["resources"]
-        return RequestedGpus(int(resources["gpus"]), str(resources["gpu_type"] or ""))
+        gpus, gpu_type = int(resources["gpus"]), str(resources["gpu_type"] or "")
+        return Requested(gpus, gpu_type, str(resources.get("queue") or ""))
     except (JobkitError, KeyError, TypeError, ValueError):
-        return RequestedGpus()
+        return Requested()
 
 
 def _point_standing(

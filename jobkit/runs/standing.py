@@ -195,11 +195,12 @@ _JOB_STATES = {
 
 
 @dataclass(frozen=True, slots=True)
-class RequestedGpus:
-    """The GPUs that the spec of a run requests for a point, and their type."""
+class Requested:
+    """What the spec of a run requests: GPUs for a point, their type, and the queue, or several of them."""
 
     gpus: int = 0
     gpu_type: str = ""
+    queue: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,7 +247,7 @@ class RunStanding:
     unanswered: Mapping[str, Any] | None = None
     left: Mapping[str, Any] | None = None
     notes: tuple[str, ...] = ()
-    request: Callable[[], RequestedGpus] = RequestedGpus
+    request: Callable[[], Requested] = Requested
     mine: bool = True
     now: datetime = field(default_factory=lambda: datetime.now(UTC))
 
@@ -266,7 +267,7 @@ class RunStanding:
         return kind_of(self.folder)
 
     @cached_property
-    def requested(self) -> RequestedGpus:
+    def requested(self) -> Requested:
         """The GPUs that its spec requests."""
         return self.request()
 

@@ -316,6 +316,7 @@ def _describe_try(run: RunStanding, point: PointStatus, tried: Try) -> Iterator[
     fields = {
         "because": f"another try decided the {point.point.kind.noun}" if decided else verdict.evidence,
         "ran": _ran(tried, point.elapsed_of(tried)),
+        "queue": tried.queue if "," in run.requested.queue else "",
         "batches": far_words(progress, over=over) if progress else "",
         "record": _record(tried),
         "exit file": _exit(tried.exit) if tried.exit else "",
@@ -335,7 +336,6 @@ def _ran(tried: Try, elapsed_s: float | None) -> str:
     restart = tried.restart
     parts += [f"started again {format_count(restart, 'time')}"] if task and restart else []
     parts += [f"on {tried.node}"] if tried.node else []
-    parts += [f"in {tried.queue}"] if tried.queue else []
     began = moment(record.started_at if record else begin.at if begin else "")
     parts += [f"from {began:%Y-%m-%d %H:%M:%S}"] if began else []
     parts += [f"for {format_clock(elapsed_s)}"] if elapsed_s is not None else []

@@ -168,4 +168,4 @@ def test_an_array_goes_to_several_queues_and_status_says_where_it_landed(lab: Cl
     assert done.returncode == 0, done.stdout + done.stderr
     assert ",".join(queues) in (lab.run_dir() / "job.sh").read_text(encoding="utf-8")
     detail = lab.jobkit("status", lab.run_dir(), "1").stdout
-    assert any(f"in {queue}" in detail for queue in queues)
+    assert any(re.search(rf"queue +{re.escape(queue)}$", detail, re.MULTILINE) for queue in queues)

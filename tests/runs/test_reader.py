@@ -14,7 +14,7 @@ from jobkit.core.layout import ORDER_FILE, POINTS_FILE
 from jobkit.core.records import JobFacts, Outcome
 from jobkit.runs.journal import Role
 from jobkit.runs.reader import read_requested, read_standings
-from jobkit.runs.standing import PointState, RequestedGpus
+from jobkit.runs.standing import PointState, Requested
 from jobkit.schedulers.types import Queued, State
 from tests.support.builders import (
     grid,
@@ -180,16 +180,16 @@ def test_points_that_share_a_task(tmp_path: Path, programs: Programs) -> None:
 @pytest.mark.parametrize(
     ("text", "requested"),
     [
-        (None, RequestedGpus()),
-        ("[", RequestedGpus()),
-        ("resources: 3", RequestedGpus()),
-        ("resources: {gpus: many, gpu_type: null}", RequestedGpus()),
-        ("resources: {gpus: 1}", RequestedGpus()),
-        ("resources: {gpus: 1, gpu_type: null}", RequestedGpus(1)),
+        (None, Requested()),
+        ("[", Requested()),
+        ("resources: 3", Requested()),
+        ("resources: {gpus: many, gpu_type: null}", Requested()),
+        ("resources: {gpus: 1}", Requested()),
+        ("resources: {gpus: 1, gpu_type: null}", Requested(1)),
     ],
 )
 def test_what_cannot_be_read_of_a_spec_is_not_known(
-    tmp_path: Path, text: str | None, requested: RequestedGpus
+    tmp_path: Path, text: str | None, requested: Requested
 ) -> None:
     if text is not None:
         (tmp_path / "sweep.yaml").write_text(text, encoding="utf-8")

@@ -13,7 +13,7 @@ from jobkit.core.records import Outcome
 from jobkit.runs.hints import FixKind, Step
 from jobkit.runs.journal import Role
 from jobkit.runs.progress import Progress
-from jobkit.runs.standing import PointState, PointStatus, RequestedGpus, RunStanding
+from jobkit.runs.standing import PointState, PointStatus, Requested, RunStanding
 from jobkit.runs.status_text import cut, far_words, next_line, plain, render, stand_in_warning
 from jobkit.runs.tries import Try
 from jobkit.schedulers.types import State
@@ -78,7 +78,7 @@ def test_what_pruning_saved_is_gpu_time_or_job_time(gpus: int, saved: str) -> No
         a_point(1, PointState.DONE, Outcome.GPU_OOM, tries=[out]),
         a_point(2, PointState.DONE, Outcome.PRUNED, tries=[left_out]),
     ]
-    assert f"pruning saved about {saved}" in lines(a_run(points, request=lambda: RequestedGpus(gpus)))[3]
+    assert f"pruning saved about {saved}" in lines(a_run(points, request=lambda: Requested(gpus)))[3]
     more = [*points, replace(points[1], point=point(3))]
     assert "2 points were" in lines(a_run(more))[3]
 
@@ -95,7 +95,7 @@ def test_gpus_that_differ_have_a_column_and_tries_only_if_there_are_several() ->
         "p001   ok        1:00       node1  H200",
         "p002   ok        1:00    2  node1  A100",
     ]
-    other = a_run([done(1), a_point(2, PointState.RUNNING)], request=lambda: RequestedGpus(1, "a100"))
+    other = a_run([done(1), a_point(2, PointState.RUNNING)], request=lambda: Requested(1, "a100"))
     assert rows(other)[0].endswith("GPU"), "the spec requests an a100, and an H200 is another GPU"
 
 
@@ -168,7 +168,7 @@ def test_what_could_not_be_read_is_named_and_the_rest_counted() -> None:
 
 
 def test_a_run_that_was_never_submitted_has_nothing_in_common() -> None:
-    run = a_run([a_point(1, PointState.MISSING)], submissions=(), request=RequestedGpus)
+    run = a_run([a_point(1, PointState.MISSING)], submissions=(), request=Requested)
     assert lines(run)[2:4] == ["", "point  state"]
 
 

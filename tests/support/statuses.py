@@ -9,7 +9,7 @@ from typing import Any
 
 from jobkit.core.records import Outcome, Record
 from jobkit.runs.journal import JobTask, Role, Submission
-from jobkit.runs.standing import PointState, PointStatus, RequestedGpus, RunStanding
+from jobkit.runs.standing import PointState, PointStatus, Requested, RunStanding
 from jobkit.runs.tries import Try, TryOutcome
 from jobkit.schedulers.types import JobId, Queued, State
 from tests.support.builders import batch, point
@@ -80,7 +80,7 @@ def a_run(points: Sequence[PointStatus], **fields: object) -> RunStanding:
         "folder": Path("runs/demo"),
         "points": tuple(points),
         "submissions": tuple(submission(scheduler=scheduler) for scheduler in schedulers),
-        "request": lambda: RequestedGpus(1, "h200"),
+        "request": lambda: Requested(1, "h200"),
     }
     return RunStanding(**known | fields)  # type: ignore[arg-type]  # as the test says
 
