@@ -213,8 +213,7 @@ def _queue_refusal(request: JobRequest, answer: Completed) -> str | None:
 def _queue_outlook(request: JobRequest, answer: Completed) -> str:
     """Return which of the requested queues never start the job."""
     known = sge_survey.queues(answer.stdout).values() if answer.ok else ()
-    asked = asked_for(request.queue, known, sge_survey.QUEUE)
-    return asked.never(request, sge_survey.WALLTIME) if request.queue else ""
+    return asked_for(request.queue, known, sge_survey.QUEUE).never(request, sge_survey.WALLTIME)
 
 
 def _slots_refusal(request: JobRequest, answer: Completed) -> str | None:

@@ -270,7 +270,7 @@ def _partition_refusal(request: JobRequest, answer: Completed) -> str | None:
 def _partition_outlook(request: JobRequest, answer: Completed) -> str:
     """Return which of the requested partitions never start the job."""
     known = partitions(answer.stdout).values() if answer.ok else ()
-    return asked_for(request.queue, known, PARTITION).never(request) if request.queue else ""
+    return asked_for(request.queue, known, PARTITION).never(request)
 
 
 def _test_only_refusal(answer: Completed) -> str | None:

@@ -147,14 +147,17 @@ class RequestedQueues:
         )
 
     def never(self, request: JobRequest, limit: str = "") -> str:
-        """Return why some of several requested queues never start the job; empty if each may, or none does.
+        """Return why some of the queues that are named never start the job; empty if each may, or none does.
 
         Parameters
         ----------
         limit
             As for `walltime_fault`.
         """
-        alone = [replace(self, queues=(queue,), where=queue.name) for queue in self.queues]
+        named = (request.queue or "").split(",")
+        alone = [
+            replace(self, queues=(queue,), where=queue.name) for queue in self.queues if queue.name in named
+        ]
         faults = [
             each.walltime_fault(request, limit) or each.gpu_fault(request) or each.node_fault(request)
             for each in alone

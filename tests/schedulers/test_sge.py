@@ -313,6 +313,16 @@ def test_what_is_right_is_not_refused(queue: str | None) -> None:
     assert refusals(replace(REQUEST, queue=queue, walltime_s=3600, resources=("ngpus", "mf"))) == []
 
 
+def test_a_queue_of_several_that_never_starts_the_job_is_named() -> None:
+    queues_asked = sge.checks("job.sh", ARRAY, replace(REQUEST, queue="short.q,serial.q", walltime_s=3600))[0]
+    said = queues_asked.outlook(captured("sge/queues"))
+    assert said == (
+        "not in every queue: walltime 01:00:00 is longer than short.q allows (h_rt): at most 00:10:00"
+    )
+    any_queue = sge.checks("job.sh", ARRAY, replace(REQUEST, queue="*.q", walltime_s=3600))[0]
+    assert any_queue.outlook(captured("sge/queues")) == ""
+
+
 def test_where_no_queue_is_long_enough() -> None:
     text = "qname a.q\nh_rt 0:10:0,\\\n     [n1=1:0:0]\nqname b.q\nh_rt 600\n"
     queues = Completed(("qconf",), 0, text, "")

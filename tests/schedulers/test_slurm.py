@@ -449,6 +449,14 @@ def test_when_the_first_would_start_is_reported() -> None:
     assert tested.outlook(captured("slurm/test-only-partition")) == ""
 
 
+def test_a_partition_of_several_that_never_starts_the_job_is_named() -> None:
+    request = replace(REQUEST, queue="gpu-short,gpu", walltime_s=7200)
+    partitions_asked = slurm.checks("job.sh", ARRAY, request)[0]
+    said = partitions_asked.outlook(captured("slurm/other-nodes"))
+    assert said == "not in every queue: walltime 02:00:00 is longer than gpu-short allows: at most 00:30:00"
+    assert partitions_asked.outlook(Completed(("sinfo",), 1, "", "")) == ""
+
+
 def test_what_is_right_is_not_refused() -> None:
     request = replace(REQUEST, queue="gpu,cpu", gpus=2, gpu_type="v100", walltime_s=3600, account="root")
 

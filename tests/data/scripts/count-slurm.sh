@@ -48,7 +48,7 @@ done
 home=$run/results/$point_id/try-$try
 {
     printf '%s\n' "scheduler=$scheduler" "job=$job" "task=$task" "restart=$restart" "round=$round" \
-        "host=$HOSTNAME" "pid=$$" "at=$(date -u +%FT%TZ)" >"$home/begin" &&
+        "host=$HOSTNAME" "pid=$$" "at=$(date -u +%FT%TZ)" "queue=${SLURM_JOB_PARTITION:-}" >"$home/begin" &&
         printf '%1024s\n' '' >"$home/exit.part"           # reserves space for the exit file
 } || { rm -rf "$home"; no_home "no room in $run/results"; }
 
