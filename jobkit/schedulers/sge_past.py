@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from jobkit.core.shell import Completed
@@ -17,7 +18,30 @@ from jobkit.schedulers.parsing import bytes_of, seconds_of
 from jobkit.schedulers.past import PastJob
 from jobkit.schedulers.survey import Consumable, Resource
 
+KEYS = frozenset(
+    {"qname", "owner", "jobname", "jobnumber", "taskid", "start_time", "end_time", "granted_pe", "slots"}
+    | {"failed", "exit_status", "ru_wallclock", "ru_maxrss", "cpu", "maxvmem", "category"}
+)
+"""The lines of a record that are read: an accounting may have millions of them."""
 ACCOUNTING = "Grid Engine's accounting (qacct)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Site:
+    """The resources of a site by name and shortcut, and which names are memory and GPUs."""
+
+    resources: Mapping[str, Resource]
+    memories: frozenset[str]
+    gpus: frozenset[str]
+
+    @classmethod
+    def of(cls, resources: Iterable[Resource]) -> _Site:
+        named = {name: each for each in resources for name in (each.name, each.shortcut)}
+        memories = sge_survey.memory_resources(named.values())
+        gpus = (name for name, each in named.items() if sge_survey.gpu_resource((each,)))
+        return cls(
+            named, frozenset(name for name, each in named.items() if each in memories), frozenset(gpus)
+        )
 
 
 def argvs(ids: tuple[str, ...], user: str, days: int) -> tuple[tuple[str, ...], ...]:
@@ -34,26 +58,26 @@ def argvs(ids: tuple[str, ...], user: str, days: int) -> tuple[tuple[str, ...], 
 
 def read(lines: Iterable[str], site: str) -> Iterator[PastJob]:
     """Yield the jobs: records are lines of ``key  value`` between rows of ``=``."""
-    known = {resource.name: resource for resource in sge_survey.resources(site)}
-    known |= {resource.shortcut: resource for resource in known.values()}
+    known = _Site.of(sge_survey.resources(site))
     record: dict[str, str] = {}
     for line in lines:
         if line.startswith("====") and "jobnumber" in record:
             yield _job(record, known)
             record = {}
         elif not line.startswith("="):
-            key, _, value = line.strip().partition(" ")
-            record |= {key: " ".join(value.split())} if key else {}
+            key, _, value = line.partition(" ")
+            if key in KEYS:
+                record[key] = " ".join(value.split())
     if "jobnumber" in record:
         yield _job(record, known)
 
 
-def _job(record: Mapping[str, str], known: Mapping[str, Resource]) -> PastJob:
+def _job(record: Mapping[str, str], known: _Site) -> PastJob:
     ended, outcome, words = sge.end_of(record)
     asked, slots = sge.limits(record.get("category", "")), int(record.get("slots") or 1)
-    key = next((name for name in asked if known.get(name) in _memories(known)), "")
-    size, shares = bytes_of(asked.get(key, "")), _shares(known.get(key), slots)
-    gpus = [(known[name], count) for name, count in asked.items() if name in known and _is_gpu(known[name])]
+    key = next((name for name in asked if name in known.memories), "")
+    size, shares = bytes_of(asked.get(key, "")), _shares(known.resources.get(key), slots)
+    gpus = [(known.resources[name], count) for name, count in asked.items() if name in known.gpus]
     task = record.get("taskid", "")
     peak, process = bytes_of(record.get("maxvmem", "")), sge.max_rss_bytes(record)
     environment = record.get("granted_pe", "NONE")
@@ -80,14 +104,6 @@ def _job(record: Mapping[str, str], known: Mapping[str, Resource]) -> PastJob:
         gpus=sum(int(seconds_of(count) or 0) * _shares(resource, slots) for resource, count in gpus),
         environment="" if environment == "NONE" else environment,
     )
-
-
-def _memories(known: Mapping[str, Resource]) -> tuple[Resource, ...]:
-    return sge_survey.memory_resources(known.values())
-
-
-def _is_gpu(resource: Resource) -> bool:
-    return sge_survey.gpu_resource((resource,)) is not None
 
 
 def _shares(resource: Resource | None, slots: int) -> int:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 
 import pytest
 
@@ -80,6 +81,19 @@ def test_a_job_that_is_not_found_is_an_answer_and_a_file_that_is_missing_is_none
     assert not sge_past.refusal(Completed(("qacct",), 1, "", "error: job id 999 not found"))
     missing = "/opt/sge/default/common/accounting: No such file or directory"
     assert sge_past.refusal(Completed(("qacct",), 1, "", missing)) == missing
+
+
+def test_a_large_accounting_is_read_record_by_record() -> None:
+    one = (
+        captured("sge/past").stdout.partition("=" * 62 + "\n")[2].split("=" * 62)[0].splitlines(keepends=True)
+    )
+    lines = (line for _ in range(1_000) for line in ("=" * 62 + "\n", *one))
+    tracemalloc.start()
+    count = sum(1 for _ in sge_past.read(lines, SITE))
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert count == 1_000
+    assert most_bytes < MIB // 2
 
 
 def test_nothing_and_a_half_record_are_no_jobs() -> None:

@@ -135,6 +135,12 @@ class AlikeJobs:
             wanted = min(int(requested), resource.round_up(resource.margin * used[-1]))
         return Need(name=resource.name, requested=requested, used=used, exceeded=exceeded, next=wanted)
 
+    @property
+    def idle_gpu_s(self) -> float:
+        """The GPU-seconds of jobs of which none used its GPU, as the site records; else 0."""
+        idle = all(job.gpu_percent == 0 and not job.gpu_bytes for job in self.jobs)
+        return math.fsum(job.gpus * job.elapsed_s for job in self.jobs) if idle else 0.0
+
     def reserved_memory(self) -> tuple[float, float]:
         """Return the byte-seconds that these jobs reserved, and would have reserved with the next request."""
         need = self.need(MEMORY)

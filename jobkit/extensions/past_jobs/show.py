@@ -85,16 +85,18 @@ def _gpu(group: AlikeJobs) -> tuple[str, str, str]:
         return "", "not recorded", ""
     percent = max(job.gpu_percent or 0.0 for job in known)
     size = max(job.gpu_bytes or 0 for job in known)
-    idle = not percent and not size and len(known) == len(group.jobs)
-    return "", f"{percent:.0f} % busy, {format_memory(size)}", "0" if idle else "as it is"
+    following = "0" if group.idle_gpu_s else "as it is"
+    return "", f"{percent:.0f} % busy, {format_memory(size)}", following
 
 
 def _after(group: AlikeJobs) -> Iterator[str]:
     yield from _ends(group)
     yield from _confidence(group)
+    if idle_s := group.idle_gpu_s:
+        yield f"No job used its GPU: leave out its line. They held {idle_s / HOUR_S:,.3g} GPU-hours."
     lines = _lines(group)
     if not lines:
-        if group.ended_well:
+        if group.ended_well and not idle_s:
             yield "The request fits: change nothing."
         return
     yield "For the next job like these:"
@@ -193,6 +195,7 @@ def _group_data(group: AlikeJobs) -> dict[str, Any]:
         "chance_of_next": chance_of_next(number),
         "covered_share": covered_share(number),
         "lines": _lines(group),
+        "idle_gpu_hours": group.idle_gpu_s / HOUR_S,
         "reserved_gib_hours": [size / GIB / HOUR_S for size in group.reserved_memory()],
     }
 

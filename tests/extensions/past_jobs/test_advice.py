@@ -100,6 +100,13 @@ def test_memory_that_is_not_reserved_any_more() -> None:
     assert after == 600 * 3 * 4 * GIB
 
 
+def test_gpus_are_idle_only_if_the_site_records_that_none_was_used() -> None:
+    idle = replace(JOB, gpus=2, gpu_percent=0.0, gpu_bytes=0)
+    assert AlikeJobs((idle, idle)).idle_gpu_s == 2400.0
+    assert AlikeJobs((idle, replace(idle, gpu_percent=3.0))).idle_gpu_s == 0.0
+    assert AlikeJobs((idle, replace(idle, gpu_percent=None))).idle_gpu_s == 0.0
+
+
 def test_jobs_of_another_name_or_request_are_judged_apart() -> None:
     other, larger = replace(JOB, name="merge"), replace(JOB, memory_bytes=32 * GIB, job_id="3")
     later = replace(JOB, job_id="4", began="2025-01-02T03:04:05")

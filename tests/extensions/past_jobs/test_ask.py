@@ -128,6 +128,7 @@ def test_the_use_of_a_gpu_is_shown_where_the_site_records_it(tmp_path: Path) -> 
     said = jobkit("waste", "--name", "gpu").stdout
     row = next(line for line in said.splitlines() if line.startswith("GPUs"))
     assert row.split() == ["GPUs", "1", "0", "%", "busy,", "0.0", "MiB", "0"]
+    assert "No job used its GPU" in said
 
 
 @pytest.mark.parametrize(
