@@ -19,7 +19,7 @@ HOLD = "block = bytearray({mib} * 2**20); block[::4096] = block[::4096]; import 
 
 
 @dataclass
-class Plain:
+class PlainUser:
     """A user who knows nothing of jobkit, on a cluster."""
 
     scheduler: str
@@ -61,8 +61,8 @@ class Plain:
 
 
 @pytest.fixture
-def plain(scheduler: str, tmp_path: Path) -> Plain:
-    return Plain(scheduler, tmp_path)
+def plain(scheduler: str, tmp_path: Path) -> PlainUser:
+    return PlainUser(scheduler, tmp_path)
 
 
 def holds(mib: int, seconds: float = 3) -> str:
@@ -70,7 +70,7 @@ def holds(mib: int, seconds: float = 3) -> str:
 
 
 @pytest.mark.usefixtures("turn")
-def test_jobs_of_a_plain_script_get_the_lines_of_the_next_one(plain: Plain) -> None:
+def test_jobs_of_a_plain_script_get_the_lines_of_the_next_one(plain: PlainUser) -> None:
     size = "SIZE=$((40 * ${SLURM_ARRAY_TASK_ID:-$SGE_TASK_ID}))\n"
     tasks = ("--array=1-3",) if plain.scheduler == "slurm" else ("-t", "1-3")
     array = plain.submit(
@@ -92,7 +92,7 @@ def test_jobs_of_a_plain_script_get_the_lines_of_the_next_one(plain: Plain) -> N
 
 
 @pytest.mark.usefixtures("turn")
-def test_what_is_not_in_the_accounting_is_a_sentence(plain: Plain) -> None:
+def test_what_is_not_in_the_accounting_is_a_sentence(plain: PlainUser) -> None:
     answer = plain.waste("999999")
     assert answer.returncode == 2
     assert "999999" in answer.stderr
@@ -102,7 +102,7 @@ def test_what_is_not_in_the_accounting_is_a_sentence(plain: Plain) -> None:
 @pytest.mark.slurm
 @pytest.mark.usefixtures("slurm")
 def test_steps_a_requeued_job_and_one_that_never_began(tmp_path: Path) -> None:
-    plain = Plain("slurm", tmp_path)
+    plain = PlainUser("slurm", tmp_path)
     one, two = holds(40, 4), holds(80, 4)
     steps = plain.submit("steps", f"srun -n2 {two}\nsrun -n1 {one}", "-n2", *plain.request(900, 10))
     again = plain.submit("again", holds(50, 6), "--requeue", *plain.request(200, 5))
@@ -138,7 +138,7 @@ def test_a_database_that_is_away_is_named(slurm_alone: SlurmDaemons, tmp_path: P
     LOST: nothing.
     """
     slurm_alone.kill("slurmdbd")
-    answer = Plain("slurm", tmp_path).waste("--mine")
+    answer = PlainUser("slurm", tmp_path).waste("--mine")
     slurm_alone.start("slurmdbd")
     assert answer.returncode == 3
     assert "does not answer" in answer.stderr

@@ -21,7 +21,7 @@ WALLTIME_STEP_S = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
+class JobNeed:
     """One resource of jobs that are alike: what was requested, what was used, what to request.
 
     Attributes
@@ -59,7 +59,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resource:
+class JudgedResource:
     """How a resource of a past job is read, and how much more than its use is requested.
 
     Attributes
@@ -90,21 +90,21 @@ def _busy_cpus(job: PastJob) -> tuple[float | None, float | None]:
     return job.cpus, job.cpu_s / job.elapsed_s if job.cpu_s is not None and job.elapsed_s else None
 
 
-MEMORY = Resource(
+MEMORY = JudgedResource(
     name="memory",
     read=lambda job: (job.memory_bytes, job.held_bytes),
     lack=Outcome.RAM_OOM,
     margin=MEMORY_FACTOR,
     round_up=_whole_memory,
 )
-WALLTIME = Resource(
+WALLTIME = JudgedResource(
     name="walltime",
     read=lambda job: (job.walltime_s, job.elapsed_s),
     lack=Outcome.TIMEOUT,
     margin=WALLTIME_FACTOR,
     round_up=lambda seconds: math.ceil(seconds / WALLTIME_STEP_S) * WALLTIME_STEP_S,
 )
-CPUS = Resource(name="CPUs", read=_busy_cpus, round_up=lambda busy: max(1, math.ceil(busy)))
+CPUS = JudgedResource(name="CPUs", read=_busy_cpus, round_up=lambda busy: max(1, math.ceil(busy)))
 """The CPUs that were busy on average: a job may have needed more of them at times."""
 
 
@@ -119,7 +119,7 @@ class AlikeJobs:
         """How many of them ended by themselves, with status 0: only these say what the next one needs."""
         return sum(job.well for job in self.jobs)
 
-    def need(self, resource: Resource) -> Need:
+    def need(self, resource: JudgedResource) -> JobNeed:
         """Return what the next job needs of a resource.
 
         A job that failed, or that something else ended, counts with what it used until then; if no job ended
@@ -133,7 +133,7 @@ class AlikeJobs:
             wanted = resource.round_up(MORE_FACTOR * max(requested, *used))
         elif used and requested is not None and self.ended_well:
             wanted = min(int(requested), resource.round_up(resource.margin * used[-1]))
-        return Need(name=resource.name, requested=requested, used=used, exceeded=exceeded, next=wanted)
+        return JobNeed(name=resource.name, requested=requested, used=used, exceeded=exceeded, next=wanted)
 
     @property
     def idle_gpu_s(self) -> float:

@@ -17,7 +17,7 @@ from jobkit.extensions.past_jobs.advice import (
     MEMORY,
     WALLTIME,
     AlikeJobs,
-    Need,
+    JobNeed,
     alike,
     chance_of_next,
     covered_share,
@@ -67,7 +67,7 @@ def _cpus(value: float) -> str:
     return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
 
 
-def _row(of: tuple[Need, Callable[[float], str]]) -> tuple[str, str, str, str, str]:
+def _row(of: tuple[JobNeed, Callable[[float], str]]) -> tuple[str, str, str, str, str]:
     need, words = of
     requested = "not named" if need.requested is None else words(need.requested)
     if need.most is None or need.middle is None:
@@ -200,7 +200,7 @@ def _group_data(group: AlikeJobs) -> dict[str, Any]:
     }
 
 
-def _need_data(need: Need) -> dict[str, Any]:
+def _need_data(need: JobNeed) -> dict[str, Any]:
     return {
         "name": need.name,
         "requested": need.requested,
