@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -13,7 +14,7 @@ from jobkit.core import terminal
 @click.command()
 @click.argument("words", nargs=-1, metavar="[RUN | JOBID...]")
 @click.option("--mine", is_flag=True, help="Judge your own jobs of the last days, whoever submitted them.")
-@click.option("--name", metavar="PATTERN", default="", help="Of your own jobs only those with such a name.")
+@click.option("--name", metavar="PATTERN", help="Of your own jobs only those with such a name.")
 @click.option("--days", type=click.IntRange(1), metavar="N", help="How many days back; 7 by default.")
 @click.option(
     "--scheduler",
@@ -24,7 +25,7 @@ from jobkit.core import terminal
 )
 @json_option
 def waste(
-    words: tuple[str, ...], mine: bool, name: str, days: int | None, scheduler: str, as_json: bool
+    words: tuple[str, ...], mine: bool, name: str | None, days: int | None, scheduler: str, as_json: bool
 ) -> int:
     """Print what one RUN, by default the latest, requested and did not use, with the lines that fix it.
 
@@ -55,13 +56,21 @@ def waste(
     """
     from jobkit.extensions.past_jobs.ask import JOB_ID
 
+    words = tuple(part for word in words for part in _split(word))
     ids = tuple(word for word in words if JOB_ID.fullmatch(word))
+    if name == "":
+        raise click.UsageError("--name is empty; is a variable of your shell not set?")
     if not (ids or mine or name):
         if days is not None:
             raise click.UsageError("--days needs --mine or --name: a run is read as a whole")
         return _of_run(words, as_json=as_json)
     _refuse_mixture(words, ids, own=mine or bool(name), days=days)
-    return _of_jobs(ids, name, days or 7, scheduler, as_json=as_json)
+    return _of_jobs(ids, name or "*", days or 7, scheduler, as_json=as_json)
+
+
+def _split(word: str) -> list[str]:
+    """Return the ids of a list with commas, as schedulers take it; any other word as it is."""
+    return word.split(",") if re.fullmatch(r"[\d_.,+]*\d,\d[\d_.,+]*", word) else [word]
 
 
 def _refuse_mixture(words: tuple[str, ...], ids: tuple[str, ...], *, own: bool, days: int | None) -> None:
@@ -82,7 +91,7 @@ def _refuse_mixture(words: tuple[str, ...], ids: tuple[str, ...], *, own: bool, 
         raise click.UsageError("--days is for --mine and --name: a JOBID is found however old it is")
     if others := [word for word in words if word not in ids]:
         raise click.UsageError(f"{others[0]} is no job id: name one RUN, or only job ids")
-    for word in ids:
+    for word in ids if len(ids) == 1 else ():
         if Path(word).exists():
             hint = f"the folder: jobkit waste ./{word}; the job: (cd / && jobkit waste {word})"
             raise JobkitError(f"{word}: a job id, and a folder here has that name", hint=hint)
@@ -94,7 +103,7 @@ def _of_jobs(ids: tuple[str, ...], name: str, days: int, scheduler: str, *, as_j
     from jobkit.extensions.past_jobs import show
     from jobkit.extensions.past_jobs.ask import ask
 
-    history = ask(ids, days=days, name=name or "*", scheduler=scheduler)
+    history = ask(ids, days=days, name=name, scheduler=scheduler)
     if as_json:
         terminal.say(terminal.as_json(show.as_data(history), indent=2))
     else:
@@ -105,6 +114,7 @@ def _of_jobs(ids: tuple[str, ...], name: str, days: int, scheduler: str, *, as_j
 def _of_run(words: tuple[str, ...], *, as_json: bool) -> int:
     """Print what a run used."""
     from jobkit.core.blocks import as_text
+    from jobkit.core.errors import JobkitError
     from jobkit.core.records import Outcome
     from jobkit.report.recommend import waste as wasted
     from jobkit.report.recommend.request import read_use
@@ -116,7 +126,10 @@ def _of_run(words: tuple[str, ...], *, as_json: bool) -> int:
         raise click.UsageError(f"{words[1]}: one RUN at a time")
     if words == ("",):
         raise click.UsageError("RUN is empty; is a variable of your shell not set?")
-    run = run_or_latest(words[0] if words else None)
+    try:
+        run = run_or_latest(words[0] if words else None)
+    except JobkitError as error:
+        raise JobkitError(error.message, hint=f"{error.hint}; past jobs: jobkit waste --mine") from error
     use = read_use(run)
     found = wastes(use)
     if as_json:

@@ -73,7 +73,7 @@ def _job(row: Row, steps: Sequence[Row]) -> PastJob:
         name=row["JobName"],
         user=row["User"],
         queue=row["Partition"],
-        state=row["State"],
+        state=row["State"] if word != "FAILED" else f"status {row['ExitCode'].partition(':')[0]}",
         ended=word in slurm.END_STATES and row["End"] != slurm.UNKNOWN,
         well=word == "COMPLETED",
         outcome=outcome,

@@ -88,7 +88,7 @@ def test_jobs_of_a_plain_script_get_the_lines_of_the_next_one(plain: PlainUser) 
     text = plain.waste(array).stdout
     prefix = "#SBATCH --mem=200M" if plain.scheduler == "slurm" else "#$ -l h_vmem=200M"
     assert prefix in text
-    assert "75 %" in text
+    assert "about 1 in 4 of the next uses more" in text
 
 
 @pytest.mark.usefixtures("turn")

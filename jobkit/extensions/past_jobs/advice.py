@@ -83,7 +83,7 @@ class JudgedResource:
 
 def _whole_memory(size: float) -> int:
     step = GIB if size >= GIB else SMALL_STEP_BYTES
-    return math.ceil(size / step) * step
+    return max(1, math.ceil(size / step)) * step
 
 
 def _busy_cpus(job: PastJob) -> tuple[float | None, float | None]:
@@ -102,9 +102,9 @@ WALLTIME = JudgedResource(
     read=lambda job: (job.walltime_s, job.elapsed_s),
     lack=Outcome.TIMEOUT,
     margin=WALLTIME_FACTOR,
-    round_up=lambda seconds: math.ceil(seconds / WALLTIME_STEP_S) * WALLTIME_STEP_S,
+    round_up=lambda seconds: max(1, math.ceil(seconds / WALLTIME_STEP_S)) * WALLTIME_STEP_S,
 )
-CPUS = JudgedResource(name="CPUs", read=_busy_cpus, round_up=lambda busy: max(1, math.ceil(busy)))
+CPUS = JudgedResource(name="CPUs busy", read=_busy_cpus, round_up=lambda busy: max(1, math.ceil(busy)))
 """The CPUs that were busy on average: a job may have needed more of them at times."""
 
 
@@ -140,6 +140,17 @@ class AlikeJobs:
         """The GPU-seconds of jobs of which none used its GPU, as the site records; else 0."""
         idle = all(job.gpu_percent == 0 and not job.gpu_bytes for job in self.jobs)
         return math.fsum(job.gpus * job.elapsed_s for job in self.jobs) if idle else 0.0
+
+    @property
+    def lacked(self) -> bool:
+        """Whether a job ended because it had too little."""
+        return any(self.need(resource).exceeded for resource in (MEMORY, WALLTIME))
+
+    @property
+    def saved_memory(self) -> float:
+        """The byte-seconds of memory that the next request does not reserve."""
+        before, after = self.reserved_memory()
+        return before - after
 
     def reserved_memory(self) -> tuple[float, float]:
         """Return the byte-seconds that these jobs reserved, and would have reserved with the next request."""

@@ -18,8 +18,8 @@ from jobkit.core.units import format_count, format_list
 from jobkit.schedulers.past import PastJob, PastJobs
 from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
 
-JOB_ID = re.compile(r"\d+(?:[_.+]\d+)?")
-"""How people type a job: ``4711``, a task as ``4711_3`` or ``4711.3``, a component as ``4711+1``."""
+JOB_ID = re.compile(r"\d+(?:[_.+]\d+|_\[[^\]]*\])?")
+"""How people type a job: ``4711`` or ``4711_[1-3]``, a task ``4711_3`` or ``4711.3``, a part ``4711+1``."""
 MOST_NAMED = 5
 
 
@@ -67,7 +67,7 @@ def ask(ids: Sequence[str], *, days: int, name: str = "*", scheduler: str = "aut
     JobkitError
         If there is no accounting, it does not answer, or it has none of the jobs.
     """
-    scheduler = _chosen(scheduler)
+    scheduler, ids = _chosen(scheduler), [id_.partition("_[")[0] for id_ in ids]
     past = past_of(scheduler)
     site = shell.run(past.site_argv()).stdout
     every = [
@@ -139,13 +139,13 @@ def _nothing(found: History, past: PastJobs, ids: Sequence[str], days: int, name
     """Return why there is no job to judge, and what to type."""
     if found.running:
         what = format_list(list(found.running), MOST_NAMED)
-        return f"{what}: not ended yet, so what it used is not known", "type it again when it has ended"
+        more = f"; not in the accounting: {', '.join(found.unknown)}" if found.unknown else ""
+        return f"{what}: not ended yet, so what it used is not known{more}", "type it again when it has ended"
     if ids:
-        what = format_list(list(ids), MOST_NAMED)
-        hint = "was it submitted on this cluster? jobkit waste --mine --days 30 lists yours"
+        what, mine = format_list(list(ids), MOST_NAMED), "jobkit waste --mine --days 30 lists yours"
         if found.unknown:
-            return f"{what}: {past.ACCOUNTING} has no such job", hint
-        return f"{what}: it never began, so it used nothing", hint
+            return f"{what}: {past.ACCOUNTING} has no such job", f"was it on this cluster? {mine}"
+        return f"{what}: it never began, so it used nothing", mine
     which = "" if name == "*" else f" called {name!r}"
     message = f"no job of yours{which} ended in the last {format_count(days, 'day')}"
-    return message, f"look further back: --days {4 * days}"
+    return message, f"look further back: --days {4 * days}; upper and lower case differ in a name"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -28,15 +29,16 @@ from jobkit.schedulers.registry import by_name
 
 HOUR_S = 3600.0
 PERCENT = 100
+MOST_GROUPS = 10
 _ENDS = {Outcome.RAM_OOM: "ran out of memory", Outcome.TIMEOUT: "ran out of walltime"}
 
 
 def blocks(history: History) -> Iterator[Block]:
-    """Yield a block for the jobs of each name and request, and what no figure shows."""
-    groups = list(alike(history.jobs))
-    for group in groups:
+    """Yield a block for the jobs of each name and request, the most urgent first, and one for all."""
+    groups = sorted(alike(history.jobs), key=lambda group: (not group.lacked, -group.saved_memory))
+    for group in groups[:MOST_GROUPS]:
         yield Block.of(_title(group), _columns(group), _after(group))
-    yield Block(after=tuple(_doubts(history)))
+    yield Block(after=tuple(_closing(history, groups[MOST_GROUPS:])))
 
 
 def _title(group: AlikeJobs) -> Iterator[str]:
@@ -99,23 +101,22 @@ def _after(group: AlikeJobs) -> Iterator[str]:
         if group.ended_well and not idle_s:
             yield "The request fits: change nothing."
         return
-    yield "For the next job like these:"
+    other = ", and of --mem-per-cpu" if any("--mem=" in line for line in lines) else ""
+    yield f"For the next job like these, in place of the same lines{other}:"
     yield from (NoWrap(line, "  ") for line in lines)
     before, after = (size / GIB / HOUR_S for size in group.reserved_memory())
     if after < before:
-        yield (
-            f"With that, these jobs would have reserved {after:,.3g} GiB-hours of memory in place of "
-            f"{before:,.3g}."
-        )
+        less = PERCENT * (1 - after / before)
+        yield f"With them these jobs would have reserved {less:.0f} % less memory over time."
 
 
 def _ends(group: AlikeJobs) -> Iterator[str]:
-    """Yield how many of the jobs did not end by themselves."""
+    """Yield how many of the jobs did not complete."""
     ends = Counter(_end(job) for job in group.jobs if not job.well)
     for words, number in ends.most_common():
-        yield f"{format_count(number, 'job')} {words}: without that the use may have been larger."
+        yield f"{format_count(number, 'job')} {words}: a whole run may use more."
     if not group.ended_well:
-        yield "No job ended by itself, so less than before is not advised."
+        yield "No job completed, so jobkit does not advise less."
 
 
 def _end(job: PastJob) -> str:
@@ -124,17 +125,19 @@ def _end(job: PastJob) -> str:
 
 def _confidence(group: AlikeJobs) -> Iterator[str]:
     """Yield what the number of the jobs says about the next one."""
-    number = group.ended_well
+    number, first = group.ended_well, group.jobs[0]
     if not number:
         return
-    chance, share = PERCENT * chance_of_next(number), PERCENT * covered_share(number)
-    ended = "1 job ended by itself" if number == 1 else f"{number:,} jobs ended by themselves"
-    chance_words = f"{chance:.0f} % ({number:,} in {number + 1:,})"
-    yield (
-        f"{ended}: the next one uses at most what the largest of them used with a probability of "
-        f"{chance_words}, and {share:.0f} % of all such jobs do, with "
-        f"{PERCENT * CONFIDENCE:.0f} % confidence. The lines add a fifth to memory and a quarter to walltime."
-    )
+    if group.lacked:
+        yield "Some had too little, so how often the next one has enough cannot be said."
+    elif number == 1:
+        yield f"One job says little: 1 in 2 of the next uses more. Try --name {shlex.quote(first.name)}."
+    else:
+        more = PERCENT * (1 - covered_share(number))
+        yield (
+            f"By the {number:,} jobs that completed, about 1 in {number + 1:,} of the next uses more than "
+            f"any of them; at most {more:.0f} %, with {PERCENT * CONFIDENCE:.0f} % confidence."
+        )
 
 
 def _lines(group: AlikeJobs) -> list[str]:
@@ -148,6 +151,19 @@ def _lines(group: AlikeJobs) -> list[str]:
         walltime=walltime.next if walltime.changes else None,
         cpus=fewer,
     )
+
+
+def _closing(history: History, others: Sequence[AlikeJobs]) -> Iterator[str]:
+    """Yield what is not shown, what the lines add, and what the figures cannot show."""
+    if others:
+        names = format_list(list(dict.fromkeys(group.jobs[0].name for group in others)), MOST_NAMED)
+        yield f"Less to gain, and not shown: {names}. To see one: --name NAME."
+    if any(_lines(group) for group in alike(history.jobs)):
+        yield (
+            "The lines leave room: a fifth more memory, up to the next 100 MiB or GiB, and a quarter more "
+            "time, up to the next 5 minutes."
+        )
+    yield from _doubts(history)
 
 
 def _doubts(history: History) -> Iterator[str]:

@@ -94,6 +94,10 @@ def test_small_requests_are_in_steps_of_100_mib() -> None:
     assert AlikeJobs((replace(JOB, held_bytes=90 * MIB),)).need(MEMORY).next == 200 * MIB
 
 
+def test_a_job_of_no_time_still_gets_a_walltime() -> None:
+    assert AlikeJobs((replace(JOB, elapsed_s=0.0, held_bytes=0),)).need(WALLTIME).next == 300
+
+
 def test_memory_that_is_not_reserved_any_more() -> None:
     before, after = AlikeJobs((JOB, replace(JOB, nodes=2))).reserved_memory()
     assert before == 600 * 3 * 16 * GIB

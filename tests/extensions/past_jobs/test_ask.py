@@ -113,11 +113,13 @@ def test_a_person_reads_the_table_the_confidence_and_the_lines() -> None:
     text = done.stdout
     assert "arr: 3 jobs on Slurm" in text
     assert "#SBATCH --mem=200M" in text
-    assert "(3 in 4)" in text
+    assert "about 1 in 4 of the next uses more" in text
+    assert "1 job failed (status 3)" in text
+    assert "Try --name simple." in text
     assert "sampled every 30 s" in text
     assert "does not record the use of GPUs" in text
     assert "1 job ran out of memory" in text
-    assert "less than before is not advised" in text
+    assert "does not advise less" in text
 
 
 @pytest.mark.usefixtures("slurm")
@@ -131,9 +133,25 @@ def test_the_use_of_a_gpu_is_shown_where_the_site_records_it(tmp_path: Path) -> 
     assert "No job used its GPU" in said
 
 
+@pytest.mark.usefixtures("slurm")
+def test_ids_are_typed_as_schedulers_print_them() -> None:
+    array = next(job.job_id.partition("_")[0] for job in ask((), days=7).jobs if "_" in job.job_id)
+    every = json.loads(jobkit("waste", f"{array}_[1-3]", "--json").stdout)
+    two = json.loads(jobkit("waste", f"{array}_1,{array}_2", "--json").stdout)
+    assert [len(found["groups"][0]["jobs"]) for found in (every, two)] == [3, 2]
+
+
+def test_without_a_run_the_hint_names_past_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = jobkit("waste")
+    assert done.returncode == 2
+    assert "past jobs: jobkit waste --mine" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["--name", ""], "--name is empty"),
         (["--mine", "4711"], "name no RUN and no JOBID"),
         (["4711", "some-run"], "some-run is no job id"),
         (["4711", "--days", "3"], "however old it is"),
