@@ -101,8 +101,8 @@ def _after(group: AlikeJobs) -> Iterator[str]:
         if group.ended_well and not idle_s:
             yield "The request fits: change nothing."
         return
-    other = ", and of --mem-per-cpu" if any("--mem=" in line for line in lines) else ""
-    yield f"For the next job like these, in place of the same lines{other}:"
+    other = " (--mem also in place of --mem-per-cpu)" if any("--mem=" in line for line in lines) else ""
+    yield f"For the next job like these, in place of its own lines{other}:"
     yield from (NoWrap(line, "  ") for line in lines)
     before, after = (size / GIB / HOUR_S for size in group.reserved_memory())
     if after < before:
