@@ -127,6 +127,14 @@ def thirty(scheduler: str, lines: Mapping[str, Sequence[str]], folder: Path, see
     return until(lambda: ended(scheduler, ids))
 
 
+def above(name: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> list[int]:
+    """Return how many of the second jobs of a name held more memory than all first ones, and of how many."""
+    before, after = (
+        [job.held_bytes or 0 for job in jobs.values() if job.name == name] for jobs in (first, second)
+    )
+    return [sum(size > max(before) for size in after), len(after)]
+
+
 def main() -> None:
     """Run the experiment on the cluster of the environment."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -148,6 +156,7 @@ def main() -> None:
         "asked": asked,
         "advised": better,
         "reserved_gib_hours": {name: groups[name]["reserved_gib_hours"] for name in asked},
+        "above_all_of_the_first": {kind.name: above(kind.name, first, second) for kind in KINDS},
         "first": {job.job_id: [job.name, job.state, job.well] for job in first.values()},
         "second": {job.job_id: [job.name, job.state, job.well] for job in second.values()},
     }
