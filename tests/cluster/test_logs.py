@@ -63,6 +63,12 @@ def test_what_runs_is_followed_until_it_has_ended(faulty: FaultySweep, wait_unti
     wait_until(lambda: read_standings([run])[0].points[0].standing is PointState.RUNNING, 60)
     wait_until(lambda: any(run.glob("logs/*")), 30)
     argv: list[str | Path] = [JOBKIT, "logs", run, "1", "-f"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as left:
+        assert left.stderr is not None
+        assert "batch_size-1-r1" in left.stderr.readline()
+        left.send_signal(signal.SIGINT)
+        assert left.wait(20) == 130
+    assert read_standings([run])[0].points[0].standing is PointState.RUNNING, "Ctrl-C leaves the job alone"
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert "batch_size-1-r1" in process.stderr.readline()
