@@ -77,9 +77,7 @@ def _job(row: Row, steps: Sequence[Row]) -> PastJob:
         ended=word in slurm.END_STATES and row["End"] != slurm.UNKNOWN,
         well=word == "COMPLETED",
         outcome=outcome,
-        began=row["Start"]
-        if row["AllocTRES"]
-        else "",  # cancelled while it waited: Start is the end (measured)
+        began=_began(row, steps),
         elapsed_s=float(row["ElapsedRaw"] or 0),
         walltime_s=60.0 * _whole(row["TimelimitRaw"]) or None,
         memory_bytes=None if requested is None else requested // nodes,
@@ -95,6 +93,11 @@ def _job(row: Row, steps: Sequence[Row]) -> PastJob:
         gpu_percent=float(used["gpuutil"]) if "gpuutil" in used else None,
         nodes=nodes,
     )
+
+
+def _began(row: Row, steps: Sequence[Row]) -> str:
+    """Return when a job began; of one that was cancelled while it waited Start is the end (measured)."""
+    return row["Start"] if steps or row["AllocTRES"] else ""
 
 
 def _whole(text: str) -> int:

@@ -43,6 +43,12 @@ class PlainUser:
         assert answer.returncode == 0, answer.stderr
         return {group["name"]: group for group in json.loads(answer.stdout)["groups"]}
 
+    def judged(self, name: str, *ids: str) -> list[dict[str, Any]]:
+        """Return the jobs of a name that are judged: a row of the accounting may come in two parts."""
+        answer = self.waste(*ids, "--json")
+        data = json.loads(answer.stdout) if answer.returncode == 0 else {"groups": []}
+        return [job for group in data["groups"] if group["name"] == name for job in group["jobs"]]
+
     def ended(self, *ids: str) -> None:
         """Wait until the accounting has the end of all jobs."""
 
@@ -78,6 +84,7 @@ def test_jobs_of_a_plain_script_get_the_lines_of_the_next_one(plain: PlainUser) 
     )
     failed = plain.submit("fails", "exit 3", *plain.request(100, 5))
     plain.ended(array, failed)
+    until(lambda: len(plain.judged("sizes", array)) == 3, "the three tasks in the accounting", 60)
     groups = plain.groups(array, failed)
     memory, walltime, _ = groups["sizes"]["needs"]
     assert memory["used"] == sorted(memory["used"])
