@@ -21,20 +21,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from jobkit.core.knobs import BATCH_SIZE, CPU, PRECISION, Knob, Value, numbers
+from jobkit.core.knobs import BATCH_SIZE, CPU, Knob, Value
 from jobkit.core.records import ModelRef
 from jobkit.worker.workloads import stanza_batches
-from jobkit.worker.workloads.base import Heavy, Result
+from jobkit.worker.workloads.base import Result
 from jobkit.worker.workloads.extras.hf_tokens import SILENT_TOKENIZERS, model_folder
-from jobkit.worker.workloads.extras.watched import WatchedModel, torch_versions
+from jobkit.worker.workloads.extras.watched import WatchedModel, WatchedWorkload, torch_versions
 
-DEFAULT_BATCH_SIZE = 32
-"""Paragraphs per call if the sweep does not set it: the default of ``encode``."""
 DIGITS = 6
 """Decimal places of the numbers in the rows: about what a 32-bit float of a vector of length 1 holds."""
 
 
-class SentenceEmbedding:
+class SentenceEmbedding(WatchedWorkload):
     """Embed each paragraph; the module's docstring explains the knobs."""
 
     KNOBS: ClassVar[tuple[Knob | str, ...]] = (BATCH_SIZE, stanza_batches.KNOB)
@@ -43,10 +41,8 @@ class SentenceEmbedding:
     COLUMNS: ClassVar[tuple[str, ...]] = ("embedding",)
 
     def __init__(self) -> None:
-        self._batch_size = DEFAULT_BATCH_SIZE
-        self._precision: dict[str, Value] = {}
+        super().__init__()
         self._model: Any = None
-        self._watched: Any = None
 
     @staticmethod
     def preload() -> None:
@@ -76,19 +72,10 @@ class SentenceEmbedding:
         JobkitError
             If there is no model.
         """
-        import torch
-
         folder = model_folder(model)
-        torch.set_num_threads(threads)
-        self._batch_size = numbers(params).get(BATCH_SIZE, DEFAULT_BATCH_SIZE)
-        if precision := str(params.get(PRECISION, "")):
-            self._precision = {PRECISION: stanza_batches.set_tf32(precision, device)}
-        self._model = open_model(folder, device, stanza_batches.DTYPES.get(precision, "float32"))
+        dtype = self.choose(params, device, threads)
+        self._model = open_model(folder, device, dtype)
         self._watched = WatchedModel(self._model)
-
-    def items_per_call(self) -> int:
-        """Return the batch size, in paragraphs."""
-        return self._batch_size
 
     def process(self, paragraphs: Sequence[str]) -> Result:
         """Embed these paragraphs; the load is ``paragraphs x tokens of the longest``."""
@@ -108,19 +95,6 @@ class SentenceEmbedding:
         loaded = open_model(model_folder(Path(model.path) if model else None), CPU, "float32")
         tokens = loaded.tokenizer(list(paragraphs), truncation=True, max_length=loaded.max_seq_length)
         return [[len(ids)] for ids in tokens["input_ids"]]
-
-    def heaviest(self) -> Sequence[Heavy]:
-        """Return the heaviest batch so far, whole and in part."""
-        heavy: Sequence[Heavy] = self._watched.heaviest()
-        return heavy
-
-    def attempted_load(self) -> int:
-        """Return the load of the batch that began last; after an error, of the batch that failed."""
-        return int(self._watched.attempted_load) if self._watched else 0
-
-    def effective(self) -> Mapping[str, Value | None]:
-        """Return the most texts of a batch that entered the model, and the precision if one was asked for."""
-        return {BATCH_SIZE: self._watched.largest if self._watched else None, **self._precision}
 
     def versions(self) -> Mapping[str, str]:
         """Return the versions of torch, sentence-transformers, transformers, tokenizers, numpy and CUDA."""

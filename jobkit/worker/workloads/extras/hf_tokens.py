@@ -22,14 +22,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import BATCH_SIZE, PRECISION, Knob, Value, numbers
+from jobkit.core.knobs import BATCH_SIZE, Knob, Value
 from jobkit.core.records import ModelRef
 from jobkit.worker.workloads import stanza_batches
-from jobkit.worker.workloads.base import Entity, Heavy, Result
-from jobkit.worker.workloads.extras.watched import WatchedModel, torch_versions
+from jobkit.worker.workloads.base import Entity, Result
+from jobkit.worker.workloads.extras.watched import WatchedModel, WatchedWorkload, torch_versions
 
-DEFAULT_BATCH_SIZE = 32
-"""Paragraphs per call if the sweep does not set it. The pipeline's own default is 1."""
 STRIDE = 64
 """Tokens that the pieces of a long text have in common, so that an entity at an edge is whole in one."""
 NO_LIMIT = 10**6
@@ -40,7 +38,7 @@ SILENT_TOKENIZERS = ("TOKENIZERS_PARALLELISM", "false")
 """The tokenizers' threads cannot be used after a fork; the pipeline sets this too."""
 
 
-class TokenClassification:
+class TokenClassification(WatchedWorkload):
     """Tag entities with a pipeline of transformers; the module's docstring explains the knobs."""
 
     KNOBS: ClassVar[tuple[Knob | str, ...]] = (BATCH_SIZE, stanza_batches.KNOB)
@@ -48,10 +46,8 @@ class TokenClassification:
     LOAD_UNIT: ClassVar[str] = "padded tokens"
 
     def __init__(self) -> None:
-        self._batch_size = DEFAULT_BATCH_SIZE
-        self._precision: dict[str, Value] = {}
+        super().__init__()
         self._pipeline: Any = None
-        self._watched: Any = None
 
     @staticmethod
     def preload() -> None:
@@ -85,14 +81,11 @@ class TokenClassification:
         from transformers import AutoModelForTokenClassification, TokenClassificationPipeline
 
         transformers.utils.logging.disable_progress_bar()
-        torch.set_num_threads(threads)
-        self._batch_size = numbers(params).get(BATCH_SIZE, DEFAULT_BATCH_SIZE)
-        if precision := str(params.get(PRECISION, "")):
-            self._precision = {PRECISION: stanza_batches.set_tf32(precision, device)}
+        dtype = self.choose(params, device, threads)
         network = AutoModelForTokenClassification.from_pretrained(
             folder,
             local_files_only=True,
-            dtype=getattr(torch, stanza_batches.DTYPES.get(precision, "float32")),
+            dtype=getattr(torch, dtype),
         ).to(device)
         self._watched = WatchedModel(network)
         self._pipeline = TokenClassificationPipeline(
@@ -102,10 +95,6 @@ class TokenClassification:
             aggregation_strategy="simple",
             stride=STRIDE,
         )
-
-    def items_per_call(self) -> int:
-        """Return the batch size, in paragraphs."""
-        return self._batch_size
 
     def process(self, paragraphs: Sequence[str]) -> Result:
         """Tag these paragraphs; the load is the largest ``items x tokens of the longest`` of a batch."""
@@ -130,19 +119,6 @@ class TokenClassification:
         for at, tokens in zip(cut["overflow_to_sample_mapping"], cut["input_ids"], strict=True):
             longest[at] = max(longest[at], len(tokens))
         return [[longest[at]] * pieces[at] for at in range(len(paragraphs))]
-
-    def heaviest(self) -> Sequence[Heavy]:
-        """Return the heaviest batch so far, whole and in part."""
-        heavy: Sequence[Heavy] = self._watched.heaviest()
-        return heavy
-
-    def attempted_load(self) -> int:
-        """Return the load of the batch that began last; after an error, of the batch that failed."""
-        return int(self._watched.attempted_load) if self._watched else 0
-
-    def effective(self) -> Mapping[str, Value | None]:
-        """Return the most items of a batch that entered the model, and the precision if one was asked for."""
-        return {BATCH_SIZE: self._watched.largest if self._watched else None, **self._precision}
 
     def versions(self) -> Mapping[str, str]:
         """Return the versions of torch, transformers, tokenizers, numpy, CUDA and cuDNN."""

@@ -9,8 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from jobkit.core.knobs import BATCH_SIZE, PRECISION, Value, numbers
+from jobkit.worker.workloads import stanza_batches
 from jobkit.worker.workloads.base import Heavy
 
+DEFAULT_BATCH_SIZE = 32
+"""Paragraphs per call if the sweep does not set it: the default of ``encode``; that of the pipeline is 1."""
 SHARES = (1.0, 0.85, 0.7)
 """Parts of the heaviest batch that run again, as in `jobkit.worker.workloads.stanza_tagging`."""
 INPUT = "input_ids"
@@ -96,6 +100,42 @@ class WatchedModel:
                 self._model(**batch)
             else:
                 self._model(batch)
+
+
+class WatchedWorkload:
+    """What workloads on one `WatchedModel` share: batch size, precision, and what was seen of batches."""
+
+    def __init__(self) -> None:
+        self._batch_size = DEFAULT_BATCH_SIZE
+        self._precision: dict[str, Value] = {}
+        self._watched: Any = None
+
+    def choose(self, params: Mapping[str, Value], device: str, threads: int) -> str:
+        """Take the values of the knobs and the threads; return torch's name of the type of the weights."""
+        import torch
+
+        torch.set_num_threads(threads)
+        self._batch_size = numbers(params).get(BATCH_SIZE, DEFAULT_BATCH_SIZE)
+        if precision := str(params.get(PRECISION, "")):
+            self._precision = {PRECISION: stanza_batches.set_tf32(precision, device)}
+        return stanza_batches.DTYPES.get(precision, "float32")
+
+    def items_per_call(self) -> int:
+        """Return the batch size, in paragraphs."""
+        return self._batch_size
+
+    def heaviest(self) -> Sequence[Heavy]:
+        """Return the heaviest batch so far, whole and in part."""
+        heavy: Sequence[Heavy] = self._watched.heaviest()
+        return heavy
+
+    def attempted_load(self) -> int:
+        """Return the load of the batch that began last; after an error, of the batch that failed."""
+        return int(self._watched.attempted_load) if self._watched else 0
+
+    def effective(self) -> Mapping[str, Value | None]:
+        """Return the most texts of a batch that entered the model, and the precision if one was asked for."""
+        return {BATCH_SIZE: self._watched.largest if self._watched else None, **self._precision}
 
 
 def torch_versions(*modules: Any) -> dict[str, str]:  # noqa: ANN401 - modules of frameworks
