@@ -17,7 +17,7 @@ from jobkit.core.files import write_atomically
 from jobkit.core.records import Outcome
 
 if TYPE_CHECKING:
-    from jobkit.report.sources import Beside
+    from jobkit.report.sources import MoreFigures
 
 
 @click.command()
@@ -60,7 +60,7 @@ def report(runs: tuple[Path, ...], output: Path, dcgm: tuple[Path, ...]) -> int:
     if dcgm and len(named) > 1:
         hint = "name one RUN, or put each report into the logs/ folder of its run, as NAME.gpu-report"
         raise JobkitError(f"--dcgm {dcgm[0]}: {len(named)} runs are named", hint=hint)
-    made = page(named, _beside(dcgm))
+    made = page(named, _more_figures(dcgm))
     try:
         write_atomically(output, made.html)
     except OSError as error:
@@ -72,7 +72,7 @@ def report(runs: tuple[Path, ...], output: Path, dcgm: tuple[Path, ...]) -> int:
     return 0
 
 
-def _beside(dcgm: tuple[Path, ...]) -> Beside | None:
+def _more_figures(dcgm: tuple[Path, ...]) -> MoreFigures | None:
     """Return what puts reports of DCGM next to points; ``None`` without a report."""
     if not dcgm:
         return None

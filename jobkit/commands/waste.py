@@ -129,6 +129,8 @@ def _of_run(words: tuple[str, ...], *, as_json: bool) -> int:
     try:
         run = run_or_latest(words[0] if words else None)
     except JobkitError as error:
+        if words:
+            raise
         raise JobkitError(error.message, hint=f"{error.hint}; past jobs: jobkit waste --mine") from error
     use = read_use(run)
     found = wastes(use)

@@ -169,9 +169,8 @@ def request_line(prepared: Prepared) -> str:
     number += getattr(prepared.groups[0].resources, unit) * trials
     retries = ", retries not counted" if prepared.follow_script else ""
     most = f"at most {_hours(number * resources.walltime)} {unit[:-1].upper()}-hours{with_find}{retries}"
-    return (
-        f"requesting {_each([group.resources for group in prepared.groups])} a point{_beside(spec)}: {most}"
-    )
+    each = _each([group.resources for group in prepared.groups])
+    return f"requesting {each} a point{_job_sharing(spec)}: {most}"
 
 
 def _each(groups: Sequence[Resources]) -> str:
@@ -192,7 +191,7 @@ def _range(numbers: Sequence[int], noun: str) -> str:
     return format_count(high, noun) if low == high else f"{low:,} to {format_count(high, noun)}"
 
 
-def _beside(spec: SweepSpec) -> str:
+def _job_sharing(spec: SweepSpec) -> str:
     together = f", {spec.pack} points a job" if spec.pack > 1 else ""
     jobs = "jobs " if spec.pack > 1 else ""
     return together + (f", {spec.max_parallel} {jobs}at a time" if spec.max_parallel else "")

@@ -58,7 +58,7 @@ class OtherFigures(Protocol):
         """Return them for a program."""
 
 
-Beside = Callable[[Sequence[Row]], Iterable[OtherFigures]]
+MoreFigures = Callable[[Sequence[Row]], Iterable[OtherFigures]]
 """What returns the figures of other programs on the jobs of some points."""
 
 
@@ -89,18 +89,20 @@ class FileReader(Protocol):
     def read(self, path: Path, text: str) -> Sources | None:
         """Return what a file holds that was named in place of a run; ``None`` if its form is not known."""
 
-    def beside(self, logs: Iterable[Path], rows: Sequence[Row], notes: list[str]) -> Iterator[OtherFigures]:
+    def more_figures(
+        self, logs: Iterable[Path], rows: Sequence[Row], notes: list[str]
+    ) -> Iterator[OtherFigures]:
         """Yield the figures that logs have of the jobs of some points; the notes get which are skipped."""
 
 
-def read_sources(paths: Sequence[Path], beside: Beside | None = None) -> Sources:
+def read_sources(paths: Sequence[Path], more_figures: MoreFigures | None = None) -> Sources:
     """Read all runs and files under the paths.
 
     Parameters
     ----------
     paths
         Run folders, folders of run folders, and files, in any mixture.
-    beside
+    more_figures
         What a person names of other programs on jobs of the one run, besides what its folder has.
 
     Raises
@@ -121,7 +123,7 @@ def read_sources(paths: Sequence[Path], beside: Beside | None = None) -> Sources
         sources.profiled += source.profiled
         sources.jobs += source.jobs
         sources.searches |= source.searches
-    sources.jobs += beside(sources.rows) if beside else ()
+    sources.jobs += more_figures(sources.rows) if more_figures else ()
     return sources
 
 
@@ -186,7 +188,7 @@ def _in_logs(run: Path, rows: Sequence[Row], notes: list[str]) -> Iterator[Other
     for name, extension in EXTENSIONS.items():
         logs = sorted((run / LOGS_FOLDER).glob(extension.logs)) if extension.logs else []
         if logs and (reader := load(name, "files")):
-            yield from reader.beside(logs, rows, notes)
+            yield from reader.more_figures(logs, rows, notes)
 
 
 def _not_profiled(results: Iterable[PointResult], profiled: list[PointResult]) -> Iterator[PointResult]:

@@ -24,7 +24,7 @@ from jobkit.core.student import LEAST, TWO_SIDED
 from jobkit.core.units import format_count, format_memory
 from jobkit.report import energy
 from jobkit.report.rows import SETTING, Row, add_energy, cells, fixed_columns
-from jobkit.report.sources import Beside, OtherFigures, read_sources
+from jobkit.report.sources import MoreFigures, OtherFigures, read_sources
 from jobkit.runs.journal import read_journal
 from jobkit.runs.overlaps import Span, overlap_words, overlaps, span
 from jobkit.runs.results import exit_code
@@ -285,23 +285,23 @@ def _frame(records: Iterable[object], columns: Sequence[str]) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(numbers, "float64"))
 
 
-def collect(paths: Sequence[Path], beside: Beside | None = None) -> Collected:
+def collect(paths: Sequence[Path], more_figures: MoreFigures | None = None) -> Collected:
     """Read runs and files of other programs into tables.
 
     Parameters
     ----------
     paths
         Run folders, folders of run folders (``runs/``), and files that an extension reads.
-    beside
+    more_figures
         As in `jobkit.report.sources.read_sources`.
 
     Raises
     ------
     JobkitError
-        If a path does not exist, or as ``beside``. Another path that cannot be read is a note.
+        If a path does not exist, or as ``more_figures``. Another path that cannot be read is a note.
     """
     with no_search_for_cycles():
-        sources = read_sources(paths, beside)
+        sources = read_sources(paths, more_figures)
         rows = sources.rows
         knobs = _name_knobs(rows)
         by_group = _number(rows)

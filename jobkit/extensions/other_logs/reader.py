@@ -38,9 +38,11 @@ class OtherLogs:
         notes += [f"{path}: a DCGM report of a whole job: {_where(path)}"] if of_job else []
         rows, near = rows_of_log(str(path), runs), path.parent.glob(f"*{SUFFIX}") if runs else ()
         reports = sorted(report for report in near if belongs(report.name, path.name))
-        return Sources(rows, notes, jobs=list(self.beside(reports, rows, notes)))
+        return Sources(rows, notes, jobs=list(self.more_figures(reports, rows, notes)))
 
-    def beside(self, logs: Iterable[Path], rows: Sequence[Row], notes: list[str]) -> Iterator[JobFigures]:
+    def more_figures(
+        self, logs: Iterable[Path], rows: Sequence[Row], notes: list[str]
+    ) -> Iterator[JobFigures]:
         """Yield the reports of DCGM that can be read; add why others cannot to the notes."""
         for path in logs:
             try:

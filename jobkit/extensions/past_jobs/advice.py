@@ -9,15 +9,13 @@ from statistics import median
 
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB, MIB
-from jobkit.report.recommend.request import MEMORY_FACTOR, WALLTIME_FACTOR
+from jobkit.report.recommend.request import MEMORY_FACTOR, WALLTIME_FACTOR, WALLTIME_STEP_S
 from jobkit.schedulers.past import PastJob
+from jobkit.spec.policy import RamOom, Timeout
 
 CONFIDENCE = 0.95
-MORE_FACTOR = 1.5
-"""What a job gets that ran out of memory or walltime: as the policy of a spec gives it."""
 SMALL_STEP_BYTES = 100 * MIB
 """Advice below 1 GiB is in such steps, and above it in whole GiB."""
-WALLTIME_STEP_S = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +64,9 @@ class JudgedResource:
     ----------
     read
         Returns what a job requested and used.
-    lack
-        The outcome of a job that had too little of it.
+    lack, more
+        The outcome of a job that had too little of it, and the factor by which the next one gets more: that
+        of a spec's policy by default.
     margin
         What to request for each unit of the most that was used.
     round_up
@@ -77,6 +76,7 @@ class JudgedResource:
     name: str
     read: Callable[[PastJob], tuple[float | None, float | None]]
     lack: Outcome | None = None
+    more: float = 1.0
     margin: float = 1.0
     round_up: Callable[[float], int]
 
@@ -94,6 +94,7 @@ MEMORY = JudgedResource(
     name="memory",
     read=lambda job: (job.memory_bytes, job.held_bytes),
     lack=Outcome.RAM_OOM,
+    more=RamOom().memory,
     margin=MEMORY_FACTOR,
     round_up=_whole_memory,
 )
@@ -101,6 +102,7 @@ WALLTIME = JudgedResource(
     name="walltime",
     read=lambda job: (job.walltime_s, job.elapsed_s),
     lack=Outcome.TIMEOUT,
+    more=Timeout().walltime,
     margin=WALLTIME_FACTOR,
     round_up=lambda seconds: max(1, math.ceil(seconds / WALLTIME_STEP_S)) * WALLTIME_STEP_S,
 )
@@ -130,14 +132,16 @@ class AlikeJobs:
         exceeded = sum(job.outcome is resource.lack for job in self.jobs if resource.lack)
         wanted: int | None = None
         if exceeded and requested is not None:
-            wanted = resource.round_up(MORE_FACTOR * max(requested, *used))
+            wanted = resource.round_up(resource.more * max(requested, *used))
         elif used and requested is not None and self.ended_well:
             wanted = min(int(requested), resource.round_up(resource.margin * used[-1]))
         return JobNeed(name=resource.name, requested=requested, used=used, exceeded=exceeded, next=wanted)
 
     @property
-    def idle_gpu_s(self) -> float:
-        """The GPU-seconds of jobs of which none used its GPU, as the site records; else 0."""
+    def idle_gpu_s(self) -> float | None:
+        """The GPU-seconds of jobs of which none used its GPU; 0 if one did, ``None`` if not recorded."""
+        if any(job.gpu_percent is None for job in self.jobs):
+            return None
         idle = all(job.gpu_percent == 0 and not job.gpu_bytes for job in self.jobs)
         return math.fsum(job.gpus * job.elapsed_s for job in self.jobs) if idle else 0.0
 
@@ -149,15 +153,19 @@ class AlikeJobs:
     @property
     def saved_memory(self) -> float:
         """The byte-seconds of memory that the next request does not reserve."""
-        before, after = self.reserved_memory()
+        before, after = self.reserved_memory() or (0.0, 0.0)
         return before - after
 
-    def reserved_memory(self) -> tuple[float, float]:
-        """Return the byte-seconds that these jobs reserved, and would have reserved with the next request."""
+    def reserved_memory(self) -> tuple[float, float] | None:
+        """Return the byte-seconds that these jobs reserved, and would have reserved with the next request.
+
+        ``None`` if it is not known what they requested.
+        """
         need = self.need(MEMORY)
+        if need.requested is None:
+            return None
         node_s = math.fsum(job.elapsed_s * job.nodes for job in self.jobs)
-        requested = need.requested or 0.0
-        return node_s * requested, node_s * (requested if need.next is None else need.next)
+        return node_s * need.requested, node_s * (need.requested if need.next is None else need.next)
 
 
 def alike(jobs: Iterable[PastJob]) -> Iterator[AlikeJobs]:

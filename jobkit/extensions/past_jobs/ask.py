@@ -1,4 +1,4 @@
-"""Ask the accounting of this cluster about past jobs: one command, however many jobs it names."""
+"""Ask the accounting of this cluster about past jobs, with as few commands as the scheduler permits."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import importlib
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import cast
@@ -69,11 +69,12 @@ def ask(ids: Sequence[str], *, days: int, name: str = "*", scheduler: str = "aut
     """
     scheduler, ids = _chosen(scheduler), [id_.partition("_[")[0] for id_ in ids]
     past = past_of(scheduler)
-    site = shell.run(past.site_argv()).stdout
+    environment = {**os.environ, **by_name(scheduler).ENVIRONMENT}
+    site = shell.run(past.site_argv(), env=environment).stdout
     every = [
         job
         for argv in past.argvs(tuple(ids), getpass.getuser(), days)
-        for job in _read(scheduler, argv, site)
+        for job in _read(past, argv, site, environment)
     ]
     asked = [
         job for job in every if fnmatchcase(job.name, name) and (not ids or any(_is(job, id_) for id_ in ids))
@@ -122,9 +123,10 @@ def _is(job: PastJob, word: str) -> bool:
     return word in {job.job_id, re.split(r"[_.+]", job.job_id)[0]}
 
 
-def _read(scheduler: str, argv: tuple[str, ...], site: str) -> Iterator[PastJob]:
+def _read(
+    past: PastJobs, argv: tuple[str, ...], site: str, environment: Mapping[str, str]
+) -> Iterator[PastJob]:
     """Yield the jobs of an answer, which waits in a file: it may be larger than the memory."""
-    past, environment = past_of(scheduler), {**os.environ, **by_name(scheduler).ENVIRONMENT}
     with tempfile.TemporaryFile("w+", encoding="utf-8") as stream:
         answer = shell.run_streaming(argv, stream.writelines, text="", env=environment)
         if refusal := past.refusal(answer):

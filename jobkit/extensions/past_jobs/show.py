@@ -71,7 +71,7 @@ def _cpus(value: float) -> str:
 
 def _row(of: tuple[JobNeed, Callable[[float], str]]) -> tuple[str, str, str, str, str]:
     need, words = of
-    requested = "not named" if need.requested is None else words(need.requested)
+    requested = "not known" if need.requested is None else words(need.requested)
     if need.most is None or need.middle is None:
         return need.name, requested, "", "not known", ""
     mark = "more than " if need.exceeded else ""
@@ -85,10 +85,11 @@ def _gpu(group: AlikeJobs) -> tuple[str, str, str]:
     known = [job for job in group.jobs if job.gpu_percent is not None or job.gpu_bytes is not None]
     if not known:
         return "", "not recorded", ""
-    percent = max(job.gpu_percent or 0.0 for job in known)
-    size = max(job.gpu_bytes or 0 for job in known)
-    following = "0" if group.idle_gpu_s else "as it is"
-    return "", f"{percent:.0f} % busy, {format_memory(size)}", following
+    percents = [job.gpu_percent for job in known if job.gpu_percent is not None]
+    sizes = [job.gpu_bytes for job in known if job.gpu_bytes is not None]
+    used = [f"{max(percents):.0f} % busy"] if percents else []
+    used += [format_memory(max(sizes))] if sizes else []
+    return "", ", ".join(used), "0" if group.idle_gpu_s else "as it is"
 
 
 def _after(group: AlikeJobs) -> Iterator[str]:
@@ -104,7 +105,7 @@ def _after(group: AlikeJobs) -> Iterator[str]:
     other = " (--mem also in place of --mem-per-cpu)" if any("--mem=" in line for line in lines) else ""
     yield f"For the next job like these, in place of its own lines{other}:"
     yield from (NoWrap(line, "  ") for line in lines)
-    before, after = (size / GIB / HOUR_S for size in group.reserved_memory())
+    before, after = group.reserved_memory() or (0.0, 0.0)
     if after < before:
         less = PERCENT * (1 - after / before)
         yield f"With them these jobs would have reserved {less:.0f} % less memory over time."
@@ -131,7 +132,7 @@ def _confidence(group: AlikeJobs) -> Iterator[str]:
     if group.lacked:
         yield "Some had too little, so how often the next one has enough cannot be said."
     elif number == 1:
-        yield f"One job says little: 1 in 2 of the next uses more. Try --name {shlex.quote(first.name)}."
+        yield f"One job says little: every second one uses more. Try --name {shlex.quote(first.name)}."
     else:
         more = PERCENT * (1 - covered_share(number))
         yield (
@@ -202,7 +203,7 @@ def as_data(history: History) -> dict[str, Any]:
 
 
 def _group_data(group: AlikeJobs) -> dict[str, Any]:
-    number = group.ended_well
+    number, reserved = group.ended_well, group.reserved_memory()
     return {
         "name": group.jobs[0].name,
         "jobs": [asdict(job) for job in group.jobs],
@@ -211,8 +212,8 @@ def _group_data(group: AlikeJobs) -> dict[str, Any]:
         "chance_of_next": chance_of_next(number),
         "covered_share": covered_share(number),
         "lines": _lines(group),
-        "idle_gpu_hours": group.idle_gpu_s / HOUR_S,
-        "reserved_gib_hours": [size / GIB / HOUR_S for size in group.reserved_memory()],
+        "idle_gpu_hours": None if group.idle_gpu_s is None else group.idle_gpu_s / HOUR_S,
+        "reserved_gib_hours": reserved and [size / GIB / HOUR_S for size in reserved],
     }
 
 

@@ -34,7 +34,7 @@ from jobkit.report.recommend.request import read_use
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import Recommendation, RecommendOptions
 from jobkit.report.rows import Row
-from jobkit.report.sources import Beside
+from jobkit.report.sources import MoreFigures
 from jobkit.report.tables import Collected, collect
 
 if TYPE_CHECKING:
@@ -99,23 +99,25 @@ class Page:
     outcomes: frozenset[Outcome | None]
 
 
-def page(runs: Sequence[Path], beside: Beside | None = None) -> Page:
+def page(runs: Sequence[Path], more_figures: MoreFigures | None = None) -> Page:
     """Return the report of runs.
 
     Parameters
     ----------
     runs
         Run folders, or files that an extension reads; those with tables are compared with the first.
-    beside
+    more_figures
         As in `jobkit.report.sources.read_sources`, for the first run.
 
     Raises
     ------
     JobkitError
-        If a path does not exist, one holds no point, or as ``beside``.
+        If a path does not exist, one holds no point, or as ``more_figures``.
     """
     own = {run: of_own for run in runs if (of_own := load(extension_of(run), "page"))}
-    collected = {run: _collected(run, beside if run is runs[0] else None) for run in runs if run not in own}
+    collected = {
+        run: _collected(run, more_figures if run is runs[0] else None) for run in runs if run not in own
+    }
     of_runs = [own[run](run) if run in own else of_run(run, collected[run]) for run in runs]
     style, script = text_of("page.css"), text_of("page.js")
     html = render(
@@ -144,8 +146,8 @@ def fragment(run: Path, collected: Collected) -> str:
     return render("fragment.html.j2", name=run.name, groups=_groups(collected), missing=missing)
 
 
-def _collected(run: Path, beside: Beside | None) -> Collected:
-    collected = collect([run], beside)
+def _collected(run: Path, more_figures: MoreFigures | None) -> Collected:
+    collected = collect([run], more_figures)
     if not collected.rows:
         notes = "".join(f"\n  {note}" for note in collected.notes)
         raise JobkitError(f"{run}: nothing to report{notes}", hint="jobkit status shows what there is")

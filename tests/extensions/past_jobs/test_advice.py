@@ -56,7 +56,7 @@ def test_more_than_was_requested_is_not_advised_while_that_was_enough() -> None:
 
 @pytest.mark.parametrize(
     ("outcome", "resource", "wanted"),
-    [(Outcome.RAM_OOM, MEMORY, 24 * GIB), (Outcome.TIMEOUT, WALLTIME, 54_000)],
+    [(Outcome.RAM_OOM, MEMORY, 24 * GIB), (Outcome.TIMEOUT, WALLTIME, 72_000)],
 )
 def test_a_job_that_ran_out_needs_more_than_it_requested(
     outcome: Outcome, resource: object, wanted: int
@@ -74,7 +74,7 @@ def test_without_a_job_that_ended_by_itself_less_is_not_advised() -> None:
     jobs = AlikeJobs((FAILED, replace(JOB, well=False, outcome=Outcome.CANCELLED)))
     assert jobs.ended_well == 0
     assert jobs.need(MEMORY).next is None
-    assert jobs.reserved_memory()[0] == jobs.reserved_memory()[1]
+    assert jobs.saved_memory == 0.0
 
 
 def test_what_is_not_known_is_not_advised() -> None:
@@ -99,16 +99,19 @@ def test_a_job_of_no_time_still_gets_a_walltime() -> None:
 
 
 def test_memory_that_is_not_reserved_any_more() -> None:
-    before, after = AlikeJobs((JOB, replace(JOB, nodes=2))).reserved_memory()
-    assert before == 600 * 3 * 16 * GIB
-    assert after == 600 * 3 * 4 * GIB
+    reserved = AlikeJobs((JOB, replace(JOB, nodes=2))).reserved_memory()
+    assert reserved == (600 * 3 * 16 * GIB, 600 * 3 * 4 * GIB)
+
+
+def test_memory_whose_request_is_not_known() -> None:
+    assert AlikeJobs((replace(JOB, memory_bytes=None),)).reserved_memory() is None
 
 
 def test_gpus_are_idle_only_if_the_site_records_that_none_was_used() -> None:
     idle = replace(JOB, gpus=2, gpu_percent=0.0, gpu_bytes=0)
     assert AlikeJobs((idle, idle)).idle_gpu_s == 2400.0
     assert AlikeJobs((idle, replace(idle, gpu_percent=3.0))).idle_gpu_s == 0.0
-    assert AlikeJobs((idle, replace(idle, gpu_percent=None))).idle_gpu_s == 0.0
+    assert AlikeJobs((idle, replace(idle, gpu_percent=None))).idle_gpu_s is None
 
 
 def test_jobs_of_another_name_or_request_are_judged_apart() -> None:
