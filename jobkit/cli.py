@@ -8,13 +8,15 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
 from jobkit.commands.listing import LISTED, front_page
 from jobkit.core.errors import DISK_FULL, ERRNO_HINTS, ExitCode, JobkitError, file_error
 from jobkit.core.terminal import did_you_mean, say
+from jobkit.extensions.on_host.host import HERE, usual_host
+from jobkit.extensions.on_host.protocol import PROTOCOL, SERVE
 
 
 class Commands(click.Group):
@@ -24,13 +26,14 @@ class Commands(click.Group):
         """Return the names of the commands."""
         return list(LISTED)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the same
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return one command."""
         if cmd_name not in LISTED:
             return None
         module = importlib.import_module(f"jobkit.commands.{cmd_name}")
         command: click.Command = getattr(module, cmd_name)
-        return command
+        host = _host(ctx)
+        return OnHost(command, host) if host else command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -55,9 +58,62 @@ class Commands(click.Group):
         formatter.write("\n" + "\n".join(front_page()) + "\n")
 
 
+def _host(ctx: click.Context) -> str:
+    """Return the host on which a command runs; empty for this machine."""
+    host: str = ctx.params.get("on") or usual_host()
+    return "" if host == HERE else host
+
+
+class OnHost(click.Command):
+    """A command that runs on a cluster: its words are read there, and here only as far as they name files.
+
+    Parameters
+    ----------
+    command
+        The command.
+    host
+        As `--on` names it.
+    """
+
+    def __init__(self, command: click.Command, host: str) -> None:
+        super().__init__(command.name, add_help_option=False)
+        self.command, self.host = command, host
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,  # noqa: ANN401 - click's own
+    ) -> click.Context:
+        """Keep the words as they are; only the help of a command is that of this machine."""
+        if {"-h", "--help"} & {*args}:
+            return self.command.make_context(info_name, args, parent, **extra)
+        ctx = click.Context(self, parent, info_name=info_name, ignore_unknown_options=True)
+        ctx.args = args
+        return ctx
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command there."""
+        from jobkit.extensions.on_host.commands import Typed, run_on
+
+        command, name, words = self.command, str(self.name), list(ctx.args)
+        if isinstance(command, click.Group) and words and (child := command.get_command(ctx, words[0])):
+            command, name, words = child, f"{name} {words[0]}", words[1:]
+        params = command.make_context(name, list(words), resilient_parsing=True).params
+        typed = Typed(name, words, params, lambda line: _exit_code(["--on", HERE, *line]))
+        return run_on(self.host, typed, named=bool(ctx.parent and ctx.parent.params.get("on")))
+
+
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(package_name="jobkit")
-def app() -> None:
+@click.version_option(package_name="jobkit", message=f"%(prog)s, version %(version)s, protocol {PROTOCOL}")
+@click.option(
+    "--on",
+    metavar="HOST[:FOLDER]",
+    expose_value=True,
+    help="Run the command on a cluster, over ssh; here: on this machine.",
+)
+def app(on: str | None) -> None:
     """Find the batch size, the scheduler request and the running time for your corpus.
 
     jobkit runs your tagger on a text of yours, once per batch size, as one job on Slurm or on Grid
@@ -79,6 +135,10 @@ def main() -> None:
         sys.stdout = _nowhere()
         say("jobkit: standard output is closed\n  hint: send it to a file: jobkit ... >output.txt", err=True)
         sys.exit(ExitCode.USAGE)
+    if sys.argv[1:] == [SERVE]:
+        from jobkit.extensions.on_host.server import serve
+
+        sys.exit(serve(lambda words: _exit_code(["--on", HERE, *words])))
     sys.exit(_exit_code(sys.argv[1:]))
 
 

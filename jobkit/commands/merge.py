@@ -23,7 +23,10 @@ from jobkit.core.units import format_count
     metavar="FILE",
     help="Write to FILE, all of it or nothing. Default: merged.jsonl (or .tsv, ...) in RUN.",
 )
-def merge(run: Path, fmt: str | None, output: Path | None) -> int:
+@click.option(
+    "--fetch", is_flag=True, help="With jobkit --on HOST: bring the files to this machine, to the same path."
+)
+def merge(run: Path, fmt: str | None, output: Path | None, fetch: bool) -> int:
     """Join the results of `jobkit apply` in one file, in the order of the corpus, each row once.
 
     RUN is the folder that `jobkit apply --out` names. Each row has the document, the number of the
@@ -50,23 +53,21 @@ def merge(run: Path, fmt: str | None, output: Path | None) -> int:
     from jobkit.core.errors import ExitCode
     from jobkit.core.layout import read_points
     from jobkit.extensions.corpus.merge import merge as join
-    from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned, read_corpus
+    from jobkit.extensions.corpus.plan import read_corpus
     from jobkit.extensions.corpus.provenance import finish
     from jobkit.extensions.corpus.standing import void_shards
     from jobkit.launch.guards import warn_stand_in
     from jobkit.runs.which_run import run_named
 
+    if fetch:
+        raise click.UsageError("--fetch brings files from a cluster: jobkit --on HOST merge RUN --fetch")
     if output == Path("-"):
         raise JobkitError(
             "--output -: a merge is written whole or not at all, which standard output cannot",
             hint="name a file: --output FILE",
         )
     folder = run_named(run)
-    if not is_corpus_folder(folder):
-        raise JobkitError(f"{folder}: not the folder of jobkit apply", hint="jobkit collect prints a sweep")
-    if is_unplanned(folder):
-        hint = f"jobkit status {terminal.shell_path(folder)} shows the job that plans it"
-        raise JobkitError(f"{folder}: the corpus is not planned yet", hint=hint, exit_code=ExitCode.TO_COME)
+    _refuse_without_shards(folder)
     void, form = void_shards(folder.absolute()), fmt or read_corpus(folder).format
     try:
         merged = join(folder.absolute(), output or folder / f"merged.{form}", form, void=void)
@@ -87,6 +88,17 @@ def merge(run: Path, fmt: str | None, output: Path | None) -> int:
         terminal.note(closing)
     terminal.note("done: all shards are merged, and nothing is left to run")
     return 0
+
+
+def _refuse_without_shards(folder: Path) -> None:
+    from jobkit.core.errors import ExitCode
+    from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned
+
+    if not is_corpus_folder(folder):
+        raise JobkitError(f"{folder}: not the folder of jobkit apply", hint="jobkit collect prints a sweep")
+    if is_unplanned(folder):
+        hint = f"jobkit status {terminal.shell_path(folder)} shows the job that plans it"
+        raise JobkitError(f"{folder}: the corpus is not planned yet", hint=hint, exit_code=ExitCode.TO_COME)
 
 
 def _hint(folder: Path, resume: str) -> str:

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from jobkit.core.errors import ExitCode, JobkitError
 
@@ -170,10 +170,40 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     process.poll()
 
 
-def attach(argv: Sequence[str], env: Mapping[str, str]) -> int:
+def open_pipes(
+    argv: Sequence[str], errors: IO[bytes] | None = None, *, own_input: bool = False
+) -> subprocess.Popen[bytes]:
+    """Start a command whose standard output, and input, this process reads and writes as they come.
+
+    Ctrl-C in a terminal reaches only this process.
+
+    Parameters
+    ----------
+    argv
+        The command and its arguments.
+    errors
+        Gets its standard error; ``None`` for that of this process.
+    own_input
+        Whether its standard input is that of this process.
+    """
+    return subprocess.Popen(  # noqa: S603 - an argv list, no shell
+        tuple(argv),
+        stdin=None if own_input else subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        start_new_session=True,
+    )
+
+
+def attach(argv: Sequence[str], env: Mapping[str, str], *, output: IO[str] | None = None) -> int:
     """Run a command at the terminal of this process and return its exit status, negative for a signal.
 
     Ctrl-C reaches the command too, which decides what becomes of it.
+
+    Parameters
+    ----------
+    output
+        Gets its standard output; ``None`` for that of this process.
 
     Raises
     ------
@@ -181,7 +211,7 @@ def attach(argv: Sequence[str], env: Mapping[str, str]) -> int:
         If it cannot be started.
     """
     try:
-        process = subprocess.Popen(tuple(argv), env=dict(env))  # noqa: S603 - an argv list, no shell
+        process = subprocess.Popen(tuple(argv), env=dict(env), stdout=output)  # noqa: S603 - an argv list, no shell
     except OSError as error:
         raise JobkitError(
             f"{argv[0]}: {error.strerror}", hint=f"is this a submit host? type -a {argv[0]}"

@@ -78,6 +78,9 @@ class Site(BaseModel):
         Where run folders go on this site; ``null`` for ``runs/`` here.
     pack
         How many points share a job where the spec does not say: for sites that forbid many short jobs.
+    on
+        The host on which commands run, as `jobkit --on` names it: for a laptop, whose site file needs no
+        other key.
     """
 
     model_config = STRICT
@@ -104,6 +107,7 @@ class Site(BaseModel):
     kill_wait_s: Annotated[int, Field(ge=1)] = 30
     runs_dir: str | None = None
     pack: Annotated[int, Field(ge=1)] = 1
+    on: Word | None = None
 
 
 def load_site(name: str, scheduler: str) -> Site:
@@ -152,9 +156,14 @@ def _folders() -> tuple[Path, Path]:
 
 def _own_or_default(scheduler: str) -> tuple[Site, Path]:
     own = own_site()
-    if own.is_file() and (site := _read(own)).scheduler == scheduler:
+    if own.is_file() and not _only_names_a_host(own) and (site := _read(own)).scheduler == scheduler:
         return site, own
     return _named(f"{scheduler}-default")
+
+
+def _only_names_a_host(path: Path) -> bool:
+    """Return whether a site file is that of a laptop, whose jobs run elsewhere."""
+    return read_document(path).data.keys() == {"on"}
 
 
 def _named(name: str) -> tuple[Site, Path]:

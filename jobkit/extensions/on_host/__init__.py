@@ -1,0 +1,1 @@
+"""``jobkit --on HOST``: a command typed here that runs on a cluster behind ssh."""

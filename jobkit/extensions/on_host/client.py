@@ -1,0 +1,293 @@
+"""The side on the laptop: send a request over a connection, show what comes back, return how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TextIO
+
+from jobkit.core import shell, terminal
+from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.extensions.on_host.connection import Connection
+from jobkit.extensions.on_host.protocol import (
+    ABSENT,
+    ACCEPTED,
+    INTERRUPT,
+    PROTOCOL,
+    Request,
+    parse_answer,
+)
+
+COMMANDS = (
+    *("init", "doctor", "sweep", "status", "collect", "recommend", "apply", "resume", "tune", "profile"),
+    *("preflight", "models", "workload", "logs", "cancel", "shell", "merge", "report", "compare", "waste"),
+    *("throttle", "verify"),
+)
+"""Commands that are typed with ``--on HOST``."""
+_REDRAW = re.compile(r"(\x1b\[\d{1,4}F\x1b\[J)")
+"""How `jobkit status --watch` draws over what it has drawn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster to which requests go.
+
+    Attributes
+    ----------
+    connection
+        The connection to it.
+    folder, project
+        As in `Request`.
+    prefix
+        What makes a command that it suggests one of this machine: ``--on HOST``.
+    """
+
+    connection: Connection
+    folder: str
+    project: str
+    prefix: str
+
+    @property
+    def host(self) -> str:
+        """The name of the host."""
+        return self.connection.host
+
+    def ask(self, question: str, *words: str, **about: object) -> Any:  # noqa: ANN401 - each question has an answer of its own
+        """Return the answer to a question.
+
+        Raises
+        ------
+        JobkitError
+            If there is none.
+        """
+        for answer in self._answers(Request(question=question, words=[*words], about=about)):
+            if "answer" in answer:
+                return answer["answer"]
+        raise self.broken()
+
+    def run(self, words: list[str], *, kept: str) -> int:
+        """Run a command there, show what it prints, and return its exit code.
+
+        Parameters
+        ----------
+        words
+            The command line after ``jobkit``.
+        kept
+            As in `Request`.
+
+        Raises
+        ------
+        JobkitError
+            If its end is not known.
+        """
+        shown = sys.stdout.isatty()
+        size = shutil.get_terminal_size() if shown else None
+        request = Request(
+            words=words,
+            kept=kept,
+            terminal=shown,
+            columns=size.columns if size else 0,
+            lines=size.lines if size else 0,
+        )
+        streams = {"out": _Stream(sys.stdout, self.prefix), "err": _Stream(sys.stderr, self.prefix)}
+        for answer in self._answers(request):
+            for name, stream in streams.items():
+                if name in answer:
+                    stream.show(str(answer[name]))
+            if "kept" in answer:
+                at = datetime.fromtimestamp(answer["kept"]).astimezone()
+                terminal.note(f"{self.host} has the answer to this command, which was lost at {at:%H:%M:%S}:")
+            if "busy" in answer:
+                terminal.note(f"{self.host}: the same command is running already; waiting for it")
+            if "exit" in answer:
+                code: int = answer["exit"]
+                return code if code >= 0 else 128 - code
+        raise self.broken()
+
+    def broken(self) -> JobkitError:
+        """Return the error of an answer that did not come."""
+        return JobkitError(
+            f"{self.host}: the connection broke before the answer came",
+            hint="type the same command again: it asks for the answer, and submits nothing twice",
+            exit_code=ExitCode.REFUSED,
+        )
+
+    def _answers(self, request: Request) -> Iterator[dict[str, Any]]:
+        """Yield the answers to a request; the first has shown that both sides understand each other."""
+        request = replace(
+            request,
+            version=metadata.version("jobkit"),
+            folder=self.folder,
+            project=self.project,
+            origin=str(Path.cwd()),
+        )
+        with _Conversation(self.connection.serve_argv()) as talk:
+            talk.send(request.as_line())
+            for line in talk.lines():
+                if line.decode(errors="replace").strip() == ABSENT:
+                    raise self._absent()
+                answer = parse_answer(line)
+                if answer is None:
+                    continue
+                talk.answered = True
+                if answer.get("protocol", PROTOCOL) != PROTOCOL:
+                    raise self._other_protocol(answer)
+                if "error" in answer:
+                    raise JobkitError(
+                        f"{self.host}: {answer['error']}", hint=answer["hint"], exit_code=answer["code"]
+                    )
+                if "exit" in answer:
+                    talk.send(ACCEPTED)
+                yield answer
+            if not talk.answered:
+                raise self._silent(talk.said())
+
+    def _absent(self) -> JobkitError:
+        return JobkitError(
+            f"{self.host} has no jobkit",
+            hint=f"jobkit {self.prefix} init says how it would install it, and does so after a yes",
+        )
+
+    def _other_protocol(self, answer: dict[str, Any]) -> JobkitError:
+        ours = metadata.version("jobkit")
+        message = (
+            f"{self.host} has jobkit {answer['version']} with protocol {answer['protocol']}, "
+            f"and this machine {ours} with protocol {PROTOCOL}"
+        )
+        newer = answer["protocol"] > PROTOCOL
+        there, here = f"jobkit {self.prefix} init installs {ours} there", "update jobkit on this machine"
+        return JobkitError(message, hint=here if newer else there)
+
+    def _silent(self, said: str) -> JobkitError:
+        reason = f": {terminal.printable(said.strip())}" if said.strip() else ""
+        return JobkitError(
+            f"{self.host}: no answer{reason}",
+            hint=f"jobkit {self.prefix} init checks the jobkit there; ssh {self.host} must work",
+            exit_code=ExitCode.REFUSED,
+        )
+
+
+@dataclass(slots=True)
+class _Stream:
+    """A stream of the command there, shown on one of this process."""
+
+    to: TextIO
+    prefix: str
+    _log: terminal.LogSanitizer = field(default_factory=terminal.LogSanitizer)
+
+    def show(self, text: str) -> None:
+        """Show text, safe if it is shown on a terminal; its commands are those to type here."""
+        text = suggest_here(text, self.prefix)
+        if self.to.isatty():
+            pieces = enumerate(_REDRAW.split(text))
+            text = "".join(
+                piece if number % 2 else self._log.through(piece.encode()).decode()
+                for number, piece in pieces
+            )
+        self.to.write(text)
+        self.to.flush()
+
+
+class Suggesting(io.TextIOBase):
+    """A stream on which commands that are suggested are those to type here.
+
+    Parameters
+    ----------
+    to
+        The stream behind it.
+    prefix
+        As in `Cluster`.
+    """
+
+    def __init__(self, to: TextIO, prefix: str) -> None:
+        self._to, self._prefix = to, prefix
+
+    def write(self, text: str) -> int:
+        """Write text, with its commands changed."""
+        self._to.write(suggest_here(text, self._prefix))
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush the stream behind it."""
+        self._to.flush()
+
+    def isatty(self) -> bool:
+        """Return whether the stream behind it is a terminal."""
+        return self._to.isatty()
+
+    def fileno(self) -> int:
+        """Return the file of the stream behind it."""
+        return self._to.fileno()
+
+
+def suggest_here(text: str, prefix: str) -> str:
+    """Return text with ``jobkit --on HOST COMMAND`` for each ``jobkit COMMAND`` in it, with a prefix."""
+    if not prefix:
+        return text
+    return re.sub(rf"(?<![\w./-])jobkit (?=(?:{'|'.join(COMMANDS)})\b)", f"jobkit {prefix} ", text)
+
+
+class _Conversation:
+    """A process of ssh whose other end reads what is sent and answers in lines."""
+
+    def __init__(self, argv: list[str]) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed at the end of the conversation
+        self._process = shell.open_pipes(argv, self._errors)
+        self.answered = False
+
+    def __enter__(self) -> _Conversation:  # noqa: PYI034 - no subclass
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            self._to().close()
+        try:
+            self._process.wait(SETTLE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self._errors.close()
+
+    def send(self, line: bytes) -> None:
+        """Send a line; if the other end is gone, its answers end, too."""
+        with contextlib.suppress(BrokenPipeError):
+            self._to().write(line)
+            self._to().flush()
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield what comes back, by the line; Ctrl-C is sent to the other end, and a second one ends it."""
+        interrupted = False
+        stream = self._process.stdout
+        while stream is not None:
+            try:
+                line = stream.readline()
+            except KeyboardInterrupt:
+                if interrupted:
+                    raise
+                interrupted = True
+                self.send(INTERRUPT)
+                continue
+            if not line:
+                return
+            yield line
+
+    def said(self) -> str:
+        """Return what ssh and the login shell printed as errors."""
+        self._errors.seek(0)
+        return self._errors.read().decode("utf-8", "replace")
+
+    def _to(self) -> Any:  # noqa: ANN401 - Popen's optional stream, which is a pipe here
+        return self._process.stdin
+
+
+SETTLE_S = 5.0
+"""How long ssh may take to end once its work is done."""

@@ -1,0 +1,211 @@
+"""Each command with ``--on HOST``: what travels, what runs there, what comes back and runs here."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jobkit.core import terminal
+from jobkit.core.errors import JobkitError
+from jobkit.core.units import format_count, format_list
+from jobkit.extensions.on_host import transfer
+from jobkit.extensions.on_host.client import Cluster, Suggesting
+from jobkit.extensions.on_host.connection import connect
+from jobkit.extensions.on_host.inputs import Inputs, find_inputs
+
+FOLDER = "jobkit"
+"""The folder of projects in the home folder on the cluster."""
+SEND = frozenset(("sweep", "tune", "apply", "doctor", "preflight", "recommend", "shell", "workload check"))
+"""Commands whose files travel."""
+READ = frozenset(("status", "logs", "recommend", "waste", "compare", "preflight", "shell"))
+"""Commands that change nothing on the cluster: an answer that is lost is not kept."""
+FETCH = frozenset(("collect", "report"))
+"""Commands that fetch records and run here."""
+STAY = frozenset(("help", "lint", "practice", "schema", "emit"))
+"""Commands that need no cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """A command as it was typed.
+
+    Attributes
+    ----------
+    name
+        With that of its subcommand: ``models fetch``.
+    words
+        What follows the name.
+    params
+        The values of its arguments and options, by name, as far as they can be known.
+    run_here
+        Runs a command line of jobkit on this machine.
+    """
+
+    name: str
+    words: Sequence[str]
+    params: Mapping[str, Any]
+    run_here: Callable[[list[str]], int]
+
+    @property
+    def line(self) -> list[str]:
+        """The command line after ``jobkit``."""
+        return [*self.name.split(), *self.words]
+
+
+def run_on(host: str, typed: Typed, *, named: bool) -> int:
+    """Run a command with ``--on``, and return its exit code.
+
+    Parameters
+    ----------
+    host
+        ``HOST`` or ``HOST:FOLDER``.
+    typed
+        The command.
+    named
+        Whether the command line names the host; the site file does otherwise.
+
+    Raises
+    ------
+    JobkitError
+        If the cluster cannot be reached, or what travels cannot be read.
+    """
+    if typed.name.split()[0] in STAY:
+        return typed.run_here(typed.line)
+    if "-" in (*(typed.params.get("corpus") or ()),):
+        raise JobkitError("--corpus -: standard input does not travel", hint="name a file, or on:/PATH there")
+    if typed.name == "shell" and typed.params.get("go"):
+        hint = f"jobkit --on {host} shell ... prints what to type after: ssh {host.partition(':')[0]}"
+        raise JobkitError("shell --go takes over the terminal, which --on does not", hint=hint)
+    name, _, folder = host.partition(":")
+    inputs = find_inputs(typed.params) if typed.name in SEND else Inputs(Path.cwd())
+    prefix = f"--on {terminal.shell_quote(host)}" if named else ""
+    cluster = Cluster(connect(name), folder or FOLDER, Path.cwd().name or "project", prefix)
+    if typed.name == "init":
+        return _init(cluster, typed)
+    if typed.name in FETCH:
+        return _fetch(cluster, typed)
+    if typed.name == "merge" and typed.params.get("fetch"):
+        return _merge(cluster, typed)
+    if inputs.inside or inputs.outside or inputs.model:
+        _send(cluster, inputs)
+    return _run(cluster, typed, inputs)
+
+
+def _run(cluster: Cluster, typed: Typed, inputs: Inputs) -> int:
+    words = [*typed.name.split(), *inputs.words(typed.words)]
+    reads = typed.name in READ or "--dry-run" in words
+    kept = hashlib.sha256("\0".join((*words, inputs.spec)).encode("utf-8", "surrogateescape")).hexdigest()
+    return cluster.run(words, kept="" if reads else kept)
+
+
+def _send(cluster: Cluster, inputs: Inputs) -> None:
+    """Bring what a command needs into the folder of the project, and the model if it is missing there."""
+    model = _model_here(inputs)
+    about = (
+        {"workload": inputs.model[0], "model": inputs.model[1], "folder": model[1]}
+        if inputs.model and model
+        else {}
+    )
+    there = cluster.ask("prepare", **about)
+    folder = there["folder"]
+    transfer.send(cluster.connection, inputs.inside, inputs.base, folder)
+    transfer.send(cluster.connection, inputs.outside, Path("/"), f"{folder}/outside")
+    if model and there["model"]:
+        terminal.note(f"{cluster.host} has no model {model[1]}: sending {terminal.relative_path(model[0])}")
+        transfer.send(cluster.connection, [model[0]], model[0].parent, str(Path(there["model"]).parent))
+    if named := [terminal.relative_path(path) for path in dict.fromkeys((*inputs.inside, *inputs.outside))]:
+        terminal.note(f"{cluster.host}:{folder} has {format_list(named, MOST_NAMED)}")
+
+
+MOST_NAMED = 4
+
+
+def _model_here(inputs: Inputs) -> tuple[Path, str] | None:
+    """Return the folder of the model that a spec needs, and its name in a cache; ``None`` if missing."""
+    from jobkit.core.paths import cache_dir
+    from jobkit.planning.models import find, hub_folder
+
+    if inputs.model is None:
+        return None
+    workload, named = inputs.model
+    try:
+        model = find(workload, {**named, "fallback": None}, inputs.base, cache_dir())
+    except JobkitError:
+        return None
+    name = hub_folder(model.name, Path()).name if "/" in model.name else model.name
+    return Path(model.path), name
+
+
+def _fetch(cluster: Cluster, typed: Typed) -> int:
+    """Fetch the records of runs, and run the command here on the copies."""
+    given = [str(word) for word in (typed.params.get("paths") or typed.params.get("runs") or ())]
+    here = [word for word in given if Path(word).is_file()]
+    asked = [word for word in given if word not in here]
+    if given and not asked:
+        return typed.run_here(typed.line)
+    parts = cluster.ask("runs", *asked, all=typed.name == "collect")
+    for _, path in parts:
+        _refuse_own(Path(path), cluster)
+    transfer.fetch(cluster.connection, parts, Path.cwd(), leave=transfer.LEAVE)
+    copies = [path for _, path in parts]
+    _mark(cluster, map(Path, copies))
+    terminal.note(f"fetched the records of {format_count(len(copies), 'run')} from {cluster.host}")
+    kept = [word for word in typed.words if word not in asked]
+    out, err = (Suggesting(stream, cluster.prefix) for stream in (sys.stdout, sys.stderr))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        return typed.run_here([typed.name, *kept, *copies])
+
+
+def _refuse_own(run: Path, cluster: Cluster) -> None:
+    """Refuse to write records of the cluster into a folder that is no copy of them."""
+    if run.is_dir() and not (run / transfer.ORIGIN).exists() and any(run.iterdir()):
+        hint = f"rename one of them, or type the command in another folder; {cluster.host} keeps its own"
+        raise JobkitError(
+            f"{run}: this folder is here too, and is no copy of that on {cluster.host}", hint=hint
+        )
+
+
+def _mark(cluster: Cluster, folders: Iterable[Path]) -> None:
+    """Mark folders as copies, so that a later fetch may write into them."""
+    for folder in folders:
+        if folder.is_dir():
+            (folder / transfer.ORIGIN).write_text(f"{cluster.host}\n", encoding="utf-8")
+
+
+def _merge(cluster: Cluster, typed: Typed) -> int:
+    """Merge there, and bring the files."""
+    words = [word for word in typed.words if word != "--fetch"]
+    merged = Typed(typed.name, words, typed.params, typed.run_here)
+    if code := _run(cluster, merged, Inputs(Path.cwd())):
+        return code
+    params = {key: str(value) for key in ("output", "fmt") if (value := typed.params.get(key))}
+    parts = cluster.ask("merged", str(typed.params["run"]), **params)
+    folder = Path(parts[0][1]).parent
+    new = not folder.exists()
+    transfer.fetch(cluster.connection, parts, Path.cwd(), leave=())
+    for _, path in parts:
+        terminal.say(f"fetched {path}")
+    if new:
+        _mark(cluster, [folder])
+    return 0
+
+
+def _init(cluster: Cluster, typed: Typed) -> int:
+    """Install jobkit there if it is missing, let it write its files, and bring the spec."""
+    from jobkit.extensions.on_host.install import install_if_missing
+
+    if not install_if_missing(cluster):
+        return 0
+    if code := _run(cluster, typed, Inputs(Path.cwd())):
+        return code
+    spec = Path(str(typed.params.get("folder") or "."), "first.yaml")
+    if not spec.exists() and typed.params.get("only") != "site":
+        parts = cluster.ask("runs", str(spec))
+        transfer.fetch(cluster.connection, parts, Path.cwd(), leave=())
+        terminal.say(f"fetched {spec}")
+    return 0

@@ -1,0 +1,171 @@
+"""The connection to a cluster: the user's own ``ssh``, one login for many commands.
+
+Sources: ssh(1), ssh_config(5) (ControlMaster, ControlPath, ControlPersist) of OpenSSH 9.2.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from jobkit.core import shell
+from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.terminal import shell_quote
+from jobkit.extensions.on_host.protocol import ABSENT, NO_RSYNC, READY, SERVE
+
+PERSIST_S = 3600
+"""How long a connection without a command stays open, unless the user's configuration names a time."""
+ANSWER_S = 15
+MOST_PATH = 60
+"""Characters of the folder of the control sockets: ssh adds 58, and a socket has at most 108 (unix(7))."""
+QUIET = ("-a", "-x", "-oClearAllForwardings=yes", "-oRemoteCommand=none", "-oPermitLocalCommand=no")
+"""No agent, no display, no forwarded port, and no command of the user's configuration."""
+VENV = "$HOME/.local/share/jobkit/venv"
+"""The environment that `jobkit --on HOST init` makes, as a shell on the cluster spells it."""
+
+# No quote, backslash, exclamation mark or newline: bash, tcsh and fish read it alike between single quotes.
+_AS_AT_LOGIN = (
+    'case "$SHELL" in */bash|*/zsh|*/ksh) exec "$SHELL" -lc "$0" ;; '
+    '*/sh|*/dash) exec sh -lc "$0" ;; *) exec sh -c "$0" ;; esac'
+)
+"""csh and fish read their start files for every command; the others only some of them."""
+_SERVE = (
+    f'for p in "{VENV}/bin/jobkit" "$(command -v jobkit)"; do [ -x "$p" ] && exec "$p" {SERVE}; done; '
+    f"echo {ABSENT}"
+)
+_RSYNC = f"command -v rsync >/dev/null || {{ echo {NO_RSYNC}; exit 127; }}; echo {READY}; exec rsync"
+_SCRIPT = "exec sh -s"
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """An open connection to a host.
+
+    Attributes
+    ----------
+    host
+        As ssh knows it.
+    control
+        The options that find its control socket; none for that of the user's configuration.
+    """
+
+    host: str
+    control: tuple[str, ...]
+
+    def serve_argv(self) -> list[str]:
+        """Return the command that starts the jobkit there, which reads a request."""
+        return self._argv(_SERVE)
+
+    def rsync_argv(self, words: tuple[str, ...]) -> list[str]:
+        """Return the command that starts rsync there.
+
+        Parameters
+        ----------
+        words
+            Its arguments, without a character that a shell reads.
+        """
+        return self._argv(" ".join((_RSYNC, *words)))
+
+    def script_argv(self) -> list[str]:
+        """Return the command that runs a script there, which it reads from standard input."""
+        return self._argv(_SCRIPT)
+
+    def _argv(self, script: str) -> list[str]:
+        command = f"sh -c '{_AS_AT_LOGIN}' '{script}'"
+        return [
+            "ssh",
+            *self.control,
+            *QUIET,
+            "-T",
+            "-oControlMaster=no",
+            "-oBatchMode=yes",
+            "--",
+            self.host,
+            command,
+        ]
+
+
+def connect(host: str) -> Connection:
+    """Return the connection to a host; log in if there is none.
+
+    ssh asks on the terminal for what it needs.
+
+    Raises
+    ------
+    JobkitError
+        If there is no ssh here, or no connection; ssh has printed why.
+    """
+    if host.startswith("-") or not host:
+        raise JobkitError(f"--on {host}: not the name of a host", hint="a name that `ssh NAME` knows")
+    if not shutil.which("ssh"):
+        raise JobkitError(
+            "no ssh on this machine", hint="install OpenSSH's client: apt install openssh-client"
+        )
+    ours = Connection(host, ("-S", str(_socket_folder() / "%C")))
+    if _is_open(ours):
+        return ours
+    theirs = Connection(host, ())
+    configured = _configuration(host)
+    if configured.get("controlpath", "none") != "none" and _is_open(theirs):
+        return theirs
+    persist = configured.get("controlpersist", "no")
+    _log_in(ours, str(PERSIST_S) if persist == "no" else persist)
+    return ours
+
+
+def close(host: str) -> None:
+    """Close jobkit's own connection to a host, if there is one."""
+    shell.run(["ssh", "-S", str(_socket_folder() / "%C"), "-O", "exit", "--", host], timeout_s=ANSWER_S)
+
+
+def _log_in(connection: Connection, persist: str) -> None:
+    options = ("-M", "-f", "-N", f"-oControlPersist={persist}", "-oServerAliveInterval=15")
+    status = shell.attach(
+        ["ssh", *connection.control, *options, *QUIET, "--", connection.host], dict(os.environ)
+    )
+    if status:
+        raise JobkitError(
+            f"{connection.host}: ssh made no connection (status {status}); its reason is above",
+            hint=f"ssh {shell_quote(connection.host)} must work first",
+            exit_code=ExitCode.REFUSED,
+        )
+
+
+def _is_open(connection: Connection) -> bool:
+    argv = ["ssh", *connection.control, "-O", "check", "--", connection.host]
+    return shell.run(argv, timeout_s=ANSWER_S).ok
+
+
+def _configuration(host: str) -> dict[str, str]:
+    """Return the user's configuration for a host, as ssh reads it: each key in lower case, and its value."""
+    answer = shell.run(["ssh", "-G", "--", host], timeout_s=ANSWER_S)
+    pairs = (line.partition(" ") for line in answer.stdout.splitlines())
+    return {key: value for key, _, value in pairs}
+
+
+def _socket_folder() -> Path:
+    """Return the folder of the control sockets, which nobody else can read.
+
+    Raises
+    ------
+    JobkitError
+        If somebody else has such a folder.
+    """
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    folder = Path(runtime) / "jobkit"
+    if not runtime or len(str(folder)) > MOST_PATH or not Path(runtime).is_dir():
+        folder = Path(tempfile.gettempdir()) / f"jobkit-{os.getuid()}"
+        if len(str(folder)) > MOST_PATH:
+            folder = Path("/tmp") / folder.name  # noqa: S108 - its owner and mode are checked below
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+        raise JobkitError(
+            f"{folder}: others can read this folder, or it is not yours",
+            hint=f"ls -ld {folder}; remove it, or set XDG_RUNTIME_DIR to a folder of your own",
+        )
+    return folder

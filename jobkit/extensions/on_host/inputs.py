@@ -1,0 +1,197 @@
+"""What of a command line is on the laptop and must travel: the spec and what it names, corpora, site files.
+
+A name that begins with ``on:`` is a path on the cluster already.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.layout import is_run_folder
+
+THERE = "on:"
+"""Marks a path on the cluster."""
+OUTSIDE = "outside"
+"""The folder of a project on the cluster with files from outside of the folder on the laptop."""
+WORDS = ("spec", "run", "source", "word")
+"""Arguments that may name a spec, a script or a workload."""
+FILES = ("corpus", "site", "setting")
+"""Options that may name files."""
+
+
+@dataclass(slots=True)
+class Inputs:
+    """What travels for a command, and what the command is on the cluster.
+
+    Attributes
+    ----------
+    base
+        The folder of the project.
+    inside
+        Files and folders in it.
+    outside
+        Files and folders elsewhere, absolute.
+    renamed
+        By a word of the command line: what it is on the cluster.
+    changes
+        ``key=value`` for a further ``--set``.
+    model
+        The workload and the part ``model`` of the spec, if it needs one.
+    spec
+        The text of the spec.
+    """
+
+    base: Path
+    inside: list[Path] = field(default_factory=list)
+    outside: list[Path] = field(default_factory=list)
+    renamed: dict[str, str] = field(default_factory=dict)
+    changes: list[str] = field(default_factory=list)
+    model: tuple[str, Mapping[str, Any]] | None = None
+    spec: str = ""
+
+    def words(self, words: Sequence[str]) -> list[str]:
+        """Return a command line as it is on the cluster."""
+        there = []
+        for word in words:
+            option, equals, value = word.partition("=")
+            attached = bool(equals) and option.startswith("--") and value in self.renamed
+            there.append(f"{option}={self.renamed[value]}" if attached else self.renamed.get(word, word))
+        return there + [part for change in self.changes for part in ("--set", change)]
+
+    def place(self, path: Path) -> str:
+        """Let a file or folder travel, and return its path on the cluster, from the folder of the project."""
+        path = Path(os.path.abspath(path))  # noqa: PTH100 - without `..`, and links as they are
+        if path.is_relative_to(self.base):
+            self.inside.append(path)
+            return str(path.relative_to(self.base))
+        self.outside.append(path)
+        return str(Path(OUTSIDE, *path.parts[1:]))
+
+
+def find_inputs(params: Mapping[str, Any]) -> Inputs:
+    """Return what travels for a command.
+
+    Parameters
+    ----------
+    params
+        The values of its arguments and options, by name.
+
+    Raises
+    ------
+    JobkitError
+        If the spec cannot be read, or names something that cannot travel.
+    """
+    inputs = Inputs(Path.cwd())
+    for word in _words(params, FILES):
+        _file(inputs, word)
+    for word in _words(params, WORDS):
+        path = Path(word)
+        if path.suffix in {".yaml", ".yml"} and path.is_file():
+            _spec(inputs, path, params.get("overrides") or ())
+        elif ":" in word and not path.exists():
+            _workload(inputs, word, Path.cwd())
+        else:
+            _file(inputs, word)
+    if isinstance(text := params.get("text"), str) and not _is_no_file(text):
+        _file(inputs, text)
+    return inputs
+
+
+def _words(params: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+    values = [params.get(name) for name in names]
+    return [
+        str(word) for value in values if value for word in (value if isinstance(value, tuple) else (value,))
+    ]
+
+
+def _file(inputs: Inputs, word: str) -> None:
+    """Let a file or folder travel that a word of the command line names, if there is one that is no run."""
+    if word.startswith(THERE):
+        inputs.renamed[word] = word.removeprefix(THERE)
+    elif (path := Path(word).expanduser()).exists() and not is_run_folder(path):
+        place = inputs.place(path)
+        if place != os.path.normpath(word):
+            inputs.renamed[word] = place
+
+
+def _spec(inputs: Inputs, path: Path, overrides: Sequence[str]) -> None:
+    """Let a spec travel with all that it names."""
+    from jobkit.spec.yaml_files import read_document
+
+    data = read_document(path, overrides).data
+    inputs.spec = path.read_text(encoding="utf-8")
+    base = Path(os.path.abspath(path)).parent  # noqa: PTH100 - as above
+    if not base.is_relative_to(inputs.base):
+        hint = f"cd {base}, or type the command in a folder above the spec and above this one"
+        raise JobkitError(f"{path}: the spec is not in this folder, which is the project", hint=hint)
+    _file(inputs, str(path))
+    _text(inputs, str(data.get("text", "sample")), base)
+    workload = data.get("workload", "stanza-ner")
+    if isinstance(workload, dict):
+        for name in workload.get("files") or ():
+            _named(inputs, f"workload.files: {name}", str(name), base)
+    else:
+        _workload(inputs, str(workload), base)
+    for key in ("template", "site"):
+        name = str(data.get(key) or "")
+        if (key == "template" and name) or "/" in name or name.endswith((".yaml", ".yml")):
+            _named(inputs, f"{key}: {name}", name, base if key == "template" else inputs.base)
+    _model(inputs, str(workload), data.get("model"), base)
+
+
+def _text(inputs: Inputs, name: str, base: Path) -> None:
+    if name.startswith(THERE):
+        inputs.changes.append(f"text={name.removeprefix(THERE)}")
+    elif not _is_no_file(name):
+        given = Path(name).expanduser()
+        found = [place for place in (base / given, inputs.base / given) if place.exists()]
+        if found and inputs.place(found[0]).startswith(f"{OUTSIDE}/"):
+            inputs.changes.append(f"text={inputs.place(found[0])}")
+
+
+def _is_no_file(text: str) -> bool:
+    """Return whether a text is jobkit's own or an address."""
+    return text.partition(":")[0] in {"sample", "http", "https"}
+
+
+def _workload(inputs: Inputs, workload: str, base: Path) -> None:
+    """Let the code of a workload travel: its file, or the Python files of the spec's folder."""
+    from jobkit.worker.workloads.function import names_file, source_path
+
+    if names_file(workload):
+        file = source_path(workload, str(base))
+        _named(inputs, f"workload: {workload}", file, base)
+    elif ":" in workload:
+        module = base / workload.partition(":")[0].partition(".")[0]
+        for path in (*sorted(base.glob("*.py")), module):
+            if path.exists():
+                inputs.place(path)
+
+
+def _model(inputs: Inputs, workload: str, model: object, base: Path) -> None:
+    """Note which model a spec needs; let the folder travel that it names by its path."""
+    from jobkit.planning.models import USUAL
+
+    named = model if isinstance(model, dict) else {}
+    path = str(named.get("path") or "")
+    if path.startswith(THERE):
+        inputs.changes.append(f"model.path={path.removeprefix(THERE)}")
+    elif path:
+        _named(inputs, f"model.path: {path}", path, base)
+    elif named or workload in {"stanza-ner", *USUAL}:
+        inputs.model = (workload, named)
+
+
+def _named(inputs: Inputs, key: str, name: str, base: Path) -> None:
+    """Let a file travel that a spec names; refuse one from outside of the project."""
+    path = base / Path(name).expanduser()
+    if not path.exists():
+        return
+    if inputs.place(path).startswith(f"{OUTSIDE}/"):
+        hint = f"copy it into {inputs.base}, or type the command in a folder above both"
+        raise JobkitError(f"{key} is not in this folder, which is the project", hint=hint)

@@ -1,0 +1,90 @@
+"""What the two sides of ``jobkit --on HOST`` send each other: a request, then answers, one line of JSON each.
+
+A line of an answer begins with `MARK`, so that what a login shell prints is no answer. The request travels
+on standard input: no shell reads a word of the user's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+PROTOCOL = 1
+"""Raised by a change that an older jobkit on the other side would not understand."""
+SERVE = "--serve"
+"""The only word of the command line with which a jobkit on the cluster reads a request."""
+MARK = "jobkit-on:"
+ABSENT, NO_RSYNC, READY = f"{MARK}absent", f"{MARK}no-rsync", f"{MARK}ready"
+"""Lines of the scripts that look for jobkit and for rsync on the cluster."""
+INTERRUPT, ACCEPTED = b"interrupt\n", b"accepted\n"
+"""What follows the request: Ctrl-C, and that the whole answer has come."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is asked of the jobkit on the cluster.
+
+    Attributes
+    ----------
+    protocol
+        That of the asking side.
+    version
+        Of the jobkit that asks.
+    question
+        ``run`` for a command, else a name in `jobkit.extensions.on_host.server.QUESTIONS`.
+    words
+        The command line after ``jobkit``; of a question, what it is about.
+    about
+        More of what a question is about.
+    folder
+        The folder that holds projects, below the home folder or absolute.
+    project
+        The name of the project.
+    origin
+        The folder on the laptop that the project is.
+    kept
+        The name under which the answer is kept until it has come; empty if it need not be.
+    terminal
+        Whether standard output is shown on a terminal.
+    columns, lines
+        Of that terminal.
+    """
+
+    protocol: int = PROTOCOL
+    version: str = ""
+    question: str = "run"
+    words: list[str] = field(default_factory=list)
+    about: dict[str, Any] = field(default_factory=dict)
+    folder: str = ""
+    project: str = ""
+    origin: str = ""
+    kept: str = ""
+    terminal: bool = False
+    columns: int = 0
+    lines: int = 0
+
+    def as_line(self) -> bytes:
+        """Return the request as one line."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+
+def parse_request(line: bytes) -> Request:
+    """Return the request of a line; fields that this version does not know are left out."""
+    data = json.loads(line)
+    known = {one.name for one in fields(Request)}
+    return Request(**{key: value for key, value in data.items() if key in known})
+
+
+def answer_line(answer: Mapping[str, object]) -> bytes:
+    """Return one line of an answer."""
+    return f"{MARK}{json.dumps(answer)}\n".encode()
+
+
+def parse_answer(line: bytes) -> dict[str, Any] | None:
+    """Return the answer of a line; ``None`` of any other line, such as one of a login shell."""
+    if not line.startswith(f"{MARK}{{".encode()):
+        return None
+    answer: dict[str, Any] = json.loads(line[len(MARK) :])
+    return answer

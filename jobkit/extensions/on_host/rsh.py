@@ -1,0 +1,54 @@
+"""The remote shell of rsync (``rsync -e``): ssh, without what a login shell prints before rsync begins.
+
+rsync takes such a line for its own protocol ("is your shell clean?", rsync(1), DIAGNOSTICS).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from io import BufferedReader
+from typing import cast
+
+from jobkit.core import shell
+from jobkit.extensions.on_host.connection import Connection
+from jobkit.extensions.on_host.protocol import NO_RSYNC, READY
+
+SSH_VARIABLE = "JOBKIT_ON_SSH"
+"""The variable with the host and the options that find its connection, as a list in JSON."""
+BLOCK_BYTES = 1 << 16
+PLAIN = re.compile(r"[A-Za-z0-9.,=_/-]+")
+"""What no shell reads as more than itself: with ``--secluded-args`` all arguments are such."""
+
+
+def main(arguments: list[str]) -> int:
+    """Run rsync on the cluster, with standard input and output as they are.
+
+    Parameters
+    ----------
+    arguments
+        The host, which is not used, then ``rsync`` and its arguments.
+    """
+    words = tuple(arguments[2:])
+    if odd := [word for word in words if not PLAIN.fullmatch(word)]:
+        sys.stderr.write(f"jobkit: rsync's argument {odd[0]!r} is not plain\n")
+        return 1
+    host, *control = json.loads(os.environ[SSH_VARIABLE])
+    argv = Connection(host, tuple(control)).rsync_argv(words)
+    process = shell.open_pipes(argv, own_input=True)
+    stream = cast("BufferedReader", process.stdout)
+    for line in stream:
+        if line.strip() == NO_RSYNC.encode():
+            return shell.NOT_FOUND
+        if line.strip() == READY.encode():
+            break
+    while data := stream.read1(BLOCK_BYTES):
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    return process.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

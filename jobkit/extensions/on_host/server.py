@@ -1,0 +1,340 @@
+"""The side on the cluster: read one request, run it, and answer; nothing of it stays running.
+
+A command whose answer matters is kept in a file until the laptop has all of it, so that one whose connection
+broke is asked about and not run again.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import hashlib
+import io
+import os
+import select
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import platformdirs
+
+from jobkit.core.errors import JobkitError, file_error
+from jobkit.core.files import exclusive_lock
+from jobkit.extensions.on_host.protocol import (
+    ACCEPTED,
+    INTERRUPT,
+    PROTOCOL,
+    Request,
+    answer_line,
+    parse_answer,
+    parse_request,
+)
+
+GRACE_S = 60.0
+"""How long a command may go on once the connection has broken; then it is interrupted, as by Ctrl-C."""
+WATCHES = {"--wait", "--watch", "--follow", "-f"}
+"""Options of commands that wait: they are interrupted at once."""
+ORIGIN_FILE = ".jobkit-on"
+KEEP_S = 30 * 86400
+BLOCK_BYTES = 1 << 16
+MOST_OPEN = 256
+"""More files than are open here."""
+POLL_S, PAUSE_S = 1.0, 0.05
+"""How long the beginning of a line waits for the rest of it."""
+
+Run = Callable[[list[str]], int]
+
+
+def serve(run: Run) -> int:
+    """Answer the request on standard input.
+
+    Parameters
+    ----------
+    run
+        Runs a command line of jobkit, and returns its exit code.
+    """
+    answers = Answers(sys.stdout.buffer)
+    request = parse_request(_line_of_input() or b"{}")
+    answers.send({"protocol": PROTOCOL, "version": metadata.version("jobkit")})
+    if request.protocol != PROTOCOL:
+        return 0
+    try:
+        place = project_folder(request)
+        os.chdir(place)
+        if request.question != "run":
+            answers.send({"answer": QUESTIONS[request.question](request)})
+        else:
+            _run(request, run, answers)
+    except (JobkitError, OSError) as error:
+        refusal = error if isinstance(error, JobkitError) else file_error(error)
+        answers.send({"error": refusal.message, "hint": refusal.hint, "code": int(refusal.exit_code)})
+    return 0
+
+
+def _line_of_input() -> bytes:
+    """Return a line of standard input and no byte beyond it, for others read on."""
+    return io.FileIO(0, closefd=False).readline()
+
+
+class Answers:
+    """The answers of one request: to the laptop, as long as it is there, and to a file if they are kept."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+        self._kept: BinaryIO | None = None
+
+    @contextlib.contextmanager
+    def keep(self, path: Path) -> Iterator[None]:
+        """Also write what is sent to a file, until the block ends."""
+        with path.open("wb") as kept:
+            self._kept = kept
+            yield
+
+    def send(self, answer: Mapping[str, object]) -> None:
+        """Send an answer."""
+        line = answer_line(answer)
+        if self._kept:
+            self._kept.write(line)
+            self._kept.flush()
+        self.relay(line)
+
+    def relay(self, data: bytes) -> None:
+        """Send lines of answers as they are; nothing if nobody reads them any more."""
+        with contextlib.suppress(BrokenPipeError):
+            self._out.write(data)
+            self._out.flush()
+
+
+def project_folder(request: Request) -> Path:
+    """Return the folder of the project, made if it is missing.
+
+    Raises
+    ------
+    JobkitError
+        If it belongs to another folder of a laptop.
+    """
+    place = Path.home() / Path(request.folder).expanduser() / request.project
+    place.mkdir(parents=True, exist_ok=True)
+    note = place / ORIGIN_FILE
+    if not note.exists():
+        note.write_text(f"{request.origin}\n", encoding="utf-8")
+    origin = note.read_text(encoding="utf-8").strip()
+    if origin != request.origin:
+        raise JobkitError(
+            f"{place} belongs to {origin}, not to {request.origin}",
+            hint=f"name another place: --on HOST:FOLDER; or, if it is the same project, remove {note} there",
+        )
+    return place
+
+
+def _run(request: Request, run: Run, answers: Answers) -> None:
+    if not request.kept:
+        _relay(request, run, answers)
+        return
+    kept = _kept_file(request)
+    with exclusive_lock(kept.with_suffix(".lock"), lambda: answers.send({"busy": True})):
+        if _is_whole(kept):
+            answers.send({"kept": kept.stat().st_mtime})
+            answers.relay(kept.read_bytes())
+        elif not select.select([0], [], [], 0)[0]:  # else the laptop has gone while this waited
+            with answers.keep(kept):
+                _relay(request, run, answers)
+        if _line_of_input() == ACCEPTED:
+            kept.unlink()
+
+
+def _kept_file(request: Request) -> Path:
+    folder = platformdirs.user_state_path("jobkit") / "on"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for old in folder.iterdir():
+        if time.time() - old.stat().st_mtime > KEEP_S:
+            old.unlink(missing_ok=True)
+    name = hashlib.sha256(f"{Path.cwd()}\n{request.kept}".encode()).hexdigest()[:32]
+    return folder / f"{name}.answer"
+
+
+def _is_whole(kept: Path) -> bool:
+    """Return whether a file has the answer of a command that ended by itself."""
+    last = kept.read_bytes().splitlines(keepends=True)[-1:] if kept.is_file() else []
+    return any("exit" in (parse_answer(line) or {}) for line in last)
+
+
+def _relay(request: Request, run: Run, answers: Answers) -> None:
+    """Run a command in a process of its own, and send what it prints and its exit code."""
+    out, err = os.pipe(), os.pipe()
+    answers.send({"begun": True})
+    child = os.fork()
+    if child == 0:
+        _be_the_command(request, run, out, err)
+    os.close(out[1])
+    os.close(err[1])
+    interrupted = _until_closed(
+        child, {out[0]: "out", err[0]: "err"}, answers, grace_s=0 if WATCHES & {*request.words} else GRACE_S
+    )
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    answers.send({"ended": code} if interrupted else {"exit": code})
+
+
+def _be_the_command(request: Request, run: Run, out: tuple[int, int], err: tuple[int, int]) -> None:
+    """Be the command: its streams are the pipes, and a terminal of the laptop's size if there is one."""
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (out[1], 1), (err[1], 2)):
+        os.dup2(source, target)
+    os.closerange(3, MOST_OPEN)
+    os.environ |= {"COLUMNS": str(request.columns), "LINES": str(request.lines)} if request.columns else {}
+    sys.stdin, sys.stderr = os.fdopen(0, encoding="utf-8"), os.fdopen(2, "w", encoding="utf-8", buffering=1)
+    sys.stdout = _Shown(os.fdopen(1, "wb", buffering=0), encoding="utf-8", write_through=True)
+    sys.stdout.terminal = request.terminal
+    sys.argv = ["jobkit", *request.words]
+    code = 1
+    try:
+        code = run(request.words)
+        sys.stdout.flush()
+    finally:
+        os._exit(code)
+
+
+class _Shown(io.TextIOWrapper):
+    """Standard output that says whether a terminal shows it, though it is a pipe."""
+
+    terminal = False
+
+    def isatty(self) -> bool:
+        """Return whether the laptop shows it on a terminal."""
+        return self.terminal
+
+
+def _until_closed(child: int, pipes: Mapping[int, str], answers: Answers, *, grace_s: float) -> bool:
+    """Send what comes through pipes until all are closed; return whether a lost connection ended it."""
+    streams = {pipe: _Lines() for pipe in pipes}
+    laptop = _Laptop(child, grace_s)
+    with selectors.DefaultSelector() as selector:
+        for pipe in (*pipes, 0):
+            selector.register(pipe, selectors.EVENT_READ)
+        while open_pipes := [pipe for pipe in pipes if pipe in selector.get_map()]:
+            ready = {
+                key.fd for key, _ in selector.select(PAUSE_S if any(map(bool, streams.values())) else 1.0)
+            }
+            if 0 in ready and laptop.has_gone():
+                selector.unregister(0)
+            laptop.end_if_due()
+            for pipe in open_pipes:
+                data = os.read(pipe, BLOCK_BYTES) if pipe in ready else None
+                if text := streams[pipe].through(data):
+                    answers.send({pipes[pipe]: text})
+                if data == b"":
+                    selector.unregister(pipe)
+    return laptop.ended
+
+
+class _Laptop:
+    """What the laptop does to a command that runs: Ctrl-C there, or a connection that breaks."""
+
+    def __init__(self, child: int, grace_s: float) -> None:
+        self._child, self._grace_s = child, grace_s
+        self._deadline = float("inf")
+        self.ended = False
+
+    def has_gone(self) -> bool:
+        """Read from standard input: pass a Ctrl-C on, and return whether the connection has broken."""
+        data = os.read(0, len(INTERRUPT))
+        if data:
+            self._interrupt()
+            return False
+        self._deadline = time.monotonic() + self._grace_s
+        return True
+
+    def end_if_due(self) -> None:
+        """Interrupt a command that goes on for too long after the connection broke."""
+        if time.monotonic() >= self._deadline:
+            self.ended, self._deadline = True, float("inf")
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._child, signal.SIGINT)
+
+
+class _Lines:
+    """Cuts a stream at the ends of its lines; a line that waits for its end is sent after a pause."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = ""
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    def through(self, data: bytes | None) -> str:
+        """Return what can be sent: whole lines, or all that is held if nothing came."""
+        if not data:
+            text, self._held = self._held + (self._decoder.decode(b"", final=True) if data == b"" else ""), ""
+            return text
+        text = self._held + self._decoder.decode(data)
+        end = text.rfind("\n") + 1
+        self._held = text[end:]
+        return text[:end]
+
+
+def _prepare(request: Request) -> dict[str, Any]:
+    """Return the folder of the project, and where a model goes if the spec's is missing here."""
+    return {"folder": str(Path.cwd()), "model": _model_place(**request.about) if request.about else ""}
+
+
+def _model_place(workload: str, model: Mapping[str, object], folder: str) -> str:
+    """Return the folder into which a model must be copied; empty if it is there."""
+    from jobkit.core.paths import cache_dir
+    from jobkit.planning.models import find
+
+    try:
+        find(workload, model, Path(), cache_dir())
+    except JobkitError:
+        return str(cache_dir() / "models" / folder)
+    return ""
+
+
+def _runs(request: Request) -> list[list[str]]:
+    """Return the folder and the path of what words name, below the folder: runs, or files."""
+    from jobkit.runs.which_run import resolve_words, runs_in
+
+    named: list[Path] = []
+    for word in request.words:
+        if Path(word).is_file():
+            named.append(Path(word))
+            continue
+        what = resolve_words([word])
+        named += what.runs or runs_in(what.folder)
+    if not request.words:
+        found = runs_in(resolve_words([]).folder)
+        named = list(found if request.about.get("all") else found[:1])
+    return [_parts(path.absolute()) for path in named]
+
+
+def _parts(path: Path) -> list[str]:
+    here = Path.cwd()
+    inside = path.is_relative_to(here)
+    return [str(here), str(path.relative_to(here))] if inside else [str(path.parent), path.name]
+
+
+def _merged(request: Request) -> list[list[str]]:
+    """Return the files that `jobkit merge` has written."""
+    from jobkit.extensions.corpus.merge import counts_path
+    from jobkit.extensions.corpus.plan import read_corpus
+    from jobkit.runs.which_run import run_named
+
+    run = run_named(request.words[0]).absolute()
+    output = request.about.get("output")
+    merged = Path(output) if output else run / f"merged.{request.about.get('fmt') or read_corpus(run).format}"
+    made = (merged.absolute(), counts_path(merged.absolute()), run / "provenance.json")
+    return [_parts(path) for path in made if path.is_file()]
+
+
+QUESTIONS: Mapping[str, Callable[[Request], Any]] = {"prepare": _prepare, "runs": _runs, "merged": _merged}
+"""What may be asked beside commands, by name."""

@@ -1,0 +1,90 @@
+"""Copy files to the cluster and back, with the system's rsync over the connection that is open.
+
+Sources: rsync(1), "EXIT VALUES" and the options that are named here, of rsync 3.2.7.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from jobkit.core import shell
+from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.extensions.on_host import rsh
+from jobkit.extensions.on_host.connection import Connection
+
+THERE = "cluster"
+"""The name of the host in rsync's arguments; `jobkit.extensions.on_host.rsh` has the real one."""
+OPTIONS = ("-rltz", "--secluded-args", "--partial-dir=.rsync-partial", "--relative")
+"""Paths travel in rsync's own protocol; a half-copied file is kept, and the next copy goes on from it."""
+NOT_FOUND, INTERRUPTED = shell.NOT_FOUND, 20
+LEAVE = ("rows.jsonl", "entities.tsv", "merged.*", "trace.json.gz", "profile.pstats", ".lock", ".find.lock")
+"""Files of a run that no table and no picture needs, and which may be large."""
+ORIGIN = ".fetched"
+"""A file that marks a run folder on the laptop as a copy."""
+INSTALL = "install it there (ask who runs the cluster), or load its module in your login shell's start file"
+
+
+def send(connection: Connection, files: Sequence[Path], base: Path, folder: str) -> None:
+    """Copy files and folders to the cluster.
+
+    Parameters
+    ----------
+    files
+        Below ``base``.
+    base
+        The folder on the laptop that becomes ``folder``.
+    folder
+        The folder on the cluster, absolute.
+    """
+    if not files:
+        return
+    with tempfile.NamedTemporaryFile("wb", prefix="jobkit-on-") as listed:
+        listed.write(b"".join(os.fsencode(file.relative_to(base)) + b"\0" for file in files))
+        listed.flush()
+        from_list = (f"--files-from={listed.name}", "--from0", "--copy-links")
+        _rsync(connection, (*from_list, "--mkpath", f"{base}/", f"{THERE}:{folder}/"))
+
+
+def fetch(connection: Connection, parts: Iterable[Sequence[str]], to: Path, *, leave: Sequence[str]) -> None:
+    """Copy files and folders from the cluster.
+
+    Parameters
+    ----------
+    parts
+        Of each the folder on the cluster, and the path below it, which it has below ``to`` too.
+    to
+        A folder on the laptop.
+    leave
+        Patterns of names that are not copied.
+    """
+    sources = [f"{THERE}:{base}/./{path}" for base, path in parts]
+    if sources:
+        _rsync(connection, (*(f"--exclude={name}" for name in leave), *sources, f"{to}/"))
+
+
+def _rsync(connection: Connection, arguments: Sequence[str]) -> None:
+    if not shutil.which("rsync"):
+        raise JobkitError(
+            "no rsync on this machine", hint="install rsync 3: apt install rsync, or brew install rsync"
+        )
+    shell_command = f'"{sys.executable}" -P -m {rsh.__name__}'
+    progress = ("--info=progress2",) if sys.stderr.isatty() else ()
+    argv = ["rsync", *OPTIONS, *progress, "-e", shell_command, *arguments]
+    environment = {**os.environ, rsh.SSH_VARIABLE: json.dumps([connection.host, *connection.control])}
+    status = shell.attach(argv, environment, output=sys.stderr)
+    if status == NOT_FOUND:
+        raise JobkitError(f"{connection.host} has no rsync", hint=INSTALL)
+    if status in {INTERRUPTED, -2}:
+        raise KeyboardInterrupt
+    if status:
+        raise JobkitError(
+            f"{connection.host}: the transfer has not ended (rsync's status {status}); its reason is above",
+            hint="type the same command again: what has come is not sent again",
+            exit_code=ExitCode.REFUSED,
+        )
