@@ -143,9 +143,8 @@ class Cluster:
                 if answer.get("protocol", PROTOCOL) != PROTOCOL:
                     raise self._other_protocol(answer)
                 if "error" in answer:
-                    raise JobkitError(
-                        f"{self.host}: {answer['error']}", hint=answer["hint"], exit_code=answer["code"]
-                    )
+                    error, hint = (suggest_here(answer[key], self.prefix) for key in ("error", "hint"))
+                    raise JobkitError(f"{self.host}: {error}", hint=hint, exit_code=answer["code"])
                 if "exit" in answer:
                     talk.send(ACCEPTED)
                 yield answer

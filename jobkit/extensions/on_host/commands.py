@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -149,11 +149,11 @@ def _fetch(cluster: Cluster, typed: Typed) -> int:
     if given and not asked:
         return typed.run_here(typed.line)
     parts = cluster.ask("runs", *asked, all=typed.name == "collect")
-    for _, path in parts:
-        _refuse_own(Path(path), cluster)
+    copies = [path for _, path, _ in parts]
+    for _, path, what in parts:
+        if what == "folder":
+            _claim(Path(path), cluster)
     transfer.fetch(cluster.connection, parts, Path.cwd(), leave=transfer.LEAVE)
-    copies = [path for _, path in parts]
-    _mark(cluster, map(Path, copies))
     terminal.note(f"fetched the records of {format_count(len(copies), 'run')} from {cluster.host}")
     kept = [word for word in typed.words if word not in asked]
     out, err = (Suggesting(stream, cluster.prefix) for stream in (sys.stdout, sys.stderr))
@@ -161,20 +161,13 @@ def _fetch(cluster: Cluster, typed: Typed) -> int:
         return typed.run_here([typed.name, *kept, *copies])
 
 
-def _refuse_own(run: Path, cluster: Cluster) -> None:
-    """Refuse to write records of the cluster into a folder that is no copy of them."""
-    if run.is_dir() and not (run / transfer.ORIGIN).exists() and any(run.iterdir()):
+def _claim(run: Path, cluster: Cluster) -> None:
+    """Mark a run folder as a copy of that on the cluster; refuse one that is something else."""
+    if run.is_dir() and not (run / transfer.ORIGIN).exists():
         hint = f"rename one of them, or type the command in another folder; {cluster.host} keeps its own"
-        raise JobkitError(
-            f"{run}: this folder is here too, and is no copy of that on {cluster.host}", hint=hint
-        )
-
-
-def _mark(cluster: Cluster, folders: Iterable[Path]) -> None:
-    """Mark folders as copies, so that a later fetch may write into them."""
-    for folder in folders:
-        if folder.is_dir():
-            (folder / transfer.ORIGIN).write_text(f"{cluster.host}\n", encoding="utf-8")
+        raise JobkitError(f"{run}: this folder is no copy of that on {cluster.host}", hint=hint)
+    run.mkdir(parents=True, exist_ok=True)
+    (run / transfer.ORIGIN).write_text(f"{cluster.host}\n", encoding="utf-8")
 
 
 def _merge(cluster: Cluster, typed: Typed) -> int:
@@ -185,13 +178,12 @@ def _merge(cluster: Cluster, typed: Typed) -> int:
         return code
     params = {key: str(value) for key in ("output", "fmt") if (value := typed.params.get(key))}
     parts = cluster.ask("merged", str(typed.params["run"]), **params)
-    folder = Path(parts[0][1]).parent
-    new = not folder.exists()
+    run = Path(parts[0][1]).parent
+    if not run.exists():
+        _claim(run, cluster)
     transfer.fetch(cluster.connection, parts, Path.cwd(), leave=())
-    for _, path in parts:
+    for _, path, _ in parts:
         terminal.say(f"fetched {path}")
-    if new:
-        _mark(cluster, [folder])
     return 0
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import is_run_folder
+from jobkit.core.terminal import note
 
 THERE = "on:"
 """Marks a path on the cluster."""
@@ -91,8 +92,10 @@ def find_inputs(params: Mapping[str, Any]) -> Inputs:
         _file(inputs, word)
     for word in _words(params, WORDS):
         path = Path(word)
-        if path.suffix in {".yaml", ".yml"} and path.is_file():
+        if path.suffix in {".yaml", ".yml"} and path.is_file() and not is_run_folder(path.parent):
             _spec(inputs, path, params.get("overrides") or ())
+        elif path.suffix in {".yaml", ".yml"} and not path.exists():
+            note(f"{word} is not on this machine: looking for it on the cluster")
         elif ":" in word and not path.exists():
             _workload(inputs, word, Path.cwd())
         else:

@@ -301,7 +301,7 @@ def _model_place(workload: str, model: Mapping[str, object], folder: str) -> str
 
 
 def _runs(request: Request) -> list[list[str]]:
-    """Return the folder and the path of what words name, below the folder: runs, or files."""
+    """Return the parts of what words name: runs, or files."""
     from jobkit.runs.which_run import resolve_words, runs_in
 
     named: list[Path] = []
@@ -318,13 +318,15 @@ def _runs(request: Request) -> list[list[str]]:
 
 
 def _parts(path: Path) -> list[str]:
+    """Return the folder that becomes the project on the laptop, the path below it, and what the path is."""
     here = Path.cwd()
     inside = path.is_relative_to(here)
-    return [str(here), str(path.relative_to(here))] if inside else [str(path.parent), path.name]
+    parts = [str(here), str(path.relative_to(here))] if inside else [str(path.parent), path.name]
+    return [*parts, "folder" if path.is_dir() else "file"]
 
 
 def _merged(request: Request) -> list[list[str]]:
-    """Return the files that `jobkit merge` has written."""
+    """Return the parts of the files that `jobkit merge` has written."""
     from jobkit.extensions.corpus.merge import counts_path
     from jobkit.extensions.corpus.plan import read_corpus
     from jobkit.runs.which_run import run_named

@@ -22,7 +22,8 @@ THERE = "cluster"
 """The name of the host in rsync's arguments; `jobkit.extensions.on_host.rsh` has the real one."""
 OPTIONS = ("-rltz", "--secluded-args", "--partial-dir=.rsync-partial", "--relative")
 """Paths travel in rsync's own protocol; a half-copied file is kept, and the next copy goes on from it."""
-NOT_FOUND, INTERRUPTED = shell.NOT_FOUND, 20
+NOT_FOUND, INTERRUPTED, VANISHED = shell.NOT_FOUND, 20, 24
+"""Statuses of rsync; the last is that of a file that went while a run is under way."""
 LEAVE = ("rows.jsonl", "entities.tsv", "merged.*", "trace.json.gz", "profile.pstats", ".lock", ".find.lock")
 """Files of a run that no table and no picture needs, and which may be large."""
 ORIGIN = ".fetched"
@@ -57,13 +58,13 @@ def fetch(connection: Connection, parts: Iterable[Sequence[str]], to: Path, *, l
     Parameters
     ----------
     parts
-        Of each the folder on the cluster, and the path below it, which it has below ``to`` too.
+        Of each the folder on the cluster, the path below it, which it has below ``to`` too, and what it is.
     to
         A folder on the laptop.
     leave
         Patterns of names that are not copied.
     """
-    sources = [f"{THERE}:{base}/./{path}" for base, path in parts]
+    sources = [f"{THERE}:{base}/./{path}" for base, path, _ in parts]
     if sources:
         _rsync(connection, (*(f"--exclude={name}" for name in leave), *sources, f"{to}/"))
 
@@ -82,7 +83,7 @@ def _rsync(connection: Connection, arguments: Sequence[str]) -> None:
         raise JobkitError(f"{connection.host} has no rsync", hint=INSTALL)
     if status in {INTERRUPTED, -2}:
         raise KeyboardInterrupt
-    if status:
+    if status not in {0, VANISHED}:
         raise JobkitError(
             f"{connection.host}: the transfer has not ended (rsync's status {status}); its reason is above",
             hint="type the same command again: what has come is not sent again",
