@@ -29,6 +29,7 @@ from jobkit.practice.place import SCHEDULERS
 from tests.cluster.daemons import SgeDaemons, SlurmDaemons, Wait, until
 from tests.cluster.halted import halted
 from tests.cluster.lab import faulty, lab
+from tests.cluster.ssh_host import SshHost, login_node
 
 __all__ = ["faulty", "halted", "lab"]  # fixtures
 PLACE = Path(tempfile.gettempdir()) / f"jobkit-tests-{os.getuid()}"
@@ -39,17 +40,25 @@ UP_TIMEOUT_S = 600
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group what needs a cluster by the cluster and the file."""
+    """Group what needs a cluster by the cluster and the file, and what needs the login node by the file."""
     for item in items:
-        if needs := [name for name in SCHEDULERS if item.get_closest_marker(name)]:
+        if needs_login_node(item):
+            item.add_marker(pytest.mark.xdist_group(f"ssh-{item.path.stem}"))
+        elif needs := [name for name in SCHEDULERS if item.get_closest_marker(name)]:
             item.add_marker(pytest.mark.xdist_group(f"{'-'.join(needs)}-{item.path.stem}"))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip what needs a cluster, by its name, where none is requested."""
     needs = [name for name in SCHEDULERS if item.get_closest_marker(name)]
+    needs += ["OpenSSH"] if needs_login_node(item) else []
     if needs and os.environ.get("JOBKIT_CLUSTER") != "1":
         pytest.skip(f"{item.name} needs real {' and '.join(needs)}: set JOBKIT_CLUSTER=1")
+
+
+def needs_login_node(item: pytest.Item) -> bool:
+    """Tell whether a test uses the fixture ``ssh_host``."""
+    return "ssh_host" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(params=[pytest.param(name, marks=getattr(pytest.mark, name)) for name in SCHEDULERS])
@@ -88,6 +97,25 @@ def turn(request: pytest.FixtureRequest) -> Iterator[None]:
                 request.getfixturevalue(name)  # first: who waits for his turn must not hold another's up
                 stack.enter_context(_turn(name, alone=f"{name}_alone" in request.fixturenames))
         yield
+
+
+@pytest.fixture(scope="session")
+def ssh_host() -> Iterator[SshHost]:
+    """Have a login node in front of the clusters; see `as_found`."""
+    if os.geteuid():
+        pytest.skip("a login node needs a user of its own, which root can make")
+    with login_node(PLACE) as host:
+        yield host
+
+
+@pytest.fixture(autouse=True)
+def as_found(request: pytest.FixtureRequest, turn: None) -> None:
+    """Set the login node as each test finds it: its user finds the clusters that the test is marked for."""
+    del turn
+    if needs_login_node(request.node):
+        host: SshHost = request.getfixturevalue("ssh_host")
+        names = [name for name in SCHEDULERS if request.node.get_closest_marker(name)]
+        host.reset(cluster.variables(one for name in names for one in cluster.found(PLACE, name)))
 
 
 @pytest.fixture

@@ -1,0 +1,500 @@
+"""A login node: real OpenSSH servers on loopback, in front of the practice clusters, and a user there.
+
+The user has a name, a home, a login shell and start files of its own. Each server takes one way to log
+in; `Laptop` is the other side, whose ssh knows them all by name.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import hashlib
+import hmac
+import os
+import pwd
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+from jobkit.practice import cluster, daemons
+from jobkit.practice.daemons import Daemon, wait_for
+from jobkit.practice.packages import apt_install
+from jobkit.practice.place import free_ports
+from tests.cluster.laptop import Laptop
+
+SSHD = "/usr/sbin/sshd"
+SHELLS = {"bash": "/bin/bash", "tcsh": "/bin/tcsh", "fish": "/usr/bin/fish"}
+PACKAGES = {
+    SSHD: "openssh-server",
+    "/usr/bin/rsync": "rsync",
+    SHELLS["tcsh"]: "tcsh",
+    SHELLS["fish"]: "fish",
+    "/usr/share/doc/libpam-oath": "libpam-oath",
+}
+"""What a login node needs: a file, and the package of Debian that has it."""
+METHODS = {"key": "publickey", "password": "password", "code": "keyboard-interactive", "jump": "publickey"}
+"""By server, its only way to log in."""
+CONFIG = """\
+ListenAddress 127.0.0.1
+Port {port}
+HostKey {key}
+PidFile none
+LogLevel VERBOSE
+UsePAM {pam}
+AllowUsers {user}
+AuthenticationMethods {method}
+KbdInteractiveAuthentication yes
+MaxStartups 100
+PrintMotd no
+AcceptEnv LANG LC_*
+Subsystem sftp /usr/lib/openssh/sftp-server
+"""
+JUMP_CONFIG = """\
+ForceCommand /bin/false
+PermitOpen {target}
+"""
+"""A jump host runs nothing, and leads to one server."""
+PAM = """\
+auth required pam_oath.so usersfile={codes} window=20 digits=6
+account required pam_permit.so
+session required pam_permit.so
+"""
+CUT = """\
+#!/usr/bin/python3
+# The real program; the first run that finds the file CUT ends the connection that it came by.
+import os, signal, subprocess, sys
+cut, real = {cut!r}, {real!r}
+def sshd():
+    pid = os.getppid()
+    while not open(f"/proc/{{pid}}/comm").read().startswith("sshd"):
+        pid = int(open(f"/proc/{{pid}}/stat").read().rpartition(") ")[2].split()[1])
+    return pid
+try:
+    os.unlink(cut)
+except FileNotFoundError:
+    os.execv(real, [real, *sys.argv[1:]])
+above, left = sshd(), {after}
+if left is None:
+    subprocess.run([real, *sys.argv[1:]])
+else:
+    child = subprocess.Popen([real, *sys.argv[1:]], stdin=subprocess.PIPE)
+    while left and (data := os.read(0, min(left, 65536))):
+        left -= os.write(child.stdin.fileno(), data)
+os.kill(above, signal.SIGKILL)
+"""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What happened at servers: connections, logins that were accepted, and commands or shells begun."""
+
+    connections: int
+    logins: int
+    sessions: int
+
+    def __sub__(self, before: Counts) -> Counts:
+        return Counts(
+            self.connections - before.connections,
+            self.logins - before.logins,
+            self.sessions - before.sessions,
+        )
+
+
+@dataclass(frozen=True)
+class Server:
+    """One sshd.
+
+    Attributes
+    ----------
+    name
+        A key of `METHODS`.
+    folder
+        That of the host, with ``run/`` and ``log/``.
+    port
+        On loopback.
+    program
+        An absolute path of sshd; its name is that of the PAM service.
+    """
+
+    name: str
+    folder: Path
+    port: int
+    program: str
+
+    @property
+    def key(self) -> Path:
+        return self.folder / "servers" / f"{self.name}.key"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "servers" / f"{self.name}.log"
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "servers" / f"{self.name}.conf"
+
+    @property
+    def daemon(self) -> Daemon:
+        argv = (self.program, "-D", "-f", str(self.config), "-E", str(self.log))
+        return Daemon(f"sshd-{self.name}", argv, self.folder, {"PATH": "/usr/bin:/bin"})
+
+    def start(self) -> None:
+        """Start it unless it runs, and return when it listens."""
+        listens = f"Server listening on 127.0.0.1 port {self.port}."
+        before = self.said().count(listens)
+        if self.daemon.pid() is None:
+            self.daemon.start()
+            wait_for(lambda: self.said().count(listens) > before, f"sshd listens; see {self.log}")
+
+    def said(self) -> str:
+        return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
+
+    def counts(self) -> Counts:
+        log = self.said()
+        heads = ("Connection from", r"Accepted \S+ for", "Starting session:")
+        return Counts(*(len(re.findall(f"^{head} ", log, re.MULTILINE)) for head in heads))
+
+    def change_key(self) -> None:
+        """Start it again with another host key; connections that are open stay."""
+        self.daemon.end()
+        new_key(self.key)
+        self.start()
+
+
+@dataclass
+class SshHost:
+    """A login node, and its only user.
+
+    Attributes
+    ----------
+    folder
+        All its files.
+    user
+        The name of the user.
+    password
+        Of the user.
+    """
+
+    folder: Path
+    user: str
+    password: str = field(default_factory=lambda: secrets.token_urlsafe(9))
+
+    def __post_init__(self) -> None:
+        self.shell, self._secret, self._used = "bash", secrets.token_bytes(20), 0
+        self._ports = dict(zip(METHODS, free_ports(), strict=False))
+        self._first_keys: dict[str, bytes] = {}
+
+    @property
+    def home(self) -> Path:
+        """The user's home."""
+        return self.folder / "home"
+
+    @property
+    def laptop(self) -> Laptop:
+        """The computer of somebody who logs in here."""
+        return Laptop(self.folder / "laptop")
+
+    @property
+    def servers(self) -> dict[str, Server]:
+        """The servers by name; that of codes goes by another name, which is its PAM service."""
+        programs = {name: str(self.folder / self.user) if name == "code" else SSHD for name in METHODS}
+        return {name: Server(name, self.folder, port, programs[name]) for name, port in self._ports.items()}
+
+    # The user
+
+    def log_in_with(
+        self,
+        shell: str = "bash",
+        *,
+        banner: str = "",
+        without: tuple[str, ...] = (),
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        """Set the user's login shell, and write the start files of all shells.
+
+        Parameters
+        ----------
+        shell
+            A key of `SHELLS`.
+        banner
+            A line that all start files print, whether or not the shell is interactive.
+        without
+            Programs of ``/usr/bin`` that the user's PATH lacks.
+        variables
+            As a site sets them; of the last call if not given.
+        """
+        if shell != self.shell:
+            done("usermod", "--shell", SHELLS[shell], self.user)
+            self.shell = shell
+        if variables is not None:
+            self._variables = dict(variables)
+        changes = self._path(without)
+        greet = [f"echo '{banner}'"] if banner else []
+        exports = [f"export {name}='{value}'" for name, value in changes.items()]
+        site = [f"export {name}='{value}'" for name, value in self._variables.items()]
+        both = {**self._variables, **changes}
+        self._start_file(".bashrc", *exports, *greet)
+        self._start_file(".profile", *site, *exports, *greet)
+        self._start_file(".cshrc", *(f"setenv {name} '{value}'" for name, value in both.items()), *greet)
+        fish = (f"set -gx {name} '{value}'" for name, value in both.items() if name != "PATH")
+        path = [f"set -gx PATH {changes['PATH'].replace(':', ' ')}"] if changes else []
+        self._start_file(".config/fish/config.fish", *fish, *path, *greet)
+
+    def cut_after(self, program: str, sent: int | None = None) -> None:
+        """Let the connection break by which a program is run next on the host, once.
+
+        Parameters
+        ----------
+        program
+            Its name.
+        sent
+            It breaks when the program was given so many bytes; if not given, when the program has ended,
+            and before its user hears of it.
+        """
+        first, trigger = self.folder / "first", self.home / ".cut"
+        real = shutil.which(program, path="/usr/bin:/bin")
+        wrapper = first / program
+        wrapper.write_text(CUT.format(cut=str(trigger), real=real, after=sent), encoding="utf-8")
+        wrapper.chmod(0o755)
+        self._own(trigger).touch()
+        self.log_in_with(self.shell)
+
+    def _path(self, without: tuple[str, ...]) -> dict[str, str]:
+        """Return the PATH that the start files set, if it is not the usual one."""
+        folders = ["/usr/local/bin", "/usr/bin", "/bin"]
+        if without:
+            rest = self.folder / "rest"
+            shutil.rmtree(rest, ignore_errors=True)
+            rest.mkdir()
+            for program in Path("/usr/bin").iterdir():
+                if program.name not in without:
+                    (rest / program.name).symlink_to(program)
+            folders = [str(rest)]
+        if any((self.folder / "first").iterdir()):
+            folders.insert(0, str(self.folder / "first"))
+        return {} if folders[0] == "/usr/local/bin" else {"PATH": ":".join(folders)}
+
+    def _start_file(self, name: str, *lines: str) -> None:
+        self._own(self.home / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+    def _own(self, path: Path) -> Path:
+        """Return the path of a file that the user owns, with its folders below home."""
+        made = [folder for folder in path.relative_to(self.home).parents if folder.name]
+        for folder in [self.home / part for part in reversed(made)]:
+            folder.mkdir(exist_ok=True)
+            shutil.chown(folder, self.user, self.user)
+        path.touch(0o600)
+        shutil.chown(path, self.user, self.user)
+        return path
+
+    def code(self) -> str:
+        """Return the next one-time code (HOTP, RFC 4226); the server takes each once."""
+        digest = hmac.digest(self._secret, self._used.to_bytes(8), hashlib.sha1)
+        self._used += 1
+        at = digest[-1] & 15
+        return f"{(int.from_bytes(digest[at : at + 4]) & 0x7FFFFFFF) % 10**6:06}"
+
+    # What can be seen, and what can break
+
+    def counts(self, *names: str) -> Counts:
+        """Count what happened since the session began at some servers, or at all of them."""
+        each = [self.servers[name].counts() for name in names or METHODS]
+        return Counts(
+            sum(one.connections for one in each),
+            sum(one.logins for one in each),
+            sum(one.sessions for one in each),
+        )
+
+    def processes(self) -> dict[int, str]:
+        """Return the processes of the user, with their command lines."""
+        return {pid: line for pid, line in commands(pwd.getpwnam(self.user).pw_uid) if not self._serves(line)}
+
+    def connections(self) -> list[int]:
+        """Return the processes of sshd that serve open connections of the user."""
+        return [pid for pid, line in commands() if self._serves(line)]
+
+    def _serves(self, line: str) -> bool:
+        return bool(re.match(rf"(sshd|{self.user}): {self.user}( |@|$)", line))
+
+    def cut(self) -> None:
+        """Break all open connections of the user; what they ran may live on."""
+
+        def none_left() -> bool:
+            kill(pids := self.connections())
+            return not pids
+
+        wait_for(none_left, "the connections end")
+
+    def cut_at(self, path: str, size: int) -> None:
+        """Break all connections as soon as the files of a folder in the user's home have so many bytes."""
+        wait_for(lambda: size_of(self.home / path) >= size, f"{size} bytes are in {path}")
+        self.cut()
+
+    # Begin and end
+
+    def begin(self) -> None:
+        """Make the user, the laptop and the servers."""
+        for name in ("run", "log", "servers", "first"):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        (self.folder / "servers").chmod(0o700)
+        Path("/run/sshd").mkdir(exist_ok=True)
+        self._make_user()
+        self._make_servers()
+        keys = {name: server.key.with_suffix(".key.pub").read_text() for name, server in self.servers.items()}
+        self.laptop.make(self.user, self._ports, keys)
+        public = self.laptop.key.with_suffix(".pub").read_text(encoding="utf-8")
+        self._start_file(".ssh/authorized_keys", public.strip())
+        self.log_in_with(variables={})
+
+    def _make_user(self) -> None:
+        self.home.mkdir()
+        done("useradd", "--no-create-home", "--home-dir", self.home, "--shell", SHELLS["bash"], self.user)
+        done("chpasswd", said=f"{self.user}:{self.password}\n")
+        shutil.chown(self.home, self.user, self.user)
+        self.home.chmod(0o750)
+        self._start_file(".config/pip/pip.conf", *pip_settings())
+
+    def _make_servers(self) -> None:
+        codes = self.folder / "servers" / "codes"
+        codes.touch(0o600)
+        codes.write_text(f"HOTP {self.user} - {self._secret.hex()}\n", encoding="utf-8")
+        (self.folder / self.user).symlink_to(SSHD)
+        pam_service(self.user).write_text(PAM.format(codes=codes), encoding="utf-8")
+        for name, server in self.servers.items():
+            pam, method = "yes" if name == "code" else "no", METHODS[name]
+            text = CONFIG.format(port=server.port, key=server.key, pam=pam, user=self.user, method=method)
+            if name == "jump":
+                text += JUMP_CONFIG.format(target=f"127.0.0.1:{self._ports['key']}")
+            server.config.write_text(text, encoding="utf-8")
+            new_key(server.key)
+            self._first_keys[name] = server.key.read_bytes()
+            server.start()
+
+    def reset(self, variables: Mapping[str, str]) -> None:
+        """Set all as a test finds it: no connection, the first keys, bash, no banner, all programs.
+
+        Parameters
+        ----------
+        variables
+            By which the user's commands find a cluster.
+        """
+        self.cut()
+        for name, server in self.servers.items():
+            if server.key.read_bytes() != self._first_keys[name]:
+                server.daemon.end()
+                server.key.write_bytes(self._first_keys[name])
+                server.start()
+        for wrapper in (self.folder / "first").iterdir():
+            wrapper.unlink()
+        self.log_in_with(variables=variables)
+
+    def end(self) -> None:
+        """End all that the user runs, and remove the user, the servers and all files; also what is left."""
+        with contextlib.suppress(KeyError):
+            uid = pwd.getpwnam(self.user).pw_uid
+            end_jobs(self.folder.parent, self.user)
+            for pid_file in (self.folder / "run").glob("sshd-*.pid"):
+                Daemon(pid_file.stem, (), self.folder, {}).end()
+
+            def none_left() -> bool:
+                kill(pids := [*self.connections(), *(pid for pid, _ in commands(uid))])
+                return not pids
+
+            wait_for(none_left, f"the processes of {self.user} end")
+            done("userdel", "--force", self.user)
+        pam_service(self.user).unlink(missing_ok=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def login_node(place: Path) -> Iterator[SshHost]:
+    """Have a login node; several sessions at once have one each, with users of their own.
+
+    Parameters
+    ----------
+    place
+        The folder of the clusters.
+    """
+    install()
+    place.mkdir(exist_ok=True)
+    with contextlib.ExitStack() as stack:
+        for number in count(1):
+            lock = stack.enter_context((place / f"ssh-{number}.lock").open("w"))
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+        host = SshHost(place / f"ssh-{number}", f"jobkit-ada-{number}")
+        host.end()  # of a session that was killed
+        stack.callback(host.end)
+        host.begin()
+        yield host
+
+
+def install() -> None:
+    """Install what a login node needs."""
+    if lacking := [package for path, package in PACKAGES.items() if not Path(path).exists()]:
+        apt_install(lacking)
+
+
+def end_jobs(place: Path, user: str) -> None:
+    """Cancel the user's jobs on the clusters that are up."""
+    ends = {"slurm": ("scancel", "-u", user), "sge": ("qdel", "-f", "-u", user)}
+    for one in cluster.running(place):
+        one.place.ask(*ends[one.place.scheduler])
+
+
+def pam_service(name: str) -> Path:
+    """Return the file of a PAM service."""
+    return Path("/etc/pam.d") / name
+
+
+def pip_settings() -> list[str]:
+    """Return what pip of this user is told, as lines of a pip.conf."""
+    listed = done("/usr/bin/python3", "-m", "pip", "config", "list")
+    settings = dict(line.split("=", 1) for line in listed.splitlines())
+    kept = {key.rpartition(".")[2]: value.strip("'\"") for key, value in settings.items()}
+    return ["[global]", *(f"{key} = {value}" for key, value in kept.items())]
+
+
+def new_key(path: Path) -> None:
+    """Make a pair of keys, in the place of another."""
+    for old in (path, path.with_suffix(f"{path.suffix}.pub")):
+        old.unlink(missing_ok=True)
+    done("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path)
+
+
+def commands(uid: int | None = None) -> Iterator[tuple[int, str]]:
+    """Yield every process of a user, or of all, that is no zombie, with its command line."""
+    for pid in (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
+        with contextlib.suppress(OSError):
+            if uid is None or Path(f"/proc/{pid}").stat().st_uid == uid:
+                line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                if line:
+                    yield pid, line.rstrip()
+
+
+def kill(pids: list[int]) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def size_of(folder: Path) -> int:
+    """Return how many bytes the files of a folder have, those that are still written included."""
+    total = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):
+            total += path.lstat().st_size if path.is_file() else 0
+    return total
+
+
+def done(*argv: str | Path, said: str = "") -> str:
+    """Run a command, and return what it printed."""
+    return subprocess.run(argv, input=said, capture_output=True, text=True, check=True, timeout=60).stdout
