@@ -31,9 +31,9 @@ Host {name}
 ALL = """\
 Host *
     User {user}
-    IdentityFile {key}
+    IdentityFile {folder}/id_ed25519
     IdentitiesOnly yes
-    UserKnownHostsFile {known}
+    UserKnownHostsFile {folder}/known_hosts
     GlobalKnownHostsFile none
 """
 DEADLINE_S = 240
@@ -94,9 +94,8 @@ class Laptop:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables of a new terminal, and how pip is told of an index."""
+        """The variables of a new terminal."""
         folders = {"CONFIG": ".config", "DATA": ".local/share", "STATE": ".local/state", "CACHE": ".cache"}
-        pip = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
         return {
             "HOME": str(self.home),
             "PATH": str(self.programs),
@@ -105,11 +104,28 @@ class Laptop:
             "COLUMNS": "140",
             "XDG_RUNTIME_DIR": str(self.folder / "run"),
             **{f"XDG_{name}_HOME": str(self.home / below) for name, below in folders.items()},
-            **pip,
         }
 
-    def make(self, user: str, ports: Mapping[str, int], keys: Mapping[str, str]) -> None:
-        """Make all its files.
+    def make(self, pip: list[str]) -> None:
+        """Make its folders, programs and key.
+
+        Parameters
+        ----------
+        pip
+            The lines of pip's configuration.
+        """
+        for folder in (self.folder, self.config.parent, self.folder / "run", self.home / ".config" / "pip"):
+            folder.mkdir(mode=0o700, parents=True)
+        (self.home / ".config" / "pip" / "pip.conf").write_text("\n".join(pip), encoding="utf-8")
+        keygen = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "laptop", "-f", self.key)
+        subprocess.run(keygen, check=True, timeout=60)
+        link_programs(self.programs)
+        ssh = self.programs / "ssh"
+        ssh.write_text(SSH.format(calls=self.folder / "calls", config=self.config), encoding="utf-8")
+        ssh.chmod(0o755)
+
+    def reset(self, user: str, ports: Mapping[str, int], keys: Mapping[str, str]) -> None:
+        """Write the configuration of ssh, and have all programs.
 
         Parameters
         ----------
@@ -120,25 +136,17 @@ class Laptop:
         keys
             Their public host keys.
         """
-        for folder in (self.folder, self.home, self.home / ".ssh", self.folder / "run"):
-            folder.mkdir(mode=0o700)
-        keygen = ("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "laptop", "-f", self.key)
-        subprocess.run(keygen, check=True, timeout=60)
+        lines = [f"[127.0.0.1]:{ports[server]} {key.strip()}\n" for server, key in keys.items()]
+        (self.home / ".ssh" / "known_hosts").write_text("".join(lines), encoding="utf-8")
         names = {"cluster": "key", "cluster-password": "password", "cluster-code": "code", "jump": "jump"}
         entries = [ENTRY.format(name=name, port=ports[server]) for name, server in names.items()]
         entries.append(ENTRY.format(name="cluster-jump", port=ports["key"]) + "    ProxyJump jump\n")
-        known = self.home / ".ssh" / "known_hosts"
-        known.write_text(
-            "".join(f"[127.0.0.1]:{ports[server]} {key.strip()}\n" for server, key in keys.items())
-        )
-        entries.append(ALL.format(user=user, key=self.key, known=known))
+        entries.append(ALL.format(user=user, folder=self.config.parent))
         self.config.write_text("".join(entries), encoding="utf-8")
-        link_programs(self.programs)
-        for name in PROGRAMS:
-            (self.programs / name).symlink_to(f"/usr/bin/{name}")
-        ssh = self.programs / "ssh"
-        ssh.write_text(SSH.format(calls=self.folder / "calls", config=self.config), encoding="utf-8")
-        ssh.chmod(0o755)
+        for program in (JOBKIT, *PROGRAMS):
+            link = self.programs / Path(program).name
+            link.unlink(missing_ok=True)
+            link.symlink_to(Path("/usr/bin") / program)
 
     def calls(self) -> list[str]:
         """Return the arguments of every ssh that was started here."""
@@ -161,12 +169,6 @@ class Laptop:
             timeout=DEADLINE_S,
             start_new_session=True,
         )
-
-    def jobkit(
-        self, *words: str | Path, cwd: Path | None = None, env: Mapping[str, str] = EMPTY
-    ) -> subprocess.CompletedProcess[str]:
-        """Run jobkit without a terminal."""
-        return self.run(JOBKIT, *words, cwd=cwd, env=env)
 
     def start(
         self, *argv: str | Path, cwd: Path | None = None, env: Mapping[str, str] = EMPTY

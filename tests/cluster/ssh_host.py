@@ -6,7 +6,7 @@ in; `Laptop` is the other side, whose ssh knows them all by name.
 
 from __future__ import annotations
 
-import base64
+import ast
 import contextlib
 import fcntl
 import hashlib
@@ -18,12 +18,13 @@ import secrets
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-from jobkit.practice import cluster, daemons
+from jobkit.practice import cluster
 from jobkit.practice.daemons import Daemon, wait_for
 from jobkit.practice.packages import apt_install
 from jobkit.practice.place import free_ports
@@ -32,13 +33,13 @@ from tests.cluster.laptop import Laptop
 SSHD = "/usr/sbin/sshd"
 SHELLS = {"bash": "/bin/bash", "tcsh": "/bin/tcsh", "fish": "/usr/bin/fish"}
 PACKAGES = {
-    SSHD: "openssh-server",
-    "/usr/bin/rsync": "rsync",
-    SHELLS["tcsh"]: "tcsh",
-    SHELLS["fish"]: "fish",
-    "/usr/share/doc/libpam-oath": "libpam-oath",
+    "usr/sbin/sshd": "openssh-server",
+    "usr/bin/rsync": "rsync",
+    "usr/bin/tcsh": "tcsh",
+    "usr/bin/fish": "fish",
+    "usr/lib/*/security/pam_oath.so": "libpam-oath",
 }
-"""What a login node needs: a file, and the package of Debian that has it."""
+"""What a login node needs: a pattern of a file, and the package of Debian that has it."""
 METHODS = {"key": "publickey", "password": "password", "code": "keyboard-interactive", "jump": "publickey"}
 """By server, its only way to log in."""
 CONFIG = """\
@@ -105,6 +106,28 @@ class Counts:
             self.logins - before.logins,
             self.sessions - before.sessions,
         )
+
+
+@dataclass(frozen=True)
+class Login:
+    """How the user logs in.
+
+    Attributes
+    ----------
+    shell
+        A key of `SHELLS`.
+    banner
+        A line that all start files print, whether or not the shell is interactive.
+    without
+        Programs of ``/usr/bin`` that the user's PATH lacks.
+    variables
+        As a site sets them: bash has them in login shells only, tcsh and fish always.
+    """
+
+    shell: str = "bash"
+    banner: str = ""
+    without: tuple[str, ...] = ()
+    variables: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -187,9 +210,10 @@ class SshHost:
     password: str = field(default_factory=lambda: secrets.token_urlsafe(9))
 
     def __post_init__(self) -> None:
-        self.shell, self._secret, self._used = "bash", secrets.token_bytes(20), 0
+        self.login = Login()
+        self._secret, self._used = secrets.token_bytes(20), 0
         self._ports = dict(zip(METHODS, free_ports(), strict=False))
-        self._first_keys: dict[str, bytes] = {}
+        self._first_keys: dict[str, tuple[bytes, str]] = {}
 
     @property
     def home(self) -> Path:
@@ -209,43 +233,22 @@ class SshHost:
 
     # The user
 
-    def log_in_with(
-        self,
-        shell: str = "bash",
-        *,
-        banner: str = "",
-        without: tuple[str, ...] = (),
-        variables: Mapping[str, str] | None = None,
-    ) -> None:
-        """Set the user's login shell, and write the start files of all shells.
+    def log_in_with(self, shell: str = "bash", *, banner: str = "", without: tuple[str, ...] = ()) -> None:
+        """Set the login shell, and what all start files do: see `Login`."""
+        self._set(Login(shell, banner, without, self.login.variables))
 
-        Parameters
-        ----------
-        shell
-            A key of `SHELLS`.
-        banner
-            A line that all start files print, whether or not the shell is interactive.
-        without
-            Programs of ``/usr/bin`` that the user's PATH lacks.
-        variables
-            As a site sets them; of the last call if not given.
-        """
-        if shell != self.shell:
-            done("usermod", "--shell", SHELLS[shell], self.user)
-            self.shell = shell
-        if variables is not None:
-            self._variables = dict(variables)
-        changes = self._path(without)
-        greet = [f"echo '{banner}'"] if banner else []
-        exports = [f"export {name}='{value}'" for name, value in changes.items()]
-        site = [f"export {name}='{value}'" for name, value in self._variables.items()]
-        both = {**self._variables, **changes}
-        self._start_file(".bashrc", *exports, *greet)
-        self._start_file(".profile", *site, *exports, *greet)
-        self._start_file(".cshrc", *(f"setenv {name} '{value}'" for name, value in both.items()), *greet)
-        fish = (f"set -gx {name} '{value}'" for name, value in both.items() if name != "PATH")
-        path = [f"set -gx PATH {changes['PATH'].replace(':', ' ')}"] if changes else []
-        self._start_file(".config/fish/config.fish", *fish, *path, *greet)
+    def _set(self, login: Login) -> None:
+        """Set the login shell, and write the start files of all shells."""
+        if login.shell != self.login.shell:
+            done("usermod", "--shell", SHELLS[login.shell], self.user)
+        self.login = login
+        path, site = self._path(login.without), login.variables
+        greet = [f"echo '{login.banner}'"] if login.banner else []
+        self._start_file(".bashrc", *set_all("export {}='{}'", path), *greet)
+        self._start_file(".profile", *set_all("export {}='{}'", site | path), *greet)
+        self._start_file(".cshrc", *set_all("setenv {} '{}'", site | path), *greet)
+        fish = {name: value.replace(":", " ") for name, value in path.items()}
+        self._start_file(".config/fish/config.fish", *set_all("set -gx {} {}", site | fish), *greet)
 
     def cut_after(self, program: str, sent: int | None = None) -> None:
         """Let the connection break by which a program is run next on the host, once.
@@ -263,8 +266,8 @@ class SshHost:
         wrapper = first / program
         wrapper.write_text(CUT.format(cut=str(trigger), real=real, after=sent), encoding="utf-8")
         wrapper.chmod(0o755)
-        self._own(trigger).touch()
-        self.log_in_with(self.shell)
+        self._own(trigger)
+        self._set(self.login)
 
     def _path(self, without: tuple[str, ...]) -> dict[str, str]:
         """Return the PATH that the start files set, if it is not the usual one."""
@@ -332,11 +335,6 @@ class SshHost:
 
         wait_for(none_left, "the connections end")
 
-    def cut_at(self, path: str, size: int) -> None:
-        """Break all connections as soon as the files of a folder in the user's home have so many bytes."""
-        wait_for(lambda: size_of(self.home / path) >= size, f"{size} bytes are in {path}")
-        self.cut()
-
     # Begin and end
 
     def begin(self) -> None:
@@ -347,11 +345,8 @@ class SshHost:
         Path("/run/sshd").mkdir(exist_ok=True)
         self._make_user()
         self._make_servers()
-        keys = {name: server.key.with_suffix(".key.pub").read_text() for name, server in self.servers.items()}
-        self.laptop.make(self.user, self._ports, keys)
-        public = self.laptop.key.with_suffix(".pub").read_text(encoding="utf-8")
-        self._start_file(".ssh/authorized_keys", public.strip())
-        self.log_in_with(variables={})
+        self.laptop.make(pip_settings())
+        self._start_file(".ssh/authorized_keys", self.laptop.key.with_suffix(".pub").read_text().strip())
 
     def _make_user(self) -> None:
         self.home.mkdir()
@@ -374,11 +369,13 @@ class SshHost:
                 text += JUMP_CONFIG.format(target=f"127.0.0.1:{self._ports['key']}")
             server.config.write_text(text, encoding="utf-8")
             new_key(server.key)
-            self._first_keys[name] = server.key.read_bytes()
+            self._first_keys[name] = server.key.read_bytes(), server.key.with_suffix(".key.pub").read_text()
             server.start()
 
-    def reset(self, variables: Mapping[str, str]) -> None:
-        """Set all as a test finds it: no connection, the first keys, bash, no banner, all programs.
+    def reset(self, variables: dict[str, str]) -> None:
+        """Set all as a test finds it: no connection, the first keys and configuration, bash, all programs.
+
+        The homes stay as they are, start files apart.
 
         Parameters
         ----------
@@ -387,13 +384,15 @@ class SshHost:
         """
         self.cut()
         for name, server in self.servers.items():
-            if server.key.read_bytes() != self._first_keys[name]:
+            first, _ = self._first_keys[name]
+            if server.key.read_bytes() != first:
                 server.daemon.end()
-                server.key.write_bytes(self._first_keys[name])
+                server.key.write_bytes(first)
                 server.start()
         for wrapper in (self.folder / "first").iterdir():
             wrapper.unlink()
-        self.log_in_with(variables=variables)
+        self.laptop.reset(self.user, self._ports, {name: key for name, (_, key) in self._first_keys.items()})
+        self._set(Login(variables=variables))
 
     def end(self) -> None:
         """End all that the user runs, and remove the user, the servers and all files; also what is left."""
@@ -439,7 +438,7 @@ def login_node(place: Path) -> Iterator[SshHost]:
 
 def install() -> None:
     """Install what a login node needs."""
-    if lacking := [package for path, package in PACKAGES.items() if not Path(path).exists()]:
+    if lacking := [package for path, package in PACKAGES.items() if not any(Path("/").glob(path))]:
         apt_install(lacking)
 
 
@@ -456,11 +455,18 @@ def pam_service(name: str) -> Path:
 
 
 def pip_settings() -> list[str]:
-    """Return what pip of this user is told, as lines of a pip.conf."""
-    listed = done("/usr/bin/python3", "-m", "pip", "config", "list")
-    settings = dict(line.split("=", 1) for line in listed.splitlines())
-    kept = {key.rpartition(".")[2]: value.strip("'\"") for key, value in settings.items()}
-    return ["[global]", *(f"{key} = {value}" for key, value in kept.items())]
+    """Return what pip is told here, as lines of a pip.conf for another user."""
+    listed = done(sys.executable, "-m", "pip", "config", "list").splitlines()
+    told = {key.rpartition(".")[2]: value for key, _, value in (line.partition("=") for line in listed)}
+    return [
+        "[global]",
+        *(f"{key} = {' '.join(ast.literal_eval(value).split())}" for key, value in told.items()),
+    ]
+
+
+def set_all(form: str, variables: Mapping[str, str]) -> list[str]:
+    """Return lines that set variables, in the form of a shell."""
+    return [form.format(name, value) for name, value in variables.items()]
 
 
 def new_key(path: Path) -> None:
@@ -484,15 +490,6 @@ def kill(pids: list[int]) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-
-
-def size_of(folder: Path) -> int:
-    """Return how many bytes the files of a folder have, those that are still written included."""
-    total = 0
-    for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):
-            total += path.lstat().st_size if path.is_file() else 0
-    return total
 
 
 def done(*argv: str | Path, said: str = "") -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cluster.daemons import Wait, until
-from tests.cluster.ssh_host import SHELLS, Counts, SshHost, size_of
+from tests.cluster.daemons import until
+from tests.cluster.ssh_host import SHELLS, Counts, SshHost
 
 ONE = Counts(connections=1, logins=1, sessions=1)
 SUBMIT = {
@@ -44,6 +44,18 @@ def test_each_code_is_accepted_once(ssh_host: SshHost) -> None:
     again = ssh_host.laptop.type("ssh", "cluster-code", "echo in", answers=ask)
     assert again.asked == [*ask] * 2
     assert again.screen.endswith("\nin\n")
+
+
+def test_one_login_serves_what_follows(ssh_host: SshHost) -> None:
+    before = ssh_host.counts()
+    socket = f"ControlPath={ssh_host.laptop.environment['XDG_RUNTIME_DIR']}/%C"
+    options = ("-o", "ControlMaster=auto", "-o", "ControlPersist=60", "-o", socket)
+    words = ("ssh", *options, "cluster-code", "whoami")
+    assert ssh_host.laptop.type(*words, answers={"One-time password": ssh_host.code}).returncode == 0
+    assert [ssh_host.laptop.run(*words).stdout for _ in range(3)] == [f"{ssh_host.user}\n"] * 3
+    assert ssh_host.counts() - before == Counts(connections=1, logins=1, sessions=4)
+    assert len(ssh_host.connections()) == 2, "sshd has two processes a connection"
+    assert not ssh_host.processes()
 
 
 def test_the_way_over_the_jump_host_is_two_logins(ssh_host: SshHost) -> None:
@@ -104,21 +116,23 @@ def test_an_answer_is_cut_off(ssh_host: SshHost) -> None:
 
 
 def test_pip_of_the_user_finds_packages(ssh_host: SshHost) -> None:
-    install = "python3 -m venv venv && venv/bin/pip download -q --no-deps --no-binary=:none: -d got click && ls got"
+    install = (
+        "python3 -m venv venv && venv/bin/pip download -q --no-deps --no-binary=:none: -d got click && ls got"
+    )
     done = ssh_host.laptop.run("ssh", "cluster", install)
     assert done.stdout.startswith("click-"), done.stderr
 
 
 def test_the_laptop_has_no_scheduler(ssh_host: SshHost) -> None:
     assert ssh_host.laptop.run("sh", "-c", "command -v sbatch qsub").stdout == ""
+    assert ssh_host.laptop.run("jobkit", "--version").returncode == 0
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_the_user_submits_a_job(ssh_host: SshHost, scheduler: str, shell: str, wait_until: Wait) -> None:
+def test_the_user_submits_a_job(ssh_host: SshHost, scheduler: str, shell: str) -> None:
     ssh_host.log_in_with(shell)
     done = ssh_host.laptop.run("ssh", "cluster", LOGIN[shell] % SUBMIT[scheduler])
     assert done.returncode == 0, done.stdout + done.stderr
     out = ssh_host.home / "out"
-    wait_until(lambda: out.exists() and size_of(ssh_host.home) > 0, 10)
     assert out.read_text() == f"{ssh_host.user}\n"
     out.unlink()
