@@ -45,6 +45,13 @@ def other(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*OTHER, script], cwd=folder, capture_output=True, text=True, check=False)
 
 
+def neighbour(run: ScriptRun) -> ScriptRun:
+    """Return another run that uses the same scratch."""
+    folder = run.scratch.parent / "2"
+    folder.mkdir()
+    return ScriptRun(folder, site={"scratch": str(run.scratch)}, run_id="t-2")
+
+
 FOREIGN = (
     "mkdir -p {at}/t-1.inputs/model; echo Foreign. >{at}/t-1.inputs/text; touch {at}/t-1.inputs/complete"
 )
@@ -181,6 +188,25 @@ def test_what_dead_tasks_leave_goes_with_the_next_task(tmp_path: Path, halted: H
     assert live.left_on_scratch() == []
 
 
+def test_a_task_ends_while_another_looks_for_unused_inputs(tmp_path: Path, halted: Halted) -> None:
+    """FAULT: a task removes its folder while another lists the folders whose tasks use the same inputs.
+
+    HOW: fake: a link to nothing as a lock, which is listed and yet does not exist; the rest is real.
+    REPORTED: nothing.
+    LOST: nothing: the inputs stay as long as a live task uses them.
+    """
+    run = ScriptRun(tmp_path, workload="broken:Waits")
+    works = halted.start(run)
+    ends = run.own() / "t-1.0.first"
+    ends.mkdir()
+    (ends / "lock").symlink_to("gone")
+    assert neighbour(run).run(1)[0] == 0
+    assert (run.own() / "t-1.inputs" / "text").is_file()
+    halted.go()
+    ended(works)
+    assert outcome(run) == "ok"
+
+
 @pytest.mark.program("pgrep")
 def test_a_worker_that_outlives_its_script(tmp_path: Path, halted: Halted) -> None:
     """FAULT: every process of a task except its worker is killed, and another task begins on the node.
@@ -197,8 +223,7 @@ def test_a_worker_that_outlives_its_script(tmp_path: Path, halted: Halted) -> No
         if pid != worker:
             os.kill(pid, signal.SIGKILL)
     killed.wait()
-    (tmp_path / "2").mkdir()
-    other_run = ScriptRun(tmp_path / "2", site={"scratch": str(run.scratch)}, run_id="t-2")
+    other_run = neighbour(run)
     assert other_run.run(1)[0] == 0
     assert len(run.left_on_scratch()) == 2, "its folder, and the inputs"
     os.kill(worker, signal.SIGKILL)

@@ -120,8 +120,8 @@ clean_scratch() {                                     # removes folders of ended
         if [[ -e $folder ]] && flock -n "$folder" true 2>/dev/null; then rm -rf "${folder%/lock}"; fi
     done
     for folder in "$own"/*.inputs; do
-        tasks=("${folder%inputs}"*/lock)
-        [[ -e ${tasks[0]} ]] || rm -rf "$folder"
+        tasks=("${folder%inputs}"*/lock)              # the pattern itself if there are none
+        [[ ${tasks[0]} != "${folder%inputs}*/lock" ]] || rm -rf "$folder"
     done
 }
 leave_scratch() {
