@@ -247,6 +247,26 @@ def test_results_that_were_kept_stay(tmp_path: Path) -> None:
     assert (Path(run.exit().scratch) / "out" / "record.json").is_file()
 
 
+def test_results_are_kept_while_another_task_looks_at_their_lock(tmp_path: Path) -> None:
+    """FAULT: a task that keeps its results removes its lock while another task tries that lock.
+
+    HOW: fake: a `flock` before which the lock goes; the rest is real.
+    REPORTED: nothing.
+    LOST: nothing: no task removes that folder.
+    """
+    run = ScriptRun(tmp_path)
+    kept = run.own() / "t-1.0.kept"
+    (kept / "out").mkdir(parents=True)
+    run.own().chmod(0o700)
+    (kept / "lock").touch()
+    ends = f'[[ $1 != -n || $2 == "{run.own()}/lock" ]] || rm -f "{kept}/lock"'
+    flock = stand_in(tmp_path / "bin", ends, "flock")
+    status, said = run.run(1, PATH=f"{flock.parent}:{os.environ['PATH']}")
+    assert status == 0, said
+    assert run.left_on_scratch() == [kept.name]
+    assert [path.name for path in kept.iterdir()] == ["out"]
+
+
 @pytest.mark.parametrize("lacking", ["program", "file system", "effect"])
 def test_a_node_without_locks(tmp_path: Path, lacking: str) -> None:
     """FAULT: a node lacks the program `flock`, or its scratch is on a file system without locks.

@@ -108,7 +108,7 @@ lock() { flock -w "$1" 8 & wait $!; }                 # in the background, so th
 clean_scratch() {                                     # removes folders of ended tasks, then unused inputs
     local folder tasks
     for folder in "$own"/*/lock; do                   # another task may remove one at the same moment
-        if [[ -e $folder ]] && flock -n "$folder" true 2>/dev/null; then rm -rf "${folder%/lock}"; fi
+        if flock -n /dev/fd/7 true 2>/dev/null 7<"$folder" && [[ -e $folder ]]; then rm -rf "${folder%/lock}"; fi
     done
     for folder in "$own"/*.inputs; do
         tasks=("${folder%inputs}"*/lock)              # the pattern itself if there are none
