@@ -13,7 +13,8 @@ import pytest
 from jobkit.core.files import write_atomically
 from jobkit.core.records import Outcome
 from jobkit.runs.reader import read_standings
-from tests.cluster.daemons import until
+from jobkit.runs.standing import PointStatus
+from tests.cluster.daemons import until, wait_for
 from tests.support import commands
 from tests.support.sites import REQUESTS
 from tests.whole.test_job_script import left_on
@@ -134,9 +135,24 @@ class FaultySweep:
         assert done.returncode in {0, 4}, done.stdout + done.stderr
         return done.stderr
 
-    def outcomes(self) -> list[Outcome | None]:
+    def points(self) -> tuple[PointStatus, ...]:
         (seen,) = read_standings([self.lab.run_dir()], ask=False)
-        return [point.outcome for point in seen.points]
+        return seen.points
+
+    def outcomes(self) -> list[Outcome | None]:
+        return [point.outcome for point in self.points()]
+
+    def becomes_ok(self, deadline_s: float) -> None:
+        """Wait until all points are ok; fail with what the last tries of the others say."""
+        try:
+            wait_for(lambda: not self.not_ok(), deadline_s)
+        except TimeoutError:
+            pytest.fail("\n".join(["not ok in time:", *self.not_ok()]))
+
+    def not_ok(self) -> list[str]:
+        """Say of each point that is not ok what its last try was, and where it is."""
+        others = (point for point in self.points() if point.outcome is not Outcome.OK)
+        return [f"{one.outcome}: {one.latest.verdict.evidence} ({one.latest.folder})" for one in others]
 
     def jobs(self) -> list[dict[str, object]]:
         return [event for event in self.lab.events() if event["event"] == "submitted"]

@@ -71,7 +71,7 @@ def test_points_that_wait_and_points_that_run_are_cancelled_and_run_again(
     faulty.fail({})
     done = lab.jobkit("resume", run)
     assert "again: 6 points" in done.stderr
-    wait_until(lambda: faulty.outcomes() == [Outcome.OK] * 6, 60)
+    faulty.becomes_ok(60)
     tries = {path.parent.name.split("-")[1] for path in run.glob("results/*/try-2")}
     assert tries == {"1", "2", "3"}, "what never began has one try"
 

@@ -36,11 +36,11 @@ def test_only_what_failed_runs_again_and_every_try_is_kept(faulty: FaultySweep) 
     assert "nothing to run again" in again.stderr
 
 
-def test_the_job_that_follows_does_it_with_nobody_there(faulty: FaultySweep, wait_until: Wait) -> None:
+def test_the_job_that_follows_does_it_with_nobody_there(faulty: FaultySweep) -> None:
     faulty.fail({3: "memory once"})
     said = faulty.sweep(policy="{ram_oom: {memory: x2, tries: 1}}")
     assert "next: jobkit status" in said
-    wait_until(lambda: faulty.outcomes() == [Outcome.OK] * 6, 120)
+    faulty.becomes_ok(120)
     again = [event for event in faulty.jobs() if event["role"] == "points" and event["round"] == 2]
     assert len(again) == 1
     assert "400M" in (faulty.lab.run_dir() / "job-2.sh").read_text() or faulty.lab.scheduler == "sge"
@@ -87,12 +87,10 @@ def test_where_nodes_may_not_submit_it_is_left_to_a_person(faulty: FaultySweep, 
     faulty.fail({})
     done = lab.jobkit("resume", lab.run_dir())
     assert "again: 1 point, with 300MiB of memory" in done.stderr, done.stderr
-    wait_until(lambda: faulty.outcomes() == [Outcome.OK] * 6, 60)
+    faulty.becomes_ok(60)
 
 
-def test_of_a_thousand_points_just_the_37_that_failed_run_again(
-    faulty: FaultySweep, wait_until: Wait
-) -> None:
+def test_of_a_thousand_points_just_the_37_that_failed_run_again(faulty: FaultySweep) -> None:
     lab = faulty.lab
     text = FAULTY % ("{follow_up: false}", WORKLOADS, faulty.file)
     text = (
@@ -116,6 +114,6 @@ def test_of_a_thousand_points_just_the_37_that_failed_run_again(
     assert (job["first"], job["last"], job["round"]) == (1, 37, 2)
     listed = [int(line) for line in (prepared.run_dir / str(job["list"])).read_text().split()]
     assert listed == sorted(failed)
-    wait_until(lambda: faulty.outcomes() == [Outcome.OK] * 1000, 120)
+    faulty.becomes_ok(120)
     assert len(list(prepared.run_dir.glob("results/*/try-2"))) == 37
     assert len(list(prepared.run_dir.glob("results/*/try-3"))) == 0
