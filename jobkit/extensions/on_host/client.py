@@ -75,6 +75,28 @@ class Cluster:
                 return answer["answer"]
         raise self.broken()
 
+    def find(self, question: str, *words: str, **about: object) -> list[tuple[str, Path, bool]]:
+        """Return the files and folders that answer a question.
+
+        Returns
+        -------
+        list of tuple
+            The folder on the cluster that is the project here, the path below it, and whether it is a folder.
+
+        Raises
+        ------
+        JobkitError
+            If there is no answer, or one that would be written elsewhere than below the project.
+        """
+        parts = [
+            (str(base), Path(path), bool(folder))
+            for base, path, folder in self.ask(question, *words, **about)
+        ]
+        for _, path, _ in parts:
+            if path.is_absolute() or ".." in path.parts:
+                raise JobkitError(f"{self.host} names {path}, which is not below this folder")
+        return parts
+
     def run(self, words: list[str], *, kept: str) -> int:
         """Run a command there, show what it prints, and return its exit code.
 

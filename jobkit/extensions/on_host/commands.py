@@ -148,17 +148,16 @@ def _fetch(cluster: Cluster, typed: Typed) -> int:
     asked = [word for word in given if word not in here]
     if given and not asked:
         return typed.run_here(typed.line)
-    parts = cluster.ask("runs", *asked, all=typed.name == "collect")
-    copies = [path for _, path, _ in parts]
-    for _, path, what in parts:
-        if what == "folder":
-            _claim(Path(path), cluster)
+    parts = cluster.find("runs", *asked, all=typed.name == "collect")
+    for _, path, is_folder in parts:
+        if is_folder:
+            _claim(path, cluster)
     transfer.fetch(cluster.connection, parts, Path.cwd(), leave=transfer.LEAVE)
-    terminal.note(f"fetched the records of {format_count(len(copies), 'run')} from {cluster.host}")
+    terminal.note(f"fetched the records of {format_count(len(parts), 'run')} from {cluster.host}")
     kept = [word for word in typed.words if word not in asked]
     out, err = (Suggesting(stream, cluster.prefix) for stream in (sys.stdout, sys.stderr))
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        return typed.run_here([typed.name, *kept, *copies])
+        return typed.run_here([typed.name, *kept, *(str(path) for _, path, _ in parts)])
 
 
 def _claim(run: Path, cluster: Cluster) -> None:
@@ -177,8 +176,8 @@ def _merge(cluster: Cluster, typed: Typed) -> int:
     if code := _run(cluster, merged, Inputs(Path.cwd())):
         return code
     params = {key: str(value) for key in ("output", "fmt") if (value := typed.params.get(key))}
-    parts = cluster.ask("merged", str(typed.params["run"]), **params)
-    run = Path(parts[0][1]).parent
+    parts = cluster.find("merged", str(typed.params["run"]), **params)
+    run = parts[0][1].parent
     if not run.exists():
         _claim(run, cluster)
     transfer.fetch(cluster.connection, parts, Path.cwd(), leave=())
@@ -197,7 +196,7 @@ def _init(cluster: Cluster, typed: Typed) -> int:
         return code
     spec = Path(str(typed.params.get("folder") or "."), "first.yaml")
     if not spec.exists() and typed.params.get("only") != "site":
-        parts = cluster.ask("runs", str(spec))
+        parts = cluster.find("runs", str(spec))
         transfer.fetch(cluster.connection, parts, Path.cwd(), leave=())
         terminal.say(f"fetched {spec}")
     return 0

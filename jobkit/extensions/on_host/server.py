@@ -300,7 +300,7 @@ def _model_place(workload: str, model: Mapping[str, object], folder: str) -> str
     return ""
 
 
-def _runs(request: Request) -> list[list[str]]:
+def _runs(request: Request) -> list[list[str | bool]]:
     """Return the parts of what words name: runs, or files."""
     from jobkit.runs.which_run import resolve_words, runs_in
 
@@ -317,15 +317,15 @@ def _runs(request: Request) -> list[list[str]]:
     return [_parts(path.absolute()) for path in named]
 
 
-def _parts(path: Path) -> list[str]:
-    """Return the folder that becomes the project on the laptop, the path below it, and what the path is."""
+def _parts(path: Path) -> list[str | bool]:
+    """Return the folder that is the project on the laptop, the path below it, and whether it is a folder."""
     here = Path.cwd()
     inside = path.is_relative_to(here)
     parts = [str(here), str(path.relative_to(here))] if inside else [str(path.parent), path.name]
-    return [*parts, "folder" if path.is_dir() else "file"]
+    return [*parts, path.is_dir()]
 
 
-def _merged(request: Request) -> list[list[str]]:
+def _merged(request: Request) -> list[list[str | bool]]:
     """Return the parts of the files that `jobkit merge` has written."""
     from jobkit.extensions.corpus.merge import counts_path
     from jobkit.extensions.corpus.plan import read_corpus

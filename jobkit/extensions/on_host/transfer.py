@@ -52,13 +52,15 @@ def send(connection: Connection, files: Sequence[Path], base: Path, folder: str)
         _rsync(connection, (*from_list, "--mkpath", f"{base}/", f"{THERE}:{folder}/"))
 
 
-def fetch(connection: Connection, parts: Iterable[Sequence[str]], to: Path, *, leave: Sequence[str]) -> None:
+def fetch(
+    connection: Connection, parts: Iterable[tuple[str, Path, bool]], to: Path, *, leave: Sequence[str]
+) -> None:
     """Copy files and folders from the cluster.
 
     Parameters
     ----------
     parts
-        Of each the folder on the cluster, the path below it, which it has below ``to`` too, and what it is.
+        Of each the folder on the cluster, and the path below it, which it has below ``to`` too.
     to
         A folder on the laptop.
     leave
@@ -66,7 +68,7 @@ def fetch(connection: Connection, parts: Iterable[Sequence[str]], to: Path, *, l
     """
     sources = [f"{THERE}:{base}/./{path}" for base, path, _ in parts]
     if sources:
-        _rsync(connection, (*(f"--exclude={name}" for name in leave), *sources, f"{to}/"))
+        _rsync(connection, ("--safe-links", *(f"--exclude={name}" for name in leave), *sources, f"{to}/"))
 
 
 def _rsync(connection: Connection, arguments: Sequence[str]) -> None:

@@ -1,0 +1,346 @@
+"""``jobkit --on HOST`` from a laptop, by a real OpenSSH server, for a user of its own on real clusters."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from jobkit.extensions.on_host.protocol import MARK
+from tests.cluster.daemons import until
+from tests.cluster.ssh_host import SHELLS, SshHost
+
+ROOT = Path(__file__).parents[2]
+VENV = ".local/share/jobkit/venv"
+SPEC = """\
+name: letters
+workload: count
+text: letters.txt
+sweep: {batch_size: [1, 10, 100]}
+repeats: 1
+resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
+"""
+CODE, YES = "One-time password", r"Install it\? \[y/N\] "
+SUBMIT = {"slurm": "sbatch", "sge": "qsub"}
+
+
+class Ada:
+    """Somebody with a laptop, and a project in a folder of it."""
+
+    def __init__(self, host: SshHost) -> None:
+        self.host, self.laptop = host, host.laptop
+        self.project = self.laptop.home / "letters"
+        shutil.rmtree(self.project, ignore_errors=True)
+        self.project.mkdir()
+        (self.project / "letters.txt").write_text("\n\n".join(f"Letter {n}." for n in range(300)) + "\n")
+        self.write(SPEC)
+
+    @property
+    def there(self) -> Path:
+        """The project on the cluster."""
+        return self.host.home / "jobkit" / "letters"
+
+    def write(self, spec: str, name: str = "first.yaml") -> None:
+        (self.project / name).write_text(spec, encoding="utf-8")
+
+    def types(self, command: str, *more: str | Path, on: str = "cluster") -> tuple[int, str, str]:
+        """Type a command without a terminal; return its exit code and both streams."""
+        done = self.laptop.run("jobkit", "--on", on, *command.split(), *more, cwd=self.project)
+        return done.returncode, done.stdout, done.stderr
+
+    def runs(self) -> list[Path]:
+        return sorted((self.there / "runs").glob("*"))
+
+    def submitted(self) -> list[dict[str, object]]:
+        """Return what the journals of all runs on the cluster have submitted, less what follows."""
+        lines = [line for run in self.runs() for line in (run / "journal.jsonl").read_text().splitlines()]
+        events: list[dict[str, object]] = [json.loads(line) for line in lines]
+        return [event for event in events if event["event"] == "submitted" and event["role"] == "points"]
+
+
+@pytest.fixture(scope="module")
+def host_with_jobkit(ssh_host: SshHost) -> SshHost:
+    """Have a jobkit there, installed by ``init`` after a yes; an answer of anything else changes nothing."""
+    ssh_host.reset({})
+    pip = ssh_host.home / ".config" / "pip" / "pip.conf"
+    pinned = ssh_host.home / "constraints.txt"
+    shutil.copy(ROOT / "constraints.txt", pinned)
+    settings = [line for line in pip.read_text().splitlines() if not line.startswith("constraint")]
+    pip.write_text("\n".join((*settings, f"constraint = {pinned}", "")))
+    ada = Ada(ssh_host)
+    (ada.project / "first.yaml").unlink()
+    words = ("jobkit", "--on", "cluster", "init")
+    refused = ada.laptop.type(*words, answers={YES: ""}, cwd=ada.project)
+    assert refused.returncode == 0
+    assert "nothing was changed" in refused.screen
+    assert not (ssh_host.home / ".local" / "share" / "jobkit").exists()
+    typed = ada.laptop.type(*words, answers={YES: "y"}, cwd=ada.project)
+    assert typed.returncode == 3, "no scheduler answers yet"
+    assert f"make a virtual environment, {ssh_host.home / VENV}, with /usr/bin/python3" in typed.screen
+    assert (ssh_host.home / VENV / "bin" / "jobkit").exists(), typed.screen[-2000:]
+    return ssh_host
+
+
+@pytest.fixture
+def ada(host_with_jobkit: SshHost) -> Ada:
+    shutil.rmtree(host_with_jobkit.home / "jobkit", ignore_errors=True)
+    return Ada(host_with_jobkit)
+
+
+def test_one_code_leads_from_an_empty_folder_to_a_merged_corpus(ada: Ada, scheduler: str) -> None:
+    before = ada.host.counts("code")
+    asked = []
+
+    def types(*words: str) -> str:
+        done = ada.laptop.type(
+            "jobkit", "--on", "cluster-code", *words, answers={CODE: ada.host.code}, cwd=ada.project
+        )
+        assert done.returncode == 0, done.screen
+        asked.extend(done.asked)
+        return done.screen
+
+    (ada.project / "first.yaml").unlink()
+    (ada.host.home / ".config" / "jobkit" / "site.yaml").unlink(missing_ok=True)
+    assert "fetched first.yaml" in types("init", "--scheduler", scheduler)
+    ada.write(SPEC + f"scheduler: {scheduler}\n")
+    assert "next: jobkit --on cluster-code " in types("sweep", "first.yaml", "--wait")
+    run = ada.runs()[0].name
+    assert "3 points: 3 done" in types("status")
+    assert "Fastest: batch_size" in types("collect")
+    types("recommend", run, "--corpus", "letters.txt")
+    types("apply", run, "--corpus", "letters.txt", "--out", "tagged", "--wait")
+    assert "fetched tagged/merged.jsonl" in types("merge", "tagged", "--fetch")
+    types("report", "tagged")
+    assert "100" in types("logs", "3")
+    types("waste", run)
+    rows = (ada.project / "tagged" / "merged.jsonl").read_text().splitlines()
+    assert len(rows) == 300
+    assert asked == [CODE]
+    happened = ada.host.counts("code") - before
+    assert (happened.connections, happened.logins) == (1, 1)
+    assert not ada.host.processes()
+    assert (ada.project / "report.html").stat().st_size > 10_000
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize("shell", SHELLS)
+def test_no_login_shell_reads_the_words_or_adds_its_own(ada: Ada, shell: str) -> None:
+    ada.host.log_in_with(shell, banner="Welcome! to {hec} 'login'")
+    odd = """it's "my" $HOME; `pwd` !1 *.txt"""
+    shutil.copy(ada.project / "letters.txt", ada.project / odd)
+    ada.write(SPEC.replace("text: letters.txt", f"text: {json.dumps(odd)}"), "odd spec.yaml")
+    code, _, said = ada.types("sweep", "odd spec.yaml", "--set", "environment.variables.NOTE=a 'b' $(c) !d")
+    assert code == 0, said
+    assert (ada.there / odd).read_bytes() == (ada.project / odd).read_bytes()
+    (run,) = ada.runs()
+    assert "a 'b' $(c) !d" in (run / "sweep.yaml").read_text()
+    code, shown, _ = ada.types("status --json")
+    assert "Welcome" not in shown
+    assert json.loads(shown)
+    until(lambda: ada.types("status")[0] == 0, "the run ends", 60)
+    assert ada.types("collect", run.name)[0] == 0
+    assert (ada.project / "runs" / run.name / "results").is_dir()
+
+
+@pytest.mark.parametrize("name", ["cluster-password", "cluster-jump"])
+def test_every_way_in_is_gone_once(ada: Ada, name: str) -> None:
+    before = ada.host.counts()
+    twice = f"jobkit --on {name} status --list && jobkit --on {name} status --list"
+    typed = ada.laptop.type("sh", "-c", twice, answers={"password: ": ada.host.password}, cwd=ada.project)
+    assert typed.returncode == 0, typed.screen
+    assert typed.asked == (["password: "] if name == "cluster-password" else [])
+    assert (ada.host.counts() - before).logins == (2 if name == "cluster-jump" else 1)
+
+
+def test_a_connection_that_is_gone_is_made_again(ada: Ada) -> None:
+    assert ada.types("status --list")[0] == 0
+    before = ada.host.counts()
+    ada.host.cut()
+    assert ada.types("status --list")[0] == 0
+    assert (ada.host.counts() - before).logins == 1
+
+
+def test_the_users_own_connection_is_used(ada: Ada) -> None:
+    socket = ada.laptop.folder / "run" / "mine"
+    ada.laptop.config.write_text(f"Host cluster\n    ControlPath {socket}\n" + ada.laptop.config.read_text())
+    opened = ada.laptop.run("ssh", "-M", "-f", "-N", "-oControlPersist=60", "cluster")
+    assert opened.returncode == 0, opened.stderr
+    before = ada.host.counts()
+    assert ada.types("status --list")[0] == 0
+    happened = ada.host.counts() - before
+    assert (happened.logins, happened.sessions) == (0, 1)
+
+
+def test_a_host_key_that_changed_is_refused_in_the_words_of_ssh(ada: Ada) -> None:
+    ada.host.servers["key"].change_key()
+    code, _, said = ada.types("status")
+    assert code == 3
+    assert "REMOTE HOST IDENTIFICATION HAS CHANGED" in said
+    assert "hint: ssh cluster must work first" in said
+
+
+@pytest.mark.slurm
+@pytest.mark.fault
+def test_a_transfer_that_breaks_goes_on(ada: Ada) -> None:
+    """FAULT: the connection breaks while the text is sent.
+
+    HOW: real: sshd's processes are killed once rsync has got a part of the text.
+    REPORTED: exit code 3, and that the same command goes on.
+    LOST: nothing; nothing was submitted.
+    """
+    big = ada.project / "letters.txt"
+    big.write_bytes(b"\n\n".join(f"Letter {n} {n * n * 7919 % 10007:x}".encode() for n in range(400_000)))
+    ada.host.cut_after("rsync", 1_000_000)
+    code, _, said = ada.types("sweep first.yaml")
+    assert code == 3, said
+    assert "hint: type the same command again: what has come is not sent again" in said
+    assert not ada.runs()
+    code, _, said = ada.types("sweep first.yaml")
+    assert code == 0, said
+    assert (ada.there / "letters.txt").read_bytes() == big.read_bytes()
+    assert len(ada.submitted()) == 1
+
+
+@pytest.mark.fault
+def test_an_answer_that_is_lost_is_asked_for(ada: Ada, scheduler: str) -> None:
+    """FAULT: the connection breaks after the job was submitted, before the answer came.
+
+    HOW: real: sshd's processes are killed as sbatch or qsub ends.
+    REPORTED: exit code 3; the same command prints the answer.
+    LOST: nothing; one job was submitted.
+    """
+    ada.write(SPEC + f"scheduler: {scheduler}\npolicy: {{follow_up: false}}\n")
+    ada.host.cut_after(SUBMIT[scheduler])
+    code, _, said = ada.types("sweep first.yaml")
+    assert code == 3, said
+    assert "the connection broke before the answer came" in said
+    until(lambda: not ada.host.processes(), "the command ends by itself", 60)
+    assert len(ada.submitted()) == 1
+    code, _, said = ada.types("sweep first.yaml")
+    assert code == 0, said
+    assert "has the answer to this command" in said
+    assert f"run folder: runs/{ada.runs()[0].name}" in said
+    assert len(ada.submitted()) == 1
+    code, _, said = ada.types("sweep first.yaml")
+    assert code == 2
+    assert "this sweep has a run already" in said
+
+
+@pytest.mark.slurm
+@pytest.mark.parametrize("end", ["cut", "ctrl-c"])
+def test_nothing_watches_on_once_the_laptop_has_gone(ada: Ada, end: str) -> None:
+    ada.write(SPEC.replace("gpus: 0", "gpus: 0, options: {slurm: [--hold]}"))
+    assert ada.types("sweep first.yaml")[0] == 0
+    with ada.laptop.start("jobkit", "--on", "cluster", "status", "--watch", cwd=ada.project) as watch:
+        assert watch.stdout
+        while "waiting" not in watch.stdout.readline():
+            assert watch.poll() is None
+        if end == "cut":
+            ada.host.cut()
+        else:
+            watch.send_signal(signal.SIGINT)
+        assert watch.wait(60) == (3 if end == "cut" else 130)
+    until(lambda: not ada.host.processes(), "the watch ends", 20)
+    assert ada.types("cancel", ada.runs()[0].name)[0] == 0
+
+
+def test_without_rsync_a_sentence_says_so(ada: Ada) -> None:
+    ada.host.log_in_with(without=("rsync",))
+    code, _, said = ada.types("sweep first.yaml --dry-run")
+    assert (code, "cluster has no rsync" in said) == (2, True), said
+    (ada.laptop.programs / "rsync").unlink()
+    code, _, said = ada.types("sweep first.yaml --dry-run")
+    assert (code, "no rsync on this machine" in said) == (2, True), said
+
+
+def test_another_protocol_is_refused_with_the_command_that_updates_it(ada: Ada) -> None:
+    away = ada.host.home / "away"
+    (ada.host.home / VENV).rename(away)
+    other = ada.host.folder / "first" / "jobkit"
+    try:
+        other.write_text(f"""#!/bin/sh\necho '{MARK}{{"protocol": 99, "version": "9.9"}}'\n""")
+        other.chmod(0o755)
+        ada.host.log_in_with()
+        code, _, said = ada.types("status")
+        assert (code, "has jobkit 9.9 with protocol 99" in said) == (2, True), said
+        assert "hint: update jobkit on this machine" in said
+        other.write_text("#!/bin/sh\necho 'Error: No such option: --serve' >&2; exit 2\n")
+        code, _, said = ada.types("status")
+        assert code == 3
+        assert "No such option: --serve" in said
+        assert "hint: jobkit --on cluster init" in said
+        other.unlink()
+        code, _, said = ada.types("status")
+        assert (code, "cluster has no jobkit" in said) == (2, True), said
+    finally:
+        away.rename(ada.host.home / VENV)
+
+
+def test_a_folder_of_another_project_is_refused(ada: Ada) -> None:
+    assert ada.types("status --list")[0] == 0
+    other = ada.laptop.home / "other" / "letters"
+    other.mkdir(parents=True)
+    done = ada.laptop.run("jobkit", "--on", "cluster", "status", cwd=other)
+    assert done.returncode == 2
+    assert f"{ada.there} belongs to {ada.project}, not to {other}" in done.stderr
+    assert (
+        ada.laptop.run("jobkit", "--on", "cluster:elsewhere", "status", "--list", cwd=other).returncode == 0
+    )
+    assert (ada.host.home / "elsewhere" / "letters").is_dir()
+
+
+def test_what_is_there_already_does_not_travel(ada: Ada) -> None:
+    there = ada.host.home / "corpus.txt"
+    there.write_text("One.\n\nTwo.\n")
+    ada.write(SPEC.replace("text: letters.txt", f"text: 'on:{there}'"))
+    code, shown, said = ada.types("sweep first.yaml --scheduler local --dry-run")
+    assert code == 0, said
+    assert str(there) in shown + said
+    assert [path.name for path in ada.there.iterdir() if path.suffix] == ["first.yaml"]
+
+
+def test_a_model_travels_that_the_cluster_lacks(ada: Ada) -> None:
+    folder = ada.laptop.home / ".cache" / "jobkit" / "models" / "hub-ada--tagger"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    ada.write(SPEC.replace("workload: count", "workload: hf-token-classification\nmodel: {name: ada/tagger}"))
+    _, _, said = ada.types("sweep first.yaml --dry-run")
+    copy = ada.host.home / ".cache" / "jobkit" / "models" / "hub-ada--tagger" / "config.json"
+    assert copy.read_text() == "{}", said
+    assert "cluster has no model hub-ada--tagger" in said
+    _, _, said = ada.types("sweep first.yaml --dry-run")
+    assert "cluster has no model" not in said
+
+
+def test_the_site_file_of_a_laptop_names_its_host(ada: Ada) -> None:
+    site = ada.laptop.home / ".config" / "jobkit" / "site.yaml"
+    site.parent.mkdir(parents=True, exist_ok=True)
+    site.write_text("on: cluster   # the name of ssh\n")
+    done = ada.laptop.run("jobkit", "sweep", "missing.yaml", cwd=ada.project)
+    assert "looking for it on the cluster" in done.stderr
+    here = ada.laptop.run("jobkit", "--on", "here", "sweep", "first.yaml", cwd=ada.project)
+    assert here.returncode == 0, here.stderr
+    assert "Fastest" in here.stdout
+    assert (ada.project / "runs").is_dir()
+    refused = ada.laptop.run("jobkit", "collect", *[path.name for path in (ada.project / "runs").iterdir()])
+    assert refused.returncode == 2
+
+
+def test_a_terminal_is_shown_what_a_terminal_there_shows(ada: Ada) -> None:
+    ada.write(SPEC)
+    plain = ada.types("doctor first.yaml")[1]
+    typed = ada.laptop.type("jobkit", "--on", "cluster", "doctor", "first.yaml", cwd=ada.project)
+    assert "\x1b[" in typed.screen
+    assert "\x1b[" not in plain
+    assert re.search(r"ok +text", plain)
+
+
+def test_the_connection_ends_by_itself(ada: Ada) -> None:
+    config = ada.laptop.config
+    config.write_text("Host cluster\n    ControlPersist 1\n" + config.read_text())
+    assert ada.types("status --list")[0] == 0
+    until(lambda: not ada.host.connections(), "the connection ends", 15)
