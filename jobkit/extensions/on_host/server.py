@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 
 import platformdirs
 
-from jobkit.core.errors import JobkitError, file_error
+from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.files import exclusive_lock
 from jobkit.extensions.on_host.protocol import (
     ACCEPTED,
@@ -166,13 +166,14 @@ def _is_whole(kept: Path) -> bool:
 
 def _relay(request: Request, run: Run, answers: Answers) -> None:
     """Run a command in a process of its own, and send what it prints and its exit code."""
-    out, err = os.pipe(), os.pipe()
+    out, err, ready = os.pipe(), os.pipe(), os.pipe()
     answers.send({"begun": True})
     child = os.fork()
     if child == 0:
         _be_the_command(request, run, out, err)
-    os.close(out[1])
-    os.close(err[1])
+    for _, its in (out, err, ready):
+        os.close(its)
+    os.read(ready[0], 1)  # returns once the child has closed its end: before, it would lose a Ctrl-C
     interrupted = _until_closed(
         child, {out[0]: "out", err[0]: "err"}, answers, grace_s=0 if WATCHES & {*request.words} else GRACE_S
     )
@@ -183,18 +184,18 @@ def _relay(request: Request, run: Run, answers: Answers) -> None:
 
 def _be_the_command(request: Request, run: Run, out: tuple[int, int], err: tuple[int, int]) -> None:
     """Be the command: its streams are the pipes, and a terminal of the laptop's size if there is one."""
-    os.setsid()
+    os.setpgid(0, 0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (out[1], 1), (err[1], 2)):
         os.dup2(source, target)
-    os.closerange(3, MOST_OPEN)
     os.environ |= {"COLUMNS": str(request.columns), "LINES": str(request.lines)} if request.columns else {}
     sys.stdin, sys.stderr = os.fdopen(0, encoding="utf-8"), os.fdopen(2, "w", encoding="utf-8", buffering=1)
     sys.stdout = _Shown(os.fdopen(1, "wb", buffering=0), encoding="utf-8", write_through=True)
     sys.stdout.terminal = request.terminal
     sys.argv = ["jobkit", *request.words]
-    code = 1
+    code = int(ExitCode.INTERRUPTED)
     try:
+        os.closerange(3, MOST_OPEN)
         code = run(request.words)
         sys.stdout.flush()
     finally:

@@ -1,0 +1,208 @@
+"""The side on the cluster, as ssh starts it: one request on standard input, and answers."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobkit.extensions.on_host.protocol import ACCEPTED, INTERRUPT, PROTOCOL, SERVE, Request, parse_answer
+
+PROGRAM = """\
+import sys, time
+from jobkit.extensions.on_host.server import serve
+
+def run(words):
+    print(words[-1], flush=True)
+    print("said", file=sys.stderr, flush=True)
+    if words[0] == "count":
+        with open("runs", "a") as stream:
+            stream.write("run\\n")
+    if words[0] == "wait":
+        try:
+            time.sleep(60)
+        except KeyboardInterrupt:
+            print("stopped", flush=True)
+            return 130
+    if words[0] == "tty":
+        print(sys.stdout.isatty(), sys.stderr.isatty())
+    return 4
+
+sys.exit(serve(run))
+"""
+"""A jobkit whose commands do as a test needs."""
+
+
+class Laptop:
+    """The other side, without ssh between."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+
+    def send(self, line: bytes) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(line)
+        self.process.stdin.flush()
+
+    def goes(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+
+    def answer(self) -> dict[str, Any]:
+        """Return the next answer; empty at the end."""
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        return (parse_answer(line) or {}) if line else {}
+
+    def answers(self) -> list[dict[str, Any]]:
+        return list(iter(self.answer, {}))
+
+    def until(self, key: str) -> dict[str, Any]:
+        """Return the next answer with a key."""
+        return next(answer for answer in iter(self.answer, {}) if key in answer)
+
+
+@contextmanager
+def laptop(home: Path, *argv: str, **changes: Any) -> Iterator[Laptop]:
+    request = Request(folder="jobkit", project="letters", origin="/home/ada/letters", **changes)
+    environment = {"HOME": str(home), "PATH": "/usr/bin:/bin", "JOBKIT_CONFIG": str(home / "config")}
+    process = subprocess.Popen(
+        argv or (sys.executable, "-c", PROGRAM),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+    )
+    with process:
+        side = Laptop(process)
+        side.send(request.as_line())
+        yield side
+        process.stdin = None if process.stdin and process.stdin.closed else process.stdin
+
+
+def test_a_command_answers_with_both_streams_and_its_code(tmp_path: Path) -> None:
+    with laptop(tmp_path, words=["do", "it's $HOME"]) as side:
+        answers = side.answers()
+    assert answers[0]["protocol"] == PROTOCOL
+    assert "".join(answer.get("out", "") for answer in answers) == "it's $HOME\n"
+    assert "".join(answer.get("err", "") for answer in answers) == "said\n"
+    assert answers[-1] == {"exit": 4}
+    assert (tmp_path / "jobkit" / "letters").is_dir()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_command_knows_whether_a_terminal_shows_it(tmp_path: Path, *, terminal: bool) -> None:
+    with laptop(tmp_path, words=["tty"], terminal=terminal) as side:
+        shown = "".join(answer.get("out", "") for answer in side.answers())
+    assert shown.endswith(f"{terminal} False\n")
+
+
+def test_ctrl_c_on_the_laptop_is_ctrl_c_here(tmp_path: Path) -> None:
+    with laptop(tmp_path, words=["wait"]) as side:
+        side.until("out")
+        side.send(INTERRUPT)
+        assert side.answers()[-1] == {"exit": 130}
+
+
+@pytest.mark.parametrize("option", ["--wait", "--watch", "-f"])
+def test_a_command_that_waits_ends_with_the_connection(tmp_path: Path, option: str) -> None:
+    with laptop(tmp_path, words=["wait", option]) as side:
+        side.until("out")
+        side.goes()
+        assert side.answers()[-1] == {"ended": 130}
+
+
+def test_an_answer_is_kept_until_the_laptop_has_it(tmp_path: Path) -> None:
+    def runs() -> int:
+        return len((tmp_path / "jobkit" / "letters" / "runs").read_text().splitlines())
+
+    with laptop(tmp_path, words=["count", "one"], kept="a") as side:
+        assert side.until("exit") == {"exit": 4}
+        side.goes()
+    with laptop(tmp_path, words=["count", "one"], kept="a") as side:
+        assert "kept" in side.until("kept")
+        assert side.until("out") == {"out": "one\n"}
+        assert side.until("exit") == {"exit": 4}
+        side.send(ACCEPTED)
+    assert runs() == 1
+    with laptop(tmp_path, words=["count", "one"], kept="a") as side:
+        side.until("exit")
+        side.send(ACCEPTED)
+    assert runs() == 2
+    with laptop(tmp_path, words=["count", "two"], kept="b") as side:
+        assert side.until("out") == {"out": "two\n"}
+        side.until("exit")
+
+
+def test_a_command_that_the_break_ended_runs_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        with laptop(tmp_path, words=["wait", "--wait"], kept="a") as side:
+            assert "kept" not in [*side.until("out")]
+            side.goes()
+            assert side.answers()[-1] == {"ended": 130}
+
+
+def test_the_same_command_at_the_same_time_waits(tmp_path: Path) -> None:
+    with laptop(tmp_path, words=["wait"], kept="a") as first:
+        first.until("out")
+        with laptop(tmp_path, words=["wait"], kept="a") as second:
+            assert second.until("busy")
+            first.send(INTERRUPT)
+            assert first.until("exit") == {"exit": 130}
+            first.send(ACCEPTED)
+            assert second.until("begun")
+            second.send(INTERRUPT)
+            assert second.until("exit") == {"exit": 130}
+
+
+def test_another_protocol_is_answered_with_this_one(tmp_path: Path) -> None:
+    with laptop(tmp_path, protocol=PROTOCOL + 1, words=["do"]) as side:
+        assert [answer["protocol"] for answer in side.answers()] == [PROTOCOL]
+    assert not (tmp_path / "jobkit").exists()
+
+
+def test_a_request_of_a_later_version_may_have_more_fields(tmp_path: Path) -> None:
+    line = json.dumps({**json.loads(Request(words=["do"]).as_line()), "later": 1, "project": "p"})
+    done = subprocess.run(
+        (sys.executable, "-c", PROGRAM), input=f"{line}\n".encode(), env={"HOME": str(tmp_path)},
+        capture_output=True, check=True,
+    )  # fmt: skip
+    assert b'{"exit": 4}' in done.stdout
+
+
+def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "jobkit").touch()
+    with laptop(tmp_path, words=["do"]) as side:
+        error = side.until("error")
+    assert str(tmp_path / "jobkit") in error["error"]
+
+
+def test_the_program_itself_serves(tmp_path: Path) -> None:
+    program = (sys.executable, "-m", "jobkit", SERVE)
+    with laptop(tmp_path, *program, words=["--version"]) as side:
+        assert side.until("out")["out"].endswith(f"protocol {PROTOCOL}\n")
+    with laptop(tmp_path, *program, words=["status"]) as side:
+        assert "no runs in runs" in side.until("err")["err"]
+        assert side.until("exit") == {"exit": 2}
+
+
+def test_runs_and_files_are_found_for_the_laptop(tmp_path: Path) -> None:
+    run = tmp_path / "jobkit" / "letters" / "runs" / "letters-20260102-101530-3f9a"
+    run.mkdir(parents=True)
+    (run / "points.jsonl").write_text("{}\n")
+    other = tmp_path / "elsewhere.txt"
+    other.touch()
+    program = (sys.executable, "-m", "jobkit", SERVE)
+    place = str(run.parents[1])
+    with laptop(tmp_path, *program, question="runs", words=[run.name, str(other)]) as side:
+        assert side.until("answer")["answer"] == [
+            [place, f"runs/{run.name}", True],
+            [str(tmp_path), "elsewhere.txt", False],
+        ]
+    with laptop(tmp_path, *program, question="runs", about={"all": True}) as side:
+        assert side.until("answer")["answer"] == [[place, f"runs/{run.name}", True]]
