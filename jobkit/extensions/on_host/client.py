@@ -276,6 +276,9 @@ class _Conversation:
             self._process.wait(SETTLE_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
+            self._process.wait()
+        if self._process.stdout:
+            self._process.stdout.close()
         self._errors.close()
 
     def send(self, line: bytes) -> None:

@@ -92,7 +92,7 @@ def find_inputs(params: Mapping[str, Any]) -> Inputs:
         _file(inputs, word)
     for word in _words(params, WORDS):
         path = Path(word)
-        if path.suffix in {".yaml", ".yml"} and path.is_file() and not is_run_folder(path.parent):
+        if path.suffix in {".yaml", ".yml"} and path.is_file() and not _is_of_a_run(path):
             _spec(inputs, path, params.get("overrides") or ())
         elif path.suffix in {".yaml", ".yml"} and not path.exists():
             note(f"{word} is not on this machine: looking for it on the cluster")
@@ -116,10 +116,15 @@ def _file(inputs: Inputs, word: str) -> None:
     """Let a file or folder travel that a word of the command line names, if there is one that is no run."""
     if word.startswith(THERE):
         inputs.renamed[word] = word.removeprefix(THERE)
-    elif (path := Path(word).expanduser()).exists() and not is_run_folder(path):
+    elif (path := Path(word).expanduser()).exists() and not _is_of_a_run(path):
         place = inputs.place(path)
         if place != os.path.normpath(word):
             inputs.renamed[word] = place
+
+
+def _is_of_a_run(path: Path) -> bool:
+    """Return whether a path is a run folder or a file of one: that on the cluster is meant."""
+    return is_run_folder(path) or is_run_folder(path.parent)
 
 
 def _spec(inputs: Inputs, path: Path, overrides: Sequence[str]) -> None:
