@@ -297,6 +297,13 @@ class SshHost:
         shutil.chown(path, self.user, self.user)
         return path
 
+    def pin(self, constraints: Path) -> None:
+        """Let pip there take the versions of a file, whose torch may be small."""
+        pinned, pip = self.home / constraints.name, self.home / ".config" / "pip" / "pip.conf"
+        shutil.copy(constraints, pinned)
+        kept = [line for line in pip.read_text().splitlines() if not line.startswith("constraint")]
+        pip.write_text("\n".join((*kept, f"constraint = {pinned}", "")))
+
     def code(self) -> str:
         """Return the next one-time code (HOTP, RFC 4226); the server takes each once."""
         digest = hmac.digest(self._secret, self._used.to_bytes(8), hashlib.sha1)

@@ -66,11 +66,7 @@ class Ada:
 def host_with_jobkit(ssh_host: SshHost) -> SshHost:
     """Have a jobkit there, installed by ``init`` after a yes; an answer of anything else changes nothing."""
     ssh_host.reset({})
-    pip = ssh_host.home / ".config" / "pip" / "pip.conf"
-    pinned = ssh_host.home / "constraints.txt"
-    shutil.copy(ROOT / "constraints.txt", pinned)
-    settings = [line for line in pip.read_text().splitlines() if not line.startswith("constraint")]
-    pip.write_text("\n".join((*settings, f"constraint = {pinned}", "")))
+    ssh_host.pin(ROOT / "constraints.txt")
     ada = Ada(ssh_host)
     (ada.project / "first.yaml").unlink()
     words = ("jobkit", "--on", "cluster", "init")

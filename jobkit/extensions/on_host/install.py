@@ -20,13 +20,13 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.extensions.on_host import transfer
 from jobkit.extensions.on_host.client import Cluster
 from jobkit.extensions.on_host.connection import VENV
-from jobkit.extensions.on_host.protocol import PROTOCOL
+from jobkit.extensions.on_host.protocol import MARK, PROTOCOL
 
 WHEELS = "$HOME/.local/share/jobkit"
 PYTHONS = ("python3.13", "python3.12", "python3.11", "python3")
-PYTHON, VERSION, HOME = "python ", "version ", "home "
+PYTHON, VERSION, HOME = (f"{MARK}{word} " for word in ("python", "version", "home"))
 """What begins a line of the answer of `LOOK`."""
-INSTALLED = "jobkit-on:installed"
+INSTALLED = f"{MARK}installed"
 LOOK = f"""
 for p in {" ".join(PYTHONS)}; do
   q=$(command -v "$p") && "$q" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || continue
@@ -41,11 +41,13 @@ echo "{HOME}$HOME"
 INSTALL = f"""
 set -e
 cd "{WHEELS}"
-"%s" -m venv --clear venv
-venv/bin/python -m pip install --disable-pip-version-check --progress-bar off "%s"
+"%s" -m venv venv
+install="venv/bin/python -m pip install --disable-pip-version-check --progress-bar off"
+$install "%s"
+$install --force-reinstall --no-deps --quiet "%s"
 echo {INSTALLED}
 """
-"""A script; its blanks are the Python and the file of the wheel."""
+"""A script; its blanks are the Python, and twice the wheel: other code may have the same version."""
 
 
 def install_if_missing(cluster: Cluster) -> bool:
@@ -113,6 +115,7 @@ def _plan(host: str, found: dict[str, str], version: str, folder: str) -> str:
             f"  install jobkit {version} into it from a wheel that it sends, and PyTorch and the other",
             "  packages from the package index that pip uses there: several GB",
             f"Nothing else changes. To remove it: rm -r {folder}/venv",
+            *(["Jobs that use an older jobkit there now may fail."] if other else []),
         )
     )
 
@@ -128,7 +131,7 @@ def _install(cluster: Cluster, python: str, folder: str) -> None:
     with tempfile.TemporaryDirectory() as made:
         wheel = make_wheel(Path(made))
         transfer.send(cluster.connection, [wheel], wheel.parent, folder)
-        done = _script(cluster, INSTALL % (python, wheel.name), show=True)
+        done = _script(cluster, INSTALL % (python, wheel.name, wheel.name), show=True)
     if not done.stdout.rstrip().endswith(f"{INSTALLED}"):
         raise JobkitError(
             f"{cluster.host}: jobkit could not be installed (status {done.status}): "
