@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.extensions.on_host.protocol import MARK
+from jobkit.extensions.on_host.protocol import MARK, PROTOCOL
 from tests.cluster.daemons import until
 from tests.cluster.ssh_host import SHELLS, SshHost
 
@@ -274,6 +274,19 @@ def test_another_protocol_is_refused_with_the_command_that_updates_it(ada: Ada) 
         assert (code, "cluster has no jobkit" in said) == (2, True), said
     finally:
         away.rename(ada.host.home / VENV)
+
+
+def test_an_older_protocol_is_updated_by_init(ada: Ada) -> None:
+    (module,) = (ada.host.home / VENV).glob("lib/*/site-packages/jobkit/extensions/on_host/protocol.py")
+    now = module.read_text()
+    module.write_text(now.replace(f"PROTOCOL = {PROTOCOL}", "PROTOCOL = 0"))
+    code, _, said = ada.types("status")
+    assert (code, "with protocol 0, and this machine" in said) == (2, True), said
+    assert "hint: jobkit --on cluster init installs" in said
+    typed = ada.laptop.type("jobkit", "--on", "cluster", "init", answers={YES: "y"}, cwd=ada.project)
+    assert "which this version cannot talk to" in typed.screen
+    assert module.read_text() == now, typed.screen
+    assert ada.types("status --list")[0] == 0
 
 
 def test_a_folder_of_another_project_is_refused(ada: Ada) -> None:
