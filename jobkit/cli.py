@@ -6,6 +6,7 @@ import importlib
 import io
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import Any, TextIO
@@ -39,6 +40,11 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the command that is named; for a misspelt one suggest the closest."""
+        if "--on" in (later := [word.partition("=")[0] for word in args[1:]]):
+            at = later.index("--on") + 1
+            taken = 1 if "=" in args[at] else 2
+            first = [*args[at : at + taken], *args[:at], *args[at + taken :]]
+            ctx.fail(f"--on stands before the command: jobkit {shlex.join(first)}")
         if args[0] not in LISTED and not args[0].startswith("-"):
             close = did_you_mean(args[0], list(LISTED))
             ctx.fail(f"No such command {args[0]!r}.{close and f' D{close[1:]}'}")
@@ -46,6 +52,8 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command; a reader that closes the pipe, as ``head`` does, is not an error."""
+        if ctx.params.get("on") and not ctx._protected_args:  # noqa: SLF001 - click has no other way to them
+            ctx.fail(f"Missing command, such as: jobkit --on {shlex.quote(ctx.params['on'])} status")
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -95,12 +103,13 @@ class OnHost(click.Command):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command there."""
-        from jobkit.extensions.on_host.commands import Typed, run_on
+        from jobkit.extensions.on_host.commands import FETCH, Typed, run_on
 
         command, name, words = self.command, str(self.name), list(ctx.args)
         if isinstance(command, click.Group) and words and (child := command.get_command(ctx, words[0])):
             command, name, words = child, f"{name} {words[0]}", words[1:]
-        params = command.make_context(name, list(words), resilient_parsing=True).params
+        known = name in FETCH  # it runs here, too: an error comes before anything is fetched
+        params = command.make_context(name, list(words), resilient_parsing=not known).params
         typed = Typed(name, words, params, lambda line: _exit_code(["--on", HERE, *line]))
         return run_on(self.host, typed, named=bool(ctx.parent and ctx.parent.params.get("on")))
 

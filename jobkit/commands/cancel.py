@@ -43,8 +43,8 @@ def cancel(run: Path, points: tuple[str, ...], kept: tuple[str, ...]) -> int:
     if points and kept:
         raise click.UsageError("name the POINTs to cancel, or those to keep with --except, not both")
     from jobkit.launch.cancel import cancel as cancel_points
-    from jobkit.runs.which_run import refuse_runs, run_named
+    from jobkit.runs.which_run import changed_run_named, refuse_runs
 
-    folder = run_named(run).absolute()
+    folder = changed_run_named(run, "cancel").absolute()
     refuse_runs((*points, *kept))
     return cancel_points(folder, points, kept)

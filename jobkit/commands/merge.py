@@ -57,7 +57,7 @@ def merge(run: Path, fmt: str | None, output: Path | None, fetch: bool) -> int:
     from jobkit.extensions.corpus.provenance import finish
     from jobkit.extensions.corpus.standing import void_shards
     from jobkit.launch.guards import warn_stand_in
-    from jobkit.runs.which_run import run_named
+    from jobkit.runs.which_run import changed_run_named
 
     if fetch:
         raise click.UsageError("--fetch brings files from a cluster: jobkit --on HOST merge RUN --fetch")
@@ -66,7 +66,7 @@ def merge(run: Path, fmt: str | None, output: Path | None, fetch: bool) -> int:
             "--output -: a merge is written whole or not at all, which standard output cannot",
             hint="name a file: --output FILE",
         )
-    folder = run_named(run)
+    folder = changed_run_named(run, "merge")
     _refuse_without_shards(folder)
     void, form = void_shards(folder.absolute()), fmt or read_corpus(folder).format
     try:

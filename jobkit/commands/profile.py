@@ -46,9 +46,9 @@ def profile(
       5  the profile is still to come
     """
     from jobkit.extensions.profile import rerun
-    from jobkit.runs.which_run import refuse_runs, refuse_unmeasured, run_named
+    from jobkit.runs.which_run import changed_run_named, refuse_runs, refuse_unmeasured
 
-    folder = run_named(run).absolute()
+    folder = changed_run_named(run, "profile").absolute()
     refuse_unmeasured(folder, "profile")
     refuse_runs((point,) if point else ())
     return rerun.profile(folder, point, profiler, overrides, again=again, wait=wait)

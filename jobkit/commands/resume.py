@@ -76,9 +76,9 @@ def resume(
     """
     from jobkit.launch.resume import Asked, resumption_of
     from jobkit.runs.kinds import kind_of
-    from jobkit.runs.which_run import refuse_runs, run_named
+    from jobkit.runs.which_run import changed_run_named, refuse_runs
 
-    run = run_named(run)
+    run = changed_run_named(run, "resume")
     refuse_runs(points)
     kind, resumption = kind_of(run), resumption_of(run)
     if follow_up:

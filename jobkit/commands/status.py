@@ -62,11 +62,13 @@ def status(words: tuple[str, ...], watch: bool, listed: bool, whole: bool, as_js
         return _list(words, most=sys.maxsize if whole else MAX_LISTED, watch=watch, as_json=as_json)
     from jobkit.runs import status_text
     from jobkit.runs.reader import read_standings
-    from jobkit.runs.which_run import resolve_words, runs_in
+    from jobkit.runs.which_run import refuse_copy, resolve_words, runs_in
 
     what = resolve_words(words)
     here = [] if what.runs else runs_in(what.folder)
     runs = what.runs or tuple(here[:1])
+    for run in runs:
+        refuse_copy(run, "status")
     folders = [run.absolute() for run in runs]
     closings = [_settled(folder) for folder in folders]
     in_place = watch and sys.stdout.isatty() and not as_json

@@ -42,6 +42,6 @@ def throttle(run: Path, most: int) -> int:
       3  the scheduler refused, or does not answer
     """
     from jobkit.launch.cancel import throttle as change
-    from jobkit.runs.which_run import run_named
+    from jobkit.runs.which_run import changed_run_named
 
-    return change(run_named(run).absolute(), most)
+    return change(changed_run_named(run, "throttle").absolute(), most)

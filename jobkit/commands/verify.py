@@ -49,9 +49,9 @@ def verify(run: Path, gpu_memory: str | None, stand_in: bool) -> int:
       5  a job already tries that batch: nothing more is submitted
     """
     from jobkit.launch import verify as verification
-    from jobkit.runs.which_run import refuse_unmeasured, run_named
+    from jobkit.runs.which_run import changed_run_named, refuse_unmeasured
 
     size_bytes = None if gpu_memory in {None, "device"} else parse_size(str(gpu_memory))
-    folder = run_named(run).absolute()
+    folder = changed_run_named(run, "verify").absolute()
     refuse_unmeasured(folder, "verify")
     return verification.verify(folder, memory=size_bytes or gpu_memory, stand_in=stand_in)

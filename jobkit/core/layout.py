@@ -22,6 +22,8 @@ from jobkit.core.records import Batch, Outcome, Point
 
 SPEC_FILE = "sweep.yaml"
 POINTS_FILE = "points.jsonl"
+COPY_FILE = ".fetched"
+"""Marks a run folder as a copy of one on a cluster: the host, as `jobkit --on` names it."""
 LENGTHS_FILE = "lengths.json"
 JOB_SCRIPT = "job.sh"
 JOURNAL_FILE = "journal.jsonl"

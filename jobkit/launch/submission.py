@@ -39,7 +39,7 @@ def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:
         return ""
     env = scheduler_calls.submission_environment()
     done = shell.run(argv, env=env) if once else run_while_busy(argv, scheduler.BUSY_PATTERN, env)
-    hint = f"is this a login node? {PRACTICE_NEEDS} {PRACTICE_ENV}"
+    hint = f"is this a login node? From a laptop: jobkit --on HOST. {PRACTICE_NEEDS} {PRACTICE_ENV}"
     return shell.check(done, "the scheduler does not answer", hint=hint).stdout
 
 

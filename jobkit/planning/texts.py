@@ -130,6 +130,9 @@ def _ref(path: Path, data: bytes, name: str) -> TextRef:
 
 def _on_disk(name: str, base: Path) -> Path:
     """Return the file of a path as the spec gives it."""
+    if name.startswith("on:"):
+        hint = "jobkit --on HOST reads it there; a command on the cluster itself needs the path without on:"
+        raise JobkitError(f"text {name!r} is on a cluster, and this command is not", hint=hint)
     given = Path(os.path.expanduser(name))  # noqa: PTH111 - a Path forgets the ./ of ./~
     places = [base / given, Path.cwd() / given]  # an absolute path stays what it is
     for place in places:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, read_text
-from jobkit.core.layout import POINTS_FILE, RESULTS_FOLDER, is_run_folder
+from jobkit.core.layout import COPY_FILE, POINTS_FILE, RESULTS_FOLDER, is_run_folder
 from jobkit.core.paths import config_folder, runs_path, shipped_folder
 from jobkit.core.terminal import did_you_mean, relative_path, shell_path
 from jobkit.core.terminal import shell_quote as quoted
@@ -136,6 +136,33 @@ def run_named(word: Path | str) -> Path:
     if run is None:
         raise _no_run(str(word))
     return run
+
+
+def changed_run_named(word: Path | str, command: str) -> Path:
+    """Return the run folder that a word names, as `run_named`, for a command that changes it.
+
+    Raises
+    ------
+    JobkitError
+        If it is a copy of a run on a cluster.
+    """
+    run = run_named(word)
+    refuse_copy(run, command)
+    return run
+
+
+def refuse_copy(run: Path, command: str) -> None:
+    """Refuse a copy of a run on a cluster, which does not know how the run stands.
+
+    Parameters
+    ----------
+    command
+        What a person would type of the run itself.
+    """
+    with suppress(OSError):
+        host = read_text(run / COPY_FILE).strip()
+        there = f"jobkit --on {quoted(host)} {command} {shell_path(run)}"
+        raise JobkitError(f"{shell_path(run)} is a copy of the run on {host}", hint=there)
 
 
 def run_or_latest(word: Path | str | None) -> Path:

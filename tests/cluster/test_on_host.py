@@ -12,7 +12,7 @@ import pytest
 
 from jobkit.extensions.on_host.protocol import MARK, PROTOCOL
 from tests.cluster.daemons import until
-from tests.cluster.ssh_host import SHELLS, SshHost
+from tests.cluster.ssh_host import SHELLS, SshHost, commands, kill
 
 ROOT = Path(__file__).parents[2]
 VENV = ".local/share/jobkit/venv"
@@ -102,6 +102,12 @@ def test_one_code_leads_from_an_empty_folder_to_a_merged_corpus(ada: Ada, schedu
     (ada.project / "first.yaml").unlink()
     (ada.host.home / ".config" / "jobkit" / "site.yaml").unlink(missing_ok=True)
     assert "fetched first.yaml" in types("init", "--scheduler", scheduler)
+    assert "jobkit --on cluster-code sweep first.yaml --dry-run" in (ada.project / "first.yaml").read_text()
+    (ada.project / "first.yaml").unlink()
+    types("init")
+    types("init", "more", "--scheduler", scheduler)
+    assert (ada.project / "first.yaml").exists()
+    assert (ada.project / "more" / "first.yaml").exists()
     ada.write(SPEC + f"scheduler: {scheduler}\n")
     assert "next: jobkit --on cluster-code " in types("sweep", "first.yaml", "--wait")
     run = ada.runs()[0].name
@@ -111,6 +117,11 @@ def test_one_code_leads_from_an_empty_folder_to_a_merged_corpus(ada: Ada, schedu
     types("apply", run, "--corpus", "letters.txt", "--out", "tagged", "--wait")
     assert "fetched tagged/merged.jsonl" in types("merge", "tagged", "--fetch")
     types("report", "tagged")
+    for command in ("status", f"cancel {run}", "merge tagged"):
+        copied = ada.laptop.run("jobkit", *command.split(), cwd=ada.project)
+        assert copied.returncode == 2
+        assert "is a copy of the run on cluster-code" in copied.stderr
+        assert f"hint: jobkit --on cluster-code {command.split()[0]} " in copied.stderr
     assert "100" in types("logs", "3")
     types("waste", run)
     rows = (ada.project / "tagged" / "merged.jsonl").read_text().splitlines()
@@ -158,6 +169,19 @@ def test_a_connection_that_is_gone_is_made_again(ada: Ada) -> None:
     ada.host.cut()
     assert ada.types("status --list")[0] == 0
     assert (ada.host.counts() - before).logins == 1
+
+
+def test_a_socket_without_a_connection_is_removed(ada: Ada) -> None:
+    words = ("jobkit", "--on", "cluster-password", "status", "--list")
+    answers = {"password: ": ada.host.password}
+    assert ada.laptop.type(*words, answers=answers, cwd=ada.project).returncode == 0
+    (socket,) = [path for path in (ada.laptop.folder / "run" / "jobkit").iterdir() if path.is_socket()]
+    kill([pid for pid, line in commands() if f"-S {socket.parent}/%C -M" in line])
+    until(lambda: not ada.host.connections(), "the connection ends")
+    assert socket.exists()
+    again = ada.laptop.type(*words, answers=answers, cwd=ada.project)
+    assert (again.returncode, again.asked) == (0, ["password: "]), again.screen
+    assert "already exists" not in again.screen
 
 
 def test_the_users_own_connection_is_used(ada: Ada) -> None:
@@ -320,9 +344,9 @@ def test_a_model_travels_that_the_cluster_lacks(ada: Ada) -> None:
     _, _, said = ada.types("sweep first.yaml --dry-run")
     copy = ada.host.home / ".cache" / "jobkit" / "models" / "hub-ada--tagger" / "config.json"
     assert copy.read_text() == "{}", said
-    assert "cluster has no model hub-ada--tagger" in said
+    assert "cluster lacks the model" in said
     _, _, said = ada.types("sweep first.yaml --dry-run")
-    assert "cluster has no model" not in said
+    assert "cluster lacks the model" not in said
 
 
 def test_the_site_file_of_a_laptop_names_its_host(ada: Ada) -> None:

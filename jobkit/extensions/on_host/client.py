@@ -34,6 +34,8 @@ COMMANDS = (
     *("throttle", "verify"),
 )
 """Commands that are typed with ``--on HOST``."""
+_COMMAND = re.compile(rf"(?<![\w./-])jobkit (?=(?:{'|'.join(COMMANDS)})\b)")
+_MERGE = re.compile(r"(?<=next: )jobkit merge \S+(?! --fetch)")
 _REDRAW = re.compile(r"(\x1b\[\d{1,4}F\x1b\[J)")
 """How `jobkit status --watch` draws over what it has drawn."""
 
@@ -48,14 +50,22 @@ class Cluster:
         The connection to it.
     folder, project
         As in `Request`.
-    prefix
-        What makes a command that it suggests one of this machine: ``--on HOST``.
+    typed
+        ``HOST`` or ``HOST:FOLDER``, as typed.
+    named
+        Whether each command line names the host; else the site file does.
     """
 
     connection: Connection
     folder: str
     project: str
-    prefix: str
+    typed: str
+    named: bool = True
+
+    @property
+    def prefix(self) -> str:
+        """What makes a command that it suggests one of this machine: ``--on HOST``; empty if not needed."""
+        return f"--on {terminal.shell_quote(self.typed)}" if self.named else ""
 
     @property
     def host(self) -> str:
@@ -73,6 +83,7 @@ class Cluster:
         for answer in self._answers(Request(question=question, words=[*words], about=about)):
             if "answer" in answer:
                 return answer["answer"]
+            terminal.note(answer.get("err", "").rstrip()) if "err" in answer else None
         raise self.broken()
 
     def find(self, question: str, *words: str, **about: object) -> list[tuple[str, Path, bool]]:
@@ -171,7 +182,7 @@ class Cluster:
                     talk.send(ACCEPTED)
                 yield answer
             if not talk.answered:
-                raise self._silent(talk.said())
+                raise self._silent(talk)
 
     def _absent(self) -> JobkitError:
         return JobkitError(
@@ -189,8 +200,11 @@ class Cluster:
         there, here = f"jobkit {self.prefix} init installs {ours} there", "update jobkit on this machine"
         return JobkitError(message, hint=here if newer else there)
 
-    def _silent(self, said: str) -> JobkitError:
-        reason = f": {terminal.printable(said.strip())}" if said.strip() else ""
+    def _silent(self, talk: _Conversation) -> JobkitError:
+        said = talk.said()
+        if not said.strip() and talk.status() == CONNECTION_LOST:
+            return self.broken()
+        reason = f": {terminal.printable(' '.join(said.split()))}" if said.strip() else ""
         return JobkitError(
             f"{self.host}: no answer{reason}",
             hint=f"jobkit {self.prefix} init checks the jobkit there; ssh {self.host} must work",
@@ -252,10 +266,9 @@ class Suggesting(io.TextIOBase):
 
 
 def suggest_here(text: str, prefix: str) -> str:
-    """Return text with ``jobkit --on HOST COMMAND`` for each ``jobkit COMMAND`` in it, with a prefix."""
-    if not prefix:
-        return text
-    return re.sub(rf"(?<![\w./-])jobkit (?=(?:{'|'.join(COMMANDS)})\b)", f"jobkit {prefix} ", text)
+    """Return text whose commands are those to type here: ``jobkit --on HOST COMMAND``."""
+    text = _MERGE.sub(r"\g<0> --fetch", text)
+    return _COMMAND.sub(f"jobkit {prefix} ", text) if prefix else text
 
 
 class _Conversation:
@@ -304,6 +317,10 @@ class _Conversation:
                 return
             yield line
 
+    def status(self) -> int:
+        """Return ssh's exit status."""
+        return self._process.wait(SETTLE_S)
+
     def said(self) -> str:
         """Return what ssh and the login shell printed as errors."""
         self._errors.seek(0)
@@ -313,5 +330,7 @@ class _Conversation:
         return self._process.stdin
 
 
+CONNECTION_LOST = 255
+"""The status of ssh if an error of its own occurred (ssh(1))."""
 SETTLE_S = 5.0
 """How long ssh may take to end once its work is done."""

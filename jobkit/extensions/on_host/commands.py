@@ -12,11 +12,12 @@ from typing import Any
 
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
+from jobkit.core.layout import COPY_FILE
 from jobkit.core.units import format_count, format_list
 from jobkit.extensions.on_host import transfer
-from jobkit.extensions.on_host.client import Cluster, Suggesting
+from jobkit.extensions.on_host.client import Cluster, Suggesting, suggest_here
 from jobkit.extensions.on_host.connection import connect
-from jobkit.extensions.on_host.inputs import Inputs, find_inputs
+from jobkit.extensions.on_host.inputs import OUTSIDE, Inputs, find_inputs
 
 FOLDER = "jobkit"
 """The folder of projects in the home folder on the cluster."""
@@ -76,15 +77,10 @@ def run_on(host: str, typed: Typed, *, named: bool) -> int:
     """
     if typed.name.split()[0] in STAY:
         return typed.run_here(typed.line)
-    if "-" in (*(typed.params.get("corpus") or ()),):
-        raise JobkitError("--corpus -: standard input does not travel", hint="name a file, or on:/PATH there")
-    if typed.name == "shell" and typed.params.get("go"):
-        hint = f"jobkit --on {host} shell ... prints what to type after: ssh {host.partition(':')[0]}"
-        raise JobkitError("shell --go takes over the terminal, which --on does not", hint=hint)
+    _refuse_what_needs_this_terminal(host, typed)
     name, _, folder = host.partition(":")
     inputs = find_inputs(typed.params) if typed.name in SEND else Inputs(Path.cwd())
-    prefix = f"--on {terminal.shell_quote(host)}" if named else ""
-    cluster = Cluster(connect(name), folder or FOLDER, Path.cwd().name or "project", prefix)
+    cluster = Cluster(connect(name), folder or FOLDER, Path.cwd().name or "project", host, named)
     if typed.name == "init":
         return _init(cluster, typed)
     if typed.name in FETCH:
@@ -93,7 +89,18 @@ def run_on(host: str, typed: Typed, *, named: bool) -> int:
         return _merge(cluster, typed)
     if inputs.inside or inputs.outside or inputs.model:
         _send(cluster, inputs)
-    return _run(cluster, typed, inputs)
+    code = _run(cluster, typed, inputs)
+    if typed.name == "merge" and code == 0:
+        terminal.note(f"the files are on {cluster.host}; merge --fetch brings them here")
+    return code
+
+
+def _refuse_what_needs_this_terminal(host: str, typed: Typed) -> None:
+    if "-" in (*(typed.params.get("corpus") or ()),):
+        raise JobkitError("--corpus -: standard input does not travel", hint="name a file, or on:/PATH there")
+    if typed.name == "shell" and typed.params.get("go"):
+        hint = f"jobkit --on {host} shell ... prints what to type after: ssh {host.partition(':')[0]}"
+        raise JobkitError("shell --go takes over the terminal, which --on does not", hint=hint)
 
 
 def _run(cluster: Cluster, typed: Typed, inputs: Inputs) -> int:
@@ -106,17 +113,12 @@ def _run(cluster: Cluster, typed: Typed, inputs: Inputs) -> int:
 def _send(cluster: Cluster, inputs: Inputs) -> None:
     """Bring what a command needs into the folder of the project, and the model if it is missing there."""
     model = _model_here(inputs)
-    about = (
-        {"workload": inputs.model[0], "model": inputs.model[1], "folder": model[1]}
-        if inputs.model and model
-        else {}
-    )
-    there = cluster.ask("prepare", **about)
+    there = cluster.ask("prepare", model=model[1] if model else None)
     folder = there["folder"]
     transfer.send(cluster.connection, inputs.inside, inputs.base, folder)
-    transfer.send(cluster.connection, inputs.outside, Path("/"), f"{folder}/outside")
+    transfer.send(cluster.connection, inputs.outside, Path("/"), f"{folder}/{OUTSIDE}")
     if model and there["model"]:
-        terminal.note(f"{cluster.host} has no model {model[1]}: sending {terminal.relative_path(model[0])}")
+        terminal.note(f"{cluster.host} lacks the model: sending {terminal.relative_path(model[0])}")
         transfer.send(cluster.connection, [model[0]], model[0].parent, str(Path(there["model"]).parent))
     if named := [terminal.relative_path(path) for path in dict.fromkeys((*inputs.inside, *inputs.outside))]:
         terminal.note(f"{cluster.host}:{folder} has {format_list(named, MOST_NAMED)}")
@@ -125,8 +127,8 @@ def _send(cluster: Cluster, inputs: Inputs) -> None:
 MOST_NAMED = 4
 
 
-def _model_here(inputs: Inputs) -> tuple[Path, str] | None:
-    """Return the folder of the model that a spec needs, and its name in a cache; ``None`` if missing."""
+def _model_here(inputs: Inputs) -> tuple[Path, dict[str, Any]] | None:
+    """Return the folder of the model that a spec needs, and its name there; ``None`` without one."""
     from jobkit.core.paths import cache_dir
     from jobkit.planning.models import find, hub_folder
 
@@ -138,7 +140,7 @@ def _model_here(inputs: Inputs) -> tuple[Path, str] | None:
     except JobkitError:
         return None
     name = hub_folder(model.name, Path()).name if "/" in model.name else model.name
-    return Path(model.path), name
+    return Path(model.path), {"workload": workload, "model": named, "folder": name}
 
 
 def _fetch(cluster: Cluster, typed: Typed) -> int:
@@ -162,11 +164,11 @@ def _fetch(cluster: Cluster, typed: Typed) -> int:
 
 def _claim(run: Path, cluster: Cluster) -> None:
     """Mark a run folder as a copy of that on the cluster; refuse one that is something else."""
-    if run.is_dir() and not (run / transfer.ORIGIN).exists():
+    if run.is_dir() and not (run / COPY_FILE).exists():
         hint = f"rename one of them, or type the command in another folder; {cluster.host} keeps its own"
         raise JobkitError(f"{run}: this folder is no copy of that on {cluster.host}", hint=hint)
     run.mkdir(parents=True, exist_ok=True)
-    (run / transfer.ORIGIN).write_text(f"{cluster.host}\n", encoding="utf-8")
+    (run / COPY_FILE).write_text(f"{cluster.typed}\n", encoding="utf-8")
 
 
 def _merge(cluster: Cluster, typed: Typed) -> int:
@@ -192,11 +194,24 @@ def _init(cluster: Cluster, typed: Typed) -> int:
 
     if not install_if_missing(cluster):
         return 0
-    if code := _run(cluster, typed, Inputs(Path.cwd())):
-        return code
     spec = Path(str(typed.params.get("folder") or "."), "first.yaml")
-    if not spec.exists() and typed.params.get("only") != "site":
-        parts = cluster.find("runs", str(spec))
-        transfer.fetch(cluster.connection, parts, Path.cwd(), leave=())
-        terminal.say(f"fetched {spec}")
+    only, there = typed.params.get("only"), cluster.ask("prepare", spec=str(spec))
+    if there["site"] and not only:
+        terminal.note(f"{cluster.host} keeps its site file, {there['site']}")
+    words = [*typed.words, *(["--only", "spec"] if there["site"] and not only else [])]
+    if only == "site" or not there["spec"]:
+        again = Typed(typed.name, words, typed.params, typed.run_here)
+        if code := _run(cluster, again, Inputs(Path.cwd())):
+            return code
+    return _bring_spec(cluster, spec) if only != "site" else 0
+
+
+def _bring_spec(cluster: Cluster, spec: Path) -> int:
+    """Bring the spec that init has written; its comments then name the commands to type here."""
+    if spec.exists():
+        terminal.note(f"{terminal.shell_path(spec)} is here already")
+        return 0
+    transfer.fetch(cluster.connection, cluster.find("runs", str(spec)), Path.cwd(), leave=())
+    spec.write_text(suggest_here(spec.read_text(encoding="utf-8"), cluster.prefix), encoding="utf-8")
+    terminal.say(f"fetched {terminal.shell_path(spec)}")
     return 0

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError
-from jobkit.core.terminal import shell_quote
+from jobkit.core.files import exclusive_lock
+from jobkit.core.terminal import note, shell_quote
 from jobkit.extensions.on_host.protocol import ABSENT, NO_RSYNC, READY, SERVE
 
 PERSIST_S = 3600
@@ -105,21 +106,23 @@ def connect(host: str) -> Connection:
         raise JobkitError(
             "no ssh on this machine", hint="install OpenSSH's client: apt install openssh-client"
         )
-    ours = Connection(host, ("-S", str(_socket_folder() / "%C")))
-    if _is_open(ours):
-        return ours
-    theirs = Connection(host, ())
-    configured = _configuration(host)
+    folder = _socket_folder()
+    ours = Connection(host, ("-S", str(folder / "%C")))
+    with exclusive_lock(folder / "login.lock", lambda: note("waiting for another jobkit that logs in")):
+        return ours if _is_open(ours) else _opened(ours)
+
+
+def _opened(ours: Connection) -> Connection:
+    """Return the user's own connection if it is open, else log in."""
+    theirs = Connection(ours.host, ())
+    configured = _configuration(theirs)
     if configured.get("controlpath", "none") != "none" and _is_open(theirs):
         return theirs
+    if socket := _configuration(ours).get("controlpath"):
+        Path(socket).unlink(missing_ok=True)  # of a connection that was killed
     persist = configured.get("controlpersist", "no")
     _log_in(ours, str(PERSIST_S) if persist == "no" else persist)
     return ours
-
-
-def close(host: str) -> None:
-    """Close jobkit's own connection to a host, if there is one."""
-    shell.run(["ssh", "-S", str(_socket_folder() / "%C"), "-O", "exit", "--", host], timeout_s=ANSWER_S)
 
 
 def _log_in(connection: Connection, persist: str) -> None:
@@ -127,6 +130,8 @@ def _log_in(connection: Connection, persist: str) -> None:
     status = shell.attach(
         ["ssh", *connection.control, *options, *QUIET, "--", connection.host], dict(os.environ)
     )
+    if status < 0:
+        raise KeyboardInterrupt
     if status:
         raise JobkitError(
             f"{connection.host}: ssh made no connection (status {status}); its reason is above",
@@ -140,9 +145,9 @@ def _is_open(connection: Connection) -> bool:
     return shell.run(argv, timeout_s=ANSWER_S).ok
 
 
-def _configuration(host: str) -> dict[str, str]:
-    """Return the user's configuration for a host, as ssh reads it: each key in lower case, and its value."""
-    answer = shell.run(["ssh", "-G", "--", host], timeout_s=ANSWER_S)
+def _configuration(connection: Connection) -> dict[str, str]:
+    """Return how ssh would connect: each key of ssh_config(5) in lower case, and its value."""
+    answer = shell.run(["ssh", *connection.control, "-G", "--", connection.host], timeout_s=ANSWER_S)
     pairs = (line.partition(" ") for line in answer.stdout.splitlines())
     return {key: value for key, _, value in pairs}
 

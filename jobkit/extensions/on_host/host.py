@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import re
 
+from jobkit.core.errors import JobkitError
 from jobkit.core.paths import config_folder
 
 HERE = "here"
 """In place of a host: this machine."""
+_HOST = re.compile(r"""on:[ \t]+(["']?)([\w.@:/~+-]+)\1[ \t]*(?:#.*)?""")
 
 
 def usual_host() -> str:
-    """Return the ``on`` of the user's site file; empty without one."""
+    """Return the ``on`` of the user's site file; empty without one.
+
+    Raises
+    ------
+    JobkitError
+        If the line is not ``on: HOST``.
+    """
+    site = config_folder() / "site.yaml"
     try:
-        text = (config_folder() / "site.yaml").read_text(encoding="utf-8")
+        lines = site.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         return ""
-    named = re.search(
-        r"^on:[ \t]+[\"']?([^\s\"'#]+)", text, re.MULTILINE
-    )  # without PyYAML, which takes longer
-    return named[1] if named else ""
+    for number, line in enumerate(lines, 1):  # without PyYAML, which takes longer
+        if re.match(r"on\b", line):
+            if named := _HOST.fullmatch(line):
+                return named[2]
+            raise JobkitError(f"{site}:{number}: {line!r} names no host", hint="write: on: HOST")
+    return ""

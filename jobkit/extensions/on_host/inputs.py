@@ -13,7 +13,7 @@ from typing import Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import is_run_folder
-from jobkit.core.terminal import note
+from jobkit.core.terminal import did_you_mean, note
 
 THERE = "on:"
 """Marks a path on the cluster."""
@@ -95,7 +95,8 @@ def find_inputs(params: Mapping[str, Any]) -> Inputs:
         if path.suffix in {".yaml", ".yml"} and path.is_file() and not _is_of_a_run(path):
             _spec(inputs, path, params.get("overrides") or ())
         elif path.suffix in {".yaml", ".yml"} and not path.exists():
-            note(f"{word} is not on this machine: looking for it on the cluster")
+            here = [str(other) for other in path.parent.glob("*.y*ml")]
+            note(f"{word} is not on this machine{did_you_mean(word, here)}: looking for it on the cluster")
         elif ":" in word and not path.exists():
             _workload(inputs, word, Path.cwd())
         else:

@@ -42,9 +42,9 @@ INSTALL = f"""
 set -e
 cd "{WHEELS}"
 "%s" -m venv venv
-install="venv/bin/python -m pip install --disable-pip-version-check --progress-bar off"
+install="venv/bin/python -m pip install --disable-pip-version-check --quiet"
 $install "%s"
-$install --force-reinstall --no-deps --quiet "%s"
+$install --force-reinstall --no-deps "%s"
 echo {INSTALLED}
 """
 """A script; its blanks are the Python, and twice the wheel: other code may have the same version."""
@@ -131,6 +131,7 @@ def _install(cluster: Cluster, python: str, folder: str) -> None:
     with tempfile.TemporaryDirectory() as made:
         wheel = make_wheel(Path(made))
         transfer.send(cluster.connection, [wheel], wheel.parent, folder)
+        terminal.note("installing: this takes minutes, most of them for PyTorch")
         done = _script(cluster, INSTALL % (python, wheel.name, wheel.name), show=True)
     if not done.stdout.rstrip().endswith(f"{INSTALLED}"):
         raise JobkitError(

@@ -64,7 +64,7 @@ def serve(run: Run) -> int:
     if request.protocol != PROTOCOL:
         return 0
     try:
-        place = project_folder(request)
+        place = project_folder(request, answers)
         os.chdir(place)
         if request.question != "run":
             answers.send({"answer": QUESTIONS[request.question](request)})
@@ -78,7 +78,9 @@ def serve(run: Run) -> int:
 
 def _line_of_input() -> bytes:
     """Return a line of standard input and no byte beyond it, for others read on."""
-    return io.FileIO(0, closefd=False).readline()
+    with contextlib.suppress(ConnectionError):
+        return io.FileIO(0, closefd=False).readline()
+    return b""
 
 
 class Answers:
@@ -105,12 +107,17 @@ class Answers:
 
     def relay(self, data: bytes) -> None:
         """Send lines of answers as they are; nothing if nobody reads them any more."""
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(ConnectionError):  # of sshd's socket: EPIPE or ECONNRESET
             self._out.write(data)
             self._out.flush()
 
 
-def project_folder(request: Request) -> Path:
+def _projects(folder: Path) -> list[str]:
+    """Return the names of the projects in a folder."""
+    return sorted(note.parent.name for note in folder.glob(f"*/{ORIGIN_FILE}"))
+
+
+def project_folder(request: Request, answers: Answers) -> Path:
     """Return the folder of the project, made if it is missing.
 
     Raises
@@ -119,7 +126,10 @@ def project_folder(request: Request) -> Path:
         If it belongs to another folder of a laptop.
     """
     place = Path.home() / Path(request.folder).expanduser() / request.project
+    others = [] if place.is_dir() else _projects(place.parent)
     place.mkdir(parents=True, exist_ok=True)
+    if others:
+        answers.send({"err": f"a new project: {place}; there are {', '.join(others)} too\n"})
     note = place / ORIGIN_FILE
     if not note.exists():
         note.write_text(f"{request.origin}\n", encoding="utf-8")
@@ -245,10 +255,10 @@ class _Laptop:
 
     def has_gone(self) -> bool:
         """Read from standard input: pass a Ctrl-C on, and return whether the connection has broken."""
-        data = os.read(0, len(INTERRUPT))
-        if data:
-            self._interrupt()
-            return False
+        with contextlib.suppress(ConnectionError):
+            if os.read(0, len(INTERRUPT)):
+                self._interrupt()
+                return False
         self._deadline = time.monotonic() + self._grace_s
         return True
 
@@ -285,8 +295,16 @@ class _Lines:
 
 
 def _prepare(request: Request) -> dict[str, Any]:
-    """Return the folder of the project, and where a model goes if the spec's is missing here."""
-    return {"folder": str(Path.cwd()), "model": _model_place(**request.about) if request.about else ""}
+    """Return what is here: the project's folder, the site file, the spec; and where a missing model goes."""
+    from jobkit.spec.site import own_site
+
+    model, site = request.about.get("model"), own_site()
+    return {
+        "folder": str(Path.cwd()),
+        "model": _model_place(**model) if model else "",
+        "site": str(site) if site.exists() else "",
+        "spec": Path(request.about.get("spec", "")).is_file(),
+    }
 
 
 def _model_place(workload: str, model: Mapping[str, object], folder: str) -> str:
@@ -315,12 +333,12 @@ def _runs(request: Request) -> list[list[str | bool]]:
     if not request.words:
         found = runs_in(resolve_words([]).folder)
         named = list(found if request.about.get("all") else found[:1])
-    return [_parts(path.absolute()) for path in named]
+    return [_parts(path) for path in named]
 
 
 def _parts(path: Path) -> list[str | bool]:
     """Return the folder that is the project on the laptop, the path below it, and whether it is a folder."""
-    here = Path.cwd()
+    here, path = Path.cwd(), Path(os.path.abspath(path))  # noqa: PTH100 - without `..`, and links as they are
     inside = path.is_relative_to(here)
     parts = [str(here), str(path.relative_to(here))] if inside else [str(path.parent), path.name]
     return [*parts, path.is_dir()]
@@ -332,10 +350,10 @@ def _merged(request: Request) -> list[list[str | bool]]:
     from jobkit.extensions.corpus.plan import read_corpus
     from jobkit.runs.which_run import run_named
 
-    run = run_named(request.words[0]).absolute()
+    run = run_named(request.words[0])
     output = request.about.get("output")
     merged = Path(output) if output else run / f"merged.{request.about.get('fmt') or read_corpus(run).format}"
-    made = (merged.absolute(), counts_path(merged.absolute()), run / "provenance.json")
+    made = (merged, counts_path(merged), run / "provenance.json")
     return [_parts(path) for path in made if path.is_file()]
 
 

@@ -26,8 +26,9 @@ NOT_FOUND, INTERRUPTED, VANISHED = shell.NOT_FOUND, 20, 24
 """Statuses of rsync; the last is that of a file that went while a run is under way."""
 LEAVE = ("rows.jsonl", "entities.tsv", "merged.*", "trace.json.gz", "profile.pstats", ".lock", ".find.lock")
 """Files of a run that no table and no picture needs, and which may be large."""
-ORIGIN = ".fetched"
-"""A file that marks a run folder on the laptop as a copy."""
+AGAIN = "type the same command again: what has come is not sent again"
+LARGE_BYTES = 20 * 2**20
+"""From so much on the progress of a transfer is shown."""
 INSTALL = "install it there (ask who runs the cluster), or load its module in your login shell's start file"
 
 
@@ -49,7 +50,14 @@ def send(connection: Connection, files: Sequence[Path], base: Path, folder: str)
         listed.write(b"".join(os.fsencode(file.relative_to(base)) + b"\0" for file in files))
         listed.flush()
         from_list = (f"--files-from={listed.name}", "--from0", "--copy-links")
-        _rsync(connection, (*from_list, "--mkpath", f"{base}/", f"{THERE}:{folder}/"))
+        large = sum(map(_size, files)) > LARGE_BYTES
+        _rsync(connection, (*from_list, "--mkpath", f"{base}/", f"{THERE}:{folder}/"), progress=large)
+
+
+def _size(path: Path) -> int:
+    """Return how many bytes a file has, or the files of a folder."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def fetch(
@@ -68,26 +76,30 @@ def fetch(
     """
     sources = [f"{THERE}:{base}/./{path}" for base, path, _ in parts]
     if sources:
-        _rsync(connection, ("--safe-links", *(f"--exclude={name}" for name in leave), *sources, f"{to}/"))
+        _rsync(
+            connection,
+            ("--safe-links", *(f"--exclude={name}" for name in leave), *sources, f"{to}/"),
+            progress=not leave,
+        )
 
 
-def _rsync(connection: Connection, arguments: Sequence[str]) -> None:
+def _rsync(connection: Connection, arguments: Sequence[str], *, progress: bool) -> None:
     if not shutil.which("rsync"):
         raise JobkitError(
             "no rsync on this machine", hint="install rsync 3: apt install rsync, or brew install rsync"
         )
     shell_command = f'"{sys.executable}" -P -m {rsh.__name__}'
-    progress = ("--info=progress2",) if sys.stderr.isatty() else ()
-    argv = ["rsync", *OPTIONS, *progress, "-e", shell_command, *arguments]
+    shown = ("--info=progress2",) if progress and sys.stderr.isatty() else ()
+    argv = ["rsync", *OPTIONS, *shown, "-e", shell_command, *arguments]
     environment = {**os.environ, rsh.SSH_VARIABLE: json.dumps([connection.host, *connection.control])}
     status = shell.attach(argv, environment, output=sys.stderr)
     if status == NOT_FOUND:
         raise JobkitError(f"{connection.host} has no rsync", hint=INSTALL)
     if status in {INTERRUPTED, -2}:
-        raise KeyboardInterrupt
+        raise JobkitError("interrupted", hint=AGAIN, exit_code=ExitCode.INTERRUPTED)
     if status not in {0, VANISHED}:
         raise JobkitError(
             f"{connection.host}: the transfer has not ended (rsync's status {status}); its reason is above",
-            hint="type the same command again: what has come is not sent again",
+            hint=AGAIN,
             exit_code=ExitCode.REFUSED,
         )

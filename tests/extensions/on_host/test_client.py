@@ -22,11 +22,14 @@ from jobkit.extensions.on_host.protocol import ABSENT, MARK
         ("jobkit apply RUN; jobkit merge tagged", "jobkit --on hec apply RUN; jobkit --on hec merge tagged"),
         ("python -m jobkit.worker; /venv/bin/jobkit status; .jobkit status", ""),
         ("jobkit help plots, or jobkit statuses", ""),
+        ("next: jobkit merge tagged   # joins", "next: jobkit --on hec merge tagged --fetch   # joins"),
     ],
 )
 def test_a_command_that_is_suggested_is_the_one_to_type_here(text: str, shown: str) -> None:
     assert suggest_here(text, "--on hec") == (shown or text)
-    assert suggest_here(text, "") == text
+    assert suggest_here(text, "") == (
+        text if "merge tagged   " not in text else shown.replace("--on hec ", "")
+    )
 
 
 def test_a_stream_changes_what_passes_and_is_the_terminal_that_it_was() -> None:
@@ -50,7 +53,7 @@ class Shell(Connection):
 
 
 def cluster(script: str) -> Cluster:
-    return Cluster(Shell(script, ()), "jobkit", "letters", "--on hec")
+    return Cluster(Shell(script, ()), "jobkit", "letters", "hec")
 
 
 def answers(*lines: str) -> str:
@@ -88,7 +91,8 @@ def test_a_command_that_a_signal_ended_has_the_code_of_a_shell(code: tuple[str, 
         (answers('{"protocol": 0, "version": "0"}'), "jobkit 0 with protocol 0", "--on hec init installs", 2),
         (answers(HELLO), "the connection broke before the answer came", "type the same command again", 3),
         ("echo 'no space' >&2; exit 1", "no answer: no space", "--on hec init checks", 3),
-        ("exit 255", "no answer", "must work", 3),
+        ("exit 255", "the connection broke", "type the same command again", 3),
+        ("echo refused >&2; exit 255", "no answer: refused", "must work", 3),
         (
             answers(HELLO, '{"error": "wrong", "hint": "jobkit status", "code": 5}'),
             "wrong",

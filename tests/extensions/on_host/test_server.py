@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import select
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -206,3 +208,22 @@ def test_runs_and_files_are_found_for_the_laptop(tmp_path: Path) -> None:
         ]
     with laptop(tmp_path, *program, question="runs", about={"all": True}) as side:
         assert side.until("answer")["answer"] == [[place, f"runs/{run.name}", True]]
+
+
+def test_a_command_goes_on_if_the_connection_is_reset(tmp_path: Path) -> None:
+    ours, its = socket.socketpair()
+    request = Request(words=["count", "one"], kept="a", project="letters", origin="/home/ada/letters")
+    ours.sendall(request.as_line())
+    process = subprocess.Popen(
+        (sys.executable, "-c", PROGRAM), stdin=its, stdout=its, env={"HOME": str(tmp_path)}
+    )
+    its.close()
+    seen = b""
+    while b"begun" not in seen:
+        seen += ours.recv(1)
+    select.select([ours], [], [])
+    ours.close()  # with something unread: the next read or write of the other side is ECONNRESET
+    assert process.wait(60) in {0, 120}
+    with laptop(tmp_path, words=["count", "one"], kept="a") as side:
+        assert side.until("exit") == {"exit": 4}
+    assert (tmp_path / "letters" / "runs").read_text() == "run\n"
