@@ -215,7 +215,7 @@ def test_a_command_goes_on_if_the_connection_is_reset(tmp_path: Path) -> None:
     request = Request(words=["count", "one"], kept="a", project="letters", origin="/home/ada/letters")
     ours.sendall(request.as_line())
     process = subprocess.Popen(
-        (sys.executable, "-c", PROGRAM), stdin=its, stdout=its, env={"HOME": str(tmp_path)}
+        (sys.executable, "-c", PROGRAM), stdin=its.fileno(), stdout=its.fileno(), env={"HOME": str(tmp_path)}
     )
     its.close()
     seen = b""
