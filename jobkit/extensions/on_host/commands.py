@@ -78,7 +78,7 @@ def run_on(host: str, typed: Typed, *, named: bool) -> int:
     if typed.name.split()[0] in STAY:
         return typed.run_here(typed.line)
     _refuse_what_needs_this_terminal(host, typed)
-    name, _, folder = host.partition(":")
+    name, folder = _parts(host)
     inputs = find_inputs(typed.params) if typed.name in SEND else Inputs(Path.cwd())
     cluster = Cluster(connect(name), folder or FOLDER, Path.cwd().name or "project", host, named)
     if typed.name == "init":
@@ -101,6 +101,15 @@ def _refuse_what_needs_this_terminal(host: str, typed: Typed) -> None:
     if typed.name == "shell" and typed.params.get("go"):
         hint = f"jobkit --on {host} shell ... prints what to type after: ssh {host.partition(':')[0]}"
         raise JobkitError("shell --go takes over the terminal, which --on does not", hint=hint)
+
+
+def _parts(host: str) -> tuple[str, str]:
+    """Return the host and the folder that ``--on`` names."""
+    name, _, folder = host.partition(":")
+    if folder.startswith((":", "//")) or name.startswith("["):
+        hint = "an address with colons, or a port, gets a name in ~/.ssh/config: Host, HostName, Port"
+        raise JobkitError(f"--on {host}: neither HOST nor HOST:FOLDER", hint=hint)
+    return name, folder
 
 
 def _run(cluster: Cluster, typed: Typed, inputs: Inputs) -> int:
@@ -154,6 +163,9 @@ def _fetch(cluster: Cluster, typed: Typed) -> int:
     for _, path, is_folder in parts:
         if is_folder:
             _claim(path, cluster)
+        elif path.exists() or path.name not in {Path(word).name for word in asked}:
+            hint = "rename it, or type the command in another folder"
+            raise JobkitError(f"{path}: {cluster.host} would write this file of yours", hint=hint)
     transfer.fetch(cluster.connection, parts, Path.cwd(), leave=transfer.LEAVE)
     terminal.note(f"fetched the records of {format_count(len(parts), 'run')} from {cluster.host}")
     kept = [word for word in typed.words if word not in asked]
@@ -173,15 +185,18 @@ def _claim(run: Path, cluster: Cluster) -> None:
 
 def _merge(cluster: Cluster, typed: Typed) -> int:
     """Merge there, and bring the files."""
+    from jobkit.extensions.corpus.merge import counts_path
+
     words = [word for word in typed.words if word != "--fetch"]
     merged = Typed(typed.name, words, typed.params, typed.run_here)
     if code := _run(cluster, merged, Inputs(Path.cwd())):
         return code
     params = {key: str(value) for key in ("output", "fmt") if (value := typed.params.get(key))}
     parts = cluster.find("merged", str(typed.params["run"]), **params)
-    run = parts[0][1].parent
-    if not run.exists():
-        _claim(run, cluster)
+    output = Path(params.get("output", "none"))
+    for _, path, _ in parts:
+        if path.name not in {output.name, counts_path(output).name}:
+            _claim(path.parent, cluster)
     transfer.fetch(cluster.connection, parts, Path.cwd(), leave=())
     for _, path, _ in parts:
         terminal.say(f"fetched {path}")
@@ -211,7 +226,8 @@ def _bring_spec(cluster: Cluster, spec: Path) -> int:
     if spec.exists():
         terminal.note(f"{terminal.shell_path(spec)} is here already")
         return 0
-    transfer.fetch(cluster.connection, cluster.find("runs", str(spec)), Path.cwd(), leave=())
+    parts = [part for part in cluster.find("runs", str(spec)) if part[1] == spec]
+    transfer.fetch(cluster.connection, parts, Path.cwd(), leave=())
     spec.write_text(suggest_here(spec.read_text(encoding="utf-8"), cluster.prefix), encoding="utf-8")
     terminal.say(f"fetched {terminal.shell_path(spec)}")
     return 0

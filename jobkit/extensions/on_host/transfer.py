@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.layout import COPY_FILE
 from jobkit.extensions.on_host import rsh
 from jobkit.extensions.on_host.connection import Connection
 
 THERE = "cluster"
 """The name of the host in rsync's arguments; `jobkit.extensions.on_host.rsh` has the real one."""
-OPTIONS = ("-rltz", "--secluded-args", "--partial-dir=.rsync-partial", "--relative")
+OPTIONS = ("-rtz", "--secluded-args", "--partial-dir=.rsync-partial", "--relative")
 """Paths travel in rsync's own protocol; a half-copied file is kept, and the next copy goes on from it."""
 NOT_FOUND, INTERRUPTED, VANISHED = shell.NOT_FOUND, 20, 24
 """Statuses of rsync; the last is that of a file that went while a run is under way."""
@@ -49,7 +51,7 @@ def send(connection: Connection, files: Sequence[Path], base: Path, folder: str)
     with tempfile.NamedTemporaryFile("wb", prefix="jobkit-on-") as listed:
         listed.write(b"".join(os.fsencode(file.relative_to(base)) + b"\0" for file in files))
         listed.flush()
-        from_list = (f"--files-from={listed.name}", "--from0", "--copy-links")
+        from_list = (f"--files-from={listed.name}", "--from0", "--copy-links", *_copies(files, base))
         large = sum(map(_size, files)) > LARGE_BYTES
         _rsync(connection, (*from_list, "--mkpath", f"{base}/", f"{THERE}:{folder}/"), progress=large)
 
@@ -58,6 +60,14 @@ def _size(path: Path) -> int:
     """Return how many bytes a file has, or the files of a folder."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _copies(files: Iterable[Path], base: Path) -> Iterator[str]:
+    """Yield the options that leave out copies of runs: those on the cluster are newer."""
+    for file in files:
+        for marker in file.rglob(COPY_FILE):
+            name = re.sub(r"([\\\\*?\[])", r"\\\1", str(marker.parent.relative_to(base)))
+            yield f"--exclude=/{name}"
 
 
 def fetch(
@@ -76,11 +86,8 @@ def fetch(
     """
     sources = [f"{THERE}:{base}/./{path}" for base, path, _ in parts]
     if sources:
-        _rsync(
-            connection,
-            ("--safe-links", *(f"--exclude={name}" for name in leave), *sources, f"{to}/"),
-            progress=not leave,
-        )
+        excluded = (f"--exclude={name}" for name in leave)
+        _rsync(connection, (*excluded, *sources, f"{to}/"), progress=not leave)
 
 
 def _rsync(connection: Connection, arguments: Sequence[str], *, progress: bool) -> None:

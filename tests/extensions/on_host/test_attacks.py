@@ -1,0 +1,90 @@
+"""What goes wrong between a laptop and a cluster that is broken or means harm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from jobkit.core.errors import JobkitError
+from jobkit.core.layout import COPY_FILE
+from jobkit.extensions.on_host import commands, transfer
+from jobkit.extensions.on_host.client import Cluster
+from jobkit.extensions.on_host.connection import Connection
+
+SPEC = "name: letters\nworkload: count\ntext: {text}\nsweep: {{batch_size: [1, 2]}}\n"
+
+
+class Named(Cluster):
+    """A cluster that names files, and sends none."""
+
+    parts: ClassVar[tuple[tuple[str, bool], ...]] = ()
+
+    def find(self, *_: str, **__: object) -> list[tuple[str, Path, bool]]:
+        return [("/home", Path(path), is_folder) for path, is_folder in self.parts]
+
+    def run(self, *_: Any, **__: Any) -> int:
+        return 0
+
+
+@pytest.fixture
+def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(commands, "connect", lambda host: Connection(host, ()))
+    monkeypatch.setattr(transfer, "_rsync", lambda *_, **__: None)
+
+    def run_on(name: str, params: dict[str, Any], *parts: tuple[str, bool]) -> int:
+        monkeypatch.setattr(Named, "parts", parts)
+        monkeypatch.setattr(commands, "Cluster", Named)
+        typed = commands.Typed(name, [], params, lambda _: 0)
+        return commands.run_on("hec", typed, named=True)
+
+    return run_on
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "part"),
+    [
+        ("collect", {}, ("evil.py", False)),
+        ("collect", {}, ("letters.txt", False)),
+        ("report", {"runs": ("there/letters.txt",)}, ("letters.txt", False)),
+        ("collect", {}, ("texts", True)),
+        ("merge", {"run": "tagged", "fetch": True}, ("texts/merged.jsonl", False)),
+        ("merge", {"run": "tagged", "fetch": True}, ("letters.txt", False)),
+    ],
+)
+def test_no_file_of_the_laptop_is_written_over(
+    named: Any, name: str, params: dict[str, Any], part: tuple[str, bool]
+) -> None:
+    Path("letters.txt").write_text("mine")
+    Path("texts").mkdir()
+    with pytest.raises(JobkitError, match=r"file of yours|is no copy of that on hec"):
+        named(name, params, part)
+
+
+def test_what_was_asked_for_comes(named: Any) -> None:
+    assert named("merge", {"run": "tagged", "fetch": True}, ("tagged/merged.jsonl", False)) == 0
+    assert named("merge", {"run": "tagged", "fetch": True}, ("tagged/merged.jsonl", False)) == 0
+    output = {"run": "tagged", "fetch": True, "output": "all.jsonl"}
+    assert named("merge", output, ("all.jsonl", False), ("all.documents.jsonl", False)) == 0
+    assert named("report", {"runs": ("there/rows.csv",)}, ("rows.csv", False)) == 0
+
+
+def test_copies_of_runs_do_not_travel_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = tmp_path / "texts" / "runs" / "[a]*"
+    copy.mkdir(parents=True)
+    (copy / COPY_FILE).touch()
+    given: list[str] = []
+    monkeypatch.setattr(transfer, "_rsync", lambda _, arguments, **__: given.extend(arguments))
+    transfer.send(Connection("hec", ()), [tmp_path / "texts"], tmp_path, "/home")
+    assert r"--exclude=/texts/runs/\[a]\*" in given
+
+
+@pytest.mark.parametrize("host", ["ssh://hec", "ada@::1", "[::1]:jobs", "fe80::1"])
+def test_an_address_with_colons_is_refused_with_the_way_to_name_it(named: Any, host: str) -> None:
+    typed = commands.Typed("status", [], {}, lambda _: 0)
+    with pytest.raises(JobkitError, match="neither HOST nor HOST:FOLDER") as caught:
+        commands.run_on(host, typed, named=True)
+    assert "~/.ssh/config" in caught.value.hint
+    assert named
