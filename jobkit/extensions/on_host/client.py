@@ -9,7 +9,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from importlib import metadata
@@ -80,10 +81,12 @@ class Cluster:
         JobkitError
             If there is none.
         """
-        for answer in self._answers(Request(question=question, words=[*words], about=about)):
-            if "answer" in answer:
-                return answer["answer"]
-            terminal.note(answer.get("err", "").rstrip()) if "err" in answer else None
+        request = Request(question=question, words=[*words], about=about)
+        with contextlib.closing(self._answers(request)) as answers:
+            for answer in answers:
+                if "answer" in answer:
+                    return answer["answer"]
+                terminal.note(answer.get("err", "").rstrip()) if "err" in answer else None
         raise self.broken()
 
     def find(self, question: str, *words: str, **about: object) -> list[tuple[str, Path, bool]]:
@@ -99,10 +102,11 @@ class Cluster:
         JobkitError
             If there is no answer, or one that would be written elsewhere than below the project.
         """
-        parts = [
-            (str(base), Path(path), bool(folder))
-            for base, path, folder in self.ask(question, *words, **about)
-        ]
+        answer = self.ask(question, *words, **about)
+        try:
+            parts = [(str(base), Path(path), bool(folder)) for base, path, folder in answer]
+        except (TypeError, ValueError) as error:
+            raise JobkitError(f"{self.host} answers what this jobkit does not understand") from error
         for _, path, _ in parts:
             if path.is_absolute() or ".." in path.parts:
                 raise JobkitError(f"{self.host} names {path}, which is not below this folder")
@@ -133,18 +137,20 @@ class Cluster:
             lines=size.lines if size else 0,
         )
         streams = {"out": _Stream(sys.stdout, self.prefix), "err": _Stream(sys.stderr, self.prefix)}
-        for answer in self._answers(request):
-            for name, stream in streams.items():
-                if name in answer:
-                    stream.show(str(answer[name]))
-            if "kept" in answer:
-                at = datetime.fromtimestamp(answer["kept"]).astimezone()
-                terminal.note(f"{self.host} has the answer to this command, which was lost at {at:%H:%M:%S}:")
-            if "busy" in answer:
-                terminal.note(f"{self.host}: the same command is running already; waiting for it")
-            if "exit" in answer:
-                code: int = answer["exit"]
-                return code if code >= 0 else 128 - code
+        with contextlib.closing(self._answers(request)) as answers:
+            for answer in answers:
+                for name, stream in streams.items():
+                    if name in answer:
+                        stream.show(str(answer[name]))
+                if "kept" in answer:
+                    at = datetime.fromtimestamp(max(0.0, min(time.time(), answer["kept"]))).astimezone()
+                    lost = f"which was lost at {at:%Y-%m-%d %H:%M:%S}"
+                    terminal.note(f"{self.host} has the answer to this command, {lost}:")
+                if "busy" in answer:
+                    terminal.note(f"{self.host}: the same command is running already; waiting for it")
+                if "exit" in answer:
+                    code: int = answer["exit"]
+                    return code if code >= 0 else 128 - code
         raise self.broken()
 
     def broken(self) -> JobkitError:
@@ -155,8 +161,9 @@ class Cluster:
             exit_code=ExitCode.REFUSED,
         )
 
-    def _answers(self, request: Request) -> Iterator[dict[str, Any]]:
+    def _answers(self, request: Request) -> Generator[dict[str, Any], None, None]:
         """Yield the answers to a request; the first has shown that both sides understand each other."""
+        str(Path.cwd()).encode()  # a name that is not UTF-8 is refused here, in the words of all commands
         request = replace(
             request,
             version=metadata.version("jobkit"),
@@ -176,8 +183,11 @@ class Cluster:
                 if answer.get("protocol", PROTOCOL) != PROTOCOL:
                     raise self._other_protocol(answer)
                 if "error" in answer:
-                    error, hint = (suggest_here(answer[key], self.prefix) for key in ("error", "hint"))
-                    raise JobkitError(f"{self.host}: {error}", hint=hint, exit_code=answer["code"])
+                    error, hint = (
+                        suggest_here(answer.get(key, ""), self.prefix) for key in ("error", "hint")
+                    )
+                    code = answer.get("code", ExitCode.REFUSED)
+                    raise JobkitError(f"{self.host}: {error}", hint=hint, exit_code=code)
                 if "exit" in answer:
                     talk.send(ACCEPTED)
                 yield answer
@@ -193,7 +203,7 @@ class Cluster:
     def _other_protocol(self, answer: dict[str, Any]) -> JobkitError:
         ours = metadata.version("jobkit")
         message = (
-            f"{self.host} has jobkit {answer['version']} with protocol {answer['protocol']}, "
+            f"{self.host} has jobkit {answer.get('version')} with protocol {answer['protocol']}, "
             f"and this machine {ours} with protocol {PROTOCOL}"
         )
         newer = answer["protocol"] > PROTOCOL
@@ -222,7 +232,7 @@ class _Stream:
 
     def show(self, text: str) -> None:
         """Show text, safe if it is shown on a terminal; its commands are those to type here."""
-        text = suggest_here(text, self.prefix)
+        text = suggest_here(text.encode("utf-8", "replace").decode(), self.prefix)
         if self.to.isatty():
             pieces = enumerate(_REDRAW.split(text))
             text = "".join(
@@ -268,7 +278,7 @@ class Suggesting(io.TextIOBase):
 def suggest_here(text: str, prefix: str) -> str:
     """Return text whose commands are those to type here: ``jobkit --on HOST COMMAND``."""
     text = _MERGE.sub(r"\g<0> --fetch", text)
-    return _COMMAND.sub(f"jobkit {prefix} ", text) if prefix else text
+    return _COMMAND.sub(lambda _: f"jobkit {prefix} ", text) if prefix else text
 
 
 class _Conversation:

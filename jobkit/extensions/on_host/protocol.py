@@ -21,6 +21,11 @@ ABSENT, NO_RSYNC, READY = f"{MARK}absent", f"{MARK}no-rsync", f"{MARK}ready"
 INTERRUPT, ACCEPTED = b"interrupt\n", b"accepted\n"
 """What follows the request: Ctrl-C, and that the whole answer has come."""
 
+KINDS = {"out": str, "err": str, "error": str, "hint": str, "version": str} | dict.fromkeys(
+    ("exit", "code", "protocol"), int
+)
+"""Of what the parts of an answer are, by name."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -86,5 +91,9 @@ def parse_answer(line: bytes) -> dict[str, Any] | None:
     """Return the answer of a line; ``None`` of any other line, such as one of a login shell."""
     if not line.startswith(f"{MARK}{{".encode()):
         return None
-    answer: dict[str, Any] = json.loads(line[len(MARK) :])
-    return answer
+    try:
+        answer: dict[str, Any] = json.loads(line[len(MARK) :])
+    except (ValueError, RecursionError):
+        return None
+    right = all(isinstance(answer[key], kind) for key, kind in KINDS.items() if key in answer)
+    return answer if right else None

@@ -10,8 +10,9 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import COPY_FILE
 from jobkit.extensions.on_host import commands, transfer
-from jobkit.extensions.on_host.client import Cluster
+from jobkit.extensions.on_host.client import Cluster, suggest_here
 from jobkit.extensions.on_host.connection import Connection
+from jobkit.extensions.on_host.protocol import MARK, parse_answer
 
 SPEC = "name: letters\nworkload: count\ntext: {text}\nsweep: {{batch_size: [1, 2]}}\n"
 
@@ -79,6 +80,18 @@ def test_copies_of_runs_do_not_travel_back(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(transfer, "_rsync", lambda _, arguments, **__: given.extend(arguments))
     transfer.send(Connection("hec", ()), [tmp_path / "texts"], tmp_path, "/home")
     assert r"--exclude=/texts/runs/\[a]\*" in given
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["{garbage", '{"exit": "a"}', '{"protocol": "x"}', '{"error": 1}', '{"out": [1]}', "{" * 100_000],
+)
+def test_a_line_that_is_malformed_is_no_answer(answer: str) -> None:
+    assert parse_answer(f"{MARK}{answer}\n".encode()) is None
+
+
+def test_a_host_may_have_any_characters_where_it_is_suggested() -> None:
+    assert suggest_here("jobkit status", r"--on 'a\1'") == r"jobkit --on 'a\1' status"
 
 
 @pytest.mark.parametrize("host", ["ssh://hec", "ada@::1", "[::1]:jobs", "fe80::1"])
