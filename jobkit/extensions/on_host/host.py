@@ -9,7 +9,7 @@ from jobkit.core.paths import config_folder
 
 HERE = "here"
 """In place of a host: this machine."""
-_HOST = re.compile(r"""on:[ \t]+(["']?)([\w.@:/~+-]+)\1[ \t]*(?:#.*)?""")
+_HOST = re.compile(r"""(["']?)on\1[ \t]*:[ \t]+(["']?)([\w.@:/~+-]+)\2[ \t]*(?:#.*)?""")
 
 
 def usual_host() -> str:
@@ -26,8 +26,8 @@ def usual_host() -> str:
     except (OSError, UnicodeDecodeError):
         return ""
     for number, line in enumerate(lines, 1):  # without PyYAML, which takes longer
-        if re.match(r"on\b", line):
+        if re.match(r"[\"']?on\b", line):
             if named := _HOST.fullmatch(line):
-                return named[2]
+                return named[3]
             raise JobkitError(f"{site}:{number}: {line!r} names no host", hint="write: on: HOST")
     return ""

@@ -117,10 +117,14 @@ def _file(inputs: Inputs, word: str) -> None:
     """Let a file or folder travel that a word of the command line names, if there is one that is no run."""
     if word.startswith(THERE):
         inputs.renamed[word] = word.removeprefix(THERE)
-    elif (path := Path(word).expanduser()).exists() and not _is_of_a_run(path):
+    elif (path := _path(word)).exists() and not _is_of_a_run(path):
         place = inputs.place(path)
         if place != os.path.normpath(word):
             inputs.renamed[word] = place
+
+
+def _path(word: str) -> Path:
+    return Path(os.path.expanduser(word))  # noqa: PTH111 - it leaves the ~ of an unknown user as it is
 
 
 def _is_of_a_run(path: Path) -> bool:
@@ -157,10 +161,11 @@ def _text(inputs: Inputs, name: str, base: Path) -> None:
     if name.startswith(THERE):
         inputs.changes.append(f"text={name.removeprefix(THERE)}")
     elif not _is_no_file(name):
-        given = Path(name).expanduser()
+        given = _path(name)
         found = [place for place in (base / given, inputs.base / given) if place.exists()]
-        if found and inputs.place(found[0]).startswith(f"{OUTSIDE}/"):
-            inputs.changes.append(f"text={inputs.place(found[0])}")
+        place = inputs.place(found[0]) if found else ""
+        if given.is_absolute() or place.startswith(f"{OUTSIDE}/"):
+            inputs.changes += [f"text={place}"] if place else []
 
 
 def _is_no_file(text: str) -> bool:
@@ -198,7 +203,7 @@ def _model(inputs: Inputs, workload: str, model: object, base: Path) -> None:
 
 def _named(inputs: Inputs, key: str, name: str, base: Path) -> None:
     """Let a file travel that a spec names; refuse one from outside of the project."""
-    path = base / Path(name).expanduser()
+    path = base / _path(name)
     if not path.exists():
         return
     if inputs.place(path).startswith(f"{OUTSIDE}/"):

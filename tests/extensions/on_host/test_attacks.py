@@ -12,6 +12,8 @@ from jobkit.core.layout import COPY_FILE
 from jobkit.extensions.on_host import commands, transfer
 from jobkit.extensions.on_host.client import Cluster, suggest_here
 from jobkit.extensions.on_host.connection import Connection
+from jobkit.extensions.on_host.host import usual_host
+from jobkit.extensions.on_host.inputs import find_inputs
 from jobkit.extensions.on_host.protocol import MARK, parse_answer
 
 SPEC = "name: letters\nworkload: count\ntext: {text}\nsweep: {{batch_size: [1, 2]}}\n"
@@ -101,3 +103,29 @@ def test_an_address_with_colons_is_refused_with_the_way_to_name_it(named: Any, h
         commands.run_on(host, typed, named=True)
     assert "~/.ssh/config" in caught.value.hint
     assert named
+
+
+@pytest.mark.parametrize("line", ["on: hec", '"on": hec', "on : 'hec'  # mine", "'on':\t\"hec\""])
+def test_a_site_file_may_quote_the_key_that_names_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path))
+    (tmp_path / "site.yaml").write_text(f"{line}\n")
+    assert usual_host() == "hec"
+
+
+@pytest.mark.parametrize("text", ["{folder}/letters.txt", "~/letters.txt"])
+def test_a_text_of_the_project_by_its_absolute_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    Path("letters.txt").write_text("One.\n")
+    Path("first.yaml").write_text(SPEC.format(text=text.format(folder=tmp_path)))
+    found = find_inputs({"spec": "first.yaml"})
+    assert found.words(["first.yaml"]) == ["first.yaml", "--set", "text=letters.txt"]
+
+
+def test_the_home_of_nobody_is_a_name_like_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert not find_inputs({"corpus": ("~nobody-of-this-name/x",)}).outside
