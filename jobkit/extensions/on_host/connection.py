@@ -162,7 +162,7 @@ def _socket_folder() -> Path:
     """
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     folder = Path(runtime) / "jobkit"
-    if not runtime or len(str(folder)) > MOST_PATH or not Path(runtime).is_dir():
+    if not runtime or "%" in runtime or len(str(folder)) > MOST_PATH or not Path(runtime).is_dir():
         folder = Path(tempfile.gettempdir()) / f"jobkit-{os.getuid()}"
         if len(str(folder)) > MOST_PATH:
             folder = Path("/tmp") / folder.name  # noqa: S108 - its owner and mode are checked below

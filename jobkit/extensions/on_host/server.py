@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 import platformdirs
 
 from jobkit.core.errors import ExitCode, JobkitError, file_error
-from jobkit.core.files import exclusive_lock
+from jobkit.core.files import exclusive_lock, try_lock
 from jobkit.extensions.on_host.protocol import (
     ACCEPTED,
     INTERRUPT,
@@ -45,7 +45,7 @@ BLOCK_BYTES = 1 << 16
 MOST_OPEN = 256
 """More files than are open here."""
 POLL_S, PAUSE_S = 1.0, 0.05
-"""How long the beginning of a line waits for the rest of it."""
+"""How often a lock is tried again, and how long the beginning of a line waits for the rest of it."""
 
 Run = Callable[[list[str]], int]
 
@@ -95,7 +95,10 @@ class Answers:
         """Also write what is sent to a file, until the block ends."""
         with path.open("wb") as kept:
             self._kept = kept
-            yield
+            try:
+                yield
+            finally:
+                self._kept = None
 
     def send(self, answer: Mapping[str, object]) -> None:
         """Send an answer."""
@@ -133,7 +136,7 @@ def project_folder(request: Request, answers: Answers) -> Path:
     note = place / ORIGIN_FILE
     if not note.exists():
         note.write_text(f"{request.origin}\n", encoding="utf-8")
-    origin = note.read_text(encoding="utf-8").strip()
+    origin = note.read_text(encoding="utf-8").removesuffix("\n")
     if origin != request.origin:
         raise JobkitError(
             f"{place} belongs to {origin}, not to {request.origin}",
@@ -147,15 +150,27 @@ def _run(request: Request, run: Run, answers: Answers) -> None:
         _relay(request, run, answers)
         return
     kept = _kept_file(request)
-    with exclusive_lock(kept.with_suffix(".lock"), lambda: answers.send({"busy": True})):
+    lock = kept.with_suffix(".lock")
+    with exclusive_lock(lock, lambda: _wait_for_the_same(lock, answers)):
         if _is_whole(kept):
             answers.send({"kept": kept.stat().st_mtime})
             answers.relay(kept.read_bytes())
         elif not select.select([0], [], [], 0)[0]:  # else the laptop has gone while this waited
             with answers.keep(kept):
                 _relay(request, run, answers)
-        if _line_of_input() == ACCEPTED:
+        while (said := _line_of_input()) == INTERRUPT:  # a Ctrl-C that came as the command ended
+            pass
+        if said == ACCEPTED:
             kept.unlink()
+
+
+def _wait_for_the_same(lock: Path, answers: Answers) -> None:
+    """Wait for the same command of another connection, until Ctrl-C or the end of this connection."""
+    answers.send({"busy": True})
+    with lock.open() as handle:
+        while try_lock(handle.fileno(), shared=True) is False:
+            if select.select([0], [], [], POLL_S)[0]:
+                raise JobkitError("interrupted; the same command goes on", exit_code=ExitCode.INTERRUPTED)
 
 
 def _kept_file(request: Request) -> Path:
@@ -171,7 +186,8 @@ def _kept_file(request: Request) -> Path:
 def _is_whole(kept: Path) -> bool:
     """Return whether a file has the answer of a command that ended by itself."""
     last = kept.read_bytes().splitlines(keepends=True)[-1:] if kept.is_file() else []
-    return any("exit" in (parse_answer(line) or {}) for line in last)
+    ends = [(parse_answer(line) or {}).get("exit") for line in last]
+    return any(end not in {None, ExitCode.INTERRUPTED, -signal.SIGINT} for end in ends)
 
 
 def _relay(request: Request, run: Run, answers: Answers) -> None:

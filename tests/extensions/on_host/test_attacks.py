@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,12 +10,13 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import COPY_FILE
-from jobkit.extensions.on_host import commands, transfer
+from jobkit.extensions.on_host import commands, server, transfer
 from jobkit.extensions.on_host.client import Cluster, suggest_here
 from jobkit.extensions.on_host.connection import Connection
 from jobkit.extensions.on_host.host import usual_host
 from jobkit.extensions.on_host.inputs import find_inputs
-from jobkit.extensions.on_host.protocol import MARK, parse_answer
+from jobkit.extensions.on_host.protocol import ACCEPTED, INTERRUPT, MARK, Request, answer_line, parse_answer
+from tests.extensions.on_host.test_server import laptop
 
 SPEC = "name: letters\nworkload: count\ntext: {text}\nsweep: {{batch_size: [1, 2]}}\n"
 
@@ -129,3 +131,40 @@ def test_a_text_of_the_project_by_its_absolute_path(
 def test_the_home_of_nobody_is_a_name_like_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert not find_inputs({"corpus": ("~nobody-of-this-name/x",)}).outside
+
+
+@pytest.mark.parametrize("code", [0, 2, 130, -2])
+def test_a_command_that_ctrl_c_ended_is_run_again(tmp_path: Path, code: int) -> None:
+    answer = tmp_path / "answer"
+    answer.write_bytes(answer_line({"out": "jobkit: interrupted\n"}) + answer_line({"exit": code}))
+    assert server._is_whole(answer) is (code in {0, 2})
+
+
+def test_a_folder_whose_name_ends_with_a_blank_is_a_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    request = Request(folder="jobkit", project="letters ", origin="/home/ada/letters ")
+    answers = server.Answers(io.BytesIO())
+    assert server.project_folder(request, answers) == server.project_folder(request, answers)
+
+
+@pytest.mark.parametrize("end", ["ctrl-c", "gone"])
+def test_who_waits_for_the_same_command_may_go(tmp_path: Path, end: str) -> None:
+    with laptop(tmp_path, words=["wait"], kept="a") as first:
+        first.until("out")
+        with laptop(tmp_path, words=["wait"], kept="a") as second:
+            second.until("busy")
+            second.send(INTERRUPT) if end == "ctrl-c" else second.goes()
+            assert second.until("error")["code"] == 130
+        first.send(INTERRUPT)
+        assert first.until("exit") == {"exit": 130}
+
+
+def test_a_ctrl_c_that_comes_too_late_keeps_no_answer(tmp_path: Path) -> None:
+    with laptop(tmp_path, words=["do"], kept="a") as side:
+        side.until("exit")
+        side.send(INTERRUPT)
+        side.send(ACCEPTED)
+        assert not side.answers()
+    assert not [*tmp_path.rglob("*.answer")]
