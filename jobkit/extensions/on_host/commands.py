@@ -24,7 +24,9 @@ FOLDER = "jobkit"
 SEND = frozenset(("sweep", "tune", "apply", "doctor", "preflight", "recommend", "shell", "workload check"))
 """Commands whose files travel."""
 READ = frozenset(("status", "logs", "recommend", "waste", "compare", "preflight", "shell"))
-"""Commands that change nothing on the cluster: an answer that is lost is not kept."""
+"""Commands that change nothing on the cluster."""
+LEFT = frozenset(("cancel", "resume", "throttle", "merge"))
+"""Commands that do what is left to do: typed again, perhaps after others, they must run again."""
 FETCH = frozenset(("collect", "report"))
 """Commands that fetch records and run here."""
 STAY = frozenset(("help", "lint", "practice", "schema", "emit"))
@@ -114,9 +116,9 @@ def _parts(host: str) -> tuple[str, str]:
 
 def _run(cluster: Cluster, typed: Typed, inputs: Inputs) -> int:
     words = [*typed.name.split(), *inputs.words(typed.words)]
-    reads = typed.name in READ or "--dry-run" in words
+    again = typed.name in READ | LEFT or "--dry-run" in words
     kept = hashlib.sha256("\0".join((*words, inputs.spec)).encode("utf-8", "surrogateescape")).hexdigest()
-    return cluster.run(words, kept="" if reads else kept)
+    return cluster.run(words, kept="" if again else kept)
 
 
 def _send(cluster: Cluster, inputs: Inputs) -> None:

@@ -25,11 +25,13 @@ class Named(Cluster):
     """A cluster that names files, and sends none."""
 
     parts: ClassVar[tuple[tuple[str, bool], ...]] = ()
+    kept: ClassVar[list[tuple[str, bool]]] = []
 
     def find(self, *_: str, **__: object) -> list[tuple[str, Path, bool]]:
         return [("/home", Path(path), is_folder) for path, is_folder in self.parts]
 
-    def run(self, *_: Any, **__: Any) -> int:
+    def run(self, words: list[str], *, kept: str) -> int:
+        self.kept.append((words[0], bool(kept)))
         return 0
 
 
@@ -74,6 +76,14 @@ def test_what_was_asked_for_comes(named: Any) -> None:
     output = {"run": "tagged", "fetch": True, "output": "all.jsonl"}
     assert named("merge", output, ("all.jsonl", False), ("all.documents.jsonl", False)) == 0
     assert named("report", {"runs": ("there/rows.csv",)}, ("rows.csv", False)) == 0
+
+
+def test_an_answer_is_kept_where_a_second_run_would_begin_something_twice(named: Any) -> None:
+    Named.kept.clear()
+    for name in ("sweep", "verify", "cancel", "resume", "throttle", "merge", "status"):
+        named(name, {})
+    again = ("cancel", "resume", "throttle", "merge", "status")
+    assert Named.kept == [("sweep", True), ("verify", True), *((name, False) for name in again)]
 
 
 def test_copies_of_runs_do_not_travel_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
