@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -43,5 +44,5 @@ def corpus_path(word: str, cache: Path) -> str:
         As `find_text`.
     """
     if Path(word).exists() or not SAMPLE.fullmatch(word):
-        return word
+        return os.path.expanduser(word)  # noqa: PTH111 - it leaves the ~ of an unknown user as it is
     return find_text(word, base=Path(), cache=cache).path

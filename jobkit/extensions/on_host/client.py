@@ -89,6 +89,26 @@ class Cluster:
                 terminal.note(answer.get("err", "").rstrip()) if "err" in answer else None
         raise self.broken()
 
+    def prepare(self, **about: object) -> dict[str, str]:
+        """Let the cluster make the folder of the project, and return what it says of itself.
+
+        Returns
+        -------
+        dict
+            ``folder`` of the project; ``model``, where a model goes that it lacks; ``site``, its site file;
+            ``spec``, that of ``about``. Each is empty if there is none.
+
+        Raises
+        ------
+        JobkitError
+            If there is no answer.
+        """
+        answer = self.ask("prepare", **about)
+        names = ("folder", "model", "site", "spec")
+        if not isinstance(answer, dict) or any(not isinstance(answer.get(name), str) for name in names):
+            raise JobkitError(f"{self.host} answers what this jobkit does not understand")
+        return answer
+
     def find(self, question: str, *words: str, **about: object) -> list[tuple[str, Path, bool]]:
         """Return the files and folders that answer a question.
 
@@ -321,6 +341,7 @@ class _Conversation:
                 if interrupted:
                     raise
                 interrupted = True
+                terminal.note("interrupting it; Ctrl-C again stops waiting for it")
                 self.send(INTERRUPT)
                 continue
             if not line:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,11 @@ from jobkit.extensions.on_host.inputs import OUTSIDE, Inputs, find_inputs
 
 FOLDER = "jobkit"
 """The folder of projects in the home folder on the cluster."""
-SEND = frozenset(("sweep", "tune", "apply", "doctor", "preflight", "recommend", "shell", "workload check"))
-"""Commands whose files travel."""
+SEND: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("sweep", "tune", "apply", "doctor", "preflight", "shell", "workload check"), ()),
+    "recommend": ("corpus",),
+}
+"""Commands whose files travel, and the arguments that name them, unless all do."""
 READ = frozenset(("status", "logs", "recommend", "waste", "compare", "preflight", "shell"))
 """Commands that change nothing on the cluster."""
 LEFT = frozenset(("cancel", "resume", "throttle", "merge"))
@@ -81,7 +84,8 @@ def run_on(host: str, typed: Typed, *, named: bool) -> int:
         return typed.run_here(typed.line)
     _refuse_what_needs_this_terminal(host, typed)
     name, folder = _parts(host)
-    inputs = find_inputs(typed.params) if typed.name in SEND else Inputs(Path.cwd())
+    sent = {name: typed.params.get(name) for name in SEND.get(typed.name, ()) or typed.params}
+    inputs = find_inputs(sent) if typed.name in SEND else Inputs(Path.cwd())
     cluster = Cluster(connect(name), folder or FOLDER, Path.cwd().name or "project", host, named)
     if typed.name == "init":
         return _init(cluster, typed)
@@ -117,14 +121,17 @@ def _parts(host: str) -> tuple[str, str]:
 def _run(cluster: Cluster, typed: Typed, inputs: Inputs) -> int:
     words = [*typed.name.split(), *inputs.words(typed.words)]
     again = typed.name in READ | LEFT or "--dry-run" in words
-    kept = hashlib.sha256("\0".join((*words, inputs.spec)).encode("utf-8", "surrogateescape")).hexdigest()
-    return cluster.run(words, kept="" if again else kept)
+    return cluster.run(words, kept="" if again else _digest((*words, *inputs.state())))
+
+
+def _digest(parts: Iterable[str]) -> str:
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _send(cluster: Cluster, inputs: Inputs) -> None:
     """Bring what a command needs into the folder of the project, and the model if it is missing there."""
     model = _model_here(inputs)
-    there = cluster.ask("prepare", model=model[1] if model else None)
+    there = cluster.prepare(model=model[1] if model else None)
     folder = there["folder"]
     transfer.send(cluster.connection, inputs.inside, inputs.base, folder)
     transfer.send(cluster.connection, inputs.outside, Path("/"), f"{folder}/{OUTSIDE}")
@@ -212,7 +219,7 @@ def _init(cluster: Cluster, typed: Typed) -> int:
     if not install_if_missing(cluster):
         return 0
     spec = Path(str(typed.params.get("folder") or "."), "first.yaml")
-    only, there = typed.params.get("only"), cluster.ask("prepare", spec=str(spec))
+    only, there = typed.params.get("only"), cluster.prepare(spec=str(spec))
     if there["site"] and not only:
         terminal.note(f"{cluster.host} keeps its site file, {there['site']}")
     words = [*typed.words, *(["--only", "spec"] if there["site"] and not only else [])]

@@ -43,8 +43,6 @@ class Inputs:
         ``key=value`` for a further ``--set``.
     model
         The workload and the part ``model`` of the spec, if it needs one.
-    spec
-        The text of the spec.
     """
 
     base: Path
@@ -53,7 +51,6 @@ class Inputs:
     renamed: dict[str, str] = field(default_factory=dict)
     changes: list[str] = field(default_factory=list)
     model: tuple[str, Mapping[str, Any]] | None = None
-    spec: str = ""
 
     def words(self, words: Sequence[str]) -> list[str]:
         """Return a command line as it is on the cluster."""
@@ -63,6 +60,11 @@ class Inputs:
             attached = bool(equals) and option.startswith("--") and value in self.renamed
             there.append(f"{option}={self.renamed[value]}" if attached else self.renamed.get(word, word))
         return there + [part for change in self.changes for part in ("--set", change)]
+
+    def state(self) -> list[str]:
+        """Return in what state the files are that travel: it changes with them."""
+        stats = ((path, path.stat()) for path in (*self.inside, *self.outside))
+        return [f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats]
 
     def place(self, path: Path) -> str:
         """Let a file or folder travel, and return its path on the cluster, from the folder of the project."""
@@ -137,7 +139,6 @@ def _spec(inputs: Inputs, path: Path, overrides: Sequence[str]) -> None:
     from jobkit.spec.yaml_files import read_document
 
     data = read_document(path, overrides).data
-    inputs.spec = path.read_text(encoding="utf-8")
     base = Path(os.path.abspath(path)).parent  # noqa: PTH100 - as above
     if not base.is_relative_to(inputs.base):
         hint = f"cd {base}, or type the command in a folder above the spec and above this one"
@@ -175,11 +176,10 @@ def _is_no_file(text: str) -> bool:
 
 def _workload(inputs: Inputs, workload: str, base: Path) -> None:
     """Let the code of a workload travel: its file, or the Python files of the spec's folder."""
-    from jobkit.worker.workloads.function import names_file, source_path
+    from jobkit.worker.workloads.function import names_file
 
     if names_file(workload):
-        file = source_path(workload, str(base))
-        _named(inputs, f"workload: {workload}", file, base)
+        _named(inputs, f"workload: {workload}", workload.rpartition(":")[0], base)
     elif ":" in workload:
         module = base / workload.partition(":")[0].partition(".")[0]
         for path in (*sorted(base.glob("*.py")), module):
@@ -202,10 +202,14 @@ def _model(inputs: Inputs, workload: str, model: object, base: Path) -> None:
 
 
 def _named(inputs: Inputs, key: str, name: str, base: Path) -> None:
-    """Let a file travel that a spec names; refuse one from outside of the project."""
+    """Let a file travel that a spec names; refuse one that the spec would not find there."""
     path = base / _path(name)
     if not path.exists():
         return
-    if inputs.place(path).startswith(f"{OUTSIDE}/"):
+    place = inputs.place(path)
+    if _path(name).is_absolute() and not place.startswith(f"{OUTSIDE}/"):
+        hint = f"write it from the folder of the spec: {os.path.relpath(path, base)}"
+        raise JobkitError(f"{key} has another path on the cluster", hint=hint)
+    if place.startswith(f"{OUTSIDE}/"):
         hint = f"copy it into {inputs.base}, or type the command in a folder above both"
         raise JobkitError(f"{key} is not in this folder, which is the project", hint=hint)

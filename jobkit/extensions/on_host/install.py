@@ -130,6 +130,7 @@ def _yes() -> bool:
 def _install(cluster: Cluster, python: str, folder: str) -> None:
     with tempfile.TemporaryDirectory() as made:
         wheel = make_wheel(Path(made))
+        _script(cluster, f'mkdir -p "{WHEELS}"')
         transfer.send(cluster.connection, [wheel], wheel.parent, folder)
         terminal.note("installing: this takes minutes, most of them for PyTorch")
         done = _script(cluster, INSTALL % (python, wheel.name, wheel.name), show=True)

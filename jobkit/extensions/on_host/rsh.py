@@ -20,7 +20,7 @@ SSH_VARIABLE = "JOBKIT_ON_SSH"
 """The variable with the host and the options that find its connection, as a list in JSON."""
 BLOCK_BYTES = 1 << 16
 PLAIN = re.compile(r"[A-Za-z0-9.,=_/-]+")
-"""What no shell reads as more than itself: with ``--secluded-args`` all arguments are such."""
+"""What no shell reads as more than itself: with rsync's option ``-s`` all arguments are such."""
 
 
 def main(arguments: list[str]) -> int:

@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 import platformdirs
 
 from jobkit.core.errors import ExitCode, JobkitError, file_error
-from jobkit.core.files import exclusive_lock, try_lock
+from jobkit.core.files import exclusive_lock, try_lock, write_atomically
 from jobkit.extensions.on_host.protocol import (
     ACCEPTED,
     INTERRUPT,
@@ -40,7 +40,7 @@ GRACE_S = 60.0
 WATCHES = {"--wait", "--watch", "--follow", "-f"}
 """Options of commands that wait: they are interrupted at once."""
 ORIGIN_FILE = ".jobkit-on"
-KEEP_S = 30 * 86400
+KEEP_S = 7 * 86400
 BLOCK_BYTES = 1 << 16
 MOST_OPEN = 256
 """More files than are open here."""
@@ -135,7 +135,7 @@ def project_folder(request: Request, answers: Answers) -> Path:
         answers.send({"err": f"a new project: {place}; there are {', '.join(others)} too\n"})
     note = place / ORIGIN_FILE
     if not note.exists():
-        note.write_text(f"{request.origin}\n", encoding="utf-8")
+        write_atomically(note, f"{request.origin}\n")
     origin = note.read_text(encoding="utf-8").removesuffix("\n")
     if origin != request.origin:
         raise JobkitError(
@@ -319,19 +319,19 @@ def _prepare(request: Request) -> dict[str, Any]:
         "folder": str(Path.cwd()),
         "model": _model_place(**model) if model else "",
         "site": str(site) if site.exists() else "",
-        "spec": Path(request.about.get("spec", "")).is_file(),
+        "spec": str(spec) if (spec := Path(request.about.get("spec", ""))).is_file() else "",
     }
 
 
 def _model_place(workload: str, model: Mapping[str, object], folder: str) -> str:
     """Return the folder into which a model must be copied; empty if it is there."""
-    from jobkit.core.paths import cache_dir
+    from jobkit.core.paths import cache_dir, make_folder
     from jobkit.planning.models import find
 
     try:
         find(workload, model, Path(), cache_dir())
     except JobkitError:
-        return str(cache_dir() / "models" / folder)
+        return str(make_folder(cache_dir() / "models") / folder)
     return ""
 
 

@@ -1,6 +1,6 @@
 """Copy files to the cluster and back, with the system's rsync over the connection that is open.
 
-Sources: rsync(1), "EXIT VALUES" and the options that are named here, of rsync 3.2.7.
+Sources: rsync(1), "EXIT VALUES" and the options that are named here, of rsync 3.2.7; all are in 3.1, of 2013.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jobkit.extensions.on_host.connection import Connection
 
 THERE = "cluster"
 """The name of the host in rsync's arguments; `jobkit.extensions.on_host.rsh` has the real one."""
-OPTIONS = ("-rtz", "--secluded-args", "--partial-dir=.rsync-partial", "--relative")
+OPTIONS = ("-rtz", "-s", "--partial-dir=.rsync-partial", "--relative")
 """Paths travel in rsync's own protocol; a half-copied file is kept, and the next copy goes on from it."""
 NOT_FOUND, INTERRUPTED, VANISHED = shell.NOT_FOUND, 20, 24
 """Statuses of rsync; the last is that of a file that went while a run is under way."""
@@ -44,7 +44,7 @@ def send(connection: Connection, files: Sequence[Path], base: Path, folder: str)
     base
         The folder on the laptop that becomes ``folder``.
     folder
-        The folder on the cluster, absolute.
+        The folder on the cluster, absolute; the one above it exists.
     """
     if not files:
         return
@@ -53,7 +53,7 @@ def send(connection: Connection, files: Sequence[Path], base: Path, folder: str)
         listed.flush()
         from_list = (f"--files-from={listed.name}", "--from0", "--copy-links", *_copies(files, base))
         large = sum(map(_size, files)) > LARGE_BYTES
-        _rsync(connection, (*from_list, "--mkpath", f"{base}/", f"{THERE}:{folder}/"), progress=large)
+        _rsync(connection, (*from_list, f"{base}/", f"{THERE}:{folder}/"), progress=large)
 
 
 def _size(path: Path) -> int:

@@ -162,6 +162,22 @@ def test_a_file_from_elsewhere_that_a_spec_names_is_refused(project: Path, more:
     assert f"copy it into {project}" in caught.value.hint
 
 
+def test_an_absolute_path_of_a_file_is_refused_with_the_relative_one(project: Path) -> None:
+    (project / "tagger.py").touch()
+    (project / "first.yaml").write_text(f"name: letters\nworkload: '{project}/tagger.py:tag'\n")
+    with pytest.raises(JobkitError, match="has another path on the cluster") as caught:
+        find_inputs({"spec": Path("first.yaml")})
+    assert caught.value.hint.endswith(": tagger.py")
+
+
+def test_what_travels_has_another_state_once_it_changes(project: Path) -> None:
+    params = {"spec": spec(project)}
+    before = find_inputs(params).state()
+    assert find_inputs(params).state() == before
+    (project / "letters.txt").write_text("Two letters.\n")
+    assert find_inputs(params).state() != before
+
+
 def test_a_spec_from_elsewhere_is_refused(project: Path) -> None:
     spec(project.parent)
     with pytest.raises(JobkitError, match=r"\.\./first\.yaml: the spec is not in this folder") as caught:
