@@ -15,9 +15,8 @@ import click
 
 from jobkit.commands.listing import LISTED, front_page
 from jobkit.core.errors import DISK_FULL, ERRNO_HINTS, ExitCode, JobkitError, file_error
+from jobkit.core.host import HERE, PROTOCOL, SERVE, usual_host
 from jobkit.core.terminal import did_you_mean, say
-from jobkit.extensions.on_host.host import HERE, usual_host
-from jobkit.extensions.on_host.protocol import PROTOCOL, SERVE
 
 
 class Commands(click.Group):

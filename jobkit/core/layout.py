@@ -82,6 +82,7 @@ _CONTRACT_FILES = (
         RUN_LOCK,
         SEARCH_LOCK,
         DRIVER_LOCK,
+        COPY_FILE,
     ),
     *("job-*.sh", "tasks-*.txt"),
 )

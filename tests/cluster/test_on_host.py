@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.extensions.on_host.protocol import MARK, PROTOCOL
+from jobkit.core.host import PROTOCOL
+from jobkit.extensions.on_host.protocol import MARK
 from tests.cluster.daemons import until
 from tests.cluster.ssh_host import SHELLS, SshHost, commands, kill
 

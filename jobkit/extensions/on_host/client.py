@@ -19,15 +19,9 @@ from typing import Any, TextIO
 
 from jobkit.core import shell, terminal
 from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.host import PROTOCOL
 from jobkit.extensions.on_host.connection import Connection
-from jobkit.extensions.on_host.protocol import (
-    ABSENT,
-    ACCEPTED,
-    INTERRUPT,
-    PROTOCOL,
-    Request,
-    parse_answer,
-)
+from jobkit.extensions.on_host.protocol import ABSENT, ACCEPTED, INTERRUPT, Request, parse_answer
 
 COMMANDS = (
     *("init", "doctor", "sweep", "status", "collect", "recommend", "apply", "resume", "tune", "profile"),

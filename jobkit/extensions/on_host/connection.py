@@ -15,8 +15,9 @@ from pathlib import Path
 from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import exclusive_lock
+from jobkit.core.host import SERVE
 from jobkit.core.terminal import note, shell_quote
-from jobkit.extensions.on_host.protocol import ABSENT, NO_RSYNC, READY, SERVE
+from jobkit.extensions.on_host.protocol import ABSENT, NO_RSYNC, READY
 
 PERSIST_S = 3600
 """How long a connection without a command stays open, unless the user's configuration names a time."""

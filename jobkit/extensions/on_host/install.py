@@ -17,10 +17,11 @@ from urllib.parse import unquote, urlparse
 
 from jobkit.core import shell, terminal
 from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.host import PROTOCOL
 from jobkit.extensions.on_host import transfer
 from jobkit.extensions.on_host.client import Cluster
 from jobkit.extensions.on_host.connection import VENV
-from jobkit.extensions.on_host.protocol import MARK, PROTOCOL
+from jobkit.extensions.on_host.protocol import MARK
 
 WHEELS = "$HOME/.local/share/jobkit"
 PYTHONS = ("python3.13", "python3.12", "python3.11", "python3")

@@ -11,10 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-PROTOCOL = 1
-"""Raised by a change that an older jobkit on the other side would not understand."""
-SERVE = "--serve"
-"""The only word of the command line with which a jobkit on the cluster reads a request."""
+from jobkit.core.host import PROTOCOL
+
 MARK = "jobkit-on:"
 ABSENT, NO_RSYNC, READY = f"{MARK}absent", f"{MARK}no-rsync", f"{MARK}ready"
 """Lines of the scripts that look for jobkit and for rsync on the cluster."""

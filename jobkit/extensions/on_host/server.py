@@ -25,10 +25,10 @@ import platformdirs
 
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.files import exclusive_lock, try_lock, write_atomically
+from jobkit.core.host import PROTOCOL
 from jobkit.extensions.on_host.protocol import (
     ACCEPTED,
     INTERRUPT,
-    PROTOCOL,
     Request,
     answer_line,
     parse_answer,

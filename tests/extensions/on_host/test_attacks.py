@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import pytest
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.host import usual_host
 from jobkit.core.layout import COPY_FILE
 from jobkit.extensions.on_host import commands, server, transfer
 from jobkit.extensions.on_host.client import Cluster, suggest_here
 from jobkit.extensions.on_host.connection import Connection
-from jobkit.extensions.on_host.host import usual_host
 from jobkit.extensions.on_host.inputs import find_inputs
 from jobkit.extensions.on_host.protocol import ACCEPTED, INTERRUPT, MARK, Request, answer_line, parse_answer
 from tests.extensions.on_host.test_server import laptop

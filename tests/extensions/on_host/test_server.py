@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from jobkit.extensions.on_host.protocol import ACCEPTED, INTERRUPT, PROTOCOL, SERVE, Request, parse_answer
+from jobkit.core.host import PROTOCOL, SERVE
+from jobkit.extensions.on_host.protocol import ACCEPTED, INTERRUPT, Request, parse_answer
 
 PROGRAM = """\
 import sys, time

@@ -1,4 +1,4 @@
-"""Which machine runs a command, if the command line does not say so."""
+"""Which machine runs a command: this one, or a host behind ssh, on which another jobkit serves it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import re
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import config_folder
 
+PROTOCOL = 1
+"""Of the two sides; raised by a change that an older one would not understand."""
+SERVE = "--serve"
+"""The only word of the command line with which a jobkit on the host reads a request."""
 HERE = "here"
 """In place of a host: this machine."""
 _HOST = re.compile(r"""(["']?)on\1[ \t]*:[ \t]+(["']?)([\w.@:/~+-]+)\2[ \t]*(?:#.*)?""")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.extensions.on_host.host import usual_host
+from jobkit.core.host import usual_host
 from tests.support.commands import jobkit
 
 
