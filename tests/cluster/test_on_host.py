@@ -302,7 +302,7 @@ def test_another_protocol_is_refused_with_the_command_that_updates_it(ada: Ada) 
 
 
 def test_an_older_protocol_is_updated_by_init(ada: Ada) -> None:
-    (module,) = (ada.host.home / VENV).glob("lib/*/site-packages/jobkit/extensions/on_host/protocol.py")
+    (module,) = (ada.host.home / VENV).glob("lib/*/site-packages/jobkit/core/host.py")
     now = module.read_text()
     module.write_text(now.replace(f"PROTOCOL = {PROTOCOL}", "PROTOCOL = 0"))
     code, _, said = ada.types("status")

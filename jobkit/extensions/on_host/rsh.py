@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from io import BufferedReader
+from pathlib import Path
 from typing import cast
 
 from jobkit.core import shell
@@ -19,6 +20,8 @@ from jobkit.extensions.on_host.protocol import NO_RSYNC, READY
 SSH_VARIABLE = "JOBKIT_ON_SSH"
 """The variable with the host and the options that find its connection, as a list in JSON."""
 BLOCK_BYTES = 1 << 16
+NOTE_VARIABLE = "JOBKIT_ON_NOTE"
+"""The variable with the file that gets `NO_RSYNC`: rsync itself may end before it knows this status."""
 PLAIN = re.compile(r"[A-Za-z0-9.,=_/-]+")
 """What no shell reads as more than itself: with rsync's option ``-s`` all arguments are such."""
 
@@ -41,6 +44,7 @@ def main(arguments: list[str]) -> int:
     stream = cast("BufferedReader", process.stdout)
     for line in stream:
         if line.strip() == NO_RSYNC.encode():
+            Path(os.environ[NOTE_VARIABLE]).write_text(NO_RSYNC)
             return shell.NOT_FOUND
         if line.strip() == READY.encode():
             break

@@ -19,12 +19,13 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.layout import COPY_FILE
 from jobkit.extensions.on_host import rsh
 from jobkit.extensions.on_host.connection import Connection
+from jobkit.extensions.on_host.protocol import NO_RSYNC
 
 THERE = "cluster"
 """The name of the host in rsync's arguments; `jobkit.extensions.on_host.rsh` has the real one."""
 OPTIONS = ("-rtz", "-s", "--partial-dir=.rsync-partial", "--relative")
 """Paths travel in rsync's own protocol; a half-copied file is kept, and the next copy goes on from it."""
-NOT_FOUND, INTERRUPTED, VANISHED = shell.NOT_FOUND, 20, 24
+INTERRUPTED, VANISHED = 20, 24
 """Statuses of rsync; the last is that of a file that went while a run is under way."""
 LEAVE = ("rows.jsonl", "entities.tsv", "merged.*", "trace.json.gz", "profile.pstats", ".lock", ".find.lock")
 """Files of a run that no table and no picture needs, and which may be large."""
@@ -98,9 +99,12 @@ def _rsync(connection: Connection, arguments: Sequence[str], *, progress: bool) 
     shell_command = f'"{sys.executable}" -P -m {rsh.__name__}'
     shown = ("--info=progress2",) if progress and sys.stderr.isatty() else ()
     argv = ["rsync", *OPTIONS, *shown, "-e", shell_command, *arguments]
-    environment = {**os.environ, rsh.SSH_VARIABLE: json.dumps([connection.host, *connection.control])}
-    status = shell.attach(argv, environment, output=sys.stderr)
-    if status == NOT_FOUND:
+    ssh = {rsh.SSH_VARIABLE: json.dumps([connection.host, *connection.control])}
+    with tempfile.NamedTemporaryFile("r", prefix="jobkit-on-") as note:
+        environment = {**os.environ, **ssh, rsh.NOTE_VARIABLE: note.name}
+        status = shell.attach(argv, environment, output=sys.stderr)
+        absent = note.read() == NO_RSYNC
+    if absent:
         raise JobkitError(f"{connection.host} has no rsync", hint=INSTALL)
     if status in {INTERRUPTED, -2}:
         raise JobkitError("interrupted", hint=AGAIN, exit_code=ExitCode.INTERRUPTED)
