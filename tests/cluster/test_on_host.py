@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from jobkit.core.host import PROTOCOL
 from jobkit.extensions.on_host.protocol import MARK
 from tests.cluster.daemons import until
-from tests.cluster.ssh_host import SHELLS, SshHost, commands, kill
+from tests.cluster.ssh_host import SHELLS, SshHost, commands, end_jobs, kill
 
 ROOT = Path(__file__).parents[2]
 VENV = ".local/share/jobkit/venv"
@@ -83,9 +84,13 @@ def host_with_jobkit(ssh_host: SshHost) -> SshHost:
 
 
 @pytest.fixture
-def ada(host_with_jobkit: SshHost) -> Ada:
-    shutil.rmtree(host_with_jobkit.home / "jobkit", ignore_errors=True)
-    return Ada(host_with_jobkit)
+def ada(host_with_jobkit: SshHost) -> Iterator[Ada]:
+    """Have an empty project; no job of it runs on, which would write into that of the next test."""
+    host = host_with_jobkit
+    shutil.rmtree(host.home / "jobkit", ignore_errors=True)
+    yield Ada(host)
+    end_jobs(host.folder.parent, host.user)
+    until(lambda: not host.processes(), "the jobs end")
 
 
 def test_one_code_leads_from_an_empty_folder_to_a_merged_corpus(ada: Ada, scheduler: str) -> None:
