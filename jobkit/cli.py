@@ -105,7 +105,10 @@ class OnHost(click.Command):
         from jobkit.extensions.on_host.commands import FETCH, Typed, run_on
 
         command, name, words = self.command, str(self.name), list(ctx.args)
-        if isinstance(command, click.Group) and words and (child := command.get_command(ctx, words[0])):
+        if isinstance(command, click.Group):
+            child = command.get_command(ctx, words[0]) if words else None
+            if child is None:  # no subcommand: its own error says which there are
+                return _exit_code(["--on", HERE, name, *words])
             command, name, words = child, f"{name} {words[0]}", words[1:]
         known = name in FETCH  # it runs here, too: an error comes before anything is fetched
         params = command.make_context(name, list(words), resilient_parsing=not known).params
@@ -118,7 +121,6 @@ class OnHost(click.Command):
 @click.option(
     "--on",
     metavar="HOST[:FOLDER]",
-    expose_value=True,
     help="Run the command on a cluster, over ssh; here: on this machine.",
 )
 def app(on: str | None) -> None:

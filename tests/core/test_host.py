@@ -67,6 +67,15 @@ def test_what_needs_this_terminal_is_refused_before_ssh(words: str, monkeypatch:
     assert "no ssh" not in done.stderr
 
 
+def test_a_group_without_a_subcommand_says_which_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    for words in (("models",), ("models", "fetsh")):
+        done = jobkit("--on", "hec", *words)
+        assert done.returncode == 2
+        assert "jobkit models" in done.stdout + done.stderr
+        assert "no ssh" not in done.stderr
+
+
 def test_fetch_without_a_host_says_how() -> None:
     done = jobkit("merge", "tagged", "--fetch")
     assert "jobkit --on HOST merge RUN --fetch" in done.stderr

@@ -83,7 +83,7 @@ def run_on(host: str, typed: Typed, *, named: bool) -> int:
     if typed.name.split()[0] in STAY:
         return typed.run_here(typed.line)
     _refuse_what_needs_this_terminal(host, typed)
-    name, folder = _parts(host)
+    name, folder = _host_and_folder(host)
     sent = {name: typed.params.get(name) for name in SEND.get(typed.name, ()) or typed.params}
     inputs = find_inputs(sent) if typed.name in SEND else Inputs(Path.cwd())
     cluster = Cluster(connect(name), folder or FOLDER, Path.cwd().name or "project", host, named)
@@ -109,7 +109,7 @@ def _refuse_what_needs_this_terminal(host: str, typed: Typed) -> None:
         raise JobkitError("shell --go takes over the terminal, which --on does not", hint=hint)
 
 
-def _parts(host: str) -> tuple[str, str]:
+def _host_and_folder(host: str) -> tuple[str, str]:
     """Return the host and the folder that ``--on`` names."""
     name, _, folder = host.partition(":")
     if folder.startswith((":", "//")) or name.startswith("["):

@@ -154,7 +154,7 @@ def _configuration(connection: Connection) -> dict[str, str]:
 
 
 def _socket_folder() -> Path:
-    """Return the folder of the control sockets, which nobody else can read.
+    """Return the folder of the control sockets, which only its owner can read.
 
     Raises
     ------

@@ -109,7 +109,7 @@ class Answers:
         self.relay(line)
 
     def relay(self, data: bytes) -> None:
-        """Send lines of answers as they are; nothing if nobody reads them any more."""
+        """Send lines of answers as they are, unless the connection has ended."""
         with contextlib.suppress(ConnectionError):  # of sshd's socket: EPIPE or ECONNRESET
             self._out.write(data)
             self._out.flush()
@@ -374,4 +374,4 @@ def _merged(request: Request) -> list[list[str | bool]]:
 
 
 QUESTIONS: Mapping[str, Callable[[Request], Any]] = {"prepare": _prepare, "runs": _runs, "merged": _merged}
-"""What may be asked beside commands, by name."""
+"""The questions that a laptop may ask, by name."""
