@@ -62,9 +62,11 @@ class Inputs:
         return there + [part for change in self.changes for part in ("--set", change)]
 
     def state(self) -> list[str]:
-        """Return in what state the files are that travel: it changes with them."""
-        stats = ((path, path.stat()) for path in (*self.inside, *self.outside))
-        return [f"{path} {stat.st_size} {stat.st_mtime_ns}" for path, stat in stats]
+        """Return in what state the files are that travel, also those in folders: it changes with them."""
+        named = (*self.inside, *self.outside)
+        files = [file for path in named for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
+        stats = ((file, file.stat()) for file in files if file.is_file())
+        return [f"{file} {stat.st_size} {stat.st_mtime_ns}" for file, stat in stats]
 
     def place(self, path: Path) -> str:
         """Let a file or folder travel, and return its path on the cluster, from the folder of the project."""

@@ -176,6 +176,11 @@ def test_what_travels_has_another_state_once_it_changes(project: Path) -> None:
     assert find_inputs(params).state() == before
     (project / "letters.txt").write_text("Two letters.\n")
     assert find_inputs(params).state() != before
+    (project / "more").mkdir()
+    (project / "more" / "a.txt").write_text("One.\n")
+    folder = find_inputs({"corpus": ("more",)}).state()
+    (project / "more" / "a.txt").write_text("Two letters.\n")
+    assert find_inputs({"corpus": ("more",)}).state() != folder
 
 
 def test_a_spec_from_elsewhere_is_refused(project: Path) -> None:
