@@ -2,7 +2,8 @@
 
 A daemon is proved by its pid file: the process id, the time at which that process started, and the boot of
 this machine in which it did (proc(5), field 22 of ``/proc/PID/stat``). A process id is used again, but not
-with the same start time. What daemons start themselves inherits the variable `MARK` from them.
+with the same start time. Its parent is a guard (guard.py), below which everything stays that the daemon
+starts, whichever process of it ends first; the guard has a file of its own, with the same proof.
 """
 
 from __future__ import annotations
@@ -10,32 +11,21 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.shell import check, run
 
-MARK = "JOBKIT_PRACTICE_DAEMON"
-"""A variable in the environment of every daemon: the folder of its cluster, a colon, and its name."""
 KEPT = "HOME", "LANG", "LOGNAME", "TZ", "USER"
 """What else a daemon gets of this environment: it would hand the rest to jobs."""
 END_WITHIN_S = 20.0
 LOOK_EVERY_S = 0.05
 BOOT = Path("/proc/sys/kernel/random/boot_id")
-_START = r"""
-pidfile=$1 log=$2; shift 2
-cd "${log%/*}" || exit
-exec </dev/null >>"$log" 2>&1
-read -r boot </proc/sys/kernel/random/boot_id
-read -r stat </proc/$$/stat; stat=${stat##*) }
-set -f; i=0; for field in $stat; do i=$((i + 1)); [ $i -ne 20 ] || born=$field; done
-echo "$$ $born $boot" >"$pidfile.part"; mv "$pidfile.part" "$pidfile"
-exec "$@"
-"""
-"""Writes the pid file itself and becomes the daemon: nothing can come in between."""
+GUARD = Path(__file__).with_name("guard.py")
 
 
 @dataclass(frozen=True)
@@ -85,9 +75,9 @@ class Daemon:
             return
         self.pid_file.unlink(missing_ok=True)
         kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-        environment = {**kept, **self.variables, MARK: f"{self.folder}:{self.name}"}
-        words = ("setsid", "--fork", "sh", "-c", _START, "sh", str(self.pid_file), str(self.log), *self.argv)
-        check(run(words, env=environment), f"{self.name} does not start")
+        guard = (sys.executable, "-I", "-S", str(GUARD), str(self.folder), self.name)
+        words = ("setsid", "--fork", *guard, *self.argv)
+        check(run(words, env={**kept, **self.variables}), f"{self.name} does not start")
         wait_for(self.pid_file.exists, f"{self.name} starts; its log is {self.log}")
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
@@ -132,73 +122,45 @@ def _state(pid: int) -> list[str]:
     return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(") ")[2].split()
 
 
+def guards(folder: Path, name: str = "") -> set[int]:
+    """Return the guards of a cluster's daemons, or of one daemon: one lives as long as anything below it."""
+    files = (folder / "run").glob(f"{name or '*'}.*.guard")
+    return {pid for pid in map(proved, files) if pid is not None}
+
+
 def started(folder: Path, name: str = "") -> set[int]:
-    """Return the processes that daemons of a cluster, or one of them, have started; daemons included.
-
-    These are the processes with the mark, Slurm's job steps, and all their descendants: Slurm gives a job
-    the environment of its submission, and not the mark.
-    """
-    parents = dict(_processes())
-    found = {pid for pid in parents if _is_marked(pid, folder, name) or _is_step(pid, folder, name)}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {os.getpid()}
-
-
-def _processes() -> Iterator[tuple[int, int]]:
-    """Yield every process that is no zombie, with its parent."""
+    """Return the processes that daemons of a cluster, or one of them, have started; daemons included."""
+    parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
                 state = _state(int(entry.name))
                 if state[0] != "Z":
-                    yield int(entry.name), int(state[1])
-
-
-def _is_marked(pid: int, folder: Path, name: str) -> bool:
-    mark = f"{MARK}={folder}:{name}".encode()
-    with contextlib.suppress(OSError):
-        words = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        return mark in words if name else any(word.startswith(mark) for word in words)
-    return False
-
-
-def _is_step(pid: int, folder: Path, name: str) -> bool:
-    """Return whether a process is a job step of slurmd: it has no mark, and writes to slurmd's log."""
-    process = Path(f"/proc/{pid}")
-    with contextlib.suppress(OSError):
-        if (process / "exe").readlink().name.startswith("slurmstepd"):
-            files = {entry.readlink() for entry in (process / "fd").iterdir()}
-            return any(file.parent == folder / "log" and file.stem.startswith(name) for file in files)
-    return False
-
-
-def _send_to(handle: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        signal.pidfd_send_signal(handle, number)
+                    parents[int(entry.name)] = int(state[1])
+    found = above = guards(folder, name)
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found = found | more
+    return found - above
 
 
 def end_started(folder: Path, name: str = "") -> None:
-    """Kill what daemons of a cluster, or one of them, have started and left behind.
+    """Kill the daemons of a cluster, or one of them, with all that they have started and left behind.
 
-    All are stopped before the first is killed: once a job step is gone, its children are not found.
+    A list of processes can miss one that moves to the guard while the list is read. So the guards decide: a
+    guard ends when the kernel says that it has no child any more.
     """
 
     def none_left() -> bool:
         with contextlib.ExitStack() as stack:
-            handles: dict[int, int] = {}
-            while new := started(folder, name) - handles.keys():
-                for pid in new:
-                    with contextlib.suppress(ProcessLookupError):
-                        handles[pid] = os.pidfd_open(pid)
-                        stack.callback(os.close, handles[pid])
-                gone = handles.keys() - started(folder, name)  # their ids may be those of other processes
-                handles = {pid: handle for pid, handle in handles.items() if pid not in gone}
-                for handle in handles.values():
-                    _send_to(handle, signal.SIGSTOP)
-            for handle in handles.values():
-                _send_to(handle, signal.SIGKILL)
-        return not started(folder, name)
+            handles = {}
+            for pid in started(folder, name):
+                with contextlib.suppress(ProcessLookupError):
+                    handles[pid] = os.pidfd_open(pid)
+                    stack.callback(os.close, handles[pid])
+            for pid in handles.keys() & started(folder, name):  # others may have the id by now
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(handles[pid], signal.SIGKILL)
+        return not guards(folder, name)
 
     wait_for(none_left, f"the processes of {folder} end")
 

@@ -69,7 +69,10 @@ def test_a_foreign_process_in_the_pid_file_is_not_killed(folder: Path, field: in
 
 
 def test_what_a_daemon_leaves_behind_is_found_and_ended(folder: Path) -> None:
-    one = daemon(folder, f"setsid sleep 60 & echo $! >{folder}/child; exec sleep 60")
+    escapes = (
+        f"(setsid env -i sleep 60 & echo $! >{folder}/child)"  # its parent has ended, it has no variable
+    )
+    one = daemon(folder, f"env -i sh -c '{escapes}'; exec sleep 60")
     one.start()
     wait_for(lambda: (folder / "child").is_file() and (folder / "child").read_text() != "", "the child", 60)
     child = int((folder / "child").read_text())
@@ -81,7 +84,7 @@ def test_what_a_daemon_leaves_behind_is_found_and_ended(folder: Path) -> None:
 
 
 def test_what_a_job_step_runs_ends_with_it(folder: Path) -> None:
-    """Without the mark they are found by their parents alone, whichever is killed first."""
+    """Whichever of them is killed first, and whatever they start meanwhile."""
     step = (
         f"echo $$ >>{folder}/pids\n[ $# -gt 5 ] || env -i PATH=$PATH sh {folder}/step.sh $* x &\nsleep 60\n"
     )
