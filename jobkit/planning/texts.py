@@ -268,7 +268,7 @@ def cached_lengths(workload: str, text: TextRef, model: ModelRef | None, cache: 
         return None  # missing, or damaged: it is made again
 
 
-def text_lengths(  # noqa: PLR0913 - all of them say which lengths are meant
+def text_lengths(
     workload: str,
     text: TextRef,
     model: ModelRef | None,

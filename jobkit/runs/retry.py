@@ -111,7 +111,7 @@ def _named(points: Sequence[PointStatus], word: str) -> PointStatus:
     return point
 
 
-def groups(  # noqa: PLR0913 - what was given, when, and by whom
+def groups(
     points: Sequence[PointStatus],
     spec_of: Callable[[Overrides], SweepSpec],
     given_to: Mapping[JobTask, Overrides],

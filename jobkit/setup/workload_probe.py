@@ -132,7 +132,7 @@ class Probe:
     failed: str = ""
 
 
-def probe(  # noqa: PLR0913 - they come as JSON
+def probe(
     name: str,
     folder: str | None,
     paragraphs: Sequence[str],

@@ -38,13 +38,13 @@ class MeasuredPoint(Protocol):
     """The fields of a point that the measurement depends on; see `jobkit.core.records.Point`."""
 
     @property
-    def order(self) -> str: ...  # noqa: D102 - as in Point
+    def order(self) -> str: ...
     @property
-    def allocator(self) -> str | None: ...  # noqa: D102 - as above
+    def allocator(self) -> str | None: ...
     @property
-    def cap_bytes(self) -> int | None: ...  # noqa: D102 - as above
+    def cap_bytes(self) -> int | None: ...
     @property
-    def kind(self) -> PointKind: ...  # noqa: D102 - as above
+    def kind(self) -> PointKind: ...
 
 
 class Bracket(NamedTuple):
