@@ -93,25 +93,21 @@ def title(dom: str) -> str:
     return html.unescape(found)
 
 
-def test_the_policy_lets_the_pages_own_style_and_script_run(tmp_path: Path) -> None:
-    dom = Parsed(browse(tmp_path, page([GPU_RUN]).html, "--dump-dom"))
-    assert len(dom.all("button")) > 5
-
-
-def test_a_click_on_a_head_sorts_the_table(tmp_path: Path) -> None:
-    assert title(browse(tmp_path, with_script(page([GPU_RUN]).html, SORT), "--dump-dom")) == "300"
-
-
-def test_without_javascript_all_but_the_buttons_is_there(tmp_path: Path) -> None:
-    buttons, words = framed(tmp_path, page([GPU_RUN]).html)
+def test_with_javascript_a_head_sorts_the_table_and_without_all_but_the_buttons_is_there(
+    tmp_path: Path,
+) -> None:
+    text = page([GPU_RUN]).html
+    dom = Parsed(browse(tmp_path, text, "--dump-dom"))
+    assert len(dom.all("button")) > 5, "the policy lets the page's own style and script run"
+    assert title(browse(tmp_path, with_script(text, SORT), "--dump-dom")) == "300"
+    buttons, words = framed(tmp_path, text)
     assert buttons == 0
     for needed in ("Take batch_size 300", "#SBATCH --time=", "326 ± 7", "Speed: no knee", "within 5 %"):
         assert needed in words
 
 
-@pytest.mark.parametrize("hostile", HOSTILE)
-def test_no_name_runs_as_a_script(tmp_path: Path, hostile: str) -> None:
-    run = measured(tmp_path, name=hostile.replace("/", "|"), text=hostile, gpu=hostile)
+def test_no_name_runs_as_a_script(tmp_path: Path) -> None:
+    run = measured(tmp_path, name=HOSTILE.replace("/", "|"), text=HOSTILE, gpu=HOSTILE)
     watch = "document.title = 'watched'; window.alert = function () { document.title = 'owned'; };"
     text = with_script(page([run]).html, "").replace("<head>", f"<head><script>{watch}</script>")
     dom = browse(tmp_path, text, "--dump-dom")
