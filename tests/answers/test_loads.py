@@ -63,11 +63,6 @@ def test_loads_are_those_of_plain_counting(rows: list[list[int]], cut: Cut, size
     loads = Loads(lengths(rows), cut)
     assert loads.own(size) == plain_load(rows, cut, size)
     assert loads.load(size) == max(plain_load(rows, cut, smaller) for smaller in range(1, size + 1))
-
-
-@given(PARAGRAPHS, CUTS, st.integers(1, 80))
-def test_the_worst_call_makes_the_load(rows: list[list[int]], cut: Cut, size: int) -> None:
-    loads = Loads(lengths(rows), cut)
     first, source = loads.worst(size)
     assert 1 <= source <= size
     made = [len(chunk) * max(chunk) for at, chunk in chunks(rows, cut, source) if at == first]
@@ -80,12 +75,6 @@ def test_a_larger_batch_may_pad_less_and_the_load_never_falls() -> None:
     assert [last.load(size) for size in (2, 3, 4)] == [18, 18, 36]
     assert [last.worst(size) for size in (1, 2, 3, 4)] == [(3, 1), (2, 2), (2, 2), (0, 4)]
     assert [last.largest_batch(limit) for limit in (8, 9, 18, 35.9, 36, 1_000)] == [0, 1, 3, 3, 4, 4]
-
-
-def test_a_sentence_that_always_stands_alone_never_fills_its_chunk() -> None:
-    loads = Loads(lengths([[1], [1], [9]]), Cut(sentences_per_ner_batch=2))
-    assert [loads.load(size) for size in (1, 2, 3, 9)] == [9, 9, 9, 9]
-    assert loads.saturation == 1
 
 
 @given(PARAGRAPHS, CUTS)
@@ -110,12 +99,6 @@ def test_efficiency_is_that_of_plain_counting(rows: list[list[int]], cut: Cut, s
     characters = sum(map(sum, rows))
     assert loads.efficiency(size) == (characters / padded if padded else 1)
     assert 0 < loads.efficiency_sorted(size) <= 1
-
-
-def test_sorting_by_length_saves_padding() -> None:
-    loads = novel(500)
-    assert loads.efficiency(50) < 0.5
-    assert loads.efficiency_sorted(50) > 0.75
 
 
 def test_the_limit_is_what_a_call_can_hold() -> None:
@@ -162,21 +145,10 @@ def test_a_budget_caps_every_load_but_of_an_item_alone(
     assert 0 < made.efficiency <= 1
 
 
-def test_sorted_text_fills_a_budget() -> None:
-    plain = novel(500)
-    by_length = Loads(plain.lengths, by_length=True)
-    ratio = by_length.under_budget(20_000, 500).efficiency / plain.under_budget(20_000, 500).efficiency
-    assert ratio > 1.5
-    assert by_length.under_budget(20_000, 100).batches < plain.under_budget(20_000, 100).batches
-
-
-def test_without_lengths_the_load_is_the_batch_size() -> None:
+def test_without_lengths_the_load_is_the_batch_size_and_without_text_there_is_none() -> None:
     loads = Loads(Lengths.unknown(40))
     assert [loads.load(size) for size in (1, 7, 40, 50)] == [1, 7, 40, 40]
     assert loads.lengths.source == NONE
-
-
-def test_an_empty_text_has_no_load() -> None:
     loads = Loads(lengths([]))
     assert (loads.load(3), loads.saturation, loads.limit, loads.worst(3)) == (0, 1, 1, (0, 1))
     assert (loads.efficiency(3), loads.efficiency_sorted(3)) == (1, 1)
@@ -203,6 +175,8 @@ def test_lengths_are_read_back_as_they_were_written() -> None:
     found = Lengths(paragraphs=((1, 2), (), (3,)), source=PUNCTUATION)
     assert found.to_json() == '{"schema":1,"source":"punctuation","paragraphs":[[1,2],[],[3]]}'
     assert Lengths.from_json(found.to_json()) == found
+    tokens = Lengths(paragraphs=((3,), (4,)), unit="tokens", padded=False)
+    assert Lengths.from_json(tokens.to_json()) == tokens
 
 
 @pytest.mark.parametrize(
@@ -235,17 +209,25 @@ def test_lengths_are_read_where_they_lie(tmp_path: Path) -> None:
     assert read_lengths(tmp_path) is None
 
 
-def test_other_knobs_cut_the_text_as_the_points_have_them() -> None:
-    plain, cut = (
-        {"batch_size": 2},
-        {"batch_size": 2, "paragraphs_per_call": 3, "sentences_per_ner_batch": 4},
-    )
-    found = loads_of(LENGTHS, [point(params=plain)])
+def test_loads_are_those_of_the_knobs_and_of_the_part_of_the_text_that_the_points_have() -> None:
+    plain, cut = point(params={"batch_size": 2}), {"paragraphs_per_call": 3, "sentences_per_ner_batch": 4}
+    found = loads_of(LENGTHS, [plain])
     assert isinstance(found, Loads)
     assert found.cut == Cut()
-    found = loads_of(LENGTHS, [point(params=plain), point(params=cut)])
+    found = loads_of(LENGTHS, [plain, point(params={"batch_size": 2, **cut})])
     assert isinstance(found, Loads)
-    assert found.cut == Cut(paragraphs_per_call=3, sentences_per_ner_batch=4)
+    assert found.cut == Cut(**cut)
+    budgets = [replace(point(params={"padded_chars": size}), work_unit=2, order="sorted") for size in (9, 14)]
+    assert loads_of(LENGTHS, budgets) == Budgets(Loads(LENGTHS, by_length=True), 2)
+    for nothing in ([*budgets, point()], [point(params={"tokenizer_batch": 2})], []):
+        assert loads_of(LENGTHS, nothing) is None
+    assert loads_of(None, [plain]) is None
+    found = loads_of(
+        Lengths(paragraphs=((3,), (100,), (5,), (90,))),
+        [replace(point(params={"batch_size": 1}), every=every) for every in (4, 2)],
+    )
+    assert found is not None
+    assert found.load(1) == 5, "of every second paragraph"
 
 
 def test_sorted_items_are_padded_less() -> None:
@@ -278,12 +260,6 @@ def test_beyond_its_limit_a_budget_changes_nothing(loads: Budgets) -> None:
     assert loads.limit == 1 or loads.own(loads.limit) == loads.limit
 
 
-def test_points_with_a_budget_have_loads_by_budget() -> None:
-    points = [replace(point(params={"padded_chars": size}), work_unit=2, order="sorted") for size in (9, 14)]
-    assert loads_of(LENGTHS, points) == Budgets(Loads(LENGTHS, by_length=True), 2)
-    assert loads_of(LENGTHS, [*points, point()]) is None
-
-
 @pytest.mark.parametrize("knob", ["batch_size", "padded_chars"])
 def test_what_takes_a_pass_over_a_text_is_computed_once(knob: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = (lengths([[3, 1], [4], [1, 5, 9]]) for _ in range(2))
@@ -296,37 +272,12 @@ def test_what_takes_a_pass_over_a_text_is_computed_once(knob: str, monkeypatch: 
     assert (loads.own(2), loads.load(2)) == told
 
 
-@pytest.mark.parametrize("params", [{"tokenizer_batch": 2}, None])
-def test_without_a_batch_size_or_lengths_there_are_none(params: dict[str, int] | None) -> None:
-    points = [point(params=params)]
-    assert loads_of(LENGTHS if params else None, points) is None
-    assert loads_of(LENGTHS, []) is None
-
-
 def test_lengths_of_something_else_are_not_taken() -> None:
     loads = loads_of(LENGTHS, [point(params={"batch_size": 2})])
     assert agreeing(loads, {1: 7, 2: 14}) is loads
     assert agreeing(loads, {}) is loads
     assert agreeing(loads, {2: 40}) is None
     assert agreeing(None, {2: 40}) is None
-
-
-def test_points_on_a_part_of_the_text_have_the_loads_of_that_part() -> None:
-    of_all = Lengths(paragraphs=((3,), (100,), (5,), (90,)))
-    points = [replace(point(params={"batch_size": 1}), every=every) for every in (4, 2)]
-    found = loads_of(of_all, points)
-    assert found is not None
-    assert found.load(1) == 5
-
-
-def test_without_padding_a_batch_is_the_sum_of_its_lengths() -> None:
-    loads = Loads(replace(lengths([[3], [5], [1]]), padded=False))
-    assert [loads.load(size) for size in (1, 2, 3)] == [5, 8, 9]
-
-
-def test_a_fixed_call_bounds_the_load_of_every_batch_size() -> None:
-    loads = Loads(lengths([[3], [5], [1]]), Cut(paragraphs_per_call=2, sentences_per_ner_batch=None))
-    assert [loads.load(size) for size in (1, 2, 3)] == [5, 10, 10]
 
 
 @given(
@@ -339,9 +290,3 @@ def test_without_padding_a_load_is_the_sum_of_the_lengths(rows: list[list[int]],
     assert loads.own(size) == loads.chunks(size).load == max(map(sum, batches))
     assert loads.efficiency(size) == 1.0
     assert loads.load(len(rows)) == sum(items)
-
-
-def test_the_unit_and_the_padding_are_read_back() -> None:
-    tokens = Lengths(paragraphs=((3,), (4,)), unit="tokens", padded=False)
-    assert Lengths.from_json(tokens.to_json()) == tokens
-    assert "unit" not in lengths([[1]]).to_json()

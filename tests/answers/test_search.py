@@ -108,6 +108,20 @@ def planned(run: Path) -> Point:
     return point
 
 
+def is_over(run: Path) -> bool:
+    return search.next_trial(run) is None and finished(run)
+
+
+def ledger_of(run: Path) -> list[ledger.Entry]:
+    return ledger.entries(run.parent / "ledger.jsonl")
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the job that searches see no GPU: none is another than the points had."""
+    monkeypatch.setattr(nvml, "visible_uuid", lambda _: None)
+
+
 def test_the_safe_batch_is_tried_first_as_a_point_of_its_own(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     assert "the largest batch has not been tested yet" in str(read_sources([run]).notes)
@@ -140,31 +154,21 @@ def test_without_needs_the_batches_count_as_they_do_for_a_recommendation(tmp_pat
     assert trial.bound_bytes == found.largest.bound_bytes
 
 
-def test_a_trial_that_held_is_the_last(tmp_path: Path) -> None:
+def test_a_trial_that_held_is_the_last_and_asking_again_changes_nothing(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     assert not finished(run)
     point = planned(run)
+    assert search.next_trial(run) is None, "it may still run"
     assert not finished(run)
     ends(run, point, Outcome.OK)
-    assert search.next_trial(run) is None
-    assert finished(run)
+    assert is_over(run)
+    before = {path: path.read_bytes() for path in (run / TRIALS_FILE, run / POINTS_FILE)}
+    assert is_over(run)
+    assert before == {path: path.read_bytes() for path in before}
     (trial,) = trials(run)
     assert trial.held
     assert trial.measured_bytes == measured(point).memory.maxrss_bytes
-    assert len(points_of(run)) == 6
-
-
-def test_asking_again_changes_nothing(tmp_path: Path) -> None:
-    run = run_of(tmp_path)
-    point = planned(run)
-    assert search.next_trial(run) is None, "it may still run"
-    ends(run, point, Outcome.OK)
-    search.next_trial(run)
-    before = {path: path.read_bytes() for path in (run / TRIALS_FILE, run / POINTS_FILE)}
-    assert search.next_trial(run) is None
-    assert before == {path: path.read_bytes() for path in before}
-    assert len((run / TRIALS_FILE).read_text().splitlines()) == 2
-    assert len(ledger.entries(tmp_path / "ledger.jsonl")) == 1
+    assert (len(points_of(run)), len(ledger_of(run))) == (6, 1)
 
 
 @pytest.mark.parametrize("lengths", [True, False], ids=["lengths", "no lengths"])
@@ -172,41 +176,52 @@ def test_out_of_memory_is_followed_by_at_most_95_percent_three_times_in_all(
     tmp_path: Path, *, lengths: bool
 ) -> None:
     run = run_of(tmp_path, lengths=lengths)
-    loads = []
     for _ in range(3):
         point = planned(run)
         last = trials(run)[-1]
-        loads.append(last.load)
         assert last.load == 900 * last.batch_size
         assert last.expected_bytes == pytest.approx(BYTES_PER_LOAD * last.load, rel=1e-3)
         ends(run, point, Outcome.RAM_OOM)
-    assert search.next_trial(run) is None
-    assert finished(run)
-    assert all(after <= 0.95 * before for before, after in itertools.pairwise(loads))
-    assert [trial.outcome for trial in trials(run)] == [Outcome.RAM_OOM] * 3
-    assert [entry.held for entry in ledger.entries(tmp_path / "ledger.jsonl")] == [False] * 3
+    assert is_over(run)
+    tried = trials(run)
+    assert all(after.load <= 0.95 * before.load for before, after in itertools.pairwise(tried))
+    assert [trial.outcome for trial in tried] == [Outcome.RAM_OOM] * 3
+    assert [entry.held for entry in ledger_of(run)] == [False] * 3
 
 
-def test_a_batch_that_took_more_did_not_hold(tmp_path: Path) -> None:
+def test_a_batch_that_took_more_did_not_hold_and_is_tried_under_another_cap(tmp_path: Path) -> None:
     run = run_of(tmp_path)
-    ends(run, planned(run), Outcome.OK, GIB + 1)
+    first = planned(run)
+    ends(run, first, Outcome.OK, GIB + 1)
     second = planned(run)
-    first, then = trials(run)
-    assert not first.held
-    assert then.load <= 0.95 * first.load
+    one, then = trials(run)
+    assert not one.held
+    assert then.load <= 0.95 * one.load
     ends(run, second, Outcome.OK)
-    assert search.next_trial(run) is None
+    assert is_over(run)
     assert trials(run)[-1].held
+    want(run, GIB, after=2)
+    again = planned(run)
+    assert (again.params, again.point_id) == (first.params, f"{first.point_id}-2")
 
 
-@pytest.mark.parametrize("outcome", [Outcome.BUG, Outcome.TIMEOUT, Outcome.CANCELLED, Outcome.SCRATCH_FULL])
-def test_what_says_nothing_of_memory_ends_it_and_is_no_prediction(tmp_path: Path, outcome: Outcome) -> None:
+@pytest.mark.parametrize("outcome", [Outcome.BUG, Outcome.CANCELLED])
+def test_what_says_nothing_of_memory_ends_it_until_it_is_asked_for_anew(
+    tmp_path: Path, outcome: Outcome
+) -> None:
+    """An old failure must not settle the new trial, a point of its own: nothing of it has run."""
     run = run_of(tmp_path)
-    ends(run, planned(run), outcome)
-    assert search.next_trial(run) is None
-    assert finished(run)
+    first = planned(run)
+    ends(run, first, outcome)
+    assert is_over(run)
     assert trials(run)[-1].outcome is outcome
-    assert not (tmp_path / "ledger.jsonl").exists()
+    assert not ledger_of(run), "it was no prediction"
+    want(run, GIB, after=1)
+    second = planned(run)
+    assert (second.params, second.point_id) == (first.params, f"{first.point_id}-2")
+    assert search.next_trial(run) is None
+    assert trials(run)[1].under_way
+    assert [len(point.tries) for point in read_run(run).points] == [*[1] * 6, 0]
 
 
 def test_a_worker_that_was_killed_is_taken_for_out_of_memory(tmp_path: Path) -> None:
@@ -218,16 +233,13 @@ def test_a_worker_that_was_killed_is_taken_for_out_of_memory(tmp_path: Path) -> 
     assert (first.outcome, first.killed) == (Outcome.LOST, True)
     assert second.load <= 0.95 * first.load
     ends(run, smaller, Outcome.OK)
-    assert search.next_trial(run) is None
-    assert len(ledger.entries(tmp_path / "ledger.jsonl")) == 1
-
-
-@pytest.mark.parametrize("left", [Exit(status=137, stage="run", signal="TERM"), Exit(status=1, stage="run")])
-def test_a_worker_that_ended_otherwise_without_a_record_is_the_last(tmp_path: Path, left: Exit) -> None:
-    run = run_of(tmp_path)
-    write_exit(run, planned(run), left)
-    assert search.next_trial(run) is None
-    assert not trials(run)[-1].killed
+    assert is_over(run)
+    assert len(ledger_of(run)) == 1
+    for number, signal in enumerate(("TERM", "")):
+        run = run_of(tmp_path / str(number))
+        write_exit(run, planned(run), Exit(status=137 if signal else 1, stage="run", signal=signal or None))
+        assert search.next_trial(run) is None
+        assert not trials(run)[-1].killed, "it ended otherwise"
 
 
 def test_a_trial_that_left_no_trace_is_not_begun_again(tmp_path: Path) -> None:
@@ -241,60 +253,34 @@ def test_a_trial_that_left_no_trace_is_not_begun_again(tmp_path: Path) -> None:
     assert planned(run).index == 7, "asked for anew, it is tried anew"
 
 
-def test_a_second_trial_of_a_size_is_a_point_of_its_own(tmp_path: Path) -> None:
-    """An old failure must not settle it: nothing of it has run."""
-    run = run_of(tmp_path)
-    first = planned(run)
-    ends(run, first, Outcome.BUG)
-    assert search.next_trial(run) is None
-    want(run, GIB, after=1)
-    second = planned(run)
-    assert second.params == first.params
-    assert second.point_id == f"{first.point_id}-2"
-    assert search.next_trial(run) is None
-    assert trials(run)[1].under_way
-    assert [len(point.tries) for point in read_run(run).points] == [*[1] * 6, 0]
-
-
 def test_what_the_run_has_measured_is_not_tried_again(tmp_path: Path) -> None:
     """Neither a batch of the sweep, nor one that a trial has proved; asked again, it is the same batch."""
     run = run_of(tmp_path)
     first = planned(run)
     ends(run, first, Outcome.OK)
-    assert search.next_trial(run) is None
+    assert is_over(run)
     want(run, GIB, after=1)
-    assert search.next_trial(run) is None
+    assert is_over(run)
     again = trials(run)[-1]
     assert again.proved
     assert f"batch_size {first.params['batch_size']} was measured already: it needed " in again.message
-    assert finished(run)
     whole = run_of(tmp_path / "whole", sizes=(10, 20, 40, ITEMS), memory_bytes=1000 * GIB)
-    assert search.next_trial(whole) is None
+    assert is_over(whole)
     assert trials(whole)[-1].proved
     assert len(points_of(whole)) == 4
-
-
-def test_what_was_measured_and_did_not_fit_is_tried_under_another_cap(tmp_path: Path) -> None:
-    run = run_of(tmp_path)
-    first = planned(run)
-    ends(run, first, Outcome.OK, GIB + 1)
-    ends(run, planned(run), Outcome.OK)
-    assert search.next_trial(run) is None
-    want(run, GIB, after=2)
-    again = planned(run)
-    assert (again.params, again.point_id) == (first.params, f"{first.point_id}-2")
 
 
 def test_what_was_not_measured_neither_held_nor_failed(tmp_path: Path) -> None:
     run = run_of(tmp_path)
     write_record(run, replace(measured(planned(run)), memory=MemoryReadings()))
-    assert search.next_trial(run) is None, "nothing was learned, so nothing smaller is tried"
-    assert finished(run)
+    assert is_over(run), "nothing was learned, so nothing smaller is tried"
     assert not trials(run)[0].held
-    assert not (tmp_path / "ledger.jsonl").exists()
+    assert not ledger_of(run)
 
 
-def test_a_gpu_is_capped_and_judged_by_need(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_is_capped_and_judged_by_need_else_by_the_reserved_peak(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(nvml, "visible_uuid", lambda _: "GPU-1")
     monkeypatch.setattr(nvml, "read_gpu", lambda uuid, _: replace(GPU, uuid=uuid))
     run = run_of(tmp_path, device="cuda")
@@ -305,12 +291,20 @@ def test_a_gpu_is_capped_and_judged_by_need(tmp_path: Path, monkeypatch: pytest.
     second = planned(run)
     assert trials(run)[-1].load <= 0.95 * trial.load
     write_record(run, measured(second))
-    assert search.next_trial(run) is None
+    assert is_over(run)
     last = trials(run)[-1]
-    assert last.held
-    assert last.measured_bytes == measured(second).needs[0].passed_bytes
-    (_, entry) = ledger.entries(tmp_path / "ledger.jsonl")
+    assert (last.held, last.measured_bytes) == (True, measured(second).needs[0].passed_bytes)
+    (_, entry) = ledger_of(run)
     assert (entry.model, entry.gpu, entry.torch) == ("f1" * 8, GPU.name, "2.5.0")
+    run = run_of(tmp_path / "reserved", device="cuda")
+    peak = MemoryReadings(reserved_peak_bytes=GIB - 7)
+    write_record(run, replace(measured(planned(run)), needs=(), memory=peak))
+    assert is_over(run)
+    assert trials(run)[-1].measured_bytes == GIB - 7
+    monkeypatch.setattr(nvml, "read_gpu", lambda *_: replace(GPU, name="NVIDIA A40"))
+    run = run_of(tmp_path / "other", device="cuda")
+    assert search.next_trial(run) is None
+    assert "the points ran on NVIDIA H200, but this job was given NVIDIA A40" in trials(run)[0].message
 
 
 @pytest.mark.parametrize("lengths", [True, False], ids=["lengths", "no lengths"])
@@ -318,15 +312,9 @@ def test_the_largest_budget_is_found_in_the_same_way(tmp_path: Path, *, lengths:
     run = run_of(tmp_path, knob="padded_chars", memory_bytes=GIB // 2, lengths=lengths)
     point = planned(run)
     (trial,) = trials(run)
-    assert (trial.knob, trial.batch_size, trial.setting) == (
-        "padded_chars",
-        0,
-        f"padded_chars {trial.size:,}",
-    )
-    assert (point.point_id, point.params) == (
-        f"padded_chars-{trial.size}-verify",
-        {"padded_chars": trial.size},
-    )
+    assert (trial.knob, trial.batch_size) == ("padded_chars", 0)
+    assert point.point_id == f"padded_chars-{trial.size}-verify"
+    assert point.params == {"padded_chars": trial.size}
     assert trial.load <= trial.size < trial.load + 900, "a budget caps the load"
     assert trial.expected_bytes < trial.bound_bytes <= trial.capacity_bytes == GIB // 2
     assert BYTES_PER_LOAD * (trial.size + 900) > GIB // 2
@@ -334,72 +322,43 @@ def test_the_largest_budget_is_found_in_the_same_way(tmp_path: Path, *, lengths:
     second = planned(run)
     assert trials(run)[-1].load <= 0.95 * trial.load
     ends(run, second, Outcome.OK)
-    assert search.next_trial(run) is None
+    assert is_over(run)
     last = trials(run)[-1]
     assert last.held
-    assert describe_trials([last])[0].startswith(
-        f"{last.setting} fits in 512.0 MiB of process memory: needed"
-    )
-    assert [entry.padded_chars for entry in ledger.entries(tmp_path / "ledger.jsonl")] == [
-        trial.size,
-        last.size,
-    ]
+    assert describe_trials([last])[0].startswith(f"padded_chars {last.size:,} fits in 512.0 MiB of process")
+    assert [entry.padded_chars for entry in ledger_of(run)] == [trial.size, last.size]
     want(run, GIB // 2, after=2)
-    again = planned(run)
-    assert again.params == point.params, "what failed before does not bind a new search"
+    assert planned(run).params == point.params, "what failed before does not bind a new search"
 
 
-def test_a_budget_ends_where_the_text_or_the_memory_does(tmp_path: Path) -> None:
-    run = run_of(tmp_path, knob="padded_chars", memory_bytes=1000 * GIB)
-    assert planned(run).params == {"padded_chars": 100 * 900}, "a call of 100 paragraphs is one batch"
-    run = run_of(tmp_path / "small", knob="padded_chars", memory_bytes=2**20)
-    assert search.next_trial(run) is None
-    assert trials(run)[0].message == "not even a batch of the longest sentence fits"
-
-
+@pytest.mark.usefixtures("no_gpu")
 @pytest.mark.parametrize("workers", [2, 3])
-def test_workers_share_the_memory_of_a_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
-) -> None:
+def test_workers_share_the_memory_of_a_gpu(tmp_path: Path, workers: int) -> None:
     """Each is capped at an equal part, and its need is compared with that part."""
-    monkeypatch.setattr(nvml, "visible_uuid", lambda _: None)
     run = run_of(tmp_path, device="cuda", workers=workers)
     point = planned(run)
     (trial,) = trials(run)
     assert (point.workers, point.cap_bytes) == (workers, GIB // workers)
-    assert trial.capacity_bytes == GIB // workers
-    assert trial.expected_bytes < trial.bound_bytes <= GIB // workers
-    write_record(run, measured(point))
-    assert search.next_trial(run) is None
+    assert trial.expected_bytes < trial.bound_bytes <= trial.capacity_bytes == GIB // workers
+    alone = run_of(tmp_path / "alone", device="cuda", memory_bytes=GIB // workers)
+    assert planned(alone).params == point.params, "as if it had the part for itself"
+    failed = trial.load - 900
+    write_record(run, replace(measured(point), outcome=Outcome.GPU_OOM, needs=(), failed_load=failed))
+    second = planned(run)
+    assert second.cap_bytes == GIB // workers
+    assert trials(run)[-1].load < min(0.95 * trial.load, failed), "the line has learned of it"
+    write_record(run, measured(second))
+    assert is_over(run)
     last = trials(run)[-1]
-    assert (last.held, last.measured_bytes) == (True, measured(point).needs[0].passed_bytes)
+    assert (last.held, last.measured_bytes) == (True, measured(second).needs[0].passed_bytes)
     (said,) = describe_trials([last])
     assert f" of allocator memory of each of {workers} workers (plus the CUDA contexts)" in said
     assert said.endswith("an allocator setting that was not recorded"), "the records have no environment"
-    alone = run_of(tmp_path / "alone", device="cuda", memory_bytes=GIB // workers)
-    assert planned(alone).params == point.params, "as if it had the part for itself"
 
 
-def test_a_batch_that_one_of_several_workers_cannot_hold_is_followed_by_a_smaller_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(nvml, "visible_uuid", lambda _: None)
-    run = run_of(tmp_path, device="cuda", workers=2)
-    point = planned(run)
-    (first,) = trials(run)
-    write_record(
-        run, replace(measured(point), outcome=Outcome.GPU_OOM, needs=(), failed_load=first.load - 900)
-    )
-    second = planned(run)
-    assert second.cap_bytes == GIB // 2
-    assert trials(run)[-1].load < min(0.95 * first.load, first.load - 900), "the line has learned of it"
-
-
-def test_workers_share_all_of_a_gpu_less_their_contexts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("no_gpu")
+def test_workers_share_all_of_a_gpu_less_their_contexts(tmp_path: Path) -> None:
     """At most N workers fit a GPU: with N the batch is safe, with N + 1 it is not."""
-    monkeypatch.setattr(nvml, "visible_uuid", lambda _: None)
     most = memory_of([measured(point) for point in grid(SIZES)])
     assert not isinstance(most, str)
     assert most.limit_bytes is not None
@@ -407,10 +366,9 @@ def test_workers_share_all_of_a_gpu_less_their_contexts(
     assert workers is not None
     for number, fits in ((workers, True), (workers + 1, False)):
         run = run_of(tmp_path / str(number), device="cuda", memory_bytes=None, workers=number)
-        point = planned(run)
+        assert planned(run).cap_bytes is None
         (trial,) = trials(run)
         contexts = number * 3 * GIB // 4
-        assert point.cap_bytes is None
         assert trial.capacity_bytes == pytest.approx((most.limit_bytes - contexts) / number)
         assert (trial.batch_size == ITEMS) is fits
     other = run_of(tmp_path / "none", device="cuda", memory_bytes=None, workers=200)
@@ -425,76 +383,53 @@ def test_workers_on_a_cpu_are_measured_together(tmp_path: Path) -> None:
     assert (point.cap_bytes, trial.capacity_bytes) == (None, GIB)
     assert trial.expected_bytes == pytest.approx(2 * BYTES_PER_LOAD * trial.load, rel=1e-3)
     write_record(run, measured(point))
-    assert search.next_trial(run) is None
+    assert is_over(run)
     last = trials(run)[-1]
     assert last.measured_bytes == 2 * (measured(point).memory.maxrss_bytes or 0)
     assert " of process memory of the 2 workers together: needed " in describe_trials([last])[0]
 
 
-def test_without_a_measured_need_the_reserved_peak_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(nvml, "visible_uuid", lambda _: None)
-    run = run_of(tmp_path, device="cuda")
-    point = planned(run)
-    told = replace(measured(point), needs=(), memory=MemoryReadings(reserved_peak_bytes=GIB - 7))
-    write_record(run, told)
-    assert search.next_trial(run) is None
-    assert trials(run)[-1].measured_bytes == GIB - 7
-
-
-def test_another_card_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvml, "visible_uuid", lambda _: "GPU-2")
-    monkeypatch.setattr(nvml, "read_gpu", lambda *_: replace(GPU, name="NVIDIA A40"))
-    run = run_of(tmp_path, device="cuda")
-    assert search.next_trial(run) is None
-    assert "the points ran on NVIDIA H200, but this job was given NVIDIA A40" in trials(run)[0].message
-
-
-def test_all_of_a_card_is_less_than_it_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nvml, "visible_uuid", lambda _: None)
+@pytest.mark.usefixtures("no_gpu")
+def test_without_a_memory_it_is_all_of_the_card_or_what_the_job_asks_for(tmp_path: Path) -> None:
     run = run_of(tmp_path, device="cuda", memory_bytes=None)
-    point = planned(run)
-    assert point.cap_bytes is None
+    assert planned(run).cap_bytes is None
     assert GPU.total_bytes is not None
     assert 0.9 * GPU.total_bytes < trials(run)[0].capacity_bytes <= GPU.total_bytes - 3 * GIB // 4
-    run = run_of(tmp_path / "silent", device="cuda", memory_bytes=None)
-    for one in points_of(run):
-        write_record(run, replace(measured(one), gpu=replace(GPU, total_bytes=None)))
-    assert search.next_trial(run) is None
-    assert "set find_max.memory" in trials(run)[0].message
+    silent = run_of(tmp_path / "silent", device="cuda", memory_bytes=None)
+    for one in points_of(silent):
+        write_record(silent, replace(measured(one), gpu=replace(GPU, total_bytes=None)))
+    assert search.next_trial(silent) is None
+    assert "set find_max.memory" in trials(silent)[0].message
+    cpu = run_of(tmp_path / "cpu", memory_bytes=None)
+    planned(cpu)
+    assert trials(cpu)[0].capacity_bytes == 2 * GIB
 
 
-def test_all_of_a_cpu_is_what_the_job_asks_for(tmp_path: Path) -> None:
-    run = run_of(tmp_path, memory_bytes=None)
-    planned(run)
-    assert trials(run)[0].capacity_bytes == 2 * GIB
-
-
-def test_the_text_ends_the_batch(tmp_path: Path) -> None:
+def test_the_text_ends_the_batch_or_the_budget(tmp_path: Path) -> None:
     for name, lengths in (("known", True), ("unknown", False)):
         run = run_of(tmp_path / name, memory_bytes=1000 * GIB, lengths=lengths)
         assert planned(run).params == {"batch_size": ITEMS}
+    run = run_of(tmp_path, knob="padded_chars", memory_bytes=1000 * GIB)
+    assert planned(run).params == {"padded_chars": 100 * 900}, "a call of 100 paragraphs is one batch"
 
 
 @pytest.mark.parametrize(
-    ("sizes", "memory_bytes", "why"),
+    ("sizes", "memory_bytes", "knob", "why"),
     [
-        ((10, 20, 30), GIB, "3 distinct loads measured, and a line with an error needs 4"),
-        (SIZES, 2**20, "not even a batch of 1 fits"),
-        ((), GIB, "no point has succeeded yet"),
+        ((10, 20, 30), GIB, "batch_size", "3 distinct loads measured, and a line with an error needs 4"),
+        (SIZES, 2**20, "batch_size", "not even a batch of 1 fits"),
+        (SIZES, 2**20, "padded_chars", "not even a batch of the longest sentence fits"),
+        ((), GIB, "batch_size", "no point has succeeded yet"),
     ],
 )
-def test_where_nothing_can_be_tried_it_says_why(
-    tmp_path: Path, sizes: Sequence[int], memory_bytes: int, why: str
+def test_where_nothing_can_be_tried_it_says_why_once(
+    tmp_path: Path, sizes: Sequence[int], memory_bytes: int, knob: str, why: str
 ) -> None:
-    run = run_of(tmp_path, sizes=sizes, memory_bytes=memory_bytes)
-    assert search.next_trial(run) is None
-    assert finished(run)
+    run = run_of(tmp_path, sizes=sizes, memory_bytes=memory_bytes, knob=knob)
+    assert is_over(run)
+    assert is_over(run)
     assert [(trial.index, trial.message) for trial in trials(run)] == [(0, why)]
     assert len(points_of(run)) == len(sizes)
-    assert search.next_trial(run) is None
-    assert len(trials(run)) == 1
 
 
 def test_another_knob_is_refused(tmp_path: Path) -> None:
