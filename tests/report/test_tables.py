@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.answers.setting import Ratio
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import POINTS_FILE, Exit
-from jobkit.core.records import JobFacts, Outcome, Point
+from jobkit.core.records import JobFacts, Outcome, Point, Record
 from jobkit.core.units import GIB, MIB
 from jobkit.report.estimates import heading
 from jobkit.report.tables import Collected, collect
@@ -20,6 +21,8 @@ from jobkit.runs.results import NOT_COMPARED
 from jobkit.worker.workloads.base import Entity
 from tests.support.builders import (
     GPU,
+    MODEL,
+    TEXT,
     batch,
     grid,
     of_precision,
@@ -42,23 +45,41 @@ def whole_run(folder: Path, points: list[Point]) -> Path:
     return write_records(folder, records)
 
 
+LAST = grid([50], repeats=2)[-1]
+
+
 def outcomes(collected: Collected) -> list[str | None]:
     return [value if isinstance(value, str) else None for value in collected.points["outcome"]]
 
 
-def test_a_row_for_each_point_and_one_for_each_size(tmp_path: Path) -> None:
-    found = collect([whole_run(tmp_path / "run", grid([50, 100], repeats=2))])
-    assert (len(found.points), len(found.sizes), len(found.groups)) == (4, 2, 1)
+def test_a_row_for_each_point_and_one_for_each_size_with_the_ends_of_its_intervals(tmp_path: Path) -> None:
+    found = collect([whole_run(tmp_path / "run", grid([50, 100], repeats=3))])
+    assert (len(found.points), len(found.sizes), len(found.groups)) == (6, 2, 1)
     assert (found.failed, found.to_come, found.exit_code, found.notes) == (0, 0, 0, ())
-    sizes = found.sizes.set_index("batch_size")
-    assert sizes.loc[50, "n"] == 2
-    assert sizes["work_s"].tolist() == [8.5, 4.5]
-    assert sizes["work_s_sd"].tolist() == pytest.approx([0.7071, 0.7071], abs=1e-4)
-    assert sizes["speedup"].iloc[0] == 1
-    assert sizes["speedup"].iloc[1] == pytest.approx((1 / 4 + 1 / 5) / (1 / 8 + 1 / 9))
-    assert sizes["gpu_peak_bytes"].tolist() == pytest.approx([1.5 * GIB, 2 * GIB], abs=1)
-    assert sizes["model_bytes"].tolist() == [GIB, GIB]
-    assert sizes["ram_peak_bytes"].tolist() == [2 * GIB + 1024] * 2
+    assert not {"entities", "differ", "f1", "f1_sd"} & {*found.points, *found.sizes}, "of no precision"
+    first, other = found.size_records()
+    assert (first["batch_size"], first["n"]) == (50, 3)
+    assert [size["work_s"] for size in (first, other)] == [9, 5]
+    assert [size["work_s_sd"] for size in (first, other)] == pytest.approx([1, 1])
+    half = 4.302653 / 3**0.5
+    assert (first["work_s_low"], first["work_s_high"]) == pytest.approx((9 - half, 9 + half))
+    assert (first["speedup"], first["speedup_low"]) == (1, None), "it is compared with itself"
+    assert other["speedup"] == pytest.approx((1 / 4 + 1 / 5 + 1 / 6) / (1 / 8 + 1 / 9 + 1 / 10))
+    assert other["items_per_s_low"] < other["items_per_s"] < other["items_per_s_high"]  # type: ignore[operator]
+    assert 1 < other["speedup_low"] < other["speedup"] < other["speedup_high"]  # type: ignore[operator]
+    assert found.sizes["gpu_peak_bytes"].tolist() == pytest.approx([1.5 * GIB, 2 * GIB], abs=1)
+    assert found.sizes["model_bytes"].tolist() == [GIB, GIB]
+    assert found.sizes["ram_peak_bytes"].tolist() == [2 * GIB + 1024] * 2
+
+
+def test_one_repeat_has_no_interval_and_a_size_without_a_success_is_no_base(tmp_path: Path) -> None:
+    points = grid([25, 50, 100])
+    run = whole_run(tmp_path / "run", points)
+    write_record(run, replace(record(points[0]), outcome=Outcome.GPU_OOM, summary=None))
+    found = collect([run])
+    assert [size.times for size in found.by_size] == [None, Ratio(1, None, None), Ratio(2, None, None)]
+    assert found.sizes["speedup"].tolist()[1:] == [1, 2]
+    assert found.sizes[["speedup_high", "items_per_s_low", "work_s_low"]].isna().all(axis=None)
 
 
 @pytest.mark.parametrize(
@@ -68,28 +89,18 @@ def test_a_row_for_each_point_and_one_for_each_size(tmp_path: Path) -> None:
         {"gpu": replace(GPU, total_bytes=70 * GIB)},
         {"gpu": replace(GPU, driver="560.2")},
         {"versions": {"stanza": "1.10.1", "torch": "2.6.0"}},
+        {"point": replace(LAST, model=replace(MODEL, fingerprint="other"))},
+        {"point": replace(LAST, text=replace(TEXT, sha256="other"))},
+        {"point": replace(LAST, order="text")},
+        {"point": replace(LAST, allocator="expandable_segments:True")},
     ],
 )
 def test_what_ran_on_something_else_never_shares_a_row(tmp_path: Path, change: dict[str, object]) -> None:
-    first, second = map(record, grid([50], repeats=2))
-    second = replace(second, **change)  # type: ignore[arg-type]
+    first = record(grid([50])[0])
+    second = replace(record(LAST), **change)  # type: ignore[arg-type]
     found = collect([write_records(tmp_path / "run", [first, second])])
     assert found.sizes["n"].tolist() == [1, 1]
     assert found.notes[-1].startswith("2 tables, never mixed: they differ in ")
-
-
-def test_another_model_text_or_order_is_another_group(tmp_path: Path) -> None:
-    base = grid([50])[0]
-    assert base.model is not None
-    others = [
-        replace(base, model=replace(base.model, fingerprint="other")),
-        replace(base, text=replace(base.text, sha256="other")),
-        replace(base, order="text"),
-        replace(base, allocator="expandable_segments:True"),
-    ]
-    for number, p in enumerate([base, *others]):
-        whole_run(tmp_path / f"run{number}", [replace(p, run_id=f"run{number}")])
-    assert len(collect([tmp_path]).groups) == 5
 
 
 @pytest.mark.parametrize(("device", "n"), [("cpu", [1, 1]), ("cuda", [2])])
@@ -165,11 +176,6 @@ def test_the_same_entities_are_a_note_and_no_fp32_is_another(tmp_path: Path) -> 
     assert "differ" not in found.points
 
 
-def test_a_run_without_precisions_has_no_columns_for_them(tmp_path: Path) -> None:
-    found = collect([whole_run(tmp_path / "run", grid([50]))])
-    assert not {"entities", "differ", "f1", "f1_sd"} & {*found.points, *found.sizes}
-
-
 def test_another_precision_is_another_table_with_what_ran(tmp_path: Path) -> None:
     told = [replace(record(replace(p, precision="tf32"))) for p in grid([50, 100])]
     told[1] = replace(told[1], effective={"precision": "fp32"})
@@ -193,52 +199,30 @@ def test_points_without_the_shortcuts_of_their_setting_are_rows_and_sizes_of_the
     assert found.sizes["work_s"].tolist() == [4, 8]
 
 
-def test_points_without_results_are_rows_still_to_come(tmp_path: Path) -> None:
-    run = write_points(tmp_path / "run", points := grid([50, 100]))
-    write_record(run, record(points[0]))
-    write_submitted(run, "slurm", "77", first=1, last=2)
+def test_what_became_of_each_point_is_in_its_row_with_the_evidence(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", points := grid([50, 100, 200, 600, 600, 700]))
+    well, failed, large, out = points[0], points[1], points[3], points[4]
+    cut = replace(record(well), outcome=Outcome.PREEMPTED)
+    for number, told in ((1, cut), (2, record(well, work_s=5)), (10, cut)):
+        write_record(run, replace(told, try_number=number))
+    write_exit(run, failed, Exit(status=1, stage="environment", message="module: no such module"))
+    write_batches(run, points[2], [batch(0), batch(1)], half='{"index": 2, "first')
+    write_record(run, record(large))
+    write_record(run, replace(record(out), outcome=Outcome.GPU_OOM, summary=None))
+    write_submitted(run, "slurm", "77", first=1, last=6)
     found = collect([run])
-    assert outcomes(found) == ["ok", None]
-    assert found.points["evidence"].tolist()[1].startswith("slurm job 77, task 2: ")
-    assert (found.to_come, found.failed, found.exit_code) == (1, 0, 5)
-
-
-def test_a_failed_point_is_a_row_with_its_evidence(tmp_path: Path) -> None:
-    run = write_points(tmp_path / "run", points := grid([50, 100]))
-    write_record(run, record(points[0]))
-    write_exit(run, points[1], Exit(status=1, stage="environment", message="module: no such module"))
-    found = collect([run])
-    assert outcomes(found) == ["ok", "environment"]
-    assert found.points["evidence"].tolist()[1] == "exit file: module: no such module"
-    assert (found.failed, found.exit_code) == (1, 4)
-
-
-def test_out_of_gpu_memory_is_a_result(tmp_path: Path) -> None:
-    *well, last = map(record, grid([50, 600], repeats=2))
-    failed = replace(last, outcome=Outcome.GPU_OOM, summary=None)
-    found = collect([write_records(tmp_path / "run", [*well, failed])])
-    assert (found.failed, found.exit_code) == (0, 0)
-    assert found.sizes["outcomes"].tolist() == ["ok", "1 ok, 1 gpu_oom"]
-    assert found.sizes["n"].tolist() == [2, 1]
-
-
-def test_the_try_that_went_well_counts(tmp_path: Path) -> None:
-    run = write_points(tmp_path / "run", points := grid([50]))
-    cut = replace(record(points[0]), outcome=Outcome.PREEMPTED)
-    write_record(run, cut)
-    write_record(run, replace(record(points[0], work_s=5), try_number=2))
-    write_record(run, replace(cut, try_number=10))
-    row = collect([run]).points.iloc[0]
-    assert (row["outcome"], row["tries"], row["work_s"]) == ("ok", 3, 5)
-
-
-def test_batches_tell_how_far_a_try_without_a_record_came(tmp_path: Path) -> None:
-    run = write_points(tmp_path / "run", points := grid([50]))
-    write_batches(run, points[0], [batch(0), batch(1)], half='{"index": 2, "first')
-    found = collect([run])
-    row = found.points.iloc[0]
-    assert (row["items"], row["work_s"], row["items_per_s"]) == (100, 1.0, 100.0)
-    assert (outcomes(found), found.notes) == ([None], ())
+    assert outcomes(found) == ["ok", "environment", None, "ok", "gpu_oom", None]
+    assert (found.to_come, found.failed, found.exit_code, found.notes) == (2, 1, 5, ())
+    first, second, third, *_, last = found.point_records()
+    assert (first["tries"], first["work_s"]) == (3, 5), "the try that went well counts"
+    assert second["evidence"] == "exit file: module: no such module"
+    assert [third[name] for name in ("items", "work_s", "items_per_s")] == [100, 1, 100], "as far as it came"
+    assert str(last["evidence"]).startswith("slurm job 77, task 6: ")
+    of_600 = [*found.size_records()][-1]
+    assert (of_600["outcomes"], of_600["n"]) == ("1 ok, 1 gpu_oom", 1)
+    for one in (points[2], points[5]):
+        write_record(run, record(one))
+    assert collect([run]).exit_code == 4, "nothing is to come"
 
 
 def test_foreign_things_are_named_and_skipped(tmp_path: Path) -> None:
@@ -249,8 +233,11 @@ def test_foreign_things_are_named_and_skipped(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "hollow").mkdir()
     (tmp_path / "hollow" / "points.jsonl").touch()
+    with (tmp_path / "run" / "points.jsonl").open("a") as stream:
+        stream.write('{"params": {}}\n{"schema": 99}\n')
     found = collect([tmp_path])
-    assert [note.removeprefix(f"{tmp_path}/") for note in found.notes] == [
+    (spoilt,) = (note for note in found.notes if "lacks " in note)
+    assert [note.removeprefix(f"{tmp_path}/") for note in found.notes if note is not spoilt] == [
         "core: neither a run folder nor a log that jobkit knows: skipped",
         "empty.o1: empty: skipped",
         "folder: not a run folder (no points in points.jsonl): skipped",
@@ -260,28 +247,16 @@ def test_foreign_things_are_named_and_skipped(tmp_path: Path) -> None:
     assert len(found.points) == 1
 
 
-def test_spoilt_points_are_named_and_the_others_stand(tmp_path: Path) -> None:
-    run = write_points(tmp_path / "run", grid([50]))
-    with (run / "points.jsonl").open("a") as stream:
-        stream.write('{"params": {}}\n{"schema": 99}\n')
-    found = collect([run])
-    assert len(found.points) == 1
-    assert "lacks " in found.notes[0]
-
-
-def test_a_run_named_twice_counts_once(tmp_path: Path) -> None:
+def test_a_run_named_twice_counts_once_and_one_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
+    with pytest.raises(JobkitError, match="no such file or folder"):
+        collect([tmp_path / "nowhere"])
+    assert collect([tmp_path]).exit_code == 2, "nothing is there"
     run = whole_run(tmp_path / "run", grid([50]))
     assert len(collect([tmp_path, run, run]).points) == 1
     whole_run(tmp_path / "copy", grid([50]))
     found = collect([tmp_path])
     assert len(found.points) == 1
     assert f"{run}: the same run as {tmp_path / 'copy'}: skipped" in found.notes
-
-
-def test_a_path_that_does_not_exist_is_a_fault(tmp_path: Path) -> None:
-    with pytest.raises(JobkitError, match="no such file or folder"):
-        collect([tmp_path / "nowhere"])
-    assert collect([tmp_path]).exit_code == 2, "nothing is there"
 
 
 def test_the_old_logs_join_the_same_tables(tmp_path: Path) -> None:
@@ -297,28 +272,32 @@ def test_the_old_logs_join_the_same_tables(tmp_path: Path) -> None:
 
 
 def test_what_a_reader_must_know_is_remarked_once(tmp_path: Path) -> None:
-    odd = [
-        replace(
-            plain,
+    def odd(one: Record, idle: int) -> Record:
+        said = replace(one.memory, device_idle_bytes=idle, device_baseline_bytes=GIB)
+        return replace(
+            one,
             inert=("tokenize_batch_size",),
             effective={"tokenize_batch_size": 32},
             gpu=replace(GPU, foreign_processes=1),
-            memory=replace(plain.memory, disagreement="torch holds more than NVML saw"),
+            memory=replace(said, disagreement="torch holds more than NVML saw"),
         )
-        for plain in map(record, grid([50], repeats=2))
-    ]
-    assert collect([write_records(tmp_path / "run", odd)]).notes == (
-        "tokenize_batch_size did not take effect; in effect: tokenize_batch_size=32",
-        "instruments disagree (2 points): torch holds more than NVML saw",
-        "2 points ran next to other processes on the GPU: distrust speed and memory",
+
+    points = [replace(one, params={"batch_size": 50, "repeat": 7}) for one in grid([50], repeats=3)]
+    idle = (GIB, GIB + 16 * MIB, 3 * GIB)
+    found = collect([write_records(tmp_path / "run", map(odd, map(record, points), idle))])
+    crowded, left = (
+        "3 points ran next to other processes on the GPU: ",
+        "1 point began with up to 2.00 GiB more",
     )
-
-
-def test_a_knob_named_like_a_column_does_not_hide_it(tmp_path: Path) -> None:
-    p = replace(grid([50])[0], params={"batch_size": 50, "repeat": 7})
-    found = collect([whole_run(tmp_path / "run", [p])])
-    assert found.knobs == ("batch_size", "knob_repeat")
-    assert found.points["repeat"].tolist() == [1]
+    starts = (
+        "tokenize_batch_size did not take effect; in effect: tokenize_batch_size=32",
+        "instruments disagree (3 points): torch holds more than NVML saw",
+        left,
+        crowded,
+    )
+    assert [note[: len(start)] for note, start in zip(found.notes, starts, strict=True)] == list(starts)
+    assert found.knobs == ("batch_size", "knob_repeat"), "a knob does not hide a column"
+    assert found.points["repeat"].tolist() == [1, 2, 3]
 
 
 def test_the_jobs_that_hold_points_to_come_are_asked_for_by_name(tmp_path: Path) -> None:
@@ -329,20 +308,14 @@ def test_the_jobs_that_hold_points_to_come_are_asked_for_by_name(tmp_path: Path)
     assert collect([run]).questions == ("squeue -j 7,8; sacct -j 7,8",)
     write_submitted(run, "slurm", "9", first=2, last=2)
     assert collect([run]).questions == ("squeue -j 9,8; sacct -j 9,8",)
-    for point in points[1:]:
-        write_record(run, record(point))
-    assert collect([run]).questions == ()
-
-
-def test_each_run_asks_its_own_scheduler(tmp_path: Path) -> None:
-    for number, scheduler in enumerate(("slurm", "sge", "local", "pbs"), 1):
+    for number, scheduler in enumerate(("sge", "local", "pbs"), 2):
         points = [replace(one, run_id=f"demo-{number}") for one in grid([50])]
         write_submitted(write_points(tmp_path / f"demo-{number}", points), scheduler, "7", first=1, last=1)
-    assert collect([tmp_path]).questions == (
-        "squeue -j 7; sacct -j 7",
-        "qstat -j 7; qacct -j demo-2",
-        "ps -p 7",
-    )
+    of_slurm, *others = collect([tmp_path]).questions
+    assert (of_slurm, others) == ("squeue -j 9,8; sacct -j 9,8", ["qstat -j 7; qacct -j demo-2", "ps -p 7"])
+    for point in grid([50, 100, 200, 300]):
+        write_record(run, record(point))
+    assert collect([run]).questions == ()
 
 
 def test_results_that_cannot_be_read_are_named(tmp_path: Path) -> None:
@@ -430,36 +403,8 @@ def test_points_that_ran_at_the_same_time_are_said(tmp_path: Path) -> None:
     assert note.startswith("3 of 4 points ran at the same time as another point on host node1: ")
 
 
-def test_memory_that_the_try_before_left_is_noted(tmp_path: Path) -> None:
-    told = [record(p) for p in grid([50, 100, 200])]
-    idle = [GIB, GIB + 16 * MIB, 3 * GIB]
-    records = [
-        replace(one, memory=replace(one.memory, device_idle_bytes=size, device_baseline_bytes=GIB))
-        for one, size in zip(told, idle, strict=True)
-    ]
-    (note,) = collect([write_records(tmp_path / "run", records)]).notes
-    assert note.startswith("1 point began with up to 2.00 GiB more in use on the GPU than the run has seen")
-
-
 def test_a_run_of_profiles_alone_has_no_table(tmp_path: Path) -> None:
     points = [replace(point, profile="torch") for point in grid([50, 100])]
     found = collect([whole_run(tmp_path / "run", points)])
     assert (found.rows, found.profiled, found.exit_code) == ([], (Outcome.OK, Outcome.OK), 0)
     assert "profiled, and in no table: p001 (ok), p002 (ok)" in found.notes[0]
-
-
-def test_workers_on_a_cpu_are_one_table(tmp_path: Path) -> None:
-    points = [
-        replace(
-            point,
-            index=number,
-            point_id=f"workers-{number}-r1",
-            device="cpu",
-            workers=number,
-            params={"batch_size": 50, "workers": number},
-            mps="off",
-        )
-        for number, point in enumerate(grid([50]) * 2, 1)
-    ]
-    found = collect([write_records(tmp_path / "run", [record(point) for point in points])])
-    assert len(found.groups) == 1
