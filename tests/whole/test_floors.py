@@ -8,8 +8,6 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
 LAYERS = next(contract["layers"] for contract in CONTRACTS["contracts"] if contract["type"] == "layers")
@@ -48,18 +46,8 @@ def test_no_string_names_a_module_of_a_higher_floor() -> None:
     assert found == {}
 
 
-@pytest.mark.parametrize(
-    ("room", "code", "found"),
-    [
-        ("schedulers", 'argv = ("-m", "jobkit.launch.resume")', [("launch", 1)]),
-        ("schedulers", 'name = f"jobkit.worker.{name}:main"', [("worker", 1)]),
-        ("planning", 'values = {"module": "jobkit.answers.search"}', []),
-        ("worker", 'argv = ["python -m jobkit.worker.pool"]', []),
-        ("core", '"""See `jobkit.launch`."""\nCOUNT = 1\n"""Of `jobkit.runs`."""', []),
-        ("core", 'FILE, ENTRY = "jobkit.schema.json", "jobkit.workloads"', []),
-    ],
-)
-def test_an_arrow_up_or_to_a_room_of_the_same_floor_is_found(
-    room: str, code: str, found: list[tuple[str, int]]
-) -> None:
-    assert hidden_arrows(room, code) == found
+def test_an_arrow_up_or_to_a_room_of_the_same_floor_is_found() -> None:
+    assert hidden_arrows("schedulers", 'argv = ("-m", "jobkit.launch.resume")') == [("launch", 1)]
+    assert hidden_arrows("schedulers", 'name = f"jobkit.worker.{name}:main"') == [("worker", 1)]
+    assert hidden_arrows("planning", 'values = {"module": "jobkit.answers.search"}') == []
+    assert hidden_arrows("core", '"""See `jobkit.launch`."""\nFILE = "jobkit.schema.json"') == []
