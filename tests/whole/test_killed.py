@@ -17,70 +17,42 @@ from tests.whole.test_job_script import ScriptRun, wait_until
 
 pytestmark = pytest.mark.fault
 
-SIZES = {"batch_size": [1, 2, 3]}
+EIGHT = "".join(f"Paragraph {number}.\n\n" for number in range(8))
 
 
-def test_kill_9_of_the_worker(tmp_path: Path, halted: Halted) -> None:
-    """FAULT: the worker is killed with SIGKILL.
+def test_kill_9_of_one_task_of_several_on_a_node(tmp_path: Path, halted: Halted) -> None:
+    """FAULT: the worker of a task is killed with SIGKILL, the script of another, all processes of a third.
 
-    HOW: real: kill -9.
-    REPORTED: `lost` with exit status 137, unless the accounting has the reason (memory, walltime).
-    LOST: nothing: the batches that were done are home.
+    HOW: real: kill -9, while a fourth task of the run works on the same node.
+    REPORTED: a worker: `lost` with exit status 137, unless the accounting has the reason (memory, walltime).
+    A script: `lost`, "the job script was killed": the process that copies results home ends the worker,
+    because its GPU may belong to another job by now, and writes record and exit file. All processes: what the
+    accounting reports; without accounting, `lost` after the task was missing in the queue for a minute.
+    LOST: nothing: the batches that were done are home; of a task without processes at most one sync interval.
+    The inputs stay until the last task has ended, which also removes the folder of a task without processes.
     """
-    run = ScriptRun(tmp_path, workload="broken:Waits")
-    process = halted.start(run)
-    os.kill(halted.worker(), signal.SIGKILL)
-    said = ended(process)
-    assert (process.returncode, run.exit().status) == (137, 137), said
-    assert outcome(run) == "lost"
-    assert len((run.home() / "batches.jsonl").read_bytes().splitlines()) == 1
-    assert run.left_on_scratch() == []
-
-
-def test_kill_9_of_the_job_script(tmp_path: Path, halted: Halted) -> None:
-    """FAULT: the job script is killed with SIGKILL, but not its worker.
-
-    HOW: real: kill -9 of one task of two on a node.
-    REPORTED: `lost`, "the job script was killed": the process that copies results home ends the worker,
-    because its GPU may belong to another job by now, and writes record and exit file.
-    LOST: nothing; the inputs stay until the other task has ended.
-    """
-    run = ScriptRun(tmp_path, workload="broken:Waits")
-    one, two = halted.start(run, 1), halted.start(run, 2)
-    one.kill()
-    one.wait()
-    wait_until((run.home() / "exit").exists)
-    assert gone(halted.worker(1))
-    assert (run.exit().signal, run.exit().message) == ("KILL", "the job script was killed")
-    assert run.record().outcome is Outcome.LOST
-    assert len((run.home() / "batches.jsonl").read_bytes().splitlines()) == 1
-    wait_until(lambda: not any(".inputs" not in name and ".1." in name for name in run.left_on_scratch()))
+    run = ScriptRun(tmp_path, workload="broken:Waits", sweep={"batch_size": [1, 2, 3, 4]}, text=EIGHT)
+    worker, script, all_, last = (halted.start(run, point) for point in (1, 2, 3, 4))
+    script.kill()
+    os.kill(halted.worker(1), signal.SIGKILL)
+    said = ended(worker)
+    assert (worker.returncode, run.exit(1).status) == (137, 137), said
+    assert outcome(run, 1) == "lost"
+    wait_until((run.home(3) / "batches.jsonl").exists)
+    os.killpg(all_.pid, signal.SIGKILL)
+    ended(all_)
+    wait_until((run.home(2) / "exit").exists)
+    assert gone(halted.worker(2))
+    assert (run.exit(2).signal, run.exit(2).message) == ("KILL", "the job script was killed")
+    assert run.record(2).outcome is Outcome.LOST
+    assert not (run.home(3) / "exit").exists()
+    for point in (1, 2, 3):
+        assert len((run.home(point) / "batches.jsonl").read_bytes().splitlines()) == 1
     assert "t-1.inputs" in run.left_on_scratch()
     halted.go()
-    ended(two)
-    assert outcome(run, 2) == "ok"
+    ended(last)
+    assert outcome(run, 4) == "ok"
     wait_until(lambda: run.left_on_scratch() == [])
-
-
-def test_kill_9_of_all(tmp_path: Path, halted: Halted) -> None:
-    """FAULT: all processes of a task are killed while another task of the run works on the same node.
-
-    HOW: real: kill -9 of its process group.
-    REPORTED: what the accounting reports; without accounting, `lost` after the task was missing in the queue
-    for a minute.
-    LOST: at most one sync interval; the next task of the same user on the node removes its folder.
-    """
-    run = ScriptRun(tmp_path, workload="broken:Waits")
-    one, two = halted.start(run, 1), halted.start(run, 2)
-    wait_until((run.home() / "batches.jsonl").exists)
-    os.killpg(one.pid, signal.SIGKILL)
-    ended(one)
-    halted.go()
-    ended(two)
-    assert outcome(run, 2) == "ok"
-    assert not (run.home() / "exit").exists()
-    assert len((run.home() / "batches.jsonl").read_bytes().splitlines()) == 1
-    assert run.left_on_scratch() == []
 
 
 def test_term_while_the_inputs_are_copied(tmp_path: Path, halted: Halted) -> None:
@@ -99,63 +71,44 @@ def test_term_while_the_inputs_are_copied(tmp_path: Path, halted: Halted) -> Non
     assert (run.exit().signal, run.exit().stage) == ("TERM", "stage_in")
     assert outcome(run) == "cancelled"
     assert run.left_on_scratch() == []
-    slow.unlink()
-    assert run.run(1)[0] == 0
 
 
-def test_term_while_the_model_is_loaded(tmp_path: Path, halted: Halted) -> None:
-    """FAULT: a job is cancelled while the worker loads its model.
+@pytest.mark.parametrize(("at", "word"), [("load", Outcome.CANCELLED), ("record", Outcome.OK)])
+def test_term_before_and_after_the_batches(tmp_path: Path, halted: Halted, at: str, word: Outcome) -> None:
+    """FAULT: a job is cancelled while the worker loads its model, or while the record is being written.
 
-    HOW: real: TERM to the script, as Grid Engine and Slurm send it.
-    REPORTED: `cancelled`, in a record without batches.
-    LOST: nothing: no batch had begun.
+    HOW: real: TERM to all its processes.
+    REPORTED: `cancelled`, in a record without batches; `ok` once all batches are done: the worker has
+    finished its work, and completes the record first.
+    LOST: nothing: no batch had begun, or all are home.
     """
     run = ScriptRun(tmp_path, workload="broken:Waits")
-    process = halted.start(run, at="load")
-    process.send_signal(signal.SIGTERM)
+    process = halted.start(run, at=at)
+    os.killpg(process.pid, signal.SIGTERM)
+    if at == "record":
+        halted.go()
     said = ended(process)
-    assert process.returncode == 143, said
-    assert (run.record().outcome, run.record().provisional) == (Outcome.CANCELLED, True)
+    assert (run.record().outcome, run.exit().signal) == (word, "TERM"), said
+    assert (process.returncode, run.record().provisional) == ((0, False) if at == "record" else (143, True))
+    assert outcome(run) == word
     assert run.left_on_scratch() == []
 
 
-def test_term_while_the_record_is_written(tmp_path: Path, halted: Halted) -> None:
-    """FAULT: a job is cancelled when all batches are done and the record is being written.
-
-    HOW: real: TERM to all its processes.
-    REPORTED: `ok`: the worker has finished its work, and completes the record first.
-    LOST: nothing.
-    """
-    run = ScriptRun(tmp_path, workload="broken:Waits")
-    process = halted.start(run, at="record")
-    os.killpg(process.pid, signal.SIGTERM)
-    halted.go()
-    ended(process)
-    assert run.record().outcome is Outcome.OK
-    assert run.exit().signal == "TERM"
-    assert outcome(run) == "ok"
-
-
-@pytest.mark.parametrize(("sent", "word"), [(signal.SIGTERM, "cancelled"), (signal.SIGUSR1, "timeout")])
-def test_a_worker_that_takes_no_notice(
-    tmp_path: Path, halted: Halted, sent: signal.Signals, word: str
-) -> None:
+def test_a_worker_that_takes_no_notice(tmp_path: Path, halted: Halted) -> None:
     """FAULT: the worker ignores a signal.
 
-    HOW: real: it ignores TERM, as a long call into C does; the script gets TERM, or the walltime's USR1.
-    REPORTED: `cancelled` or `timeout`, by the exit file; the script kills the worker before the scheduler
-    does.
+    HOW: real: it ignores TERM, as a long call into C does; the script gets the walltime's USR1.
+    REPORTED: `timeout`, by the exit file; the script kills the worker before the scheduler does.
     LOST: nothing: at the signal the script copied home the batches done.
     """
     run = ScriptRun(
         tmp_path, workload="broken:Deaf", site={"sync_interval_s": 60, "kill_wait_s": 2, "warning_s": 2}
     )
     process = halted.start(run)
-    process.send_signal(sent)
+    process.send_signal(signal.SIGUSR1)
     said = ended(process)
     assert process.returncode == 137, said
-    assert run.exit().signal == sent.name.removeprefix("SIG")
-    assert outcome(run) == word
+    assert (run.exit().signal, outcome(run)) == ("USR1", "timeout")
     assert len((run.home() / "batches.jsonl").read_bytes().splitlines()) == 1
     assert gone(halted.worker())
     assert run.left_on_scratch() == []
@@ -172,24 +125,12 @@ def test_one_of_several_points_in_a_job_overruns_its_share(tmp_path: Path, halte
     REPORTED: `timeout` for that point, with the batches done; the points after it run normally.
     LOST: nothing.
     """
-    run = ScriptRun(
-        tmp_path,
-        workload="broken:Waits",
-        sweep=SIZES,
-        pack=3,
-        site=PACKED,
-        resources={"gpus": 0, "walltime": "00:00:08"},
-    )
+    resources = {"gpus": 0, "walltime": "00:00:06"}
+    run = ScriptRun(tmp_path, workload="broken:Waits", pack=2, site=PACKED, resources=resources)
     (run.dir / "tasks-1.txt").write_text("1 2\n")
-    told, go = tmp_path / "told", tmp_path / "go"
-    process = run.start(
-        *("--list", "tasks-1.txt", "0"),
-        SLURM_ARRAY_JOB_ID="77",
-        SLURM_ARRAY_TASK_ID="1",
-        BROKEN_AT="batch",
-        BROKEN_TOLD=str(told),
-        BROKEN_GO=str(go),
-    )
+    waits = {"BROKEN_AT": "batch", "BROKEN_TOLD": str(tmp_path / "told"), "BROKEN_GO": str(tmp_path / "go")}
+    job = {"SLURM_ARRAY_JOB_ID": "77", "SLURM_ARRAY_TASK_ID": "1"}
+    process = run.start("--list", "tasks-1.txt", "0", **job, **waits)
     halted.started.append(process)
     wait_until((run.home(2) / "begin").exists)
     halted.go()
