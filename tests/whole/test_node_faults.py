@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,83 +15,12 @@ from jobkit.report.tables import collect
 from jobkit.runs.reader import read_standings
 from jobkit.runs.results import worker_s
 from jobkit.runs.standing import PointState
-from jobkit.worker.workloads.model_files import fingerprint
-from tests.support.builders import MODEL, MODEL_FILES, write_model
-from tests.support.halted import Halted, ended, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.whole.test_job_script import WORKLOADS, ScriptRun
 
 pytestmark = pytest.mark.fault
 
 SIZES = {"batch_size": [1, 2, 3]}
-
-
-def test_two_sweeps_on_one_node(tmp_path: Path, halted: Halted) -> None:
-    """FAULT: two sweeps run on one node at a time.
-
-    HOW: real: two runs with the same scratch folder; the first ends while the second works.
-    REPORTED: nothing: each run has its own inputs, and removes only these.
-    LOST: nothing.
-    """
-    scratch = {"scratch": str(tmp_path / "scratch")}
-    (tmp_path / "b").mkdir()
-    first = ScriptRun(tmp_path, workload="broken:Waits", site=scratch)
-    second = ScriptRun(tmp_path / "b", workload="broken:Waits", site=scratch, run_id="t-2")
-    one, two = halted.start(first), halted.start(second, 2)
-    assert {"t-1.inputs", "t-2.inputs"} < set(first.left_on_scratch())
-    one.send_signal(signal.SIGTERM)
-    ended(one)
-    left = first.left_on_scratch()
-    assert "t-2.inputs" in left
-    assert not [name for name in left if name.startswith("t-1")]
-    halted.go()
-    said = ended(two)
-    assert two.returncode == 0, said
-    assert second.record(2).outcome is Outcome.OK
-    assert first.left_on_scratch() == []
-
-
-def test_an_environment_that_breaks_between_two_tasks(tmp_path: Path) -> None:
-    """FAULT: the environment breaks between two tasks of a run.
-
-    HOW: real: a file that its set-up reads is removed.
-    REPORTED: `environment`, with the shell's message in the log; two such points stop the sweep.
-    LOST: nothing.
-    """
-    needed = tmp_path / "env.sh"
-    needed.write_text("export READY=1\n")
-    run = ScriptRun(tmp_path, environment={"setup": [f"source {needed}"]}, sweep=SIZES)
-    task = {"JOBKIT_JOB": "77"}
-    assert run.run("--offset", 0, JOBKIT_TASK="1", **task)[0] == 0
-    needed.unlink()
-    for point in ("2", "3"):
-        status, said = run.run("--offset", 0, JOBKIT_TASK=point, **task)
-        assert status == 1
-        assert "env.sh: No such file" in said
-    assert [outcome(run, point) for point in (1, 2, 3)] == ["ok", "environment", "environment"]
-    status, said = run.run("--offset", 0, JOBKIT_TASK="1", **task)
-    assert run.exit(1, 2).outcome is Outcome.ENVIRONMENT, "it breaks before anybody can ask"
-
-
-def test_a_model_that_goes_between_submission_and_start(tmp_path: Path) -> None:
-    """FAULT: the model's folder is removed after the submission.
-
-    HOW: real: it is removed.
-    REPORTED: `stage_in`: "the model could not be copied", and the message of rsync or cp in the log.
-    LOST: nothing.
-    """
-    folder = tmp_path / "model"
-    write_model(folder)
-    run = ScriptRun(
-        tmp_path, model=replace(MODEL, path=str(folder), fingerprint=fingerprint(folder, MODEL_FILES))
-    )
-    assert run.run(1)[0] == 0
-    shutil.rmtree(folder)
-    status, said = run.run(1)
-    assert (status, run.exit(1, 2).outcome) == (1, Outcome.STAGE_IN), said
-    assert "the model could not be copied" in run.exit(1, 2).message
-    assert "No such file or directory" in said
-    assert run.left_on_scratch() == []
 
 
 def test_a_card_that_was_too_small_for_one_point(tmp_path: Path) -> None:
@@ -110,7 +37,7 @@ def test_a_card_that_was_too_small_for_one_point(tmp_path: Path) -> None:
         run.run("--offset", 0, JOBKIT_TASK=point, FAKE_CARD=card, **fake)
         for point, card in (("2", "V100"), ("3", "V100"), ("1", "V100"), ("3", "A100"))
     ]
-    assert [status for status, _ in ends] == [0, 0, 0, 0], ends
+    assert [status for status, _ in ends] == [0] * 4, ends
     assert run.record(2).outcome is Outcome.GPU_OOM
     pruned = run.exit(3)
     assert (pruned.outcome, pruned.stage) == (Outcome.PRUNED, "gate")
@@ -119,8 +46,7 @@ def test_a_card_that_was_too_small_for_one_point(tmp_path: Path) -> None:
     assert run.record(3, 2).outcome is Outcome.GPU_OOM, "it ran, on another card"
 
 
-@pytest.mark.parametrize("off_s", [3 * 3600, -3 * 3600])
-def test_a_node_whose_clock_is_wrong(tmp_path: Path, off_s: int) -> None:
+def test_a_node_whose_clock_is_wrong(tmp_path: Path) -> None:
     """FAULT: the node's clock is three hours ahead of the login node's, or behind it.
 
     HOW: fake: `date` and Python's clock show another time in the job.
@@ -129,21 +55,25 @@ def test_a_node_whose_clock_is_wrong(tmp_path: Path, off_s: int) -> None:
     """
     date = tmp_path / "bin" / "date"
     date.parent.mkdir()
-    date.write_text(f'#!/bin/bash\nexec {shutil.which("date")} -d "$(({off_s})) seconds" "$@"\n')
+    date.write_text(f'#!/bin/bash\nexec {shutil.which("date")} -d "$((CLOCK_OFF_S)) seconds" "$@"\n')
     date.chmod(0o755)
     run = ScriptRun(tmp_path)
-    clock = {"PATH": f"{date.parent}:{os.environ['PATH']}", "CLOCK_OFF_S": str(off_s)}
-    status, said = run.run(1, PYTHONPATH=f"{WORKLOADS}/clock:{WORKLOADS}", **clock)
-    assert status == 0, said
-    begun = datetime.fromisoformat(read_begin(run.home() / "begin").at)
-    record = run.record()
-    for told in (begun, datetime.fromisoformat(record.started_at)):
-        assert abs((told - datetime.now(UTC)).total_seconds() - off_s) < 300
+    paths = {
+        "PATH": f"{date.parent}:{os.environ['PATH']}",
+        "PYTHONPATH": f"{WORKLOADS}/clock:{WORKLOADS}",
+    }
+    for point, off_s in ((1, 3 * 3600), (2, -3 * 3600)):
+        status, said = run.run(point, CLOCK_OFF_S=str(off_s), **paths)
+        assert status == 0, said
+        begun = datetime.fromisoformat(read_begin(run.home(point) / "begin").at)
+        record = run.record(point)
+        for told in (begun, datetime.fromisoformat(record.started_at)):
+            assert abs((told - datetime.now(UTC)).total_seconds() - off_s) < 300
+        took = worker_s(record)
+        assert took is not None
+        assert 0 <= took < 60
     found = collect([run.dir]).points
-    assert found["outcome"].tolist()[0] == "ok"
-    assert (found.iloc[[0]].select_dtypes("number").fillna(0) >= 0).all(axis=None)
+    assert found["outcome"].tolist() == ["ok", "ok"]
+    assert (found.select_dtypes("number").fillna(0) >= 0).all(axis=None)
     (seen,) = read_standings([run.dir], ask=False)
-    took = worker_s(record)
-    assert seen.points[0].standing is PointState.DONE
-    assert took is not None
-    assert 0 <= took < 60
+    assert [point.standing for point in seen.points] == [PointState.DONE] * 2

@@ -17,7 +17,7 @@ import pytest
 from jobkit.core.records import Outcome
 from jobkit.worker.workloads.model_files import fingerprint
 from tests.support.builders import MODEL, MODEL_FILES, write_model
-from tests.support.copiers import stand_in
+from tests.support.copiers import path_without, stand_in
 from tests.support.halted import Halted, ended, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.processes import gone
@@ -53,19 +53,14 @@ def neighbour(run: ScriptRun) -> ScriptRun:
 
 
 FOREIGN = (
-    "mkdir -p {at}/t-1.inputs/model; echo Foreign. >{at}/t-1.inputs/text; touch {at}/t-1.inputs/complete"
+    "mkdir -p $OWN/t-1.inputs/model; echo Foreign. >$OWN/t-1.inputs/text; touch $OWN/t-1.inputs/complete"
 )
 
 
 @pytest.mark.parametrize(
     "attack",
-    [
-        f"{FOREIGN.format(at='$OWN')}; chmod -R a+rwX $OWN",
-        f"{FOREIGN.format(at='theirs')}; chmod -R a+rwX theirs; ln -s theirs $OWN",
-        "ln -s /root $OWN",
-        "mkfifo $OWN",
-    ],
-    ids=["folder", "link", "link to a folder of mine", "fifo"],
+    [f"{FOREIGN}; chmod -R a+rwX $OWN", "ln -s /root $OWN", "mkfifo $OWN"],
+    ids=["folder", "link to a folder of mine", "fifo"],
 )
 def test_another_user_was_there_first(tmp_path: Path, tmp: Path, attack: str) -> None:
     """FAULT: another user makes the scratch folder in which a task looks for its inputs.
@@ -131,27 +126,33 @@ def test_scratch_belongs_to_another_user(tmp_path: Path, tmp: Path) -> None:
 
 
 def test_a_model_that_has_changed_is_not_used(tmp_path: Path) -> None:
-    """FAULT: the model is changed after the submission, or loses a file.
+    """FAULT: the model is changed after the submission, or loses a file, or its folder is removed.
 
-    HOW: real: a file of the model is rewritten, then removed.
+    HOW: real: a file of the model is rewritten, then removed, then all of them.
     REPORTED: for a change `stage_in`, with the beginnings of both fingerprints; for a lost file \
-    `model_missing`, with its name.
+    `model_missing`, with its name; for a lost folder `stage_in`: "the model could not be copied", and the \
+    message of rsync or cp in the log.
     LOST: nothing; a run never mixes figures of two models.
     """
     tagger = write_model(tmp_path / "model")
     planned = fingerprint(tmp_path / "model", MODEL_FILES)
     ref = replace(MODEL, path=str(tmp_path / "model"), fingerprint=planned)
     run = ScriptRun(tmp_path, model=ref)
-    assert run.run(1)[0] == 0
     tagger.write_bytes(b"another model")
     assert run.run(1)[0] == 1
-    assert run.record(1, 2).outcome is Outcome.STAGE_IN
-    assert "is not the model that was planned: fingerprint " in run.record(1, 2).message
-    assert planned[:12] in run.record(1, 2).message
+    assert run.record().outcome is Outcome.STAGE_IN
+    assert "is not the model that was planned: fingerprint " in run.record().message
+    assert planned[:12] in run.record().message
     tagger.unlink()
     assert run.run(1)[0] == 1
-    assert run.record(1, 3).outcome is Outcome.MODEL_MISSING
-    assert "en/ner/n.pt" in run.record(1, 3).message
+    assert run.record(1, 2).outcome is Outcome.MODEL_MISSING
+    assert "en/ner/n.pt" in run.record(1, 2).message
+    shutil.rmtree(tmp_path / "model")
+    status, said = run.run(1)
+    assert (status, run.exit(1, 3).outcome) == (1, Outcome.STAGE_IN), said
+    assert "the model could not be copied" in run.exit(1, 3).message
+    assert "No such file or directory" in said
+    assert run.left_on_scratch() == []
 
 
 def test_what_dead_tasks_leave_goes_with_the_next_task(tmp_path: Path, halted: Halted) -> None:
@@ -233,9 +234,10 @@ def test_a_worker_that_outlives_its_script(tmp_path: Path, halted: Halted) -> No
 
 
 def test_results_that_were_kept_stay(tmp_path: Path) -> None:
-    """FAULT: results stay on scratch, because they could not be copied to the run folder; other tasks follow.
+    """FAULT: results stay on scratch, because they could not be copied to the run folder; a task follows.
 
-    HOW: real: a file blocks the folder of the try, then a second task runs on the node.
+    HOW: real: a file blocks the folder of the try, then a second task runs on the node; fake: a `flock` \
+    before which the lock goes of a third task that keeps its results just then.
     REPORTED: `stage_out`, with the folder that keeps the results.
     LOST: nothing: no task removes that folder.
     """
@@ -243,32 +245,20 @@ def test_results_that_were_kept_stay(tmp_path: Path) -> None:
     run = ScriptRun(tmp_path, environment={"setup": [f"[[ $point == 2 ]] || {{ {block}; }}"]})
     status, said = run.run(1)
     assert (status, run.exit().outcome) == (73, Outcome.STAGE_OUT), said
-    assert run.run(2)[0] == 0
-    assert (Path(run.exit().scratch) / "out" / "record.json").is_file()
-
-
-def test_results_are_kept_while_another_task_looks_at_their_lock(tmp_path: Path) -> None:
-    """FAULT: a task that keeps its results removes its lock while another task tries that lock.
-
-    HOW: fake: a `flock` before which the lock goes; the rest is real.
-    REPORTED: nothing.
-    LOST: nothing: no task removes that folder.
-    """
-    run = ScriptRun(tmp_path)
     kept = run.own() / "t-1.0.kept"
     (kept / "out").mkdir(parents=True)
-    run.own().chmod(0o700)
     (kept / "lock").touch()
     ends = f'[[ $1 != -n || $2 == "{run.own()}/lock" ]] || rm -f "{kept}/lock"'
     flock = stand_in(tmp_path / "bin", ends, "flock")
-    status, said = run.run(1, PATH=f"{flock.parent}:{os.environ['PATH']}")
+    status, said = run.run(2, PATH=f"{flock.parent}:{os.environ['PATH']}")
     assert status == 0, said
-    assert run.left_on_scratch() == [kept.name]
+    assert (Path(run.exit().scratch) / "out" / "record.json").is_file()
+    assert run.left_on_scratch() == sorted([kept.name, Path(run.exit().scratch).name])
     assert [path.name for path in kept.iterdir()] == ["out"]
 
 
-@pytest.mark.parametrize("lacking", ["program", "file system", "effect"])
-def test_a_node_without_locks(tmp_path: Path, lacking: str) -> None:
+@pytest.mark.parametrize("body", ["", "echo 'flock: 8: Function not implemented' >&2; exit 71", "exit 0"])
+def test_a_node_without_locks(tmp_path: Path, body: str) -> None:
     """FAULT: a node lacks the program `flock`, or its scratch is on a file system without locks.
 
     HOW: real: a PATH without it; fake: a `flock` that fails as the real one does there, and one that \
@@ -276,20 +266,12 @@ def test_a_node_without_locks(tmp_path: Path, lacking: str) -> None:
     REPORTED: the log says that the task makes its own copy of the inputs, and why; `jobkit doctor` warns.
     LOST: only the time of the copies.
     """
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    for folder in os.environ["PATH"].split(":"):
-        for program in Path(folder).glob("*") if Path(folder).is_dir() else ():
-            if program.name != "flock" and not (tools / program.name).is_symlink():
-                (tools / program.name).symlink_to(program)
-    if lacking == "file system":
-        (tools / "flock").write_text('#!/bin/sh\necho "flock: 8: Function not implemented" >&2\nexit 71\n')
-    elif lacking == "effect":
-        (tools / "flock").write_text("#!/bin/sh\nexit 0\n")
-    if lacking != "program":
-        (tools / "flock").chmod(0o755)
+    tools = path_without(tmp_path / "bin", "flock")
+    if body:
+        (tmp_path / "bin" / "flock").write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / "bin" / "flock").chmod(0o755)
     run = ScriptRun(tmp_path)
-    status, said = run.run(1, PATH=str(tools))
+    status, said = run.run(1, PATH=tools)
     assert status == 0, said
     assert f"{ALONE}no file in {run.own()}" in said
     assert run.record().outcome is Outcome.OK
