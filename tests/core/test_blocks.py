@@ -14,14 +14,8 @@ WHOLE = Block(title="Sizes", before=("of one run",), columns=(SIZE, SPEED, MEMOR
 
 
 def test_blocks_stand_apart_and_empty_ones_are_left_out() -> None:
-    assert as_text([Block(title="a", before=("b",), after=("c",)), Block(), Block(after=("d",))]) == (
-        "a\nb\nc\n\nd\n"
-    )
-
-
-def test_the_first_of_some_lines_is_the_title() -> None:
-    assert Block.of(iter("ab"), [SIZE], "c") == Block(title="a", before=("b",), columns=(SIZE,), after=("c",))
-    assert Block.of([]) == Block()
+    blocks = [Block.of("ab", [], "c"), Block.of([]), Block(after=("d",))]
+    assert as_text(blocks) == "a\nb\nc\n\nd\n"
 
 
 def test_a_table_stands_between_its_lines_and_has_each_note_once() -> None:
@@ -50,14 +44,10 @@ def test_what_a_terminal_has_no_room_for_is_named() -> None:
     assert "no room for:\n  memory GiB; a\n  page has them" in text
 
 
-def test_a_table_of_question_marks_is_not_shown() -> None:
-    unknown = Column("fits", ["?" for _ in SIZE.cells])
+def test_a_table_of_question_marks_and_a_column_without_a_value_are_not_shown() -> None:
+    unknown, empty = Column("fits", ["?", "?"]), Column("empty", ["", ""], notes=("empty: nothing",))
     assert as_text([Block(title="none", columns=(SIZE, unknown))]) == "none\n"
     assert "fits" in as_text([Block(columns=(SIZE, unknown, SPEED))])
-
-
-def test_a_column_without_a_value_is_not_shown() -> None:
-    empty = Column("empty", ["", ""], notes=("empty: nothing",))
     assert as_text([Block(columns=(empty, SIZE))]) == as_text([Block(columns=(SIZE,))])
     assert as_text([Block(title="none", columns=(empty,), after=("why",))]) == "none\nwhy\n"
 
@@ -65,23 +55,15 @@ def test_a_column_without_a_value_is_not_shown() -> None:
 def test_only_titles_and_notes_have_a_colour() -> None:
     text = as_text([WHOLE], 80, color=True)
     coloured = [line for line in text.splitlines() if "\x1b" in line]
-    assert coloured == [
-        "\x1b[1mSizes\x1b[0m",
-        "\x1b[2mspeed: of the work\x1b[0m",
-        "\x1b[2m± ?: unknown\x1b[0m",
-        "\x1b[2mmemory: the peak\x1b[0m",
-    ]
+    notes = [f"\x1b[2m{note}\x1b[0m" for note in ("speed: of the work", "± ?: unknown", "memory: the peak")]
+    assert coloured == ["\x1b[1mSizes\x1b[0m", *notes]
     assert "\x1b" not in as_text([WHOLE], 80)
 
 
 def test_markdown_has_all_of_a_block() -> None:
     code = NoWrap("resume", "  jobkit ")
-    block = Block(
-        title="# Sizes",
-        before=("of one run", ""),
-        columns=WHOLE.columns,
-        after=("- An item.", "  more of it", "", code),
-    )
+    after = ("- An item.", "  more of it", "", code)
+    block = Block(title="# Sizes", before=("of one run", ""), columns=WHOLE.columns, after=after)
     assert as_markdown([block, Block(after=("last",))]).splitlines() == [
         "## \\# Sizes",
         "",

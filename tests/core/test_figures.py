@@ -17,14 +17,8 @@ from tests.support.builders import point, record
 OF_ONE = Energy(span_s=100, counter_j=9_000, power_j=9_100, idle_w=70, attribution=Attribution.OWN)
 
 
-def reporting(unit: str = "1", **values: float) -> Record:
-    return replace(record(point()), metrics={name: Metric(value=v, unit=unit) for name, v in values.items()})
-
-
-def without_items() -> Record:
-    one_try = record(point())
-    assert one_try.summary
-    return replace(one_try, summary=replace(one_try.summary, items=0, items_per_s=0.0))
+def reporting(**values: float) -> Record:
+    return replace(record(point()), metrics={name: Metric(value=v, unit="1") for name, v in values.items()})
 
 
 def test_figures_have_the_names_of_the_spec() -> None:
@@ -42,11 +36,11 @@ def test_figures_have_the_names_of_the_spec() -> None:
     assert one_try.value(by_key("f1")) is None
     assert reporting(f1=0.9).value(by_key("f1")) == 0.9
     assert replace(one_try, summary=None).value(by_key("work_s")) is None
-    assert without_items().value(by_key("items_per_s")) is None
-    assert without_items().value(by_key("joules_per_1000")) is None
+    nothing = replace(one_try, summary=replace(one_try.summary, items=0, items_per_s=0.0))
+    assert [nothing.value(by_key(key)) for key in ("items_per_s", "joules_per_1000")] == [None, None]
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e101, -1e101, 10**400])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -1e101, 10**400])
 def test_a_value_with_which_nothing_can_be_computed_is_left_out(value: float) -> None:
     assert reported(reporting(f1=value, other=2)) == {"other": Metric(value=2.0, unit="1")}
     assert reported(None) == {}
@@ -63,7 +57,6 @@ def test_figures_in_words() -> None:
     ("energy", "found"),
     [
         (OF_ONE, (9_000, 2_000)),
-        (attributed(OF_ONE, None), (9_000, 2_000)),
         (attributed(OF_ONE, 0), (9_000, 2_000)),
         (attributed(OF_ONE, 1), (None, None)),
         (replace(OF_ONE, attribution=Attribution.UNKNOWN), (9_000, 2_000)),

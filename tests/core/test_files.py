@@ -16,16 +16,7 @@ from hypothesis import strategies as st
 
 from jobkit.core import files
 from jobkit.core.errors import DISK_FULL, ERRNO_HINTS, JobkitError, file_error, name_file_in_errors
-from jobkit.core.files import (
-    append_line,
-    filesystem_type,
-    last_line,
-    likely_shared,
-    parse_object,
-    read_lines,
-    read_tolerantly,
-    write_atomically,
-)
+from jobkit.core.files import append_line, filesystem_type, parse_object, read_tolerantly
 from jobkit.spec.sweep_spec import SweepSpec
 
 
@@ -36,17 +27,14 @@ def test_a_line_that_was_cut_short_is_ended_before_the_next(tmp_path: Path, torn
     with path.open("a") as stream:
         stream.write(torn)
     append_line(path, "two")
-    assert [line.strip() for _, line in read_lines(path)] == [
-        one for one in ["one", torn.strip(), "two"] if one
-    ]
+    lines = [line.strip() for _, line in files.read_lines(path)]
+    assert lines == list(filter(None, ["one", torn.strip(), "two"]))
 
 
 @pytest.mark.parametrize(
     ("text", "last"),
     [
-        ("", ""),
         ("half", ""),
-        ("one\n", "one"),
         ("one\nhalf", "one"),
         ("one\n" + "x" * 200_000 + "\nhalf", "x" * 200_000),
         ("x" * 200_000 + "\ntwo\n", "two"),
@@ -56,7 +44,7 @@ def test_a_line_that_was_cut_short_is_ended_before_the_next(tmp_path: Path, torn
 def test_the_last_whole_line_is_found_from_the_end(tmp_path: Path, text: str, last: str) -> None:
     path = tmp_path / "accounting.jsonl"
     path.write_text(text)
-    assert last_line(path) == last
+    assert files.last_line(path) == last
 
 
 def test_an_error_of_a_file_keeps_its_name_and_its_meaning(tmp_path: Path) -> None:
@@ -73,22 +61,19 @@ def test_an_error_of_a_file_keeps_its_name_and_its_meaning(tmp_path: Path) -> No
     assert file_error(OSError(errno.ENOSPC, "x")).message == "standard output: x"
 
 
-def test_a_missing_file_holds_no_lines_and_needs_no_note(tmp_path: Path) -> None:
+def test_a_missing_file_holds_no_lines_and_one_that_cannot_be_read_is_a_note(tmp_path: Path) -> None:
     assert read_tolerantly(tmp_path / "journal.jsonl", parse_object) == ([], ())
-
-
-def test_a_file_that_cannot_be_read_is_a_note(tmp_path: Path) -> None:
-    path = tmp_path / "journal.jsonl"
-    path.mkdir()
-    assert read_tolerantly(path, parse_object) == ([], (f"{path}: cannot be read: Is a directory",))
+    assert read_tolerantly(tmp_path, parse_object) == ([], (f"{tmp_path}: cannot be read: Is a directory",))
 
 
 def test_lines_that_hold_nothing_are_one_note_and_the_others_stand(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
-    path.write_text(f'{{"a": 1}}\n{"[" * 100_000}\nnoise\n{{"b": 2}}\n{{"half')
+    path.write_text(f'{{"a": 1}}\n\n{"[" * 100_000}\nnoise\n{{"b": 2}}\n{{"half')
     found, notes = read_tolerantly(path, parse_object)
     assert found == [{"a": 1}, {"b": 2}]
-    assert notes == (f"{path}:2: nested too deep (and 1 more line of this file): skipped",)
+    assert notes == (f"{path}:3: nested too deep (and 1 more line of this file): skipped",)
+    found, notes = read_tolerantly(path, parse_object, growing=False)
+    assert (len(found), "and 2 more lines" in notes[0]) == (2, True), "the last line of a file that is whole"
 
 
 @given(st.dictionaries(st.text(), st.none() | st.integers() | st.text()))
@@ -108,17 +93,9 @@ def test_a_line_that_was_appended_to_one_cut_short_is_read(tmp_path: Path) -> No
     assert len(notes) == 1
 
 
-def test_of_a_file_that_does_not_grow_the_last_line_is_named_too(tmp_path: Path) -> None:
-    path = tmp_path / "points.jsonl"
-    path.write_text('{"a": 1}\n{"ha')
-    assert read_tolerantly(path, parse_object) == ([{"a": 1}], ())
-    found, notes = read_tolerantly(path, parse_object, growing=False)
-    assert (found, [note.startswith(f"{path}:2: not JSON") for note in notes]) == ([{"a": 1}], [True])
-
-
 def _write_often(path: Path) -> None:
     for _ in range(100):
-        write_atomically(path, "whole\n")
+        files.write_atomically(path, "whole\n")
 
 
 def test_processes_that_write_one_file_at_the_same_moment_all_succeed(tmp_path: Path) -> None:
@@ -128,22 +105,13 @@ def test_processes_that_write_one_file_at_the_same_moment_all_succeed(tmp_path: 
     for writer in writers:
         writer.join()
     assert [writer.exitcode for writer in writers] == [0] * 4
-    assert [path.name for path in tmp_path.iterdir()] == ["text"]
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"text": "whole\n"}
 
 
-@pytest.mark.parametrize(
-    "name", ["HF_TOKEN", "token", "AWS_SECRET_ACCESS_KEY", "db_Password", "API_CREDENTIALS"]
-)
-def test_a_variable_is_a_secret_by_its_last_word(name: str) -> None:
-    assert files.is_secret(name)
-    assert not files.is_secret(f"{name}_FILE")
-
-
-@pytest.mark.parametrize(
-    "name", ["TOKENIZERS_PARALLELISM", "KEYBOARD", "MONKEY", "OMP_NUM_THREADS", "tokens", ""]
-)
-def test_other_variables_are_none(name: str) -> None:
-    assert not files.is_secret(name)
+def test_a_variable_is_a_secret_by_its_last_word() -> None:
+    secret = ("HF_TOKEN", "token", "AWS_SECRET_ACCESS_KEY", "db_Password", "API_CREDENTIALS")
+    others = ("HF_TOKEN_FILE", "TOKENIZERS_PARALLELISM", "KEYBOARD", "MONKEY", "tokens", "")
+    assert [name for name in (*secret, *others) if files.is_secret(name)] == [*secret]
 
 
 SECRETS = ["hunter2", 'it\'s $6,50; \\ "so"', "two\nlines: {a}", "a " * 80 + "b", "-dash", "123", "#x", "a,b"]
@@ -152,21 +120,15 @@ SECRETS = ["hunter2", 'it\'s $6,50; \\ "so"', "two\nlines: {a}", "a " * 80 + "b"
 @pytest.mark.parametrize("value", SECRETS)
 def test_no_text_keeps_a_secret(value: str) -> None:
     variables = {"A": "plain", "HF_TOKEN": value, "OMP_NUM_THREADS": "2"}
-    spec = SweepSpec.model_validate(
-        {"name": "t", "sweep": {"batch_size": [1]}, "environment": {"variables": variables}}
-    )
-    texts = [
-        spec.as_yaml(),
-        f"export A=plain\nexport HF_TOKEN={shlex.quote(value)}\nexport OMP_NUM_THREADS=2\n",
-    ]
-    for text in texts:
+    spec = SweepSpec.model_validate({"name": "t", "environment": {"variables": variables}})
+    script = f"export A=plain\nexport HF_TOKEN={shlex.quote(value)}\nexport OMP_NUM_THREADS=2\n"
+    for text in (spec.as_yaml(), script):
         masked = files.mask(text)
         assert [word for word in value.split() if len(word) > 1 and word in masked] == []
         assert masked.count(files.MASK) == 1
         assert ("plain" in masked, "OMP_NUM_THREADS" in masked, "hunter2" in masked) == (True, True, False)
-    assert (
-        files.mask_override(f"environment.variables.HF_TOKEN={value}") == "environment.variables.HF_TOKEN=***"
-    )
+    typed = "environment.variables.HF_TOKEN="
+    assert files.mask_override(f"{typed}{value}") == f"{typed}***"
 
 
 def test_a_mapping_of_variables_is_masked_in_a_command_line() -> None:
@@ -174,28 +136,22 @@ def test_a_mapping_of_variables_is_masked_in_a_command_line() -> None:
     assert files.mask(typed) == typed.replace("hunter2", "***")
     typed = "--set 'environment={variables: {HF_TOKEN: \"x, y\"}}' --set environment.variables.A_KEY=x z"
     assert files.mask(typed) == typed.replace('"x, y"', "***").replace("=x z", "=*** z")
-    assert (
-        files.mask('export HF_TOKEN=$(cat token) MY_KEY="$HOME"')
-        == 'export HF_TOKEN=$(cat token) MY_KEY="$HOME"'
-    )
+    typed = 'export HF_TOKEN=$(cat token) MY_KEY="$HOME"'
+    assert files.mask(typed) == typed
 
 
 def test_a_file_with_a_secret_is_its_owners_alone(tmp_path: Path) -> None:
-    secret = {"event": "submitted", "given": ["environment.variables.HF_TOKEN=hunter2"]}
+    def modes() -> dict[str, int]:
+        return {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+
+    os.umask(before := os.umask(0))
+    plain = 0o666 & ~before
     files.write_atomically(tmp_path / "plain", "export A=1\n")
     files.write_atomically(tmp_path / "script", "export HF_TOKEN=hunter2\n")
-    files.append_line(tmp_path / "lines", "{}")
-    plain = 0o666 & ~umask()
-    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("plain", "script", "lines")]
-    assert modes == [plain, 0o600, plain]
-    files.append_line(tmp_path / "lines", json.dumps(secret))
-    assert stat.S_IMODE((tmp_path / "lines").stat().st_mode) == 0o600
-
-
-def umask() -> int:
-    before = os.umask(0)
-    os.umask(before)
-    return before
+    append_line(tmp_path / "lines", "{}")
+    assert modes() == {"plain": plain, "script": 0o600, "lines": plain}
+    append_line(tmp_path / "lines", json.dumps({"given": ["environment.variables.HF_TOKEN=hunter2"]}))
+    assert modes()["lines"] == 0o600
 
 
 def test_a_full_disk_is_blamed_on_the_file_that_could_not_be_written() -> None:
@@ -216,42 +172,17 @@ a line that is none
 """
 
 
-@pytest.mark.parametrize(
-    ("path", "kind"),
-    [
-        ("/etc", "ext4"),
-        ("/homes", "ext4"),
-        ("/home", "nfs4"),
-        ("/home/ada", "nfs4"),
-        ("/home/ada/big disk/x", "lustre"),
-        ("/scratch/x", "xfs"),
-        ("/odd", "ext4"),
-    ],
-)
-def test_the_deepest_mount_point_counts_and_of_two_the_later(path: str, kind: str) -> None:
-    assert filesystem_type(path, MOUNTS) == kind
-
-
-def test_without_mounts_nothing_is_known() -> None:
+def test_the_deepest_mount_point_counts_and_of_two_the_later() -> None:
+    kinds = {"/homes": "ext4", "/home/ada": "nfs4", "/home/ada/big disk/x": "lustre"}
+    kinds |= {"/scratch/x": "xfs", "/odd": "ext4"}
+    assert {path: filesystem_type(path, MOUNTS) for path in kinds} == kinds
     assert filesystem_type("/home", "") == ""
 
 
-@pytest.mark.parametrize(
-    ("kind", "shared"),
-    [
-        ("nfs", True),
-        ("nfs4", True),
-        ("lustre", True),
-        ("fuse.sshfs", True),
-        ("ext4", False),
-        ("tmpfs", False),
-        ("overlay", False),
-        ("", None),
-        ("newfs", None),
-    ],
-)
-def test_what_nodes_are_likely_to_share(kind: str, shared: bool | None) -> None:  # noqa: FBT001 - a parameter
-    assert likely_shared(kind) is shared
+def test_what_nodes_are_likely_to_share() -> None:
+    for kinds, shared in {"nfs nfs4 lustre fuse.sshfs": True, "ext4 tmpfs overlay": False}.items():
+        assert {files.likely_shared(kind) for kind in kinds.split()} == {shared}
+    assert (files.likely_shared(""), files.likely_shared("newfs")) == (None, None)
 
 
 @given(st.text())

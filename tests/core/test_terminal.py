@@ -5,7 +5,6 @@ import os
 import pty
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,20 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core import terminal
+from tests.support.commands import JOBKIT
 
 
-@pytest.mark.parametrize(
-    ("word", "said", "whole"),
-    [
-        ("slrum", "did you mean 'slurm'?", "; did you mean 'slurm'?"),
-        ("pbs", "", "; one of: slurm, sge"),
-        ("", "", "; one of: slurm, sge"),
-    ],
-)
-def test_the_closest_word_or_all_of_them(word: str, said: str, whole: str) -> None:
+def test_the_closest_word_or_all_of_them() -> None:
     words = ["slurm", "sge"]
-    assert terminal.did_you_mean(word, words) == said
-    assert terminal.suggest(word, words) == whole
+    assert (terminal.did_you_mean("slrum", words), terminal.did_you_mean("pbs", words)) == (
+        "did you mean 'slurm'?",
+        "",
+    )
+    assert terminal.suggest("slrum", words) == "; did you mean 'slurm'?"
+    assert terminal.suggest("pbs", words) == terminal.suggest("", words) == "; one of: slurm, sge"
 
 
 WORDS = {"partition": "resources.queue", "job_name": "name", "G": "resources.gpus", "nodes": "one node only"}
@@ -35,12 +31,9 @@ WORDS = {"partition": "resources.queue", "job_name": "name", "G": "resources.gpu
 @pytest.mark.parametrize(
     ("names", "keys", "said"),
     [
-        (["resources", "partition"], ["gpus", "queue"], "; did you mean 'queue'?"),
         (["resources", "--partition"], ["gpus", "queue"], "; did you mean 'queue'?"),
-        (["partition"], ["name"], "; did you mean 'resources.queue'?"),
         (["Partition"], ["name"], "; did you mean 'resources.queue'?"),
         (["resources", "job-name"], ["gpus"], "; did you mean 'name', at the top?"),
-        (["job_name"], ["name"], "; did you mean 'name'?"),
         (["resources", "G"], ["gpus"], "; did you mean 'gpus'?"),
         (["resources", "g"], ["gpus"], ""),
         (["resources", "nodes"], ["gpus"], "; one node only"),
@@ -62,16 +55,12 @@ def test_control_characters_are_spelt_out(text: str, said: str) -> None:
     assert terminal.printable(text) == said
 
 
-def shown(folder: Path, *words: str, columns: str = "60") -> list[str]:
-    """Return the lines that a command prints on a terminal."""
+def shown(folder: Path, *words: str) -> str:
+    """Return what a command prints on a terminal of 60 columns."""
     here, there = pty.openpty()
-    with subprocess.Popen(
-        [Path(sys.executable).with_name("jobkit"), *words],
-        cwd=folder,
-        stdout=there,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "COLUMNS": columns, "JOBKIT_CACHE": str(folder)},
-    ):
+    env = {**os.environ, "COLUMNS": "60", "JOBKIT_CACHE": str(folder), "PAGER": "cat", "TERM": "xterm"}
+    argv: list[str | Path] = [JOBKIT, *words]
+    with subprocess.Popen(argv, stdin=there, stdout=there, stderr=subprocess.DEVNULL, env=env) as process:
         os.close(there)
         said = b""
         try:
@@ -79,14 +68,22 @@ def shown(folder: Path, *words: str, columns: str = "60") -> list[str]:
                 said += some
         except OSError:  # how Linux tells the end of a pseudo-terminal
             os.close(here)
-    return said.decode().splitlines()
+    assert process.returncode == 0
+    return said.decode()
 
 
 def test_a_narrow_terminal_is_not_overrun(tmp_path: Path) -> None:
-    said = shown(tmp_path, "recommend", str(RUN), "--corpus", "2e6", "--gpu", "t4")
+    said = shown(tmp_path, "recommend", str(RUN), "--corpus", "2e6", "--gpu", "t4").splitlines()
     assert any("Take batch_size" in line for line in said)
-    over = [line for line in said if len(line) > 60 and "stanza-20261121" not in line]
-    assert over == []
+    assert [line for line in said if len(line) > 60 and "stanza-20261121" not in line] == []
+
+
+def test_a_page_of_help_is_set_for_a_terminal(tmp_path: Path) -> None:
+    text = shown(tmp_path, "help", "walk-away")
+    assert "\x1b[" in text
+    assert "<!-- not run" not in text
+    assert "](" not in text, "no link is left"
+    assert "jobkit help spec" in text
 
 
 @pytest.mark.parametrize(
@@ -98,9 +95,7 @@ def test_a_narrow_terminal_is_not_overrun(tmp_path: Path) -> None:
         ("-2+3", "'-2+3"),
         ("-2.5e3", "-2.5e3"),
         ("\t=1", "\\t=1"),
-        ("\r=1", "\\r=1"),
         ("＝1", "'＝1"),  # noqa: RUF001 - on purpose
-        ("p001", "p001"),
     ],
 )
 def test_no_cell_is_a_formula_and_numbers_stay(text: str, cell: str) -> None:
@@ -132,7 +127,6 @@ def test_a_log_keeps_colours_and_shows_what_else_it_holds() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("batch_size 50: 60 %", "batch_size 50: 60 %"),
         ("# head", "\\# head"),
         ("2. second", "2\\. second"),
         ("0.557", "0.557"),
@@ -153,7 +147,7 @@ def test_a_path_below_here_is_relative(tmp_path: Path, monkeypatch: pytest.Monke
     assert terminal.shell_path(tmp_path / "-a") == "./-a"
 
 
-@pytest.mark.parametrize("path", ["runs/demo", "a b", "-a b", "it's", "~x", "$HOME", "-"])
+@pytest.mark.parametrize("path", ["-a b", "it's", "~x", "$HOME", "-"])
 def test_a_word_is_one_word_and_no_option(path: str) -> None:
     (said,) = shlex.split(terminal.shell_quote(path))
     assert Path(said) == Path(path)
