@@ -1,20 +1,82 @@
-"""What cannot be read is named, all of it at once, or left out."""
+"""Which files a corpus has; what cannot be read of them is named, all of it at once, or left out."""
 
 from __future__ import annotations
 
 import gzip
+import json
+import os
 from pathlib import Path
 
 import pytest
 import zstandard
 
+from jobkit.answers.speed import CorpusVolume
 from jobkit.core.errors import JobkitError
-from jobkit.extensions.corpus import scan as findings
-from jobkit.extensions.corpus import scan as tasks
+from jobkit.extensions.corpus import scan as scanning
 from jobkit.extensions.corpus import scan_text
 from jobkit.extensions.corpus.scan import Scan, scan
 from jobkit.extensions.corpus.sources import find_sources
+from jobkit.planning.volume import read_corpora
 from tests.support.corpora import jsonl, plan, read_all
+
+
+def test_files_and_folders_in_the_order_of_the_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("b/z.txt", "b/a/x.jsonl.gz", "b/a/notes.md", "b/.hidden.txt", "b/.git/y.txt", "own.text"):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text("x", encoding="utf-8")
+    found = find_sources(["own.text", "b/"])
+    assert [one.name for one in found] == ["own.text", "b/a/x.jsonl.gz", "b/z.txt"]
+    assert [one.path for one in found] == [str(tmp_path / one.name) for one in found]
+    assert [(one.kind, one.compression) for one in found] == [("text", ""), ("jsonl", "gz"), ("text", "")]
+    assert {one.size_bytes for one in found} == {1}
+    assert [one.name for one in find_sources([str(tmp_path / "b")])] == ["b/a/x.jsonl.gz", "b/z.txt"]
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("-", "standard input cannot be read a second time"),
+        ("/dev/stdin", "standard input cannot be read a second time"),
+        ("missing.txt", "No such file"),
+        ("fifo", "neither a file nor a folder"),
+        ("empty", "a folder without a .txt or .jsonl file"),
+    ],
+)
+def test_what_is_refused(path: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("fifo")
+    Path("empty").mkdir()
+    with pytest.raises(JobkitError, match=reason) as caught:
+        find_sources([path])
+    assert caught.value.hint
+
+
+def test_no_path_and_one_given_twice(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").touch()
+    with pytest.raises(JobkitError, match="no corpus"):
+        find_sources([])
+    with pytest.raises(JobkitError, match="given twice"):
+        find_sources([str(tmp_path), str(tmp_path / "a.txt")])
+
+
+def test_the_folders_of_a_corpus_hold_all_its_files_and_what_links_lead_to(tmp_path: Path) -> None:
+    for name in ("a/1.txt", "a/deep/2.txt", "far/c.txt", "b/d.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x", encoding="utf-8")
+    (tmp_path / "b" / "c.txt").symlink_to(tmp_path / "far" / "c.txt")
+    corpus = scan(find_sources([str(tmp_path / name) for name in ("a", "b")])).corpus
+    assert corpus.folders() == [str(tmp_path / name) for name in ("a", "b", "far")]
+
+
+def test_a_corpus_of_documents_is_as_large_for_recommend_as_apply_reads_it(tmp_path: Path) -> None:
+    path, other = tmp_path / "a.jsonl", tmp_path / "b.txt"
+    path.write_text(json.dumps({"id": "1", "text": "One.\n\nTwo."}) + "\n", encoding="utf-8")
+    one = CorpusVolume(name=str(path), paragraphs=2, characters=len("One.\nTwo."))
+    assert read_corpora([str(path)], ()) == one
+    other.write_text("Three.\n", encoding="utf-8")
+    both = read_corpora([str(path), str(other)], ())
+    assert (both.name, both.paragraphs) == (f"{path} and 1 more path", 3)
 
 
 def reasons(folder: Path, *names: str) -> list[str]:
@@ -118,7 +180,7 @@ def test_every_kind_of_bad_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_bad_range_of_a_large_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "RANGE_BYTES", 50)
+    monkeypatch.setattr(scanning, "RANGE_BYTES", 50)
     (folder / "a.txt").write_bytes(b"good\n\n" * 20 + b"bad\xff\n\n" + b"good\n\n" * 20 + b"bad\xff")
     (folder / "b.jsonl").write_text(jsonl([{"id": n % 11, "text": f"text {n}"} for n in range(13)]) + "bad\n")
     assert reasons(folder) == [
@@ -151,7 +213,7 @@ def test_two_files_of_one_name_and_an_id_like_a_file(tmp_path: Path, monkeypatch
 
 
 def test_an_id_like_that_of_a_document_without_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tasks, "RANGE_BYTES", 50)
+    monkeypatch.setattr(scanning, "RANGE_BYTES", 50)
     documents: list[dict[str, object]] = [
         {"text": "x"},
         {"id": "in/c.jsonl:9", "text": "z"},
@@ -225,7 +287,7 @@ def test_a_file_that_cannot_be_read_or_grows(folder: Path) -> None:
 
 
 def test_a_corpus_that_is_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(findings, "MOST_BAD", 3)
+    monkeypatch.setattr(scanning, "MOST_BAD", 3)
     (folder / "a.jsonl").write_text("x\n" * 5, encoding="utf-8")
     with pytest.raises(JobkitError, match="more than 3 places"):
         scan(find_sources([str(folder)]))
@@ -235,6 +297,6 @@ def test_a_corpus_that_is_none(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_long_lists_are_cut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(findings, "_SHOWN", 2)
+    monkeypatch.setattr(scanning, "_SHOWN", 2)
     (folder / "a.jsonl").write_text("x\n" * 5, encoding="utf-8")
     assert reasons(folder)[-1] == "and 3 more"

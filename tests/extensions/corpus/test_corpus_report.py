@@ -1,29 +1,28 @@
+"""A corpus as it is reported: its answer, its page, and what is known of it at its end."""
+
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from jobkit.answers.ledger import corpora
 from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import PLAN_FILE, WINNERS_FOLDER, Exit
+from jobkit.core.paths import LEDGER_VARIABLE, ledger_path
 from jobkit.core.terminal import NoWrap
 from jobkit.extensions.corpus import corpus_report
-from jobkit.extensions.corpus.corpus_report import read_corpus_report
+from jobkit.extensions.corpus.corpus_page import MOST_TRIES, shard_picture
+from jobkit.extensions.corpus.corpus_report import ShardTry, read_corpus_report
 from jobkit.extensions.corpus.merge import merge
+from jobkit.extensions.corpus.provenance import closing_line, finish
 from jobkit.extensions.corpus.standing import live_points
-from tests.support.applied import measured_run, request, win, write_corpus, write_planned
+from jobkit.report.html.page import page
+from tests.report.html.test_page import Parsed
+from tests.support.applied import win
 from tests.support.builders import write_begin, write_exit
-
-
-@pytest.fixture
-def tagged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder of a corpus of three shards, of which none has begun."""
-    monkeypatch.chdir(tmp_path)
-    run = measured_run(tmp_path / "runs" / "demo-20260102-101530-3f9a")
-    write_corpus(tmp_path / "a.txt")
-    write_planned(request(run, ["a.txt"], tmp_path / "tagged"))
-    return tmp_path / "tagged"
 
 
 def answer(run: Path) -> str:
@@ -34,11 +33,26 @@ def test_a_promise_is_compared_once_a_shard_is_done(tagged: Path) -> None:
     assert "promised" not in answer(tagged)
     assert "3 of 3 shards not done" in answer(tagged)
     assert "jobkit status tagged" in answer(tagged)
+    assert "<svg" not in page([tagged]).html
     win(tagged, 1)
     said = answer(tagged)
     assert "2 of 3 shards not done" in said
     assert "The shards took " in said
     assert "times the promise, over 1 shard." in said
+    parsed = Parsed(page([tagged]).html)
+    assert parsed.open == []
+    assert "tagged: 2 of 3 shards not done" in parsed.words
+    assert len(parsed.all("svg")) == 1
+
+
+def test_of_many_tries_about_400_are_drawn(tagged: Path) -> None:
+    tries = [
+        ShardTry(name=f"{n}", began_s=n, ended_s=n + 9.0 if n % 7 else None, outcome="ok")
+        for n in range(2_000)
+    ]
+    picture = shard_picture(tries, read_corpus_report(tagged))
+    assert picture.svg.count("<title>") == MOST_TRIES
+    assert "One of every 5 tries is drawn." in picture.caption
 
 
 def test_a_corpus_that_is_done_is_counted_by_document_once_it_is_merged(tagged: Path) -> None:
@@ -49,10 +63,11 @@ def test_a_corpus_that_is_done_is_counted_by_document_once_it_is_merged(tagged: 
     assert "jobkit merge tagged" in as_text(corpus_report.answer(found))
     assert "file" in as_text([corpus_report.count_block(found)])
     merge(tagged, tagged / "merged.jsonl")
-    counted = corpus_report.count_block(read_corpus_report(tagged))
-    rows = sum(one.rows for one in read_corpus_report(tagged).counts)
-    assert [column.cells for column in counted.columns] == [["a.txt"], ["60"], [str(rows)]]
-    assert rows == read_corpus_report(tagged).data["rows"]
+    found = read_corpus_report(tagged)
+    rows = sum(one.rows for one in found.counts)
+    cells = [column.cells for column in corpus_report.count_block(found).columns]
+    assert cells == [["letters.txt"], ["60"], [str(rows)]]
+    assert rows == found.data["rows"]
 
 
 def test_what_failed_has_its_reason_and_a_command(tagged: Path) -> None:
@@ -75,7 +90,7 @@ def test_damaged_lines_are_notes(tagged: Path) -> None:
     first, *others = (tagged / PLAN_FILE).read_text(encoding="utf-8").splitlines()
     (tagged / PLAN_FILE).write_text("\n".join([first[:40], *others, ""]), encoding="utf-8")
     found = read_corpus_report(tagged)
-    assert [one.document for one in found.counts] == ["a.txt"]
+    assert [one.document for one in found.counts] == ["letters.txt"]
     assert any("the plan of shard-00001 cannot be read" in note for note in found.notes)
     assert any("merged.documents.jsonl" in note for note in found.notes)
     assert "over 2 shards" in as_text(corpus_report.answer(found))
@@ -91,3 +106,29 @@ def test_a_corpus_that_is_not_planned_has_no_report(tagged: Path) -> None:
     (tagged / "points.jsonl").write_text("", encoding="utf-8")
     with pytest.raises(JobkitError, match="not planned yet"):
         read_corpus_report(tagged)
+
+
+def test_what_a_methods_section_needs_is_written_once_when_the_last_shard_is_done(
+    tagged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(LEDGER_VARIABLE, str(tagged.parent / "ledger.jsonl"))
+    path = tagged / "provenance.json"
+    win(tagged, 1, 2)
+    assert (finish(tagged), path.exists()) == ("", False)
+    win(tagged, 3)
+    said, text = finish(tagged), path.read_text()
+    assert said.startswith("60 paragraphs of 1 file are done, ")
+    assert (finish(tagged), path.read_text()) == (said, text)
+    data = json.loads(text)
+    setting, time = data["setting"], data["time"]
+    assert (setting["batch_size"], setting["source"]) == (50, "from run")
+    assert (data["shards"], data["tries"], data["workload"]) == (3, 3, "count")
+    (source,) = data["corpus"]["files"]
+    assert (source["name"], len(source["sha256"])) == ("letters.txt", 64)
+    assert time["predicted_low_s"] <= time["predicted_s"] <= time["predicted_high_s"]
+    assert data["versions"]
+    assert data["energy"] == {"joules": None, "predicted_j": None, "shards_without_joules": 3}
+    [entry] = corpora(ledger_path())
+    assert (entry.run_id, entry.paragraphs, entry.shards) == (data["run"], 60, 3)
+    assert (entry.expected_s, entry.took_s) == (time["predicted_s"], time["took_s"])
+    assert entry.held == (closing_line(data).find("outside") < 0)

@@ -1,25 +1,129 @@
+"""Rows, and the one file that is made of them."""
+
 from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import io
 import json
 from dataclasses import replace
+from importlib import util
 from pathlib import Path
 
 import pytest
 from pyarrow import parquet
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.json_codec import to_json
+from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.layout import PLAN_FILE
-from jobkit.extensions.corpus.merge import _Tally, merge
-from jobkit.extensions.corpus.plan import Shard, append_shards, read_plan
-from jobkit.extensions.corpus.reading import read_pieces
+from jobkit.extensions.corpus.formats import check_format, write_rows
+from jobkit.extensions.corpus.merge import merge
+from jobkit.extensions.corpus.plan import ROWS_FILE, Rows, Shard, append_shards, read_plan
+from jobkit.extensions.corpus.reading import Paragraph, read_shard
+from jobkit.extensions.corpus.rows import RowsWriter
 from jobkit.extensions.corpus.scan import scan
 from jobkit.extensions.corpus.sources import find_sources
 from jobkit.extensions.corpus.winners import claim, claim_all, read_winners, withdraw
 from tests.support.corpora import jsonl, plan, points_of, work
+
+PARAGRAPH = Paragraph("a.txt", 4, "One\ntwo\n", 100, (3,), piece=2)
+
+
+def test_rows_have_offsets_into_the_document_and_a_manifest(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    with RowsWriter(path, ("text", "start", "end")) as writer:
+        writer.write(PARAGRAPH, ("One", 0, 3))
+        writer.write(PARAGRAPH, ("tw\ud800", 4, None))
+        rows = writer.close(17)
+    first, second = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    assert first == {"document": "a.txt", "paragraph": 4, "text": "One", "start": 100, "end": 103}
+    assert (second["start"], second["end"]) == (105, None)
+    assert rows.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert (rows.rows, rows.paragraphs, rows.size_bytes) == (2, 17, path.stat().st_size)
+    assert rows.types == ("str", "int", "int null")
+    assert rows.pieces == (0, 0, rows.size_bytes)
+    assert from_json(Rows, (tmp_path / "rows.json").read_text(), where="rows.json") == rows
+
+
+def test_no_manifest_stays_of_an_earlier_process_or_of_one_that_fails(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    with RowsWriter(path, ("text",)) as writer:
+        assert writer.close(0).rows == 0
+    assert (path.read_bytes(), (tmp_path / "rows.json").exists()) == (b"", True)
+    with pytest.raises(ValueError, match="argument"), RowsWriter(path, ("text",)) as writer:
+        writer.write(PARAGRAPH, ())
+    assert not (tmp_path / "rows.json").exists()
+
+
+@pytest.mark.parametrize("columns", [("paragraph",), ("a", "a")])
+def test_a_column_is_named_once(tmp_path: Path, columns: tuple[str, ...]) -> None:
+    with pytest.raises(JobkitError, match="each name once"):
+        RowsWriter(tmp_path / "rows.jsonl", columns)
+
+
+def lines(*values: object) -> list[bytes]:
+    return [json.dumps({"document": "d", "paragraph": 0, "x": value}).encode() + b"\n" for value in values]
+
+
+def written(name: str, *values: object, types: str = "str") -> bytes:
+    file = io.BytesIO()
+    write_rows(name, file, lines(*values), ("x",), [types.split()])
+    return file.getvalue()
+
+
+def test_a_format_that_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(JobkitError, match="no such format"):
+        check_format("xml", ())
+    with pytest.raises(JobkitError, match="no sentence, tag"):
+        check_format("conll", ("token", "label"))
+    monkeypatch.setattr(util, "find_spec", lambda _: None)
+    monkeypatch.setattr("jobkit.extensions.corpus.formats.find_spec", lambda _: None)
+    with pytest.raises(JobkitError, match="needs pyarrow") as caught:
+        check_format("parquet", ())
+    assert caught.value.hint == "pip install 'jobkit[parquet]'"
+
+
+def test_cells_of_tsv() -> None:
+    values = ("a\tb\n", None, [1, "é"], True, 1.5)
+    found = written("tsv", *values).decode().splitlines()
+    assert found[0] == "document\tparagraph\tx"
+    assert found[1:] == ['d\t0\t"a\tb', '"', "d\t0\t", 'd\t0\t"[1, ""é""]"', "d\t0\ttrue", "d\t0\t1.5"]
+
+
+@pytest.mark.parametrize(
+    ("types", "values", "kind"),
+    [
+        ("int", [1, 2], "int64"),
+        ("int null", [1, None], "int64"),
+        ("float int", [1, 2.5], "double"),
+        ("bool", [True, False], "bool"),
+        ("null", [None], "string"),
+        ("int str", [1, "x"], "string"),
+        ("other", [[1]], "string"),
+    ],
+)
+def test_types_of_parquet(types: str, values: list[object], kind: str) -> None:
+    table = parquet.read_table(io.BytesIO(written("parquet", *values, types=types)))
+    assert str(table.schema.field("x").type) == kind
+    found = table.column("x").to_pylist()
+    texts = [
+        json.dumps(value) if kind == "string" and not isinstance(value, str | None) else value
+        for value in values
+    ]
+    assert found == texts
+
+
+def test_a_number_too_large_for_parquet() -> None:
+    with pytest.raises(JobkitError, match="--format parquet"):
+        written("parquet", 2**70, types="int")
+
+
+def test_no_row_at_all() -> None:
+    assert [written(name) for name in ("jsonl", "conll")] == [b"", b""]
+    assert written("tsv") == b"document\tparagraph\tx\n"
+    assert parquet.read_table(io.BytesIO(written("parquet"))).num_rows == 0
+
 
 COLUMNS = ("label", "start", "end", "extra")
 NUMBER = 5
@@ -98,10 +202,13 @@ def test_every_document_has_a_line_with_its_paragraphs_and_rows(tmp_path: Path) 
 
 def test_rows_that_are_not_in_corpus_order_have_no_counts(tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("One.\n", encoding="utf-8")
-    found = scan(find_sources([str(tmp_path / "in.txt")]))
-    other = b'{"document": "gone", "paragraph": 0}\n'
+    [point] = points_of(tmp_path, plan(tmp_path, scan(find_sources([str(tmp_path / "in.txt")])), 1))
+    with RowsWriter(work(tmp_path, 1) / ROWS_FILE, ("label",)) as writer:
+        writer.write(next(read_shard(tmp_path, 1))._replace(document="gone"), ["x"])
+        writer.close(1)
+    assert claim(tmp_path, point, 1)
     with pytest.raises(JobkitError, match="'gone' are not in corpus order"):
-        _Tally().write(io.BytesIO(), read_pieces(found.corpus, tuple(found.pieces)), [other])
+        merge(tmp_path, tmp_path / "out.jsonl")
 
 
 def replan(run: Path, number: int) -> list[Shard]:
@@ -219,10 +326,8 @@ def test_tsv_is_read_back_by_csv(run: Path, tmp_path: Path, undisturbed: bytes) 
     with (tmp_path / "out.tsv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, dialect="excel-tab"))
     wanted = [json.loads(line) for line in undisturbed.splitlines()]
-    assert [{key: str(value or "") for key, value in row.items()} for row in rows] == [
-        {key: "" if value is None else str(value) for key, value in row.items()} for row in wanted
-    ] or [row["label"] for row in rows] == [row["label"] for row in wanted]
-    assert [row["document"] for row in rows] == [row["document"] for row in wanted]
+    texts = [{key: "" if value is None else str(value) for key, value in row.items()} for row in wanted]
+    assert rows == texts
 
 
 def test_parquet_has_typed_columns(run: Path, tmp_path: Path, undisturbed: bytes) -> None:

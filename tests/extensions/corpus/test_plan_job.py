@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,8 +22,6 @@ from jobkit.core.units import GIB
 from jobkit.extensions.corpus import plan_job, start
 from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned, read_plan
 from jobkit.extensions.corpus.provenance import finish
-from jobkit.extensions.corpus.setting import find_setting
-from jobkit.extensions.corpus.sources import find_sources
 from jobkit.launch import resume
 from jobkit.launch.cancel import cancel
 from jobkit.planning.resolve import Options
@@ -205,13 +204,15 @@ def test_a_job_that_was_killed_before_it_submitted_submits_when_it_runs_again(
     assert read_points(asked.out)[0] == points
 
 
-def test_the_request_follows_the_size_and_doubles_its_walltime(asked: start.ApplyRequest) -> None:
-    setting = find_setting(asked.word, asked.options, build=False, say=lambda _: None)
-    (letters,) = find_sources(asked.paths)
-    small = plan_job._resources(setting, [letters], 0)
-    assert (small.cpus, small.gpus, small.memory, small.walltime) == (1, 0, 2 * GIB, 600)
-    large = plan_job._resources(setting, [replace(letters, size_bytes=100 * GIB)], 1)
-    assert (large.memory, large.walltime) == (3 * GIB, 2 * (600 + 85 * 60))
+def test_the_request_follows_the_size_and_doubles_its_walltime(
+    asked: start.ApplyRequest, sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plan_job.apply(asked) == 0
+    assert "1 CPU, 2GiB of memory, walltime 00:10:00" in capsys.readouterr().err
+    sweep.queue()
+    os.truncate("letters.txt", 100 * GIB)
+    assert plan_job.apply(asked, dry_run=True) == 0
+    assert "1 CPU, 3GiB of memory, walltime 03:10:00" in capsys.readouterr().out
 
 
 def test_without_a_scheduler_and_without_the_folder_it_is_refused(

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import os
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -18,12 +23,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.layout import CORPUS_FILE, PLAN_FILE
 from jobkit.core.paragraphs import split_paragraphs
-from jobkit.extensions.corpus import scan as tasks
+from jobkit.extensions.corpus import scan as scanning
 from jobkit.extensions.corpus import scan_part, scan_text
-from jobkit.extensions.corpus import scan_part as lines
-from jobkit.extensions.corpus.reading import given_offset
-from jobkit.extensions.corpus.scan import Scan, scan
+from jobkit.extensions.corpus.plan import Shard, append_shards, read_corpus, read_planned
+from jobkit.extensions.corpus.reading import Paragraph, given_offset, read_shard
+from jobkit.extensions.corpus.scan import Scan, in_order, scan
 from jobkit.extensions.corpus.sources import find_sources
 from tests.support.corpora import HARD, jsonl, plan, read_all, read_as_text, reference
 
@@ -33,10 +39,10 @@ def borders(block: int, piece: int) -> Iterator[None]:
     """Read in blocks, ranges and pieces of a few bytes, so that small files have all the borders."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scan_text, "TEXT_BLOCK_BYTES", block)
-        patch.setattr(lines, "LINE_BLOCK_BYTES", block)
-        patch.setattr(tasks, "RANGE_BYTES", block)
+        patch.setattr(scan_part, "LINE_BLOCK_BYTES", block)
+        patch.setattr(scanning, "RANGE_BYTES", block)
         patch.setattr(scan_part, "_WINDOW_BYTES", block)
-        patch.setattr(tasks, "piece_bytes", lambda _: piece)
+        patch.setattr(scanning, "piece_bytes", lambda _: piece)
         yield
 
 
@@ -97,15 +103,13 @@ def test_jsonl_in_any_blocks(texts: list[str], block: int, piece: int, shards: i
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize("seed", range(3))
-def test_a_long_text_in_the_usual_blocks(tmp_path: Path, seed: int) -> None:
-    chance = Random(seed)  # noqa: S311 - not cryptography
-    words = ["word ", "né ", "漢字", "\t", "\u2003", "“", "\u00a0", "\r\n" if seed == 1 else "\n", "\n"]
-    parts = [chance.choice(words) * chance.choice([1, 1, 1, 2, 40]) for _ in range(150_000)]
-    parts[70_000] = "long line\n" * 300_000
-    parts[30_000] = parts[90_000] = "\n" + " \u3000\t" * 20_000 + "\n"
-    if seed == 2:
-        parts[40_000] = "old\rMac\r\r \r"
+def test_a_long_text_in_the_usual_blocks(tmp_path: Path) -> None:
+    chance = Random(1)  # noqa: S311 - not cryptography
+    words = ["word ", "né ", "漢字", "\t", "\u2003", "“", "\u00a0", "\r\n", "\n"]
+    parts = [chance.choice(words) * chance.choice([1, 1, 1, 2, 40]) for _ in range(80_000)]
+    parts[40_000] = "long line\n" * 300_000
+    parts[20_000] = parts[60_000] = "\n" + " \u3000\t" * 20_000 + "\n"
+    parts[30_000] = "old\rMac\r\r \r"
     data = "".join(parts).encode()
     path = tmp_path / "text.txt"
     path.write_bytes(data)
@@ -119,16 +123,8 @@ def test_white_space_is_what_strip_strips() -> None:
     assert known == {chr(code) for code in range(sys.maxunicode + 1) if chr(code).isspace()}
 
 
-def test_a_line_of_blanks_alone_and_one_with_a_word_at_its_end(tmp_path: Path) -> None:
-    path = tmp_path / "text.txt"
-    data = ("a\n" + "\u2003" * 50 + "\nb\n" + "\u2003" * 50 + "c\n").encode()
-    path.write_bytes(data)
-    assert check_text(tmp_path, path, data, 2).corpus.paragraphs == 2
-
-
-TEXT = "Eins\r\n zwei é\r\n\r\n \t\r\nDrei\n\u2028\nvier 漢\rfünf\r\rsechs"
-
-
+BLANKS = "\u2003" * 50
+TEXT = f"Eins\r\n zwei é\r\n\r\n \t\r\nDrei\n{BLANKS}\nvier 漢\rfünf\r\r{BLANKS}sechs"
 PACKED: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     ".gz": gzip.compress,
@@ -145,3 +141,135 @@ def test_compressed_text_also_of_several_members(tmp_path: Path, ending: str) ->
     )
     read = check_text(tmp_path, path, data, 7)
     assert read.corpus.sources[0].size_bytes == path.stat().st_size
+
+
+def yielded(paragraphs: Iterator[Paragraph]) -> tuple[int, JobkitError]:
+    """Return how many paragraphs come before the error."""
+    found: list[Paragraph] = []
+    with pytest.raises(JobkitError) as caught:
+        found.extend(paragraphs)
+    return len(found), caught.value
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_nothing_of_a_changed_piece_is_read(tmp_path: Path, packed: bool) -> None:  # noqa: FBT001
+    data = b"".join(b"Paragraph %d\n\n" % number for number in range(9))
+    path = tmp_path / ("a.txt.gz" if packed else "a.txt")
+    write = gzip.compress if packed else bytes
+    path.write_bytes(write(data))
+    plan(tmp_path, scan(find_sources([str(path)])), 1)
+    path.write_bytes(write(data.replace(b"6", b"x")))
+    number, error = yielded(read_shard(tmp_path, 1))
+    assert number == 6
+    assert f"{path}: bytes 78 to 90: changed since the corpus was planned" in error.message
+    assert error.hint
+    path.write_bytes(write(data[:40]))
+    assert yielded(read_shard(tmp_path, 1))[0] == 3
+    path.write_bytes(write(data)[:30])
+    assert ("the archive ends early" if packed else "changed") in yielded(read_shard(tmp_path, 1))[1].message
+    path.unlink()
+    assert "No such file" in yielded(read_shard(tmp_path, 1))[1].message
+
+
+def test_a_long_document_is_cut_between_paragraphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanning, "piece_bytes", lambda _: 60)
+    texts = ["short", "\r\n\r\n".join(f"A paragraph {n}" for n in range(7)), "", "last"]
+    (tmp_path / "a.jsonl").write_text(jsonl([{"id": n, "text": text} for n, text in enumerate(texts)]))
+    read = scan(find_sources([str(tmp_path / "a.jsonl")]))
+    assert [piece.skip for piece in read.pieces] == [0, 0, 2, 4, 6, 0]
+    shards = plan(tmp_path, read, 6)
+    found = [paragraph for shard in shards for paragraph in read_shard(tmp_path, shard.index)]
+    assert [(one.document, one.number) for one in found] == [
+        ("0", 0),
+        *(("1", n) for n in range(7)),
+        ("3", 0),
+    ]
+    assert [one.offset for one in found if one.document == "1"] == [n * 17 for n in range(7)]
+    together = list(read_shard(tmp_path, 3))
+    append_shards(tmp_path, [Shard(index=7, pieces=(read.pieces[2], read.pieces[4]), load=1)])
+    again = list(read_shard(tmp_path, 7))
+    assert [one._replace(piece=0) for one in again[:2]] == together
+    assert [one.piece for one in again] == [0, 0, 1]
+
+
+def test_a_folder_that_is_no_apply(tmp_path: Path) -> None:
+    for call in (lambda: read_corpus(tmp_path), lambda: read_planned(tmp_path, 1)):
+        with pytest.raises(JobkitError, match="No such file") as caught:
+            call()
+        assert "jobkit apply" in caught.value.hint
+    (tmp_path / CORPUS_FILE).write_text("{}")
+    (tmp_path / PLAN_FILE).write_text("")
+    with pytest.raises(JobkitError, match="not a Corpus"):
+        read_corpus(tmp_path)
+    with pytest.raises(JobkitError, match="no shard 1"):
+        read_planned(tmp_path, 1)
+
+
+def test_a_plan_of_another_version_is_an_error_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "x"}\n')
+    read = scan(find_sources([str(tmp_path / "a.jsonl")]))
+    plan(tmp_path, replace(read, corpus=replace(read.corpus, text_field="body")), 1)
+    assert "a.jsonl:1: no field 'body'" in yielded(read_shard(tmp_path, 1))[1].message
+
+
+def fall(number: int) -> int:
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if number == 5:
+        raise JobkitError("five")
+    return number
+
+
+@pytest.mark.slow
+def test_an_error_and_a_killed_process_are_reported() -> None:
+    with pytest.raises(JobkitError, match="five"):
+        list(in_order(fall, [4, 5, 6], 2))
+    with pytest.raises(JobkitError, match="was killed"):
+        list(in_order(fall, [1, 2, 3, 4], 2))
+
+
+@pytest.mark.slow
+def test_several_processes_find_what_one_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scanning, "RANGE_BYTES", 5000)
+    (tmp_path / "a.txt").write_text("Ein Absatz é\r\n\r\n" * 3000, encoding="utf-8", newline="")
+    (tmp_path / "b.jsonl").write_text(jsonl([{"id": n, "text": "x\n\ny"} for n in range(2000)]))
+    for number in range(300):
+        (tmp_path / f"c{number}.txt").write_text(f"{number}")
+    found = find_sources([str(tmp_path)])
+    seen: list[int] = []
+    assert scan(found, processes=3, seen=seen.append) == scan(found, processes=1)
+    assert sum(seen) == sum(one.size_bytes for one in found)
+
+
+@pytest.mark.slow
+def test_no_process_is_left_if_the_first_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import os, time\n"
+        "from jobkit.extensions.corpus.scan import in_order\n"
+        "from tests.extensions.corpus.test_scan import where\n"
+        "if __name__ == '__main__':\n"
+        "    print(*in_order(where, [0, 0], 2), flush=True)\n"
+        "    for _ in in_order(where, [0, 1, 1], 2): print('x', flush=True)\n"
+    )
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    with subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.readline()
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert len(children) >= 2
+        process.kill()
+    for child in children:
+        deadline = time.monotonic() + 60
+        while Path(f"/proc/{child}").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not Path(f"/proc/{child}").exists()
+
+
+def where(seconds: int) -> int:
+    time.sleep(seconds)
+    return os.getpid()

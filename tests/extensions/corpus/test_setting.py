@@ -1,16 +1,32 @@
-"""The setting that works through a corpus, from a run or from a spec."""
+"""The setting that works through a corpus, how many shards it gets, and what each requests."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from jobkit.answers.memory import Memory
+from jobkit.answers.memory_line import fit_memory
+from jobkit.answers.observations import RAM
+from jobkit.answers.stats import Observation
 from jobkit.core.errors import JobkitError
+from jobkit.core.units import GIB
+from jobkit.extensions.corpus import start
+from jobkit.extensions.corpus.oversized import OversizedPiece, find_heavy, longest_item, refuse_too_large
+from jobkit.extensions.corpus.plan import Piece, cut_loads
+from jobkit.extensions.corpus.scan import piece_bytes
 from jobkit.extensions.corpus.setting import MOST_WINDOW, AppliedSetting, find_setting
+from jobkit.extensions.corpus.shards import UNKNOWN_BYTES, ShardOptions, plan_shards
+from jobkit.extensions.corpus.sources import SourceFile
 from jobkit.planning.resolve import Options
+from jobkit.runs.journal import read_journal
 from jobkit.runs.results import read_run
-from tests.support.applied import SPEC, measured_run
+from tests.support.applied import CHARACTERS, SPEC, measured_run, request, write_corpus
 from tests.support.builders import ITEMS, with_shortcuts, write_record
 
 
@@ -54,7 +70,7 @@ def test_a_setting_whose_shortcuts_were_refused_has_none(run: Path) -> None:
     assert "refused" not in setting.words
 
 
-@pytest.mark.parametrize("word", ["workers=2", "sweep.batch_size=[7]", "order=sorted", "text=a.txt"])
+@pytest.mark.parametrize("word", ["sweep.batch_size=[7]", "text=a.txt"])
 def test_a_key_of_the_setting_is_refused(run: Path, word: str) -> None:
     with pytest.raises(JobkitError, match="belongs to the setting"):
         found(run, word)
@@ -86,3 +102,200 @@ def test_a_spec_with_several_settings_lists_them(tmp_path: Path) -> None:
 def test_what_is_neither_run_nor_spec_is_refused(tmp_path: Path) -> None:
     with pytest.raises(JobkitError, match="neither a run folder nor a spec"):
         found(tmp_path)
+
+
+NUMBER = 400
+
+
+@pytest.fixture
+def setting(tmp_path: Path) -> AppliedSetting:
+    return find_setting(measured_run(tmp_path / "run"), Options(), build=False, say=lambda _: None)
+
+
+def pieces(number: int = NUMBER, characters: int = CHARACTERS // 10) -> list[Piece]:
+    return [
+        Piece(
+            source=0,
+            start=at * (characters + 2),
+            end=at * (characters + 2) + characters,
+            paragraphs=1,
+            characters=characters,
+            longest=characters,
+            sha256="",
+        )
+        for at in range(number)
+    ]
+
+
+def test_the_measured_speed_says_how_many_shards_there_are(setting: AppliedSetting) -> None:
+    """The corpus is the measured text 40 times: 8.1 s of work each time."""
+    plan = plan_shards(pieces(), setting, ShardOptions(minutes=2))
+    assert len(plan.shards) == 3
+    assert plan.each
+    assert plan.each.expected_s == pytest.approx(40 * 8.1 / 3 + 0.1, rel=0.02)
+    assert plan.each.low_s < plan.each.expected_s < plan.each.high_s  # type: ignore[operator]
+    assert plan.shards[0].slow_s > plan.shards[0].high_s  # type: ignore[operator]
+    assert plan.resources.walltime >= plan.each.high_s + 60  # type: ignore[operator]
+
+
+def test_shards_of_one_file_are_even_and_the_whole_is_their_sum_with_its_interval(
+    setting: AppliedSetting,
+) -> None:
+    plan = plan_shards(pieces(1000, 500), setting, ShardOptions(number=8))
+    assert [shard.index for shard in plan.shards] == list(range(1, 9))
+    assert plan.spread <= 0.05
+    assert plan.whole
+    for name in ("expected_s", "low_s", "high_s"):
+        together = sum(getattr(shard, name) for shard in plan.shards)
+        assert getattr(plan.whole, name) == pytest.approx(together)
+
+
+def test_only_the_first_shard_here_imports_and_on_a_cluster_each(setting: AppliedSetting) -> None:
+    """The others are forked from the process that has imported the framework."""
+    assert setting.speed
+    speed = replace(setting.speed, import_s=7.0, start_s=setting.speed.start_s + 7)
+    here = replace(setting, speed=speed, point=replace(setting.point, fork=True))
+    cluster = replace(here, spec=setting.spec.model_copy(update={"scheduler": "slurm"}))
+    for one, imports in ((here, [7.0, 0, 0]), (cluster, [7.0, 7.0, 7.0])):
+        parts = plan_shards(pieces(), one, ShardOptions(number=3)).shards
+        works = [8 * part.characters / CHARACTERS for part in parts]
+        starts = [(part.expected_s or 0) - work for part, work in zip(parts, works, strict=True)]
+        assert starts == pytest.approx(imports, abs=1.5)
+
+
+def test_what_the_interval_does_not_include_is_named_for_a_cluster(setting: AppliedSetting) -> None:
+    assert setting.doubts == ()
+    there = replace(setting, spec=setting.spec.model_copy(update={"scheduler": "slurm"}))
+    node, neighbours = there.doubts
+    assert node == "the 3 repeats ran on one node: another node is not in the interval"
+    assert "other jobs" in neighbours
+    resources = there.spec.resources.model_copy(update={"exclusive": True})
+    assert replace(there, spec=there.spec.model_copy(update={"resources": resources})).doubts == (node,)
+    assert replace(there, past=(0.1, -0.05, 0.02)).doubts == ()
+    assert replace(there, speed=None).doubts == ()
+
+
+def test_earlier_corpora_widen_the_interval_by_how_far_they_were_off(setting: AppliedSetting) -> None:
+    """Three that were off by 10 %: t of three degrees of freedom is 3.18."""
+    found = plan_shards(pieces(), replace(setting, past=(0.1, -0.1, 0.1)), ShardOptions(number=3)).whole
+    assert found
+    assert (found.high_s or 0) / found.expected_s == pytest.approx(1.318, abs=0.001)
+    two = plan_shards(pieces(), replace(setting, past=(0.1, -0.1)), ShardOptions(number=3)).whole
+    assert two
+    assert (two.high_s or 0) / two.expected_s < 1.1
+
+
+def test_memory_has_the_window_and_walltime_the_interval_unless_a_person_gives_them(
+    setting: AppliedSetting,
+) -> None:
+    wide = replace(setting, spec=setting.spec.model_copy(update={"sort_window": 400}))
+    sizes = [plan_shards(pieces(), one, ShardOptions(number=1)).resources.memory for one in (setting, wide)]
+    assert setting.peak_bytes
+    assert sizes[0] > setting.peak_bytes
+    assert sizes[1] >= sizes[0]
+    given = replace(setting, given=("resources.memory", "resources.walltime"))
+    resources = plan_shards(pieces(), given, ShardOptions(number=1)).resources
+    assert (resources.memory, resources.walltime) == (2**30, 120)
+
+
+def test_without_a_speed_shards_are_cut_by_bytes(setting: AppliedSetting) -> None:
+    unknown = replace(setting, speed=None, peak_bytes=None)
+    plan = plan_shards(pieces(), unknown, ShardOptions())
+    assert len(plan.shards) == -(-NUMBER * (CHARACTERS // 10) // UNKNOWN_BYTES)
+    assert (plan.each, plan.whole, plan.shards[0].expected_s) == (None, None, None)
+    assert plan.resources == setting.spec.resources
+
+
+def test_a_piece_that_needs_more_has_a_shard_of_its_own_behind_the_others(setting: AppliedSetting) -> None:
+    parts = pieces(10)
+    plan = plan_shards(parts, setting, ShardOptions(number=3), heavy=[OversizedPiece(parts[4], "here", 9, 9)])
+    assert [len(shard.pieces) for shard in plan.shards] == [3, 3, 3, 1]
+    assert plan.shards[-1].pieces == (parts[4],)
+    assert (plan.even, plan.needs) == (3, {})
+
+
+@pytest.mark.parametrize(("mib", "number"), [(1, 4096), (2**10, 26_000), (2**20, 200_000)])
+def test_a_larger_corpus_has_more_and_larger_pieces(mib: int, number: int) -> None:
+    size = mib * 2**20
+    file = SourceFile(path="/a", name="a", kind="text", compression="", size_bytes=size, mtime_ns=0)
+    assert size / piece_bytes([file]) == pytest.approx(number, rel=0.05)
+
+
+@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=60), st.integers(1, 30))
+def test_every_piece_is_in_one_shard(loads: list[int], number: int) -> None:
+    bounds = cut_loads(loads, number)
+    assert (bounds[0], bounds[-1]) == (0, len(loads))
+    assert all(start < end for start, end in pairwise(bounds))
+    assert cut_loads([5, 5, 5], 9) == [0, 1, 2, 3]
+
+
+def test_a_giant_is_a_shard_of_its_own_and_the_others_are_equal() -> None:
+    loads = [1.0] * 500 + [1000.0] + [1.0] * 300 + [400.0]
+    found = [sum(loads[start:end]) for start, end in pairwise(cut_loads(loads, 10))]
+    assert {400, 1000} <= {*found}
+    others = [load for load in found if load < 400]
+    assert sum(others) == 800
+    assert max(others) <= 1.25 * min(others)
+
+
+LONG = "x" * 900
+
+
+def memory_with(limit: int) -> Memory:
+    """Return memory of 4 MiB a character, with room for so many characters."""
+    loads = (500, 1_000, 5_000, 20_000, 50_000)
+    line = fit_memory([Observation(load, load * 2**22, str(load)) for load in loads])
+    return Memory(kind=RAM, line=line, load_by_batch={1: 100}, limit_bytes=limit * 2**22)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write_corpus(tmp_path / "letters.txt", 20)
+    with (tmp_path / "letters.txt").open("a", encoding="utf-8") as stream:
+        stream.write(f"\n{LONG}\n\nThe end.\n")
+    measured_run(tmp_path / "run")
+    return tmp_path
+
+
+@pytest.fixture
+def bounded(home: Path) -> AppliedSetting:
+    """Return the setting of 50 paragraphs a batch, with a bound of 5,000 padded characters."""
+    found = find_setting(home / "run", Options(), build=False, say=lambda _: None)
+    return replace(found, memory=memory_with(5_020))
+
+
+def test_on_a_cpu_it_has_a_shard_with_the_memory_that_it_needs_and_a_gpu_that_is_too_small_is_refused(
+    home: Path, bounded: AppliedSetting
+) -> None:
+    corpus, pieces, _ = start.read(request(home / "run", ["letters.txt"], home / "tagged"))
+    assert longest_item(bounded) == 100
+    (heavy,) = found = find_heavy(corpus, pieces, bounded)
+    assert (heavy.where, heavy.longest) == ("letters.txt, paragraph 21", 901)
+    refuse_too_large(found, bounded)
+    plan = plan_shards(pieces, bounded, ShardOptions(number=2), heavy=found)
+    assert plan.even == len(plan.shards) - 1
+    memory = -(-heavy.load * 2**22 * 6 // 5 // GIB)
+    assert plan.needs == {len(plan.shards): (f"resources.memory={memory}GiB",)}
+    assert find_heavy(corpus, pieces, replace(bounded, memory=None)) == []
+    small = replace(bounded, point=replace(bounded.point, device="cuda"), memory=memory_with(520))
+    with pytest.raises(JobkitError, match=r"letters\.txt, paragraph 21: a sentence of 901 characters"):
+        refuse_too_large(find_heavy(corpus, pieces, small), small)
+
+
+def test_what_needs_more_is_a_round_of_its_own(
+    home: Path, bounded: AppliedSetting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = request(home / "run", ["letters.txt"], home / "tagged", shards=2)
+    slurm = find_setting(home / "run", Options(scheduler="slurm"), build=False, say=lambda _: None)
+    slurm = replace(slurm, memory=bounded.memory)
+    monkeypatch.setattr(start, "find_setting", lambda *_, **__: slurm)
+    planned = start.prepare(asked, slurm, *start.read(asked))
+    number = len(planned.prepared.points)
+    (group,) = planned.prepared.groups
+    assert group.points == tuple(range(1, number))
+    prospect = planned.prospect
+    start.write_folder(
+        planned.prepared, prospect.corpus, prospect.plan.shards, start.promise_of(prospect.setting)
+    )
+    assert read_journal(asked.out).needs == prospect.plan.needs

@@ -19,12 +19,10 @@ from jobkit.core.layout import BAD_ROWS, PLAN_FILE, Exit, point_folder, read_poi
 from jobkit.core.records import Outcome, Point
 from jobkit.extensions.corpus.plan import ROWS_FILE, Piece, Shard, Winner
 from jobkit.extensions.corpus.standing import (
-    CorpusStanding,
     corpus_lines,
     corpus_standing,
     live_points,
     settle,
-    void_shards,
 )
 from jobkit.extensions.corpus.winners import claim, claim_all
 from jobkit.runs.hints import advice
@@ -32,18 +30,10 @@ from jobkit.runs.results import read_run
 from jobkit.runs.standing import PointState, PointStatus, RunStanding
 from jobkit.runs.status_text import render, run_json
 from jobkit.runs.tries import Try, TryOutcome
-from tests.support.applied import counted, measured_record, measured_run, request, write_corpus, write_planned
+from tests.support.applied import counted, measured_record
 from tests.support.builders import batch, point, write_event, write_exit, write_record
 from tests.support.corpora import work
 from tests.support.meanwhile import meanwhile
-
-
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    write_corpus(tmp_path / "letters.txt")
-    write_planned(request(measured_run(tmp_path / "run"), ["letters.txt"], tmp_path / "tagged", shards=3))
-    return tmp_path / "tagged"
 
 
 def outcomes(run: Path) -> list[Outcome | None]:
@@ -59,38 +49,38 @@ def end_well(run: Path, index: int, *, rows: bool = True) -> Path:
     return Path(point_folder(run, point.point_id), "try-1")
 
 
-def test_a_try_whose_script_did_not_live_to_claim_wins_when_someone_looks(run: Path) -> None:
-    end_well(run, 1)
-    assert outcomes(run)[0] is Outcome.OK
-    assert [winner.index for winner in settle(run).values()] == [1]
-    assert (run / "winners" / "shard-00001.json").is_file()
+def test_a_try_whose_script_did_not_live_to_claim_wins_when_someone_looks(tagged: Path) -> None:
+    end_well(tagged, 1)
+    assert outcomes(tagged)[0] is Outcome.OK
+    assert [winner.index for winner in settle(tagged).values()] == [1]
+    assert (tagged / "winners" / "shard-00001.json").is_file()
 
 
-def test_a_record_without_its_rows_is_no_success(run: Path) -> None:
-    end_well(run, 1, rows=False)
-    assert outcomes(run)[0] not in {Outcome.OK, None}
-    assert settle(run) == {}
+def test_a_record_without_its_rows_is_no_success(tagged: Path) -> None:
+    end_well(tagged, 1, rows=False)
+    assert outcomes(tagged)[0] not in {Outcome.OK, None}
+    assert settle(tagged) == {}
 
 
-def test_a_winner_is_done_also_without_its_record(run: Path) -> None:
-    folder = end_well(run, 1)
-    settle(run)
+def test_a_winner_is_done_also_without_its_record(tagged: Path) -> None:
+    folder = end_well(tagged, 1)
+    settle(tagged)
     (folder / "record.json").unlink()
-    assert outcomes(run)[0] is Outcome.OK
+    assert outcomes(tagged)[0] is Outcome.OK
 
 
-def test_rows_that_do_not_match_run_again(run: Path) -> None:
-    folder = end_well(run, 1)
+def test_rows_that_do_not_match_run_again(tagged: Path) -> None:
+    folder = end_well(tagged, 1)
     text = (folder / ROWS_FILE).read_text()
     (folder / ROWS_FILE).write_text(text.replace("word", "wort"))
-    assert settle(run) == {}
+    assert settle(tagged) == {}
     assert (folder / BAD_ROWS).is_file()
-    assert outcomes(run)[0] is not Outcome.OK
+    assert outcomes(tagged)[0] is not Outcome.OK
 
 
 @pytest.mark.parametrize("claimed", [False, True])
 def test_rows_that_come_home_while_winners_are_claimed_are_not_bad(
-    run: Path,
+    tagged: Path,
     monkeypatch: pytest.MonkeyPatch,
     claimed: bool,  # noqa: FBT001 - pytest passes by name
 ) -> None:
@@ -102,8 +92,8 @@ def test_rows_that_come_home_while_winners_are_claimed_are_not_bad(
         return winners
 
     monkeypatch.setattr("jobkit.extensions.corpus.standing.claim_all", claim_late)
-    assert list(settle(run)) == [1]
-    assert not list(run.rglob(BAD_ROWS))
+    assert list(settle(tagged)) == [1]
+    assert not list(tagged.rglob(BAD_ROWS))
 
 
 def plan_again(run: Path) -> None:
@@ -117,21 +107,10 @@ def plan_again(run: Path) -> None:
 @pytest.mark.parametrize("before", range(4))
 @pytest.mark.parametrize("read", [live_points, lambda run: [one.point for one in read_run(run).points]])
 def test_a_reader_sees_the_plan_before_or_the_plan_after(
-    run: Path, monkeypatch: pytest.MonkeyPatch, before: int, read: Callable[[Path], list[Point]]
+    tagged: Path, monkeypatch: pytest.MonkeyPatch, before: int, read: Callable[[Path], list[Point]]
 ) -> None:
-    meanwhile(monkeypatch, before, lambda: plan_again(run))
-    assert [point.index for point in read(run)] in ([1, 2, 3], [2, 3, 4])
-
-
-def test_a_shard_of_a_plan_that_never_came_into_force_counts_for_nothing(run: Path) -> None:
-    first, *_ = (run / "points.jsonl").read_text().splitlines()
-    later = json.loads(first) | {"index": 4, "point_id": "shard-00004", "repeat": 2}
-    with (run / "points.jsonl").open("a") as stream:
-        stream.write(json.dumps(later) + "\n")
-    assert [point.index for point in live_points(run)] == [1, 2, 3]
-    write_event(run, "superseded", points=[1], by=[4], given=[])
-    assert [point.index for point in live_points(run)] == [2, 3, 4]
-    assert void_shards(run) == {1}
+    meanwhile(monkeypatch, before, lambda: plan_again(tagged))
+    assert [point.index for point in read(tagged)] in ([1, 2, 3], [2, 3, 4])
 
 
 NUMBER = 8
@@ -173,15 +152,10 @@ def run_of(folder: Path, *points: PointStatus) -> RunStanding:
     return RunStanding(folder=folder, points=points, submissions=(), now=now)
 
 
-def stood(folder: Path, *points: PointStatus) -> CorpusStanding:
-    found = corpus_standing(run_of(folder, *points))
-    assert found
-    return found
-
-
 def test_done_are_whole_shards_and_the_batches_of_those_that_run(folder: Path) -> None:
     states = [PointState.DONE, PointState.RUNNING, PointState.WAITING, PointState.WAITING]
-    found = stood(folder, *(standing(n, state) for n, state in enumerate(states, 1)))
+    found = corpus_standing(run_of(folder, *(standing(n, state) for n, state in enumerate(states, 1))))
+    assert found
     assert (found.shards, found.done) == (4, 1)
     assert (found.paragraphs_done, found.paragraphs) == (150, 400)
     assert (found.characters_done, found.share) == (15_000, 0.375)
@@ -202,19 +176,14 @@ def test_a_promise_that_is_off_by_more_than_its_interval_is_said(
 
 
 def test_a_shard_slower_than_99_in_100_is_named(folder: Path) -> None:
-    found = stood(folder, standing(1, PointState.DONE), standing(2, PointState.DONE, 116.0))
-    assert found.slow == ("shard-00002",)
-
-
-def test_json_has_the_same(folder: Path) -> None:
     run = run_of(folder, standing(1, PointState.DONE), standing(2, PointState.DONE, 116.0))
     data = json.loads(json.dumps(run_json(run, str(folder))))["corpus"]
     assert (data["share"], data["done"], data["slow"]) == (1.0, 2, ["shard-00002"])
 
 
 def test_a_plan_that_cannot_be_read_is_no_error(tmp_path: Path) -> None:
-    assert corpus_standing(run_of(tmp_path, standing(1, PointState.DONE))) is None
-    assert not list(corpus_lines(run_of(tmp_path, standing(1, PointState.DONE))))
+    run = run_of(tmp_path, standing(1, PointState.DONE))
+    assert (corpus_standing(run), list(corpus_lines(run))) == (None, [])
 
 
 def test_the_table_of_a_corpus_says_how_far_it_is_and_what_is_next(folder: Path) -> None:

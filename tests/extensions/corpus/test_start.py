@@ -17,6 +17,7 @@ from jobkit.extensions.corpus import start
 from jobkit.extensions.corpus.plan import is_corpus_folder, read_corpus, read_plan
 from jobkit.extensions.corpus.plan_text import plan_lines
 from jobkit.extensions.corpus.shards import ShardOptions, plan_shards
+from jobkit.launch import resume
 from jobkit.planning.resolve import Options
 from tests.support.applied import (
     CHARACTERS,
@@ -187,8 +188,10 @@ def test_what_differs_is_named_and_nothing_runs(asked: start.ApplyRequest, home:
     (home / "letters.txt").write_text(text.replace("word", "wort"), encoding="utf-8")
     with pytest.raises(JobkitError, match="another SHA-256"):
         start.apply(asked)
-    with pytest.raises(JobkitError, match="--replan --set scheduler=slurm"):
-        start._changes(replace(asked, options=Options(scheduler="slurm")))
+    (home / "letters.txt").write_text(text, encoding="utf-8")
+    with pytest.raises(JobkitError, match="runs with local") as refused:
+        start.apply(replace(asked, options=Options(scheduler="slurm")))
+    assert "--replan --set scheduler=slurm" in refused.value.hint
 
 
 def test_a_place_with_something_else_is_refused(asked: start.ApplyRequest, home: Path) -> None:
@@ -218,10 +221,15 @@ def test_a_format_that_cannot_be_filled_is_refused_at_a_dry_run_too(asked: start
         start.apply(replace(asked, fmt="conll"), dry_run=True)
 
 
-def test_only_changed_keys_are_given_again(asked: start.ApplyRequest) -> None:
+def test_only_changed_keys_are_given_again(
+    asked: start.ApplyRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[tuple[str, ...]] = []
+    monkeypatch.setattr(resume, "run_again", lambda *words, **_: given.append(words[2]))
     write_planned(replace(asked, options=Options(overrides=("resources.memory=3GiB",))))
     words = ("resources.memory=3GiB", "resources.cpus=2")
-    assert start._changes(replace(asked, options=Options(overrides=words))) == ("resources.cpus=2",)
+    start.apply(replace(asked, options=Options(overrides=words)))
+    assert given == [("resources.cpus=2",)]
 
 
 def test_a_corpus_takes_every_path_up_to_the_next_option(home: Path) -> None:

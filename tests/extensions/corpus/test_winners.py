@@ -75,20 +75,19 @@ def test_of_many_claims_at_the_same_time_one_wins(tmp_path: Path, points: list[P
 @pytest.mark.parametrize(
     ("arguments", "status", "reason"),
     [
-        (("RUN", "shard-00001", 1), 1, "are not complete"),
-        (("RUN", "shard-9", 1), 1, "no point shard-9"),
+        (("RUN", "shard-00001", "1"), 1, "are not complete"),
+        (("RUN", "shard-9", "1"), 1, "no point shard-9"),
         (("RUN",), 2, "usage"),
-        (("RUN", 1, "x"), 2, "usage"),
-        (("/nowhere", 1, 1), 1, "No such file"),
+        (("RUN", "1", "x"), 2, "usage"),
+        (("/nowhere", "1", "1"), 1, "No such file"),
     ],
 )
 @pytest.mark.usefixtures("points")
 def test_the_script_gets_a_status(
-    tmp_path: Path, arguments: tuple[object, ...], status: int, reason: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], status: int, reason: str
 ) -> None:
-    process = run(*(tmp_path if word == "RUN" else word for word in arguments))
-    assert reason in process.communicate()[1]
-    assert process.returncode == status
+    assert winners.main([word.replace("RUN", str(tmp_path)) for word in arguments]) == status
+    assert reason in capsys.readouterr().err
 
 
 def test_claim_all_finds_the_tries_whose_script_was_killed(tmp_path: Path, points: list[Point]) -> None:

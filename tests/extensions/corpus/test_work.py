@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -107,7 +107,9 @@ def test_a_shard_leaves_a_row_for_each_paragraph_in_corpus_order(tmp_path: Path)
     assert not list(out.glob("*.part"))
 
 
-def test_its_record_and_its_progress_are_those_of_a_sweep(tmp_path: Path) -> None:
+def test_its_record_and_its_progress_are_those_of_a_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     [shard] = planned(tmp_path)
     found = tried(tmp_path, shard)
     done = batches(tmp_path / "out-1")
@@ -118,38 +120,30 @@ def test_its_record_and_its_progress_are_those_of_a_sweep(tmp_path: Path) -> Non
     assert {batch.characters_total for batch in done} == {sum(batch.characters for batch in done)}
     assert found.summary.work_s >= sum(batch.seconds for batch in done), "reading is part of the work"
     assert found.memory.rss_peak_bytes
+    monkeypatch.setattr("jobkit.extensions.corpus.work.WINDOW_CHARACTERS", 1)
+    tried(tmp_path, shard)
+    assert {batch.items for batch in batches(tmp_path / "out-2")} == {1}, "long paragraphs, small windows"
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"workers": 2},
-        {"workers": 3, "fork": True},
-        {"sort_window": None},
-        {"sort_window": 1},
-        {"sort_window": 1, "workers": 3},
-        {"order": "text"},
-        {"order": "load", "workers": 2},
-        {"params": {"batch_size": 50}},
-    ],
-)
-def test_the_rows_do_not_depend_on_how_they_are_made(tmp_path: Path, changes: dict[str, object]) -> None:
+def test_the_rows_do_not_depend_on_how_they_are_made(tmp_path: Path) -> None:
     [shard] = planned(tmp_path)
     tried(tmp_path, shard)
-    found = tried(tmp_path, replace(shard, **changes))  # type: ignore[arg-type]  # fields of several types
-    assert found.outcome is Outcome.OK, found.message
-    one, other = (tmp_path / name / ROWS_FILE for name in ("out-1", "out-2"))
-    assert one.read_bytes() == other.read_bytes()
-
-
-def test_shards_are_parts_of_the_whole(tmp_path: Path) -> None:
+    expected = (tmp_path / "out-1" / ROWS_FILE).read_bytes()
+    changes: list[dict[str, Any]] = [
+        {"workers": 3, "fork": True},
+        {"sort_window": None},
+        {"sort_window": 1, "workers": 2},
+        {"order": "text"},
+        {"order": "load", "params": {"batch_size": 50}},
+    ]
+    for number, change in enumerate(changes, 2):
+        found = tried(tmp_path, replace(shard, **change))
+        assert found.outcome is Outcome.OK, found.message
+        assert (tmp_path / f"out-{number}" / ROWS_FILE).read_bytes() == expected, change
     (tmp_path / "parts").mkdir()
-    [whole], parts = planned(tmp_path), planned(tmp_path / "parts", shards=3)
-    tried(tmp_path, whole)
-    for part in parts:
+    for part in planned(tmp_path / "parts", shards=3):
         tried(tmp_path / "parts", part)
-    rows = [row for n in (1, 2, 3) for row in read_rows(tmp_path / "parts" / f"out-{n}")]
-    assert rows == read_rows(tmp_path / "out-1")
+    assert b"".join((tmp_path / f"parts/out-{n}" / ROWS_FILE).read_bytes() for n in (1, 2, 3)) == expected
 
 
 class Longest(Count):
@@ -204,7 +198,7 @@ def test_a_corpus_that_has_changed_is_reported_and_no_rows_are_left(tmp_path: Pa
     assert not list((tmp_path / "out-1").glob("rows.json*"))
 
 
-@pytest.mark.parametrize("gone", ["one.txt", "run/plan.jsonl", "run/corpus.json"])
+@pytest.mark.parametrize("gone", ["one.txt", "run/plan.jsonl"])
 def test_a_corpus_or_a_plan_that_is_gone_is_reported_before_any_work(tmp_path: Path, gone: str) -> None:
     [shard] = planned(tmp_path)
     (tmp_path / gone).unlink()
@@ -222,15 +216,7 @@ def test_a_shard_without_paragraphs_is_reported(tmp_path: Path) -> None:
     assert "holds no paragraph" in tried(tmp_path, shard).message
 
 
-@pytest.mark.parametrize(
-    ("word", "outcome"),
-    [
-        ("Kill.", Outcome.LOST),
-        ("Card.", Outcome.GPU_OOM),
-        ("Memory.", Outcome.RAM_OOM),
-        ("Bug.", Outcome.BUG),
-    ],
-)
+@pytest.mark.parametrize(("word", "outcome"), [("Kill.", Outcome.LOST), ("Memory.", Outcome.RAM_OOM)])
 def test_a_worker_that_fails_leaves_no_rows_and_the_next_try_all(
     tmp_path: Path, word: str, outcome: str
 ) -> None:
@@ -273,28 +259,19 @@ def apart(folder: Path, index: int, out: Path) -> Record:
 
 def test_the_tagger_finds_in_a_shard_what_it_finds_in_a_text(tmp_path: Path, tiny_model: ModelRef) -> None:
     """With the same calls: a text of one window."""
-    text = sample_text(60)
+    text = sample_text(40)
     (tmp_path / "text").write_text(text, encoding="utf-8")
     (tmp_path / "model").symlink_to(tiny_model.path)
     setting = replace(
-        SETTING,
-        workload="stanza-ner",
-        model=tiny_model,
-        params={"batch_size": 20},
-        workers=2,
-        sort_window=None,
-        fork=True,
+        SETTING, workload="stanza-ner", model=tiny_model, params={"batch_size": 20}, sort_window=None
     )
     (tmp_path / "run").mkdir()
     [shard] = write_shards(tmp_path / "run", {"a.txt": text}, setting)
     sha256 = hashlib.sha256(text.encode()).hexdigest()
-    swept = replace(setting, index=2, text=replace(setting.text, sha256=sha256))
-    files.append_line(tmp_path / "run" / "points.jsonl", json_codec.to_json(swept))
-    for index, name in ((1, "shard"), (2, "swept")):
-        (tmp_path / name).mkdir()
-        assert apart(tmp_path, index, tmp_path / name).outcome is Outcome.OK
+    swept = replace(setting, text=replace(setting.text, sha256=sha256))
+    assert [tried(tmp_path, one).outcome for one in (shard, swept)] == [Outcome.OK] * 2
     paragraphs = list(read_shard(tmp_path / "run", shard.index))
-    with (tmp_path / "swept" / ENTITIES_FILE).open(encoding="utf-8", newline="") as stream:
+    with (tmp_path / "out-2" / ENTITIES_FILE).open(encoding="utf-8", newline="") as stream:
         expected = [
             {
                 "document": "a.txt",
@@ -306,9 +283,9 @@ def test_the_tagger_finds_in_a_shard_what_it_finds_in_a_text(tmp_path: Path, tin
             }
             for row in csv.DictReader(stream, dialect="excel-tab")
         ]
-    rows = read_rows(tmp_path / "shard")
+    rows = read_rows(tmp_path / "out-1")
     assert rows == expected
-    assert len(rows) > 50
+    assert len(rows) > 30
     assert all(text[row["start"] : row["end"]] == row["text"] for row in rows)
 
 
@@ -344,19 +321,19 @@ def test_at_most_three_windows_are_in_memory(
             yield paragraph._replace(text=Followed(paragraph.text))
 
     monkeypatch.setattr("jobkit.extensions.corpus.work.read_pieces", followed)
-    texts = [f"Number {n} of many." for n in range(20_000)]
-    setting = replace(SETTING, sort_window=1000, params={"batch_size": 100}, workers=workers)
+    texts = [f"Number {n} of many." for n in range(5_000)]
+    setting = replace(SETTING, sort_window=300, params={"batch_size": 30}, workers=workers)
     [shard] = planned(tmp_path, setting, *texts)
     assert tried(tmp_path, shard).outcome is Outcome.OK
-    assert len(read_rows(tmp_path / "out-1")) == 20_000
-    assert 2000 < Followed.most <= 3 * 1000 + 200, "and those of the warm-up, and one that is being read"
+    assert len(read_rows(tmp_path / "out-1")) == 5_000
+    assert 600 < Followed.most <= 3 * 300 + 60, "and those of the warm-up, and one that is being read"
 
 
 def test_memory_does_not_grow_with_the_shard(tmp_path: Path) -> None:
     """The most resident memory of one process, of a shard and of one ten times as large."""
     setting = replace(SETTING, sort_window=2000, params={"batch_size": 100})
     rss: list[int] = []
-    for count in (30_000, 300_000):
+    for count in (10_000, 100_000):
         folder = tmp_path / str(count)
         folder.mkdir()
         planned(folder, setting, *(f"Number {n:06} of many." for n in range(count)))
@@ -365,4 +342,4 @@ def test_memory_does_not_grow_with_the_shard(tmp_path: Path) -> None:
         assert found.summary.items == count
         # maxrss_bytes has the memory of the process that started it, too.
         rss.append(found.memory.rss_peak_bytes or 0)
-    assert rss[1] - rss[0] < 4 * 2**20, "300,000 paragraphs are 34 MiB as objects of Python"
+    assert rss[1] - rss[0] < 4 * 2**20, "100,000 paragraphs are 11 MiB as objects of Python"

@@ -1,8 +1,9 @@
-"""The answer of a search as a person and a program read it."""
+"""A search in its run folder, whose records a machine of the test makes: its points, and its answer."""
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,88 +12,198 @@ from typing import Any
 import pytest
 import yaml
 
-from jobkit.answers.loads import Lengths
+from jobkit.answers.loads import Lengths, Loads
 from jobkit.answers.objective import Bound, Objective
-from jobkit.core.blocks import as_text
 from jobkit.core.knobs import Value
-from jobkit.core.layout import LENGTHS_FILE, SETTING_FILE
+from jobkit.core.layout import LENGTHS_FILE, SETTING_FILE, TUNE_GOAL_FILE, Exit, read_points
 from jobkit.core.measurements import Metric
-from jobkit.core.terminal import as_json
+from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
-from jobkit.extensions.tune.answer import Answer, blocks
-from jobkit.extensions.tune.steps import MEMORY, Candidate, MeasuredCandidate, TuneGoal
+from jobkit.extensions.tune.search import main, next_point
+from jobkit.extensions.tune.steps import FINAL, MEMORY, SEARCH, Candidate, MeasuredCandidate, TuneGoal
+from jobkit.runs.journal import Role
+from jobkit.runs.kinds import kind_of
+from tests.support.builders import write_exit, write_record
+from tests.support.commands import jobkit
 from tests.support.machines import FAST, GOAL, ITEMS, LOOP, Machine, search
+
+NOW = replace(GOAL, most_repeats=9, looks=3, again=12)
+SHORT = replace(FAST, budget_s=300)
+IN_USE = "The setting: order sorted, padded_chars 16,000, workers 16, mps on"
 
 
 def told(run: Path) -> str:
-    return " ".join(as_text(blocks(run, Answer.read(run))).split())
+    return " ".join(jobkit("tune", run).stdout.split())
 
 
-def test_the_answer_has_setting_gain_limit_what_was_not_tried_and_lines_to_paste(tmp_path: Path) -> None:
-    run = search(tmp_path, Machine())
-    text = told(run)
+def data_of(run: Path) -> dict[str, Any]:
+    data: dict[str, Any] = json.loads(jobkit("tune", run, "--json").stdout)
+    return data
+
+
+def bounded(goal: TuneGoal = GOAL, **bounds: Bound) -> TuneGoal:
+    return replace(goal, objective=Objective(bounds=bounds))
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the run of a search that has ended, for tests that only read it."""
+    return search(tmp_path_factory.mktemp("ended"), Machine())
+
+
+def test_points_are_appended_as_they_are_chosen_and_the_setting_is_written_at_the_end(ended: Path) -> None:
+    points, notes = read_points(ended)
+    assert ([one.index for one in points], notes) == ([*range(1, len(points) + 1)], ())
+    assert len({one.point_id for one in points}) == len(points)
+    assert [(one.phase, one.params["padded_chars"]) for one in points[:2]] == [
+        (MEMORY, 4000),
+        (MEMORY, 16000),
+    ]
+    best = next(one for one in points if one.phase == FINAL and one.params != LOOP)
+    assert (best.workers, best.order, best.mps, best.every) == (16, "sorted", "auto", 1)
+    assert next_point(ended) is None
+    assert (kind_of(ended).finished(ended), kind_of(ended).awaited(ended)) == (True, None)
+    assert yaml.safe_load((ended / SETTING_FILE).read_text()) == {
+        "order": "sorted",
+        "workers": 16,
+        "mps": True,  # YAML 1.1; jobkit reads `on` as the word
+        "work_unit": 100,
+        "resources": {"cpus": 1},
+        "sweep": {"padded_chars": [16_000]},
+    }
+
+
+def test_the_answer_has_setting_gain_limit_what_was_not_tried_and_lines_to_paste(ended: Path) -> None:
+    text = told(ended)
     assert "13 settings, 21 points, 7 min of NVIDIA H200 and 16 CPUs" in text
-    assert "The setting: order sorted, padded_chars 16,000, workers 16, mps on" in text
+    assert IN_USE in text
     assert "speed 22.00 times (22.00 to 22.00 with 95 % confidence) as fast as the plain loop" in text
     assert "energy 156.2 J for 1,000 items, the plain loop 3,437.5 J" in text
     assert "limit cores: 16 workers are 2.00 times as fast as 8, and there are no more: 16 CPUs" in text
     assert "60 of 72 combinations, assumed: text order, which pads 3.0 times as much by the text" in text
     assert "workers: 16 mps: on work_unit: 100 resources: cpus: 1 sweep: padded_chars: [16000]" in text
-    assert f"jobkit sweep SPEC --setting {run}" in text
+    assert f"jobkit sweep SPEC --setting {ended}" in text
     assert "sorted by length" in text.partition("Conditions: ")[2]
 
 
-@pytest.mark.parametrize("budget_s", [300, 3600])
-def test_a_loop_on_a_smaller_part_is_reported_with_what_it_pads_there(tmp_path: Path, budget_s: int) -> None:
-    run = search(tmp_path, Machine(exact=2.0), replace(FAST, budget_s=budget_s))
-    lengths = Lengths(paragraphs=tuple((20 + 40 * (n % 3), 30) for n in range(ITEMS)))
-    line = "plain loop on one of every 6 paragraphs"
-    assert (line in told(run)) == (budget_s == 300)
-    (run / LENGTHS_FILE).write_text(lengths.to_json())
-    tuning, text = Answer.read(run), told(run)
-    assert "shortcuts exact" in text
-    assert "on the whole text, 3 repeats each" in text
-    assert (f"{line}: " in text) == (budget_s == 300)
-    if tuning.padding:
-        of_part, of_all = (f"{100 * share:.1f} %" for share in tuning.padding)
-        assert f"{of_part} of its padded characters are text, of the whole text {of_all}" in text
+def test_a_program_gets_numbers(ended: Path) -> None:
+    data = data_of(ended)
+    assert (data["ended"], data["limit"], data["setting"]["workers"]) == (True, "cores", 16)
+    assert data["times_the_plain_loop"]["mean"] == pytest.approx(16 * 1.1 / 0.8)
+    assert len(data["points"]) == 21
+    assert (data["conditions"]["order"], data["conditions"]["workers"]) == ("sorted", 16)
 
 
-def test_a_point_that_was_refused_is_a_row_without_an_answer(tmp_path: Path) -> None:
-    text = told(search(tmp_path, Machine(refuses=(MEMORY,)), FAST))
-    assert "The setting: order sorted, padded_chars 16,000, workers 16, mps on, shortcuts off" in text
-
-
-def test_a_search_under_way_has_its_next_point_and_the_commands(tmp_path: Path) -> None:
+def test_a_search_under_way_has_its_next_point_and_the_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = search(tmp_path, Machine(), most=5)
     text = told(run)
     assert "The search has not ended. Next, search: order sorted, padded_chars 16,000, workers 4" in text
     assert f"jobkit resume {run}" in text
+    data = data_of(run)
+    assert (data["ended"], data["setting"], data["why"]) == (False, None, None)
+    assert (kind_of(run).finished(run), kind_of(run).awaited(run)) == (False, Role.TUNE)
+    assert not (run / SETTING_FILE).exists()
+    monkeypatch.setattr(sys, "argv", ["tune", str(run)])
+    assert main() == 0, "what the job asks"
+    out, err = capsys.readouterr()
+    assert out == "6\n"
+    assert err.startswith("tune: point 6, search: order sorted, padded_chars 16,000, workers 4")
+    monkeypatch.setattr(sys, "argv", ["tune", str(tmp_path)])
+    assert main() == 1
+    assert capsys.readouterr().err.startswith("tune: ")
 
 
-def test_a_setting_that_breaks_a_constraint_is_shown_with_the_reason(tmp_path: Path) -> None:
-    text = told(
-        search(tmp_path, Machine(), replace(GOAL, objective=Objective(bounds={"batch_p95": Bound(max=0.05)})))
-    )
-    assert "batch_p95 0.1354 s is over 0.05 s" in text
+@pytest.mark.parametrize("left", [None, Outcome.CANCELLED])
+def test_a_point_that_was_killed_runs_again_three_times_at_most(tmp_path: Path, left: Outcome | None) -> None:
+    run = search(tmp_path, Machine(), most=0)
+    for _ in range(2):
+        first = next_point(run)
+        assert first
+        for number in (1, 2, 3):
+            assert next_point(run) == first
+            if left:
+                record = Machine().run(Candidate(first.params, first.phase)).record
+                assert record
+                write_record(run, replace(record, point=first, try_number=number, outcome=left))
+            else:
+                write_exit(run, first, Exit(status=137, stage="run"), number)
+    assert next_point(run) is None
+    assert "found no setting" in (run / SETTING_FILE).read_text()
 
 
-def test_without_a_setting_there_is_the_reason(tmp_path: Path) -> None:
-    text = told(
-        search(tmp_path, Machine(), replace(GOAL, objective=Objective(bounds={"batch_p95": Bound(max=1e-9)})))
-    )
-    assert "No setting was found: no setting keeps the constraints" in text
+def test_two_failures_that_another_try_would_repeat_end_the_search(tmp_path: Path) -> None:
+    run = search(tmp_path, Machine(), most=0)
+    for _ in range(2):
+        point = next_point(run)
+        assert point
+        record = Machine().run(Candidate(point.params, point.phase)).record
+        assert record
+        write_record(run, replace(record, point=point, outcome=Outcome.BUG, message="no module torch"))
+    assert next_point(run) is None
+    assert "ended as bug: no module torch" in (run / SETTING_FILE).read_text()
 
 
-def test_a_program_gets_numbers(tmp_path: Path) -> None:
+# -- shortcuts, and the part of the text that the plain loop works on
+
+
+def test_the_setting_has_its_shortcuts_and_the_plain_loop_on_the_whole_text_none(tmp_path: Path) -> None:
+    run = search(tmp_path, Machine(exact=2.0), FAST)
+    assert "\nshortcuts: exact\n" in (run / SETTING_FILE).read_text()
+    points, _ = read_points(run)
+    loops = {one.shortcuts for one in points if one.phase == FINAL and one.params.get("batch_size")}
+    assert (loops, points[0].shortcuts) == ({"off"}, "exact")
+    assert data_of(run)["setting"]["shortcuts"] == "exact"
+    text = told(run)
+    assert "shortcuts exact" in text
+    assert "on the whole text, 3 repeats each" in text
+    assert "plain loop on one of every" not in text
+
+
+def test_a_loop_on_a_smaller_part_is_reported_with_what_it_pads_there(tmp_path: Path) -> None:
+    run = search(tmp_path, Machine(exact=2.0), SHORT)
+    lengths = Lengths(paragraphs=tuple((20 + 40 * (n % 3), 30) for n in range(ITEMS)))
+    said = "of its padded characters are text"
+    assert said not in told(run), "there are no lengths"
+    for other in (replace(lengths, padded=False), Lengths.unknown(ITEMS)):
+        (run / LENGTHS_FILE).write_text(other.to_json())
+        assert said not in told(run)
+    (run / LENGTHS_FILE).write_text(lengths.to_json())
+    part, whole = (100 * Loads(some).chunks(300).efficiency for some in (lengths.every(6), lengths))
+    assert f"{part:.1f}" != f"{whole:.1f}"
+    text = told(run)
+    assert "plain loop on one of every 6 paragraphs: " in text
+    assert f"{part:.1f} % {said}, of the whole text {whole:.1f} %" in text
+
+
+@pytest.mark.parametrize("refuses", [(MEMORY,), (MEMORY, SEARCH, FINAL)])
+def test_shortcuts_that_are_refused_leave_a_setting_without(tmp_path: Path, refuses: tuple[str, ...]) -> None:
+    run = search(tmp_path, Machine(refuses=refuses), FAST)
+    assert "\nshortcuts: off\n" in (run / SETTING_FILE).read_text()
+    assert {one.shortcuts for one in read_points(run)[0][1:]} == {"off"}
+    assert f"{IN_USE}, shortcuts off" in told(run)
+
+
+@pytest.mark.parametrize("looks", [0, 3])
+def test_a_finalist_that_ran_without_its_shortcuts_is_no_answer(tmp_path: Path, looks: int) -> None:
+    run = search(tmp_path, Machine(refuses=(FINAL,)), replace(FAST, looks=looks, most_repeats=3))
+    assert "refused" not in (run / SETTING_FILE).read_text()
+    data = data_of(run)
+    assert (data["plain_loop"], bool(data["setting"]), data["best_other"]) == (bool(looks), bool(looks), None)
+
+
+def test_a_goal_of_an_earlier_version_reads_as_before(tmp_path: Path) -> None:
     run = search(tmp_path, Machine())
-    data = json.loads(as_json(Answer.read(run).as_data()))
-    assert (data["ended"], data["limit"], data["setting"]["workers"]) == (True, "cores", 16)
-    assert data["times_the_plain_loop"]["mean"] > 10
-    assert len(data["points"]) == 21
-    assert (data["conditions"]["order"], data["conditions"]["workers"]) == ("sorted", 16)
-    under_way = json.loads(as_json(Answer.read(search(tmp_path / "other", Machine(), most=5)).as_data()))
-    assert (under_way["ended"], under_way["setting"], under_way["why"]) == (False, None, None)
+    before, path = data_of(run), run / TUNE_GOAL_FILE
+    goal = json.loads(path.read_text())
+    del goal["shortcuts"]
+    path.write_text(json.dumps(goal))
+    assert data_of(run) == before
+    assert "shortcuts" not in (run / SETTING_FILE).read_text()
+
+
+# -- constraints, and other objectives
 
 
 def reporting(folder: Path, goal: TuneGoal, *, items: bool = True) -> Path:
@@ -112,6 +223,19 @@ def reporting(folder: Path, goal: TuneGoal, *, items: bool = True) -> Path:
     return search(folder, Reporting(), goal)
 
 
+@pytest.mark.parametrize(
+    ("most", "words"),
+    [
+        (0.05, "batch_p95 0.1354 s is over 0.05 s"),
+        (1e-9, "No setting was found: no setting keeps the constraints"),
+    ],
+)
+def test_a_setting_that_breaks_a_constraint_is_shown_with_the_reason(
+    tmp_path: Path, most: float, words: str
+) -> None:
+    assert words in told(search(tmp_path, Machine(), bounded(batch_p95=Bound(max=most))))
+
+
 def test_another_objective_chooses_the_winner_and_every_figure_has_a_column(tmp_path: Path) -> None:
     goal = replace(GOAL, objective=Objective(metric="f1", direction="max", bounds={"f1": Bound(max=0.95)}))
     run = reporting(tmp_path, goal)
@@ -122,8 +246,8 @@ def test_another_objective_chooses_the_winner_and_every_figure_has_a_column(tmp_
     assert "f1 0.96 is over 0.95" in text
     assert "next best mps off: no difference is shown" in text
     assert "limit cores" not in text
-    data = json.loads(as_json(Answer.read(run).as_data()))
-    assert (data["objective"]["metric"], data["objective"]["mean"]) == ("f1", pytest.approx(0.84))
+    objective = data_of(run)["objective"]
+    assert (objective["metric"], objective["mean"]) == ("f1", pytest.approx(0.84))
 
 
 def test_without_items_the_speed_is_blank(tmp_path: Path) -> None:
@@ -132,12 +256,12 @@ def test_without_items_the_speed_is_blank(tmp_path: Path) -> None:
     text = told(run)
     assert "paragraphs/s" not in text
     assert "speed" not in text.partition("The setting")[2].partition("not tried")[0]
-    assert json.loads(as_json(Answer.read(run).as_data()))["items_per_s"] is None
+    assert data_of(run)["items_per_s"] is None
     nothing = told(reporting(tmp_path / "none", GOAL, items=False))
     assert "No setting was found: the workload reports no items" in nothing
 
 
-NOW = replace(GOAL, most_repeats=9, looks=3, again=12)
+# -- the plain loop as the answer
 
 
 class FastLoop(Machine):
@@ -149,15 +273,13 @@ class FastLoop(Machine):
 
 def test_text_json_and_file_agree_that_the_plain_loop_is_the_answer(tmp_path: Path) -> None:
     run = search(tmp_path, FastLoop(noise=0.01), NOW)
-    text, tuning = told(run), Answer.read(run)
+    text, data = told(run), data_of(run)
     assert "No setting is shown to be faster than the plain loop." in text
     assert "The setting: batch_size 300, mps off, order text, workers 1 (the plain loop)" in text
     assert "best other" in text
-    data = json.loads(as_json(tuning.as_data()))
     assert (data["plain_loop"], data["setting"], data["times_the_plain_loop"]) == (True, LOOP, None)
     assert data["best_other"]["times_the_plain_loop"]["high"] < 1
-    written = yaml.safe_load((run / SETTING_FILE).read_text())
-    assert written == {
+    assert yaml.safe_load((run / SETTING_FILE).read_text()) == {
         "order": "text",
         "workers": 1,
         "mps": False,  # YAML 1.1; jobkit reads `off` as the word
@@ -167,24 +289,21 @@ def test_text_json_and_file_agree_that_the_plain_loop_is_the_answer(tmp_path: Pa
 
 
 def test_one_repeat_shows_nothing(tmp_path: Path) -> None:
-    run = search(tmp_path, Machine(), replace(NOW, repeats=1, most_repeats=1))
-    text = told(run)
+    text = told(search(tmp_path, Machine(), replace(NOW, repeats=1, most_repeats=1)))
     assert "(the plain loop)" in text
     assert "one repeat has no interval" in text
 
 
-def test_the_answer_of_an_earlier_version_stays_with_a_doubt(tmp_path: Path) -> None:
+def test_the_answer_of_an_earlier_version_stays_with_a_doubt(ended: Path, tmp_path: Path) -> None:
     run = search(tmp_path / "slower", FastLoop(noise=0.01), GOAL)
     assert "workers: 16" in (run / SETTING_FILE).read_text()
     assert "an earlier version chose it; it is not shown to be better than the plain loop" in told(run)
-    run = reporting(tmp_path / "broken", replace(GOAL, objective=Objective(bounds={"f1": Bound(min=0.8)})))
-    assert "doubt" not in told(run)
-    assert "doubt" not in told(search(tmp_path / "shown", Machine(), GOAL))
+    for other in (ended, reporting(tmp_path / "broken", bounded(f1=Bound(min=0.8)))):
+        assert "doubt" not in told(other)
 
 
 def test_without_a_finalist_that_keeps_the_constraints_the_plain_loop_is_left(tmp_path: Path) -> None:
-    goal = replace(NOW, objective=Objective(bounds={"f1": Bound(min=0.98)}))
-    text = told(reporting(tmp_path, goal))  # f1 is 0.96 at the smallest size, and 0.99 for the plain loop
+    text = told(reporting(tmp_path, bounded(NOW, f1=Bound(min=0.98))))  # at the smallest size it is 0.96
     assert "(the plain loop)" in text
     assert "others none succeeded on the same text" in text
 
@@ -201,4 +320,6 @@ def test_without_a_finalist_that_keeps_the_constraints_the_plain_loop_is_left(tm
 )
 def test_the_limit_names_what_would_lift_it(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
     slow = Machine(start_s=30.0) if "budget_s" in changes else Machine()
-    assert words in told(search(tmp_path, slow, replace(NOW, **changes)))
+    text = told(search(tmp_path, slow, replace(NOW, **changes)))
+    assert words in text
+    assert ("(the plain loop)" in text) == ("budget_s" in changes)

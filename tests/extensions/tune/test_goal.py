@@ -56,28 +56,31 @@ def test_a_workload_without_budgets_or_lengths_gets_batch_sizes() -> None:
 
 
 def test_a_workload_with_shortcuts_is_searched_with_them_and_compared_with_the_loop_without() -> None:
-    knob = Knob(name="shortcuts", words=("off", "exact"))
-    for knobs in ((*BUDGET, knob), iter((*BUDGET, knob))):
-        _, goal = tuned(spec(), knobs, text(100_000))
-        assert goal.shortcuts
-        assert goal.loop["shortcuts"] == "off"
-        assert goal.setting(goal.sizes[0], 2)["shortcuts"] == "exact"
-    _, without = tuned(spec(), BUDGET, text(100_000))
-    assert not without.shortcuts
+    _, goal = tuned(spec(), iter((*BUDGET, Knob(name="shortcuts", words=("off", "exact")))), text(1_000))
+    assert goal.loop["shortcuts"] == "off"
+    assert goal.setting(goal.sizes[0], 2)["shortcuts"] == "exact"
+    _, without = tuned(spec(), BUDGET, text(1_000))
     assert "shortcuts" not in {*without.loop, *without.setting(without.sizes[0], 2)}
 
 
+SMALL = Node(4, "partition 'cpu'")
+
+
 @pytest.mark.parametrize(
-    ("keys", "workers", "why"),
+    ("keys", "node", "workers", "why"),
     [
-        ({}, 16, "tune.workers: 16 (the default)"),
-        ({"tune": {"workers": 12}}, 12, "tune.workers: 12"),
-        ({"constraints": {"cpus": 8}}, 8, "constraints.cpus: 8"),
-        ({"constraints": {"cpus": 8}, "resources": {"cpus": 3}}, 2, "constraints.cpus: 8"),
+        ({}, None, 16, "tune.workers: 16 (the default)"),
+        ({"tune": {"workers": 12}}, None, 12, "tune.workers: 12"),
+        ({"constraints": {"cpus": 8}, "resources": {"cpus": 3}}, None, 2, "constraints.cpus: 8"),
+        ({}, SMALL, 4, "the 4 CPUs of the largest node of partition 'cpu'"),
+        ({"tune": {"workers": 3}}, SMALL, 3, "tune.workers: 3"),
+        ({}, Node(64, "it"), 16, "tune.workers: 16 (the default)"),
     ],
 )
-def test_the_most_workers_and_what_limits_them(keys: dict[str, Any], workers: int, why: str) -> None:
-    _, goal = tuned(spec(**keys), BUDGET, text(1_000))
+def test_the_most_workers_and_what_limits_them(
+    keys: dict[str, Any], node: Node | None, workers: int, why: str
+) -> None:
+    _, goal = tuned(spec(**keys), BUDGET, text(1_000), node=node)
     assert (goal.workers, goal.limited_by) == (workers, why)
 
 
@@ -87,16 +90,6 @@ def test_a_workload_that_does_not_say_that_it_pads_keeps_the_order_of_the_text()
     summed = Lengths(paragraphs=text(1_000).paragraphs, padded=False)
     assert tuned(spec(), BUDGET, summed)[1].order == "text"
     assert tuned(spec(), BUDGET, text(1_000))[1].other_order == ""
-
-
-SMALL = Node(4, "partition 'cpu'")
-
-
-def test_the_default_number_of_workers_fits_the_node() -> None:
-    _, goal = tuned(spec(), BUDGET, text(1_000), node=SMALL)
-    assert (goal.workers, goal.limited_by) == (4, "the 4 CPUs of the largest node of partition 'cpu'")
-    assert tuned(spec(tune={"workers": 3}), BUDGET, text(1_000), node=SMALL)[1].workers == 3
-    assert tuned(spec(), BUDGET, text(1_000), node=Node(64, "it"))[1].workers == 16
 
 
 def test_more_workers_than_the_node_has_cpus_for_are_refused_with_the_key() -> None:
