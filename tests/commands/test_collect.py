@@ -44,22 +44,16 @@ def test_an_empty_folder_is_nothing_to_collect(tmp_path: Path) -> None:
     assert "stray: empty: skipped" in caught.value.message
 
 
-def test_output_goes_to_the_file_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(OLD_LOG, "--format", "csv", "--output", tmp_path / "points.csv") == 0
-    assert capsys.readouterr().out == ""
-    assert (tmp_path / "points.csv").read_text().count("\n") == 3
-    assert [path.name for path in tmp_path.iterdir()] == ["points.csv"]
-
-
-def test_output_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(JobkitError, match="--output"):
-        run(OLD_LOG, "--output", tmp_path / "nowhere" / "table.txt")
-
-
-def test_a_dash_is_standard_output(
+def test_output_goes_to_the_file_whole_and_a_dash_is_standard_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    assert run(OLD_LOG, "--format", "csv", "--output", "points.csv") == 0
+    assert capsys.readouterr().out == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["points.csv"]
     assert run(OLD_LOG, "--format", "csv", "--output", "-") == 0
-    assert capsys.readouterr().out.count("\n") == 3
-    assert not list(tmp_path.iterdir())
+    said = capsys.readouterr().out
+    assert (said.count("\n"), said) == (3, Path("points.csv").read_text())
+    with pytest.raises(JobkitError, match="--output"):
+        run(OLD_LOG, "--output", Path("nowhere", "table.txt"))
+    assert [path.name for path in tmp_path.iterdir()] == ["points.csv"]

@@ -3,19 +3,18 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from jobkit.commands.logs import logs
 from jobkit.core.layout import Exit
-from tests.runs.test_follow_log import wait_for
 from tests.support.builders import grid, write_begin, write_exit, write_points, write_submitted
 from tests.support.commands import JOBKIT, jobkit, jobkit_process
+from tests.whole.test_job_script import wait_until
 
 POINTS = grid([50, 100])
-SPEC = "name: t\nworkload: %s\ntext: sample:20\nresources: {gpus: 0}\nrepeats: 1\nsweep: {batch_size: [5]}\n"
+SPEC = "name: t\nworkload: odd:Slow\ntext: sample:20\nresources: {gpus: 0}\nsweep: {batch_size: [5]}\n"
 WORKLOADS = Path(__file__).parents[1] / "workloads"
 
 
@@ -25,11 +24,10 @@ def run(tmp_path: Path) -> Path:
     folder = write_points(tmp_path / "run", POINTS)
     (folder / "logs").mkdir()
     write_submitted(folder, "slurm", "77", first=1, last=2)
+    log = b"hello\n\xff\nTraceback (most recent call last):\n"
     for point in POINTS:
         write_begin(folder, point)
-        (folder / "logs" / f"77_{point.index}.out").write_bytes(
-            b"hello\n\xff\nTraceback (most recent call last):\n"
-        )
+        (folder / "logs" / f"77_{point.index}.out").write_bytes(log)
     write_exit(folder, POINTS[0], Exit(status=1, stage="run"))
     return folder
 
@@ -63,30 +61,19 @@ def test_ctrl_c_ends_what_follows_and_nothing_else(run: Path) -> None:
         assert process.stderr.read().endswith(b"jobkit: interrupted\n")
 
 
-def local(
-    tmp_path: Path, workload: str, *arguments: str, **variables: str
-) -> tuple[Path, Callable[..., subprocess.CompletedProcess[str]]]:
-    """Sweep here; return the run folder, and a function that calls `jobkit logs` on it."""
-    (tmp_path / "t.yaml").write_text(SPEC % workload, encoding="utf-8")
-    env = {"JOBKIT_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(WORKLOADS), **variables}
-    start = jobkit_process if "--detach" in arguments else jobkit
-    start("sweep", "t.yaml", "--scheduler", "local", *arguments, cwd=tmp_path, env=env)
-    (folder,) = (tmp_path / "runs").iterdir()
-
-    def called(*words: str) -> subprocess.CompletedProcess[str]:
-        return jobkit("logs", folder, *words, env=env)
-
-    return folder, called
-
-
 def test_what_runs_here_can_be_followed_to_its_end(tmp_path: Path) -> None:
     told = tmp_path / "told"
-    folder, called = local(tmp_path, "odd:Slow", "--detach", ODD_TOLD=str(told))
-    wait_for(told.exists)
+    (tmp_path / "t.yaml").write_text(SPEC, encoding="utf-8")
+    env = {"JOBKIT_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(WORKLOADS), "ODD_TOLD": str(told)}
+    jobkit_process(
+        "sweep", "t.yaml", "--set", "repeats=1", "--scheduler", "local", "--detach", cwd=tmp_path, env=env
+    )
+    (folder,) = (tmp_path / "runs").iterdir()
+    wait_until(told.exists)
     with subprocess.Popen([JOBKIT, "logs", folder, "1", "-f"], stdout=subprocess.PIPE) as process:
         pid = int((folder / "logs" / "running.pid").read_text())
         os.kill(pid, signal.SIGTERM)
         out, _ = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert out == called("1").stdout.encode()
+    assert out == jobkit("logs", folder, "1", env=env).stdout.encode()
     assert b"cancelled" in out

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -17,12 +17,12 @@ from jobkit.extensions.corpus.plan import read_corpus, read_plan, write_plan
 from jobkit.extensions.corpus.scan import scan
 from jobkit.extensions.corpus.sources import find_sources
 from tests.support.builders import record, write_record, write_submitted
+from tests.support.commands import called
 from tests.support.corpora import plan, points_of, work
+from tests.support.programs import Programs
+from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
 
-
-def call(*arguments: str | Path) -> int:
-    status: int = merge.main([str(argument) for argument in arguments], standalone_mode=False)
-    return status
+call = partial(called, merge)
 
 
 @pytest.fixture
@@ -36,7 +36,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return run
 
 
-def test_a_merge_is_reported_in_a_line(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_merge_is_reported_in_a_line_and_has_the_format_of_apply(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     work(run, 2)
     assert call(run) == 0
     told = capsys.readouterr()
@@ -45,12 +47,6 @@ def test_a_merge_is_reported_in_a_line(run: Path, capsys: pytest.CaptureFixture[
     assert len((run / "merged.jsonl").read_text().splitlines()) == 3
     assert call("tagged corpus", "--format", "tsv", "--output", "rows.tsv") == 0
     assert capsys.readouterr().out.endswith(": rows.tsv\n")
-
-
-def test_the_format_is_that_of_apply_unless_another_is_asked_for(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    work(run, 2)
     write_plan(run, replace(read_corpus(run), format="tsv"), read_plan(run))
     assert call(run) == 0
     assert capsys.readouterr().out.endswith("/merged.tsv\n")
@@ -62,7 +58,7 @@ def test_a_report_of_a_corpus_says_what_is_next_until_it_is_merged(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def said() -> str:
-        assert report.main([str(run)], standalone_mode=False) == 0
+        assert called(report, run) == 0
         return capsys.readouterr().err
 
     assert "next: jobkit status 'tagged corpus'" in said()
@@ -74,44 +70,33 @@ def test_a_report_of_a_corpus_says_what_is_next_until_it_is_merged(
     assert "next:" not in capsys.readouterr().err + said()
 
 
+def missing(run: Path | str, said: str) -> str:
+    """Return the hint of a merge that is refused because shards are missing."""
+    with pytest.raises(JobkitError, match=said) as caught:
+        call(run)
+    assert caught.value.exit_code == 5
+    return caught.value.hint
+
+
 @pytest.mark.usefixtures("run")
 def test_what_is_missing_is_named_with_the_command_that_goes_on() -> None:
-    with pytest.raises(JobkitError, match="1 shard has no result yet: shard-00002") as caught:
-        call("tagged corpus")
-    assert caught.value.hint == "jobkit resume 'tagged corpus'"
-    assert caught.value.exit_code == 5
+    hint = missing("tagged corpus", "1 shard has no result yet: shard-00002")
+    assert hint == "jobkit resume 'tagged corpus'"
 
 
-@pytest.fixture
-def second_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Put scheduler programs on PATH that list the second shard as running."""
-    bin_ = tmp_path / "bin"
-    bin_.mkdir()
-    for name, line in {"squeue": "100_2|RUNNING|None||0:10|n1|t", "sacct": ""}.items():
-        (bin_ / name).write_text(f"#!/bin/sh\necho '{line}'\n", encoding="utf-8")
-        (bin_ / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{bin_}:{os.environ['PATH']}")
-
-
-@pytest.mark.usefixtures("second_runs")
-def test_while_shards_run_the_hint_is_to_wait(run: Path) -> None:
+def test_while_shards_run_the_hint_is_to_wait_and_to_resume_the_others(run: Path, queue: Programs) -> None:
+    queue.holds("100_2|RUNNING|None|n1|0:10|N/A", name="t")
     write_submitted(run, "slurm", "100", first=1, last=2, round=1)
-    with pytest.raises(JobkitError, match="shard-00002") as caught:
-        call("tagged corpus")
-    assert "jobkit resume" not in caught.value.hint
-    assert "jobkit status 'tagged corpus' --watch" in caught.value.hint
-    assert caught.value.exit_code == 5
+    hint = missing("tagged corpus", "shard-00002")
+    assert "jobkit resume" not in hint
+    assert "jobkit status 'tagged corpus' --watch" in hint
 
-
-@pytest.mark.usefixtures("run", "second_runs")
-def test_a_shard_that_does_not_go_on_is_to_be_resumed_while_another_runs(tmp_path: Path) -> None:
-    apart = tmp_path / "apart"
+    apart = run.with_name("apart")
     apart.mkdir()
     points_of(apart, plan(apart, scan(find_sources(["a.txt"])), 2))
     write_submitted(apart, "slurm", "100", first=2, last=2, round=1)
-    with pytest.raises(JobkitError, match="2 shards have no result yet") as caught:
-        call(apart)
-    assert caught.value.hint.endswith("--watch follows them; for the others: jobkit resume apart")
+    hint = missing(apart, "2 shards have no result yet")
+    assert hint.endswith("--watch follows them; for the others: jobkit resume apart")
 
 
 def test_standard_output_is_refused(run: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.commands.preflight import preflight
+from tests.support.commands import called
 
 SPEC = "name: t\nworkload: count\ntext: sample:80\nresources: {gpus: 0}\nsweep: {batch_size: [10]}\n"
 
@@ -20,20 +21,12 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def run(*args: str | Path) -> int:
-    status: int = preflight.main([str(arg) for arg in args], standalone_mode=False)
-    return status
-
-
-def test_it_prints_what_the_text_tells(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(spec, "--set", "sweep.batch_size=[10, 30]") == 0
+def test_it_prints_what_the_text_tells_or_json(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert called(preflight, spec, "--set", "sweep.batch_size=[10, 30]") == 0
     out = capsys.readouterr().out
     assert out.startswith("count: sample:80\n80 paragraphs, ")
     assert out.count("  *") == 2
-
-
-def test_json_goes_to_stdout_alone(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(spec, "--json", "--gpu-memory", "16GiB") == 0
+    assert called(preflight, spec, "--json", "--gpu-memory", "16GiB") == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["paragraphs"], told["gpu_memory_bytes"]) == (80, 16 * 2**30)
 

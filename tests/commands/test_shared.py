@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
+from types import ModuleType
 
 import click
 import pytest
 
-from jobkit.commands import collect, init, resume, verify
+from jobkit.commands import collect, init, profile, resume, verify
 from jobkit.core.errors import JobkitError
+from jobkit.extensions.profile import rerun
+from jobkit.launch import verify as launch_verify
 from tests.support.builders import grid, write_points
 from tests.support.command_reference import commands
+from tests.support.commands import called
 
 READING = ("status", "collect", "recommend", "preflight", "doctor", "lint", "models list", "models path")
 OF_ITS_OWN = {
@@ -40,23 +44,13 @@ def options() -> dict[str, dict[str, click.Option]]:
 
 def test_an_option_of_several_commands_is_the_same_in_each() -> None:
     for name, holders in options().items():
-        kinds = {
-            (
-                holder.name,
-                type(holder.type),
-                str(getattr(holder.type, "choices", "")),
-                holder.multiple,
-                holder.is_flag,
-                holder.metavar,
-                holder.help,
-            )
-            for holder in holders.values()
-        }
+        kinds = set()
+        for one in holders.values():
+            choices = str(getattr(one.type, "choices", ""))
+            kinds.add((one.name, type(one.type), choices, one.multiple, one.is_flag, one.metavar, one.help))
         assert len(kinds) == 1 or name in OF_ITS_OWN, f"{name}: {kinds}"
-        assert len({str(holder.default) for holder in holders.values()}) == 1 or name in {
-            *DEFAULTS_DIFFER,
-            *OF_ITS_OWN,
-        }
+        defaults = {str(holder.default) for holder in holders.values()}
+        assert len(defaults) == 1 or name in DEFAULTS_DIFFER.keys() | OF_ITS_OWN.keys()
 
 
 def test_an_argument_of_several_commands_has_one_name_and_kind() -> None:
@@ -71,9 +65,8 @@ def test_an_argument_of_several_commands_has_one_name_and_kind() -> None:
     assert {"jobkit sweep", "jobkit preflight"} <= shown["SPEC"]
 
 
-@pytest.mark.parametrize("name", READING)
-def test_every_command_that_reads_has_json(name: str) -> None:
-    assert f"jobkit {name}" in options()["--json"]
+def test_every_command_that_reads_has_json() -> None:
+    assert options()["--json"].keys() >= {f"jobkit {name}" for name in READING}
 
 
 @pytest.mark.parametrize("name", ["resume", "cancel", "throttle", "verify"])
@@ -104,3 +97,37 @@ def test_old_names_work_and_are_not_shown(tmp_path: Path, monkeypatch: pytest.Mo
                 args=[*(["no-run"] if command is not init.init else []), old, value], standalone_mode=False
             )
         assert "No such option" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("command", "room", "words", "handed"),
+    [
+        (verify.verify, launch_verify, "", ((), {"memory": None, "stand_in": False})),
+        (verify.verify, launch_verify, "--gpu-memory device", ((), {"memory": "device", "stand_in": False})),
+        (profile.profile, rerun, "", ((None, None, ()), {"again": False, "wait": False})),
+        (
+            *(profile.profile, rerun, "3 --with python --again --wait --set resources.walltime=1h"),
+            (("3", "python", ("resources.walltime=1h",)), {"again": True, "wait": True}),
+        ),
+    ],
+)
+def test_the_words_arrive(
+    command: click.Command,
+    room: ModuleType,
+    words: str,
+    handed: tuple[object, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is done with them: tests/launch/test_verify.py, tests/extensions/profile/test_rerun.py."""
+    found: list[object] = []
+
+    def takes(run: Path, *arguments: object, **options: object) -> int:
+        found.append((run, arguments, options))
+        return 4
+
+    monkeypatch.setattr(room, str(command.name), takes)
+    monkeypatch.chdir(tmp_path)
+    write_points(tmp_path / "run", grid((10,)))
+    assert called(command, "run", *words.split()) == 4
+    assert found == [(tmp_path / "run", *handed)]

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,10 +12,10 @@ from jobkit.commands.status import status
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import JobFacts
 from tests.support.builders import grid, record, write_points, write_record, write_submitted
+from tests.support.commands import JOBKIT, called
 from tests.support.programs import Programs
 from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
 
-JOBKIT = Path(sys.executable).with_name("jobkit")
 EARLIER, LATER = "demo-20260102-101530-3f9a", "demo-20260103-101530-3f9a"
 
 
@@ -34,9 +34,7 @@ def runs(tmp_path: Path, queue: Programs, monkeypatch: pytest.MonkeyPatch) -> Pa
     return tmp_path / "runs"
 
 
-def run(*args: str | Path) -> int:
-    code: int = status.main([str(arg) for arg in args], standalone_mode=False)
-    return code
+run = partial(called, status)
 
 
 def test_without_a_run_it_is_the_latest_and_a_list_of_the_others(
@@ -57,11 +55,7 @@ def test_several_runs_are_reported_in_a_line_each_first(
 ) -> None:
     assert run(runs / EARLIER, runs / LATER) == 5
     told = capsys.readouterr().out
-    assert told.splitlines()[:3] == [
-        f"{EARLIER}: 2 points: 2 done",
-        f"{LATER}: 2 points: 1 done, 1 waiting",
-        "",
-    ]
+    assert told.startswith(f"{EARLIER}: 2 points: 2 done\n{LATER}: 2 points: 1 done, 1 waiting\n\n")
     assert told.count(f"{EARLIER}: 2 points") == 2
     assert queue.asked == {"squeue": 1}
 
