@@ -1,26 +1,29 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from jobkit.answers.loads import Lengths, Loads
+from jobkit.answers.loads import Cut, Lengths, Loads
 from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import CUT_BY
 from jobkit.core.records import ModelRef
-from jobkit.planning.sample import SEED, Sample, generate
+from jobkit.planning.sample import SEED, generate
 from jobkit.worker.workloads.base import Entity, Heavy, Result
-from jobkit.worker.workloads.stanza_batches import sentence_lengths
+from jobkit.worker.workloads.stanza_batches import columns
 from jobkit.worker.workloads.stanza_ner import DEFAULT_BATCH_SIZE, StanzaNer, _entity, language_of
 
 pytestmark = pytest.mark.xdist_group("torch")  # one worker imports it, for all tests of this group
 
 Load = Callable[..., StanzaNer]
+SAMPLE = generate(SEED, 30)
+ODD = ["One.", "\u0085", "A\u00a0b — “½”\n  c…", "x" * 1_200, "No end", "Mr. Smith went. He came back!\n"]
+TEXT = [*SAMPLE.paragraphs, *ODD]
+"""One has a sentence so long that the others of a batch are mostly padding."""
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +38,7 @@ def load(tiny_model: ModelRef) -> Load:
     return loaded
 
 
-@pytest.fixture(scope="module")
-def sample() -> Sample:
-    return generate(SEED)
-
-
-def run(workload: StanzaNer, paragraphs: Sequence[str]) -> tuple[list[Entity], list[Result]]:
+def run(workload: StanzaNer, paragraphs: Sequence[str] = TEXT) -> tuple[list[Entity], list[Result]]:
     """Return all entities, numbered over the text, and the result of every call."""
     size = workload.items_per_call()
     entities: list[Entity] = []
@@ -52,72 +50,88 @@ def run(workload: StanzaNer, paragraphs: Sequence[str]) -> tuple[list[Entity], l
 
 
 @pytest.fixture(scope="module")
-def short() -> Sample:
-    """Return a text with a long sentence, next to which the others of a batch are mostly padding."""
-    return generate(SEED, 60)
+def expected(load: Load) -> tuple[list[Entity], int]:
+    """Return the entities of the text, and how many tokens it has."""
+    entities, results = run(load(batch_size=12))
+    for entity in entities:
+        assert TEXT[entity.paragraph][entity.start : entity.end] == entity.text
+    assert any("\n" in entity.text for entity in entities)
+    gold, found = set(SAMPLE.gold), {row for row in entities if row.paragraph < len(SAMPLE.paragraphs)}
+    assert 2 * len(gold & found) / (len(gold) + len(found)) >= 0.9
+    return entities, sum(result.tokens or 0 for result in results)
 
 
 @pytest.fixture(scope="module")
-def expected(load: Load, short: Sample) -> list[Entity]:
-    """Return the entities of the short text, with small batches."""
-    return run(load(batch_size=7), short.paragraphs)[0]
+def lengths(tiny_model: ModelRef) -> Lengths:
+    return Lengths(paragraphs=tuple(map(tuple, StanzaNer.lengths(TEXT, tiny_model))))
+
+
+def planned(lengths: Lengths, params: dict[str, Any]) -> tuple[int, float]:
+    """Return the largest load of a setting and the share that is no padding, as they are before a run."""
+    if budget := params.get("padded_chars"):
+        loads = Loads(lengths, by_length=params.get("order") == "sorted", window=1)
+        made = loads.under_budget(budget, params["paragraphs_per_call"])
+        assert made.load <= budget
+        return made.load, made.efficiency
+    size = params.get("batch_size", 32)
+    loads = Loads(lengths, Cut(**{name: params.get(name, size) for name in CUT_BY}))
+    return loads.own(size), loads.efficiency(size)
 
 
 @pytest.mark.untraced
-def test_entities_do_not_depend_on_the_batch_size(load: Load, short: Sample, expected: list[Entity]) -> None:
-    assert run(load(batch_size=30), short.paragraphs)[0] == expected
-    gold = set(short.gold)
-    right = len(gold & set(expected))
-    assert 2 * right / (len(gold) + len(expected)) >= 0.9
-
-
-@pytest.mark.untraced
-def test_order_and_budget_change_batches_and_no_entity(
-    load: Load, tiny_model: ModelRef, short: Sample, expected: list[Entity]
+@pytest.mark.parametrize(
+    ("params", "effective"),
+    [
+        ({"batch_size": 7}, {"batch_size": 7, "paragraphs_per_call": 7, "sentences_per_ner_batch": 7}),
+        ({"batch_size": 500}, {"batch_size": 36, "paragraphs_per_call": 36, "tokenizer_batch": 32}),
+        ({"batch_size": 10, "sentences_per_ner_batch": 4}, {"batch_size": 10, "sentences_per_ner_batch": 4}),
+        ({"paragraphs_per_call": 20, "sentences_per_ner_batch": 11}, {"paragraphs_per_call": 20}),
+        ({"batch_size": 36, "tokenizer_batch": 3}, {"batch_size": 36, "tokenizer_batch": 3}),
+        ({"padded_chars": 3_000, "paragraphs_per_call": 25, "order": "load"}, {"paragraphs_per_call": 25}),
+        ({"padded_chars": 3_000, "paragraphs_per_call": 25, "order": "sorted"}, {"paragraphs_per_call": 25}),
+    ],
+    ids=str,
+)
+def test_a_setting_changes_batches_as_planned_and_no_entity(
+    load: Load,
+    expected: tuple[list[Entity], int],
+    lengths: Lengths,
+    params: dict[str, Any],
+    effective: dict[str, int],
 ) -> None:
-    """The loads are those that the lengths of the text show before the run."""
-    paragraphs, budget = short.paragraphs, 3_000
-    rows = tuple(map(tuple, sentence_lengths(paragraphs, tiny_model)))
-    for order in ("load", "sorted"):
-        workload = load(padded_chars=budget, paragraphs_per_call=25, order=order)
-        entities, results = run(workload, paragraphs)
-        assert sorted(entities) == sorted(expected)
-        loads = Loads(Lengths(paragraphs=rows), by_length=order == "sorted", window=1)
-        made = loads.under_budget(budget, 25)
-        assert max(result.load for result in results) == made.load <= budget
-        text = sum(map(sum, rows)) / sum(result.padded_chars or 0 for result in results)
-        assert text == pytest.approx(made.efficiency)
-        heavy = workload.heaviest()[0]
-        assert heavy.load == made.load
-        heavy.again()
-    by_length, _ = run(load(batch_size=15, order="sorted"), paragraphs)
-    assert sorted(by_length) == sorted(expected)
+    workload = load(**params)
+    assert (set(workload.effective().values()), workload.heaviest()) == ({None}, [])
+    entities, results = run(workload)
+    assert (entities, sum(result.tokens or 0 for result in results)) == expected
+    found = workload.effective()
+    assert {name: found[name] for name in effective} == effective
+    assert ("batch_size" in found) == ("batch_size" in params)
+    rows, (largest, efficiency) = lengths.paragraphs, planned(lengths, params)
+    assert max(result.load for result in results) == largest
+    assert sum(map(sum, rows)) / sum(result.padded_chars or 0 for result in results) == pytest.approx(
+        efficiency
+    )
+    assert sum(result.sentences or 0 for result in results) == sum(map(len, rows))
+    assert max(result.longest_sentence_chars or 0 for result in results) == max(map(max, filter(None, rows)))
+    parts = workload.heaviest()
+    shapes = [padded(workload, part) for part in parts]
+    assert [sentences * chars for sentences, chars in shapes] == [part.load for part in parts]
+    assert parts[0].load == largest
+    counts = [round(share * shapes[0][0]) for share in (1.0, 0.85, 0.7)]
+    assert [sentences for sentences, _ in shapes] == list(dict.fromkeys(counts))
+    assert len({chars for _, chars in shapes}) == 1, "the longest sentence is in each part"
 
 
-def test_the_tokenizer_keeps_to_the_budget(load: Load, sample: Sample) -> None:
-    workload = load(padded_chars=3_000, paragraphs_per_call=30)
-    shapes: list[tuple[int, ...]] = []
-    trainer = workload._pipeline.processors["tokenize"].trainer
-    predict = trainer.predict
-
-    def watched(batch: Any, *args: Any, **more: Any) -> Any:
-        shapes.append(tuple(batch[0].shape))
-        return predict(batch, *args, **more)
-
-    trainer.predict = watched
-    paragraphs = [text for text in sample.paragraphs if len(text) < 1_000][:30]
-    workload.process(paragraphs)
-    assert shapes
-    assert all(rows * columns <= 3_000 for rows, columns in shapes)
+def padded(workload: StanzaNer, heavy: Heavy) -> tuple[int, int]:
+    """Return sentences and characters of the one batch that doing it again pads."""
+    workload._shapes.clear()
+    heavy.again()
+    [shape] = workload._shapes
+    return shape
 
 
-def test_offsets_hold_where_it_is_hard(load: Load, sample: Sample) -> None:
-    indented = [text for text in sample.paragraphs if text.startswith(" ")]
-    entities, _ = run(load(batch_size=20), indented)
-    assert len(entities) > 20
-    assert any("\n" in entity.text for entity in entities)
-    for entity in entities:
-        assert indented[entity.paragraph][entity.start : entity.end] == entity.text
+def test_a_sentence_is_a_start_and_every_token_with_one_more() -> None:
+    assert columns(["I", "am", "."]) == 1 + 2 + 3 + 2
 
 
 def test_the_same_name_is_found_behind_any_blank(load: Load) -> None:
@@ -134,95 +148,6 @@ def test_the_same_name_is_found_behind_any_blank(load: Load) -> None:
     assert names == [(number, name) for number in range(5) for name in ("BeatriceKelford", "Ashley")]
 
 
-ODD = st.text(
-    st.sampled_from("aZ .“”\u2019\n\t—é\u0085\u0097\u00a0\u2028\u3000½\U0001d4b30"), min_size=1, max_size=40
-)
-
-
-@pytest.fixture(scope="module")
-def loaded(load: Load) -> StanzaNer:
-    return load(batch_size=5)
-
-
-@settings(max_examples=40, deadline=None)
-@given(paragraphs=st.lists(ODD, min_size=1, max_size=5))
-def test_any_text_goes_through_and_offsets_hold(loaded: StanzaNer, paragraphs: list[str]) -> None:
-    for entity in loaded.process(paragraphs).entities:
-        assert paragraphs[entity.paragraph][entity.start : entity.end] == entity.text
-
-
-def test_figures_are_those_of_the_padded_batches(load: Load, sample: Sample) -> None:
-    paragraphs = sample.paragraphs[:30]
-    whole = load(paragraphs_per_call=30, sentences_per_ner_batch=10_000).process(paragraphs)
-    assert whole.sentences
-    assert whole.longest_sentence_chars
-    assert whole.load == whole.padded_chars == whole.sentences * whole.longest_sentence_chars
-    cut = load(paragraphs_per_call=30, sentences_per_ner_batch=8).process(paragraphs)
-    assert (cut.sentences, cut.tokens) == (whole.sentences, whole.tokens)
-    assert cut.longest_sentence_chars == whole.longest_sentence_chars
-    assert cut.load == 8 * whole.longest_sentence_chars
-    assert cut.padded_chars
-    assert cut.load < cut.padded_chars < whole.padded_chars
-
-
-def effective_after(workload: StanzaNer, paragraphs: Sequence[str]) -> Mapping[str, int | str | None]:
-    run(workload, paragraphs)
-    return workload.effective()
-
-
-def test_batch_size_is_paragraphs_and_sentences(load: Load, sample: Sample) -> None:
-    workload = load(batch_size=10)
-    assert set(workload.effective().values()) == {None}
-    effective = effective_after(workload, sample.paragraphs[:20])
-    assert effective["batch_size"] == 10
-    assert effective["paragraphs_per_call"] == 10
-    assert effective["sentences_per_ner_batch"] == 10
-    assert effective_after(load(batch_size=500), sample.paragraphs[:20])["batch_size"] == 20
-
-
-def test_either_may_be_its_own_axis(load: Load, sample: Sample) -> None:
-    paragraphs = sample.paragraphs[:20]
-    effective = effective_after(load(batch_size=10, sentences_per_ner_batch=4), paragraphs)
-    assert (effective["batch_size"], effective["sentences_per_ner_batch"]) == (10, 4)
-    effective = effective_after(load(paragraphs_per_call=3), paragraphs)
-    assert effective["paragraphs_per_call"] == 3
-    assert "batch_size" not in effective
-
-
-def test_the_tokenizers_batch_takes_effect(load: Load) -> None:
-    paragraphs = ["Ada went home. He did."] * 40
-    for size in (3, 11):
-        effective = effective_after(load(batch_size=40, tokenizer_batch=size), paragraphs)
-        assert effective["tokenizer_batch"] == size
-    assert effective_after(load(batch_size=40), paragraphs)["tokenizer_batch"] == 32
-
-
-@pytest.mark.parametrize(
-    "params", [{"batch_size": 20}, {"paragraphs_per_call": 30, "sentences_per_ner_batch": 13}]
-)
-def test_the_heaviest_batch_and_its_parts_are_padded_as_they_say(
-    load: Load, sample: Sample, params: dict[str, int]
-) -> None:
-    workload = load(**params)
-    assert workload.heaviest() == []
-    _, results = run(workload, sample.paragraphs[:60])
-    parts = workload.heaviest()
-    shapes = [padded(workload, part) for part in parts]
-    assert [rows * columns for rows, columns in shapes] == [part.load for part in parts]
-    assert parts[0].load == max(result.load for result in results)
-    sentences = shapes[0][0]
-    assert [rows for rows, _ in shapes] == [round(share * sentences) for share in (1.0, 0.85, 0.7)]
-    assert len({columns for _, columns in shapes}) == 1, "the longest sentence is in each part"
-
-
-def padded(workload: StanzaNer, heavy: Heavy) -> tuple[int, int]:
-    """Return sentences and characters of the one batch that doing it again pads."""
-    workload._shapes.clear()
-    heavy.again()
-    [shape] = workload._shapes
-    return shape
-
-
 def test_the_longest_is_the_one_that_pads_the_most(load: Load) -> None:
     blanks, dense = "Ada" + " " * 60 + "went.", "Beatrice Kelford went home, and so did I."
     workload = load(batch_size=3)
@@ -230,32 +155,22 @@ def test_the_longest_is_the_one_that_pads_the_most(load: Load) -> None:
     assert {padded(workload, one)[1] for one in workload.heaviest()} == {result.longest_sentence_chars}
 
 
-def test_the_heaviest_batch_of_a_call_is_tagged_alone_and_leaves_nothing(load: Load, sample: Sample) -> None:
+def test_the_heaviest_batch_of_a_call_is_tagged_alone_and_leaves_nothing(load: Load) -> None:
     workload, untouched = load(batch_size=20), load(batch_size=20)
-    paragraphs = sample.paragraphs[:20]
-    workload.tag_heaviest(paragraphs)
+    workload.tag_heaviest(TEXT[:20])
     heaviest = workload.attempted_load()
-    result = workload.process(paragraphs)
+    result = workload.process(TEXT[:20])
     assert heaviest == result.load
-    assert result.entities == untouched.process(paragraphs).entities
-
-
-def test_tokenised_sentences_are_tagged_as_what_they_were_cut_from(load: Load, sample: Sample) -> None:
-    workload = load(batch_size=12)
-    paragraphs = sample.paragraphs[:12]
-    result = workload.process(paragraphs)
-    sentences = [one for paragraph in workload.tokenised(paragraphs) for one in paragraph]
-    assert len(sentences) == result.sentences
+    assert result.entities == untouched.process(TEXT[:20]).entities
+    sentences = [one for paragraph in workload.tokenised(TEXT[:20]) for one in paragraph]
     [whole, *_] = workload.again(sentences, result.longest_sentence_chars or 0)
     assert padded(workload, whole) == (result.sentences, result.longest_sentence_chars)
 
 
-def test_the_load_of_a_batch_that_failed_is_known(
-    load: Load, sample: Sample, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_load_of_a_batch_that_failed_is_known(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     workload = load(paragraphs_per_call=40, sentences_per_ner_batch=10)
     assert workload.attempted_load() == 0
-    whole = workload.process(sample.paragraphs[:40])
+    workload.process(TEXT)
     shapes = list(workload._shapes)
     model = workload._pipeline.processors["ner"].trainers[0].model
     forward, calls = model.forward, iter(range(2))
@@ -267,9 +182,8 @@ def test_the_load_of_a_batch_that_failed_is_known(
 
     monkeypatch.setattr(model, "forward", fails)
     with pytest.raises(MemoryError):
-        workload.process(sample.paragraphs[:40])
+        workload.process(TEXT)
     assert workload.attempted_load() == shapes[2][0] * shapes[2][1]
-    assert max(rows * columns for rows, columns in shapes) == whole.load
 
 
 def test_offsets_that_do_not_fit_are_an_error_never_a_row() -> None:
@@ -285,8 +199,9 @@ def test_offsets_that_do_not_fit_are_an_error_never_a_row() -> None:
 def test_a_folder_must_hold_one_language(tmp_path: Path, tiny_model: ModelRef) -> None:
     with pytest.raises(JobkitError, match=r"no readable resources\.json"):
         language_of(tmp_path)
-    with pytest.raises(JobkitError, match="needs a model"):
-        StanzaNer().load(None, "cpu", {}, 1)
+    for needs_a_model in (lambda: StanzaNer().load(None, "cpu", {}, 1), lambda: StanzaNer.lengths([], None)):
+        with pytest.raises(JobkitError, match="needs a model"):
+            needs_a_model()
     folder = tmp_path / "model"
     shutil.copytree(tiny_model.path, folder)
     assert language_of(folder) == "en"

@@ -17,14 +17,16 @@ from jobkit.worker.workloads.stanza_batches import KNOB, set_tf32
 from jobkit.worker.workloads.stanza_ner import StanzaNer
 
 pytestmark = pytest.mark.xdist_group("torch")  # one worker imports it, for all tests of this group
-PARAGRAPHS = generate(SEED, 60).paragraphs
+PARAGRAPHS = generate(SEED, 30).paragraphs
 
 
-def tagged(model: ModelRef, **params: int | str) -> tuple[StanzaNer, Sequence[Entity]]:
-    """Return a workload that has tagged the text, and what it found."""
+def tagged(
+    model: ModelRef, text: Sequence[str] = PARAGRAPHS, **params: int | str
+) -> tuple[StanzaNer, Sequence[Entity]]:
+    """Return a workload that has tagged a text, and what it found."""
     workload = StanzaNer()
-    workload.load(Path(model.path), "cpu", {"batch_size": 60, **params}, 1)
-    return workload, workload.process(PARAGRAPHS).entities
+    workload.load(Path(model.path), "cpu", {"batch_size": 30, **params}, 1)
+    return workload, workload.process(text).entities
 
 
 def types_of(workload: StanzaNer) -> set[str]:
@@ -43,16 +45,13 @@ def test_a_16_bit_format_finds_nearly_the_same_and_fp32_exactly(tiny_model: Mode
     assert bf16.effective()["precision"] == "bf16"
     assert types_of(bf16) == {"bfloat16", "float32"}, "the CRF stays as it is"
     agreement = compare(*(frozenset(tuple(map(str, row)) for row in rows) for rows in (other, found)))
-    assert agreement.entities > 50
+    assert agreement.entities > 40
     assert agreement.f1 > 0.95
     bf16.heaviest()[0].again()
-
-
-def test_fp16_runs_on_a_cpu(tiny_model: ModelRef) -> None:
-    workload = StanzaNer()
-    workload.load(Path(tiny_model.path), "cpu", {"batch_size": 5, "precision": "fp16"}, 1)
-    assert workload.process(["“Where is Beatrice Kelford?” asked Captain Ashley."]).entities
-    assert types_of(workload) == {"float16", "float32"}
+    fp16, [name, *_] = tagged(
+        tiny_model, ["“Where is Beatrice Kelford?” asked Captain Ashley."], precision="fp16"
+    )
+    assert (types_of(fp16), name.text) == ({"float16", "float32"}, "Beatrice Kelford")
 
 
 class Card:
@@ -73,11 +72,9 @@ class Card:
     [
         ("fp32", 9, "", "fp32"),
         ("tf32", 9, "", "tf32"),
-        ("tf32", 8, "1", "tf32"),
         ("tf32", 8, "0", "fp32"),
         ("tf32", 7, "", "fp32"),
         ("fp16", 9, "", "fp16"),
-        ("bf16", 9, "", "bf16"),
     ],
 )
 def test_both_switches_of_tf32_are_set_and_what_takes_effect_is_known(

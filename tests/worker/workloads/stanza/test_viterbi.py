@@ -65,35 +65,25 @@ def walked(walk: str, batch: Batch) -> tuple[list[int], list[list[list[int]]]]:
 
 @pytest.mark.parametrize("values", [HALVES, ANY, st.just(0.0)], ids=["ties", "any", "all equal"])
 @given(data=st.data())
-def test_each_sentence_has_the_tags_that_stanza_finds(
+def test_each_sentence_has_the_tags_that_stanza_finds_and_on_a_gpu_too(
     values: st.SearchStrategy[float], data: st.DataObject
 ) -> None:
     batch = data.draw(batches(values))
     assert by_jobkit(*batch) == by_stanza(*batch)
-
-
-@given(batches(HALVES | ANY))
-def test_what_runs_on_a_gpu_finds_the_same_as_on_a_cpu(batch: Batch) -> None:
     assert walked("_on_gpu", batch) == walked("_on_cpu", batch)
 
 
-@pytest.mark.parametrize("walk", ["_on_gpu", "_on_cpu"])
-def test_neither_changes_the_scores(walk: str) -> None:
+def test_the_scores_stay_as_they_are_and_may_need_a_gradient() -> None:
     import torch
 
     scores, transitions = torch.rand(3, 4, 5), torch.rand(5, 5)
     before = scores.clone(), transitions.clone()
-    walked(walk, (scores, transitions, [4, 2, 1]))
-    assert torch.equal(scores, before[0])
-    assert torch.equal(transitions, before[1])
-
-
-def test_scores_that_need_a_gradient_are_decoded() -> None:
-    import torch
-
-    scores, transitions = torch.rand(2, 3, 4), torch.rand(4, 4)
-    tracked, other = (table.clone().requires_grad_() for table in (scores, transitions))
-    assert by_jobkit(tracked, other, [3, 1]) == by_stanza(scores, transitions, [3, 1])
+    for walk in ("_on_gpu", "_on_cpu"):
+        walked(walk, (scores, transitions, [4, 2, 1]))
+        assert torch.equal(scores, before[0])
+        assert torch.equal(transitions, before[1])
+    tracked, other = (table.clone().requires_grad_() for table in before)
+    assert by_jobkit(tracked, other, [4, 2, 1]) == by_stanza(scores, transitions, [4, 2, 1])
 
 
 def test_of_equal_sums_the_lowest_tag_is_taken() -> None:
