@@ -58,31 +58,19 @@ def test_what_is_loaded_is_frozen_and_garbage_waits_until_there_is_enough(
     assert after() is None
 
 
-def test_enough_is_counted_by_new_objects() -> None:
-    steps.only_between_calls(Count())
-    knot = weakref.ref(Knot())
-    kept = [[] for _ in range(steps.DUE // 2)]  # type: list[list[object]]
-    steps.collect()
-    assert knot() is not None
-    kept += [[] for _ in range(steps.DUE // 2)]
-    steps.collect()
-    assert knot() is None
-    assert len(kept) == steps.DUE
-
-
-def test_a_workload_may_keep_pythons_own_collections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own = opened(tmp_path, "GC = False\ndef tag(paragraphs):\n    return None\n")
+def test_a_workload_or_the_file_of_a_function_may_keep_pythons_own_collections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "def tag(paragraphs):\n    return None\n"
     frozen = gc.get_freeze_count()
-    for workload in (Keeps(), own):
+    for workload in (Keeps(), opened(tmp_path, f"GC = False\n{source}")):
         steps.only_between_calls(workload)
         assert (gc.isenabled(), gc.get_freeze_count()) == (True, frozen)
-    monkeypatch.setattr(steps, "DUE", 0)
-    monkeypatch.setattr(gc, "collect", lambda: pytest.fail("Python does that"))
-    steps.collect()
-
-
-def test_the_file_of_a_function_that_does_not_say_it_has_it_between_calls(tmp_path: Path) -> None:
-    steps.only_between_calls(opened(tmp_path, "def tag(paragraphs):\n    return None\n"))
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "DUE", 0)
+        patch.setattr(gc, "collect", lambda: pytest.fail("Python does that"))
+        steps.collect()
+    steps.only_between_calls(opened(tmp_path, source))
     assert not gc.isenabled()
 
 

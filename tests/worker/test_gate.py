@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -28,7 +28,6 @@ from jobkit.worker.skip_check import (
     check_repeats,
     check_still_needed,
     failed_tries,
-    normalise_message,
     other_repeats,
 )
 from tests.support.builders import (
@@ -86,17 +85,10 @@ def test_the_message_names_the_smaller_load_and_the_card() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "seen",
-    [
-        None,
-        replace(GPU, name="NVIDIA A100"),
-        replace(GPU, total_bytes=40 * GIB),
-        replace(GPU, foreign_processes=1),
-    ],
-)
-def test_only_the_same_kind_of_card_with_nobody_else_on_it_counts(seen: Gpu | None) -> None:
-    assert not pruned(LARGE, failed(SMALL, card=seen))
+def test_only_the_same_kind_of_card_with_nobody_else_on_it_counts() -> None:
+    for changes in ({"name": "NVIDIA A100"}, {"total_bytes": 40 * GIB}, {"foreign_processes": 1}):
+        assert not pruned(LARGE, failed(SMALL, card=replace(GPU, **changes)))  # type: ignore[arg-type]
+    assert not pruned(LARGE, failed(SMALL, card=None))
     assert pruned(LARGE, failed(SMALL, card=replace(GPU, uuid="GPU-2", foreign_processes=0)))
 
 
@@ -144,13 +136,6 @@ def test_the_message_names_the_fault() -> None:
     assert told == EarlyExit(
         Outcome.STOPPED, "bug", "3 points failed the same way: bug: ValueError: batch 1 at 0x7f1a"
     )
-
-
-@given(st.lists(st.sampled_from(["12", "0x7fa0", "0"]), min_size=2, max_size=2))
-def test_numbers_and_addresses_tell_no_two_faults_apart(pair: list[str]) -> None:
-    one, other = (f"line {word}: no such file '/x/{word}'" for word in pair)
-    assert normalise_message(one) == normalise_message(other)
-    assert normalise_message(one) != normalise_message(f"col {pair[0]}: no such file")
 
 
 def flag(run: Path, name: str) -> None:
@@ -206,17 +191,19 @@ def test_what_cannot_be_read_is_left_out(run: Path) -> None:
     assert [index for index, *_ in told(run)] == [2]
 
 
-def ask(run: Path, index: int, *words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "jobkit.worker.skip_check", run, str(index), "2", *words],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
+@pytest.fixture
+def ask(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Return a function that asks about a point, as the job script does, and returns the line for it."""
+
+    def asked(run: Path, index: int, *words: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["skip_check", str(run), str(index), "2", *words])
+        assert skip_check.main() == 0
+        return capsys.readouterr().out
+
+    return asked
 
 
-def test_a_line_for_the_job_script_or_none(run: Path) -> None:
+def test_a_line_for_the_job_script_or_none(run: Path, ask: Callable[..., str]) -> None:
     assert ask(run, 3, "--prune", "--stop-after", "2") == ""
     message = "ValueError: \n  on\tpurpose " + "x" * 500
     for index in (2, 4):
@@ -227,15 +214,9 @@ def test_a_line_for_the_job_script_or_none(run: Path) -> None:
     assert (line.count("\n"), len(line)) == (1, len("stopped bug ") + 400 + 1)
 
 
-@pytest.mark.parametrize(("device", "asked"), [("cuda", True), ("cpu", False)])
-@pytest.mark.parametrize("prune", [True, False])
+@pytest.mark.parametrize(("device", "words"), [("cuda", ["--prune"]), ("cuda", []), ("cpu", ["--prune"])])
 def test_the_card_is_asked_for_only_where_it_matters(
-    run: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    device: str,
-    asked: bool,  # noqa: FBT001 - pytest passes by name
-    prune: bool,  # noqa: FBT001 - the same
+    run: Path, ask: Callable[..., str], monkeypatch: pytest.MonkeyPatch, device: str, words: list[str]
 ) -> None:
     described: list[str] = []
 
@@ -245,16 +226,14 @@ def test_the_card_is_asked_for_only_where_it_matters(
 
     monkeypatch.setattr(nvml, "visible_uuid", lambda _: "GPU-9")
     monkeypatch.setattr(nvml, "read_gpu", describe)
-    points = [load(n, 10 * n) for n in range(1, 5)]
-    lines = [to_json(replace(point, device=device)) for point in points]
+    lines = [to_json(replace(load(n, 10 * n), device=device)) for n in range(1, 5)]
     (run / "points.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    monkeypatch.setattr(sys, "argv", ["gate", str(run), "3", "2", *(["--prune"] if prune else [])])
-    assert skip_check.main() == 0
-    assert described == (["GPU-9"] if asked and prune else [])
-    assert capsys.readouterr().out.startswith("pruned p001 p001 ran out") is (asked and prune)
+    matters = (device, words) == ("cuda", ["--prune"])
+    assert ask(run, 3, *words).startswith("pruned p001 p001 ran out") is matters
+    assert described == (["GPU-9"] if matters else [])
     (run / FLAGS_FOLDER / "1-1").unlink()
     described.clear()
-    assert skip_check.main() == 0
+    assert ask(run, 3, *words) == ""
     assert described == [], "where no point ran out of memory, NVML is not even opened"
 
 
@@ -340,7 +319,7 @@ def test_a_repeat_that_a_person_submits_again_runs(repeated: Path) -> None:
     assert others(repeated, 4) == []
 
 
-def test_the_gate_needs_no_flags_to_skip_a_repeat(repeated: Path) -> None:
+def test_the_gate_needs_no_flags_to_skip_a_repeat(repeated: Path, ask: Callable[..., str]) -> None:
     line = ask(repeated, 4, "--share", "0.03", "--repeats", "3", "5")
     assert line.startswith("pruned batch_size-10-r3 half the 95 % interval of 3 repeats is 0.0 % of their")
     assert ask(repeated, 4) == ""

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from jobkit.core.records import JobFacts, Outcome, Record
+from jobkit.core.records import JobFacts, Outcome, Point
 from jobkit.worker import mps
 from jobkit.worker.failure import TryFailed
 from jobkit.worker.measure.nvml import GpuState
@@ -37,73 +38,41 @@ def short() -> Iterator[Path]:
         assert not with_variable(f"FAKE_HELD={name}/held")
 
 
-def tried(folder: Path, of: object = ONE_GPU, *, path: str = "", **env: str) -> Record:
-    """Run workers on GPUs that are not there, with the fake daemon on PATH."""
-    assert isinstance(of, type(ONE_GPU))
-    return on_cards(folder, of, PATH=path or f"{FAKE}:{os.environ['PATH']}", **env)
-
-
-@pytest.mark.parametrize("of", [replace(AUTO, gpus=2), replace(ONE_GPU, workers=1)])
-def test_workers_are_clients_of_a_daemon_of_the_try(short: Path, of: object) -> None:
-    found = tried(short, of)
+@pytest.mark.parametrize(
+    ("of", "mps"),
+    [(replace(AUTO, gpus=2), ""), (replace(ONE_GPU, workers=1), "stubborn")],
+    ids=["two", "one"],
+)
+def test_workers_are_clients_of_a_daemon_of_the_try_that_may_take_no_notice_of_quit(
+    short: Path, of: Point, mps: str
+) -> None:
+    found = on_cards(short, of, PATH=f"{FAKE}:{os.environ['PATH']}", FAKE_MPS=mps)
     assert (found.outcome, found.message, found.mps) == (Outcome.OK, "", "on")
     assert found.gpu
     assert found.gpu.foreign_processes == 0
 
 
-@pytest.mark.parametrize(("gpus", "visible"), [(1, "0"), (2, "0,1")])
-def test_with_one_worker_on_each_gpu_auto_is_off(short: Path, gpus: int, visible: str) -> None:
-    found = tried(short, replace(AUTO, workers=1, gpus=gpus), CUDA_VISIBLE_DEVICES=visible)
-    assert (found.outcome, found.mps) == (Outcome.OK, "off: one worker on each GPU")
-
-
-REFUSALS = [
-    ({"FAKE_MIG": "GPU-0 GPU-1"}, "GPU-0 is in MIG mode"),
-    ({"FAKE_PROHIBITED": "GPU-0 GPU-1"}, "GPU-0 is in compute mode PROHIBITED"),
-    ({"path": "/none"}, "nvidia-cuda-mps-control is not on PATH"),
-    (
-        {"FAKE_MPS": "fails"},
-        "nvidia-cuda-mps-control does not answer: Failed to create pipe: Permission denied",
-    ),
-]
-
-
-@pytest.mark.parametrize(("env", "reason"), REFUSALS)
-def test_what_forbids_mps_ends_a_try_that_must_have_it(short: Path, env: dict[str, str], reason: str) -> None:
-    found = tried(short, **env)
+@pytest.mark.parametrize(
+    ("env", "reason"),
+    [
+        ({"FAKE_MIG": "GPU-0 GPU-1"}, "GPU-0 is in MIG mode"),
+        ({"FAKE_PROHIBITED": "GPU-0 GPU-1"}, "GPU-0 is in compute mode PROHIBITED"),
+    ],
+)
+def test_a_mode_of_the_gpu_may_forbid_mps(short: Path, env: dict[str, str], reason: str) -> None:
+    found = on_cards(short, ONE_GPU, **env)
     assert (found.outcome, found.message) == (Outcome.ENVIRONMENT, f"mps: on, but {reason}")
     assert found.mps == f"off: {reason}"
 
 
-def test_what_forbids_mps_is_in_the_record_of_a_try_that_may_do_without(short: Path) -> None:
-    env, reason = REFUSALS[-1]
-    found = tried(short, AUTO, **env)
-    assert (found.outcome, found.mps) == (Outcome.OK, f"off: {reason}")
-
-
-def test_a_worker_that_is_no_client_ends_the_try(short: Path) -> None:
-    """Also a try that may do without MPS: some of its workers use it, and some do not."""
-    found = tried(short, AUTO, FAKE_MPS_SHY="1")
-    assert found.outcome is Outcome.ENVIRONMENT
-    assert found.message in {f"worker {number} is not a client of the MPS daemon" for number in (0, 1)}
-
-
-def test_workers_that_do_not_use_the_gpu_are_no_clients(short: Path) -> None:
-    found = tried(short, replace(AUTO, workload="count"), CUDA_VISIBLE_DEVICES="GPU-0")
-    assert (found.outcome, found.mps) == (Outcome.OK, "off: no worker is a client of the daemon")
-
-
-def test_clients_are_counted_if_their_ids_are_hidden(short: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    found = tried(short, FAKE_MPS="another")
-    assert (found.outcome, found.mps) == (Outcome.OK, "on")
-    assert "MPS has 2 clients, with ids of another namespace" in capfd.readouterr().err
-
-
-def test_a_daemon_that_takes_no_notice_of_quit_is_killed(short: Path) -> None:
-    assert tried(short, FAKE_MPS="stubborn").outcome is Outcome.OK
-
-
 # -- before it starts
+
+
+@pytest.fixture
+def begun(short: Path, monkeypatch: pytest.MonkeyPatch) -> TryState:
+    monkeypatch.setenv("PATH", f"{FAKE}:{os.environ['PATH']}")
+    task = Task(point=ONE_GPU, try_number=1, inputs=short, out=short / "out", job=JobFacts(scheduler="hand"))
+    return TryState(task, now())
 
 
 def gpu(number: int, forbids_mps: str = "") -> GpuState:
@@ -119,27 +88,50 @@ def gpu(number: int, forbids_mps: str = "") -> GpuState:
     )
 
 
+GPUS = gpu(0), gpu(1, "in MIG mode")
+
+
 @pytest.mark.parametrize(
-    ("visible", "reason"),
+    ("changes", "env", "reason"),
     [
-        (None, None),
-        ("1", None),
-        ("GPU-0", None),
-        ("GPU-1", "in MIG mode"),
-        ("MIG-abc", "MIG-abc is a MIG instance"),
+        ({"gpus": 2}, {}, "in MIG mode"),
+        ({}, {"CUDA_VISIBLE_DEVICES": "GPU-1"}, "in MIG mode"),
+        ({}, {"CUDA_VISIBLE_DEVICES": "MIG-abc"}, "MIG-abc is a MIG instance"),
+        ({}, {"PATH": "/none"}, "nvidia-cuda-mps-control is not on PATH"),
+        (
+            {},
+            {"FAKE_MPS": "fails"},
+            "nvidia-cuda-mps-control does not answer: Failed to create pipe: Permission denied",
+        ),
+        ({"mps": "auto", "workers": 1, "gpus": 2}, {}, "one worker on each GPU"),
     ],
 )
-def test_only_the_gpus_of_the_job_decide(
-    monkeypatch: pytest.MonkeyPatch, visible: str | None, reason: str | None
+def test_what_forbids_mps_ends_a_try_that_must_have_it_and_is_in_the_record_of_another(
+    begun: TryState,
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any],
+    env: dict[str, str],
+    reason: str,
 ) -> None:
-    monkeypatch.setenv("PATH", str(FAKE))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if visible:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    for mps_ in {changes.get("mps", "on"), "auto"}:
+        begun.task = replace(begun.task, point=replace(ONE_GPU, **{**changes, "mps": mps_}))
+        with ExitStack() as stack:
+            if mps_ == "on":
+                stack.enter_context(pytest.raises(TryFailed, match=f"^mps: on, but {reason}$"))
+            assert mps.start_if_wanted(begun, stack, GPUS) is None
+        assert begun.mps == f"off: {reason}"
+
+
+@pytest.mark.parametrize("visible", ["0", "1", "GPU-0"])
+def test_only_the_gpus_of_the_job_decide(
+    begun: TryState, monkeypatch: pytest.MonkeyPatch, visible: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     with ExitStack() as stack:
-        if reason:
-            stack.enter_context(pytest.raises(ForbiddenError, match=reason))
-        mps._refuse(ONE_GPU, [gpu(0), gpu(1, "in MIG mode")])
+        assert mps.start_if_wanted(begun, stack, GPUS)
+    assert begun.mps == "on"
 
 
 def test_its_folder_is_next_to_the_jobs_if_that_has_a_long_path(short: Path) -> None:
@@ -161,13 +153,6 @@ def test_its_folder_is_next_to_the_jobs_if_that_has_a_long_path(short: Path) -> 
 # -- while it runs
 
 
-@pytest.fixture
-def begun(short: Path, monkeypatch: pytest.MonkeyPatch) -> TryState:
-    monkeypatch.setenv("PATH", f"{FAKE}:{os.environ['PATH']}")
-    task = Task(point=ONE_GPU, try_number=1, inputs=short, out=short / "out", job=JobFacts(scheduler="hand"))
-    return TryState(task, now())
-
-
 def test_a_daemon_that_does_not_answer_in_time_is_refused(
     begun: TryState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,15 +170,48 @@ def test_a_daemon_that_does_not_answer_in_time_is_refused(
         mps.start_if_wanted(begun, stack, [])
 
 
+def clients(begun: TryState, stack: ExitStack, *names: int) -> None:
+    """Have processes of these ids become clients of the daemon."""
+    (folder,) = begun.task.out.parent.glob("mps-*")
+    for name in names:
+        client = stack.enter_context(socket.socket(socket.AF_UNIX))
+        client.connect(str(folder / "pipe" / "control"))
+        client.send(f"client {name}".encode())
+        client.recv(7)
+
+
+def test_a_worker_that_is_no_client_ends_the_try_unless_none_uses_the_gpu(begun: TryState) -> None:
+    """Also a try that may do without MPS: some of its workers use it, and some do not."""
+    begun.task = replace(begun.task, point=AUTO)
+    with ExitStack() as stack:
+        daemon = mps.start_if_wanted(begun, stack, [])
+        assert daemon
+        assert daemon.check_clients({0: 7, 1: 8}) == "off: no worker is a client of the daemon"
+        clients(begun, stack, 7)
+        with pytest.raises(TryFailed, match=r"^worker 1 is not a client of the MPS daemon$") as caught:
+            daemon.check_clients({0: 7, 1: 8})
+    assert caught.value.outcome is Outcome.ENVIRONMENT
+
+
+def test_clients_are_counted_if_their_ids_are_hidden(
+    begun: TryState, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAKE_MPS", "another")
+    with ExitStack() as stack:
+        daemon = mps.start_if_wanted(begun, stack, [])
+        assert daemon
+        clients(begun, stack, 7, 8)
+        assert daemon.check_clients({0: 7, 1: 8}) == "on"
+    assert "MPS has 2 clients, with ids of another namespace" in capfd.readouterr().err
+
+
 def family(begun: TryState) -> tuple[int, int, int]:
     """Return the process ids of the guard, the daemon, and a server that has a client."""
     (folder,) = begun.task.out.parent.glob("mps-*")
     guard = next(pid for pid in process_tree(os.getpid())[1:] if str(folder) in cmdline(pid))
     (daemon,) = process_tree(guard)[1:]
-    with socket.socket(socket.AF_UNIX) as client:
-        client.connect(str(folder / "pipe" / "control"))
-        client.send(b"client 1")
-        client.recv(7)
+    with ExitStack() as stack:
+        clients(begun, stack, 1)
     wait_until(lambda: len(process_tree(guard)) == 3)
     (server,) = {*process_tree(guard)} - {guard, daemon}
     return guard, daemon, server

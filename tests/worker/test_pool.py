@@ -6,13 +6,13 @@ import subprocess
 import sys
 import textwrap
 from dataclasses import replace
+from multiprocessing import Pipe
 from pathlib import Path
 
 import pytest
 
 from jobkit.core.records import JobFacts
 from jobkit.worker import pool
-from jobkit.worker.measure.sampler import process_tree
 from jobkit.worker.process import BLOCKED
 from jobkit.worker.record import Task, TryState, WorkerState, now
 from tests.support.processes import gone
@@ -26,32 +26,29 @@ def state(folder: Path) -> TryState:
     return TryState(task, now(), workers=[WorkerState() for _ in range(PLAIN.workers)])
 
 
-def test_workers_take_no_notice_of_a_schedulers_signals(tmp_path: Path) -> None:
+def test_workers_take_no_notice_of_a_schedulers_signals_and_one_may_end_before_the_others(
+    tmp_path: Path,
+) -> None:
     begun = state(tmp_path)
     with pool.started(begun) as workers:
         for process in workers._processes.values():  # at once, so before Python has started in them
             for number in BLOCKED:
                 os.kill(process.pid, number)
         workers.ask(dict.fromkeys(workers, ("open", {})))
-        workers.ask(dict.fromkeys(workers, ("load",)))
-        assert [measured.items_per_call for measured in begun.workers] == [1, 1]
-
-
-def test_a_worker_with_nothing_to_do_ends_by_itself_and_the_others_work_on(tmp_path: Path) -> None:
-    begun = state(tmp_path)
-    with pool.started(begun) as workers:
-        workers.ask(dict.fromkeys(workers, ("open", {})))
+        workers.ask({0: ("load",)})
         workers.end([0])
         assert workers._processes[0].returncode == 0
         assert list(workers) == [1]
         workers.ask({1: ("load",)})
-    assert begun.workers[1].items_per_call == 1
+    assert [measured.items_per_call for measured in begun.workers] == [1, 1]
 
 
-def test_at_the_end_of_the_block_none_is_left(tmp_path: Path) -> None:
-    with pool.started(state(tmp_path)) as workers:
-        assert len(process_tree(os.getpid())) >= 3
-    assert [process.returncode for process in workers._processes.values()] == [-signal.SIGKILL] * 2
+def test_a_worker_whose_parent_has_gone_does_nothing() -> None:
+    ours, theirs = Pipe()
+    with ours, theirs:
+        argv = [sys.executable, "-m", "jobkit.worker.pool", str(theirs.fileno()), "1"]
+        done = subprocess.run(argv, pass_fds=[theirs.fileno()], timeout=120, check=False)
+    assert done.returncode == 0
 
 
 def test_workers_end_with_their_supervisor_though_it_is_killed(tmp_path: Path) -> None:
@@ -75,35 +72,23 @@ def test_workers_end_with_their_supervisor_though_it_is_killed(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("visible", "seen"),
+    ("visible", "seen", "renumbered"),
     [
-        (None, ["0", "1", "0", "1"]),
-        ("3,GPU-a", ["3", "GPU-a", "3", "GPU-a"]),
-        (" 5 ", ["5", "", "5", ""]),
-        ("", ["", "", "", ""]),
+        (None, ["0", "1", "0", "1"], ["0", "1"]),
+        ("3,2", ["3", "2", "3", "2"], ["0", "1"]),
+        ("GPU-b,GPU-a", ["GPU-b", "GPU-a", "GPU-b", "GPU-a"], ["GPU-b", "GPU-a"]),
+        (" 5 ", ["5", "", "5", ""], ["0", ""]),
+        ("", ["", "", "", ""], ["", ""]),
     ],
 )
-def test_each_worker_sees_one_gpu(
-    monkeypatch: pytest.MonkeyPatch, visible: str | None, seen: list[str]
+def test_each_worker_sees_one_gpu_by_the_number_that_a_daemon_of_mps_gives_it(
+    monkeypatch: pytest.MonkeyPatch, visible: str | None, seen: list[str], renumbered: list[str]
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     two = replace(PLAIN, device="cuda", gpus=2)
     assert [pool._one_gpu(number, two)["CUDA_VISIBLE_DEVICES"] for number in range(4)] == seen
+    with_mps = [pool._one_gpu(number, two, renumbered=True) for number in range(2)]
+    assert [one["CUDA_VISIBLE_DEVICES"] for one in with_mps] == renumbered
     assert pool._one_gpu(0, PLAIN) == {}
-
-
-@pytest.mark.parametrize(
-    ("visible", "seen"),
-    [(None, ["0", "1"]), ("3,2", ["0", "1"]), ("GPU-b,GPU-a", ["GPU-b", "GPU-a"]), ("5", ["0", ""])],
-)
-def test_a_daemon_of_mps_numbers_the_gpus_of_the_job(
-    monkeypatch: pytest.MonkeyPatch, visible: str | None, seen: list[str]
-) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if visible is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    two = replace(PLAIN, device="cuda", gpus=2)
-    found = [pool._one_gpu(number, two, renumbered=True)["CUDA_VISIBLE_DEVICES"] for number in range(2)]
-    assert found == seen

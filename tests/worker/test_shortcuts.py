@@ -6,6 +6,7 @@ import hashlib
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,11 +17,13 @@ from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE
 from jobkit.core.records import ModelRef, Outcome
 from jobkit.planning.sample import sample_text
 from jobkit.worker.kinds import Launcher, PointWork
-from jobkit.worker.paragraphs import split_sentences
+from jobkit.worker.paragraphs import read_paragraphs, split_sentences
 from jobkit.worker.record import Task
 from jobkit.worker.shortcuts import SENTENCES, part
+from jobkit.worker.workloads.entities import as_tsv
+from jobkit.worker.workloads.stanza_ner import StanzaNer
 from tests.extensions.corpus import test_work as shards
-from tests.support.shards import write_shards
+from tests.support.builders import write_points
 from tests.worker.test_supervisor import COUNTED, PLAIN, apart, restored, tried
 from tests.workloads.cut import BYTES
 
@@ -29,9 +32,6 @@ __all__ = ["restored"]  # for all tests here
 CUT = replace(
     PLAIN, workload="tests.workloads.cut:Cut", workload_folder=None, shortcuts="exact", workers=1, fork=True
 )
-EACH_WAY = pytest.mark.parametrize(("workers", "fork"), [(1, True), (1, False), (2, True), (2, False)])
-
-
 # -- the part of the text
 
 
@@ -76,7 +76,7 @@ def test_a_paragraph_that_is_longer_than_the_limit_is_alone() -> None:
 # -- in a try
 
 
-@EACH_WAY
+@pytest.mark.parametrize(("workers", "fork"), [(1, True), (2, False)])
 def test_shortcuts_that_find_the_same_stay_and_the_check_has_figures_of_its_own(
     tmp_path: Path,
     workers: int,
@@ -93,44 +93,36 @@ def test_shortcuts_that_find_the_same_stay_and_the_check_has_figures_of_its_own(
     assert found.check.seconds > 0
     assert found.check.gpu_peak_bytes is None
     assert found.check.rss_peak_bytes
-    assert found.check.rss_peak_bytes > BYTES
     assert found.memory.rss_peak_bytes
-    assert found.memory.rss_peak_bytes < BYTES, "of a process with Python alone"
+    assert found.memory.rss_peak_bytes < BYTES < found.check.rss_peak_bytes, "Python alone is smaller"
     assert len(found.workers) == (workers if workers > 1 else 0)
     checked = (tmp_path / "checked").read_text().split("\n\n")
     assert sorted(map(str.strip, checked)) == sorted(COUNTED.split("\n\n")[::2])
 
 
-@EACH_WAY
+@pytest.mark.parametrize(
+    ("changes", "inert"),
+    [
+        ({"fork": False}, ()),
+        ({"workers": 2}, ()),
+        ({"params": {"batch_size": 1, "shortcuts": "exact"}}, ("shortcuts",)),
+        (
+            {"workload": "tests.workloads.cut:Silent", "params": {"batch_size": 1, "shortcuts": "exact"}},
+            ("shortcuts",),
+        ),
+    ],
+    ids=["fresh", "two workers", "a knob", "a knob that is not reported"],
+)
 def test_shortcuts_that_do_not_are_off_and_the_reason_is_recorded(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    workers: int,
-    fork: bool,  # noqa: FBT001 - a parameter of pytest
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], inert: tuple[str, ...]
 ) -> None:
     monkeypatch.setenv("CUT_CHECK", "the words differ")
-    found = tried(tmp_path, replace(CUT, workers=workers, fork=fork))
+    found = tried(tmp_path, replace(CUT, **changes))
     assert found.outcome is Outcome.OK
     assert found.effective["shortcuts"] == found.shortcuts == "off: the words differ"
-    assert found.params == {**found.point.params, "shortcuts": "refused"}
-    assert found.inert == ()
+    assert (found.params, found.inert) == ({"batch_size": 1, "shortcuts": "refused"}, inert)
     assert found.check
     assert len((tmp_path / ENTITIES_FILE).read_text().splitlines()) == 21
-
-
-@pytest.mark.parametrize("workload", ["Cut", "Silent"])
-def test_a_knob_of_the_sweep_that_was_refused_is_inert(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: str
-) -> None:
-    monkeypatch.setenv("CUT_CHECK", "the words differ")
-    swept = replace(
-        CUT, workload=f"tests.workloads.cut:{workload}", params={"batch_size": 1, "shortcuts": "exact"}
-    )
-    found = tried(tmp_path, swept)
-    assert (found.outcome, found.inert) == (Outcome.OK, ("shortcuts",))
-    assert found.params == {"batch_size": 1, "shortcuts": "refused"}
-    off = tried(tmp_path, replace(swept, shortcuts="off", params={"batch_size": 1, "shortcuts": "off"}))
-    assert (off.inert, off.params["shortcuts"], off.check) == ((), "off", None)
 
 
 def test_a_try_that_ends_before_its_first_batch_is_of_the_setting_with_which_it_was_loaded(
@@ -141,36 +133,37 @@ def test_a_try_that_ends_before_its_first_batch_is_of_the_setting_with_which_it_
     assert (found.outcome, found.params["shortcuts"]) == (Outcome.RAM_OOM, "refused")
 
 
-def test_a_workload_without_a_check_keeps_its_shortcuts(tmp_path: Path) -> None:
-    found = tried(tmp_path, replace(CUT, workload="tests.workloads.cut:Unable"))
-    assert (found.outcome, found.shortcuts) == (Outcome.OK, "exact")
-
-
-@pytest.mark.parametrize("shortcuts", ["off", None])
-def test_without_shortcuts_nothing_is_checked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shortcuts: str | None
+@pytest.mark.parametrize(
+    ("changes", "shortcuts"),
+    [
+        ({"workload": "tests.workloads.cut:Unable"}, "exact"),
+        ({"shortcuts": "off", "params": {"batch_size": 1, "shortcuts": "off"}}, "off"),
+        ({"workload": "count", "shortcuts": None}, None),
+    ],
+    ids=["no check", "off", "no shortcuts"],
+)
+def test_without_shortcuts_or_a_check_of_them_nothing_is_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], shortcuts: str | None
 ) -> None:
     monkeypatch.setenv("CUT_CHECK", "Bug.")
-    workload = CUT.workload if shortcuts else "count"
-    found = tried(tmp_path, replace(CUT, workload=workload, shortcuts=shortcuts))
-    assert (found.outcome, found.check) == (Outcome.OK, None)
+    found = tried(tmp_path, replace(CUT, **changes))
+    assert (found.outcome, found.shortcuts, found.inert) == (Outcome.OK, shortcuts, ())
+    assert bool(found.check) == (shortcuts == "exact")
 
 
-@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize(
-    ("word", "outcome", "message"),
+    ("word", "workers", "outcome", "message"),
     [
-        ("Kill.", Outcome.LOST, "worker 0 was killed by SIGKILL"),
-        ("Leave.", Outcome.BUG, "worker 0 ended with status 7"),
-        ("Bug.", Outcome.BUG, r"worker 0: \S+told.py:\d+: ValueError: on purpose"),
-        ("Card.", Outcome.GPU_OOM, r"worker 0: \S+ OutOfMemoryError: "),
+        ("Kill.", 1, Outcome.LOST, "worker 0 was killed by SIGKILL"),
+        ("Card.", 1, Outcome.GPU_OOM, r"worker 0: \S+ OutOfMemoryError: "),
+        ("Bug.", 2, Outcome.BUG, r"worker 0: \S+told.py:\d+: ValueError: on purpose"),
     ],
 )
 def test_a_check_that_fails_is_named(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    workers: int,
     word: str,
+    workers: int,
     outcome: Outcome,
     message: str,
 ) -> None:
@@ -189,16 +182,11 @@ def test_a_signal_ends_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (found.outcome, found.signal, found.provisional) == (Outcome.CANCELLED, "TERM", True)
 
 
-@pytest.mark.parametrize("fork", [True, False])
-def test_the_check_is_not_profiled(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    fork: bool,  # noqa: FBT001 - a parameter of pytest
-) -> None:
+def test_the_check_is_not_profiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What would start a profiled worker fails at once."""
     monkeypatch.setenv("CUT_CHECK", "Kill.")
     monkeypatch.setattr("jobkit.extensions.profile.work.ProfiledWork.launcher", _failing)
-    found = tried(tmp_path, replace(CUT, profile="python", fork=fork))
+    found = tried(tmp_path, replace(CUT, profile="python", fork=False))
     assert found.message == "the check of shortcuts: worker 0 was killed by SIGKILL"
 
 
@@ -209,12 +197,10 @@ def _failing(_: PointWork, task: Task) -> Launcher:
 # -- in a shard
 
 
-@pytest.mark.parametrize("workers", [1, 2])
 def test_a_shard_ends_before_its_first_call_if_they_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    setting = replace(CUT, workers=workers, sort_window=7)
-    [shard] = shards.planned(tmp_path, setting)
+    [shard] = shards.planned(tmp_path, replace(CUT, sort_window=7))
     monkeypatch.setenv("CUT_CHECK", "the words differ")
     found = shards.tried(tmp_path, shard)
     assert found.outcome is Outcome.ENVIRONMENT
@@ -222,7 +208,7 @@ def test_a_shard_ends_before_its_first_call_if_they_are_refused(
     assert found.load_s is None
     assert not (tmp_path / "out-1" / BATCHES_FILE).exists()
     monkeypatch.delenv("CUT_CHECK")
-    again = shards.tried(tmp_path, shard)
+    again = shards.tried(tmp_path, replace(shard, workers=2))
     assert (again.outcome, again.shortcuts) == (Outcome.OK, "exact")
     assert again.check
 
@@ -230,8 +216,9 @@ def test_a_shard_ends_before_its_first_call_if_they_are_refused(
 # -- with Stanza
 
 
+@pytest.mark.xdist_group("torch")
 def test_the_tagger_is_checked_and_finds_the_same(tmp_path: Path, tiny_model: ModelRef) -> None:
-    text = sample_text(40)
+    text = sample_text(20)
     (tmp_path / "text").write_text(text, encoding="utf-8")
     (tmp_path / "model").symlink_to(tiny_model.path)
     setting = replace(
@@ -240,18 +227,14 @@ def test_the_tagger_is_checked_and_finds_the_same(tmp_path: Path, tiny_model: Mo
         model=tiny_model,
         params={"batch_size": 10},
         text=replace(CUT.text, sha256=hashlib.sha256(text.encode()).hexdigest()),
+        workers=2,
     )
-    (tmp_path / "run").mkdir()
-    write_shards(tmp_path / "run", {"a.txt": text}, setting)
-    rows = []
-    for index, workers, shortcuts in ((2, 1, "off"), (3, 1, "exact"), (4, 2, "exact")):
-        swept = replace(setting, index=index, workers=workers, shortcuts=shortcuts)
-        files.append_line(tmp_path / "run" / "points.jsonl", json_codec.to_json(swept))
-        out = tmp_path / f"out-{index}"
-        out.mkdir()
-        found = shards.apart(tmp_path, index, out)
-        assert (found.outcome, found.shortcuts) == (Outcome.OK, shortcuts), found.message
-        assert bool(found.check) == (shortcuts == "exact")
-        rows.append(sorted((out / ENTITIES_FILE).read_text(encoding="utf-8").splitlines()))
-    assert rows[0] == rows[1] == rows[2]
-    assert len(rows[0]) > 20
+    write_points(tmp_path / "run", [setting])
+    found = shards.apart(tmp_path, 1, tmp_path)
+    assert (found.outcome, found.shortcuts) == (Outcome.OK, "exact"), found.message
+    assert found.check
+    workload = StanzaNer()
+    workload.load(Path(tiny_model.path), "cpu", {"shortcuts": "off"}, 1)
+    expected = workload.process(read_paragraphs(tmp_path / "text")).entities
+    assert (tmp_path / ENTITIES_FILE).read_text(encoding="utf-8") == as_tsv(expected)
+    assert len(expected) > 20

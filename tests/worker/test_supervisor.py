@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -87,19 +88,15 @@ def batches(folder: Path) -> list[Batch]:
 
 def test_several_workers_do_what_one_does(tmp_path: Path) -> None:
     entities = []
-    for workers in (1, 3):
+    for workers in (1, 2):
         found = tried(tmp_path, replace(PLAIN, workload="count", workers=workers))
         assert (found.outcome, found.message) == (Outcome.OK, "")
         entities.append((tmp_path / ENTITIES_FILE).read_bytes())
-        (tmp_path / BATCHES_FILE).rename(tmp_path / f"batches-{workers}")
+        done = batches(tmp_path)
+        (tmp_path / BATCHES_FILE).unlink()
     assert entities[0] == entities[1]
     assert len(entities[0].splitlines()) == 21
     assert not list(tmp_path.glob("*.part"))
-
-
-def test_each_batch_names_its_worker_and_each_worker_its_share(tmp_path: Path) -> None:
-    found = tried(tmp_path, PLAIN)
-    done = batches(tmp_path)
     assert [batch.index for batch in done] == list(range(20))
     assert sorted(batch.first_item for batch in done) == list(range(20))
     assert {batch.batches_total for batch in done} == {20}
@@ -124,7 +121,7 @@ def test_all_workers_take_part_once_all_have_loaded_and_loading_is_not_in_the_sp
 ) -> None:
     for name, value in {"TOLD": tmp_path, "TOLD_WORKERS": 3, "TOLD_LOAD_S": 2}.items():
         monkeypatch.setenv(name, str(value))
-    found = tried(tmp_path, replace(PLAIN, workers=3), "\n\n".join(["First.", *[MEET] * 3]))
+    found = tried(tmp_path, replace(PLAIN, workers=3, fork=True), "\n\n".join(["First.", *[MEET] * 3]))
     assert found.outcome is Outcome.OK, found.message
     assert {batch.worker for batch in batches(tmp_path)} == {0, 1, 2}
     assert found.summary
@@ -133,7 +130,7 @@ def test_all_workers_take_part_once_all_have_loaded_and_loading_is_not_in_the_sp
 
 
 def test_with_fewer_calls_than_workers_some_are_idle(tmp_path: Path) -> None:
-    found = tried(tmp_path, replace(PLAIN, workers=3), "First.\n\nSecond.\n")
+    found = tried(tmp_path, replace(PLAIN, workers=3, fork=True), "First.\n\nSecond.\n")
     assert found.outcome is Outcome.OK
     assert sorted(share.batches for share in found.workers) == [0, 1, 1]
     assert found.summary
@@ -146,19 +143,23 @@ def test_with_fewer_calls_than_workers_some_are_idle(tmp_path: Path) -> None:
 
 @pytest.mark.fault
 @pytest.mark.parametrize(
-    ("word", "outcome", "message"),
+    ("word", "fork", "outcome", "message"),
     [
-        ("Bug.", Outcome.BUG, r"worker [01]: \S+/told.py:\d+: ValueError: on purpose"),
-        ("Card.", Outcome.GPU_OOM, r"worker [01]: \S+ OutOfMemoryError: CUDA out of memory"),
-        ("Memory.", Outcome.RAM_OOM, r"worker [01]: \S+ MemoryError: on purpose"),
-        ("Kill.", Outcome.LOST, "worker [01] was killed by SIGKILL$"),
-        ("Crash.", Outcome.BUG, "worker [01] was killed by SIGSEGV$"),
-        ("Leave.", Outcome.BUG, "worker [01] ended with status 7$"),
-        ("Exit.", Outcome.BUG, "worker [01] ended with status 7$"),
+        ("Bug.", False, Outcome.BUG, r"worker [01]: \S+/told.py:\d+: ValueError: on purpose"),
+        ("Card.", True, Outcome.GPU_OOM, r"worker [01]: \S+ OutOfMemoryError: CUDA out of memory"),
+        ("Kill.", True, Outcome.LOST, "worker [01] was killed by SIGKILL$"),
+        ("Crash.", True, Outcome.BUG, "worker [01] was killed by SIGSEGV$"),
+        ("Exit.", True, Outcome.BUG, "worker [01] ended with status 7$"),
+        ("Exit.", False, Outcome.BUG, "worker [01] ended with status 7$"),
     ],
 )
 def test_a_worker_that_fails_ends_the_try_with_its_outcome_and_the_batches_are_kept(
-    tmp_path: Path, word: str, outcome: Outcome, message: str
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    word: str,
+    fork: bool,  # noqa: FBT001 - a parameter of pytest
+    outcome: Outcome,
+    message: str,
 ) -> None:
     """FAULT: one of the workers of a point fails: an exception, a status of its own, a crash, no memory.
 
@@ -167,9 +168,12 @@ def test_a_worker_that_fails_ends_the_try_with_its_outcome_and_the_batches_are_k
     LOST: nothing: the batches that were done are kept; the other workers are ended.
     """
     text = "\n\n".join([*(f"Number {n}." for n in range(9)), word, WAIT, "Last."])
-    found = tried(tmp_path, PLAIN, text)
-    assert found.outcome is outcome
+    found = tried(tmp_path, replace(PLAIN, fork=fork), text)
+    assert (found.outcome, found.forked) == (outcome, fork)
     assert re.match(message, found.message), found.message
+    assert fork or ("Traceback" in capfd.readouterr().err) == (
+        "Error" in message
+    )  # pytest has a fork's words
     assert found.provisional == (outcome is Outcome.LOST)
     assert len(batches(tmp_path)) >= 8
     assert found.summary
@@ -182,7 +186,7 @@ def test_a_worker_that_the_kernel_killed_for_memory_is_distinguished_from_one_th
 ) -> None:
     counts = chain([4], repeat(5))
     monkeypatch.setattr(process, "oom_kills", lambda: next(counts))
-    found = tried(tmp_path, PLAIN, "First.\n\nKill.\n\nKill.\n")
+    found = tried(tmp_path, replace(PLAIN, fork=True), "First.\n\nKill.\n\nKill.\n")
     assert (found.outcome, found.provisional) == (Outcome.RAM_OOM, False)
     assert "was killed by SIGKILL: the job's memory limit was reached" in found.message
 
@@ -191,7 +195,6 @@ def test_a_worker_that_the_kernel_killed_for_memory_is_distinguished_from_one_th
 @pytest.mark.parametrize(
     ("word", "outcome", "message"),
     [
-        ("Kill.", Outcome.LOST, "worker [01] was killed by SIGKILL"),
         ("Leave.", Outcome.BUG, "worker [01] ended with status 7"),
         ("Bug.", Outcome.BUG, r"worker [01]: \S+/told.py:\d+: ValueError"),
     ],
@@ -201,12 +204,12 @@ def test_a_worker_that_ends_while_it_loads(
 ) -> None:
     """FAULT: a worker of a point ends while it loads its model.
 
-    HOW: real: kill -9 of itself, a status of its own, or an exception.
-    REPORTED: `lost` or `bug`, with the number of the worker, in a record of no batches.
+    HOW: real: a status of its own, or an exception.
+    REPORTED: `bug`, with the number of the worker, in a record of no batches.
     LOST: nothing, nothing was measured.
     """
     monkeypatch.setenv("TOLD_LOAD", word)
-    found = tried(tmp_path, PLAIN)
+    found = tried(tmp_path, replace(PLAIN, fork=True))
     assert found.outcome is outcome
     assert re.match(message, found.message), found.message
     assert [share.batches for share in found.workers] == [0, 0]
@@ -222,7 +225,7 @@ def test_a_hang_is_a_timeout_that_names_worker_and_batch(tmp_path: Path) -> None
     REPORTED: `timeout`, "worker 1 has not finished a batch of 1 paragraphs for 2 s (hang_s: 1)".
     LOST: nothing: the batches that were done are kept, and the job does not wait for its walltime.
     """
-    found = tried(tmp_path, replace(PLAIN, hang_s=1), "\n\n".join(["First."] * 5 + [WAIT]))
+    found = tried(tmp_path, replace(PLAIN, hang_s=1, fork=True), "\n\n".join(["First."] * 5 + [WAIT]))
     assert (found.outcome, found.provisional, found.hung) == (Outcome.TIMEOUT, False, True)
     expected = r"worker [01] has not finished a batch of 1 paragraphs for \d+ s \(hang_s: 1\)"
     assert re.fullmatch(expected, found.message), found.message
@@ -230,22 +233,26 @@ def test_a_hang_is_a_timeout_that_names_worker_and_batch(tmp_path: Path) -> None
 
 
 def test_a_signal_ends_all_workers(tmp_path: Path) -> None:
-    found = tried(tmp_path, PLAIN, "\n\n".join(["First."] * 5 + [TERM, WAIT, WAIT]))
+    found = tried(tmp_path, replace(PLAIN, fork=True), "\n\n".join(["First."] * 5 + [TERM, WAIT, WAIT]))
     assert (found.outcome, found.signal, found.provisional) == (Outcome.CANCELLED, "TERM", True)
     assert len(batches(tmp_path)) >= 4
 
 
-def test_a_workload_that_is_not_there_is_reported_by_a_worker(tmp_path: Path) -> None:
-    found = tried(tmp_path, replace(PLAIN, workload="absent:Absent"))
-    assert found.outcome is Outcome.ENVIRONMENT
-    assert re.match("worker [01]: workload 'absent:Absent'", found.message)
-
-
-def test_without_a_gpu_there_is_no_fall_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("changes", "outcome", "message"),
+    [
+        ({"workload": "absent:Absent"}, Outcome.ENVIRONMENT, "worker [01]: workload 'absent:Absent'"),
+        ({"workload": "count", "device": "cuda", "gpus": 2, "workers": 1}, Outcome.NO_GPU, "worker "),
+    ],
+    ids=["no workload", "no GPU"],
+)
+def test_what_is_not_there_is_reported_by_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], outcome: Outcome, message: str
+) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    found = tried(tmp_path, replace(PLAIN, workload="count", device="cuda", gpus=2, workers=1))
-    assert found.outcome is Outcome.NO_GPU
-    assert found.message.startswith("worker ")
+    found = tried(tmp_path, replace(PLAIN, **changes))
+    assert found.outcome is outcome
+    assert re.match(message, found.message), found.message
 
 
 def test_on_a_full_disk_the_record_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +260,7 @@ def test_on_a_full_disk_the_record_is_kept(tmp_path: Path, monkeypatch: pytest.M
         small = mounts.enter_context(disk(tmp_path / "small", 1))
         monkeypatch.setenv("BROKEN_DISK", str(small))
         many = "\n\n".join(f"Number {n}." for n in range(2000))
-        found = tried(tmp_path, replace(PLAIN, workload="broken:Fills"), many, out=small)
+        found = tried(tmp_path, replace(PLAIN, workload="broken:Fills", fork=True), many, out=small)
         assert found.outcome is Outcome.SCRATCH_FULL
         assert found.summary
         assert 0 < found.summary.items < 2000
@@ -311,7 +318,7 @@ def test_the_workers_of_two_gpus_have_one_queue_and_contexts_of_their_own(
     fork: bool,  # noqa: FBT001 - a parameter of pytest
 ) -> None:
     """The need is measured by the worker of the heaviest batch when the others have ended."""
-    found = on_cards(tmp_path, replace(ON_CARDS, fork=fork))
+    found = on_cards(tmp_path, replace(ON_CARDS, fork=fork), FAKE_WATTS="300")
     assert (found.outcome, found.message) == (Outcome.OK, "")
     assert found.forked == fork
     assert [share.gpu_uuid for share in found.workers] == ["GPU-0", "GPU-1"] * 2
@@ -322,22 +329,15 @@ def test_the_workers_of_two_gpus_have_one_queue_and_contexts_of_their_own(
     assert (seen.context_bytes, seen.device_idle_bytes, seen.weights_bytes) == (GIB // 4, GIB, 1000)
     assert found.memory_wait_s is not None
     assert seen.device_baseline_bytes == GIB
-    assert {path.name: int(path.read_text()) for path in (tmp_path / BASELINES_FOLDER).iterdir()} == {
-        "GPU-0": GIB // 2,
-        "GPU-1": GIB // 2,
-    }
+    kept = {path.name: int(path.read_text()) for path in (tmp_path / BASELINES_FOLDER).iterdir()}
+    assert kept == {"GPU-0": GIB // 2, "GPU-1": GIB // 2}
     assert seen.process_peak_bytes
     assert seen.device_peak_bytes == GIB + seen.process_peak_bytes
     assert seen.process_peak_bytes >= 4 * GIB // 4 + BYTES_PER_LOAD * LOAD
     assert found.summary
     assert found.summary.load_max == max(batch.load for batch in batches(tmp_path))
     assert len(found.needs) == 1, "it would have failed with other processes on the GPU"
-
-
-def test_the_energy_is_that_of_both_gpus_over_the_work(tmp_path: Path) -> None:
-    found = on_cards(tmp_path, ON_CARDS, FAKE_WATTS="300")
     assert found.energy
-    assert found.summary
     assert found.sampler
     assert found.energy.span_s >= found.summary.work_s
     assert found.energy.counter_j == pytest.approx(600 * found.energy.span_s, abs=30)
@@ -349,24 +349,18 @@ def test_the_energy_is_that_of_both_gpus_over_the_work(tmp_path: Path) -> None:
     assert found.energy.attribution is wanted
 
 
-def test_a_gpu_without_a_counter_has_the_integral_of_its_power(tmp_path: Path) -> None:
-    alone = replace(ON_CARDS, gpus=1, workers=1)
-    found = on_cards(tmp_path, alone, FAKE_OLD="1", CUDA_VISIBLE_DEVICES="0")
-    assert found.outcome is Outcome.OK, found.message
-    energy = found.energy
-    assert energy
-    assert energy.counter_j is None
-    assert energy.joules == pytest.approx(200 * energy.span_s)
-
-
 def test_a_signal_while_the_need_is_measured_ends_that_and_not_the_try(tmp_path: Path) -> None:
-    found = on_cards(tmp_path, ON_CARDS, ON_CARD_TERM="1")
+    """On GPUs without a counter: their energy is the integral of their power."""
+    found = on_cards(tmp_path, replace(ON_CARDS, workers=1, fork=True), ON_CARD_TERM="1", FAKE_OLD="1")
     assert (found.outcome, found.signal, found.needs) == (Outcome.OK, None, ())
     assert len(batches(tmp_path)) == 20
+    assert found.energy
+    assert found.energy.counter_j is None
+    assert found.energy.joules == pytest.approx(400 * found.energy.span_s)
 
 
 def test_a_worker_that_runs_out_of_gpu_memory_leaves_the_load(tmp_path: Path) -> None:
-    found = on_cards(tmp_path, replace(ON_CARDS, cap_bytes=BYTES_PER_LOAD * 30))
+    found = on_cards(tmp_path, replace(ON_CARDS, workers=1, fork=True, cap_bytes=BYTES_PER_LOAD * 30))
     assert found.outcome is Outcome.GPU_OOM
     assert re.match(r"worker \d: \S+ OutOfMemoryError: CUDA out of memory", found.message)
     assert found.failed_load
@@ -402,6 +396,9 @@ def test_a_call_hangs_after_the_larger_of_two_times(longest_s: float, limit_s: f
     assert caught.value.outcome is Outcome.TIMEOUT
 
 
+# -- profiled
+
+
 def test_of_several_workers_the_first_is_profiled(tmp_path: Path) -> None:
     found = tried(tmp_path, replace(PLAIN, workload="count", profile="python"))
     assert (found.outcome, found.point.profile) == (Outcome.OK, "python")
@@ -413,7 +410,7 @@ def test_of_several_workers_the_first_is_profiled(tmp_path: Path) -> None:
 
 def test_scalene_profiles_a_worker_that_it_starts(tmp_path: Path) -> None:
     pytest.importorskip("scalene")
-    text = "\n\n".join([COUNTED] * 200)
+    text = "\n\n".join([COUNTED] * 100)
     found = tried(
         tmp_path, replace(PLAIN, workload="count", workload_folder=None, profile="scalene", workers=1), text
     )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.worker.paragraphs import Call
-from jobkit.worker.windows import OPEN_WINDOWS, Todo, Window, cut_window
+from jobkit.worker.windows import Todo, Window, cut_window
 from tests.support.builders import point
 
 SORTED = replace(point(params={"batch_size": 2}, device="cpu"), order="sorted")
@@ -73,25 +73,6 @@ def test_the_next_window_is_handed_out_while_calls_of_the_one_before_run() -> No
     call = todo.next_call()
     assert call
     assert call.first == 8
-
-
-def test_no_more_than_three_windows_are_read() -> None:
-    read: list[int] = []
-
-    def counted() -> Iterator[Window]:
-        for window in windows(["a"] * 40, 2):
-            read.append(window.first)
-            yield window
-
-    more = counted()
-    todo = Todo(next(more), more)
-    todo.cut(lambda window: cut_window(window, SORTED, 2, None))
-    todo.read_ahead()
-    for _ in range(5):
-        todo.next_call()
-    assert not todo.next_call()
-    todo.close()
-    assert len(read) <= OPEN_WINDOWS + 1
 
 
 def test_a_text_is_one_window_and_no_thread_reads_ahead() -> None:

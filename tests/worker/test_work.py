@@ -4,7 +4,6 @@ import hashlib
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +18,7 @@ from jobkit.worker.measure.device import Device
 from jobkit.worker.measure.min_memory_probe import SEARCHED, STEP_BYTES
 from jobkit.worker.record import Task
 from tests.support.builders import point
-from tests.support.disks import disk
 from tests.support.fake_torch import FakeTorch
-from tests.workloads.broken import fill
 from tests.workloads.held import BYTES_PER_LOAD, Held, Tells
 
 TEXT = "Ada.\n\nShe went home.\n\nBeatrice Kelford asked for tea.\n\nNo.\n\nIt rained.\n"
@@ -82,6 +79,7 @@ def test_the_need_of_the_heaviest_call_is_measured_after_the_batches(tmp_path: P
     assert found.retries == 0, "what the measuring does to the allocator is not the batches'"
     assert card.retries > 0
     assert card.cap_bytes == card.total_bytes
+    assert card.emptied == need.tries, "each try begins with an empty cache"
 
 
 def test_a_cap_of_the_point_holds_for_the_batches_and_after(tmp_path: Path, card: FakeTorch) -> None:
@@ -93,15 +91,11 @@ def test_a_cap_of_the_point_holds_for_the_batches_and_after(tmp_path: Path, card
     assert cap <= card.cap_bytes <= cap + 1024
 
 
-def test_the_cpu_time_of_the_try_alone_is_recorded(tmp_path: Path) -> None:
+def test_on_a_cpu_no_need_is_measured_and_the_cpu_time_of_the_try_alone_is_recorded(tmp_path: Path) -> None:
     before_s = process.cpu_s()
     found = tried(tmp_path, replace(PLAIN, workload="count"))
     assert found.cpu_s is not None
     assert 0 < found.cpu_s <= process.cpu_s() - before_s
-
-
-def test_on_a_cpu_no_need_is_measured(tmp_path: Path) -> None:
-    found = tried(tmp_path, replace(PLAIN, workload="count"))
     assert (found.outcome, found.needs, found.retries, found.failed_load) == (Outcome.OK, (), None, None)
 
 
@@ -151,21 +145,6 @@ def test_a_point_may_work_on_a_part_of_the_text(tmp_path: Path, order: str) -> N
     assert (record.summary.items, record.summary.items_total) == (3, 3)
     assert sum(batch.characters for batch in batches) == sum(map(len, chosen)) + 2
     assert all(batch.first_item % 2 == 0 for batch in batches)
-
-
-def test_room_is_taken_for_the_record(tmp_path: Path) -> None:
-    work.reserve_disk(tmp_path)
-    (path,) = tmp_path.iterdir()
-    assert path.stat().st_blocks * 512 >= work.RESERVED_BYTES
-    assert path.name.endswith(".part"), "such files stay on the node"
-
-
-def test_on_a_full_disk_there_is_none(tmp_path: Path) -> None:
-    with ExitStack() as mounts:
-        small = mounts.enter_context(disk(tmp_path / "small", 1))
-        fill(small)
-        with pytest.raises(OSError, match="No space left"):
-            work.reserve_disk(small)
 
 
 @pytest.mark.usefixtures("card")

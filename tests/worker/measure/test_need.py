@@ -3,13 +3,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.core.records import Batch
 from jobkit.worker.failure import Stopped
 from jobkit.worker.measure.device import Device
 from jobkit.worker.measure.min_memory_probe import (
@@ -23,13 +23,11 @@ from jobkit.worker.measure.min_memory_probe import (
     run_heaviest_first,
 )
 from jobkit.worker.paragraphs import Call
-from jobkit.worker.workloads.base import Heavy, Result, Workload
+from jobkit.worker.workloads.base import Heavy, Workload
 from tests.support.builders import batch, point
 from tests.support.fake_torch import FakeTorch, OutOfMemoryError
 
 MIB = 2**20
-
-
 GIB = 2**30
 
 
@@ -68,24 +66,7 @@ def test_the_edge_is_found_within_a_step_and_in_few_tries(low: int, width: int, 
     assert tried[:1] == ([high - finest] if width > finest else [])
 
 
-def test_a_batch_that_needs_all_it_reserved_is_reported_in_one_try() -> None:
-    found = bracket(lambda _: False, 100 * MIB, 200 * MIB)
-    assert (found.passed_bytes, found.failed_bytes, found.tries) == (200 * MIB, 192 * MIB, 1)
-
-
 # -- measuring
-
-
-def test_the_need_is_found_and_the_cap_put_back(torch: FakeTorch) -> None:
-    load = 4096
-    limited = replace(SEARCHING, cap_bytes=80 * GIB)
-    [need] = measure_needs(Device("cuda", torch), [heavy(torch, load)], limited)
-    assert (need.load, need.allocated_bytes, need.reserved_bytes) == (load, 4 * GIB, 4 * GIB * 11 // 10)
-    assert need.failed_bytes < 1.05 * 4 * GIB <= need.passed_bytes
-    assert need.passed_bytes - need.failed_bytes <= max(STEP_BYTES, FINEST_SHARE * need.reserved_bytes)
-    assert 80 * GIB <= torch.cap_bytes <= 80 * GIB + 1024
-    assert torch.emptied == need.tries
-    assert need.seconds >= 0
 
 
 def test_parts_are_measured_only_below_the_allocators_grain(torch: FakeTorch) -> None:
@@ -143,78 +124,21 @@ def test_an_error_that_is_no_lack_of_memory_does_not_pass_for_one(
     assert "no longer" in capsys.readouterr().err
 
 
-# -- what is measured
+def test_a_workload_that_fails_to_tell_its_heaviest_batch_loses_nothing(
+    torch: FakeTorch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Broken:
+        def heaviest(self) -> Sequence[Heavy]:
+            raise ValueError("broken")
 
-
-class Plain:
-    """A workload that says nothing of its heaviest batch."""
-
-    def __init__(self) -> None:
-        self.done: list[Sequence[str]] = []
-
-    def process(self, paragraphs: Sequence[str]) -> Result:
-        self.done.append(paragraphs)
-        return Result(entities=(), load=len(paragraphs))
-
-
-class Told(Plain):
-    """One that does."""
-
-    def heaviest(self) -> Sequence[Heavy]:
-        return [Heavy(5, lambda: None)]
-
-
-class Broken(Plain):
-    def heaviest(self) -> Sequence[Heavy]:
-        raise ValueError("broken")
-
-
-TODO = [Call((3,), ("d",)), Call((1,), ("b", "c")), Call((0,), ("a",))]
-
-
-def batches(*loads: int) -> list[Batch]:
-    """Return batches of these loads, in text order."""
-    firsts = sorted(call.first for call in TODO)
-    return [
-        replace(batch(0), first_item=first, load=load) for first, load in zip(firsts, loads, strict=False)
-    ]
-
-
-def test_the_worst_call_is_done_again_where_the_workload_tells_nothing() -> None:
-    workload = Plain()
-    [found] = heaviest(cast("Workload", workload), batches(3, 9, 4)[1], TODO[1])
-    found.again()
-    assert (found.load, workload.done) == (9, [("b", "c")])
-
-
-def test_a_workload_that_tells_is_asked() -> None:
-    assert [one.load for one in heaviest(cast("Workload", Told()), batches(3)[0], TODO[0])] == [5]
-
-
-def test_one_that_fails_to_tell_loses_nothing(torch: FakeTorch, capsys: pytest.CaptureFixture[str]) -> None:
-    found = heaviest(cast("Workload", Broken()), batches(3)[0], TODO[0])
+    found = heaviest(cast("Workload", Broken()), batch(0), Call((3,), ("d",)))
     assert measure_needs(Device("cuda", torch), found, SEARCHING) == ()
     assert "broken" in capsys.readouterr().err
 
 
-class Primed:
-    """A workload that can do the heaviest batch of a call by itself."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, ...]] = []
-
-    def tag_heaviest(self, paragraphs: Sequence[str]) -> None:
-        self.asked.append(tuple(paragraphs))
-
-
-def test_the_heaviest_batch_comes_before_its_call_and_from_an_empty_cache(torch: FakeTorch) -> None:
-    workload = Primed()
-    seconds = run_heaviest_first(Device("cuda", torch), cast("Workload", workload), Call((0,), ("a", "b")))
-    assert workload.asked == [("a", "b")]
-    assert torch.emptied == 1
-    assert seconds >= 0
-
-
-def test_a_workload_that_cannot_do_one_batch_begins_with_the_call(torch: FakeTorch) -> None:
-    assert run_heaviest_first(Device("cuda", torch), cast("Workload", object()), Call((0,), ("a",))) == 0
-    assert torch.emptied == 0
+def test_the_heaviest_batch_comes_before_its_call_and_from_an_empty_cache_if_it_can(torch: FakeTorch) -> None:
+    asked: list[Sequence[str]] = []
+    able, unable, call = SimpleNamespace(tag_heaviest=asked.append), object(), Call((0,), ("a", "b"))
+    assert run_heaviest_first(Device("cuda", torch), cast("Workload", unable), call) == torch.emptied == 0
+    assert run_heaviest_first(Device("cuda", torch), cast("Workload", able), call) >= 0
+    assert (asked, torch.emptied) == ([("a", "b")], 1)

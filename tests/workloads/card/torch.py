@@ -1,7 +1,6 @@
 """A torch with a GPU that is not there: first on a PYTHONPATH, with the NVML of `tests/workloads/nvml`.
 
-A process that opens it becomes a client of the daemon of `tests/fakes/mps`, if there is one; with
-``FAKE_MPS_SHY`` only the first of them does.
+A process that opens it becomes a client of the daemon of `tests/fakes/mps`, if there is one.
 """
 
 from __future__ import annotations
@@ -49,8 +48,6 @@ class Card(FakeTorch):
         return self.held_bytes
 
     def _attach(self, control: Path) -> None:
-        if "FAKE_MPS_SHY" in os.environ:
-            control.with_name("first").mkdir()
         self.daemon.connect(str(control))
         self.daemon.send(f"client {os.getpid()}".encode())
         self.daemon.recv(7)
