@@ -81,13 +81,6 @@ def test_an_option_of_the_site_file_is_laid_at_its_door() -> None:
     ("scheduler", "header", "said"),
     [
         ("slurm", "# SBATCH --mem=8G\n", "# SBATCH --mem=8G: sbatch takes it for a comment"),
-        (
-            "slurm",
-            "set -e\n#SBATCH --mem=8G\n",
-            "#SBATCH --mem=8G: sbatch stops reading at the first command",
-        ),
-        ("slurm", "#SBATCH --error=%j/x\n", "#SBATCH --error=%j/x: there is no folder"),
-        ("sge", "# $ -cwd\n", "# $ -cwd: qsub takes it for a comment"),
         ("sge", "#$ -l ngpus=1\n", "#!/bin/bash: without -S"),
     ],
 )

@@ -10,61 +10,48 @@ from jobkit.schedulers import local
 from jobkit.schedulers.types import Array, JobId, Queued, State
 
 ARRAY = Array(first=1, last=3, offset=0, throttle=None)
-ROW = {"job_id": "7", "task": 2, "evidence": "process finished", "host": "n1", "elapsed_s": 1.5}
 
 
-def answer(text: str) -> Completed:
-    return Completed((), 0, text, "")
-
-
-def test_a_driver_is_asked_for_and_ended_by_its_process_id() -> None:
+def test_a_driver_is_a_process_that_no_scheduler_submits_or_limits() -> None:
     assert local.queue_argv((JobId("7-a1"), JobId("8-b2")))[-1] == "7,8"
     assert local.cancel_argv(JobId("7-a1")) == ("bash", "-c", 'kill -TERM "$1"', "kill", "7")
     assert local.diagnostic_argvs((JobId("7"), JobId("8")), "demo-1") == (("ps", "-p", "7,8"),)
-
-
-def test_there_is_no_limit_and_nothing_to_ask() -> None:
     assert local.submit_argv("/runs/r1/job.sh", ARRAY) == (), "its driver is no command of a scheduler"
     assert local.limit_argv() == local.throttle_argv(JobId("7"), 3) == local.checks("job.sh", ARRAY) == ()
     assert local.task_limit_error("anything", [ARRAY] * 10**6) is None
     assert local.search_argvs("demo-1", "2026-01-02T03:04:05") == ((), ())
     assert local.survey_argvs({}) == {}
     assert local.parse_survey({}).queues is None
+    point = Queued(job_id="7", task=local.WHOLE, state=State.RUNNING)
+    assert local.explain(point) == "one at a time runs here"
+    assert local.remedy(JobId("7"), (1,), point) is None
+
+
+ROW = {"job_id": "7", "task": 2, "evidence": "process finished", "host": "n1", "elapsed_s": 1.5}
 
 
 def test_the_driver_accounts_for_its_points() -> None:
-    said = local.parse_accounting(answer(json.dumps(ROW) + "\n\n"))
-    assert said is not None
-    (one,) = said
-    assert (one.job_id, one.task, one.ended, one.outcome, one.node, one.elapsed_s) == (
-        "7",
-        2,
-        True,
-        None,
-        "n1",
-        1.5,
-    )
+    (one,) = local.parse_accounting(Completed((), 0, json.dumps(ROW) + "\n\n", "")) or ()
+    assert (one.job_id, one.task, one.ended, one.outcome) == ("7", 2, True, None)
+    assert (one.node, one.elapsed_s) == ("n1", 1.5)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"job_id": 7}', '{"job_id": "7", "task": "x"}', "3"])
+@pytest.mark.parametrize("text", ["{", "[]", '{"job_id": 7}'])
 def test_what_is_no_accounting_is_unknown(text: str) -> None:
-    assert local.parse_accounting(answer(text)) is None
+    assert local.parse_accounting(Completed((), 0, text, "")) is None
+
+
+DRIVERS = "  7 /usr/bin/python3 -m jobkit.launch.resume /runs/r1\n 8 python jobkit sweep demo.yaml\n"
 
 
 @pytest.mark.parametrize(
     ("status", "text", "error", "alive"),
     [
-        (
-            0,
-            "  7 /usr/bin/python3 -m jobkit.launch.resume /runs/r1\n 8 python jobkit sweep demo.yaml\n",
-            "",
-            ["7", "8"],
-        ),
+        (0, DRIVERS, "", ["7", "8"]),
         (0, "  7 /usr/sbin/cron -f\n 8\n\n", "", []),
         (1, "", "", []),
         (1, "", "error: process ID out of range\n", None),
         (127, "", "ps: command not found", None),
-        (2, "7 jobkit\n", "", None),
     ],
 )
 def test_what_ps_says_of_drivers(status: int, text: str, error: str, alive: list[str] | None) -> None:
@@ -83,9 +70,3 @@ def test_a_process_of_ones_own_is_found_by_the_real_ps() -> None:
         assert answer.status in {0, 1}
         assert local.parse_queue(answer) is not None
     assert local.parse_queue(run(local.queue_argv(jobs))) == ()
-
-
-def test_a_point_here_waits_for_the_one_before_it_and_for_nobody() -> None:
-    one = Queued(job_id="7", task=local.WHOLE, state=State.RUNNING)
-    assert local.explain(one) == "one at a time runs here"
-    assert local.remedy(JobId("7"), (1,), one) is None

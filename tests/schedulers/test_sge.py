@@ -25,13 +25,17 @@ def queued(answer: tuple[Queued, ...] | None, job_id: str) -> dict[int, Queued]:
     return {task.task: task for task in answer if task.job_id == job_id}
 
 
-def test_submit_argv() -> None:
+def test_the_commands_that_submit_change_and_show_a_job() -> None:
     assert sge.submit_argv("job.sh", ARRAY) == ("qsub", "-terse", "-t", "1-3", "-tc", "2", "job.sh")
-    one = Array(first=1, last=1, offset=6, throttle=None)
-    assert sge.submit_argv("find.sh", one, [JobId("7"), JobId("9")]) == (
-        "qsub", "-terse", "-hold_jid", "7,9", "-t", "1-1", "find.sh", "--offset", "6",
-    )  # fmt: skip
+    one, before = Array(first=1, last=1, offset=6, throttle=None), [JobId("7"), JobId("9")]
+    follows = "qsub -terse -hold_jid 7,9 -t 1-1 find.sh --offset 6"
+    assert sge.submit_argv("find.sh", one, before) == tuple(follows.split())
     assert sge.log_name("demo-1", "12", 3) == "demo-1.o12.3"
+    assert sge.throttle_argv(JobId("12"), 3) == ("qalter", "-tc", "3", "12")
+    assert sge.cancel_argv(JobId("12")) == ("qdel", "12")
+    assert sge.cancel_argv(JobId("12"), (9, 3, 4, 5)) == ("qdel", "12.3-5", "12.9")
+    shown = sge.diagnostic_argvs((JobId("7"), JobId("8")), "demo-1")
+    assert shown == (("qstat", "-j", "7,8"), ("qacct", "-j", "demo-1"))
 
 
 def test_the_array_limit() -> None:
@@ -47,12 +51,6 @@ def test_an_array_counts_as_one_job() -> None:
     assert sge.task_limit_error("max_u_jobs 3\nmax_jobs 0\nmax_aj_instances 2\n", three) is None
     said = sge.task_limit_error("max_u_jobs   2\nmax_jobs   1\n", three)
     assert said == "15 points are 3 array jobs, but at most 1 are allowed (max_jobs)"
-
-
-def test_the_commands_that_change_a_job() -> None:
-    assert sge.throttle_argv(JobId("12"), 3) == ("qalter", "-tc", "3", "12")
-    assert sge.cancel_argv(JobId("12")) == ("qdel", "12")
-    assert sge.cancel_argv(JobId("12"), (9, 3, 4, 5)) == ("qdel", "12.3-5", "12.9")
 
 
 def test_jobs_are_asked_for_by_their_owners(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,6 +72,10 @@ def test_running_and_pending_and_error() -> None:
     assert life[3].reason == "Eqw: in error: `qstat -j ID` says why, `qmod -cj ID` tries again"
     waiting = queued(answer, job("waiting"))
     assert [task.state for task in waiting.values()] == [State.RUNNING, *[State.PENDING] * 8]
+    assert re.fullmatch(r"jobkit-capture-\d+", life[4].name)
+    assert (life[4].node, life[4].elapsed_s) == ("localhost", None)
+    assert re.fullmatch(r"[-\d]{10}T[:\d]{8}", life[4].start_at)
+    assert (waiting[9].node, waiting[9].start_at, waiting[9].name) == ("", "", life[4].name)
 
 
 def test_ranges_with_holes_come_back_whole() -> None:
@@ -91,51 +93,21 @@ def test_gone_is_empty_and_no_answer_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "state"),
+    ("state", "words"),
     [
-        ("qw", State.PENDING),
-        ("Rq", State.PENDING),
-        ("hqw", State.HELD),
-        ("hRwq", State.HELD),
-        ("r", State.RUNNING),
-        ("hr", State.RUNNING),
-        ("t", State.RUNNING),
-        ("Rr", State.RUNNING),
-        ("s", State.RUNNING),
-        ("tS", State.RUNNING),
-        ("RtT", State.RUNNING),
-        ("Eqw", State.ERROR),
-        ("Ehqw", State.ERROR),
-        ("EhRqw", State.ERROR),
-        ("dr", State.ENDING),
-        ("dRt", State.ENDING),
-        ("dT", State.ENDING),
-        ("", State.UNKNOWN),
-        ("?", State.UNKNOWN),
+        (State.PENDING, ["qw", "Rq"]),
+        (State.HELD, ["hqw", "hRwq"]),
+        (State.RUNNING, ["r", "hr", "t", "Rr", "s", "tS", "RtT"]),
+        (State.ERROR, ["Eqw", "Ehqw", "EhRqw"]),
+        (State.ENDING, ["dr", "dRt", "dT"]),
+        (State.UNKNOWN, ["", "?"]),
     ],
 )
-def test_states_of_the_man_page(flags: str, state: State) -> None:
-    row = f"<job_list><JB_job_number>5</JB_job_number><state>{flags}</state><tasks>1</tasks></job_list>"
-    xml = f"<job_info><job_info>{row}</job_info></job_info>"
-
-    (task,) = sge.parse_queue(Completed(("qstat",), 0, xml, "")) or ()
-
-    assert task.state is state
-
-
-def test_what_a_person_types_to_see_what_became_of_jobs() -> None:
-    jobs = (JobId("7"), JobId("8"))
-    assert sge.diagnostic_argvs(jobs, "demo-1") == (("qstat", "-j", "7,8"), ("qacct", "-j", "demo-1"))
-
-
-def test_the_name_the_node_and_the_start_of_a_task() -> None:
-    answer = sge.parse_queue(captured("sge/qstat-live"))
-    running = queued(answer, job("terse"))[4]
-    assert re.fullmatch(r"jobkit-capture-\d+", running.name)
-    assert (running.node, running.elapsed_s) == ("localhost", None)
-    assert re.fullmatch(r"[-\d]{10}T[:\d]{8}", running.start_at)
-    waiting = queued(answer, job("waiting"))[9]
-    assert (waiting.node, waiting.start_at, waiting.name) == ("", "", running.name)
+def test_states_of_the_man_page(state: State, words: list[str]) -> None:
+    row = "<job_list><JB_job_number>5</JB_job_number><state>{}</state><tasks>1</tasks></job_list>"
+    xml = f"<job_info><job_info>{''.join(map(row.format, words))}</job_info></job_info>"
+    tasks = sge.parse_queue(Completed(("qstat",), 0, xml, "")) or ()
+    assert [task.state for task in tasks] == [state] * len(words)
 
 
 def test_jobs_are_found_by_their_name() -> None:
@@ -147,16 +119,9 @@ def test_jobs_are_found_by_their_name() -> None:
 
 
 def test_a_shell_has_a_terminal_waits_for_a_node_and_gets_no_warning() -> None:
-    options = [
-        ("-q", "gpu.q"),
-        ("-l", "s_rt=60"),
-        ("-l", "s_rt=60,h_rt=90"),
-        ("-c", "n"),
-        ("-pe", "smp", "2"),
-    ]
-    head = ("qrsh", "-pty", "y", "-now", "n", "-cwd")
-    shell = (*head, "-q", "gpu.q", "-l", "h_rt=90", "-pe", "smp", "2", "bash")
-    assert sge.interactive_argv(options) == shell
+    lines = ["-q gpu.q", "-l s_rt=60", "-l s_rt=60,h_rt=90", "-c n", "-pe smp 2"]
+    shell = "qrsh -pty y -now n -cwd -q gpu.q -l h_rt=90 -pe smp 2 bash"
+    assert sge.interactive_argv([tuple(line.split()) for line in lines]) == tuple(shell.split())
 
 
 def accounted(answer: tuple[Accounted, ...] | None, job_id: str) -> dict[int, Accounted]:
@@ -165,7 +130,8 @@ def accounted(answer: tuple[Accounted, ...] | None, job_id: str) -> dict[int, Ac
 
 
 def test_the_accounting_of_a_life() -> None:
-    tasks = accounted(sge.parse_accounting(captured("sge/qacct")), job("terse"))
+    said = sge.parse_accounting(captured("sge/qacct"))
+    tasks = accounted(said, job("terse"))
 
     outcomes = {number: (task.outcome, task.exit_status) for number, task in sorted(tasks.items())}
     assert outcomes == {
@@ -177,15 +143,12 @@ def test_the_accounting_of_a_life() -> None:
     }
     assert all(task.ended for task in tasks.values())
     assert tasks[4].evidence == "qacct: failed 100 : assumedly after job, exit_status 137 (Killed)"
-    assert tasks[1].node == "localhost"
-    assert tasks[1].elapsed_s == 1
-
-
-def test_a_task_past_h_rt_timed_out() -> None:
-    (task,) = accounted(sge.parse_accounting(captured("sge/qacct")), job("limit")).values()
-
-    assert (task.outcome, task.exit_status) == (Outcome.TIMEOUT, 137)
-    assert "of h_rt 3 s" in task.evidence
+    assert (tasks[1].node, tasks[1].elapsed_s) == ("localhost", 1)
+    (late,) = accounted(said, job("limit")).values()
+    assert (late.outcome, late.exit_status) == (Outcome.TIMEOUT, 137)
+    assert "of h_rt 3 s" in late.evidence
+    (large,) = accounted(said, job("memory")).values()
+    assert 300_000_000 < (large.max_rss_bytes or 0) < 330_000_000, "KiB, whatever the unit says"
 
 
 def test_the_last_attempt_counts() -> None:
@@ -199,26 +162,29 @@ def test_the_last_attempt_counts() -> None:
     assert (task.ended, task.exit_status) == (False, 99)
 
 
-def test_resident_memory_is_in_kib_whatever_the_unit_says() -> None:
-    (task,) = accounted(sge.parse_accounting(captured("sge/qacct")), job("memory")).values()
-
-    assert 300_000_000 < (task.max_rss_bytes or 0) < 330_000_000
-
-
 def test_not_known_yet_is_not_unreachable() -> None:
     assert sge.parse_accounting(captured("sge/qacct-unknown")) == ()
     assert sge.parse_accounting(captured("sge/qacct-no-file")) is None
     assert sge.parse_accounting(Completed(("qacct",), 127, "", "qacct: command not found")) is None
 
 
-def record(**fields: str) -> str:
+def record(**fields: str) -> Completed:
     lines = {
         "jobnumber": "5",
         "taskid": "2",
         "failed": "100 : assumedly after job",
         "exit_status": "137 (Killed)",
     }
-    return "=" * 62 + "\n" + "".join(f"{key:13}{value}\n" for key, value in (lines | fields).items())
+    text = "".join(f"{key:13}{value}\n" for key, value in (lines | fields).items())
+    return Completed(("qacct",), 0, "=" * 62 + "\n" + text, "")
+
+
+A_MINUTE = {
+    "ru_wallclock": "0s",
+    "start_time": "Sat Nov 21 02:11:46 2026",
+    "end_time": "Sat Nov 21 02:12:47 2026",
+    "category": "-l h_rt=60",
+}
 
 
 @pytest.mark.parametrize(
@@ -226,25 +192,17 @@ def record(**fields: str) -> str:
     [
         ({"ru_wallclock": "60s", "category": "-l h_rt=60"}, Outcome.TIMEOUT),
         ({"ru_wallclock": "59s", "category": "-q x -l h_rt=0:1:0"}, None),
+        (A_MINUTE, Outcome.TIMEOUT),
         ({"ru_wallclock": "5s", "maxvmem": "2.5G", "category": "-l h_rt=60,h_vmem=2G"}, Outcome.RAM_OOM),
         ({"maxvmem": "2.5G", "slots": "2", "category": "-l h_vmem=2G -pe smp 2"}, None),
         ({"failed": "37 : qmaster enforced h_rt"}, Outcome.TIMEOUT),
         ({"failed": "0", "exit_status": "1", "maxvmem": "3G", "category": "-l h_vmem=2G"}, None),
         ({"failed": "26 : opening output file", "exit_status": "0"}, Outcome.QUEUE_ERROR),
         ({"failed": "19 : before writing exit_status", "exit_status": "0"}, Outcome.NODE_FAIL),
-        (
-            {
-                "ru_wallclock": "0s",
-                "start_time": "Sat Nov 21 02:11:46 2026",
-                "end_time": "Sat Nov 21 02:12:47 2026",
-                "category": "-l h_rt=60",
-            },
-            Outcome.TIMEOUT,
-        ),
     ],
 )
 def test_a_kill_is_held_against_the_limits(fields: dict[str, str], outcome: Outcome | None) -> None:
-    (task,) = sge.parse_accounting(Completed(("qacct",), 0, record(**fields), "")) or ()
+    (task,) = sge.parse_accounting(record(**fields)) or ()
 
     assert (task.job_id, task.task, task.ended, task.outcome) == ("5", 2, True, outcome)
 
@@ -264,21 +222,14 @@ def test_several_runs_are_asked_about_by_owner_and_time() -> None:
     *_, start, _ = asked.argv
     since = datetime.strptime(start, "%Y%m%d%H%M").replace(tzinfo=UTC).strftime("%Y-%m-%dT%H:%M:59")
     assert sge.accounting_argv((JobId("1"),), since, "", ("root",)) == asked.argv
-    tasks = sge.parse_accounting(asked)
-    assert tasks is not None
+    tasks = sge.parse_accounting(asked) or ()
     assert [(task.task, task.exit_status, task.name) for task in tasks] == [
-        (1, 3, "jobkit-since"),
-        (2, 3, "jobkit-since"),
+        (task, 3, "jobkit-since") for task in (1, 2)
     ]
     assert sge.parse_accounting(captured("sge/qacct-since-none")) == (), "a table of nothing is an answer"
 
 
-ANSWERS = {
-    "qconf_sq": "queues",
-    "qconf_sc": "complexes",
-    "qsub_w": "verify-ok",
-    "qstat_F": "lab-instances",
-}
+ANSWERS = {"qconf_sq": "queues", "qconf_sc": "complexes", "qsub_w": "verify-ok", "qstat_F": "lab-instances"}
 
 
 def refusals(request: JobRequest, **others: Completed) -> list[str]:
@@ -371,12 +322,9 @@ def one(state: State, reason: str) -> Queued:
 )
 def test_flags_are_reported_in_plain_words(state: State, reason: str, words: str) -> None:
     assert sge.explain(one(state, reason)) == words
-
-
-def test_of_an_error_it_is_reported_who_knows_more() -> None:
-    said = sge.explain(one(State.ERROR, "Eqw: in error: whatever"))
-    assert said.startswith("Eqw: could not be started")
-    assert "qstat -j 12 says why" in said
+    error = sge.explain(one(State.ERROR, "Eqw: in error: whatever"))
+    assert error.startswith("Eqw: could not be started")
+    assert "qstat -j 12 says why" in error, "who knows more"
 
 
 def test_an_error_is_cleared_and_a_hold_released_task_by_task() -> None:
@@ -386,12 +334,10 @@ def test_an_error_is_cleared_and_a_hold_released_task_by_task() -> None:
     assert sge.remedy(job, tasks, one(State.PENDING, "qw")) is None
 
 
-HEAD = "queuename qtype resv/used/tot. load_avg arch states\n---\n"
-ROW = "{name}                BIP   0/0/16         1.97     lx-amd64      {state}\n"
-
-
 def shut(states: dict[str, str], status: int = 0) -> str:
-    text = HEAD + "".join(ROW.format(name=name, state=state) for name, state in states.items())
+    head = "queuename qtype resv/used/tot. load_avg arch states\n---\n"
+    row = "{}                BIP   0/0/16         1.97     lx-amd64      {}\n"
+    text = head + "".join(row.format(*instance) for instance in states.items())
     return sge.shut_reason(Completed(sge.shut_argv(), status, text, ""))
 
 
@@ -401,11 +347,8 @@ def test_queue_instances_in_error_are_named_with_the_command_that_clears_them() 
     assert sge.explain(one(State.PENDING, f"qw: {why}")) == f"qw: {why}"
     many = shut({f"all.q@n{n}": "E" for n in range(9)} | {"gpu.q@n1": "d"})
     assert many == "no queue starts a job until an administrator types: qmod -cq '*'"
-
-
-def test_a_queue_in_error_is_named_although_another_may_start_a_job() -> None:
-    why = shut({"a.q@n": "E", "b.q@n": ""})
-    assert why == "waits for a free slot; a.q starts no job until an administrator types: qmod -cq a.q@n"
+    some = shut({"a.q@n": "E", "b.q@n": ""})
+    assert some == "waits for a free slot; a.q starts no job until an administrator types: qmod -cq a.q@n"
 
 
 @pytest.mark.parametrize(

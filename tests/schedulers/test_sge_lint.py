@@ -18,31 +18,22 @@ def found(text: str, *folders: str) -> tuple[LintFinding, ...]:
     ("lines", "expected"),
     [
         ("# $ -l h_rt=100", "misspelt"),
-        (" #$ -l h_rt=100", "misspelt"),
         ("$# -l h_rt=100", "misspelt"),
         ("#S -l h_rt=100", "misspelt"),
-        ("#% -l h_rt=100", "misspelt"),
-        ("#$ -j y -e there/err", "joined"),
         ("#$ -e there/err\n#$ -j yes", "joined"),
-        ("#$ -soft", "soft-alone"),
         ("#$ -soft -hard -l ngpus=1", "soft-alone"),
-        ("#$ -soft -l ngpus=1", "soft"),
         ("#$ -l h_rt=10 -soft -q gpu.q", "soft"),
         ("#$ -hard -soft -l arch=x -l cuda=1", "soft"),
         ("trap 'save' TERM", "signal"),
         ("trap 'save' USR2\n#$ -l s_rt=100,h_rt=200", "signal"),
         ("cat <<E\n#$ -N other\nE", "here-document"),
-        ("#$ -l h_vmem=8", "memory-unit"),
         ("#$ -l h_rt=10,mem_free=4000", "memory-unit"),
-        ("#$ -o there/$FOO", "variable"),
         ("#$ -e $SCRATCH/x", "variable"),
         ("#$ -o there/${USER}", "variable"),
-        ("#$ -o nowhere/", "folder"),
         ("#$ -o nowhere/x,other:y", "folder"),
         ("#$ -e :/nowhere/x", "folder"),
         ("#$ -wd /nowhere", "folder"),
         ("#$ -o $HOME/nowhere/$JOB_ID", "folder"),
-        ("#$ -o logs/$JOB_ID/log", "folder-number"),
         ("#$ -e logs/$TASK_ID/log", "folder-number"),
         ("#$ -N x\r", "crlf"),
     ],
@@ -61,20 +52,16 @@ def test_what_is_found(lines: str, expected: str) -> None:
     [
         "##$ -l h_rt=100",
         "# $1 is the text, $2 -l the language",
-        "#$-N glued",
-        "#$\t-N tab # -soft -l gpu=1",
+        "#$-N glued\n#$\t-N tab # -soft -l gpu=1",
         "echo hello\n#$ -l h_rt=100",
-        "#$ -soft -l arch=lx-amd64",
         "#$ -soft -l arch=lx-amd64 -hard -l ngpus=1",
         "#$ -l ngpus=1 -soft -l mem_free=9G",
-        "#$ -j y",
         "#$ -j n -e there/err",
         "#$ -notify\ntrap 'save' USR2 TERM",
         "#$ -l s_rt=100,h_rt=200\ntrap 'save' USR1",
         "trap finish EXIT",
         "#$ -l h_vmem=8G,h_rt=10",
         "#$ -l h_vmem=8000000000",
-        "#$ -o there",
         "#$ -o there/$USER.$JOB_NAME.$HOSTNAME.$JOB_ID.$TASK_ID",
         "#$ -o $HOME/there/x",
         "#$ -o node7:/nowhere/x",
@@ -87,12 +74,9 @@ def test_what_is_left_alone(lines: str) -> None:
     assert found(f"{START}{lines}\n", "there", "$HOME/there", "/work") == ()
 
 
-def test_shell_and_folder_are_asked_for_once() -> None:
+def test_where_a_job_begins() -> None:
     findings = found("#!/bin/bash\n\n#$ -N x\n#$ -l h_rt=10\n")
-    assert [(finding.line, finding.rule) for finding in findings] == [(1, "shell"), (1, "cwd")]
-
-
-def test_a_folder_of_ones_own_to_begin_in() -> None:
+    assert [(finding.line, finding.rule) for finding in findings] == [(1, "shell"), (1, "cwd")], "each once"
     start = "#!/bin/bash\n#$ -S /bin/bash -wd /work -o logs/\n"
     assert found(start, "/work", "/work/logs") == ()
     (one,) = found(start, "/work", "logs")

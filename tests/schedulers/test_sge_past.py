@@ -30,16 +30,9 @@ def test_what_a_job_requested_and_used(jobs: dict[str, PastJob]) -> None:
     assert 100 * MIB < (job.held_bytes or 0) < 130 * MIB
     assert (job.process_bytes or 0) <= (job.held_bytes or 0)
     assert job.began.startswith("20")
-
-
-def test_each_task_of_an_array_is_a_job(jobs: dict[str, PastJob]) -> None:
+    assert (jobs["peak"].held_bytes or 0) >= 300 * MIB, "seen by the kernel, between two samples"
     held = [job.held_bytes or 0 for id_, job in sorted(jobs.items()) if "." in id_]
-    assert len(held) == 3
-    assert held == sorted(held)
-
-
-def test_a_peak_between_two_samples_is_seen_by_the_kernel(jobs: dict[str, PastJob]) -> None:
-    assert (jobs["peak"].held_bytes or 0) >= 300 * MIB
+    assert (len(held), held) == (3, sorted(held)), "each task of an array is a job"
 
 
 def test_jobs_that_did_not_end_by_themselves(jobs: dict[str, PastJob]) -> None:
@@ -58,15 +51,11 @@ def test_gpus_are_counted_by_slot_unless_the_site_counts_them_by_job() -> None:
 
 
 def test_the_lines_of_the_next_job(jobs: dict[str, PastJob]) -> None:
-    job = jobs["simple"]
-    assert sge_past.lines(job, memory=300 * MIB, walltime=300, cpus=None) == [
-        "#$ -l h_vmem=150M",
-        "#$ -l h_rt=00:05:00",
-    ]
-    assert sge_past.lines(job, memory=300 * MIB, walltime=None, cpus=1) == [
-        "#$ -l h_vmem=300M",
-        "#$ -pe smp 1",
-    ]
+    job, memory = jobs["simple"], 300 * MIB
+    shorter = sge_past.lines(job, memory=memory, walltime=300, cpus=None)
+    assert shorter == ["#$ -l h_vmem=150M", "#$ -l h_rt=00:05:00"]
+    alone = sge_past.lines(job, memory=memory, walltime=None, cpus=1)
+    assert alone == ["#$ -l h_vmem=300M", "#$ -pe smp 1"]
     assert sge_past.lines(jobs["fail"], memory=MIB, walltime=None, cpus=1) == []
 
 
@@ -84,10 +73,9 @@ def test_a_job_that_is_not_found_is_an_answer_and_a_file_that_is_missing_is_none
 
 
 def test_a_large_accounting_is_read_record_by_record() -> None:
-    one = (
-        captured("sge/past").stdout.partition("=" * 62 + "\n")[2].split("=" * 62)[0].splitlines(keepends=True)
-    )
-    lines = (line for _ in range(1_000) for line in ("=" * 62 + "\n", *one))
+    rule = "=" * 62
+    one = captured("sge/past").stdout.split(rule)[1].strip("\n").splitlines(keepends=True)
+    lines = (line for _ in range(1_000) for line in (f"{rule}\n", *one, "\n"))
     tracemalloc.start()
     count = sum(1 for _ in sge_past.read(lines, SITE))
     _, most_bytes = tracemalloc.get_traced_memory()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from jobkit.core.shell import Completed
@@ -18,17 +20,12 @@ def answers(site: str) -> dict[str, Completed]:
 
 def test_what_is_asked_is_what_was_captured() -> None:
     up = answers("other") | {"projects": captured("sge/other-projects")}
-    asked = survey_argvs(up)
-
-    assert {name: answer.argv for name, answer in up.items()} == asked
-
-
-def test_one_answer_leads_to_another_question() -> None:
+    assert {name: answer.argv for name, answer in up.items()} == survey_argvs(up)
     up = answers("lab")
     assert set(survey_argvs({})) == {"version", "controller"}
     second = survey_argvs({name: up[name] for name in ("version", "controller")})
     assert set(second) == set(FILES)
-    assert set(survey_argvs(up)) == {*FILES, "environment smp"}
+    assert set(survey_argvs(up)) == {*FILES, "environment smp"}, "one answer leads to another question"
 
 
 def test_a_qmaster_that_is_down_is_asked_no_more() -> None:
@@ -89,28 +86,18 @@ def test_a_site_with_queues_of_every_kind() -> None:
     assert (gpu.name, gpu.counted) == ("gpu", Consumable.JOB)
 
 
-@pytest.mark.parametrize(
-    ("answer", "works", "said"),
-    [
+def test_how_qacct_answers() -> None:
+    for answer, works, said in (
         (Completed(("qacct",), 124, "", "qacct: no answer within 20 s"), False, "no answer within 20 s"),
         (Completed(("qacct",), 1, "", ""), False, "no message"),
         (Completed(("qacct",), 0, "=====\n", ""), True, "on"),
-    ],
-)
-def test_how_qacct_answers(answer: Completed, works: bool, said: str) -> None:  # noqa: FBT001 - a parameter
-    survey = parse_survey(answers("lab") | {"qacct": answer})
-
-    assert survey.keeping.works is works
-    assert said in survey.keeping.said
-
-
-def test_accounting_that_is_switched_off() -> None:
+    ):
+        keeping = parse_survey(answers("lab") | {"qacct": answer}).keeping
+        assert (keeping.works, said in keeping.said) == (works, True)
     off = answers("lab")
     text = off["controller"].stdout.replace("accounting=true", "joblog=false \\\n   accounting=false")
-    survey = parse_survey(off | {"controller": Completed(("qconf",), 0, text, "")})
-
-    assert survey.keeping.works is False
-    assert "accounting=false" in survey.keeping.said
+    keeping = parse_survey(off | {"controller": Completed(("qconf",), 0, text, "")}).keeping
+    assert (keeping.works, "accounting=false" in keeping.said) == (False, True)
 
 
 def test_without_qstat_nothing_is_known_of_hosts() -> None:
@@ -124,34 +111,30 @@ def test_without_qstat_nothing_is_known_of_hosts() -> None:
     assert not any(resource.most for resource in survey.resources)
 
 
+HERE = {"gpu.q": 2.0}
+
+
+def resource(name: str, kind: str = "INT", counted: Consumable = Consumable.SLOT, **more: Any) -> Resource:
+    return Resource(name=name, kind=kind, counted=counted, **more)
+
+
 @pytest.mark.parametrize(
-    ("names", "chosen"),
+    ("known", "chosen"),
     [
-        (["gpu_mem", "gpu", "ngpus"], "ngpus"),
-        (["coproc_v100", "slots"], "coproc_v100"),
-        (["num_GPUs", "gpu_temp"], "num_GPUs"),
-        (["slots"], None),
+        ([resource("gpu_mem"), resource("gpu"), resource("ngpus")], "ngpus"),
+        ([resource("coproc_v100"), resource("slots")], "coproc_v100"),
+        ([resource("num_GPUs"), resource("gpu_temp")], "num_GPUs"),
+        ([resource("slots")], None),
+        (
+            [resource("gpu", counted=Consumable.NOT), resource("cuda"), resource("my_gpus", most=HERE)],
+            "my_gpus",
+        ),
+        ([resource("cuda"), resource("gpu_ram", "MEMORY", most=HERE)], "cuda"),
     ],
 )
-def test_the_resource_that_counts_gpus(names: list[str], chosen: str | None) -> None:
-    known = [Resource(name=name, kind="INT", counted=Consumable.SLOT) for name in names]
+def test_the_resource_that_counts_gpus(known: list[Resource], chosen: str | None) -> None:
     found = gpu_resource(known)
-
     assert (found.name if found else None) == chosen
-
-
-def test_a_resource_that_is_counted_and_somewhere_comes_first() -> None:
-    here = {"gpu.q": 2.0}
-    known = [
-        Resource(name="gpu", kind="INT"),
-        Resource(name="cuda", kind="INT", counted=Consumable.JOB),
-        Resource(name="my_gpus", kind="RSMAP", counted=Consumable.JOB, most=here),
-        Resource(name="gpu_ram", kind="MEMORY", counted=Consumable.JOB, most=here),
-    ]
-    found = gpu_resource(known)
-
-    assert found is not None
-    assert found.name == "my_gpus"
 
 
 def test_a_queue_on_several_hosts_that_differ() -> None:
@@ -183,10 +166,9 @@ def test_a_queue_on_several_hosts_that_differ() -> None:
     [
         ({"mem_free": Consumable.NOT, "h_vmem": Consumable.SLOT}, ["h_vmem", "mem_free"]),
         ({"m_mem_free": Consumable.JOB, "h_vmem": Consumable.NOT}, ["m_mem_free", "h_vmem"]),
-        ({"h_vmem": Consumable.NOT, "mem_free": Consumable.NOT}, ["mem_free", "h_vmem"]),
         ({"mem_total": Consumable.NOT}, []),
     ],
 )
 def test_what_memory_is_asked_for_by(known: dict[str, Consumable], names: list[str]) -> None:
-    resources = (Resource(name=name, kind="MEMORY", counted=how) for name, how in known.items())
-    assert [resource.name for resource in memory_resources(resources)] == names
+    found = memory_resources(resource(name, "MEMORY", how) for name, how in known.items())
+    assert [one.name for one in found] == names

@@ -23,41 +23,27 @@ def rules(text: str, *folders: str) -> list[tuple[int, str]]:
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        ("# SBATCH --mem=1G", "misspelt"),
         ("#SBTACH --mem=1G", "misspelt"),
-        ("#sbatch --mem=1G", "misspelt"),
         ("# sbatch -n 4", "misspelt"),
         ("# sbatch --output=job.sh", "misspelt"),
-        ("# SBATCH -o job.sh", "misspelt"),
-        ("#BATCH -n4", "misspelt"),
         ("#!SBATCH -n4", "misspelt"),
         ("  #SBATCH -n4", "misspelt"),
         ("#SBATCH -c1\ncd x\n#SBATCH --mem=1G", "late"),
-        ("#SBATCH --signal=USR1@60\ntrap 'x' USR1", "signal"),
         ("#SBATCH --signal=10\ntrap 'x' SIGUSR1", "signal"),
-        ("#SBATCH --signal R:USR1@60\ntrap 'x' USR1", "signal"),
+        ("#SBATCH --signal R:usr1@60\ntrap 'x' USR1", "signal"),
         ("#SBATCH -output=x", "one-dash"),
-        ("#SBATCH -exclusive", "one-dash"),
-        ("#SBATCH --job-name=$USER", "variable"),
         ('#SBATCH --comment="${USER}"', "variable"),
         ("#SBATCH --output=run-$(date).out", "variable"),
         ("#SBATCH --output=`date`.out", "variable"),
-        ("#SBATCH --mem=8", "memory-unit"),
         ("#SBATCH --mem-per-c 8", "memory-unit"),
-        ("#SBATCH --array=1-3 --output=a.out", "shared-log"),
         ("#SBATCH -a1-3 -oa.out", "shared-log"),
         ("#SBATCH --array=1-3 --error=%A.err", "shared-log"),
         ("#SBATCH --array=1-3 --open-mode=truncate -o a%%a", "shared-log"),
-        ("#SBATCH --output=nowhere/%j.out", "folder"),
         ("#SBATCH --out nowhere/%j.out", "folder"),
         ("#SBATCH -e /nowhere/%j.out", "folder"),
-        ("#SBATCH --chdir=/nowhere", "folder"),
         ("#SBATCH -D /nowhere", "folder"),
-        ("#SBATCH --output=%j/out", "folder-number"),
         ("#SBATCH --output=there/%4A/%a.out", "folder-number"),
-        ("#SBATCH --output=~/there/%j.out", "folder-home"),
         ("#SBATCH --chdir=~/there", "folder-home"),
-        ("#SBATCH --mem=1G\n#SBATCH --mem-per-cpu=1G", "memory-twice"),
         ("#SBATCH --mem-per-gpu=1G --mem=1G", "memory-twice"),
         ("#SBATCH -n 1\r", "crlf"),
     ],
@@ -69,36 +55,30 @@ def test_what_is_found(lines: str, expected: str) -> None:
     assert one.text == f"{START}{lines}".split("\n")[one.line - 1].removesuffix("\r")
     assert one.effect == RULES[expected].effect
     assert "{" not in one.message + one.hint
+    assert expected != "late" or one.hint == "move it above line 3, cd x"
 
 
 @pytest.mark.parametrize(
     "lines",
     [
         "##SBATCH --mem=1G",
-        "# #SBATCH --mem=1G",
         "#SBATCH-n4 --mem=1G # a comment with $USER",
-        "#SBATCH\t--mem 100",
+        "#SBATCH\t--mem 100\n#SBATCH -N1 -p gpu --me",
         "#SBATCH --mem=0",
         "# sbatch --array=1-3 job.sh",
-        "# sbatch -p gpu --time=1:00:00 ./job.sh one two",
         "#   sbatch --mem 2G -o out.log --wrap 'python x'",
         "# sbatch --export=ALL \\\\",
-        "## SBATCH --mem=1G",
         "#   bash job.sh --batch 3",
-        "# watch -n 1 squeue",
         "# ---------- SBATCH ----------",
-        "#SBATCH --output=there/%j.out --error=x-%j.err",
-        "#SBATCH --output=there/%x/%j.out",
+        "#SBATCH --output=there/%x/%j.out --error=x-%j.err",
         "#SBATCH --output=%%j/there",
         r"#SBATCH --output='nowhere\%j/x'",
         "#SBATCH --output='$here.out'",
         "#SBATCH --output='unclosed",
-        "#SBATCH --array=1-3",
         "#SBATCH --array=1-3 -o a-%a.out -e a-%j.err",
         "#SBATCH --array=1-3 -o /dev/null",
         "#SBATCH --array=1-3 -o a.out --open-mode=append",
         "#SBATCH -n 4 -o",
-        "#SBATCH -N1 -p gpu --me",
         "#SBATCH --signal=B:USR1@60\ntrap 'x' USR1",
         "#SBATCH --signal=USR1@60\nsrun ./work",
         "#SBATCH -n1\ncat >other.sh <<E\n#SBATCH --mem=1G\n# SBATCH -n 1\nE\nsbatch other.sh",
@@ -111,7 +91,6 @@ def test_what_is_left_alone(lines: str) -> None:
 @pytest.mark.parametrize(
     ("first", "expected"),
     [
-        ("#!/bin/bash", []),
         ("#! /bin/bash", []),
         ("#!/usr/bin/env python3", []),
         ("#!bin/bash", [(1, "interpreter")]),
@@ -129,11 +108,6 @@ def test_folders_are_sought_from_where_the_job_begins() -> None:
     assert rules(f"{START}#SBATCH -o logs/%j --chdir=/work\n", "/work", "/work/logs") == []
     (one,) = found(f"{START}#SBATCH -o 'my logs/%j' --chdir=/work\n", "/work", "my logs")
     assert one.hint == "mkdir -p '/work/my logs'"
-
-
-def test_a_late_directive_names_the_line_to_stand_above() -> None:
-    (one,) = found(f"{START}\nmodule load x\n#SBATCH -n 1\n")
-    assert one.hint == "move it above line 3, module load x"
 
 
 def test_a_script_without_a_directive_is_of_another_kind() -> None:

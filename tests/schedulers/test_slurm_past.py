@@ -32,6 +32,8 @@ def test_what_a_job_requested_and_used(jobs: dict[str, PastJob]) -> None:
     assert 4 <= job.elapsed_s < 60
     assert (job.cpu_s or 0) > 0
     assert job.gpus == 0
+    held = [job.held_bytes or 0 for id_, job in sorted(jobs.items()) if "_" in id_]
+    assert (len(held), held) == (3, sorted(held)), "each task of an array is a job"
 
 
 def test_steps_at_the_same_time_are_added_up_and_others_are_not(jobs: dict[str, PastJob]) -> None:
@@ -39,12 +41,6 @@ def test_steps_at_the_same_time_are_added_up_and_others_are_not(jobs: dict[str, 
     assert job.processes == 2
     assert 100 * MIB < (job.process_bytes or 0) < 150 * MIB  # one of two tasks of the first srun
     assert 2 * (job.process_bytes or 0) < (job.held_bytes or 0) < 360 * MIB  # both, and the batch step
-
-
-def test_each_task_of_an_array_is_a_job(jobs: dict[str, PastJob]) -> None:
-    held = [job.held_bytes or 0 for id_, job in sorted(jobs.items()) if "_" in id_]
-    assert len(held) == 3
-    assert held == sorted(held)
 
 
 def test_each_component_of_a_heterogeneous_job_is_a_job() -> None:
@@ -59,20 +55,13 @@ def test_memory_of_several_nodes_is_that_of_one(jobs: dict[str, PastJob]) -> Non
     assert 2 * 55 * MIB < (job.held_bytes or 0) < 250 * MIB  # two of four tasks, and the batch step
 
 
-def test_a_job_that_was_killed_for_its_memory(jobs: dict[str, PastJob]) -> None:
+def test_jobs_that_did_not_end_well(jobs: dict[str, PastJob]) -> None:
     assert (jobs["oom"].outcome, jobs["oom"].well) == (Outcome.RAM_OOM, False)
     assert (jobs["oom"].held_bytes or 0) > (jobs["oom"].memory_bytes or 0)
-
-
-def test_a_job_that_failed_or_was_cancelled_did_not_end_well(jobs: dict[str, PastJob]) -> None:
     assert (jobs["fail"].well, jobs["fail"].outcome, jobs["fail"].held_bytes) == (False, None, None)
     assert (jobs["cancelled"].well, jobs["cancelled"].outcome) == (False, Outcome.CANCELLED)
-
-
-def test_a_run_that_was_requeued_has_not_ended() -> None:
     first = next(job for job in read() if job.name == "requeued")
-    assert first.state == "REQUEUED"
-    assert not first.ended
+    assert (first.state, first.ended) == ("REQUEUED", False)
 
 
 def test_the_use_of_gpus_is_read_where_the_site_records_it(jobs: dict[str, PastJob]) -> None:
@@ -105,17 +94,13 @@ def test_the_lines_of_the_next_job(jobs: dict[str, PastJob]) -> None:
     assert slurm_past.lines(jobs["simple"], memory=None, walltime=None, cpus=None) == []
 
 
-@pytest.mark.parametrize(
-    ("config", "seconds"),
-    [
-        ("JobAcctGatherFrequency  = 30\n", 30.0),
-        ("JobAcctGatherFrequency  = energy=10,task=5\n", 5.0),
-        ("JobAcctGatherFrequency  = task=0\n", 0.0),
-        ("slurmctld is down\n", None),
-    ],
-)
-def test_how_often_memory_is_sampled(config: str, seconds: float | None) -> None:
-    assert slurm_past.sampling_s(config) == seconds
+SAMPLED = {"30": 30.0, "energy=10,task=5": 5.0, "task=0": 0.0}
+
+
+def test_how_often_memory_is_sampled() -> None:
+    config = "JobAcctGatherFrequency  = {}\n"
+    assert {text: slurm_past.sampling_s(config.format(text)) for text in SAMPLED} == SAMPLED
+    assert slurm_past.sampling_s("slurmctld is down\n") is None
     assert slurm_past.site_argv()[0] == "scontrol"
 
 

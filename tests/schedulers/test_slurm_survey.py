@@ -1,9 +1,5 @@
 from __future__ import annotations
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from jobkit.core.shell import Completed
 from jobkit.schedulers import slurm
 from jobkit.schedulers.slurm_survey import parse_survey, partitions, survey_argvs
@@ -78,11 +74,8 @@ def test_a_site_with_partitions_of_every_kind() -> None:
 
 
 def test_a_database_that_is_down() -> None:
-    some = answers("lab") | {
-        "sacct": captured("slurm/nodbd-sacct"),
-        "accounts": captured("slurm/nodbd-accounts"),
-    }
-    survey = parse_survey(some)
+    down = {name: captured(f"slurm/nodbd-{name}") for name in ("sacct", "accounts")}
+    survey = parse_survey(answers("lab") | down)
 
     assert survey.keeping.works is False
     assert survey.keeping.said == (
@@ -93,14 +86,10 @@ def test_a_database_that_is_down() -> None:
 
 
 def test_a_site_where_jobs_must_be_charged() -> None:
-    strict = answers("lab")
-    text = strict["config"].stdout.replace(
-        "AccountingStorageEnforce = none", "AccountingStorageEnforce = associations,limits,qos"
-    )
-    strict |= {
-        "config": Completed(("scontrol",), 0, text, ""),
-        "accounts": Completed(("sacctmgr",), 0, "nlp|nlp\nnlp|staff\n", ""),
-    }
+    strict, key = answers("lab"), "AccountingStorageEnforce = "
+    text = strict["config"].stdout.replace(f"{key}none", f"{key}associations,limits,qos")
+    strict["config"] = Completed(("scontrol",), 0, text, "")
+    strict["accounts"] = Completed(("sacctmgr",), 0, "nlp|nlp\nnlp|staff\n", "")
     survey = parse_survey(strict)
 
     assert survey.must_charge
@@ -116,27 +105,16 @@ def test_without_scontrol_nothing_is_known_of_access() -> None:
     assert {queue.name for queue in survey.queues if queue.closed} == {"old"}
 
 
-def test_a_number_that_is_not_exact_is_unknown() -> None:
-    (queue,) = partitions("all*|infinite|(null)|up|12|8+|8000+\n").values()
-
-    assert (queue.cpus, queue.memory_bytes, queue.gpus) == (None, None, {})
-
-
-NAME = st.text("abcxyz-_", min_size=1, max_size=8)
-ROW = st.tuples(NAME, st.sampled_from(["(null)", "gpu:2", "gpu:v100:4(S:0-1)"]), st.integers(1, 99))
-
-
-@given(st.lists(ROW, max_size=8))
-def test_every_row_is_found_again(rows: list[tuple[str, str, int]]) -> None:
-    text = "".join(f"{name}|1:00:00|{gres}|up|{nodes}|8|8000\n" for name, gres, nodes in rows)
-    known = partitions(text)
-
-    assert set(known) == {name for name, _, _ in rows}
-    for name, queue in known.items():
-        assert queue.nodes == sum(nodes for other, _, nodes in rows if other == name)
-        assert bool(queue.gpus) == any(gres != "(null)" for other, gres, _ in rows if other == name)
-
-
-@pytest.mark.parametrize(("text", "version"), [("slurm 23.11.4\n", "23.11.4"), ("", "")])
-def test_the_version(text: str, version: str) -> None:
-    assert parse_survey({"version": Completed(("sinfo",), 0, text, "")}).version == version
+def test_rows_of_one_partition_are_added_up_and_a_number_that_is_not_exact_is_unknown() -> None:
+    rows = [
+        "all*|infinite|(null)|up|12|8+|8000+",
+        "big|1:00:00|gpu:2|up|3|8|1",
+        "big|1:00:00|(null)|up|4|8|1",
+    ]
+    known = partitions("\n".join(rows))
+    assert [(queue.name, queue.nodes, queue.gpus) for queue in known.values()] == [
+        ("all", 12, {}),
+        ("big", 7, {"": 2}),
+    ]
+    assert (known["all"].cpus, known["all"].memory_bytes) == (None, None)
+    assert parse_survey({"version": Completed(("sinfo",), 0, "", "")}).version == ""

@@ -36,6 +36,10 @@ def asked(case: Case) -> dict[str, Finding]:
     return by_names(doctor.scheduler(case, ask_site(case.scheduler)))
 
 
+def python_of(scheduler: str, more: str = "", **options: object) -> dict[str, Finding]:
+    return by_names(doctor.python_here(case_of(scheduler, f"device: cpu\n{more}", **options)))
+
+
 @pytest.mark.parametrize("scheduler", ["slurm", "sge"])
 def test_a_cluster_that_would_take_the_job(scheduler: str, request: pytest.FixtureRequest) -> None:
     cluster: FakeCluster = request.getfixturevalue(f"fake_{scheduler}")
@@ -50,30 +54,21 @@ def test_a_cluster_that_would_take_the_job(scheduler: str, request: pytest.Fixtu
 def test_a_job_that_the_scheduler_refuses_is_reported_once_in_its_words(fake_slurm: FakeCluster) -> None:
     del fake_slurm
     found = asked(case_of("slurm", overrides=("resources.queue=gqu",)))
-
     assert "did you mean 'gpu'?" in found["partition"].said
     assert found["partition"].hint == "change resources.queue in the spec"
     assert found["job"].status is Status.MISSING
     assert found["job"].said.startswith("sbatch refuses the job: ")
     assert found["job"].hint == "fix what is missing above first"
 
+    of_itself = asked(case_of("slurm", overrides=("resources.constraint=ib",)))
+    assert [one.name for one in of_itself.values() if one.status is Status.MISSING] == ["job"]
+    assert "requests" in of_itself["job"].hint
 
-def test_a_job_that_only_the_scheduler_itself_refuses(fake_slurm: FakeCluster) -> None:
-    del fake_slurm
-    found = asked(case_of("slurm", overrides=("resources.constraint=ib",)))
-
-    assert [one.name for one in found.values() if one.status is Status.MISSING] == ["job"]
-    assert "requests" in found["job"].hint
-
-
-def test_what_no_node_has_and_gpus_that_nothing_uses(fake_slurm: FakeCluster) -> None:
-    del fake_slurm
-    found = asked(case_of("slurm", overrides=("resources.memory=900GiB", "resources.gpus=1", "device=cpu")))
-
-    assert "has no node with 900.00 GiB of memory: 2 nodes have 8 CPUs" in found["nodes"].said
-    assert found["nodes"].hint == "change resources.memory, or the queue"
-    assert found["GPUs in use"].status is Status.WARNING
-    assert found["GPUs in use"].hint == "--set resources.gpus=0"
+    large = asked(case_of("slurm", overrides=("resources.memory=900GiB", "resources.gpus=1", "device=cpu")))
+    assert "has no node with 900.00 GiB of memory: 2 nodes have 8 CPUs" in large["nodes"].said
+    assert large["nodes"].hint == "change resources.memory, or the queue"
+    idle = large["GPUs in use"]
+    assert (idle.status, idle.hint) == (Status.WARNING, "--set resources.gpus=0")
 
 
 def test_the_file_that_names_the_queue_is_named(fake_slurm: FakeCluster, here: Path) -> None:
@@ -108,35 +103,32 @@ def test_points_are_counted_against_the_array_limit(fake_slurm: FakeCluster) -> 
     assert auto["array jobs"].said == "at most 2 tasks in one"
 
 
-def test_this_machine_without_a_scheduler() -> None:
+def test_this_machine_without_a_scheduler(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(here / "tmp"))
+    monkeypatch.setattr("tempfile.tempdir", None)
     case = case_of("local")
 
     assert asked(case) == {}
-    assert "points would run here" in by_names(doctor.opening(case))["commands"].said
-    found = by_names(doctor.python_here(case))
+    opening = by_names(doctor.opening(case))
+    assert "points would run here" in opening["commands"].said
+    assert sys.executable in opening["jobkit"].said
+    found = python_of("local")
     assert list(found) == ["programs", "scratch", "inputs", "CPUs", "environment", "jobkit"]
     assert {one.status for one in found.values()} == {Status.OK}
     assert found["inputs"].said == f"it can read {Path('a.txt').absolute()}"
     assert sys.executable in found["environment"].said
-
-
-def test_folders_text_and_model(here: Path) -> None:
-    found = by_names(doctor.inputs(case_of("local")))
-    assert list(found) == ["run folders", "cache", "text"]
-    assert found["text"].said == "a.txt (11 bytes)"
-    needs_model = by_names(doctor.inputs(case_of("local", overrides=("workload=stanza-ner",))))
-    assert "model" in needs_model
-    own = by_names(doctor.inputs(case_of("local", overrides=("workload=no.such:One",))))
-    assert "model" not in own, "what cannot be imported is told with its Python"
+    assert list((here / "tmp").iterdir()) == [], "nothing of a look is left behind"
     assert not (here / "runs").exists()
 
 
-def test_the_python_of_a_job_has_what_the_spec_activates(here: Path) -> None:
-    setup = f"environment: {{setup: ['export PATH={here}/bin:$PATH', 'echo not here >&2; false']}}\n"
-    found = by_names(doctor.python_here(case_of("slurm", setup)))
-
-    assert found["environment"].status is Status.MISSING
-    assert "not here" in found["environment"].said
+def test_folders_text_and_model() -> None:
+    found = by_names(doctor.inputs(case_of("local")))
+    assert list(found) == ["run folders", "cache", "text"]
+    assert found["text"].said == "a.txt (11 bytes)"
+    assert "model" in by_names(doctor.inputs(case_of("local", overrides=("workload=stanza-ner",))))
+    own = by_names(doctor.inputs(case_of("local", overrides=("workload=no.such:One",))))
+    assert "model" not in own, "what cannot be imported is told with its Python"
 
 
 @pytest.mark.parametrize(("scheduler", "seen"), [("slurm", "yes"), ("sge", "no")])
@@ -144,30 +136,26 @@ def test_only_some_schedulers_hand_variables_on(
     scheduler: str, seen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OF_THE_LOGIN_SHELL", "yes")
-    setup = f"environment: {{setup: ['[[ ${{OF_THE_LOGIN_SHELL:-no}} == {seen} ]]']}}\n"
-    found = by_names(doctor.python_here(case_of(scheduler, setup)))
+    setup = 'echo "${OF_THE_LOGIN_SHELL:-no}, of this place" >&2; false'
+    found = python_of(scheduler, f"environment: {{setup: ['{setup}']}}\n")["environment"]
 
-    assert found["environment"].status is Status.OK
+    assert found.status is Status.MISSING
+    assert f"{seen}, of this place" in found.said
 
 
-def test_a_venv_without_jobkit(here: Path) -> None:
+def test_a_venv_without_jobkit_and_one_that_is_not_there(here: Path) -> None:
     venv = here / "venv"
     (venv / "bin").mkdir(parents=True)
     (venv / "bin" / "activate").write_text(f"PATH={venv}/bin:$PATH\n", encoding="utf-8")
     (venv / "bin" / "python").write_text(f'#!/bin/sh\nexec {sys.executable} -IS "$@"\n', encoding="utf-8")
     (venv / "bin" / "python").chmod(0o755)
-    found = by_names(doctor.python_here(case_of("slurm", f"environment: {{venv: {venv}}}\n")))
-
-    assert found["jobkit"].status is Status.MISSING
-    assert "No module named 'jobkit'" in found["jobkit"].said
-    assert found["jobkit"].hint == f"{venv}/bin/python -m pip install jobkit"
-
-
-def test_a_venv_that_is_not_there() -> None:
-    found = by_names(doctor.python_here(case_of("slurm", "environment: {venv: /no/such/venv}\n")))
-
-    assert found["environment"].status is Status.MISSING
-    assert "/no/such/venv/bin/activate" in found["environment"].said
+    found = python_of("slurm", f"environment: {{venv: {venv}}}\n")["jobkit"]
+    assert found.status is Status.MISSING
+    assert "No module named 'jobkit'" in found.said
+    assert found.hint == f"{venv}/bin/python -m pip install jobkit"
+    absent = python_of("slurm", "environment: {venv: /no/such/venv}\n")["environment"]
+    assert absent.status is Status.MISSING
+    assert "/no/such/venv/bin/activate" in absent.said
 
 
 def node_with_image(folder: Path, monkeypatch: pytest.MonkeyPatch, options: str = "") -> None:
@@ -183,40 +171,33 @@ def node_with_image(folder: Path, monkeypatch: pytest.MonkeyPatch, options: str 
     monkeypatch.setenv("FAKE_IMAGE_PATH", path)
 
 
-def test_the_probes_run_in_a_container(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    node_with_image(here, monkeypatch)
-    found = by_names(doctor.python_here(case_of("local", "environment: {container: tools.sif}\n")))
+@pytest.mark.parametrize("options", ["", "-IS"])
+def test_the_probes_run_in_a_container(here: Path, monkeypatch: pytest.MonkeyPatch, options: str) -> None:
+    node_with_image(here, monkeypatch, options)
+    found = python_of("local", "environment: {container: tools.sif}\n")
 
-    assert {found[name].status for name in ("environment", "jobkit")} == {Status.OK}
+    assert found["environment"].status is Status.OK
     assert found["environment"].said.endswith(f" at {here}/bin/python3")
-
-
-def test_a_container_without_jobkit(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    node_with_image(here, monkeypatch, "-IS")
-    found = by_names(doctor.python_here(case_of("local", "environment: {container: tools.sif}\n")))
-
-    assert found["jobkit"].status is Status.MISSING
-    assert found["jobkit"].hint.startswith("when you build the image: ")
+    assert found["jobkit"].status is (Status.MISSING if options else Status.OK)
+    assert found["jobkit"].hint.startswith("when you build the image: " if options else "")
 
 
 def test_an_image_that_is_not_there(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node_with_image(here, monkeypatch)
-    found = by_names(doctor.python_here(case_of("local", "environment: {container: other.sif}\n")))
+    found = python_of("local", "environment: {container: other.sif}\n")
 
     assert found["environment"].status is Status.MISSING
     assert f"there is no image {here}/other.sif" in found["environment"].said
     assert "jobkit" not in found, "nothing runs outside of the image"
 
 
-def test_scratch_that_cannot_be_made(here: Path) -> None:
+@pytest.mark.parametrize(("scratch", "words"), [("/proc/$NO_SUCH_VARIABLE", ""), ("/proc/x", "(/proc/x)")])
+def test_scratch_that_cannot_be_made(here: Path, scratch: str, words: str) -> None:
     site = here / "ours.yaml"
-    text = "name: ours\nscheduler: local\nscratch: /proc/scratch/$NO_SUCH_VARIABLE\n"
-    site.write_text(text, encoding="utf-8")
-    found = by_names(doctor.python_here(case_of("local", site=str(site))))
-    assert found["scratch"].status is Status.MISSING
-    site.write_text(text.replace("/$NO_SUCH_VARIABLE", ""), encoding="utf-8")
-    found = by_names(doctor.python_here(case_of("local", site=str(site))))
-    assert "(/proc/scratch)" in found["scratch"].said
+    site.write_text(f"name: ours\nscheduler: local\nscratch: {scratch}\n", encoding="utf-8")
+    found = python_of("local", site=str(site))["scratch"]
+    assert found.status is Status.MISSING
+    assert words in found.said
 
 
 def test_a_step_that_hangs_is_ended(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,9 +206,8 @@ def test_a_step_that_hangs_is_ended(here: Path, monkeypatch: pytest.MonkeyPatch)
     python = here / "bin" / "python"
     python.write_text("#!/bin/sh\nexec sleep 300\n", encoding="utf-8")
     python.chmod(0o755)
-    activate = here / "bin" / "activate"
-    activate.write_text(f"PATH={here}/bin:$PATH\n", encoding="utf-8")
-    found = by_names(doctor.python_here(case_of("slurm", f"environment: {{venv: {here}}}\n")))
+    (here / "bin" / "activate").write_text(f"PATH={here}/bin:$PATH\n", encoding="utf-8")
+    found = python_of("slurm", f"environment: {{venv: {here}}}\n")
 
     assert "it took too long" in found["jobkit"].said
 
@@ -242,24 +222,13 @@ def test_a_template_of_the_users_that_is_broken_is_reported(here: Path) -> None:
     assert "no_such_value" in found.said
 
 
-def test_nothing_of_a_look_is_left_behind(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    temporary = here / "tmp"
-    temporary.mkdir()
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    list(doctor.python_here(case_of("local")))
-
-    assert list(temporary.iterdir()) == []
-    assert not (here / "runs").exists()
-
-
 def test_the_program_of_a_command_is_looked_for(here: Path) -> None:
     def said(command: str) -> list[str]:
         workload = f"workload: {{command: '{command} {{batch_size}}', files: [tag]}}"
         text = COUNT.replace("workload: count", workload)
         Path("tag.yaml").write_text(f"{text}{RESOURCES}sweep: {{batch_size: [1]}}\n", encoding="utf-8")
         case = open_case(Path("tag.yaml"), Options(scheduler="local"))
-        found = (*case.opening, *doctor.inputs(case), *doctor.python_here(case))
+        found = [*doctor.inputs(case), *([] if "{" in command else doctor.python_here(case))]
         return [one.said for one in found if one.name == "program"]
 
     script = here / "tag"

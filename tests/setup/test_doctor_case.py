@@ -23,23 +23,21 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def test_without_a_spec_a_small_one_is_looked_at() -> None:
+def test_without_a_spec_a_small_one_is_looked_at(here: Path) -> None:
     case = opened(scheduler="slurm")
-
-    assert (case.given, case.local, case.device) == (False, False, "cpu")
-    assert case.spec.resources.gpus == 0
+    assert (case.given, case.local, case.device, case.spec.resources.gpus) == (False, False, "cpu", 0)
     (found,) = case.opening
     assert (found.name, found.status) == ("site file", Status.WARNING)
     assert found.hint.startswith("jobkit init")
-
-
-def test_the_small_one_asks_for_a_gpu_where_the_site_has_some() -> None:
-    lab, bare = survey_of("slurm", "lab"), Survey(product="Slurm", queues=())
+    at_lab = with_gpus(case, survey_of("slurm", "lab"))
+    assert (at_lab.spec.resources.gpus, at_lab.device) == (1, "cuda"), "the site has some"
+    assert with_gpus(case, Survey(product="Slurm", queues=())) == case
+    own = write(here / "config" / "site.yaml", "name: ours\nscheduler: slurm\n")
     case = opened(scheduler="slurm")
-
-    assert with_gpus(case, lab).spec.resources.gpus == 1
-    assert with_gpus(case, lab).device == "cuda"
-    assert with_gpus(case, bare) == case
+    assert (case.site_file, case.opening[0].status) == (own, Status.OK)
+    alone = opened(scheduler="local")
+    assert (alone.local, [one.status for one in alone.opening]) == (True, [Status.OK]), "needs no site file"
+    assert with_gpus(alone, Survey(product="this machine")).spec.resources.gpus == 1
 
 
 def test_a_spec_is_taken_as_it_is(here: Path) -> None:
@@ -50,6 +48,8 @@ def test_a_spec_is_taken_as_it_is(here: Path) -> None:
     assert [one.name for one in case.opening] == ["spec", "site file"]
     assert list(inputs_of(case)) == [here / "a.txt"]
     assert case.request().queue == "gpu"
+    lost = opened(write(here / "spec.yaml", SPEC.replace("a.txt", "b.txt").replace("count", "x.y:Z")))
+    assert list(inputs_of(lost)) == []
 
 
 def test_options_stand_above_the_spec(here: Path) -> None:
@@ -74,7 +74,6 @@ def test_a_spec_with_faults_is_reported_and_a_small_one_takes_its_place(here: Pa
     ("text", "words"),
     [
         ("name: ours\nscheduler: slurm\nqueu: gpu\n", "did you mean 'queue'?"),
-        ("name: [\n", "not YAML"),
         ("name: ours\nscheduler: sge\n", "is for sge, not for slurm"),
         (None, "No such file"),
     ],
@@ -91,25 +90,3 @@ def test_a_site_file_with_faults_is_reported_and_the_default_takes_its_place(
     assert (found.name, found.status) == ("site file", Status.MISSING)
     assert words in found.said
     assert case.site.name == "slurm-default"
-
-
-def test_ones_own_site_file_is_found(here: Path) -> None:
-    own = write(here / "config" / "site.yaml", "name: ours\nscheduler: slurm\n")
-    case = opened(scheduler="slurm")
-
-    assert case.site_file == own
-    assert case.opening[0].status is Status.OK
-
-
-def test_this_machine_needs_no_site_file() -> None:
-    case = opened(scheduler="local")
-
-    assert case.local
-    assert [one.status for one in case.opening] == [Status.OK]
-    assert with_gpus(case, Survey(product="this machine")).spec.resources.gpus == 1
-
-
-def test_what_cannot_be_found_is_no_input(here: Path) -> None:
-    lost = opened(write(here / "spec.yaml", SPEC.replace("a.txt", "b.txt").replace("count", "x.y:Z")))
-
-    assert list(inputs_of(lost)) == []

@@ -44,10 +44,11 @@ def folders() -> list[Path]:
 
 
 @pytest.mark.parametrize("scheduler", ["slurm", "sge"])
-def test_what_a_job_finds_comes_home(scheduler: str, request: pytest.FixtureRequest) -> None:
-    request.getfixturevalue(f"fake_{scheduler}")
+def test_what_a_job_finds_comes_home(scheduler: str, here: Path, request: pytest.FixtureRequest) -> None:
+    cluster: FakeCluster = request.getfixturevalue(f"fake_{scheduler}")
     said: list[str] = []
-    found = looked(case_of(scheduler), say=said.append)
+    script = here / "seen.sh"
+    found = looked(case_of(scheduler, f'environment: {{setup: ["cp $0 {script}"]}}\n'), say=said.append)
 
     assert list(found)[:2] == ["job", "home"]
     assert {"programs", "scratch", "inputs", "environment", "jobkit"} < set(found)
@@ -55,25 +56,11 @@ def test_what_a_job_finds_comes_home(scheduler: str, request: pytest.FixtureRequ
     assert found["job"].where.startswith("In a job, on ")
     assert any(line.startswith(f"submitted: {scheduler} job") for line in said)
     assert folders() == [], "all was well: nothing is left behind"
-
-
-def test_the_header_is_the_sites_own(fake_slurm: FakeCluster, here: Path) -> None:
-    script = here / "seen.sh"
-    looked(case_of("slurm", f'environment: {{setup: ["cp $0 {script}"]}}\n'))
-
-    text = script.read_text(encoding="utf-8")
-    assert "#SBATCH --mem=200M" in text
-    assert "#SBATCH --time=00:03:00" in text
-    assert "#SBATCH --signal" not in text, "it needs no warning"
-    assert fake_slurm.jobs()[0].name.startswith("doctor-")
-
-
-def test_what_is_missing_on_the_node_keeps_the_folder(fake_slurm: FakeCluster) -> None:
-    del fake_slurm
-    found = looked(case_of("slurm", "environment: {venv: /no/such/venv}\n"))
-
-    assert found["environment"].status is Status.MISSING
-    assert len(folders()) == 1
+    assert cluster.jobs()[0].name.startswith("doctor-")
+    header = script.read_text(encoding="utf-8")
+    asked = {"slurm": ["#SBATCH --mem=200M", "#SBATCH --time=00:03:00"], "sge": ["#$ -l h_rt=00:03:00"]}
+    assert all(line in header for line in asked[scheduler])
+    assert "#SBATCH --signal" not in header, "it needs no warning"
 
 
 def test_a_queue_that_does_not_start_it_is_not_waited_for_for_ever(fake_slurm: FakeCluster) -> None:
@@ -88,12 +75,7 @@ def test_a_queue_that_does_not_start_it_is_not_waited_for_for_ever(fake_slurm: F
     assert f"job {job.id} was cancelled" in found["job"].said
     assert "--within" in found["job"].hint
     assert any("pending" in line for line in said)
-    assert _over(fake_slurm)
-
-
-def _over(cluster: FakeCluster) -> bool:
-    (job,) = cluster.jobs()
-    return "cancelled" in json.dumps(cluster.words(job.id)).lower()
+    assert "cancelled" in json.dumps(fake_slurm.words(job.id)).lower()
 
 
 def test_a_job_in_error_is_cancelled_at_once(fake_sge: FakeCluster) -> None:
@@ -107,7 +89,7 @@ def test_a_job_in_error_is_cancelled_at_once(fake_sge: FakeCluster) -> None:
 
 
 def test_a_job_that_vanishes_without_an_answer(
-    fake_slurm: FakeCluster, here: Path, monkeypatch: pytest.MonkeyPatch
+    fake_slurm: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del fake_slurm
     monkeypatch.setattr(helper_job, "GONE_GRACE_S", 1.0)
@@ -115,7 +97,7 @@ def test_a_job_that_vanishes_without_an_answer(
 
     assert found["job"].status is Status.MISSING
     assert "left the queue, and it wrote no answer" in found["job"].said
-    assert (here / "runs").exists()
+    assert len(folders()) == 1, "what a failure leaves is kept"
 
 
 def test_a_queue_that_does_not_answer_is_not_believed_to_be_empty(
@@ -128,39 +110,21 @@ def test_a_queue_that_does_not_answer_is_not_believed_to_be_empty(
     assert found["job"].status is Status.OK, "its answer came home all the same"
 
 
-def test_a_refused_submission_is_a_finding(fake_slurm: FakeCluster) -> None:
-    del fake_slurm
-    found = looked(case_of("slurm", "site: ours.yaml\n") if _site("queue: nope") else case_of("slurm"))
-
-    assert found["job"].status is Status.MISSING
-    assert "slurm refused" in found["job"].said
+REFUSED = (
+    "name: ours\nscheduler: slurm\nqueue: nope\nrequests:\n"
+    '  queue: "--partition={queue}"\n  memory: "--mem={memory}"\n  walltime: "--time={walltime}"\n'
+)
 
 
-def _site(line: str) -> bool:
-    text = (
-        f"name: ours\nscheduler: slurm\n{line}\nrequests:\n"
-        '  queue: "--partition={queue}"\n  memory: "--mem={memory}"\n  walltime: "--time={walltime}"\n'
-    )
-    return bool(Path("ours.yaml").write_text(text, encoding="utf-8"))
-
-
-def test_runs_that_cannot_be_written_is_a_finding(fake_slurm: FakeCluster) -> None:
-    case = open_case(Path("spec.yaml"), Options(scheduler="slurm", runs_dir=Path("/proc/runs")))
-    found = looked(case)
-
-    assert found["job"].status is Status.MISSING
-    assert fake_slurm.jobs() == []
-
-
-def test_where_something_is_missing_nothing_is_submitted(fake_slurm: FakeCluster) -> None:
+def test_what_cannot_be_submitted_is_a_finding(fake_slurm: FakeCluster) -> None:
+    Path("ours.yaml").write_text(REFUSED, encoding="utf-8")
+    found = looked(case_of("slurm", "site: ours.yaml\n"))["job"]
+    assert found.status is Status.MISSING
+    assert "slurm refused" in found.said
+    options = Options(scheduler="slurm", runs_dir=Path("/proc/runs"))
+    assert looked(open_case(Path("spec.yaml"), options))["job"].status is Status.MISSING
     (found,) = doctor.in_a_job(case_of("slurm"), [missing("partition", "none")], 60, print)
-
     assert found.status is Status.UNKNOWN
-    assert fake_slurm.jobs() == []
-
-
-def test_without_a_scheduler_there_is_nobody_to_give_a_job_to() -> None:
     (found,) = doctor.in_a_job(case_of("local"), [], 60, print)
-
-    assert found.status is Status.OK
-    assert "no scheduler" in found.said
+    assert (found.status, "no scheduler" in found.said) == (Status.OK, True)
+    assert fake_slurm.jobs() == []

@@ -33,12 +33,11 @@ def test_a_file_is_what_it_holds(here: Path, name: str, text: str, what: What) -
     assert what_is(name) is what
 
 
-def test_what_is_no_file_is_a_workload_and_nothing_is_this_machine(here: Path) -> None:
-    assert here.is_dir()
+@pytest.mark.usefixtures("here")
+def test_what_is_no_file_is_a_workload_and_nothing_is_this_machine() -> None:
     assert what_is("") is What.MACHINE
     assert what_is("not-there.yaml") is What.SPEC
-    assert what_is("./tagger.py:tag") is What.WORKLOAD
-    assert what_is("stanza-ner") is What.WORKLOAD
+    assert what_is("./tagger.py:tag") is what_is("stanza-ner") is What.WORKLOAD
 
 
 @pytest.mark.parametrize(
@@ -58,7 +57,9 @@ def test_a_file_of_another_kind_is_refused(here: Path, name: str, content: bytes
     assert hint in caught.value.hint
 
 
-def test_a_script_has_a_finding_for_each_line_that_is_ignored(here: Path) -> None:
+def test_a_script_has_a_finding_for_each_line_that_is_ignored(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (here / "job.sh").write_text(f"{GOOD}#SBATCH --cpus-per-task=4\n", encoding="utf-8")
     late, trial = script(Path("job.sh"), lambda _: True)
     assert (late.name, late.status) == ("line 5", Status.MISSING)
@@ -66,28 +67,17 @@ def test_a_script_has_a_finding_for_each_line_that_is_ignored(here: Path) -> Non
     assert (trial.name, trial.status) == ("job", Status.UNKNOWN)
     assert next_command(What.SCRIPT, "job.sh", ()) == "sbatch job.sh"
 
-
-@pytest.mark.parametrize(("status", "found"), [(0, Status.OK), (1, Status.MISSING)])
-def test_the_scheduler_is_asked_whether_it_takes_a_script(
-    here: Path, monkeypatch: pytest.MonkeyPatch, status: int, found: Status
-) -> None:
     (here / "job.sh").write_text(GOOD, encoding="utf-8")
     (here / "bin").mkdir()
-    (here / "bin" / "sbatch").write_text(
-        f"#!/bin/sh\necho 'sbatch: error: unrecognized option' >&2\nexit {status}\n", encoding="utf-8"
-    )
-    (here / "bin" / "sbatch").chmod(0o755)
+    sbatch = here / "bin" / "sbatch"
     monkeypatch.setenv("PATH", f"{here / 'bin'}:/usr/bin:/bin")
-    lines, trial = script(Path("job.sh"), lambda _: True)
-    assert (lines.status, trial.status) == (Status.OK, found)
-    assert ("unrecognized option" in trial.said) is bool(status)
-
-
-def test_a_workload_that_cannot_be_loaded_is_missing(here: Path) -> None:
-    assert here.is_dir()
-    (finding,) = workload("no-such-workload", lambda _: None)
-    assert (finding.name, finding.status) == ("loads", Status.MISSING)
-    assert "stanza-ner" in finding.hint
+    for status, found in ((0, Status.OK), (1, Status.MISSING)):
+        said = "sbatch: error: unrecognized option"
+        sbatch.write_text(f"#!/bin/sh\necho '{said}' >&2\nexit {status}\n", encoding="utf-8")
+        sbatch.chmod(0o755)
+        lines, trial = script(Path("job.sh"), lambda _: True)
+        assert (lines.status, trial.status) == (Status.OK, found), "the scheduler is asked"
+        assert ("unrecognized option" in trial.said) is bool(status)
 
 
 def test_a_workload_is_tried(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,12 +86,12 @@ def test_a_workload_is_tried(here: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     found = {finding.name: finding.status for finding in workload("./tagger.py:tag", lambda _: None)}
     assert found["loads"] is found["knob batch_size"] is Status.OK
     assert Status.MISSING not in found.values()
+    (finding,) = workload("no-such-workload", lambda _: None)
+    assert (finding.name, finding.status) == ("loads", Status.MISSING)
+    assert "stanza-ner" in finding.hint
 
 
 def test_the_next_command_on_this_machine_is_init_until_there_is_a_spec(here: Path) -> None:
     assert next_command(What.MACHINE, "", ()) == "jobkit init"
     (here / "first.yaml").touch()
     assert next_command(What.MACHINE, "", ()) == "jobkit doctor first.yaml"
-    assert next_command(What.SPEC, "my spec.yaml", ("--set", "sweep.batch_size=[1, 2]")) == (
-        "jobkit sweep 'my spec.yaml' --set 'sweep.batch_size=[1, 2]'"
-    )

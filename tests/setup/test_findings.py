@@ -30,52 +30,30 @@ def test_a_finding_says_how_it_stands_what_was_seen_and_what_fixes_it() -> None:
         "  missing  partition      the cluster has no partition 'gqu'",
         "                          -> change `queue` in site.yaml",
     ]
-
-
-def test_what_is_well_has_nothing_to_fix() -> None:
     assert lines(fine("text", "sample")) == ["  ok       text           sample"]
+    faults = lines(missing("spec", "a.yaml has faults\na.yaml:3:1: queu: no such key", "see docs"))
+    assert [line.strip() for line in faults[1:]] == ["a.yaml:3:1: queu: no such key", "-> see docs"]
 
 
-def test_a_fault_of_several_lines_stays_so() -> None:
-    first, second, hint = lines(
-        missing("spec", "a.yaml has faults\na.yaml:3:1: queu: no such key", "see docs")
-    )
-
-    assert first.endswith("a.yaml has faults")
-    assert second.strip() == "a.yaml:3:1: queu: no such key"
-    assert hint.strip() == "-> see docs"
-
-
-def test_a_long_path_stays_in_one_piece() -> None:
-    path = "/" + "a-b/" * 60
-    found = lines(warning("cache", f"{path} is on ext4", f"export JOBKIT_CACHE={path}"))
-
-    assert [path in line for line in found].count(True) == 2
-
-
-def test_a_command_below_the_words_is_never_folded() -> None:
+def test_a_command_and_a_long_path_are_never_folded() -> None:
     command = "/env/bin/python -m pip install --force-reinstall torch --index-url https://a.org/whl/cu126"
     *_, words, pasted = lines(missing("torch", "a CPU build", f"another build:\n{command}"), 60)
-
-    assert words.strip() == "-> another build:"
-    assert pasted.strip() == command
+    assert (words.strip(), pasted.strip()) == ("-> another build:", command)
+    path = "/" + "a-b/" * 60
+    found = lines(warning("cache", f"{path} is on ext4", f"export JOBKIT_CACHE={path}"))
+    assert [path in line for line in found].count(True) == 2
 
 
 def test_a_terminal_gets_no_orders_from_what_a_scheduler_says() -> None:
     assert "\\x1b[2J" in lines(missing("scheduler", "down\x1b[2J\tnow"))[0]
 
 
-def test_something_that_is_missing_ends_with_4_and_nothing_else_does() -> None:
-    well = [fine("a", ""), warning("b", ""), unknown("c", "")]
-
-    assert exit_code(well) == 0
-    assert exit_code([*well, MISSING]) == 4
-
-
-def test_a_line_counts_them() -> None:
+def test_a_line_counts_them_and_something_that_is_missing_ends_with_4() -> None:
     assert summary([fine("a", ""), fine("b", ""), warning("c", ""), MISSING]) == "2 ok, 1 warning, 1 missing"
     assert summary([warning("a", ""), warning("b", "")]) == "2 warnings"
     assert summary([]) == "nothing was checked"
+    well = [fine("a", ""), warning("b", ""), unknown("c", "")]
+    assert (exit_code(well), exit_code([*well, MISSING])) == (0, 4)
 
 
 @pytest.mark.parametrize(
@@ -104,12 +82,6 @@ def test_no_word_of_a_finding_is_lost(one: Finding) -> None:
         assert word in printed
 
 
-def test_the_json_counts_each_status() -> None:
-    counts = as_json([fine("a", ""), fine("b", ""), MISSING])["counts"]
-    assert isinstance(counts, dict)
-    assert (counts[Status.OK], counts[Status.MISSING]) == (2, 1)
-
-
 @given(st.lists(FINDING))
 def test_the_json_holds_all_of_it(findings: list[Finding]) -> None:
     said = json.loads(json.dumps(as_json(findings)))
@@ -125,21 +97,13 @@ def test_what_the_script_said_and_what_python_found() -> None:
     facts = read_facts(
         "host=n1\nscratch.free= 1024\nworker=124\nactivation.said=a=b\n", '{"python": "3.11.7"}\n'
     )
-
-    assert facts.said["host"] == "n1"
-    assert facts.said["activation.said"] == "a=b"
-    assert facts.number("scratch.free") == 1024
-    assert facts.number("host") is None
-    assert facts.number("nothing") is None
-    assert facts.hung("worker")
-    assert not facts.hung("examine")
+    assert (facts.said["host"], facts.said["activation.said"]) == ("n1", "a=b")
+    numbers = [facts.number(key) for key in ("scratch.free", "host", "nothing")]
+    assert numbers == [1024, None, None]
+    assert (facts.hung("worker"), facts.hung("examine")) == (True, False)
     assert facts.python == {"python": "3.11.7"}
-
-
-def test_what_is_cut_short_says_less() -> None:
-    assert read_facts("host=n1\nscra", "") == Facts(said={"host": "n1"})
-    assert read_facts("", '{"python": "3.1') == Facts()
-    assert read_facts("", "[1]") == Facts()
+    assert read_facts("host=n1\nscra", "") == Facts(said={"host": "n1"}), "what is cut short says less"
+    assert read_facts("", '{"python": "3.1') == read_facts("", "[1]") == Facts()
 
 
 @given(st.text(), st.text())

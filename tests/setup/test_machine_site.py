@@ -40,23 +40,25 @@ def test_a_request_that_the_cluster_grants() -> None:
     assert found["GPUs"].said == "partition 'gpu': 2 x v100 on a node"
     assert found["array jobs"].said == "at most 10,000 tasks in one"
     assert found["account"].said == "jobs are charged to root"
+    found = looked(GRID, grid())
+    assert {one.status for one in found.values()} == {Status.OK}
+    assert found["GPUs"].said == "queue 'gpu.q': 'ngpus', 2 on a node now"
+    assert found["resources"].said == "ngpus, h_vmem, h_rt are known here"
+    assert "account" not in found, "nobody is charged"
+    assert "resources" not in looked(GRID, asking()), "none is asked for"
 
 
 @pytest.mark.parametrize("survey", [LAB, GRID])
-def test_a_scheduler_that_answers(survey: Survey) -> None:
+def test_whether_a_scheduler_answers(survey: Survey) -> None:
     found = controller(survey)
-
     assert found.status is Status.OK
     assert found.said.startswith(f"{survey.product} {survey.version} answers")
-
-
-def test_a_scheduler_that_does_not() -> None:
-    slurm_down = slurm.parse_survey({"controller": captured("slurm/down-ping")})
-    sge_down = sge.parse_survey({"controller": captured("sge/down-config")})
-
-    assert "is DOWN" in controller(slurm_down).said
-    assert "unable to send message to qmaster" in controller(sge_down).said
-    assert {controller(one).status for one in (slurm_down, sge_down)} == {Status.MISSING}
+    module, name, words = {
+        "Slurm": (slurm, "slurm/down-ping", "is DOWN"),
+        "Grid Engine": (sge, "sge/down-config", "unable to send message to qmaster"),
+    }[survey.product]
+    down = controller(module.parse_survey({"controller": captured(name)}))
+    assert (down.status, words in down.said) == (Status.MISSING, True)
 
 
 @pytest.mark.parametrize(
@@ -73,53 +75,41 @@ def test_a_scheduler_that_does_not() -> None:
         ({"queue": "batch", "gpus": 1}, "GPUs", "has no GPUs", "resources.gpus or the queue"),
         ({"queue": "gpu-short", "walltime_s": 1801}, "walltime", "(MaxTime): at most 00:30:00", "walltime"),
         ({"queue": "old"}, "partition", "'old' takes no jobs of yours: it is down", "jobs go to: batch"),
-        ({"queue": "secret"}, "partition", "it is hidden from you", "change `queue`"),
         ({"limit": 0}, "array jobs", "takes none", "support"),
     ],
 )
 def test_what_the_cluster_does_not_have(changes: dict[str, Any], name: str, said: str, hint: str) -> None:
-    found = looked(OTHER, asking(**changes))[name]
-
-    assert found.status is Status.MISSING
-    assert said in found.said
-    assert hint in found.hint
-
-
-def test_of_a_partition_that_there_is_not_nothing_more_is_said() -> None:
-    assert not {"GPUs", "walltime"} & set(looked(LAB, asking(queue="gqu", gpus=1)))
+    found = looked(OTHER, asking(**changes))
+    assert found[name].status is Status.MISSING
+    assert said in found[name].said
+    assert hint in found[name].hint
+    assert changes != {"queue": "gqu"} or not {"GPUs", "walltime"} & set(found), "no more is said"
 
 
-def test_of_several_partitions_one_that_is_open_will_do() -> None:
-    found = looked(OTHER, asking(queue="old,gpu"))["partition"]
-
-    assert found.status is Status.OK
-    assert found.said == "gpu: 5 nodes, at most 36:00:00 a job"
-
-
-def test_a_partition_for_some_only() -> None:
-    found = looked(OTHER, asking(queue="long"))["partition"]
-
-    assert found.status is Status.WARNING
-    assert "no limit on walltime; only for accounts staff,phd" in found.said
-
-
-def test_a_cluster_without_queues() -> None:
-    found = looked(replace(LAB, queues=()), asking())
-
-    assert found["partition"].said == "the cluster has no partition"
-    assert found["GPUs"].said == "none is requested"
-    assert found["partition"].status is Status.MISSING
+def test_partitions_that_take_some_jobs() -> None:
+    several = looked(OTHER, asking(queue="old,gpu"))["partition"]
+    assert (several.status, several.said) == (Status.OK, "gpu: 5 nodes, at most 36:00:00 a job")
+    some_only = looked(OTHER, asking(queue="long"))["partition"]
+    assert some_only.status is Status.WARNING
+    assert "no limit on walltime; only for accounts staff,phd" in some_only.said
+    none = looked(replace(LAB, queues=()), asking())
+    assert (none["partition"].status, none["GPUs"].said) == (Status.MISSING, "none is requested")
+    assert none["partition"].said == "the cluster has no partition"
 
 
 def test_what_was_not_reported_is_unknown() -> None:
     dumb = replace(LAB, queues=None, limits="", silent={"nodes": "slurm_load_partitions:\nerror"})
     found = looked(dumb, asking())
 
-    assert found["partition"].status is Status.UNKNOWN
+    assert found["partition"].status is found["array jobs"].status is Status.UNKNOWN
     assert found["partition"].said == "Slurm did not say: slurm_load_partitions: error"
-    assert found["array jobs"].status is Status.UNKNOWN
-    assert "GPUs" not in found
-    assert "walltime" not in found
+    assert {"GPUs", "walltime"}.isdisjoint(found)
+    deaf = survey_of("sge", "lab", instances=Completed(("qstat",), 1, "", ""))
+    assert "GPUs" not in looked(deaf, grid()), "no host tells what it has"
+    for works, status in ((True, Status.OK), (False, Status.WARNING), (None, Status.UNKNOWN)):
+        kept = replace(LAB, keeping=AccountingStatus(works=works, said="so it is"))
+        accounting = looked(kept, asking())["accounting"]
+        assert (accounting.status, accounting.said[:8]) == (status, "so it is")
 
 
 def test_more_points_than_an_array_takes_become_several() -> None:
@@ -145,35 +135,11 @@ def test_whom_jobs_are_charged_to(survey: Survey, account: str | None, status: S
     assert said in found.said
 
 
-def test_where_nobody_is_charged_nothing_is_said() -> None:
-    assert "account" not in looked(GRID, asking())
-
-
-@pytest.mark.parametrize(
-    ("works", "status"), [(True, Status.OK), (False, Status.WARNING), (None, Status.UNKNOWN)]
-)
-def test_whether_account_is_kept(works: bool | None, status: Status) -> None:  # noqa: FBT001 - a parameter
-    found = looked(replace(LAB, keeping=AccountingStatus(works=works, said="so it is")), asking())[
-        "accounting"
-    ]
-
-    assert found.status is status
-    assert found.said.startswith("so it is")
-
-
 def grid(**changes: Any) -> SiteRequest:
     names = ("ngpus", "h_vmem", "h_rt")
     return asking(
         changes.pop("requests", SGE), **{"resources": names, "gpus": 1, "queue": "gpu.q", **changes}
     )
-
-
-def test_grid_engine_by_the_names_of_the_site() -> None:
-    found = looked(GRID, grid())
-
-    assert {one.status for one in found.values()} == {Status.OK}
-    assert found["GPUs"].said == "queue 'gpu.q': 'ngpus', 2 on a node now"
-    assert found["resources"].said == "ngpus, h_vmem, h_rt are known here"
 
 
 def test_what_no_node_has() -> None:
@@ -211,18 +177,13 @@ OTHER_SGE = Requests(gpus="-l gpu={gpus}", memory="-l h_vmem={memory}")
 
 def test_a_queue_that_has_no_such_gpus() -> None:
     changes = {"requests": OTHER_SGE, "resources": ("gpu",), "account": "nlp"}
-    there = looked(GRID_OTHER, grid(queue="off.q", **changes))["GPUs"]
-    none_left = looked(GRID_OTHER, grid(queue="all.q", **changes))["GPUs"]
+    there, none_left = (
+        looked(GRID_OTHER, grid(queue=name, **changes))["GPUs"] for name in ("off.q", "all.q")
+    )
 
     assert there.status is Status.MISSING
     assert "queue 'off.q' has no 'gpu'; those that have: " in there.said
     assert none_left.status is Status.WARNING
-
-
-def test_where_no_host_tells_what_it_has_nothing_is_said_of_gpus() -> None:
-    deaf = survey_of("sge", "lab", instances=Completed(("qstat",), 1, "", ""))
-
-    assert "GPUs" not in looked(deaf, grid())
 
 
 def test_a_site_file_that_counts_memory_otherwise_than_the_cluster() -> None:
@@ -234,7 +195,3 @@ def test_a_site_file_that_counts_memory_otherwise_than_the_cluster() -> None:
     assert "memory" not in per_slot
     assert "memory" not in looked(GRID, grid())
     assert {Consumable.SLOT.value, Consumable.JOB.value} == {"slot", "job"}, "as the site file spells them"
-
-
-def test_where_no_resource_is_asked_for_none_is_looked_for() -> None:
-    assert "resources" not in looked(GRID, asking())
