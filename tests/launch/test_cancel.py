@@ -1,4 +1,4 @@
-"""What is taken back, and by how many commands; the real schedulers do it in tests/cluster."""
+"""What is cancelled or throttled, and by how many commands; the real schedulers do it in tests/cluster."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, exclusive_lock
 from jobkit.core.layout import JOURNAL_FILE, RUN_LOCK
 from jobkit.core.records import Outcome
-from jobkit.launch.cancel import cancel
+from jobkit.launch.cancel import cancel, throttle
 from jobkit.runs.journal import Role, read_journal
 from jobkit.runs.reader import read_standings
 from tests.support.builders import (
+    events,
     grid,
     record,
     write_points,
@@ -26,7 +27,7 @@ from tests.support.builders import (
 )
 from tests.support.commands import jobkit, jobkit_process
 from tests.support.programs import Programs
-from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here  # noqa: PLC0414 - a fixture is found by its name here
 from tests.whole.test_job_script import wait_until
 
 WORKLOADS = Path(__file__).parents[1] / "workloads"
@@ -55,25 +56,24 @@ def test_all_of_a_run_is_one_command_a_job_and_the_jobs_that_wait_go_first(
     run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_submitted(run, "slurm", "79", first=1, last=1, offset=6, role=Role.FOLLOW)
-    queue.squeue(*ALL, "79_1 PENDING")
+    queue.squeue(*ALL[:-1])  # it does not show two tasks just now
     assert cancel(run, [], []) == 0
     assert queue.called("scancel") == ["scancel 79", "scancel 77", "scancel 78"]
     told = {(task.job_id, task.task) for task in read_journal(run).cancelled}
     assert told == {("77", 2), ("77", 3), ("77", 4), ("78", 1), ("78", 2), ("79", 1)}, "not what had ended"
     said = capsys.readouterr().err
-    assert ": 6 points: 1 done, 1 running, 4 waiting" in said
+    assert ": 6 points: 1 done, 1 running, 3 waiting, 1 unsettled" in said
     assert "cancelled: 5 points\nrunning points copy their results to the run folder" in said
     queue.squeue()
     assert cancel(run, [], []) == 0
     assert "nothing to cancel" in capsys.readouterr().err
     assert len(queue.called("scancel")) == 3
-
-
-def test_what_the_queue_does_not_show_just_now_is_cancelled_all_the_same(run: Path, queue: Programs) -> None:
-    write_submitted(run, "slurm", "79", first=1, last=1, offset=6, role=Role.FOLLOW)
-    queue.squeue("78_2 RUNNING")
-    cancel(run, [], [])
-    assert queue.called("scancel") == ["scancel 79", "scancel 77", "scancel 78"]
+    assert cancel(run, ["1"], []) == 0
+    said = capsys.readouterr().err
+    assert "p001 has ended (ok): left alone\n" in said
+    assert "nothing to cancel: none of the points named is in the queue or running" in said
+    assert cancel(run, [], ["2", "3", "4", "5", "6"]) == 0
+    assert "nothing to cancel: none of the other points is in the queue" in capsys.readouterr().err
 
 
 def test_points_by_number_and_id_and_what_waits_for_the_others_stays(
@@ -89,19 +89,6 @@ def test_points_by_number_and_id_and_what_waits_for_the_others_stays(
     assert "brings home" not in said
     cancelled = Outcome.CANCELLED
     assert outcomes(run) == [Outcome.OK, None, cancelled, cancelled, None, cancelled]
-
-
-def test_a_point_that_has_ended_is_reported_and_not_the_run(
-    run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
-) -> None:
-    queue.squeue(*ALL)
-    assert cancel(run, ["1"], []) == 0
-    said = capsys.readouterr().err
-    assert "p001 has ended (ok): left alone\n" in said
-    assert "nothing to cancel: none of the points named is in the queue or running" in said
-    assert cancel(run, [], ["2", "3", "4", "5", "6"]) == 0
-    assert "nothing to cancel: none of the other points is in the queue" in capsys.readouterr().err
-    assert not queue.called("scancel")
 
 
 def test_what_is_being_cancelled_is_not_cancelled_twice(
@@ -240,4 +227,60 @@ def test_a_run_here_is_cancelled_as_a_whole_and_brings_its_results_home(
     kept = json.loads((run / "results" / "batch_size-1-r1" / "try-1" / "record.json").read_text())
     assert kept["summary"]["batches"] == 1
     assert "nothing to cancel" in jobkit("cancel", name).stderr
-    assert "again: 2 points" in jobkit("resume", name, "--set", "resources.walltime=4s").stderr
+    assert "again: 1 point" in jobkit("resume", name, "2", "--set", "resources.walltime=2s").stderr
+
+
+@pytest.mark.parametrize(
+    ("most", "each", "said"),
+    [(5, 2, "at most 2 at a time in each of 2 array jobs, 4 in all"), (0, 0, "any number at a time")],
+)
+def test_arrays_share_the_throttle_as_they_do_when_submitted(
+    run: Path, queue: Programs, capsys: pytest.CaptureFixture[str], most: int, each: int, said: str
+) -> None:
+    queue.squeue("77_4 RUNNING", "78_1 PENDING")
+    assert throttle(run, most) == 0
+    assert queue.called("scontrol") == [
+        f"scontrol update JobId=77 ArrayTaskThrottle={each}",
+        f"scontrol update JobId=78 ArrayTaskThrottle={each}",
+    ]
+    assert capsys.readouterr().err == f"run: {said}\n"
+    told = [(event["job_id"], event["throttle"]) for event in events(run) if event["event"] == "throttled"]
+    assert told == [("77", each), ("78", each)]
+
+
+def test_an_array_that_has_ended_is_left_alone(
+    run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    queue.squeue("78_1 RUNNING")
+    ended = "echo '78_1: Job has already finished' >&2; echo '78_2: No error' >&2; exit 1"
+    queue.add("scontrol", ended)
+    assert throttle(run, 3) == 0
+    assert queue.called("scontrol") == ["scontrol update JobId=78 ArrayTaskThrottle=3"]
+    assert capsys.readouterr().err == "run: at most 3 at a time\n"
+
+
+def test_a_refusal_is_reported(run: Path, queue: Programs) -> None:
+    queue.squeue("77_4 RUNNING", "78_1 PENDING")
+    queue.add("scontrol", "echo '77_3-8: Invalid user id' >&2; exit 1")
+    with pytest.raises(JobkitError, match="slurm did not change job 77: 77_3-8: Invalid user id") as caught:
+        throttle(run, 3)
+    assert (caught.value.exit_code, caught.value.hint) == (3, f"jobkit status {run} shows what runs")
+    assert len(queue.called("scontrol")) == 2
+
+
+def test_what_is_in_no_queue_cannot_be_throttled(run: Path, queue: Programs) -> None:
+    queue.squeue()
+    with pytest.raises(JobkitError, match="none of its points is in the queue or running") as caught:
+        throttle(run, 3)
+    assert caught.value.exit_code == 2
+    assert caught.value.hint.startswith(f"jobkit resume {run} --set max_parallel=N ")
+    assert not queue.called("scontrol")
+
+
+def test_a_run_here_has_one_point_at_a_time(tmp_path: Path, queue: Programs) -> None:
+    run = write_points(tmp_path / "here", grid([1, 2]))
+    write_submitted(run, "local", "99", first=1, last=2)
+    queue.add("ps", "echo '99 python -m jobkit.launch.resume here'")
+    with pytest.raises(JobkitError, match="a run on this machine has one point at a time") as caught:
+        throttle(run, 2)
+    assert caught.value.hint == f"jobkit cancel {run} stops it"

@@ -1,4 +1,4 @@
-"""What `jobkit sweep` says that it is about to ask for."""
+"""What `jobkit sweep` says of its request and of the jobs that were accepted, or refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pytest
 from jobkit.commands.sweep import sweep as sweep_command
 from jobkit.core.errors import JobkitError
 from jobkit.launch import launch
+from jobkit.launch.job import Job, announce, find_job, follow_job
 from jobkit.planning.prepare import Options, Prepared, prepare
+from jobkit.schedulers.types import ONE_TASK, JobId
 from jobkit.spec.policy import Policy
 from tests.support.builders import grid, record, write_records, write_submitted
 from tests.support.programs import Programs
@@ -50,7 +52,6 @@ GPU = ("resources.gpus=1", "resources.gpu_type=v100")
         (("resources.exclusive=true", "resources.cpus=1"), ("requesting 1 CPU, ", "a node to itself")),
         ((*GPU, "pack=4", "max_parallel=2"), ("4 points a job, 2 jobs at a time", "2.5 GPU-hours")),
         ((*GPU, "find_max={}", "policy.follow_up=false"), ("2.7 GPU-hours, the largest batch included",)),
-        (("repeats=1", "resources.cpus=1", "resources.walltime=6s"), ("at most 0.0083 CPU-hours",)),
         (("repeats=1000",), ("at most 1,666.7 CPU-hours",)),
     ],
 )
@@ -95,29 +96,6 @@ def test_it_is_said_before_anything_is_submitted(
     assert lines[2].startswith("Slurm estimates a start at 2026-01-02 03:04:05: ")
 
 
-def test_a_dry_run_reports_what_would_be_refused(
-    cluster: Programs, capfd: pytest.CaptureFixture[str]
-) -> None:
-    cluster.add("sbatch", "echo 'sbatch: error: invalid partition' >&2; exit 1")
-    page = launch.preview(ready())
-    assert page.splitlines()[-2].startswith("#   sbatch --parsable --array=1-15%4")
-    assert "the scheduler would refuse this sweep: " in capfd.readouterr().err
-    assert "# 15 points: 5 settings, 3 repeats; workload count; device cpu" in page.splitlines()
-    assert "# scheduler slurm (from --scheduler), site slurm-default" in page.splitlines()
-    assert not Path("runs").exists()
-
-
-def test_a_dry_run_ends_with_what_would_be_refused(
-    cluster: Programs, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """The message comes first, and again after the script, which scrolls the first away."""
-    cluster.add("sbatch", "echo 'sbatch: error: invalid partition' >&2; exit 1")
-    argv = ["spec.yaml", "--dry-run", "--scheduler", "slurm"]
-    assert sweep_command.main(argv, standalone_mode=False) == 0
-    messages = capfd.readouterr().err
-    assert messages.count("the scheduler would refuse this sweep: ") == 2
-
-
 def test_a_dry_run_here_names_the_driver_that_does_it_all() -> None:
     prepared = ready("find_max={}", scheduler="local")
     (argv,) = launch.submit_commands(prepared)
@@ -141,3 +119,32 @@ def test_of_a_corpus_that_is_planned_already_every_shard_is_awaited(
     write_submitted(run, "slurm", "77", first=1, last=2)
     launch.wait_for_points(run, (), Policy())
     assert "2/2 points" in capsys.readouterr().err
+
+
+def test_a_dry_run_reports_what_would_be_refused(
+    cluster: Programs, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The message comes first, and again after the script, which scrolls the first away."""
+    cluster.add("sbatch", "echo 'sbatch: error: invalid partition' >&2; exit 1")
+    argv = ["spec.yaml", "--dry-run", "--scheduler", "slurm"]
+    assert sweep_command.main(argv, standalone_mode=False) == 0
+    page, messages = capfd.readouterr()
+    assert messages.count("the scheduler would refuse this sweep: ") == 2
+    assert "\n#   sbatch --parsable --array=1-15%4" in page
+    assert "# 15 points: 5 settings, 3 repeats; workload count; device cpu" in page.splitlines()
+    assert "# scheduler slurm (from --scheduler), site slurm-default" in page.splitlines()
+    assert not Path("runs").exists()
+
+
+def test_the_jobs_that_were_accepted_are_one_line() -> None:
+    arrays = [Job(script="job.sh", array=ONE_TASK, id=JobId(number)) for number in ("7", "8")]
+    find, follow = replace(find_job(6), id=JobId("9", "lab")), replace(follow_job(1), id=JobId("10"))
+    refused = replace(follow_job(1), refused="no dependencies here")
+    lines: list[str] = []
+    announce("slurm", [*arrays, find, follow], "; waiting for it", lines.append)
+    announce("slurm", [*arrays, refused], "", lines.append)
+    assert lines[0].startswith("submitted: slurm job 7, 8; job 9")
+    assert lines[0].endswith("; waiting for it")
+    assert "10" not in lines[0], "the job that runs failed points again is named only if it was refused"
+    assert lines[1] == "submitted: slurm job 7, 8"
+    assert "no dependencies here" in lines[2]

@@ -52,14 +52,6 @@ def started(folder: Path, word: str) -> list[int]:
     return found
 
 
-def test_one_job_runs_all_points(driver: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    (tmp_path / "go").touch()
-    assert driver.wait(60) == 0
-    logs = sorted(path.name for path in tmp_path.glob("runs/*/logs/*"))
-    assert len([name for name in logs if name.endswith("_0_log.out")]) == 1
-    assert len(logs) == 3, "submitit's log and one of each point"
-
-
 def test_when_its_driver_is_killed_the_job_ends_after_the_running_point(
     driver: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
@@ -86,8 +78,7 @@ def test_when_the_job_is_killed_the_point_is_lost_and_another_job_runs_the_next(
 
 
 @pytest.mark.fault
-@pytest.mark.parametrize("program", ["stat", "sed", "timeout"])
-@pytest.mark.parametrize("detached", [False, True])
+@pytest.mark.parametrize(("program", "detached"), [("stat", False), ("sed", False), ("timeout", True)])
 def test_a_machine_without_a_program_of_the_job_script(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, *, detached: bool
 ) -> None:

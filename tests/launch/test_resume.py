@@ -1,31 +1,336 @@
-"""The job that follows a sweep, and points that run again here."""
+"""Points run again, here or by a controller that keeps a queue. With real ones: tests/cluster."""
 
 from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import DRIVER_LOCK, Exit
+from jobkit.core.layout import DRIVER_LOCK, TUNE_GOAL_FILE, Exit
 from jobkit.core.records import Outcome
 from jobkit.launch import resume
 from jobkit.launch import sweep as submit
 from jobkit.launch.cancel import cancel
+from jobkit.launch.resubmit import undecided
 from jobkit.launch.resume import run_again, run_follow_up
 from jobkit.planning.prepare import Options, prepare
 from jobkit.runs.driver_lock import driving, last_driver
-from jobkit.runs.journal import note, read_journal
+from jobkit.runs.journal import JobTask, Role, note, read_journal
 from jobkit.runs.reader import read_standings
 from jobkit.runs.results import read_run
 from jobkit.runs.standing import PointState
+from jobkit.schedulers.types import State
 from tests.support.builders import events, write_begin, write_event, write_exit
+from tests.support.statuses import a_point, a_run, with_job
 from tests.support.swept import BUG, LATE, OK, OOM, SPEC, Clock, Sweep
-from tests.support.swept import clock as clock  # noqa: PLC0414 - a fixture is found by its name here
-from tests.support.swept import sweep as sweep  # noqa: PLC0414 - the same
+from tests.support.swept import clock as clock  # noqa: PLC0414 - a fixture is found by its name here  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.swept import sweep as sweep  # noqa: PLC0414 - the same  # noqa: PLC0414 - the same
+
+
+def refused(sweep: Sweep, *only: str, overrides: tuple[str, ...] = ()) -> JobkitError:
+    with pytest.raises(JobkitError) as caught:
+        run_again(sweep.run, only, overrides)
+    assert sweep.calls() == []
+    return caught.value
+
+
+def test_the_job_of_a_search_is_undecided_while_it_ends_and_when_it_left_no_trace(tmp_path: Path) -> None:
+    (tmp_path / TUNE_GOAL_FILE).touch()
+    run = replace(a_run([a_point(1, PointState.FAILED, Outcome.LOST)]), folder=tmp_path)
+    task = JobTask("slurm", "79", 1)
+    ending = replace(with_job(run, Role.TUNE, State.ENDING), ending=frozenset({task}))
+    lost, known = with_job(run, Role.TUNE), replace(with_job(run, Role.TUNE), ended=frozenset({task}))
+    lines = [undecided(one) for one in (ending, lost, known, with_job(run, Role.TUNE, State.RUNNING))]
+    assert [len(line) for line in lines] == [1, 1, 0, 0]
+    assert ("was cancelled, and is not over yet" in lines[0][0], "without a trace" in lines[1][0]) == (
+        True,
+        True,
+    )
+
+
+def test_only_what_failed_or_is_missing_is_submitted_by_what_it_gets(
+    sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep.ended(OK, OOM, BUG, OOM, LATE, OK)
+    assert run_again(sweep.run, (), ()) == 0
+    said = capsys.readouterr().err
+    assert "6 points: 2 done, 4 failed (2 ram_oom, 1 bug, 1 timeout)" in said
+    assert "again: 2 points, with 150MiB of memory\nagain: 1 point\n" in said
+    assert "again: 1 point, with 00:02:00 of walltime" in said
+    lists = {name: (sweep.run / name).read_text() for name in sweep.files() if name.startswith("tasks-")}
+    assert lists == {"tasks-2.txt": "2\n4\n", "tasks-3.txt": "3\n", "tasks-4.txt": "5\n"}
+    assert "--mem=150M" in (sweep.run / "job-2.sh").read_text()
+    first, *_, following = sweep.calls()
+    assert first.endswith(f"--array=1-2%4 {sweep.run}/job-2.sh --list tasks-2.txt 0")
+    assert "--dependency=afterany:101:102:103 --array=1-1" in following
+    assert following.endswith("/follow.sh")
+    roles = [(submission.role, submission.round) for submission in read_journal(sweep.run).submissions]
+    assert roles == [("points", 1), ("points", 2), ("points", 3), ("points", 4), ("follow", 4)]
+
+
+def test_what_was_submitted_again_is_not_submitted_once_more(
+    sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep.ended(OK, OOM, OK, OK, OK, OK)
+    run_again(sweep.run, (), ())
+    before = sweep.calls()
+    assert run_again(sweep.run, (), ()) == 0
+    assert "1 waiting" in capsys.readouterr().err
+    assert sweep.calls() == before
+    with pytest.raises(JobkitError, match="is waiting: it is not run twice at a time"):
+        run_again(sweep.run, ("2",), ())
+
+
+def test_points_run_again_within_max_parallel_of_the_run(
+    sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two tasks of the run still work: two of four places are free, then none."""
+    sweep.ended(OOM, BUG, OOM, LATE, None, None)
+    name = sweep.points[0].run_id
+    sweep.queue("".join(f"100_{task}|RUNNING|None||0:10|n1|{name}\n" for task in (5, 6)))
+    run_again(sweep.run, (), ())
+    said = capsys.readouterr().err
+    arrays = [call for call in sweep.calls() if "follow.sh" not in call]
+    assert "--array=1-2%2" in arrays[0]
+    assert "--dependency" not in arrays[0]
+    assert [("--dependency=afterany:100:101" in call, "%4" in call) for call in arrays[1:2]] == [(True, True)]
+    assert "max_parallel is 4: 1 point will begin when these have ended: 100, 101" in said
+
+
+def test_a_job_that_a_person_must_release_is_not_waited_for(sweep: Sweep) -> None:
+    sweep.ended(OOM, OOM, OK, OK, None, None)
+    name = sweep.points[0].run_id
+    sweep.queue("".join(f"100_{task}|PENDING|JobHeldUser||0:00|N/A|{name}\n" for task in (5, 6)))
+    run_again(sweep.run, (), ())
+    assert "--array=1-2%4" in sweep.calls()[0]
+    assert "--dependency" not in sweep.calls()[0]
+
+
+def test_two_at_once_submit_once(sweep: Sweep) -> None:
+    sweep.ended(OK, OOM, BUG, OK, OK, OK)
+    command = [sys.executable, "-m", "jobkit", "resume", str(sweep.run)]
+    both = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=60)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert sorted("nothing to run again" in text for text in said) == [False, True]
+    assert len(sweep.calls()) == 3
+    assert sweep.standings() == [
+        PointState.DONE,
+        PointState.WAITING,
+        PointState.WAITING,
+        *[PointState.DONE] * 3,
+    ]
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["sweep.batch_size=[9]", "text=other.txt", "name=x", "repeats=3", "workload=odd:Slow", "device=cuda"],
+)
+def test_what_a_point_measures_cannot_change(sweep: Sweep, key: str) -> None:
+    sweep.ended(OK, OOM, OK, OK, OK, OK)
+    before = sweep.files()
+    error = refused(sweep, overrides=(key,))
+    assert f"--set {key}: the results depend on {key.partition('=')[0]}" in error.message
+    assert "resources" in error.hint
+    assert sweep.files() == before
+
+
+def test_a_node_that_failed_is_stayed_away_from(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep.ended(OK, None, OK, OK, OK, OK)
+    row = f"100_2|NODE_FAIL|0:0|60||50M|1|n1|None|{sweep.points[0].run_id}\n"
+    (sweep.folder / "accounting").write_text(row, encoding="utf-8")
+    assert run_again(sweep.run, (), ()) == 0
+    assert "again: 1 point, not on n1" in capsys.readouterr().err
+    assert "#SBATCH --exclude=n1" in (sweep.run / "job-2.sh").read_text()
+
+
+@pytest.mark.parametrize("by_itself", [False, True])
+def test_a_node_that_failed_is_used_again_if_no_other_matches(
+    sweep: Sweep, capsys: pytest.CaptureFixture[str], *, by_itself: bool
+) -> None:
+    sweep.ended(OK, None, OK, OK, OK, OK)
+    row = f"100_2|NODE_FAIL|0:0|60||50M|1|n1|None|{sweep.points[0].run_id}\n"
+    (sweep.folder / "accounting").write_text(row, encoding="utf-8")
+    sweep.refuse("--exclude=n1")
+    assert (run_follow_up(sweep.run) if by_itself else run_again(sweep.run, (), ())) == 0
+    said = capsys.readouterr().err
+    assert "only n1 matches the request, so the points may run there again" in said
+    assert "#SBATCH --exclude" not in (sweep.run / "job-2.sh").read_text()
+    assert sweep.standings()[1] is PointState.WAITING
+
+
+def test_a_node_that_a_person_excluded_stays_excluded(sweep: Sweep) -> None:
+    sweep.ended(OK, None, OK, OK, OK, OK)
+    row = f"100_2|NODE_FAIL|0:0|60||50M|1|n1|None|{sweep.points[0].run_id}\n"
+    (sweep.folder / "accounting").write_text(row, encoding="utf-8")
+    sweep.refuse("n2,n1")
+    assert run_again(sweep.run, (), ("resources.exclude=[n2]",)) == 0
+    assert "#SBATCH --exclude=n2\n" in (sweep.run / "job-2.sh").read_text()
+
+
+def test_a_request_that_no_node_meets_is_refused_with_the_nodes_excluded_or_not(sweep: Sweep) -> None:
+    sweep.ended(OK, None, OK, OK, OK, OK)
+    row = f"100_2|NODE_FAIL|0:0|60||50M|1|n1|None|{sweep.points[0].run_id}\n"
+    (sweep.folder / "accounting").write_text(row, encoding="utf-8")
+    sweep.refuse("--test-only")
+    before = sweep.files()
+    assert "refused --test-only" in refused(sweep).message
+    assert sweep.files() - before == {".lock"}
+
+
+def test_a_check_that_refuses_leaves_nothing_behind(sweep: Sweep) -> None:
+    sweep.ended(OK, OOM, OK, OK, OK, OK)
+    sweep.refuse("--test-only")
+    before, journal = sweep.files(), (sweep.run / "journal.jsonl").read_text()
+    error = refused(sweep)
+    assert (error.exit_code, "would refuse this sweep" in error.message) == (3, True)
+    assert sweep.files() - before == {".lock"}
+    assert (sweep.run / "journal.jsonl").read_text() == journal
+    sweep.refuse()
+    assert run_again(sweep.run, (), ()) == 0
+
+
+def test_a_second_group_that_is_refused_is_reported(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep.ended(OK, OOM, BUG, LATE, OK, OK)
+    sweep.refuse("job-3.sh")
+    assert run_again(sweep.run, (), ()) == 3
+    said = capsys.readouterr().err
+    assert "1 point not submitted: slurm would refuse this sweep" in said
+    assert "submitted: slurm job 101" in said
+    assert sweep.standings()[1:4].count(PointState.WAITING) == 1, (
+        "the name of a round that was refused is free"
+    )
+    assert {"tasks-3.txt", "job-3.sh"}.isdisjoint(sweep.files())
+
+
+def test_after_a_lost_answer_no_other_group_is_submitted(sweep: Sweep) -> None:
+    sweep.ended(OK, OOM, BUG, LATE, OK, OK)
+    (sweep.folder / "mute").touch()
+    with pytest.raises(JobkitError, match="not known whether slurm took the job") as caught:
+        run_again(sweep.run, (), ())
+    assert caught.value.exit_code == 3
+    assert sweep.rounds() == [("submitting", 2)]
+    with pytest.raises(JobkitError, match="a submission is under way"):
+        run_again(sweep.run, (), ())
+
+
+def test_a_job_that_follows_and_is_refused_is_reported(
+    sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep.ended(OK, OOM, OK, OK, OK, OK)
+    sweep.refuse("follow.sh")
+    assert run_again(sweep.run, (), ()) == 0
+    assert "no job runs again what fails" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_written_is_reported(sweep: Sweep) -> None:
+    sweep.ended(OK, OOM, OK, OK, OK, OK)
+    (sweep.run / ".lock").mkdir()
+    error = refused(sweep)
+    assert error.message == f"{sweep.run}/.lock: Is a directory"
+    (sweep.run / ".lock").rmdir()
+    (sweep.run / "tasks-2.txt").mkdir()
+    assert "tasks-2.txt" in refused(sweep).message
+
+
+def test_a_task_without_a_trace_is_given_a_minute(
+    sweep: Sweep, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep.ended(OK, None, OK, OK, OK, OK)
+    assert run_again(sweep.run, (), ()) == 0
+    assert 60 <= clock.s <= 90
+    said = capsys.readouterr().err
+    assert said.count("1 point left the queue without a trace: looking again for a minute") == 1
+    assert "1 failed (1 lost)" in said
+    assert len(sweep.calls()) == 2
+
+
+def test_what_was_cancelled_and_is_ending_runs_again_once_it_has_ended(
+    sweep: Sweep, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As typed straight after `jobkit cancel`, which says so."""
+    sweep.ended(OK, None, OK, OK, OK, OK)
+    write_begin(sweep.run, sweep.points[1], job=100)
+    note(sweep.run, "cancelled", job_id="100", tasks=[2], status=0)
+    sweep.queue(f"100_2|COMPLETING|None|n1|0:30|N/A|{sweep.run.name}\n")
+
+    def over() -> None:
+        sweep.queue()
+        sweep.end(sweep.points[1], Outcome.CANCELLED)
+
+    clock.meanwhile = over
+    assert run_again(sweep.run, (), ()) == 0
+    assert "1 point cancelled, and not over yet: looking again for a minute" in capsys.readouterr().err
+    assert (clock.slept, len(sweep.calls())) == (1, 2)
+
+
+def test_what_is_long_in_ending_is_left_and_said(
+    sweep: Sweep, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep.ended(OK, None, OK, OK, OK, OK)
+    write_begin(sweep.run, sweep.points[1], job=100)
+    note(sweep.run, "cancelled", job_id="100", tasks=[2], status=0)
+    sweep.queue(f"100_2|COMPLETING|None|n1|0:30|N/A|{sweep.run.name}\n")
+    assert run_again(sweep.run, (), ()) == 5
+    assert clock.s <= 100
+    assert "not run again now; once that is over, type this again\nnothing" in capsys.readouterr().err
+    assert sweep.calls() == []
+
+
+def test_a_record_that_comes_home_in_that_minute_counts(sweep: Sweep, clock: Clock) -> None:
+    sweep.ended(OK, None, OK, OK, OK, OK)
+    clock.meanwhile = lambda: sweep.end(sweep.points[1], OK)
+    assert run_again(sweep.run, (), ()) == 0
+    assert (clock.slept, sweep.calls()) == (1, [])
+
+
+def test_a_run_without_a_job_that_follows_gets_none(sweep: Sweep) -> None:
+    sweep.ended(OK, OOM, OK, OK, OK, OK)
+    (sweep.run / "follow.sh").unlink()
+    run_again(sweep.run, (), ())
+    assert len(sweep.calls()) == 1
+
+
+def test_points_share_tasks_as_the_spec_says(sweep: Sweep) -> None:
+    sweep.ended(BUG, BUG, BUG, BUG, BUG, OK)
+    run_again(sweep.run, (), ("pack=2",))
+    assert (sweep.run / "tasks-2.txt").read_text() == "1 2\n3 4\n5\n"
+    assert "--array=1-3" in sweep.calls()[0]
+
+
+def test_a_job_asks_for_the_walltime_of_the_points_that_it_holds(sweep: Sweep) -> None:
+    sweep.ended(BUG, BUG, OK, OK, OK, OK)
+    run_again(sweep.run, (), ("pack=5",))
+    assert "--time=00:02:00\n" in (sweep.run / "job-2.sh").read_text()
+
+
+def test_what_a_person_set_is_kept_for_the_points_that_it_was_set_for(
+    sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep.ended(OOM, BUG, OK, OK, OK, OK)
+    given = ("resources.memory=1GiB", "environment.variables={FIXED: yes}")
+    run_again(sweep.run, ("1",), given)
+    assert "again: 1 point, with environment.variables={FIXED: yes} and with 1GiB" in capsys.readouterr().err
+    sweep.queue()
+    write_begin(sweep.run, sweep.points[0], 2, job=101)
+    write_exit(sweep.run, sweep.points[0], Exit(status=1, stage="run", outcome=OOM), 2)
+
+    assert run_again(sweep.run, (), ()) == 0
+    told = capsys.readouterr().err
+    assert "again: 1 point, with environment.variables={FIXED: yes} and with 1536MiB of memory" in told
+    assert "again: 1 point\n" in told
+    grown, plain = ((sweep.run / f"job-{number}.sh").read_text() for number in (3, 4))
+    assert "--mem=1536M" in grown
+    assert "export FIXED=" in grown
+    assert "--mem=100M" in plain
+    assert "FIXED" not in plain
 
 
 def left(sweep: Sweep) -> list[tuple[object, str]]:
@@ -102,6 +407,8 @@ def test_here_the_points_run_at_once(local: Path, capsys: pytest.CaptureFixture[
     told = [(event["event"], event.get("only")) for event in events(local)]
     assert told == [("submitting", [1, 3]), ("submitted", [1, 3])]
     assert "again: 2 points" in capsys.readouterr().err
+    logs = sorted(path.name.rpartition("_")[2] for path in (local / "logs").glob("*"))
+    assert logs == ["1.out", "3.out", "log.out"], "one job of submitit's runs both"
     assert run_again(local, ("missing",), ()) is None
     assert run_again(local, (), ()) == 0
     assert (local / "tasks-3.txt").read_text() == "2\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -70,71 +70,12 @@ def test_on_a_cluster_it_is_one_job(run: Path, queue: Programs, capsys: pytest.C
     ]
 
 
-@pytest.mark.parametrize(("memory", "bytes_"), [(3 * GIB, 3 * GIB), ("device", None)])
-def test_another_memory_may_be_asked_for(run: Path, memory: int | str, bytes_: int | None) -> None:
-    verify.verify(run, memory=memory)
-    assert wanted(run)["memory_bytes"] == bytes_
-
-
-def test_a_spec_without_find_max_means_all_there_is(run: Path) -> None:
-    write_atomically(run / "sweep.yaml", SPEC % ("slurm", "slurm", ""))
-    verify.verify(run, memory=None)
-    assert (wanted(run)["memory_bytes"], wanted(run)["ram_bytes"]) == (None, 2 * GIB)
-
-
-def test_earlier_trials_are_not_counted_again(run: Path) -> None:
-    for trial in (Trial(index=5, outcome=Outcome.OK), Trial(message="too few"), Trial(message="too few")):
-        append_line(run / TRIALS_FILE, to_json(trial))
-    verify.verify(run, memory=None)
-    assert wanted(run)["after"] == 3
-
-
-def test_a_run_without_points_is_none(run: Path) -> None:
-    write_atomically(run / "points.jsonl", "")
-    with pytest.raises(JobkitError, match=r"points.jsonl: holds no point"):
-        verify.verify(run, memory=None)
-
-
 def whole(run: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in run.rglob("*") if path.is_file()}
 
 
 def unlocked(run: Path) -> dict[str, bytes]:
     return {name: text for name, text in whole(run).items() if not name.endswith(".lock")}
-
-
-def copied(run: Path) -> Path:
-    return Path(shutil.copytree(run, run.with_name("a copy")))
-
-
-def moved(run: Path) -> Path:
-    return run.rename(run.with_name("elsewhere"))
-
-
-def unscripted(run: Path) -> Path:
-    (run / "job.sh").unlink()
-    return run
-
-
-@pytest.mark.parametrize(
-    ("harm", "why"),
-    [
-        (copied, "works in .*/runs/demo, so this is a copy of it"),
-        (moved, "works in .*/runs/demo, so this is a folder that was moved"),
-        (unscripted, "job.sh: No such file"),
-    ],
-)
-@pytest.mark.parametrize("what", ["verify", "resume"])
-def test_a_run_that_is_not_where_its_script_works_is_refused_untouched(
-    run: Path, tmp_path: Path, harm: Callable[[Path], Path], why: str, what: str
-) -> None:
-    there = harm(run)
-    before = whole(tmp_path)
-    command = verify.verify if what == "verify" else resume.run_again
-    asked = {"memory": None} if what == "verify" else {"only": (), "overrides": ()}
-    with pytest.raises(JobkitError, match=why):
-        command(there, **asked)
-    assert whole(tmp_path) == before
 
 
 def test_a_run_reached_by_a_link_is_the_same_run(run: Path, tmp_path: Path) -> None:
@@ -203,3 +144,51 @@ def test_what_cannot_be_predicted_is_no_job(
     assert "the largest batch was not tested: memory does not grow with the load" in capsys.readouterr().out
     assert not queue.called("sbatch")
     assert unlocked(run) == before
+
+
+@pytest.mark.parametrize(
+    ("find_max", "memory", "bytes_"),
+    [
+        ("find_max: {memory: 1GiB}", 3 * GIB, 3 * GIB),
+        ("find_max: {memory: 1GiB}", "device", None),
+        ("", None, None),
+    ],
+)
+def test_the_memory_may_be_named_and_earlier_trials_are_not_counted_again(
+    run: Path, find_max: str, memory: int | str | None, bytes_: int | None
+) -> None:
+    write_atomically(run / "sweep.yaml", SPEC % ("slurm", "slurm", find_max))
+    for trial in (Trial(index=5, outcome=Outcome.OK), Trial(message="too few"), Trial(message="too few")):
+        append_line(run / TRIALS_FILE, to_json(trial))
+    verify.verify(run, memory=memory)
+    goal = wanted(run)
+    assert (goal["memory_bytes"], goal["ram_bytes"], goal["after"]) == (bytes_, 2 * GIB, 3)
+
+
+@pytest.mark.parametrize(
+    ("harm", "there", "why"),
+    [
+        ("cp -r demo copy", "copy", "works in .*/runs/demo, so this is a copy of it"),
+        ("mv demo moved", "moved", "works in .*/runs/demo, so this is a folder that was moved"),
+        ("rm demo/job.sh", "demo", "job.sh: No such file"),
+    ],
+)
+def test_a_run_that_is_not_where_its_script_works_is_refused_untouched(
+    run: Path, tmp_path: Path, harm: str, there: str, why: str
+) -> None:
+    subprocess.run(harm.split(), cwd=run.parent, check=True)
+    before, harmed = whole(tmp_path), run.with_name(there)
+    commands: list[Callable[[], object]] = [
+        lambda: verify.verify(harmed, memory=None),
+        lambda: resume.run_again(harmed, (), ()),
+    ]
+    for command in commands:
+        with pytest.raises(JobkitError, match=why):
+            command()
+        assert whole(tmp_path) == before
+
+
+def test_a_run_without_points_is_none(run: Path) -> None:
+    write_atomically(run / "points.jsonl", "")
+    with pytest.raises(JobkitError, match=r"points.jsonl: holds no point"):
+        verify.verify(run, memory=None)

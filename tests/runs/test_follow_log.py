@@ -9,20 +9,22 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
-from jobkit.core.layout import JOURNAL_FILE, Exit
-from jobkit.core.records import Outcome
+from jobkit.core.layout import JOURNAL_FILE, ORDER_FILE, POINTS_FILE, Exit
+from jobkit.core.records import JobFacts, Outcome, Point
 from jobkit.core.units import format_moment
 from jobkit.runs import follow_log
 from jobkit.runs.follow_log import ErrorFilter, print_log, show
-from jobkit.runs.logs import find_log
+from jobkit.runs.journal import JobTask
+from jobkit.runs.logs import Log, find_log, point_named
 from jobkit.runs.tries import is_fault
 from tests.support.builders import (
     grid,
+    point,
     record,
     write_answer,
     write_begin,
@@ -154,18 +156,6 @@ def test_a_try_of_a_job_that_nobody_knows(run: Path) -> None:
         printed(run)
 
 
-@pytest.mark.parametrize("how", [show, print_log])
-def test_what_a_person_ran_went_to_the_terminal(run: Path, how: Callable[..., None]) -> None:
-    write_submitted(run, "local", "1", first=1, last=1)
-    (run / "journal.jsonl").write_text("")
-    write_begin(run, POINTS[0], 2, scheduler="hand", job="", task="")
-    with pytest.raises(JobkitError, match="p001 try 2 was run by hand"):
-        printed(run, number=2, how=how)
-    with pytest.raises(JobkitError, match="run by hand") as raised:
-        printed(run, number=2)
-    assert raised.value.hint == f"jobkit logs {run} 1 --try N prints another try"
-
-
 def test_a_point_that_was_taken_back_before_it_began_is_reported_once_and_in_local_time(
     tmp_path: Path,
 ) -> None:
@@ -249,3 +239,119 @@ def test_in_whatever_pieces_a_log_comes_the_same_is_let_through(pieces: list[byt
     expected = whole if not faults else b"" if first is None else b"\n".join(lines[first:])
     assert let_through == expected
     assert sieve.open is (not faults or first is not None)
+
+
+THREE = grid([50, 100, 150])
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Path:
+    """Return the folder of a run of three points, submitted to Slurm as tasks 1 to 3 of job 77."""
+    folder = write_points(tmp_path / "run", THREE)
+    write_submitted(folder, "slurm", "77", first=1, last=3)
+    return folder
+
+
+def test_a_corpus_that_is_not_planned_yet_has_no_point(tmp_path: Path) -> None:
+    for file, text in ((POINTS_FILE, ""), (ORDER_FILE, '{"run_id": "demo-1"}')):
+        (tmp_path / file).write_text(text, encoding="utf-8")
+    with pytest.raises(JobkitError, match="not planned yet"):
+        find_log(tmp_path, "1")
+
+
+def name(log: Log) -> str | None:
+    return log.path.name if log.path else None
+
+
+def test_before_a_try_has_begun_the_journal_tells(fresh: Path) -> None:
+    log = find_log(fresh, "2")
+    assert (log.point, log.number, log.exit, log.tries) == (THREE[1], 0, None, ())
+    assert (log.task, name(log)) == (JobTask("slurm", "77", 2), "77_2.out")
+    assert log.name == "p002"
+
+
+def test_a_try_tells_by_itself_who_runs_it(fresh: Path) -> None:
+    write_begin(fresh, THREE[1], 1, job="76", task=9)
+    assert name(find_log(fresh, "p002", 1)) == "76_9.out"
+    assert name(find_log(fresh, "p002")) == "77_2.out", "the journal knows of a later task"
+
+
+def test_the_record_tells_where_there_is_one(fresh: Path) -> None:
+    write_record(fresh, record(THREE[0]))
+    log = find_log(fresh, "1")
+    assert (log.number, name(log), log.tries, log.name) == (1, "77_1.out", (1,), "p001 try 1")
+    assert log.exit == fresh / "results" / "p001" / "try-1" / "exit"
+
+
+def test_one_that_was_submitted_since_is_the_latest(fresh: Path) -> None:
+    write_begin(fresh, THREE[0], 1)
+    write_exit(fresh, THREE[0], Exit(status=1, stage="run"))
+    write_submitted(fresh, "slurm", "78", first=1, last=1, round=2)
+    waits = find_log(fresh, "1")
+    assert (waits.number, name(waits), waits.tries) == (0, "78_1.out", ())
+    before = find_log(fresh, "1", 1)
+    assert (before.number, name(before), before.tries) == (1, "77_1.out", (1,))
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "expected"),
+    [("sge", "demo-20260102-101530-3f9a.o5.1"), ("local", "5_1.out"), ("pbs", None)],
+)
+def test_each_scheduler_names_its_logs(scheduler: str, expected: str | None, tmp_path: Path) -> None:
+    folder = write_points(tmp_path / "run", THREE)
+    write_submitted(folder, scheduler, "5", first=1, last=3)
+    assert name(find_log(folder, "1")) == expected
+
+
+def test_a_try_that_there_is_not(fresh: Path) -> None:
+    with pytest.raises(JobkitError, match="p001 has no try 2: none has begun"):
+        find_log(fresh, "1", 2)
+    write_begin(fresh, THREE[0], 1)
+    write_begin(fresh, THREE[0], 3)
+    with pytest.raises(JobkitError, match="p001 has no try 2: there is 1, 3"):
+        find_log(fresh, "1", 2)
+
+
+def of_ids(*ids: str) -> list[Point]:
+    return [replace(point(index), point_id=name) for index, name in enumerate(ids, 1)]
+
+
+def test_a_beginning_names_a_point_if_it_is_the_only_one() -> None:
+    points = of_ids("size-5-r1", "size-50-r1", "size-50-r2", "other-1")
+    assert point_named(points, "o").point_id == "other-1"
+    assert point_named(points, "size-5-").point_id == "size-5-r1"
+    assert point_named(points, "2").point_id == "size-50-r1"
+    with pytest.raises(JobkitError, match=r"'size-50' begins 2 points: size-50-r1, size-50-r2\n"):
+        point_named(points, "size-50")
+    with pytest.raises(JobkitError, match=r"no point 'sise-5-r1'; did you mean 'size-5-r1'\?"):
+        point_named(points, "sise-5-r1")
+    with pytest.raises(JobkitError, match=r"no point ''\n"):
+        point_named(points, "")
+    many = of_ids(*(f"size-{n}" for n in range(10)))
+    with pytest.raises(JobkitError, match=r"begins 10 points: .*size-7 and 2 more"):
+        point_named(many, "size")
+
+
+IDS = st.lists(st.text("ab-", min_size=1, max_size=5), min_size=1, max_size=6, unique=True)
+
+
+@given(IDS, st.text("ab-", max_size=5))
+def test_a_word_never_names_another_point(ids: list[str], word: str) -> None:
+    try:
+        found = point_named(of_ids(*ids), word).point_id
+    except JobkitError:
+        assume(word not in ids)
+        assert len([name for name in ids if name.startswith(word)]) != 1 or not word
+    else:
+        assert found == word or [name for name in ids if name.startswith(word)] == [found]
+
+
+@pytest.mark.parametrize("how", [show, print_log])
+def test_what_a_person_ran_went_to_the_terminal(run: Path, how: Callable[..., None]) -> None:
+    write_begin(run, POINTS[0], 2, scheduler="hand", job="", task="")
+    by_hand = JobFacts(scheduler="hand", job_id="4711", task_id="")
+    write_record(run, replace(record(POINTS[0]), job=by_hand, try_number=3))
+    for number in (2, 3):
+        with pytest.raises(JobkitError, match=f"p001 try {number} was run by hand") as raised:
+            printed(run, number=number, how=how)
+        assert raised.value.hint == f"jobkit logs {run} 1 --try N prints another try"

@@ -9,97 +9,71 @@ from hypothesis import strategies as st
 
 from jobkit.core.layout import Exit
 from jobkit.core.records import Outcome
-from jobkit.runs.progress import Pace, Progress, SkippedTime, progress_of, skipped_time, to_go
+from jobkit.runs.progress import Pace, SkippedTime, progress_of, skipped_time, to_go
 from jobkit.runs.standing import PointState, PointStatus
-from jobkit.runs.tries import Try
 from tests.support.builders import batch, point, record
 from tests.support.statuses import a_point, tried
 
 SECONDS = st.floats(0, 1e6)
 
 
-def test_no_batch_is_no_progress() -> None:
+@pytest.mark.parametrize(
+    ("characters", "total", "work_s", "left_s"),
+    [
+        (10_000, 40_000, 1.0, 3.0),
+        (300, 200, 1.0, 0.0),
+        (100, None, 1.0, None),  # of an older jobkit
+        (0, 200, 1.0, None),
+        (100, 200, 0.0, None),
+        (100, 200, math.inf, None),
+        (100, 200, -1.0, None),
+    ],
+)
+def test_what_is_left_takes_as_long_as_its_characters_did(
+    characters: int, total: int | None, work_s: float, left_s: float | None
+) -> None:
+    line = replace(batch(0, seconds=work_s), characters=characters, characters_total=total)
+    far = progress_of([line])
+    assert far is not None
+    assert far.left_s == (left_s if left_s is None else pytest.approx(left_s))
     assert progress_of([]) is None
 
 
-def test_what_is_left_takes_as_long_as_its_characters_did() -> None:
-    batches = [replace(batch(n), batches_total=8, characters_total=40_000) for n in range(2)]
-    far = progress_of(batches)
-    assert far == Progress(batches=2, batches_total=8, characters=10_000, characters_total=40_000, work_s=1.0)
-    assert far.left_s == pytest.approx(3.0)
-
-
-def test_batches_of_an_older_jobkit_tell_no_total_and_so_no_end() -> None:
-    far = progress_of([batch(0)])
-    assert far is not None
-    assert (far.batches_total, far.left_s) == (None, None)
+DONE_A, DONE_B = (Pace(setting=name, standing="done", elapsed_s=s) for name, s in (("a", 10.0), ("b", 20.0)))
+WAITING_A, WAITING_C = (Pace(setting=name, standing="waiting") for name in "ac")
+RUNNING_A = Pace(setting="a", standing="running", elapsed_s=4.0)
+RUNNING_B = Pace(setting="b", standing="running", elapsed_s=5.0, left_s=15.0)
+ENDING_A = Pace(setting="a", standing="running", elapsed_s=5.0, left_s=5.0)
 
 
 @pytest.mark.parametrize(
-    ("characters", "work_s"), [(0, 1.0), (100, 0.0), (100, math.inf), (100, math.nan), (100, -1.0)]
-)
-def test_a_speed_that_is_none_tells_no_end(characters: int, work_s: float) -> None:
-    far = Progress(batches=1, batches_total=2, characters=characters, characters_total=200, work_s=work_s)
-    assert far.left_s is None
-
-
-def test_more_characters_than_there_are_leave_none() -> None:
-    far = Progress(batches=1, batches_total=1, characters=300, characters_total=200, work_s=1.0)
-    assert far.left_s == 0
-
-
-def test_points_wait_for_the_slot_that_is_free_first() -> None:
-    points = [
-        Pace(setting="a", standing="done", elapsed_s=10.0),
-        Pace(setting="b", standing="running", elapsed_s=5.0, left_s=15.0),
-        Pace(setting="a", standing="running", elapsed_s=4.0),
-        Pace(setting="a", standing="waiting"),
-        Pace(setting="a", standing="waiting"),
-        Pace(setting="c", standing="missing"),
-    ]
-    # b is free at 15; a's like took 10 s, so a is free at 6, and after both that wait at 26 or 25.
-    assert to_go(points) == pytest.approx(25.0)
-
-
-def test_a_setting_that_nothing_is_known_of_takes_as_long_as_all_did() -> None:
-    points = [
-        Pace(setting="a", standing="done", elapsed_s=10.0),
-        Pace(setting="b", standing="done", elapsed_s=20.0),
-        Pace(setting="a", standing="running", elapsed_s=30.0),
-        Pace(setting="c", standing="waiting"),
-    ]
-    assert to_go(points) == pytest.approx(15.0), "one that overran its like ends at once"
-
-
-def test_one_that_runs_tells_how_long_its_like_will() -> None:
-    points = [
-        Pace(setting="a", standing="running", elapsed_s=5.0, left_s=5.0),
-        Pace(setting="a", standing="waiting"),
-    ]
-    assert to_go(points) == pytest.approx(15.0)
-
-
-def test_between_two_points_on_this_machine_none_runs() -> None:
-    points = [Pace(setting="a", standing="done", elapsed_s=10.0), Pace(setting="a", standing="waiting")]
-    assert to_go(points, at_a_time=1) == pytest.approx(10.0)
-    assert to_go(points[:1], at_a_time=1) is None, "there is nothing to wait for"
-    running = Pace(setting="a", standing="running", elapsed_s=4.0)
-    assert to_go([*points, running], at_a_time=1) == pytest.approx(16.0)
-
-
-@pytest.mark.parametrize(
-    "points",
+    ("points", "at_a_time", "to_go_s"),
     [
-        [],
-        [Pace(setting="a", standing="done", elapsed_s=10.0)],
-        [Pace(setting="a", standing="done", elapsed_s=10.0), Pace(setting="a", standing="waiting")],
-        [Pace(setting="a", standing="running", elapsed_s=10.0)],
-        [Pace(setting="a", standing="running"), Pace(setting="a", standing="done", elapsed_s=10.0)],
-        [Pace(setting="a", standing="running", left_s=1.0), Pace(setting="a", standing="waiting")],
+        # b is free at 15; a's like took 10 s, so a is free at 6, and after both that wait at 26 or 25.
+        (
+            [DONE_A, RUNNING_B, RUNNING_A, WAITING_A, WAITING_A, replace(WAITING_C, standing="missing")],
+            0,
+            25.0,
+        ),
+        # A setting of which nothing is known takes as long as all did; what overran its like ends at once.
+        ([DONE_A, DONE_B, replace(RUNNING_A, elapsed_s=30.0), WAITING_C], 0, 15.0),
+        ([ENDING_A, WAITING_A], 0, 15.0),
+        # On this machine there is a moment between two points in which none runs.
+        ([DONE_A, WAITING_A], 1, 10.0),
+        ([DONE_A, WAITING_A, RUNNING_A], 1, 16.0),
+        # Nothing is to come, or something is not known.
+        ([DONE_A], 1, None),
+        ([DONE_A], 0, None),
+        ([DONE_A, WAITING_A], 0, None),
+        ([RUNNING_A], 0, None),
+        ([replace(RUNNING_A, elapsed_s=None), DONE_A], 0, None),
+        ([replace(ENDING_A, elapsed_s=None), WAITING_A], 0, None),
     ],
 )
-def test_where_something_is_not_known_no_end_is_reported(points: list[Pace]) -> None:
-    assert to_go(points) is None
+def test_points_wait_for_the_slot_that_is_free_first(
+    points: list[Pace], at_a_time: int, to_go_s: float | None
+) -> None:
+    assert to_go(points, at_a_time=at_a_time) == (to_go_s if to_go_s is None else pytest.approx(to_go_s))
 
 
 @given(st.lists(SECONDS, min_size=1, max_size=8), st.lists(SECONDS, max_size=30))
@@ -133,17 +107,10 @@ def test_a_pruned_point_saves_the_time_of_the_point_that_ran_out_of_memory() -> 
     assert skipped_time(points) is None
     pruned = [left_out(n, Outcome.PRUNED, "p002") for n in (3, 4)]
     assert skipped_time([*points, *pruned]) == SkippedTime(2, 120.0)
-
-
-def test_a_repeat_that_was_not_needed_saves_the_time_of_another_repeat() -> None:
-    def repeat(number: int, *tries: Try, outcome: Outcome = Outcome.OK) -> PointStatus:
-        found = a_point(number, PointState.DONE, outcome, tries=list(tries))
-        return replace(found, point=replace(found.point, repeat=number, point_id=f"batch_size-50-r{number}"))
-
-    first = repeat(1, tried(1, Outcome.TIMEOUT), tried(2, Outcome.OK, record=record(point(1))))  # a minute
-    left = left_out(2, Outcome.PRUNED, "batch_size-50-r1")
-    skipped = repeat(2, *left.tries, outcome=Outcome.PRUNED)
-    assert skipped_time([first, skipped]) == SkippedTime(1, 60.0)
+    first, repeat = (replace(points[0].point, repeat=n, point_id=f"batch_size-50-r{n}") for n in (1, 2))
+    done = replace(points[0], point=first, all_tries=(tried(1, Outcome.TIMEOUT), small))
+    skipped = replace(left_out(5, Outcome.PRUNED, first.point_id), point=repeat)
+    assert skipped_time([done, skipped]) == SkippedTime(1, 60.0), "a repeat that was not needed"
 
 
 @pytest.mark.parametrize(

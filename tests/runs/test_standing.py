@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, write_atomically
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import JOURNAL_FILE, POINTS_FILE, SEARCH_GOAL_FILE, TRIALS_FILE, Begin, Exit
@@ -20,8 +19,6 @@ from jobkit.runs.standing import (
     PointStatus,
     RunStanding,
     count_by_state,
-    explain_wait,
-    find_point,
 )
 from jobkit.schedulers.types import Queued, State
 from tests.support.builders import (
@@ -39,7 +36,7 @@ from tests.support.builders import (
 )
 from tests.support.programs import RUN_ID, Programs
 from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
-from tests.support.statuses import TASK, a_point, a_run, tried, waits
+from tests.support.statuses import TASK, a_run, tried, waits
 
 NOW = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
 LOCAL = JobTask("local", "77", 1)
@@ -69,27 +66,18 @@ def local(moment: datetime) -> str:
     return moment.astimezone().strftime("%Y-%m-%dT%H:%M:%S")
 
 
-BUG, CANCELLED = stands(PointState.FAILED, Outcome.BUG), stands(PointState.FAILED, Outcome.CANCELLED)
-RUNNING, OK = stands(PointState.RUNNING), stands(PointState.DONE, Outcome.OK)
-
-
-@pytest.mark.parametrize(
-    ("points", "words"),
-    [
-        (
-            [BUG, stands(PointState.FAILED, Outcome.TIMEOUT), BUG, RUNNING],
-            "4 points: 3 failed (2 bug, 1 timeout), 1 running",
-        ),
-        ([RUNNING], "1 point: 1 running"),
-        (
-            [CANCELLED, RUNNING, CANCELLED, BUG, OK],
-            "5 points: 1 done, 1 failed (1 bug), 2 cancelled, 1 running",
-        ),
-        ([CANCELLED], "1 point: 1 cancelled"),
-    ],
-)
-def test_points_are_counted_by_where_they_stand(points: list[PointStatus], words: str) -> None:
-    assert count_by_state(a_run(points)) == words
+def test_points_are_counted_by_where_they_stand() -> None:
+    running, done = stands(PointState.RUNNING), stands(PointState.DONE, Outcome.OK)
+    bug, late, cancelled = (
+        stands(PointState.FAILED, outcome) for outcome in (Outcome.BUG, Outcome.TIMEOUT, Outcome.CANCELLED)
+    )
+    assert count_by_state(a_run([running])) == "1 point: 1 running"
+    assert count_by_state(a_run([cancelled, done, bug, late, bug, running, cancelled])) == (
+        "7 points: 1 done, 3 failed (2 bug, 1 timeout), 2 cancelled, 1 running"
+    )
+    assert a_run([done, cancelled]).exit_code == 4
+    trial = a_run([done, replace(cancelled, point=replace(cancelled.point, trial=True))])
+    assert (trial.exit_code, count_by_state(trial)) == (0, "2 points: 1 done, 1 test cancelled")
 
 
 @pytest.mark.parametrize(
@@ -106,92 +94,57 @@ def test_the_exit_code_is_that_of_what_is_most_to_come(standing: tuple[PointStat
     assert a_run([stands(each) for each in standing]).exit_code == code
 
 
-def test_a_cancelled_test_leaves_a_finished_sweep_finished() -> None:
-    test = a_point(2, PointState.FAILED, Outcome.CANCELLED)
-    test = replace(test, point=replace(test.point, trial=True))
-    run = a_run([a_point(1, PointState.DONE, Outcome.OK), test])
-    assert run.exit_code == 0
-    assert count_by_state(run) == "2 points: 1 done, 1 test cancelled"
-    swept = a_run([a_point(1, PointState.DONE, Outcome.OK), a_point(2, PointState.FAILED, Outcome.CANCELLED)])
-    assert swept.exit_code == 4
-
-
-def test_a_point_is_named_by_number_or_id() -> None:
-    points = [stands(PointState.DONE, Outcome.OK, index=n) for n in (1, 2, 3)]
-    assert find_point(points, "2") is find_point(points, "p002") is points[1]
-    with pytest.raises(JobkitError, match="p002"):
-        find_point(points, "p0002")
-    with pytest.raises(JobkitError, match=r"no point 'nothing like it'\n") as caught:
-        find_point(points, "nothing like it")
-    assert "1 to 3" in caught.value.hint
+SOON, LATER, PAST = (NOW + timedelta(**ago) for ago in ({"minutes": 5}, {"days": 40}, {"hours": -1}))
+AHEAD = "Priority: other jobs are ahead of it"
 
 
 @pytest.mark.parametrize(
-    ("point", "word"),
+    ("point", "state", "why"),
     [
-        (stands(PointState.DONE, Outcome.GPU_OOM), "gpu_oom"),
-        (stands(PointState.FAILED, Outcome.BUG), "bug"),
-        (stands(PointState.WAITING, queued=waits()), "waiting"),
-        (stands(PointState.WAITING, queued=waits(State.HELD)), "held"),
-        (stands(PointState.STUCK, Outcome.QUEUE_ERROR, queued=waits(State.ERROR)), "stuck"),
-        (stands(PointState.MISSING, task=None), "missing"),
-    ],
-)
-def test_the_word_for_where_a_point_stands(point: PointStatus, word: str) -> None:
-    assert point.state == word
-
-
-@pytest.mark.parametrize(
-    ("point", "words"),
-    [
-        (stands(PointState.DONE, Outcome.OK), ""),
-        (stands(PointState.DONE, Outcome.PRUNED), "so it is"),
-        (stands(PointState.FAILED, Outcome.BUG, queued=waits()), "so it is"),
-        (stands(PointState.MISSING, task=None), "never submitted"),
-        (stands(PointState.UNSETTLED), "left the queue: so it is"),
-        (stands(PointState.UNSETTLED, silent=True), "slurm does not answer"),
-        (stands(PointState.WAITING, queued=waits(reason="Priority")), "Priority: other jobs are ahead of it"),
+        (stands(PointState.DONE, Outcome.OK), "ok", ""),
+        (stands(PointState.DONE, Outcome.PRUNED), "pruned", "so it is"),
+        (stands(PointState.FAILED, Outcome.BUG, queued=waits()), "bug", "so it is"),
+        (stands(PointState.MISSING, task=None), "missing", "never submitted"),
+        (stands(PointState.UNSETTLED), "unsettled", "left the queue: so it is"),
+        (stands(PointState.UNSETTLED, silent=True), "unsettled", "slurm does not answer"),
+        (stands(PointState.WAITING, queued=waits(reason="Priority")), "waiting", AHEAD),
+        (stands(PointState.WAITING, queued=waits(State.HELD)), "held", ""),
+        (stands(PointState.STUCK, Outcome.QUEUE_ERROR, queued=waits(State.ERROR)), "stuck", ""),
         (
             stands(PointState.WAITING, queued=waits(State.RUNNING)),
+            "waiting",
             "the job that it shares has begun, and its turn is to come",
         ),
         (
             stands(PointState.WAITING, queued=waits(State.RUNNING, task=0), task=LOCAL),
+            "waiting",
             "one at a time runs here",
         ),
-        (stands(PointState.RUNNING, queued=waits(State.RUNNING)), ""),
-        (stands(PointState.RUNNING, queued=waits(State.RUNNING, task=0), task=LOCAL), ""),
+        (stands(PointState.RUNNING, queued=waits(State.RUNNING, start_at=local(SOON))), "running", ""),
+        (stands(PointState.RUNNING, queued=waits(State.RUNNING, task=0), task=LOCAL), "running", ""),
         (
             stands(
                 PointState.RUNNING, queued=waits(State.RUNNING, "s: suspended"), task=JobTask("sge", "77", 1)
             ),
+            "running",
             "s: suspended",
         ),
-    ],
-)
-def test_why_a_point_stands_where_it_does(point: PointStatus, words: str) -> None:
-    assert point.why == words
-
-
-SOON, LATER = NOW + timedelta(minutes=5), NOW + timedelta(days=40)
-
-
-@pytest.mark.parametrize(
-    ("queued", "words"),
-    [
-        (waits(start_at=local(SOON)), f"to begin about {SOON.astimezone():%H:%M}"),
-        (waits(start_at=local(LATER)), f"to begin about {LATER.astimezone():%Y-%m-%d %H:%M}"),
         (
-            waits(reason="Priority", start_at=local(SOON)),
-            f"Priority: other jobs are ahead of it; to begin about {SOON.astimezone():%H:%M}",
+            stands(PointState.WAITING, queued=waits(start_at=local(LATER))),
+            "waiting",
+            f"to begin about {LATER.astimezone():%Y-%m-%d %H:%M}",
         ),
-        (waits(start_at="N/A"), ""),
-        (waits(start_at=local(NOW - timedelta(hours=1))), ""),
-        (waits(State.RUNNING, start_at=local(SOON)), ""),
+        (
+            stands(PointState.WAITING, queued=waits(reason="Priority", start_at=local(SOON))),
+            "waiting",
+            f"{AHEAD}; to begin about {SOON.astimezone():%H:%M}",
+        ),
+        (stands(PointState.WAITING, queued=waits(start_at="N/A")), "waiting", ""),
+        (stands(PointState.WAITING, queued=waits(start_at=local(PAST))), "waiting", ""),
     ],
 )
-def test_when_a_task_is_to_begin(queued: Queued, words: str) -> None:
-    assert explain_wait("slurm", queued, NOW) == words
+def test_the_word_for_where_a_point_stands_and_why(point: PointStatus, state: str, why: str) -> None:
+    assert (point.state, point.why) == (state, why)
 
 
 BEGIN = Begin(scheduler="slurm", job="77", task=1, restart=0, round=1, at="2026-01-02T11:59:00Z")

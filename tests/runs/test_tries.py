@@ -1,14 +1,17 @@
-"""The tries of a point, each with what the scheduler knows of it."""
+"""The tries of a point: what is read of each, how it ended, and how long it took."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobkit.core.json_codec import to_json
 from jobkit.core.layout import (
     BATCHES_FILE,
     BEGIN_FILE,
@@ -20,9 +23,24 @@ from jobkit.core.layout import (
     try_numbers,
 )
 from jobkit.core.records import JobFacts, Outcome, Point
+from jobkit.core.units import format_moment, moment
 from jobkit.runs.accounting import Accounts, join_answers, read_accounts
 from jobkit.runs.journal import JobTask, Journal
-from jobkit.runs.tries import Try, not_started, read_tries, try_that_counts
+from jobkit.runs.results import elapsed_s, task_s, timed
+from jobkit.runs.tries import (
+    NO_HOME,
+    OVERRULING,
+    TaskFacts,
+    Try,
+    TryOutcome,
+    decide_outcome,
+    is_fault,
+    last_words,
+    not_started,
+    read_tries,
+    reported_outcome,
+    try_that_counts,
+)
 from jobkit.schedulers.types import Accounted
 from tests.support.builders import (
     batch,
@@ -38,17 +56,19 @@ from tests.support.builders import (
 from tests.support.meanwhile import meanwhile
 
 ONE, TWO = JobTask("slurm", "77", 1), JobTask("slurm", "78", 1)
-LEFT = frozenset({None, Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.TIMEOUT})
 NUMBERED = [Outcome.PREEMPTED, Outcome.NODE_FAIL, Outcome.TIMEOUT, Outcome.CANCELLED, Outcome.RAM_OOM]
 
 
 def accounted(
-    outcome: Outcome | None, task: JobTask = ONE, *, ended: bool = True, node: str = ""
+    outcome: Outcome | None,
+    task: JobTask = ONE,
+    *,
+    ended: bool = True,
+    status: int | None = None,
+    node: str = "",
 ) -> Accounted:
-    words = f"sacct: {outcome}"
-    return Accounted(
-        job_id=task.job_id, task=task.task, ended=ended, outcome=outcome, evidence=words, node=node
-    )
+    known = Accounted(job_id=task.job_id, task=task.task, ended=ended, outcome=outcome, exit_status=status)
+    return replace(known, evidence="State WORDS", node=node)
 
 
 def accounts(
@@ -148,46 +168,6 @@ def test_a_begin_file_that_is_not_whole_only_fails_to_add(tmp_path: Path) -> Non
     assert (one.task, one.begin, one.problem) == (ONE, None, "")
 
 
-@pytest.mark.parametrize(
-    ("gone", "cancelled", "outcome"),
-    [
-        (False, False, None),
-        (True, False, Outcome.LOST),
-        (False, True, None),
-        (True, True, Outcome.CANCELLED),
-    ],
-)
-def test_what_is_known_of_the_task_besides(
-    tmp_path: Path,
-    gone: bool,  # noqa: FBT001 - pytest passes by name
-    cancelled: bool,  # noqa: FBT001 - the same
-    outcome: Outcome | None,
-) -> None:
-    write_begin(tmp_path, point())
-    assert outcomes(read(tmp_path, accounts(gone=gone, cancelled=cancelled))) == [outcome]
-
-
-def test_a_node_keeps_the_name_that_the_scheduler_gives_it_once_the_record_is_home(tmp_path: Path) -> None:
-    write_begin(tmp_path, point(), host="n1")
-    assert read(tmp_path, accounts())[0].node == "n1"
-    ended = replace(record(point()), host="vm", job=JobFacts(scheduler="slurm", job_id="77", task_id="1"))
-    write_record(tmp_path, replace(ended, environment={"HOSTNAME": "n1"}))
-    assert read(tmp_path, accounts())[0].node == "n1"
-    write_record(tmp_path, ended)
-    assert read(tmp_path, accounts())[0].node == "vm", "where nobody else says"
-
-
-def test_the_node_by_the_best_source(tmp_path: Path) -> None:
-    told = replace(accounts(), runs={ONE: (accounted(Outcome.TIMEOUT, node="by-sacct"),)})
-    assert not_started(point(), told).node == "by-sacct"
-    write_begin(tmp_path, point(), host="by-begin")
-    assert read(tmp_path, accounts())[0].node == "by-begin"
-    write_exit(tmp_path, point(), Exit(status=1, stage="run", host="by-exit"), 2)
-    assert read(tmp_path, accounts())[0].node == "by-exit"
-    try_folder(tmp_path, point(), 3)
-    assert read(tmp_path, accounts())[0].node == ""
-
-
 def test_a_point_that_was_never_submitted() -> None:
     one = not_started(point(), accounts(submitted=None))
     assert (one.verdict.outcome, one.verdict.evidence, one.task) == (None, "not submitted", None)
@@ -198,7 +178,7 @@ def test_a_point_that_was_never_submitted() -> None:
 
 
 LOG = "logs/77_1.out"
-CANCELLED = "slurmstepd-n1: error: *** JOB 99 ON n1 CANCELLED AT 2026-01-02T03:04:05 DUE TO TIME LIMIT ***"
+LIMIT_LINE = "slurmstepd-n1: error: *** JOB 99 ON n1 CANCELLED AT 2026-01-02T03:04:05 DUE TO TIME LIMIT ***"
 
 
 def log(run: Path, text: str) -> None:
@@ -219,46 +199,6 @@ def test_a_timeout_names_the_walltime(tmp_path: Path, account: Outcome | None, w
     assert other.verdict.evidence.startswith("SIGUSR1")
 
 
-def test_the_log_is_asked_last(tmp_path: Path) -> None:
-    write_begin(tmp_path, point())
-    log(tmp_path, f"hello\n{CANCELLED}\n")
-    assert outcomes(read(tmp_path, accounts())) == [None], "it may still run"
-    (lost,) = read(tmp_path, accounts(gone=True))
-    assert lost.verdict.outcome is Outcome.TIMEOUT
-    assert lost.verdict.evidence.endswith(f"; log: {CANCELLED}")
-    assert outcomes(read(tmp_path, accounts(Outcome.NODE_FAIL, gone=True))) == [Outcome.NODE_FAIL]
-
-
-def test_the_last_words_of_a_log_are_evidence(tmp_path: Path) -> None:
-    write_begin(tmp_path, point())
-    write_exit(tmp_path, point(), Exit(status=1, stage="run"))
-    assert "log" not in read(tmp_path, accounts())[0].verdict.evidence
-    log(tmp_path, "x" * 20_000 + "\nSegmentation fault\n\n")
-    (bug,) = read(tmp_path, accounts())
-    assert bug.verdict.outcome is Outcome.BUG
-    assert bug.verdict.evidence.endswith("; end of the log: Segmentation fault")
-    log(tmp_path, "\n")
-    assert "log" not in read(tmp_path, accounts())[0].verdict.evidence
-
-
-@pytest.mark.parametrize("scheduler", ["local", "pbs"])
-def test_where_the_log_is_not_known_it_tells_nothing(tmp_path: Path, scheduler: str) -> None:
-    write_begin(tmp_path, point(), scheduler=scheduler)
-    write_exit(tmp_path, point(), Exit(status=1, stage="run"))
-    log(tmp_path, CANCELLED)
-    assert outcomes(read(tmp_path, accounts(submitted=None))) == [Outcome.BUG]
-
-
-def test_what_cannot_be_read_is_reported(tmp_path: Path) -> None:
-    folder = try_folder(tmp_path, point())
-    (folder / RECORD_FILE).write_text('{"schema": 1', encoding="utf-8")
-    (folder / EXIT_FILE).write_text("noise", encoding="utf-8")
-    (one,) = read(tmp_path, accounts())
-    assert one.verdict.outcome is Outcome.LOST
-    assert f"{folder / RECORD_FILE}: not JSON" in one.problem
-    assert f"{folder / EXIT_FILE}" in one.problem
-
-
 @pytest.mark.parametrize("before", range(4))
 def test_a_try_that_ends_while_it_is_read_is_not_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
@@ -271,32 +211,6 @@ def test_a_try_that_ends_while_it_is_read_is_not_lost(
     meanwhile(monkeypatch, before, end)
     assert outcomes(read(tmp_path, accounts())) in ([None], [Outcome.OK])
     assert outcomes(read(tmp_path, accounts())) == [Outcome.OK]
-
-
-def test_a_try_that_ended_well_without_a_record_is_lost(tmp_path: Path) -> None:
-    write_begin(tmp_path, point())
-    write_exit(tmp_path, point(), Exit(status=0, stage="done"))
-    assert outcomes(read(tmp_path, accounts())) == [Outcome.LOST]
-
-
-@pytest.mark.parametrize("name", [RECORD_FILE, EXIT_FILE])
-def test_a_folder_in_the_place_of_a_file_is_reported(tmp_path: Path, name: str) -> None:
-    (try_folder(tmp_path, point()) / name).mkdir()
-    assert f"{name}: cannot be read: Is a directory" in read(tmp_path, accounts())[0].problem
-
-
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"point": 5}', '{"point": {"run_id": "other"}}'])
-def test_a_record_that_is_none_is_reported(tmp_path: Path, text: str) -> None:
-    folder = try_folder(tmp_path, point())
-    (folder / RECORD_FILE).write_text(text, encoding="utf-8")
-    assert str(folder / RECORD_FILE) in read(tmp_path, accounts())[0].problem
-
-
-def test_the_record_of_another_point_is_reported(tmp_path: Path) -> None:
-    write_record(tmp_path, record(point(2)))
-    folder = tmp_path / "results"
-    (folder / "p002").rename(folder / "p001")
-    assert "of another point" in read(tmp_path, accounts())[0].problem
 
 
 def test_batches_and_folders(tmp_path: Path) -> None:
@@ -350,3 +264,370 @@ def test_a_try_by_hand_takes_no_account_from_the_task(tmp_path: Path) -> None:
     own, by_hand = read(tmp_path, accounts(Outcome.TIMEOUT))
     assert (own.task, own.verdict.outcome) == (ONE, Outcome.TIMEOUT)
     assert (by_hand.task, by_hand.account, by_hand.verdict.outcome) == (None, None, Outcome.OK)
+
+
+def test_the_node_is_named_by_the_scheduler_or_else_by_the_files(tmp_path: Path) -> None:
+    def node(told: str = "") -> str:
+        known = replace(accounts(), runs={ONE: (accounted(Outcome.TIMEOUT, node=told),)})
+        return read(tmp_path, known)[0].node
+
+    try_folder(tmp_path, point())
+    assert node() == ""
+    write_exit(tmp_path, point(), Exit(status=1, stage="run", host="by-exit"))
+    assert node() == "by-exit"
+    write_begin(tmp_path, point(), host="by-begin")
+    assert node() == "by-begin"
+    ended = replace(record(point()), host="by-record")
+    write_record(tmp_path, ended)
+    assert node() == "by-record"
+    write_record(tmp_path, replace(ended, environment={"HOSTNAME": "as-in-begin"}))
+    assert (node(), node("by-sacct")) == ("as-in-begin", "by-sacct")
+
+
+def test_the_log_is_asked_last(tmp_path: Path) -> None:
+    write_begin(tmp_path, point())
+    log(tmp_path, f"hello\n{LIMIT_LINE}\n")
+    assert outcomes(read(tmp_path, accounts())) == [None], "it may still run"
+    (lost,) = read(tmp_path, accounts(gone=True))
+    assert lost.verdict.outcome is Outcome.TIMEOUT
+    assert lost.verdict.evidence.endswith(f"; log: {LIMIT_LINE}")
+    assert outcomes(read(tmp_path, accounts(Outcome.NODE_FAIL, gone=True))) == [Outcome.NODE_FAIL]
+    write_exit(tmp_path, point(), Exit(status=1, stage="run"))
+    for text, words in (
+        ("x" * 20_000 + "\nSegfault\n\n", "; end of the log: Segfault"),
+        ("\n", "copied home"),
+    ):
+        log(tmp_path, text)
+        (bug,) = read(tmp_path, accounts())
+        assert (bug.verdict.outcome, bug.verdict.evidence.endswith(words)) == (Outcome.BUG, True)
+
+
+def test_a_try_of_a_scheduler_that_is_not_known_has_no_log(tmp_path: Path) -> None:
+    write_begin(tmp_path, point(), scheduler="pbs")
+    write_exit(tmp_path, point(), Exit(status=1, stage="run"))
+    log(tmp_path, LIMIT_LINE)
+    (bug,) = read(tmp_path, accounts(submitted=None))
+    assert (bug.verdict.outcome, "log" in bug.verdict.evidence) == (Outcome.BUG, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        (RECORD_FILE, '{"schema": 1', "not JSON"),
+        (RECORD_FILE, "[" * 100_000, ""),
+        (RECORD_FILE, '{"point": {"run_id": "other"}}', ""),
+        (RECORD_FILE, None, "cannot be read: Is a directory"),
+        (RECORD_FILE, to_json(record(point(2))), "of another point"),
+        (EXIT_FILE, "noise", ""),
+        (EXIT_FILE, None, "cannot be read: Is a directory"),
+    ],
+)
+def test_what_cannot_be_read_is_reported(tmp_path: Path, name: str, text: str | None, problem: str) -> None:
+    path = try_folder(tmp_path, point()) / name
+    if text is None:
+        path.mkdir()
+    else:
+        path.write_text(text, encoding="utf-8")
+    (one,) = read(tmp_path, accounts())
+    assert one.verdict.outcome is Outcome.LOST
+    assert f"{path}:" in one.problem
+    assert problem in one.problem
+
+
+def with_exit(**fields: object) -> Try:
+    defaults: dict[str, object] = {"status": 1, "stage": "run"}
+    return Try(number=1, exit=Exit(**(defaults | fields)))  # type: ignore[arg-type]
+
+
+AT, LATER = "2026-01-02T10:00:00+00:00", "2026-01-02T10:01:00+00:00"
+FULL = Try(number=1, record=record(point()))
+CUT = Try(
+    number=1, record=replace(record(point()), outcome=Outcome.CANCELLED, provisional=True, signal="TERM")
+)
+EMPTY = Try(number=1)
+KEPT = {"scratch": "/scratch/77.1", "host": "node1"}
+KILLED = with_exit(status=137, signal="KILL", message="the job script was killed")
+UNKNOWN, LAGS = accounted(None), accounted(None, ended=False)
+BY_JOBKIT = f"by jobkit at {format_moment(AT)}"
+TAKEN_BACK, GONE, HERE = TaskFacts(cancelled=AT), TaskFacts(gone=AT), TaskFacts(gone=AT, here=True)
+
+
+@given(st.sampled_from(Outcome), st.sampled_from([*Outcome, None]), st.booleans())
+def test_a_record_that_is_not_provisional_is_the_truth(
+    outcome: Outcome,
+    told: Outcome | None,
+    ended: bool,  # noqa: FBT001 - hypothesis passes by name
+) -> None:
+    tried = Try(
+        number=1, record=replace(record(point()), outcome=outcome), exit=Exit(status=137, stage="run")
+    )
+    verdict = decide_outcome(tried, accounted(told, ended=ended))
+    assert (verdict.outcome, verdict.provisional) == (outcome, False)
+
+
+@pytest.mark.parametrize("told", sorted(OVERRULING))
+@pytest.mark.parametrize("tried", [CUT, KILLED, with_exit(status=137), with_exit(signal="USR1")])
+def test_the_accounting_overrules_a_provisional_outcome(tried: Try, told: Outcome) -> None:
+    verdict = decide_outcome(tried, accounted(told))
+    assert (verdict.outcome, verdict.provisional) == (told, False)
+    assert verdict.evidence.endswith("; accounting: State WORDS")
+
+
+@pytest.mark.parametrize(
+    ("tried", "told", "known", "outcome", "words"),
+    [
+        # A record, provisional or not.
+        (CUT, None, None, "cancelled?", "signal TERM"),
+        (CUT, UNKNOWN, None, "cancelled?", "signal TERM"),
+        (CUT, accounted(Outcome.OK), None, "cancelled?", "signal TERM"),
+        (CUT, accounted(Outcome.TIMEOUT, ended=False), None, "cancelled?", "signal TERM"),
+        (CUT, None, TaskFacts(requeued=True), "cancelled?", "; the scheduler began the task again"),
+        (FULL, None, TaskFacts(requeued=True), "ok", "by its record"),
+        (FULL, None, TAKEN_BACK, "ok", "by its record"),
+        (
+            replace(FULL, exit=Exit(status=23, stage="stage_out", outcome=Outcome.STAGE_OUT, **KEPT)),
+            None,
+            None,
+            "ok",
+            "kept",
+        ),
+        # An exit file, without a record.
+        (with_exit(outcome=Outcome.SCRATCH_FULL, stage="stage_in"), None, None, "scratch_full", "status 1"),
+        (with_exit(stage="stage_in"), None, GONE, "stage_in", "status 1"),
+        (with_exit(stage="environment"), None, None, "environment", "status 1"),
+        (
+            with_exit(stage="stage_out", **KEPT),
+            None,
+            None,
+            "stage_out",
+            "results kept in node1:/scratch/77.1",
+        ),
+        (with_exit(stage="run"), None, None, "bug", "status 1"),
+        (with_exit(stage="done", status=0), None, None, "lost", "no record was copied home"),
+        (with_exit(signal="USR1"), None, None, "timeout?", "signal USR1"),
+        (with_exit(signal="SIGUSR1"), None, None, "timeout?", "signal SIGUSR1"),
+        (with_exit(signal="USR2"), None, None, "cancelled?", "signal USR2"),
+        (with_exit(status=137), None, None, "lost?", "killed"),
+        (with_exit(status=137), LAGS, None, "lost?", "killed"),
+        (with_exit(status=137), UNKNOWN, None, "lost", "killed"),
+        (KILLED, None, None, "lost?", "the job script was killed"),
+        (KILLED, accounted(None, status=137), None, "lost?", "; accounting: State WORDS"),
+        # Neither is home.
+        (None, None, None, "None", "not started"),
+        (EMPTY, None, None, "None", "no record yet"),
+        (EMPTY, LAGS, None, "None", "State WORDS"),
+        (None, accounted(Outcome.NODE_FAIL), None, "node_fail", "accounting: State WORDS"),
+        (None, accounted(Outcome.OK, status=0), None, "lost", "it ended (State WORDS)"),
+        (EMPTY, accounted(None, status=0), None, "lost", "it ended (State WORDS)"),
+        (None, accounted(None, status=NO_HOME), None, "stage_out", "could not write in the run folder"),
+        (EMPTY, accounted(None, status=NO_HOME), None, "stage_out", "could not write in the run folder"),
+        (None, accounted(Outcome.QUEUE_ERROR, ended=False), None, "queue_error?", "State WORDS"),
+        (Try(number=1, problem="record.json: not JSON"), None, None, "lost", "record.json: not JSON; "),
+        # What jobkit cancelled.
+        (None, None, TAKEN_BACK, "cancelled", BY_JOBKIT),
+        (EMPTY, None, TAKEN_BACK, "None", "no record yet"),
+        (EMPTY, None, TaskFacts(cancelled=AT, gone=LATER), "cancelled", BY_JOBKIT),
+        (None, accounted(None, status=137), TAKEN_BACK, "cancelled", BY_JOBKIT),
+        (
+            EMPTY,
+            accounted(None, status=137),
+            TaskFacts(cancelled=AT, packed=True),
+            "cancelled",
+            "State WORDS",
+        ),
+        (None, accounted(Outcome.NODE_FAIL), TAKEN_BACK, "node_fail", "State WORDS"),
+        # A task that ran several points, left no trace, or was followed by another.
+        (
+            None,
+            UNKNOWN,
+            TaskFacts(packed=True),
+            "stopped",
+            "its job ended before its turn came (State WORDS)",
+        ),
+        (None, None, GONE, "lost?", f"not in the queue since {format_moment(AT)}"),
+        (EMPTY, None, GONE, "lost?", f"not in the queue since {format_moment(AT)}"),
+        (EMPTY, accounted(Outcome.TIMEOUT), GONE, "timeout", "State WORDS"),
+        (None, None, HERE, "None", "did not begin"),
+        (EMPTY, None, HERE, "lost?", "its process is gone"),
+        (EMPTY, None, TaskFacts(superseded=True), "lost", "it was run again, and nothing reports how"),
+    ],
+)
+def test_the_best_source_decides(
+    tried: Try | None, told: Accounted | None, known: TaskFacts | None, outcome: str, words: str
+) -> None:
+    """A question mark stands behind an outcome that the accounting may still overrule."""
+    verdict = decide_outcome(tried, told, known)
+    assert f"{verdict.outcome}{'?' if verdict.provisional else ''}" == outcome
+    assert words in verdict.evidence
+
+
+def known() -> st.SearchStrategy[TaskFacts]:
+    words = st.sampled_from(["", AT])
+    return st.builds(TaskFacts, gone=words, cancelled=words, packed=st.booleans(), superseded=st.booleans())
+
+
+TOLD = (
+    st.none()
+    | st.builds(accounted, st.sampled_from([*Outcome, None]))
+    | st.builds(accounted, st.sampled_from([Outcome.QUEUE_ERROR, None]), ended=st.just(False))  # noqa: FBT003 - hypothesis's
+)
+LEFT = st.sampled_from([FULL, with_exit(stage="stage_in"), with_exit(status=7)])
+
+
+@given(LEFT, TOLD, known())
+def test_what_is_home_is_not_unsaid_by_what_is_known_besides(
+    tried: Try, told: Accounted | None, besides: TaskFacts
+) -> None:
+    assert decide_outcome(tried, told, besides) == decide_outcome(tried, told)
+
+
+@given(st.sampled_from([None, EMPTY]), TOLD, known())
+def test_nothing_is_called_over_without_a_reason(
+    tried: Try | None, told: Accounted | None, besides: TaskFacts
+) -> None:
+    verdict = decide_outcome(tried, told, besides)
+    heard = told is not None and (told.ended or told.outcome is not None)
+    reasons = heard or besides.gone or besides.superseded or (tried is None and besides.cancelled)
+    assert (verdict.outcome is not None) == bool(reasons)
+    assert verdict.outcome is not Outcome.OK
+    assert verdict.evidence
+
+
+JOB_99 = "slurmstepd-n1: error: *** JOB 99 ON n1 CANCELLED AT 2026-01-02T03:04:05"
+LINES = {
+    f"{JOB_99} DUE TO TIME LIMIT ***": Outcome.TIMEOUT,
+    f"{JOB_99} DUE TO PREEMPTION ***": Outcome.PREEMPTED,
+    f"{JOB_99} DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***": Outcome.NODE_FAIL,
+    f"{JOB_99} DUE TO JOB REQUEUE ***": Outcome.CANCELLED,
+    f"{JOB_99} ***": Outcome.CANCELLED,
+    "slurmstepd-n1: error: Detected 1 oom_kill event in StepId=7.batch.": Outcome.RAM_OOM,
+    "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=7.batch cgroup.": Outcome.RAM_OOM,
+    "slurmstepd-n1: error: Job 7 exceeded memory limit (312320 > 51200), being killed": Outcome.RAM_OOM,
+    "job.sh: scratch_full: cannot make a folder in /scratch": Outcome.SCRATCH_FULL,
+    "job-2.sh: stage_in: the text could not be copied to /scratch/x": Outcome.STAGE_IN,
+    "job.sh: nonsense: x": Outcome.LOST,
+    "OSError: [Errno 28] No space left on device": Outcome.SCRATCH_FULL,
+}
+
+
+@pytest.mark.parametrize(("line", "outcome"), LINES.items())
+def test_a_line_that_tells(line: str, outcome: Outcome) -> None:
+    assert reported_outcome(f"hello\n{line}\nbye\n") == (outcome, line)
+
+
+def test_the_more_telling_line_counts_and_of_two_alike_the_last() -> None:
+    first, last = f"{JOB_99} DUE TO TIME LIMIT ***", f"{JOB_99[:-1]}9 DUE TO TIME LIMIT ***"
+    text = f"No space left on device\n{first}\n{last}\n{JOB_99} ***\n"
+    assert reported_outcome(text) == (Outcome.TIMEOUT, last)
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Lu", "Cs"]), max_size=200))
+def test_other_text_tells_nothing_and_is_cut(text: str) -> None:
+    if "job" not in text and "oom" not in text:
+        assert reported_outcome(text) is None
+    assert len(last_words(text)) <= 300
+
+
+def test_last_words() -> None:
+    assert last_words("a\nValueError: on purpose\n\n  \n") == "ValueError: on purpose"
+    assert last_words("\n") == ""
+
+
+@pytest.mark.parametrize(
+    ("ended", "signal"),
+    [
+        ("Segmentation fault      ", "Segmentation fault"),
+        ("Aborted                 (core dumped) ", "Aborted (core dumped)"),
+        ("Floating point exception", "Floating point exception"),
+    ],
+)
+def test_a_crash_of_the_worker_is_named_without_the_code_of_the_script(ended: str, signal: str) -> None:
+    command = "( trap '' USR1 USR2; exec \"$python\" -m jobkit.worker )"
+    log = f"loading\n/runs/x/job.sh: line 245: 12444 {ended}{command}\n"
+    assert last_words(log) == f"the worker crashed: {signal}"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *LINES,
+        "Traceback (most recent call last):",
+        "Fatal Python error: Segmentation fault",
+        "/var/spool/slurmd/job00012/slurm_script: line 7: nvidia-smi: command not found",
+        "srun: error: n1: task 0: Killed",
+        "rsync error: some files could not be transferred (code 23) at main.c(1338)",
+        "find.sh: line 3: x",
+        "Killed",
+        "cp: error writing '/home/x': Disk quota exceeded",
+    ],
+)
+def test_a_line_that_looks_like_an_error(line: str) -> None:
+    assert is_fault(line)
+
+
+@pytest.mark.parametrize(
+    "line", ["", "jobkit: point 1 batch_size-1-r1: ok", "0 errors", "a killed process", "loading: 3 lines"]
+)
+def test_a_line_that_does_not(line: str) -> None:
+    assert not is_fault(line)
+
+
+OK = TryOutcome(outcome=Outcome.OK, evidence="")
+ACCOUNT = Accounted(job_id="77", task=1, ended=True, outcome=None, elapsed_s=42.0)
+RECORD = record(point())
+
+
+@pytest.mark.parametrize(
+    ("ended_at", "took_s"), [(RECORD.ended_at, 60), ("2026-01-02T10:00:00+00:00", 0), ("soon", None)]
+)
+def test_a_record_reports_how_long_its_try_took(ended_at: str, took_s: float | None) -> None:
+    """A clock that was set back makes no time below zero."""
+    record = replace(RECORD, ended_at=ended_at)
+    assert elapsed_s(Try(number=1, record=record, verdict=OK, account=ACCOUNT)) == took_s
+
+
+def test_without_a_record_the_accounting_reports_it_of_a_task_of_one_point() -> None:
+    lost = Try(number=1, verdict=TryOutcome(outcome=Outcome.NODE_FAIL, evidence=""), account=ACCOUNT)
+    assert elapsed_s(lost) == task_s(lost) == 42
+    assert elapsed_s(lost, shared=True) is None
+    assert elapsed_s(replace(lost, account=None)) is None
+
+
+def test_a_try_took_as_long_as_the_longest_that_any_source_reports(tmp_path: Path) -> None:
+    tried = Try(number=1, record=RECORD, folder=str(tmp_path), verdict=OK)  # its worker took 60 s
+    bare = Try(number=1, folder=str(tmp_path), verdict=OK)
+    assert task_s(tried) == 60
+    assert task_s(replace(tried, account=replace(ACCOUNT, elapsed_s=75.0))) == 75
+    assert task_s(bare) is None
+    for name, at in (("begin", 1000), ("exit", 1090)):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (at, at))
+    assert task_s(tried) == task_s(bare) == 90
+
+
+@pytest.mark.parametrize("text", ["", "N/A", "Unknown", "0001-01-01T00:00:00", "9999-12-31T23:59:59"])
+def test_what_is_no_moment_is_none_and_nothing_breaks(text: str) -> None:
+    found = moment(text)
+    assert found is None or found.tzinfo is not None
+
+
+def test_a_folder_that_was_copied_has_the_time_in_the_file_begin(tmp_path: Path) -> None:
+    """Its job had begun ten seconds before the worker, which took a minute."""
+    tried = Try(number=1, record=RECORD, folder=str(tmp_path), verdict=OK)
+    began = moment(RECORD.started_at)
+    assert began
+    at = (began - timedelta(seconds=10)).isoformat()
+    lines = ["scheduler=slurm", "job=77", "task=1", "restart=0", "round=1", f"at={at}"]
+    (tmp_path / "begin").write_text("\n".join(lines))
+    assert task_s(tried) == 70
+    told = timed(tried)
+    assert told
+    assert told.task_s == 70
+    (tmp_path / "begin").write_text("\n".join(lines[:-1]))
+    assert task_s(tried) == 60
+    assert timed(Try(number=1, verdict=OK)) is None
+
+
+def test_the_account_of_a_task_of_several_points_is_the_time_of_none() -> None:
+    alone = Try(number=1, record=RECORD, verdict=OK, account=replace(ACCOUNT, elapsed_s=75.0))
+    assert (task_s(alone), task_s(replace(alone, alone=False))) == (75, 60)

@@ -1,0 +1,403 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobkit.core.json_codec import to_json
+from jobkit.core.layout import CORPUS_FILE, ORDER_FILE, PLAN_FILE, PROMISE_FILE, SPEC_FILE, TUNE_GOAL_FILE
+from jobkit.core.measurements import MemoryReadings
+from jobkit.core.records import Outcome
+from jobkit.core.units import MIB
+from jobkit.extensions.corpus.plan import Shard
+from jobkit.extensions.tune.steps import FINAL
+from jobkit.runs.hints import FixKind, advice, is_limited, job_line, needed_by
+from jobkit.runs.journal import JobTask, Role
+from jobkit.runs.standing import PointState, PointStatus, RunStanding
+from jobkit.runs.tries import Try, TryOutcome
+from jobkit.schedulers.types import Accounted, State
+from tests.support.builders import batch, record
+from tests.support.statuses import AT, a_point, a_run, submission, tried, waits, with_job
+
+DONE, RUNNING = a_point(1, PointState.DONE, Outcome.OK), a_point(7, PointState.RUNNING)
+RESUME, COLLECT = "jobkit resume runs/demo", "jobkit collect runs/demo"
+WHY, WATCH = "jobkit status runs/demo 2", "jobkit status runs/demo --watch"
+
+
+def commands(run: RunStanding, folder: str = "runs/demo") -> list[str]:
+    found = [step.command for step in advice(run, folder).steps]
+    assert len(found) == len(set(found)), "each once"
+    return found
+
+
+def resumes(*points: PointStatus, **fields: object) -> str:
+    """Return what the hint says that a resume does."""
+    (does,) = (
+        step.does for step in advice(a_run(points, **fields), "runs/demo").steps if step.command == RESUME
+    )
+    return does
+
+
+def marked(folder: Path, mark: str) -> Path:
+    """Return a run folder that a file marks as one of an extension."""
+    (folder / mark).touch()
+    return folder
+
+
+def failed(index: int, outcome: Outcome = Outcome.BUG) -> PointStatus:
+    return a_point(index, PointState.FAILED, outcome)
+
+
+@pytest.mark.parametrize(
+    ("points", "typed"),
+    [
+        # The remedy of a full disk and the advice for the run are the same command.
+        ([failed(2, Outcome.STAGE_OUT), failed(3, Outcome.STAGE_OUT)], [WHY, RESUME]),
+        ([DONE], [COLLECT]),
+        ([DONE, failed(2)], [WHY, RESUME, COLLECT]),
+        ([failed(2, Outcome.CANCELLED)], [RESUME]),
+        (
+            [failed(2, Outcome.TIMEOUT)],
+            [WHY, f"{RESUME} --set resources.walltime=HH:MM:SS"],
+        ),
+        (
+            [failed(2, Outcome.RAM_OOM), failed(3)],
+            [WHY, f"{RESUME} --only ram_oom --set resources.memory=SIZE", RESUME],
+        ),
+        ([RUNNING], [WATCH, "jobkit logs runs/demo 7 -f"]),
+    ],
+)
+def test_what_to_type_next(points: list[PointStatus], typed: list[str]) -> None:
+    assert commands(a_run(points)) == typed
+
+
+def test_what_to_type_next_in_other_folders(tmp_path: Path) -> None:
+    assert commands(a_run([DONE]), "my runs/$(x)") == ["jobkit collect 'my runs/$(x)'"]
+    assert WATCH in commands(with_job(a_run([DONE]), Role.FIND, State.RUNNING)), "it may add points"
+    found = replace(DONE, point=replace(DONE.point, phase=FINAL))
+    searched = a_run([found], folder=marked(tmp_path, TUNE_GOAL_FILE))
+    assert commands(searched) == ["jobkit tune runs/demo", COLLECT]
+
+
+def test_what_a_resume_does(tmp_path: Path) -> None:
+    missing, cancelled = a_point(5, PointState.MISSING), failed(2, Outcome.CANCELLED)
+    assert resumes(cancelled) == "runs again the point that was cancelled"
+    assert resumes(failed(2), failed(3), missing) == (
+        "runs again the 2 points that failed and submits the point never submitted"
+    )
+    assert resumes(cancelled, cancelled, failed(4), missing) == (
+        "runs again the point that failed and the 2 points that were cancelled, and submits the point "
+        "never submitted"
+    )
+    here = (replace(submission(), scheduler="local"),)
+    assert resumes(missing, submissions=here) == "runs the point that did not begin"
+    shards = [replace(each, point=replace(each.point, shard=True)) for each in (DONE, failed(2), failed(3))]
+    folder = marked(tmp_path, CORPUS_FILE)
+    assert commands(a_run(shards[:1], folder=folder), "tagged") == ["jobkit merge tagged"]
+    assert resumes(*shards, folder=folder) == "runs again the 2 shards that failed"
+
+
+def test_what_fixes_a_lack_of_memory_comes_before_the_page_of_the_point(tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_text("name: demo\nsweep: {batch_size: [50]}\nresources: {memory: 8GiB}\n")
+    run = replace(a_run([failed(2, Outcome.RAM_OOM)]), folder=tmp_path)
+    assert commands(run) == [f"{RESUME} --set resources.memory=12GiB", WHY]
+
+
+def test_a_task_in_error_is_released_by_a_command_and_holds_the_job_that_follows() -> None:
+    stuck = [a_point(n, PointState.STUCK, queued=waits(State.ERROR, "Eqw")) for n in (3, 4, 6, 9)]
+    run = with_job(a_run([DONE, *stuck]), Role.FOLLOW, State.PENDING, "Dependency")
+    assert commands(run)[0] == "qmod -cj 77.3-4 77.6 77.9"
+    (notice,) = advice(run, "runs/demo").notices
+    assert "p003, p004, p006 and 1 more (Eqw: " in notice
+    assert "a person must release them" in job_line(run, run.jobs[0])
+
+
+def test_tasks_that_wait_for_different_reasons_are_released_apart() -> None:
+    held = a_point(3, PointState.WAITING, queued=waits(State.HELD, "JobHeldUser"))
+    long = a_point(4, PointState.STUCK, queued=waits(State.ERROR, "PartitionTimeLimit"))
+    never = a_point(5, PointState.STUCK, queued=waits(State.ERROR, "DependencyNeverSatisfied"))
+    admin = a_point(6, PointState.WAITING, queued=waits(State.HELD, "JobHeldAdmin"))
+    advised = advice(a_run([held, long, never, admin]), "runs/demo")
+    assert [step.command for step in advised.steps if step.kind is not FixKind.WATCH] == [
+        "scontrol release 77_3",
+        "jobkit cancel runs/demo 4",
+        f"{RESUME} --set resources.walltime=...",
+        "jobkit cancel runs/demo 5",
+        RESUME,
+    ]
+    assert len(advised.notices) == 4
+    without_reason = a_point(4, PointState.STUCK, queued=waits(State.ERROR))
+    (notice,) = advice(a_run([without_reason]), "runs/demo").notices
+    assert "p004 (stuck)" in notice
+
+
+def test_a_scheduler_that_does_not_answer_is_named_and_nothing_is_submitted() -> None:
+    points = [a_point(1, PointState.UNSETTLED), failed(2)]
+    run = with_job(a_run(points, silent=("slurm",)), Role.FOLLOW)
+    advised = advice(run, "runs/demo")
+    assert len(advised.notices) == 1
+    assert "slurm does not answer" in advised.notices[0]
+    assert commands(run) == [WHY]
+    assert job_line(run, run.jobs[0]) == ""
+
+
+def test_a_submission_of_this_half_minute_is_under_way_and_nothing_is_submitted_beside_it() -> None:
+    begun = {"at": AT, "scheduler": "slurm"}
+    soon, late = (
+        replace(
+            a_run([a_point(1, PointState.FAILED, Outcome.BUG)]),
+            unanswered=begun,
+            now=datetime.fromisoformat(AT) + timedelta(seconds=seconds),
+        )
+        for seconds in (1, 31)
+    )
+    said = advice(soon, "runs/demo")
+    assert "a submission is under way" in said.notices[0]
+    assert not any("resume" in step.command for step in said.steps)
+    assert "got no answer" in advice(late, "runs/demo").notices[0]
+    assert any("resume" in step.command for step in advice(late, "runs/demo").steps)
+
+
+def test_a_submission_without_an_answer_is_found_by_resume() -> None:
+    run = a_run([DONE], unanswered={"at": "noon"})
+    assert "a submission at noon" in advice(run, "runs/demo").notices[0]
+    assert RESUME in commands(run)
+    (notice,) = advice(a_run([DONE], unanswered={}), "runs/demo").notices
+    assert "at an unknown time" in notice
+
+
+def test_a_corpus_that_could_not_be_planned_is_planned_again_by_resume(tmp_path: Path) -> None:
+    left = {"role": "plan", "why": "a.txt:3: not UTF-8\nb.gz: broken"}
+    run = a_run([], left=left, folder=marked(tmp_path, ORDER_FILE))
+    found = advice(run, "runs/demo")
+    assert found.notices == ("the corpus could not be planned: a.txt:3: not UTF-8", "b.gz: broken")
+    assert [(step.command, step.does) for step in found.steps] == [
+        (RESUME, "submits the job that plans the corpus again")
+    ]
+
+
+def test_nobody_is_advised_to_change_the_run_of_another_user() -> None:
+    run = a_run([DONE, failed(2, Outcome.TIMEOUT)], mine=False)
+    assert commands(run) == [WHY, COLLECT]
+    assert "only its owner" in advice(run, "runs/demo").notices[-1]
+
+
+def test_of_jobs_that_have_ended_the_last_has_a_line_if_a_point_failed() -> None:
+    run = with_job(a_run([failed(1)]), Role.FOLLOW, end="sacct: COMPLETED, ExitCode 0:0")
+    run = with_job(run, Role.FOLLOW, end="sacct: TIMEOUT, ExitCode 0:0", job="80")
+    first, last = (job_line(run, job) for job in run.jobs)
+    assert first == ""
+    assert last.startswith("job 80, ")
+    assert last.endswith("has ended (sacct: TIMEOUT, ExitCode 0:0)")
+
+
+def test_a_job_that_is_stuck_itself_is_released_too() -> None:
+    run = with_job(a_run([DONE]), Role.FOLLOW, State.ERROR, "Eqw")
+    run = with_job(run, Role.FIND, State.HELD, "JobHeldUser", job="80")
+    run = with_job(run, Role.FIND, State.ERROR, "DependencyNeverSatisfied", job="81")
+    assert commands(run)[:2] == ["scontrol release 80_1", "qmod -cj 79.1"]
+    assert not any("81" in command for command in commands(run))
+
+
+@pytest.mark.parametrize(
+    ("left", "words"),
+    [
+        ({"points": [2, 3], "why": "no\nsubmit host"}, "could not submit 2 points again: no submit host"),
+        ({"points": [2], "why": "busy"}, "could not submit 1 point again: busy"),
+        ({"points": [], "why": "down"}, "could not submit again: down"),
+        ({"points": "?"}, "could not submit again: "),
+        (
+            {"role": "plan", "points": [1, 2], "why": "no submit host"},
+            "the job that planned the corpus could not submit 2 points: no submit host",
+        ),
+    ],
+)
+def test_what_a_job_of_the_run_could_not_submit_is_reported(
+    tmp_path: Path, left: dict[str, object], words: str
+) -> None:
+    folder = marked(tmp_path, ORDER_FILE) if left.get("role") else tmp_path
+    (notice,) = advice(a_run([DONE], left=left, folder=folder), "runs/demo").notices
+    assert notice.endswith(words)
+
+
+COMPLETED = "sacct: COMPLETED, ExitCode 0:0"
+
+
+@pytest.mark.parametrize(
+    ("points", "role", "job", "words"),
+    [
+        ([DONE], Role.FIND, {"state": State.RUNNING}, "job 79, which tries the largest batch, is running"),
+        ([DONE], Role.FIND, {}, "has left the queue; how it ended is not known yet"),
+        (
+            [DONE],
+            Role.FOLLOW,
+            {"state": State.ERROR, "reason": "BadConstraints"},
+            "is stuck: BadConstraints: no node has what it requests",
+        ),
+        (
+            [DONE],
+            Role.FIND,
+            {"state": State.PENDING, "reason": "Dependency"},
+            "begins when the points have ended",
+        ),
+        (
+            [DONE],
+            Role.FOLLOW,
+            {"state": State.HELD, "reason": "JobHeldUser"},
+            "waits though the points have ended: JobHeldUser: held by its owner",
+        ),
+        (
+            [],
+            Role.PLAN,
+            {"state": State.PENDING, "reason": "Resources"},
+            "plans the corpus, waits: Resources",
+        ),
+        # Nothing is wrong.
+        ([RUNNING], Role.FOLLOW, {"state": State.PENDING, "reason": "Dependency"}, ""),
+        ([RUNNING], Role.FOLLOW, {"state": State.HELD, "reason": "hqw"}, ""),
+        ([DONE], Role.FOLLOW, {"state": State.RUNNING}, ""),
+        ([DONE], Role.FOLLOW, {"end": COMPLETED}, ""),
+        ([failed(1, Outcome.CANCELLED)], Role.FOLLOW, {"end": "cancelled"}, ""),
+        ([DONE], Role.PLAN, {"end": COMPLETED}, ""),
+    ],
+)
+def test_a_job_that_waits_for_the_points_has_a_line_if_a_person_should_know(
+    points: list[PointStatus], role: Role, job: dict[str, Any], words: str
+) -> None:
+    run = with_job(a_run(points), role, **job)
+    line = job_line(run, run.jobs[0])
+    assert words in line if words else line == ""
+    assert not any(command.startswith("qrls") for command in commands(run))
+    assert role is not Role.PLAN or RESUME not in commands(run)
+
+
+SPEC = """\
+name: demo
+workload: count
+text: sample
+sweep: {batch_size: 10}
+resources: {memory: 400MiB, walltime: 1m}
+policy: {ram_oom: {memory: x2}}
+"""
+
+
+def out_of_time(
+    folder: Path, index: int, batches: int, spent_s: float | None, total: int = 28
+) -> PointStatus:
+    """Return a point that ran out of time after some batches of half a second each."""
+    folder.mkdir(parents=True)
+    lines = [
+        replace(batch(number), batches_total=total, characters_total=5_000 * total)
+        for number in range(batches)
+    ]
+    (folder / "batches.jsonl").write_text("".join(f"{to_json(line)}\n" for line in lines), encoding="utf-8")
+    task = JobTask("slurm", "77", index)
+    account = Accounted(job_id="77", task=index, ended=True, outcome=Outcome.TIMEOUT, elapsed_s=spent_s)
+    found = Try(
+        number=1,
+        folder=str(folder),
+        verdict=TryOutcome(outcome=Outcome.TIMEOUT, evidence=""),
+        task=task,
+        account=account,
+    )
+    return a_point(index, PointState.FAILED, Outcome.TIMEOUT, tries=[found])
+
+
+def test_the_walltime_is_that_of_the_measured_pace(tmp_path: Path) -> None:
+    point = out_of_time(tmp_path / "try-1", 1, batches=9, spent_s=20.0)
+    (need,) = needed_by(a_run([point]), [point])
+    # 20 s, and 19 batches of half a second, a quarter more, and the warning, in whole minutes
+    assert need.option == "--set resources.walltime=00:01:00"
+    assert "9 of 28 batches took 20 s" in need.because
+
+
+def test_several_workers_go_on_at_their_common_pace(tmp_path: Path) -> None:
+    point = out_of_time(tmp_path / "try-1", 1, batches=240, spent_s=60.0, total=480)
+    (need,) = needed_by(a_run([point]), [point])
+    assert need.value == "00:04:00", "120 s of batches in 60 s: as long again, and a quarter more"
+
+
+def test_the_slowest_point_decides_and_the_policy_where_no_pace_is_measured(tmp_path: Path) -> None:
+    slow = out_of_time(tmp_path / "slow", 1, batches=9, spent_s=600.0)
+    fast = out_of_time(tmp_path / "fast", 2, batches=9, spent_s=20.0)
+    (need,) = needed_by(a_run([slow, fast]), [slow, fast])
+    assert need.value == "00:14:00"
+    for unknown in (
+        out_of_time(tmp_path / "none", 3, batches=0, spent_s=20.0),
+        out_of_time(tmp_path / "when", 4, batches=9, spent_s=None),
+    ):
+        (need,) = needed_by(a_run([slow, unknown]), [slow, unknown])
+        assert need.option == "--set resources.walltime=HH:MM:SS", "no spec, no policy"
+        (tmp_path / SPEC_FILE).write_text(SPEC, encoding="utf-8")
+        (need,) = needed_by(a_run([unknown], folder=tmp_path), [unknown])
+        assert need.option == "--set resources.walltime=00:02:00"
+        (both,) = needed_by(a_run([slow, unknown], folder=tmp_path), [slow, unknown])
+        assert both.value == "00:14:00"
+        for found in (need, both):
+            assert f"the time of {unknown.point.point_id} was not measured yet" in found.because
+
+
+@pytest.mark.parametrize(("expected_s", "walltime"), [(10.0, "00:02:00"), (300.0, "00:08:00")])
+def test_the_walltime_of_a_shard_without_a_pace_is_no_less_than_was_planned(
+    tmp_path: Path, expected_s: float, walltime: str
+) -> None:
+    point = out_of_time(tmp_path / "none", 1, batches=0, spent_s=20.0)
+    point = replace(point, point=replace(point.point, shard=True))
+    (tmp_path / SPEC_FILE).write_text(SPEC, encoding="utf-8")
+    shard = Shard(index=1, pieces=(), load=1, expected_s=expected_s)
+    (tmp_path / PLAN_FILE).write_text(f"{to_json(shard)}\n", encoding="utf-8")
+    (need,) = needed_by(a_run([point], folder=tmp_path), [point])
+    assert need.value == walltime
+
+
+def ran_out(*given: str, folder: Path) -> tuple[RunStanding, PointStatus]:
+    point = a_point(1, PointState.FAILED, Outcome.RAM_OOM)
+    return a_run([point], folder=folder, submissions=(replace(submission(), given=given),)), point
+
+
+@pytest.mark.parametrize(
+    ("given", "memory"),
+    [((), "800MiB"), (("resources.memory=1GiB",), "2GiB"), (("resources.cpus=2",), "800MiB")],
+)
+def test_the_memory_is_what_the_policy_adds_to_what_it_had(
+    tmp_path: Path, given: tuple[str, ...], memory: str
+) -> None:
+    (tmp_path / SPEC_FILE).write_text(SPEC, encoding="utf-8")
+    run, point = ran_out(*given, folder=tmp_path)
+    (need,) = needed_by(run, [point])
+    assert need.option == f"--set resources.memory={memory}"
+
+
+@pytest.mark.parametrize("measured", ["before the corpus", "in the run"])
+def test_the_memory_is_no_less_than_was_measured(tmp_path: Path, measured: str) -> None:
+    (tmp_path / SPEC_FILE).write_text(SPEC, encoding="utf-8")
+    run, point = ran_out(folder=tmp_path)
+    if measured == "in the run":
+        told = replace(record(point.point), memory=MemoryReadings(rss_peak_bytes=900 * MIB))
+        done = a_point(2, PointState.DONE, Outcome.OK, tries=[tried(1, Outcome.OK, record=told)])
+        run = replace(run, points=(point, done))
+    else:
+        point = replace(point, point=replace(point.point, shard=True))
+        (tmp_path / PROMISE_FILE).write_text(f'{{"peak_bytes": {900 * MIB}}}', encoding="utf-8")
+    (need,) = needed_by(run, [point])
+    assert need.option == "--set resources.memory=2GiB", "the policy would give 800MiB"
+    assert "900.0 MiB" in need.because
+
+
+def test_without_a_spec_the_memory_is_not_known(tmp_path: Path) -> None:
+    run, point = ran_out(folder=tmp_path)
+    (need,) = needed_by(run, [point])
+    assert need.option == "--set resources.memory=SIZE"
+
+
+def test_a_batch_that_hung_and_a_bug_lack_neither() -> None:
+    hung = a_point(1, PointState.FAILED, Outcome.TIMEOUT)
+    hung = replace(
+        hung, all_tries=tuple(replace(one, verdict=replace(one.verdict, hung=True)) for one in hung.all_tries)
+    )
+    others = [hung, a_point(2, PointState.FAILED, Outcome.BUG)]
+    assert not any(map(is_limited, others))
+    assert needed_by(a_run(others), others) == []
