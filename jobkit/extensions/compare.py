@@ -107,7 +107,8 @@ def sides(runs: Sequence[Collected]) -> list[Side]:
 def _side(run: Collected, group: int, letter: str) -> Side:
     search = run.search(group)
     sizes = [size for size in run.by_size if size.first.group == group]
-    found = [size for size in sizes if _counts(size.first, search)]
+    counting = {_setting(size.first, search): size for size in sizes if _counts(size.first, search)}
+    answer = format_setting(search.setting) if search else ""
     first = run.by_group[group]
     model = first.record.point.model if first.record else None
     return Side(
@@ -115,9 +116,9 @@ def _side(run: Collected, group: int, letter: str) -> Side:
         run=first.folder,
         title=f"{heading(first, sizes)[0]}{f' ({model.caveat})' if model and model.caveat else ''}",
         first=first,
-        sizes={_setting(size.first, search): size for size in found},
-        answer=format_setting(search.setting) if search else "",
-        found=search.sentence if search else "",
+        sizes=counting,
+        answer=answer if answer in counting else "",  # another table of the search may have it
+        found=search.sentence if search and answer in counting else "",
     )
 
 
