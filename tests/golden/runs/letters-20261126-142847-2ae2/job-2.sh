@@ -1,0 +1,304 @@
+#!/bin/bash
+#SBATCH --job-name=letters-20261126-142847-2ae2
+#SBATCH --output=/home/ada/letters/runs/letters-20261126-142847-2ae2/logs/%A_%a.out
+#SBATCH --open-mode=append
+#SBATCH --signal=B:USR1@15
+#SBATCH --cpus-per-task=1
+#SBATCH --mem=450M
+#SBATCH --time=00:01:00
+#SBATCH --nodes=1
+#SBATCH --ntasks=1
+#
+# Runs one point of the sweep letters: copies the inputs to this node's scratch, runs, copies the results home.
+#   under the scheduler    task k runs point k (--offset N: point k + N; --list FILE: the points on line k of FILE)
+#   by hand                bash job-2.sh 3        runs point 3 on this machine
+set -euo pipefail
+
+run=/home/ada/letters/runs/letters-20261126-142847-2ae2
+python=/home/ada/env/bin/python
+scheduler=slurm job=${SLURM_ARRAY_JOB_ID:-} task=${SLURM_ARRAY_TASK_ID:-} restart=${SLURM_RESTART_COUNT:-0}
+round=2 limit=''
+case ${1:-} in
+    --offset) point=$((task + $2)) ;;
+    --list) point=$(sed -n "$((task + $3))p" "$run/$2") ;;
+    --point) point=$2 limit=${3:-} ;;
+    "") point=$task ;;
+    *) point=$1 scheduler=hand job=$$ task='' ;;
+esac
+
+[[ -f $run/points.jsonl ]] || { echo "job-2.sh: the run folder is no longer at $run: move it back" >&2; exit 2; }
+[[ $point =~ ^[1-9][0-9]*$ ]] || { echo "job-2.sh: no point '$point'; type: bash job-2.sh K" >&2; exit 2; }
+point_id=$(sed -n "${point}s/.*\"point_id\": \"\([^\"]*\)\".*/\1/p" "$run/points.jsonl" || true)
+[[ $point_id ]] || { echo "job-2.sh: no point '$point' in $run/points.jsonl; type: bash job-2.sh K" >&2; exit 2; }
+
+# A point that is done never runs again, even if the scheduler starts its task again.
+if ((${restart:-0})) && grep -qs '"outcome": "ok"' "$run/results/$point_id"/try-*/record.json; then exit 0; fi
+
+# Makes a new folder for this try, so that nothing is overwritten. If home has no room for the try's own
+# files, its results could not be copied home either, so the try does not begin.
+# The log may be on the same full disk: a failed echo must not become the exit status.
+no_home() { echo "job-2.sh: stage_out: $1, so nothing was run" >&2 || true; exit 73; }  # EX_CANTCREAT
+try=1
+mkdir -p "$run/results/$point_id" || no_home "cannot write in $run/results"
+until mkdir "$run/results/$point_id/try-$try" 2>/dev/null; do
+    [[ -d $run/results/$point_id/try-$try ]] || no_home "cannot write in $run/results"
+    try=$((try + 1))
+done
+home=$run/results/$point_id/try-$try
+{
+    printf '%s\n' "scheduler=$scheduler" "job=$job" "task=$task" "restart=$restart" "round=$round" \
+        "host=$HOSTNAME" "pid=$$" "at=$(date -u +%FT%TZ)" "queue=${SLURM_JOB_PARTITION:-}" >"$home/begin" &&
+        printf '%1024s\n' '' >"$home/exit.part"           # reserves space for the exit file
+} || { rm -rf "$home"; no_home "no room in $run/results"; }
+
+# Whatever happens next: copy the results home, keep the exit status, then remove scratch.
+stage=scratch outcome='' because='' message='' signal='' work='' own='' shared='' inputs='' worker='' ender='' sync='' watch=''
+alone() { own=$scratch shared=''; echo "job-2.sh: this task makes its own copy of the inputs: $1" >&2 || true; }
+fail() { outcome=$1 message=$2; echo "job-2.sh: $1: $2" >&2 || true; exit 1; }
+copier() { if command -v rsync >/dev/null; then echo rsync; else echo cp; fi; }
+copy() { if [[ $(copier) == rsync ]]; then rsync -a "$@"; else copy_with_cp "$@"; fi; }
+copy_with_cp() {                                      # understands the arguments of rsync that this script uses
+    local links=-P exclude='' to=${*: -1} from target failed=0
+    while [[ $1 == --* ]]; do
+        case $1 in
+            --copy-links) links=-L ;;
+            --exclude=*) exclude=${1#--exclude=} ;;
+        esac
+        shift
+    done
+    for from in "${@:1:$#-1}"; do
+        target=$to
+        [[ $from == */ || $to != */ ]] || target=$to${from##*/}
+        if [[ -d $from ]]; then
+            copy_folder "$links" "$exclude" "${from%/}" "${target%/}" || failed=1
+        else
+            copy_file "$links" "$from" "$target" || failed=1
+        fi
+    done
+    return "$failed"
+}
+copy_folder() {                                       # -P|-L PATTERN FROM TO; does not copy unchanged files
+    local state name failed=0
+    local -A there=()
+    mkdir -p "$4" || return
+    while IFS= read -r -d '' state && IFS= read -r -d '' name; do
+        there[/$name]=$state
+    done < <(cd "$4" && find . -printf '%y %s %Ts\0%P\0')
+    while IFS= read -r -d '' state && IFS= read -r -d '' name; do
+        case $state in
+            end) return "$failed" ;;
+            d*) mkdir -p "$4/$name" || failed=1 ;;
+            [fl]*) [[ ${there[/$name]:-} == "$state" ]] || copy_file "$1" "$3/$name" "$4/$name" || failed=1 ;;
+        esac
+    done < <(cd "$3" && find "$1" . ! -name . -name "$2" -prune -o -printf '%y %s %Ts\0%P\0' && printf 'end\0\0')
+    return 1                                          # find did not see all files
+}
+copy_file() {                                         # -P|-L FROM TO; a file has its name once it is whole
+    local part=${3%/*}/.$BASHPID.part
+    cp "$1" --preserve=mode,timestamps "$2" "$part" && mv -fT "$part" "$3" && return
+    rm -f "$part"
+    return 1
+}
+# Background commands do not hold the locks (8<&- 9<&-), because they may outlive this script for a moment.
+# Only the worker holds the lock of its folder (9): while it runs, no other task removes that folder.
+# A copy that has begun is completed: its caller may be asked to end between a file's copy and its new name.
+bring_home() { [[ ! -d $work/out ]] || (trap '' TERM; copy --exclude='*.part' "$work/out/" "$home/") 8<&- 9<&-; }
+end_worker() {                                        # asks the worker to end, and kills it if it does not
+    local half
+    kill -TERM "$worker" 2>/dev/null || return 0
+    for ((half = 0; half < 2 * $1; half++)); do
+        kill -0 "$worker" 2>/dev/null || return 0
+        sleep 0.5
+    done
+    kill -KILL "$worker" 2>/dev/null || true
+}
+lock() { flock -w "$1" 8 & wait $!; }                 # in the background, so that a trap can run meanwhile
+clean_scratch() {                                     # removes folders of ended tasks, then unused inputs
+    local folder tasks
+    for folder in "$own"/*/lock; do                   # another task may remove one at the same moment
+        if flock -n /dev/fd/7 true 2>/dev/null 7<"$folder" && [[ -e $folder ]]; then rm -rf "${folder%/lock}"; fi
+    done
+    for folder in "$own"/*.inputs; do
+        tasks=("${folder%inputs}"*/lock)              # the pattern itself if there are none
+        [[ ${tasks[0]} != "${folder%inputs}*/lock" ]] || rm -rf "$folder"
+    done
+}
+leave_scratch() {
+    exec 9>&-
+    if [[ $shared ]] && lock 3; then clean_scratch; flock -u 8; fi  # the last task of a run removes its inputs
+}
+finish() {
+    local status=$? kept='' text child
+    trap - EXIT
+    trap '' TERM INT USR1 USR2
+    if [[ $worker ]]; then end_worker 20; fi
+    for child in $worker $ender $sync $watch; do
+        if kill "$child"; then wait "$child" || true; fi
+    done 2>/dev/null
+    if [[ $work ]]; then
+        if rmdir "$work/out" 2>/dev/null || bring_home || bring_home; then  # an empty folder has no results
+            rm -rf "$work" || true
+        else
+            kept=$work text="results could not be copied to $home"
+            rm -rf "$work/lock" "$work/inputs"        # a folder without a lock is never removed
+            echo "job-2.sh: stage_out: $text; they are kept in $HOSTNAME:$work" >&2 || true
+            message=${message:+$message; }$text outcome=${outcome:-stage_out}  # the first cause is the outcome
+            ((status)) || status=73
+        fi
+        leave_scratch || true
+    fi
+    if ((status == 0)); then                          # a try succeeds only if the worker ran
+        if [[ $stage == run ]]; then stage='done'; elif [[ $outcome != pruned ]]; then status=1; fi
+    fi
+    text=$(printf '%s\n' "status=$status" "stage=$stage" "outcome=$outcome" "signal=$signal" \
+        "message=$message" "because=$because" "scratch=$kept" "host=$HOSTNAME")
+    printf '%s\n' "$text" 1<>"$home/exit.part" &&          # in place: a full home has this reserved space
+        truncate -s "$(wc -c <<<"$text")" "$home/exit.part" && mv "$home/exit.part" "$home/exit" || true
+    case $outcome in
+        pruned | stopped) ;;                          # tasks that begin later look for all other outcomes
+        *) grep -qs '"outcome": "ok"' "$home/record.json" ||
+            { mkdir -p "$run/flags" && touch "$run/flags/$point-$try"; } ;;
+    esac || true
+    case $status in 99 | 100) status=98 ;; esac       # Grid Engine would reschedule the task or hold it in error
+    exit "$status"
+}
+trap finish EXIT
+orphaned() {                                          # the script was killed outright, so the worker must end
+    signal=KILL message='the job script was killed'
+    printf '%-15s\n' "$signal" 1<>"$work/signal" || true
+    end_worker 20                          # its GPU may now belong to another job
+    worker='' sync=''
+    (exit 137) || finish
+}
+on_signal() {
+    signal=${signal:-$1}
+    [[ $worker ]] || exit 143
+    printf '%-15s\n' "$signal" 1<>"$work/signal" || true    # in place: scratch may be full
+    kill -TERM "$worker" 2>/dev/null || true          # the worker writes its results so far, then ends
+    [[ $ender ]] || {                                 # in case it does not: copies home what there is
+        (trap '' USR1 USR2; trap exit TERM; bring_home || true
+        if [[ $signal == USR1 ]]; then end_worker 10; else end_worker 20; fi) 8<&- 9<&- &
+        ender=$!
+    }
+}
+trap 'on_signal USR1' USR1                            # the walltime is near
+trap 'on_signal USR2' USR2                            # Grid Engine is about to kill the job
+trap 'on_signal TERM' TERM                            # cancelled, or preempted
+trap 'on_signal INT' INT
+
+# Makes a folder for this task on this node's scratch, in a folder that only this user can enter. The tasks
+# of a run share their inputs there. Each task locks its folder while it runs.
+scratch="${SLURM_TMPDIR:-${TMPDIR:-/tmp}}"
+for program in df mktemp stat truncate; do
+    command -v "$program" >/dev/null || fail environment "$program is not on PATH on $HOSTNAME"
+done
+mkdir -p "$scratch" || fail scratch_full "cannot make a folder in $scratch"
+owner=$(stat -Lc %u "$scratch")
+((owner == 0 || owner == EUID)) ||
+    fail scratch_full "$scratch belongs to user $owner, who can change the files in it: name another in the site file"
+own=$scratch/jobkit-$EUID-$HOSTNAME
+mkdir -m 700 "$own" 2>/dev/null || true
+if [[ $(stat -c '%u %A' "$own") != "$EUID "drwx--[-S]--- ]]; then
+    alone "$own is not a folder that only user $EUID can enter"
+elif ! { exec 8>>"$own/lock" && lock 300 && ! flock -n "$own/lock" true; }; then  # two tasks must not hold one lock
+    alone "no file in $own can be locked"
+else
+    shared=yes
+    clean_scratch || true
+fi
+{ work=$(mktemp -d "$own/letters-20261126-142847-2ae2.$job.${task:-$point}.XXXXXX") && mkdir "$work/out" &&
+    printf '%15s\n' '' >"$work/signal" && exec 9>"$work/lock"; } ||
+    fail scratch_full "cannot make a folder in $own"
+inputs=$work/inputs
+if [[ $shared ]]; then
+    flock -n 9
+    flock -u 8
+    inputs=$own/letters-20261126-142847-2ae2.inputs
+fi
+free=$(df --output=avail -B1 "$work" | tail -n 1)
+((free > 67138036)) || fail scratch_full "$scratch has $free bytes free and 67138036 are needed"
+
+# The environment. The hooks of conda and modules read unset variables, so `set -u` is off meanwhile.
+stage=environment
+activate() {
+    set +u
+    : || return
+    set -u
+}
+activate || fail environment "the environment could not be activated; the log has the reason"
+export JOBKIT_RECORD='SLURM_JOB_PARTITION SLURM_JOB_NODELIST SLURM_CPUS_PER_TASK'
+cannot_import="$python cannot import jobkit on $HOSTNAME"
+"$python" -c 'import jobkit.worker' || fail environment "$cannot_import"
+
+# The results of other points may make this one unnecessary: then it ends here, before it copies anything.
+stage=gate
+if [[ $scheduler != hand && -d $run/flags ]]; then
+    answer=$("$python" -m jobkit.worker.skip_check "$run" "$point" "$round" --prune --stop-after 0) ||
+        fail environment "$python cannot run jobkit.worker.skip_check on $HOSTNAME"
+    if [[ $answer ]]; then
+        read -r outcome because message <<<"$answer"
+        echo "job-2.sh: $outcome: $message" >&2 || true
+        exit 0
+    fi
+fi
+
+# Copies the inputs: the first task of the run on this node does it for all, under the lock. The worker
+# compares them with the plan.
+stage=stage_in
+fetch() {                                             # WHAT FROM... TO
+    local error what=$1
+    shift
+    error=$(LC_ALL=C copy "$@" 2>&1) && return
+    echo "$error" >&2 || true
+    case $error in
+        *'No space left'* | *'quota exceeded'*) fail scratch_full "$what does not fit into $inputs" ;;
+        *) fail stage_in "$what could not be copied to $inputs" ;;
+    esac
+}
+if [[ $shared ]] && ! lock 300; then
+    alone "another task has held the lock for five minutes"
+    inputs=$work/inputs
+fi
+if [[ ! -e $inputs/complete ]]; then
+    mkdir -p "$inputs/model" || fail scratch_full "cannot make a folder in $own"
+    fetch "the text" /home/ada/letters/text.txt "$inputs/text"
+    fetch "the workload" "$run/files/" "$inputs/files"
+    touch "$inputs/complete"
+fi
+if [[ $shared ]]; then flock -u 8; fi
+
+# Runs the worker in the background, so that traps run at once; copies results home every 30 s.
+stage=run
+copier=$(copier 2>/dev/null || true)                   # empty if the template has its own copy
+(trap '' USR1 USR2; exec "$python" -m jobkit.worker --points "$run/points.jsonl" --point "$point" --try "$try" \
+    --inputs "$inputs" --out "$work/out" --signal-file "$work/signal" \
+    --scheduler "$scheduler" --job "$job" --task "$task" --restart "$restart" --copier "$copier") 8<&- &
+worker=$!
+if [[ $limit ]]; then                                 # the walltime of this point in a task of several
+    (trap '' USR1 USR2; trap 'kill $! 2>/dev/null; exit' TERM
+    sleep $((limit > SECONDS + 15 ? limit - SECONDS - 15 : 1)) & wait $!; kill -USR1 $$
+    sleep 15 & wait $!; kill -KILL "$worker") 8<&- 9<&- &
+    watch=$!
+fi
+(
+    trap '' USR1 USR2
+    trap 'kill $! 2>/dev/null; exit' TERM
+    own() { ! read -r _ _ _ parent _ <"/proc/$BASHPID/stat" || [[ $parent == "$$" ]]; }
+    while sleep 30 8<&- 9<&- & wait $!; own; do bring_home || true; done
+    orphaned
+) &
+sync=$!
+status=0
+wait "$worker" || status=$?
+while kill -0 "$worker" 2>/dev/null; do               # a trap interrupted the wait
+    status=0
+    wait "$worker" || status=$?
+done
+if ((status)) && [[ ! -e $work/out/record.json ]]; then  # is scratch full, or a package missing?
+    { printf '%65536s' '' >"$work/room"; } 2>/dev/null || fail scratch_full "$work is full"
+    if [[ ! $signal ]] && ! "$python" -c 'import jobkit.worker.work'; then
+        stage=environment
+        fail environment "$cannot_import"
+    fi
+fi
+(exit "$status")                                      # the worker's status is also the script's
