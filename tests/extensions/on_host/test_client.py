@@ -1,18 +1,22 @@
-"""The side on the laptop, without ssh: what it makes of what comes back."""
+"""The side on the laptop, without ssh: what it makes of answers, and what a login shell there runs."""
 
 from __future__ import annotations
 
 import io
+import shutil
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.extensions.on_host import client
+from jobkit.extensions.on_host import commands, connection, transfer
 from jobkit.extensions.on_host.client import Cluster, Suggesting, suggest_here
-from jobkit.extensions.on_host.connection import Connection
-from jobkit.extensions.on_host.protocol import ABSENT, MARK
+from jobkit.extensions.on_host.connection import Connection, connect
+from jobkit.extensions.on_host.protocol import ABSENT, MARK, NO_RSYNC, READY, parse_answer
 
 
 @pytest.mark.parametrize(
@@ -32,11 +36,16 @@ def test_a_command_that_is_suggested_is_the_one_to_type_here(text: str, shown: s
     )
 
 
-def test_a_stream_changes_what_passes_and_is_the_terminal_that_it_was() -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
+def test_a_host_may_have_any_characters_where_it_is_suggested() -> None:
+    assert suggest_here("jobkit status", r"--on 'a\1'") == r"jobkit --on 'a\1' status"
 
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_stream_changes_what_passes_and_is_the_terminal_that_it_was() -> None:
     to = Terminal()
     stream = Suggesting(to, "--on hec")
     stream.write("next: jobkit collect\n")
@@ -78,9 +87,9 @@ def test_the_answer_is_acknowledged(tmp_path: Path) -> None:
     assert note.read_text() == "accepted\n"
 
 
-@pytest.mark.parametrize("code", [("-9", 137), ("-2", 130), ("130", 130)])
-def test_a_command_that_a_signal_ended_has_the_code_of_a_shell(code: tuple[str, int]) -> None:
-    assert cluster(answers(HELLO, f'{{"exit": {code[0]}}}')).run(["status"], kept="") == code[1]
+def test_a_command_that_a_signal_ended_has_the_code_of_a_shell() -> None:
+    for status, code in ((-9, 137), (-2, 130), (130, 130)):
+        assert cluster(answers(HELLO, f'{{"exit": {status}}}')).run(["status"], kept="") == code
 
 
 @pytest.mark.parametrize(
@@ -117,13 +126,187 @@ def test_a_path_above_the_project_is_refused(path: str) -> None:
 
 
 def test_a_terminal_is_not_given_what_it_would_obey(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
     shown = Terminal()
     monkeypatch.setattr(sys, "stdout", shown)
     lines = ('{"out": "\\u001b]0;title\\u0007 \\u001b[31mred\\u001b[0m \\u001b[3F\\u001b[J"}', '{"exit": 0}')
     assert cluster(answers(HELLO, *lines).replace("\\", "\\\\")).run(["status"], kept="") == 0
     assert shown.getvalue() == "\\x1b]0;title\\x07 \x1b[31mred\x1b[0m \x1b[3F\x1b[J"
-    assert client.COMMANDS
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["{garbage", '{"exit": "a"}', '{"protocol": "x"}', '{"error": 1}', '{"out": [1]}', "{" * 100_000],
+)
+def test_a_line_that_is_malformed_is_no_answer(answer: str) -> None:
+    assert parse_answer(f"{MARK}{answer}\n".encode()) is None
+
+
+class Named(Cluster):
+    """A cluster that names files, and sends none."""
+
+    parts: ClassVar[tuple[tuple[str, bool], ...]] = ()
+    kept: ClassVar[list[tuple[str, bool]]] = []
+
+    def find(self, *_: str, **__: object) -> list[tuple[str, Path, bool]]:
+        return [("/home", Path(path), is_folder) for path, is_folder in self.parts]
+
+    def run(self, words: list[str], *, kept: str) -> int:
+        self.kept.append((words[0], bool(kept)))
+        return 0
+
+
+@pytest.fixture
+def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(commands, "connect", lambda host: Connection(host, ()))
+    monkeypatch.setattr(transfer, "_rsync", lambda *_, **__: None)
+
+    def run_on(name: str, params: dict[str, Any], *parts: tuple[str, bool]) -> int:
+        monkeypatch.setattr(Named, "parts", parts)
+        monkeypatch.setattr(commands, "Cluster", Named)
+        typed = commands.Typed(name, [], params, lambda _: 0)
+        return commands.run_on("hec", typed, named=True)
+
+    return run_on
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "part"),
+    [
+        ("collect", {}, ("evil.py", False)),
+        ("collect", {}, ("letters.txt", False)),
+        ("report", {"runs": ("there/letters.txt",)}, ("letters.txt", False)),
+        ("collect", {}, ("texts", True)),
+        ("merge", {"run": "tagged", "fetch": True}, ("texts/merged.jsonl", False)),
+        ("merge", {"run": "tagged", "fetch": True}, ("letters.txt", False)),
+    ],
+)
+def test_no_file_of_the_laptop_is_written_over(
+    named: Any, name: str, params: dict[str, Any], part: tuple[str, bool]
+) -> None:
+    Path("letters.txt").write_text("mine")
+    Path("texts").mkdir()
+    with pytest.raises(JobkitError, match=r"file of yours|is no copy of that on hec"):
+        named(name, params, part)
+
+
+def test_what_was_asked_for_comes(named: Any) -> None:
+    assert named("merge", {"run": "tagged", "fetch": True}, ("tagged/merged.jsonl", False)) == 0
+    assert named("merge", {"run": "tagged", "fetch": True}, ("tagged/merged.jsonl", False)) == 0
+    output = {"run": "tagged", "fetch": True, "output": "all.jsonl"}
+    assert named("merge", output, ("all.jsonl", False), ("all.documents.jsonl", False)) == 0
+    assert named("report", {"runs": ("there/rows.csv",)}, ("rows.csv", False)) == 0
+
+
+def test_an_answer_is_kept_where_a_second_run_would_begin_something_twice(named: Any) -> None:
+    Named.kept.clear()
+    for name in ("sweep", "verify", "cancel", "resume", "throttle", "merge", "status"):
+        named(name, {})
+    again = ("cancel", "resume", "throttle", "merge", "status")
+    assert Named.kept == [("sweep", True), ("verify", True), *((name, False) for name in again)]
+
+
+@pytest.mark.parametrize("host", ["ssh://hec", "[::1]:jobs", "fe80::1"])
+def test_an_address_with_colons_is_refused_with_the_way_to_name_it(host: str) -> None:
+    with pytest.raises(JobkitError, match="neither HOST nor HOST:FOLDER") as caught:
+        commands.run_on(host, commands.Typed("status", [], {}, lambda _: 0), named=True)
+    assert "~/.ssh/config" in caught.value.hint
+
+
+HOST = Connection("hec", ())
+SHELLS = ["sh", "bash", *(pytest.param(name, marks=pytest.mark.program(name)) for name in ("tcsh", "fish"))]
+
+
+def asked(shell: str, argv: list[str], home: Path, *, path: str, said: str = "") -> tuple[int, str]:
+    """Run a command as sshd does, by the login shell; return its status and what it printed."""
+    program = shutil.which(shell)
+    assert program
+    done = subprocess.run(
+        (program, "-c", argv[-1]),
+        input=said,
+        env={"HOME": str(home), "SHELL": program, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """Return a PATH without rsync and without jobkit."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in ("sh", "bash", "tcsh", "fish", "printf", "cat"):
+        if found := shutil.which(name):
+            (folder / name).symlink_to(found)
+    return str(folder)
+
+
+def put(folder: Path, name: str, script: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_jobkit_of_init_comes_first_then_that_of_the_path(tmp_path: Path, path: str, shell: str) -> None:
+    argv = HOST.serve_argv()
+    (tmp_path / ".profile").write_text(f"PATH={path}; export PATH\n")  # or that of the system's profile
+    assert asked(shell, argv, tmp_path, path=path) == (0, f"{ABSENT}\n")
+    put(Path(path), "jobkit", 'read a; echo "path $1 $a"')
+    assert asked(shell, argv, tmp_path, path=path, said="it's!\n") == (0, "path --serve it's!\n")
+    put(tmp_path / ".local/share/jobkit/venv/bin", "jobkit", 'read a; echo "venv $1 $a"; exit 4')
+    assert asked(shell, argv, tmp_path, path=path, said="it's!\n") == (4, "venv --serve it's!\n")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_rsync_begins_after_a_line_that_the_relay_knows(tmp_path: Path, path: str, shell: str) -> None:
+    argv = HOST.rsync_argv(("--server", "-e.LsfxC", "."))
+    (tmp_path / ".profile").write_text(f"echo Welcome; PATH={path}; export PATH\n")
+    status, said = asked(shell, argv, tmp_path, path=path)
+    assert (status, said.splitlines()[-1]) == (127, NO_RSYNC)
+    put(Path(path), "rsync", 'echo "$@"')
+    status, said = asked(shell, argv, tmp_path, path=path)
+    assert (status, said.splitlines()[-2:]) == (0, [READY, "--server -e.LsfxC ."])
+
+
+def test_no_agent_no_port_and_no_question_go_with_a_command() -> None:
+    argv = Connection("hec", ("-S", "/run/s")).serve_argv()
+    assert argv[:3] == ["ssh", "-S", "/run/s"]
+    assert {"-a", "-x", "-T", "-oClearAllForwardings=yes", "-oBatchMode=yes"} <= {*argv}
+    assert argv[-3:-1] == ["--", "hec"]
+
+
+@pytest.mark.parametrize("host", ["", "-oProxyCommand=true"])
+def test_an_option_is_no_host(host: str) -> None:
+    with pytest.raises(JobkitError, match="not the name of a host"):
+        connect(host)
+
+
+def test_without_ssh_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(JobkitError, match="no ssh on this machine"):
+        connect("hec")
+
+
+def test_the_folder_of_the_sockets_is_private(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = Path(tempfile.mkdtemp(prefix="run-"))
+    try:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
+        folder = connection._socket_folder()
+        assert folder.parent == short
+        assert folder.stat().st_mode & 0o777 == 0o700
+        folder.chmod(0o755)
+        with pytest.raises(JobkitError, match="others can read this folder"):
+            connection._socket_folder()
+    finally:
+        shutil.rmtree(short)
+
+
+def test_a_long_or_missing_runtime_folder_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in (str(tmp_path / ("long" * 20)), str(tmp_path / "missing"), ""):
+        monkeypatch.setenv("XDG_RUNTIME_DIR", name)
+        assert len(str(connection._socket_folder())) <= connection.MOST_PATH

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.layout import COPY_FILE
+from jobkit.extensions.on_host import transfer
+from jobkit.extensions.on_host.connection import Connection
 from jobkit.extensions.on_host.inputs import Inputs, find_inputs
 
 SPEC = "name: letters\nworkload: count\ntext: {text}\nsweep: {{batch_size: [1, 2]}}\n"
@@ -15,77 +18,76 @@ SPEC = "name: letters\nworkload: count\ntext: {text}\nsweep: {{batch_size: [1, 2
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder in the home folder, with a few files and one next to it."""
     folder = tmp_path / "home" / "my letters"
     folder.mkdir(parents=True)
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("HOME", str(folder.parent))
     (folder / "letters.txt").write_text("One.\n")
+    for name in (
+        "tagger.py",
+        "helper.py",
+        "run.sh",
+        "mine.sh.j2",
+        "ours.yaml",
+        "../it's.txt",
+        "../mine.sh.j2",
+    ):
+        (folder / name).touch()
+    for name in ("package", "weights", "more"):
+        (folder / name).mkdir()
     return folder
 
 
-def spec(folder: Path, text: str = "letters.txt", more: str = "", name: str = "first.yaml") -> Path:
-    path = folder / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(SPEC.format(text=text) + more, encoding="utf-8")
-    return Path(name)
+def spec(folder: Path, text: str = "letters.txt") -> Path:
+    (folder / "first.yaml").write_text(SPEC.format(text=text), encoding="utf-8")
+    return Path("first.yaml")
 
 
 def inside(inputs: Inputs) -> set[str]:
     return {str(path.relative_to(inputs.base)) for path in inputs.inside}
 
 
-def test_a_spec_travels_with_its_text(project: Path) -> None:
-    found = find_inputs({"spec": spec(project)})
-    assert inside(found) == {"first.yaml", "letters.txt"}
-    assert found.words(["first.yaml", "--new"]) == ["first.yaml", "--new"]
-    assert (found.outside, found.model) == ([], None)
-
-
-@pytest.mark.parametrize("text", ["sample", "sample:30", "http://localhost/letters.txt", "missing.txt"])
-def test_a_text_that_is_no_file_here_does_not_travel(project: Path, text: str) -> None:
-    found = find_inputs({"spec": spec(project, text)})
-    assert inside(found) == {"first.yaml"}
-    assert found.words(["first.yaml"]) == ["first.yaml"]
-
-
-@pytest.mark.parametrize("text", ["../it's.txt", "{folder}/it's.txt"])
-def test_a_text_from_elsewhere_is_named_by_a_set(project: Path, text: str) -> None:
-    outside = project.parent / "it's.txt"
-    outside.write_text("Two.\n")
-    found = find_inputs({"spec": spec(project, f'"{text.format(folder=project.parent)}"')})
-    assert set(found.outside) == {outside}
-    place = f"outside{outside}"
-    assert found.words(["first.yaml"]) == ["first.yaml", "--set", f"text={place}"]
-
-
-def test_a_text_on_the_cluster_is_named_by_a_set(project: Path) -> None:
-    found = find_inputs({"spec": spec(project, "on:/data/letters.txt")})
-    assert inside(found) == {"first.yaml"}
-    assert found.words(["first.yaml"])[1:] == ["--set", "text=/data/letters.txt"]
+@pytest.mark.parametrize(
+    ("text", "files", "there"),
+    [
+        ("letters.txt", {"letters.txt"}, ""),
+        ("sample:30", set(), ""),
+        ("http://localhost/letters.txt", set(), ""),
+        ("missing.txt", set(), ""),
+        ("on:/data/letters.txt", set(), "/data/letters.txt"),
+        ("{project}/letters.txt", {"letters.txt"}, "letters.txt"),
+        ("~/my letters/letters.txt", {"letters.txt"}, "letters.txt"),
+        ("../it's.txt", set(), "outside{home}/it's.txt"),
+        ("{home}/it's.txt", set(), "outside{home}/it's.txt"),
+    ],
+)
+def test_a_spec_travels_with_a_text_that_is_a_file_here(
+    project: Path, text: str, files: set[str], there: str
+) -> None:
+    places = {"project": project, "home": project.parent}
+    found = find_inputs({"spec": spec(project, f'"{text.format(**places)}"')})
+    assert inside(found) == {"first.yaml", *files}
+    assert set(found.outside) == ({project.parent / "it's.txt"} if "outside" in there else set())
+    words = ["--set", f"text={there.format(**places)}"] if there else []
+    assert found.words(["first.yaml", "--new"]) == ["first.yaml", "--new", *words]
+    assert found.model is None
 
 
 def test_a_set_decides_what_travels(project: Path) -> None:
-    (project / "other.txt").write_text("Three.\n")
-    found = find_inputs({"spec": spec(project), "overrides": ("text=other.txt",)})
-    assert inside(found) == {"first.yaml", "other.txt"}
+    found = find_inputs({"spec": spec(project), "overrides": ("text=tagger.py",)})
+    assert inside(found) == {"first.yaml", "tagger.py"}
 
 
 def test_corpora_travel_files_and_folders_and_numbers_do_not(project: Path) -> None:
-    (project / "more").mkdir()
-    outside = project.parent / "a b.txt"
-    outside.touch()
-    words = ("letters.txt", "more/", str(outside), "on:/data/c.txt", "250000", "sample")
+    outside = project.parent / "it's.txt"
+    words = ("letters.txt", "more/", str(outside), "on:/data/c.txt", "250000", "sample", "~nobody-of-this/x")
     found = find_inputs({"corpus": words})
-    assert inside(found) == {"letters.txt", "more"}
-    assert found.outside == [outside]
-    there = ["letters.txt", "more/", f"outside{outside}", "/data/c.txt", "250000", "sample"]
+    assert (inside(found), found.outside) == ({"letters.txt", "more"}, [outside])
+    there = ["letters.txt", "more/", f"outside{outside}", "/data/c.txt", *words[4:]]
     assert found.words(["run", "--corpus", *words]) == ["run", "--corpus", *there]
-
-
-def test_an_option_with_its_value_is_one_word(project: Path) -> None:
-    outside = project.parent / "ours.yaml"
-    outside.touch()
     found = find_inputs({"site": str(outside)})
-    assert found.words([f"--site={outside}"]) == [f"--site=outside{outside}"]
+    assert found.words([f"--site={outside}"]) == [f"--site=outside{outside}"], "one word"
 
 
 def test_a_run_folder_does_not_travel(project: Path) -> None:
@@ -95,6 +97,16 @@ def test_a_run_folder_does_not_travel(project: Path) -> None:
     (run / "sweep.yaml").write_text(SPEC.format(text="letters.txt"))
     assert not find_inputs({"run": Path("runs/letters-1")}).inside
     assert not find_inputs({"spec": Path("runs/letters-1/sweep.yaml")}).inside
+
+
+def test_copies_of_runs_do_not_travel_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = tmp_path / "texts" / "runs" / "[a]*"
+    copy.mkdir(parents=True)
+    (copy / COPY_FILE).touch()
+    given: list[str] = []
+    monkeypatch.setattr(transfer, "_rsync", lambda _, arguments, **__: given.extend(arguments))
+    transfer.send(Connection("hec", ()), [tmp_path / "texts"], tmp_path, "/home")
+    assert r"--exclude=/texts/runs/\[a]\*" in given
 
 
 @pytest.mark.parametrize(
@@ -110,88 +122,66 @@ def test_a_run_folder_does_not_travel(project: Path) -> None:
     ],
 )
 def test_what_a_spec_names_travels(project: Path, more: str, files: set[str]) -> None:
-    for name in ("tagger.py", "helper.py", "run.sh", "mine.sh.j2", "ours.yaml"):
-        (project / name).touch()
-    for name in ("package", "weights"):
-        (project / name).mkdir()
     (project / "first.yaml").write_text(f"name: letters\ntext: letters.txt\n{more}\n")
     assert inside(find_inputs({"spec": Path("first.yaml")})) == {"first.yaml", "letters.txt"} | files
 
 
 @pytest.mark.parametrize(
-    ("workload", "part", "needed"),
+    ("more", "needed"),
     [
-        ("stanza-ner", "", ("stanza-ner", {})),
-        ("stanza-ner", "model: {name: de}", ("stanza-ner", {"name": "de"})),
-        ("hf-token-classification", "model: {name: a/b}", ("hf-token-classification", {"name": "a/b"})),
-        ("count", "", None),
-        ("hf-token-classification", "model: {path: on:/m}", None),
+        ("workload: stanza-ner", ("stanza-ner", {})),
+        ("workload: stanza-ner\nmodel: {name: de}", ("stanza-ner", {"name": "de"})),
+        ("workload: hf-token-classification\nmodel: {path: on:/m}", None),
     ],
 )
-def test_the_model_is_known_that_a_spec_needs(project: Path, workload: str, part: str, needed: Any) -> None:
-    (project / "first.yaml").write_text(f"name: letters\nworkload: {workload}\n{part}\n")
+def test_the_model_is_known_that_a_spec_needs(project: Path, more: str, needed: Any) -> None:
+    (project / "first.yaml").write_text(f"name: letters\n{more}\n")
     found = find_inputs({"spec": Path("first.yaml")})
     assert found.model == needed
-    if "on:" in part:
-        assert found.changes == ["model.path=/m"]
+    assert found.changes == (["model.path=/m"] if "on:" in more else [])
 
 
 def test_a_workload_alone_travels(project: Path) -> None:
-    (project / "tagger.py").touch()
-    assert inside(find_inputs({"word": "./tagger.py:tag", "text": "letters.txt"})) == {
-        "tagger.py",
-        "letters.txt",
-    }
+    found = find_inputs({"word": "./tagger.py:tag", "text": "letters.txt"})
+    assert inside(found) == {"tagger.py", "letters.txt"}
     assert inside(find_inputs({"word": "stanza-ner", "text": "sample:100"})) == set()
+    assert project
 
 
 @pytest.mark.parametrize(
-    ("more", "named"),
+    ("name", "more", "message", "hint"),
     [
-        ("template: ../mine.sh.j2", "template: ../mine.sh.j2"),
-        ("workload: ../tagger.py:tag", "workload: ../tagger.py:tag"),
+        ("first.yaml", "template: ../mine.sh.j2", "is not in this folder", "copy it into {project}"),
+        (
+            "first.yaml",
+            "workload: '{project}/tagger.py:tag'",
+            "has another path on the cluster",
+            ": tagger.py",
+        ),
+        ("../first.yaml", "", "../first.yaml: the spec is not in this folder", "cd {project.parent}"),
     ],
 )
-def test_a_file_from_elsewhere_that_a_spec_names_is_refused(project: Path, more: str, named: str) -> None:
-    for name in ("mine.sh.j2", "tagger.py"):
-        (project.parent / name).touch()
-    (project / "first.yaml").write_text(f"name: letters\n{more}\n")
-    with pytest.raises(JobkitError, match="is not in this folder") as caught:
-        find_inputs({"spec": Path("first.yaml")})
-    assert caught.value.message.startswith(named)
-    assert f"copy it into {project}" in caught.value.hint
-
-
-def test_an_absolute_path_of_a_file_is_refused_with_the_relative_one(project: Path) -> None:
-    (project / "tagger.py").touch()
-    (project / "first.yaml").write_text(f"name: letters\nworkload: '{project}/tagger.py:tag'\n")
-    with pytest.raises(JobkitError, match="has another path on the cluster") as caught:
-        find_inputs({"spec": Path("first.yaml")})
-    assert caught.value.hint.endswith(": tagger.py")
+def test_a_file_that_would_have_another_path_there_is_refused(
+    project: Path, name: str, more: str, message: str, hint: str
+) -> None:
+    (project / name).write_text(f"name: letters\n{more.format(project=project)}\n")
+    with pytest.raises(JobkitError) as caught:
+        find_inputs({"spec": Path(name)})
+    assert message in caught.value.message
+    assert caught.value.message.startswith(more.format(project=project).replace("'", ""))
+    assert hint.format(project=project) in caught.value.hint
 
 
 def test_what_travels_has_another_state_once_it_changes(project: Path) -> None:
-    params = {"spec": spec(project)}
-    before = find_inputs(params).state()
-    assert find_inputs(params).state() == before
-    (project / "letters.txt").write_text("Two letters.\n")
-    assert find_inputs(params).state() != before
-    (project / "more").mkdir()
-    (project / "more" / "a.txt").write_text("One.\n")
-    folder = find_inputs({"corpus": ("more",)}).state()
-    (project / "more" / "a.txt").write_text("Two letters.\n")
-    assert find_inputs({"corpus": ("more",)}).state() != folder
-
-
-def test_a_spec_from_elsewhere_is_refused(project: Path) -> None:
-    spec(project.parent)
-    with pytest.raises(JobkitError, match=r"\.\./first\.yaml: the spec is not in this folder") as caught:
-        find_inputs({"spec": Path("../first.yaml")})
-    assert f"cd {project.parent}" in caught.value.hint
+    for params, path in (({"spec": spec(project)}, "letters.txt"), ({"corpus": ("more",)}, "more/a.txt")):
+        (project / path).write_text("One.\n")
+        before = find_inputs(params).state()
+        assert find_inputs(params).state() == before
+        (project / path).write_text("Two letters.\n")
+        assert find_inputs(params).state() != before
 
 
 @pytest.mark.usefixtures("project")
 def test_a_spec_that_is_not_here_is_looked_for_there(capsys: pytest.CaptureFixture[str]) -> None:
-    found = find_inputs({"spec": Path("runs/a/sweep.yaml")})
-    assert not found.inside
+    assert not find_inputs({"spec": Path("runs/a/sweep.yaml")}).inside
     assert "runs/a/sweep.yaml is not on this machine" in capsys.readouterr().err

@@ -9,12 +9,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobkit.core.host import PROTOCOL, SERVE
+from jobkit.extensions.on_host import server
 from jobkit.extensions.on_host.protocol import ACCEPTED, INTERRUPT, Request, parse_answer
 
 PROGRAM = """\
@@ -112,7 +114,7 @@ def test_ctrl_c_on_the_laptop_is_ctrl_c_here(tmp_path: Path) -> None:
         assert side.answers()[-1] == {"exit": 130}
 
 
-@pytest.mark.parametrize("option", ["--wait", "--watch", "-f"])
+@pytest.mark.parametrize("option", ["--watch", "-f"])
 def test_a_command_that_waits_ends_with_the_connection(tmp_path: Path, option: str) -> None:
     with laptop(tmp_path, words=["wait", option]) as side:
         side.until("out")
@@ -142,12 +144,14 @@ def test_an_answer_is_kept_until_the_laptop_has_it(tmp_path: Path) -> None:
         side.until("exit")
 
 
-def test_a_command_that_the_break_ended_runs_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["ctrl-c", "gone"])
+def test_a_command_that_was_interrupted_runs_again(tmp_path: Path, end: str) -> None:
     for _ in range(2):
         with laptop(tmp_path, words=["wait", "--wait"], kept="a") as side:
-            assert "kept" not in [*side.until("out")]
-            side.goes()
-            assert side.answers()[-1] == {"ended": 130}
+            assert "begun" in next(one for one in iter(side.answer, {}) if one.keys() & {"begun", "kept"})
+            side.until("out")
+            side.send(INTERRUPT) if end == "ctrl-c" else side.goes()
+            assert side.until("exit" if end == "ctrl-c" else "ended").popitem()[1] == 130
 
 
 def test_the_same_command_at_the_same_time_waits(tmp_path: Path) -> None:
@@ -228,3 +232,33 @@ def test_a_command_goes_on_if_the_connection_is_reset(tmp_path: Path) -> None:
     with laptop(tmp_path, words=["count", "one"], kept="a") as side:
         assert side.until("exit") == {"exit": 4}
     assert (tmp_path / "letters" / "runs").read_text() == "run\n"
+
+
+def test_a_folder_whose_name_ends_with_a_blank_is_a_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    request = Request(folder="jobkit", project="letters ", origin="/home/ada/letters ")
+    answers = server.Answers(BytesIO())
+    assert server.project_folder(request, answers) == server.project_folder(request, answers)
+
+
+@pytest.mark.parametrize("end", ["ctrl-c", "gone"])
+def test_who_waits_for_the_same_command_may_go(tmp_path: Path, end: str) -> None:
+    with laptop(tmp_path, words=["wait"], kept="a") as first:
+        first.until("out")
+        with laptop(tmp_path, words=["wait"], kept="a") as second:
+            second.until("busy")
+            second.send(INTERRUPT) if end == "ctrl-c" else second.goes()
+            assert second.until("error")["code"] == 130
+        first.send(INTERRUPT)
+        assert first.until("exit") == {"exit": 130}
+
+
+def test_a_ctrl_c_that_comes_too_late_keeps_no_answer(tmp_path: Path) -> None:
+    with laptop(tmp_path, words=["do"], kept="a") as side:
+        side.until("exit")
+        side.send(INTERRUPT)
+        side.send(ACCEPTED)
+        assert not side.answers()
+    assert not [*tmp_path.rglob("*.answer")]

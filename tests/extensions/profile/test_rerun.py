@@ -53,23 +53,29 @@ def test_on_a_cluster_it_is_one_job_with_a_point_of_its_own(
     assert [each.profile for each in added(sweep.run)] == ["python", "torch"]
 
 
-def test_only_a_point_that_succeeded_is_profiled(sweep: Sweep) -> None:
+def test_no_point_is_added_that_did_not_succeed_or_cannot_be_profiled(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sweep.ended(BUG, BUG, BUG, BUG, BUG, BUG)
     with pytest.raises(JobkitError, match="is bug: only a point that succeeded"):
         profile(sweep.run, "1", None)
     with pytest.raises(JobkitError, match="no point has succeeded"):
         profile(sweep.run, None, None)
-    assert (added(sweep.run), sweep.calls()) == ([], [])
-
-
-def test_no_point_is_added_while_another_job_adds_some(sweep: Sweep) -> None:
-    sweep.ended(OK, OK, OK, OK, OK, OK)
+    sweep.end(sweep.points[0], OK)
+    with monkeypatch.context() as patch:
+        patch.setattr("jobkit.extensions.profile.packages.missing", lambda name: f"{name} is not there")
+        with pytest.raises(JobkitError, match=r"^profile: scalene is not there") as caught:
+            profile(sweep.run, "1", "scalene")
+        given = {"name": "t", "profile": "scalene", "environment": {"venv": "/venv"}}
+        # another Python of the jobs may have it
+        refuse_missing_packages(SweepSpec.model_validate(given), load_site("slurm-default", "slurm"))
+    assert "pip install 'jobkit[profile]'" in caught.value.hint
     span: dict[str, object] = {"scheduler": "slurm", "first": 1, "last": 1, "offset": 6, "role": "find"}
     write_event(sweep.run, "submitted", job_id="101", cluster="", **span)
     sweep.queue(f"101_1|PENDING|Dependency||0:00|N/A|{sweep.points[0].run_id}\n")
     with pytest.raises(JobkitError, match="tests the largest batch has not ended"):
         profile(sweep.run, "1", None)
-    assert added(sweep.run) == []
+    assert (added(sweep.run), sweep.calls()) == ([], [])
 
 
 @pytest.fixture
@@ -115,20 +121,3 @@ def test_a_profile_that_fails_is_reported_with_a_remedy(local: Path, monkeypatch
         profile(local, "1", "python")
     assert caught.value.exit_code == ExitCode.FAILED
     assert "jobkit logs" in caught.value.hint
-
-
-def test_a_missing_profiler_is_refused_before_anything_is_added(
-    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sweep.ended(OK, OK, OK, OK, OK, OK)
-    monkeypatch.setattr("jobkit.extensions.profile.packages.missing", lambda name: f"{name} is not there")
-    with pytest.raises(JobkitError, match=r"^profile: scalene is not there") as caught:
-        profile(sweep.run, "1", "scalene")
-    assert "pip install 'jobkit[profile]'" in caught.value.hint
-    assert added(sweep.run) == []
-
-
-def test_another_python_of_the_jobs_may_have_the_profiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jobkit.extensions.profile.packages.missing", lambda name: f"{name} is not there")
-    given = {"name": "t", "profile": "scalene", "environment": {"venv": "/venv"}}
-    refuse_missing_packages(SweepSpec.model_validate(given), load_site("slurm-default", "slurm"))

@@ -1,3 +1,5 @@
+"""What a profiler records of the calls of a try, and the table that is made of it."""
+
 from __future__ import annotations
 
 import gzip
@@ -17,6 +19,7 @@ from jobkit.extensions.profile.work import (
     ProfileCost,
     ProfileRecording,
     TorchProfiler,
+    costs_of_trace,
     missing,
     short_path,
     table,
@@ -44,21 +47,13 @@ def lines_of(out: Path) -> list[str]:
 
 
 def test_the_largest_costs_come_first_with_their_share() -> None:
-    costs = [ProfileCost(f"f{n}", f"a.py:{n}", float(n), n) for n in range(30)] + [
-        ProfileCost("f29", "a.py:29", 29.0, 1)
-    ]
-    heading, first, *rest = table(costs)
+    costs = [ProfileCost(f"f{n}", f"a.py:{n}", float(n), n) for n in range(30)]
+    heading, first, *rest = table([*costs, ProfileCost("f29", "a.py:29", 29.0, 1)])
     assert heading.split() == ["share", "seconds", "calls", "where", "what"]
     assert first.split() == ["12.5", "%", "58.000", "30", "a.py:29", "f29"]
     assert len(rest) == 19
-
-
-def test_a_sampled_cost_has_no_calls_and_a_long_line_is_cut() -> None:
     _, line = table([ProfileCost("x" * 99, "a.py:1", 1.0)])
-    assert line.split() == ["100.0", "%", "1.000", "a.py:1", f"{'x' * 57}..."]
-
-
-def test_without_costs_the_text_says_so() -> None:
+    assert line.split() == ["100.0", "%", "1.000", "a.py:1", f"{'x' * 57}..."], "sampled: without calls"
     assert list(table([ProfileCost("f", "a.py:1", 0.0)])) == ["nothing was recorded"]
 
 
@@ -76,22 +71,18 @@ def test_python_names_each_function_with_file_and_line(tmp_path: Path) -> None:
     assert vars(pstats.Stats(str(tmp_path / PROFILE_FILES["python"])))["total_calls"] > 6000
 
 
-def test_what_is_not_a_call_is_not_recorded(tmp_path: Path) -> None:
-    recording = ProfileRecording(profiled("python"))
+def test_what_is_not_a_call_is_not_recorded_and_of_several_workers_the_text_names_the_one(
+    tmp_path: Path,
+) -> None:
+    recording = ProfileRecording(replace(profiled("python"), workers=2, gpus=2))
     work()
     with recording.of_call():
         pass
     work()
     recording.write(tmp_path, 1)
-    assert "genexpr" not in "".join(lines_of(tmp_path))
-
-
-def test_of_several_workers_the_text_names_the_one(tmp_path: Path) -> None:
-    recording = ProfileRecording(replace(profiled("python"), workers=2, gpus=2))
-    with recording.of_call():
-        work()
-    recording.write(tmp_path, 1)
-    assert "worker: the first of 4; the calls are its own" in lines_of(tmp_path)
+    lines = lines_of(tmp_path)
+    assert "genexpr" not in "".join(lines)
+    assert "worker: the first of 4; the calls are its own" in lines
 
 
 def test_torch_names_operations_by_module_and_stops_at_its_limit(
@@ -147,14 +138,11 @@ def test_a_profiler_that_is_not_installed_is_refused(tmp_path: Path, monkeypatch
     assert caught.value.outcome is Outcome.ENVIRONMENT
 
 
-def test_only_scalene_starts_the_process_itself(tmp_path: Path) -> None:
+def test_only_scalene_starts_the_process_itself_and_only_the_first_that_works(tmp_path: Path) -> None:
     assert WORK.launcher(task("torch", tmp_path)) == Launcher()
     launcher = WORK.launcher(task("scalene", tmp_path))
     assert launcher.arguments[:3] == ("-m", "scalene", "run")
     assert launcher.variables
-
-
-def test_only_the_first_process_that_works_is_profiled(tmp_path: Path) -> None:
     other = replace(task("scalene", tmp_path), observed=False)
     assert work_of(other.point) is WORK
     assert WORK.launcher(other) == Launcher()
@@ -164,3 +152,69 @@ def test_only_the_first_process_that_works_is_profiled(tmp_path: Path) -> None:
 def test_a_path_loses_the_folder_in_which_python_found_it() -> None:
     assert short_path(profiling.__file__) == "jobkit/extensions/profile/work.py"
     assert short_path("/elsewhere/a.py") == "/elsewhere/a.py"
+
+
+NER = "forward NERTagger stanza/models/ner/model.py:151"
+LSTM = "forward LSTM torch/nn/modules/rnn.py:1081"
+
+
+def event(cat: str, name: str, ts: float, dur: float, external: int | None = None) -> dict[str, object]:
+    """Return an event of one thread, in microseconds."""
+    args = {} if external is None else {"External id": external}
+    return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "tid": 1, "args": args}
+
+
+CPU: list[dict[str, object]] = [
+    {"ph": "M", "name": "process_name"},
+    event("user_annotation", NER, 0, 100),
+    event("user_annotation", LSTM, 10, 50),
+    event("cpu_op", "aten::lstm", 20, 30, 1),
+    event("cpu_op", "aten::addmm", 25, 10, 2),
+    event("cpu_op", "aten::mm", 70, 20, 3),
+    event("cpu_op", "aten::to", 200, 5, 4),
+    event("cuda_runtime", "cudaLaunchKernel", 26, 1, 2),
+]
+
+
+def by_name(costs: list[ProfileCost]) -> dict[str, tuple[str, float]]:
+    return {cost.what: (cost.where, round(1e6 * cost.seconds)) for cost in costs}
+
+
+def test_an_operation_costs_its_own_time_at_the_place_of_its_module() -> None:
+    costs, on_gpu = costs_of_trace(CPU)
+    place = "stanza/models/ner/model.py:151"
+    assert not on_gpu
+    assert by_name(costs) == {
+        "aten::lstm in LSTM": (place, 20),
+        "aten::addmm in LSTM": (place, 10),
+        "aten::mm in NERTagger": (place, 20),
+        "aten::to": ("", 5),
+    }
+
+
+def test_a_module_of_torch_alone_is_its_own_place() -> None:
+    costs, _ = costs_of_trace([event("user_annotation", LSTM, 0, 9), event("cpu_op", "aten::lstm", 1, 2, 1)])
+    assert by_name(costs) == {"aten::lstm in LSTM": ("torch/nn/modules/rnn.py:1081", 2)}
+
+
+def test_on_a_gpu_the_kernels_count_at_the_operation_that_launched_them() -> None:
+    kernels = [
+        event("kernel", "gemm", 40, 60, 2),
+        event("kernel", "gemm", 100, 40, 2),
+        event("gpu_memcpy", "Memcpy HtoD", 205, 7, 4),
+        event("gpu_memset", "Memset", 300, 3, 99),
+        event("gpu_user_annotation", NER, 40, 400),
+    ]
+    costs, on_gpu = costs_of_trace([*CPU, *kernels])
+    assert on_gpu
+    assert [(cost.what, round(1e6 * cost.seconds)) for cost in costs] == [
+        ("aten::addmm in LSTM", 60),
+        ("aten::addmm in LSTM", 40),
+        ("aten::to", 7),
+        ("Memset", 3),
+    ]
+
+
+def test_no_cost_is_negative() -> None:
+    costs, _ = costs_of_trace([event("cpu_op", "a", 0, 1), event("cpu_op", "b", 0.5, 2)])
+    assert all(cost.seconds >= 0 for cost in costs)
