@@ -13,17 +13,8 @@ from jobkit.worker.measure import nvml
 
 def test_it_runs_as_a_job_calls_it(tmp_path: Path) -> None:
     file = tmp_path / "examined.json"
-    argv = [
-        sys.executable,
-        "-m",
-        "jobkit.worker.examine",
-        "--device",
-        "cpu",
-        "--workload",
-        "count",
-        str(file),
-    ]
-    subprocess.run(argv, check=True, timeout=60)
+    words = ["-m", "jobkit.worker.examine", "--device", "cpu", "--workload", "count", str(file)]
+    subprocess.run([sys.executable, *words], check=True, timeout=60)
     told = json.loads(file.read_text(encoding="utf-8"))
 
     assert told["executable"] == sys.executable
@@ -66,21 +57,18 @@ def test_a_workload_that_cannot_be_imported_is_an_error(tmp_path: Path) -> None:
     assert report["workload_hint"]
 
 
-@pytest.mark.parametrize(
-    ("line", "needs"),
-    [
-        (b"#!/bin/sh\n", "/bin/sh"),
-        (b"#! /usr/bin/env -S FOO=1 lua -i\n", "lua"),
-        (b"#!/bin/sh\r\n", "/bin/sh\r"),
-        (b"#!\n", ""),
-        (b"\x7fELF", ""),
-        (b"", ""),
-    ],
-)
-def test_the_interpreter_that_a_script_names(line: bytes, needs: str, tmp_path: Path) -> None:
+def test_the_interpreter_that_a_script_names(tmp_path: Path) -> None:
     script = tmp_path / "script"
-    script.write_bytes(line)
-    assert interpreter(script) == needs
+    lines = {
+        b"#!/bin/sh\n": "/bin/sh",
+        b"#! /usr/bin/env -S FOO=1 lua -i\n": "lua",
+        b"#!/bin/sh\r\n": "/bin/sh\r",
+        b"#!\n": "",
+        b"\x7fELF": "",
+    }
+    for line, needs in lines.items():
+        script.write_bytes(line)
+        assert interpreter(script) == needs
 
 
 def test_a_program_is_looked_for_on_path_with_its_interpreter(

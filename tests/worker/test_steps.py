@@ -1,13 +1,136 @@
 from __future__ import annotations
 
 import gc
+import weakref
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
+from jobkit.core.records import Outcome
 from jobkit.worker import steps
+from jobkit.worker.workloads.base import Result
+from jobkit.worker.workloads.function import Count
 from tests.support.builders import point
+from tests.worker.test_supervisor import PLAIN, restored, tried
+from tests.worker.workloads.test_function import opened
+
+__all__ = ["restored"]
+
+
+@pytest.fixture(autouse=True)
+def collecting() -> Iterator[None]:
+    """Have Python collect by itself before and after a test."""
+    gc.enable()
+    yield
+    gc.enable()
+    gc.unfreeze()
+
+
+class Knot:
+    """Garbage that only a collection finds."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+class Keeps(Count):
+    """Wants Python's own collections."""
+
+    GC: ClassVar[bool] = False
+
+
+def test_what_is_loaded_is_frozen_and_garbage_waits_until_there_is_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = weakref.ref(Knot())
+    frozen = gc.get_freeze_count()
+    steps.only_between_calls(Count())
+    assert before() is None, "garbage of the loading is not frozen"
+    assert not gc.isenabled()
+    assert gc.get_freeze_count() > frozen
+    after = weakref.ref(Knot())
+    steps.collect()
+    assert after() is not None
+    monkeypatch.setattr(steps, "DUE", 1)
+    steps.collect()
+    assert after() is None
+
+
+def test_a_workload_or_the_file_of_a_function_may_keep_pythons_own_collections(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = "def tag(paragraphs):\n    return None\n"
+    frozen = gc.get_freeze_count()
+    for workload in (Keeps(), opened(tmp_path, f"GC = False\n{source}")):
+        steps.only_between_calls(workload)
+        assert (gc.isenabled(), gc.get_freeze_count()) == (True, frozen)
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "DUE", 0)
+        patch.setattr(gc, "collect", lambda: pytest.fail("Python does that"))
+        steps.collect()
+    steps.only_between_calls(opened(tmp_path, source))
+    assert not gc.isenabled()
+
+
+class Looks(Count):
+    """Looks in each call whether Python collects by itself."""
+
+    seen: ClassVar[list[bool]] = []
+
+    def process(self, paragraphs: Sequence[str]) -> Result:
+        self.seen.append(gc.isenabled())
+        if paragraphs == ["Bug.\n"]:
+            raise ValueError
+        return super().process(paragraphs)
+
+
+class LooksAndKeeps(Looks):
+    GC: ClassVar[bool] = False
+
+
+@pytest.mark.parametrize(
+    ("workload", "text", "outcome"),
+    [
+        (Looks, "Ada.\n\nBob.\n", Outcome.OK),
+        (Looks, "Bug.\n", Outcome.BUG),
+        (LooksAndKeeps, "Ada.\n\nBob.\n", Outcome.OK),
+    ],
+)
+def test_after_a_try_of_this_process_python_collects_by_itself_again(
+    tmp_path: Path, workload: type[Looks], text: str, outcome: Outcome
+) -> None:
+    Looks.seen.clear()
+    of = replace(PLAIN, workload=f"{__name__}:{workload.__name__}", workers=1)
+    assert tried(tmp_path, of, text).outcome is outcome
+    assert set(Looks.seen) == {workload is LooksAndKeeps}
+    assert gc.isenabled()
+
+
+def test_garbage_is_collected_between_the_calls_of_a_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "DUE", 0)
+    found: list[int] = []
+
+    class Ties(Count):
+        """Leaves a knot in each call."""
+
+        def process(self, paragraphs: Sequence[str]) -> Result:
+            Knot()
+            found.append(sum(isinstance(one, Knot) for one in gc.get_objects()))
+            return super().process(paragraphs)
+
+    monkeypatch.setattr(f"{__name__}.Looks", Ties)
+    tried(tmp_path, replace(PLAIN, workload=f"{__name__}:Looks", workers=1), "Ada.\n\nBob.\n\nCy.\n")
+    warm_up, *calls = found
+    assert warm_up == 1
+    assert calls == [2, 1, 1], "that of the warm-up is collected after the first call"
+
+
+# -- before a fork
 
 COUNT = replace(point(device="cpu"), workload="count", model=None, fork=True)
 

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -17,8 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jobkit.core import files, json_codec
 from jobkit.core.layout import BASELINES_FOLDER, BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
@@ -104,6 +101,7 @@ def test_several_workers_do_what_one_does(tmp_path: Path) -> None:
     for share in found.workers:
         own = [batch for batch in done if batch.worker == share.worker]
         assert (share.batches, share.items) == (len(own), len(own))
+        assert own == sorted(own, key=lambda batch: batch.first_item), "the calls are handed out in order"
         assert share.work_s == pytest.approx(sum(batch.seconds for batch in own))
         assert share.maxrss_bytes
         assert share.load_s is not None
@@ -364,26 +362,6 @@ def test_a_worker_that_runs_out_of_gpu_memory_leaves_the_load(tmp_path: Path) ->
     assert found.outcome is Outcome.GPU_OOM
     assert re.match(r"worker \d: \S+ OutOfMemoryError: CUDA out of memory", found.message)
     assert found.failed_load
-
-
-# -- the queue
-
-
-@given(st.integers(0, 12), st.integers(1, 5), st.data())
-def test_each_call_is_handed_out_once_in_order_to_whoever_is_free(
-    calls: int, workers: int, data: st.DataObject
-) -> None:
-    todo = [Call((first,), ("a",)) for first in range(calls)]
-    waiting = deque(todo)
-    queue = CallQueue(lambda: waiting.popleft() if waiting else None, 60)
-    handed = [call for worker in range(workers) if (call := queue.next_call(worker, 0.0))]
-    while queue.running:
-        worker = data.draw(st.sampled_from(sorted(queue.running)))
-        queue.end_call(worker, 0.5)
-        if call := queue.next_call(worker, 1.0):
-            handed.append(call)
-        assert len(queue.running) <= workers
-    assert handed == todo
 
 
 @pytest.mark.parametrize(("longest_s", "limit_s"), [(0.0, 60.0), (2.0, 60.0), (5.0, 5.0 * HANG_FACTOR)])

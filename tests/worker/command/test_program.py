@@ -50,10 +50,8 @@ def test_the_work_takes_no_longer_than_the_command(wall_s: float, work_s: float,
     [
         "One.\n\nTwo.\nthree\n",
         "One.\r\n\r\nTwo.\r\nthree\r\n",
-        "\r\n One.\r \r\n\t\r\nTwo.",
+        "\r\n One.\r \r\n\t\r\nTwo.\r\rThree.",
         "\ufeffOne.\n \nTwo.\n\u00a0\n\u3000\nThree.\n\n",
-        "One.\rTwo.\r\rThree.",
-        "",
         " \n",
     ],
 )

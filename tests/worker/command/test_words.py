@@ -39,13 +39,11 @@ def test_a_value_stays_one_word_and_is_not_read_again(first: str, second: str) -
 
 
 @pytest.mark.parametrize("value", HOSTILE)
-@pytest.mark.parametrize(
-    "template", ["printf %s {v}", 'printf %s "{v}"', "printf %s '{v}'", "printf '%s' \"\"'{v}'\"\""]
-)
-def test_a_shell_gets_a_value_as_one_word_in_any_quotes(template: str, value: str) -> None:
+def test_a_shell_gets_a_value_as_one_word_in_any_quotes(value: str) -> None:
+    template = "printf '%s\\0' {v} \"{v}\" '{v}' \"\"'{v}'\"\""
     words = argv(Command(template=template, shell=True), {"v": value})  # noqa: S604 - a field of a dataclass
     done = subprocess.run(words, env={"JOBKIT_V": value}, capture_output=True, check=True)
-    assert done.stdout.decode() == value
+    assert done.stdout.decode().split("\0") == [*[value] * 4, ""]
 
 
 def test_braces_are_written_twice() -> None:
@@ -66,7 +64,6 @@ def test_braces_are_written_twice() -> None:
         (" ", [], "is empty"),
         ("run", ["a"], "has no place: write {a}"),
         ("run {text}", ["text"], "jobkit uses this name"),
-        ("run {metrics}", ["metrics"], "jobkit uses this name"),
         ("run {a-b}", ["a_b"], "written twice"),
         ("run {a_b} JOBKIT_A_B", ["a_b", "a.b"], "as a_b has"),
     ],

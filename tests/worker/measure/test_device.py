@@ -34,9 +34,13 @@ def test_a_cpu_has_no_allocator_to_ask_or_to_cap() -> None:
         device.known_peaks()
 
 
-def test_peaks_and_retries_are_those_of_the_allocator() -> None:
+def test_what_is_asked_of_the_allocator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cap holds until it is lifted."""
     torch = FakeTorch(8 * GIB)
-    device = Device("cuda", torch)
+    monkeypatch.setattr(importlib, "import_module", lambda _: torch)
+    device = open_device("cuda")
+    device.synchronise()
+    assert (device.name, device.torch, torch.waited) == ("cuda", torch, 1)
     torch.hold(GIB)
     assert device.known_peaks() == device.peaks() == (GIB, GIB * 11 // 10)
     device.reset_peaks()
@@ -45,6 +49,14 @@ def test_peaks_and_retries_are_those_of_the_allocator() -> None:
     device.cap(GIB * 107 // 100)
     torch.hold(GIB)
     assert device.retries() == 1
+    with pytest.raises(OutOfMemoryError):
+        torch.hold(2 * GIB)
+    device.cap(None)
+    torch.hold(2 * GIB)
+    assert torch.cap_bytes == 8 * GIB
+    assert device.cuda_uuid == "abc"
+    torch.uuid = ""
+    assert device.cuda_uuid is None
 
 
 @given(st.integers(2**30, 2**38), st.floats(0, 2))
@@ -53,32 +65,6 @@ def test_a_cap_lets_all_of_it_be_reserved_and_next_to_nothing_more(total: int, s
     cap = int(share * total)
     Device("cuda", torch).cap(cap)
     assert min(cap, total) <= torch.cap_bytes <= min(cap + 1024, total)
-
-
-def test_a_cap_holds_until_it_is_lifted() -> None:
-    torch = FakeTorch(8 * GIB)
-    device = Device("cuda", torch)
-    device.cap(GIB)
-    with pytest.raises(OutOfMemoryError):
-        torch.hold(2 * GIB)
-    device.cap(None)
-    torch.hold(2 * GIB)
-    assert torch.cap_bytes == 8 * GIB
-
-
-def test_the_uuid_is_that_of_cuda_where_it_tells_one() -> None:
-    torch = FakeTorch(GIB)
-    assert Device("cuda", torch).cuda_uuid == "abc"
-    torch.uuid = ""
-    assert Device("cuda", torch).cuda_uuid is None
-
-
-def test_a_device_that_is_there_is_opened_and_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch = FakeTorch(8 * GIB)
-    monkeypatch.setattr(importlib, "import_module", lambda _: torch)
-    device = open_device("cuda")
-    device.synchronise()
-    assert (device.name, device.torch, torch.waited) == ("cuda", torch, 1)
 
 
 @pytest.mark.parametrize(
@@ -130,19 +116,14 @@ def test_without_torch_it_is_the_environment(monkeypatch: pytest.MonkeyPatch) ->
     assert caught.value.outcome is Outcome.ENVIRONMENT
 
 
-@pytest.mark.parametrize("bad", [True, False])
-def test_cuda_that_was_touched_cannot_be_used_after_a_fork(
-    monkeypatch: pytest.MonkeyPatch,
-    bad: bool,  # noqa: FBT001 - a parameter of pytest
-) -> None:
-    here = os.getpid()
+def test_cuda_that_was_touched_cannot_be_used_after_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, bad = os.getpid(), True
     cuda = SimpleNamespace(_is_in_bad_fork=lambda: bad and os.getpid() != here)  # only a child knows
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
-    assert touched_cuda() == bad
-
-
-def test_without_torch_cuda_was_not_touched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    assert touched_cuda()
+    bad = False
+    assert not touched_cuda()
+    monkeypatch.delitem(sys.modules, "torch")
     assert not touched_cuda()
 
 

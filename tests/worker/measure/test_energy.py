@@ -49,25 +49,16 @@ def metered(*cards: Card, times: tuple[float, ...]) -> tuple[float | None, float
     return found.counter_j, found.power_j
 
 
-def test_the_integral_is_by_trapezoids() -> None:
+def test_the_integral_is_by_trapezoids_and_a_failed_sample_is_bridged() -> None:
     assert metered(Card(10, 900, watts=(100, 300, 300)), times=(5, 6, 8)) == (890, 200 + 600)
-
-
-def test_a_failed_sample_is_bridged() -> None:
     assert metered(Card(0, 1, watts=(100, None, 300)), times=(0, 1, 4)) == (1, 800)
 
 
-def test_no_power_and_no_counter_are_unknown() -> None:
+def test_without_a_counter_of_each_gpu_or_a_power_it_is_unknown() -> None:
+    """A driver that is loaded again during the work counts from 0."""
     assert metered(Card(None, None, watts=(None, None)), times=(0, 1)) == (None, None)
     assert metered(Card(0, None, watts=(None, 100)), times=(0, 1)) == (None, None)
-
-
-def test_a_counter_that_begins_again_is_unknown() -> None:
-    """A driver that is loaded again during the work counts from 0."""
     assert metered(Card(900, 10, watts=(1, 1)), times=(0, 1)) == (None, 1)
-
-
-def test_a_gpu_without_a_counter_leaves_no_sum() -> None:
     cards = Card(0, 5, watts=(1, 1)), Card(None, None, watts=(2, 2))
     assert metered(*cards, times=(0, 1)) == (None, 3)
 
@@ -84,13 +75,11 @@ def attributed(*cards: Card, own: set[int], sees_all: bool = True) -> tuple[Attr
 @pytest.mark.parametrize(
     ("cards", "sees_all", "word", "reason"),
     [
-        ([(7,)], True, Attribution.OWN, ""),
         ([(7, 8), (8,)], True, Attribution.OWN, ""),
         ([(7,)], False, Attribution.UNKNOWN, energy.NAMESPACE),
         ([(7, 99)], True, Attribution.NOT_ATTRIBUTABLE, energy.FOREIGN),
         ([(7, 99)], False, Attribution.NOT_ATTRIBUTABLE, energy.FOREIGN),
         ([()], True, Attribution.UNKNOWN, energy.UNLISTED),
-        ([(99,)], True, Attribution.UNKNOWN, energy.UNLISTED),
         ([(7,), ()], True, Attribution.UNKNOWN, energy.UNLISTED),
         ([(99, 7), ()], True, Attribution.NOT_ATTRIBUTABLE, energy.FOREIGN),
     ],
@@ -139,18 +128,9 @@ def test_idle_power_is_read_up_to_the_first_worker_that_opens_a_gpu() -> None:
     assert idle_power([A, B], first, last) == (60, 2)
 
 
-@pytest.mark.parametrize(
-    ("first", "last"),
-    [
-        ({}, {A: at(9, 9)}),
-        ({A: at(0, 0)}, {}),
-        ({A: at(0, 0)}, {A: at(energy.IDLE_LEAST_S / 2, 99)}),
-    ],
-    ids=["busy at first", "busy at last", "too short"],
-)
-def test_idle_power_may_not_be_known(first: dict[str, EnergyReading], last: dict[str, EnergyReading]) -> None:
-    assert idle_power([A], first, [last]) is None
-
-
-def test_without_a_gpu_there_is_no_idle_power() -> None:
+def test_idle_power_may_not_be_known() -> None:
+    """Busy at first, busy at last, over too short a time, without a GPU."""
+    begin, short = {A: at(0, 0)}, {A: at(energy.IDLE_LEAST_S / 2, 99)}
+    for first, last in (({}, {A: at(9, 9)}), (begin, {}), (begin, short)):
+        assert idle_power([A], first, [last]) is None
     assert idle_power([], {}, []) is None

@@ -8,6 +8,7 @@ import re
 import runpy
 import time
 import tracemalloc
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -146,10 +147,7 @@ def test_a_line_without_end_costs_bounded_memory(path: Path) -> None:
 
 
 def test_many_lines_cost_bounded_time(path: Path) -> None:
-    with path.open("w") as stream:
-        for _ in range(30):
-            stream.write(f"{GOOD}\n" * 1000)
-        stream.write('{"metric": "f1", "value": 0.9}\n')
+    path.write_text(f"{GOOD}\n" * 30_000 + '{"metric": "f1", "value": 0.9}\n')
     seen = OwnFigures(keep=lambda _: None)
     file = GrowingFile(path, seen.take_line)
     began_s = time.monotonic()
@@ -160,21 +158,14 @@ def test_many_lines_cost_bounded_time(path: Path) -> None:
 
 
 def test_many_lines_cost_little_memory(path: Path) -> None:
-    with path.open("w") as stream:
-        for _ in range(60):
-            stream.write(f"{GOOD}\n" * 1000)
-    number = 0
-
-    def keep(_: OwnBatch) -> None:
-        nonlocal number
-        number += 1
-
-    seen = OwnFigures(keep=keep)
+    path.write_text(f"{GOOD}\n" * 50_000)
+    numbers = count()
+    seen = OwnFigures(keep=lambda _: next(numbers))
     tracemalloc.start()
     finish(GrowingFile(path, seen.take_line), seen, [60.0])
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert number == 60_000
+    assert next(numbers) == 50_000
     assert peak < 2 * 2**20 < path.stat().st_size
 
 

@@ -27,28 +27,21 @@ def test_the_four_parts_add_up_to_the_process_peak(
         assert sum(part for part in parts if part is not None) == memory.process_peak_bytes
 
 
-def test_unknown_stays_unknown() -> None:
+def test_unknown_stays_unknown_and_the_rise_of_the_device_stands_in_for_the_process() -> None:
     memory = split_memory([Readings()], None)
-    assert memory.context_bytes is None
-    assert memory.activations_bytes is None
-    assert memory.other_bytes is None
-    assert memory.process_peak_bytes is None
-    assert memory.disagreement == ""
-
-
-def test_without_the_process_the_rise_of_the_device_stands_in() -> None:
+    assert (memory.context_bytes, memory.activations_bytes, memory.other_bytes) == (None, None, None)
+    assert (memory.process_peak_bytes, memory.disagreement) == (None, "")
     memory = split_memory([Readings()], Peaks(device_bytes=1000), device_idle_bytes=600)
     assert memory.process_peak_bytes == 400
+    one = Readings(context_bytes=5, allocated_peak_bytes=5)
+    memory = split_memory([one, Readings()], Peaks(process_bytes=20))
+    assert (memory.context_bytes, memory.other_bytes) == (5, None), "where one is unknown so is the sum"
 
 
 def test_instruments_that_disagree_are_named() -> None:
-    agree = split_memory(
-        [Readings(context_bytes=600 * MIB, reserved_peak_bytes=400 * MIB)], Peaks(process_bytes=1010 * MIB)
-    )
-    assert agree.disagreement == ""
-    differ = split_memory(
-        [Readings(context_bytes=600 * MIB, reserved_peak_bytes=400 * MIB)], Peaks(process_bytes=2000 * MIB)
-    )
+    readings = [Readings(context_bytes=600 * MIB, reserved_peak_bytes=400 * MIB)]
+    assert split_memory(readings, Peaks(process_bytes=1010 * MIB)).disagreement == ""
+    differ = split_memory(readings, Peaks(process_bytes=2000 * MIB))
     assert re.findall(r"[\d,]+ MiB", differ.disagreement) == ["2,000 MiB", "1,000 MiB"]
 
 
@@ -68,10 +61,3 @@ def test_of_several_processes_the_largest_is_shown_and_the_sums_are_compared() -
     assert memory.other_bytes == (2120 - 1200 - 650) * MIB
     assert memory.disagreement == "", "2 x 600, 400 and 500 MiB are accounted for"
     assert (memory.rss_peak_bytes, memory.cgroup_peak_bytes) == (7, 9)
-
-
-def test_where_one_process_is_unknown_so_is_the_sum() -> None:
-    memory = split_memory(
-        [Readings(context_bytes=5, allocated_peak_bytes=5), Readings()], Peaks(process_bytes=20)
-    )
-    assert (memory.context_bytes, memory.other_bytes) == (5, None)

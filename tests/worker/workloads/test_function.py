@@ -37,7 +37,6 @@ def opened(folder: Path, source: str, **params: int | str) -> Any:
         ("None", None, None, BY_LENGTHS),
         ("7", None, 7, BY_LENGTHS),
         ("(7, 90)", None, 7, 90),
-        ("(None, 90)", None, None, 90),
         ("['POS', None]", ((0, "POS"),), None, BY_LENGTHS),
         ("([{'a': 1}, []], 3)", ((0, {"a": 1}),), None, 3),
         ("[[1, (2, 3)], []]", ((0, 1), (0, (2, 3))), None, BY_LENGTHS),
@@ -55,7 +54,6 @@ def test_what_it_may_return(tmp_path: Path, answer: str, rows: Any, tokens: int 
         ("True", r"returned True"),
         ("-1", r"returned -1"),
         ("[1]", r"returned 1 result for 2 paragraphs"),
-        ("list('x' * 99)", r"returned 99 results"),
         ("['x' * 99, {'b'}][1:] * 2", r"the row \{'b'\}, and COLUMNS has a, b"),
         ("[{'a': 1, 'c': 2}, None]", r"a row with c, and COLUMNS has a, b"),
         ("[(1, 2, 3), None]", r"the row \(1, 2, 3\), and COLUMNS has a, b"),
@@ -117,12 +115,9 @@ def test_parameters_are_knobs_and_what_jobkit_fills_in(tmp_path: Path) -> None:
     ("source", "words"),
     [
         ("def tag(): ...", "takes no paragraphs"),
-        ("def tag(*texts): ...", "takes no paragraphs"),
         ("def tag(paragraphs, mode: str): ...", "annotate its words"),
         ("def tog(paragraphs): ...", "has no function 'tag': it has tog"),
-        ("tag = 3", "has no function 'tag': it has no function"),
         ("import jobkit_absent", r"tagger\.py:1: ModuleNotFoundError"),
-        ("raise SystemExit(3)", "SystemExit: 3"),
         ("def tag(paragraphs:", r"tagger\.py:1: SyntaxError"),
         ("COLUMNS = ['start', 'start']\ndef tag(paragraphs): ...", "COLUMNS that are not a tuple"),
     ],
@@ -140,12 +135,12 @@ def test_a_parameter_that_nothing_sets(tmp_path: Path) -> None:
     opened(tmp_path, source, beam=1)
 
 
-@pytest.mark.parametrize(("default", "size"), [("", 32), ("batch_size=7", 7), ("batch_size=None", 32)])
-def test_the_batch_size_without_a_sweep(tmp_path: Path, default: str, size: int) -> None:
-    workload = opened(tmp_path, f"def tag(paragraphs, {default}): ...")
-    assert (workload.items_per_call(), workload.effective()) == (size, {"batch_size": None})
-    workload.process(TEXT)
-    assert workload.effective()["batch_size"] == 2
+def test_the_batch_size_without_a_sweep(tmp_path: Path) -> None:
+    for default, size in {"": 32, "batch_size=7": 7, "batch_size=None": 32}.items():
+        workload = opened(tmp_path, f"def tag(paragraphs, {default}): ...")
+        assert (workload.items_per_call(), workload.effective()) == (size, {"batch_size": None})
+        workload.process(TEXT)
+        assert workload.effective()["batch_size"] == 2
 
 
 def test_the_load_follows_from_the_lengths(tmp_path: Path) -> None:
@@ -193,12 +188,9 @@ def test_the_code_is_that_of_the_copy_and_the_errors_name_the_original(tmp_path:
     assert own.code_folder("tagger.py:tag", str(folder)) == str(folder)
 
 
-@pytest.mark.parametrize(
-    ("workload", "named"),
-    [("./tagger.py:tag", 1), ("/a b/c.py:d", 1), ("a.b:C", 0), ("count", 0), ("a.py", 0)],
-)
-def test_which_workloads_name_a_file(workload: str, named: int) -> None:
-    assert names_file(workload) == bool(named)
+def test_which_workloads_name_a_file() -> None:
+    named = ("./tagger.py:tag", "/a b/c.py:d", "a.b:C", "count", "a.py")
+    assert [*filter(names_file, named)] == ["./tagger.py:tag", "/a b/c.py:d"]
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
