@@ -7,6 +7,7 @@ import shlex
 import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, get_args
@@ -43,7 +44,6 @@ PAGES = sorted(
 )
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 MOST_WORDS = 55_000
-MINIMAL = "name: minimal\n"
 FENCE = re.compile(r"^```(.*)\n((?:(?!```).*\n)*)```$", re.MULTILINE)
 RESERVED = "reserved: nothing in this version sets it"
 
@@ -85,13 +85,13 @@ def named(text: str) -> list[str]:
     return [name for row in table(text) for name in coded(row[0])]
 
 
+def models(*annotations: object) -> list[type[BaseModel]]:
+    return [one for one in annotations if isinstance(one, type) and issubclass(one, BaseModel)]
+
+
 def keys(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     for name, field in model.model_fields.items():
-        kinds = [
-            one
-            for one in (field.annotation, *get_args(field.annotation))
-            if isinstance(one, type) and issubclass(one, BaseModel)
-        ]
+        kinds = models(field.annotation, *get_args(field.annotation))
         if not kinds or kinds[0] is not field.annotation:
             yield prefix + name
         for kind in kinds:
@@ -103,37 +103,30 @@ def default(model: BaseModel, key: str) -> Any:
     name, _, below = key.partition(".")
     if not below:
         return model.model_dump(mode="json")[name]
-    annotation = type(model).model_fields[name].annotation
-    kinds = [kind for kind in get_args(annotation) if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    kinds = models(*get_args(type(model).model_fields[name].annotation))
     return default(kinds[0].model_construct() if kinds else getattr(model, name), below)
 
 
+@cache
 def slugs(path: Path) -> set[str]:
     """Return the anchors that GitHub makes of a page's headings."""
     heads = re.findall(r"^#+ (.+)$", FENCE.sub("", path.read_text(encoding="utf-8")), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(path: Path) -> None:
-    text = FENCE.sub("", path.read_text(encoding="utf-8"))
-    for link in re.findall(r"\]\(([^)\s]+)\)", text):
-        target, _, anchor = link.partition("#")
-        if target.startswith(("https:", "http:", "mailto:")):
-            continue
-        there = (path.parent / target).resolve() if target else path
-        assert there.exists(), f"{link}: there is no {there}"
-        assert not anchor or anchor in slugs(there), f"{link}: no such heading"
+def test_links_lead_somewhere() -> None:
+    for path in PAGES:
+        for link in re.findall(r"\]\(([^)\s]+)\)", FENCE.sub("", path.read_text(encoding="utf-8"))):
+            target, _, anchor = link.partition("#")
+            if not target.startswith(("https:", "http:", "mailto:")):
+                there = (path.parent / target).resolve() if target else path
+                assert there.exists(), f"{path}: {link}: there is no {there}"
+                assert not anchor or anchor in slugs(there), f"{path}: {link}: no such heading"
 
 
 def test_pages_that_the_code_names_are_there() -> None:
-    sources = [
-        ROOT / "pyproject.toml",
-        *_files("jobkit", "*.py"),
-        *_files("sweeps", "*"),
-        *_files("templates", "*"),
-    ]
-    for path in sources:
+    sources = (*_files("jobkit", "*.py"), *_files("sweeps", "*"), *_files("templates", "*"))
+    for path in (ROOT / "pyproject.toml", *sources):
         for name in re.findall(r"\bdocs/[\w.-]+\.md\b", path.read_text(encoding="utf-8")):
             assert (ROOT / name).is_file(), f"{path}: {name}"
 
@@ -158,20 +151,17 @@ def test_the_table_of_the_spec_has_every_key() -> None:
     assert named(section(page("spec.md"), "Every key")) == list(keys(SweepSpec))
 
 
-SPEC_ROWS = table(section(page("spec.md"), "Every key"))
-
-
-@pytest.mark.parametrize("row", SPEC_ROWS, ids=[row[0].strip("`") for row in SPEC_ROWS])
-def test_a_key_of_the_spec_has_its_default_and_an_example_that_loads(row: list[str], tmp_path: Path) -> None:
-    key, kind, shown, meaning, example = row
-    assert kind
-    assert meaning
+def test_a_key_of_the_spec_has_its_default_and_an_example_that_loads(tmp_path: Path) -> None:
     path = tmp_path / "spec.yaml"
-    path.write_text(MINIMAL, encoding="utf-8")
-    needed = ["workload.command=run"] if "workload." in key else []
-    load_spec(path, [*needed, f"{key.strip('`')}={example.strip('`')}"])
-    if shown != "required":
-        assert yaml.safe_load(shown.strip("`")) == default(SweepSpec(name="minimal"), key.strip("`"))
+    path.write_text("name: minimal\n", encoding="utf-8")
+    for row in table(section(page("spec.md"), "Every key")):
+        key, kind, shown, meaning, example = (cell.strip("`") for cell in row)
+        assert kind, key
+        assert meaning, key
+        needed = ["workload.command=run"] if "workload." in key else []
+        load_spec(path, [*needed, f"{key}={example}"])
+        if shown != "required":
+            assert yaml.safe_load(shown) == default(SweepSpec(name="minimal"), key), key
 
 
 def test_the_knobs_of_every_workload_are_documented() -> None:
@@ -188,11 +178,11 @@ def test_there_is_something_to_try() -> None:
     assert typed()
 
 
-@pytest.mark.parametrize("text", blocks(page("spec.md"), "yaml spec"))
-def test_every_spec_on_the_page_loads(text: str, tmp_path: Path) -> None:
+def test_every_spec_on_the_page_loads(tmp_path: Path) -> None:
     path = tmp_path / "spec.yaml"
-    path.write_text(text, encoding="utf-8")
-    load_spec(path)
+    for text in blocks(page("spec.md"), "yaml spec"):
+        path.write_text(text, encoding="utf-8")
+        load_spec(path)
 
 
 def test_the_faults_on_the_page_are_those_that_are_documented(
@@ -213,20 +203,19 @@ def test_the_table_of_the_site_file_has_every_key() -> None:
     assert [coded(row[0])[0] for row in SITE_ROWS] == list(keys(Site))
 
 
-@pytest.mark.parametrize("row", SITE_ROWS, ids=[row[0].strip("`") for row in SITE_ROWS])
-def test_a_key_of_the_site_file_has_its_default(row: list[str]) -> None:
-    key, shown, meaning = row
-    assert meaning
-    if shown != "required":
-        known = "" if shown == "empty" else yaml.safe_load(shown.strip("`"))
-        assert known == default(Site(name="minimal", scheduler="local"), key.strip("`"))
+def test_a_key_of_the_site_file_has_its_default() -> None:
+    for key, shown, meaning in ([cell.strip("`") for cell in row] for row in SITE_ROWS):
+        assert meaning, key
+        if shown != "required":
+            known = "" if shown == "empty" else yaml.safe_load(shown)
+            assert known == default(Site(name="minimal", scheduler="local"), key), key
 
 
-@pytest.mark.parametrize("text", blocks(page("templates-and-sites.md"), "yaml site"))
-def test_every_site_on_the_page_loads(text: str, tmp_path: Path) -> None:
+def test_every_site_on_the_page_loads(tmp_path: Path) -> None:
     path = tmp_path / "site.yaml"
-    path.write_text(text, encoding="utf-8")
-    load_site(str(path), yaml.safe_load(text)["scheduler"])
+    for text in blocks(page("templates-and-sites.md"), "yaml site"):
+        path.write_text(text, encoding="utf-8")
+        load_site(str(path), yaml.safe_load(text)["scheduler"])
 
 
 def test_the_shipped_sites_are_documented() -> None:
@@ -304,13 +293,11 @@ def test_usage_and_options_of_every_command_are_those_of_the_code() -> None:
     assert command_reference.page(text) == text, "python -m tests.support.command_reference"
 
 
-@pytest.mark.parametrize(("name", "command"), list(commands()), ids=[name for name, _ in commands()])
-def test_every_command_and_option_is_documented(name: str, command: click.Command) -> None:
-    said = section(page("commands.md"), name)
-    options = {option for parameter in command.params for option in parameter.opts if option.startswith("--")}
-    written = set(re.findall(r"--[a-z][\w-]+", said))
-    assert written >= options
-    assert written <= options | {"--help", "--on"}
+def test_every_command_and_option_is_documented() -> None:
+    for name, command in commands():
+        written = set(re.findall(r"--[a-z][\w-]+", section(page("commands.md"), name)))
+        opts = {word for parameter in command.params for word in parameter.opts if word.startswith("--")}
+        assert opts <= written <= opts | {"--help", "--on"}, name
 
 
 def test_every_environment_variable_is_documented() -> None:
@@ -331,23 +318,19 @@ def test_the_rooms_are_drawn_and_described() -> None:
     assert set(re.findall(r"(\w+)/", drawing)) >= rooms
 
 
-@pytest.mark.parametrize(
-    ("heading", "wanted"),
-    [
-        ("At run time", PYPROJECT["project"]["dependencies"]),
-        ("For development", PYPROJECT["project"]["optional-dependencies"]["dev"]),
-    ],
-)
-def test_every_dependency_is_documented(heading: str, wanted: list[str]) -> None:
-    said = [row[0] for row in table(section(page("dependencies.md"), heading))]
-    assert said == [re.split(r"[<>=!~\[ ]", requirement)[0] for requirement in wanted]
+def test_every_dependency_is_documented() -> None:
+    project = PYPROJECT["project"]
+    dev = project["optional-dependencies"]["dev"]
+    for heading, requirements in {"At run time": project["dependencies"], "For development": dev}.items():
+        said = [row[0] for row in table(section(page("dependencies.md"), heading))]
+        assert said == [re.split(r"[<>=!~\[ ]", requirement)[0] for requirement in requirements]
 
 
-@pytest.mark.parametrize(("heading", "protocol"), [("A scheduler", Scheduler), ("A workload", Workload)])
-def test_every_name_of_a_protocol_is_documented(heading: str, protocol: type) -> None:
-    said = named(section(page("adding-a-scheduler.md"), heading))
-    members = {name for name in vars(protocol) if not name.startswith("_")}
-    assert set(said) == members | set(protocol.__annotations__)
+def test_every_name_of_a_protocol_is_documented() -> None:
+    for heading, protocol in {"A scheduler": Scheduler, "A workload": Workload}.items():
+        said = named(section(page("adding-a-scheduler.md"), heading))
+        members = {name for name in vars(protocol) if not name.startswith("_")}
+        assert set(said) == members | set(protocol.__annotations__)
 
 
 def test_the_modules_that_name_a_scheduler_are_documented() -> None:
@@ -364,6 +347,7 @@ def test_the_targets_of_make_are_there() -> None:
         assert re.search(rf"^{target.removeprefix('make ')}:", makefile, re.MULTILINE), target
 
 
+@cache
 def typed() -> list[tuple[str, str]]:
     """Return the jobkit commands in the shell blocks of all pages."""
     found = []
@@ -375,13 +359,13 @@ def typed() -> list[tuple[str, str]]:
     return found
 
 
-@pytest.mark.parametrize(("name", "line"), typed())
-def test_the_commands_on_the_pages_are_ones_that_jobkit_takes(name: str, line: str) -> None:
-    del name
-    lexer = shlex.shlex(line.removeprefix("$ "), posix=True, punctuation_chars=True)
-    lexer.whitespace_split = True
-    _, *words = takewhile(lambda word: not set(word) <= set("|;&<>()"), lexer)
-    _parse(cli.app, "jobkit", words, None)
+@pytest.mark.parametrize("name", sorted({path.name for path in PAGES}))
+def test_the_commands_on_the_pages_are_ones_that_jobkit_takes(name: str) -> None:
+    for line in (line for page, line in typed() if page == name):
+        lexer = shlex.shlex(line.removeprefix("$ "), posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        _, *words = takewhile(lambda word: not set(word) <= set("|;&<>()"), lexer)
+        _parse(cli.app, "jobkit", words, None)
 
 
 def _parse(command: click.Command, name: str, words: list[str], parent: click.Context | None) -> None:
@@ -402,25 +386,16 @@ def test_the_figures_of_dcgm_are_those_that_are_printed() -> None:
     assert shown in render(collect([log]))
 
 
-H200 = ROOT / "benchmarks/records/gpu/stanza-20261121-034558-42cc"
-
-
 def test_every_waste_has_a_section_with_its_fix() -> None:
-    for waste in wastes(read_use(H200)):
+    for waste in wastes(read_use(ROOT / "benchmarks/records/gpu/stanza-20261121-034558-42cc")):
         assert "Fix" in section(page("waste.md"), waste.name[0].upper() + waste.name[1:])
 
 
-README_WORDS = 700
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def test_a_newcomer_reads_it_in_minutes() -> None:
-    assert len(README.split()) <= README_WORDS
-
-
-def test_the_table_is_that_of_its_records() -> None:
+def test_the_readme_is_short_and_its_table_is_that_of_the_records() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(readme.split()) <= 700
     (run,) = (ROOT / "benchmarks" / "records" / "demo").iterdir()
     printed = iter(render(collect([run]), width=100).splitlines())
-    quoted = README.partition("```text\n")[2].partition("```")[0].splitlines()
+    quoted = readme.partition("```text\n")[2].partition("```")[0].splitlines()
     assert len(quoted) > 6
     assert all(line in printed for line in quoted), "in this order"

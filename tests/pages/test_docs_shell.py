@@ -1,11 +1,11 @@
-"""The shell blocks of README.md and docs/, run by bash: README.md in a new folder, docs/ in a checkout.
+"""The shell blocks of README.md and docs/, in order: README.md in a new folder, docs/ in a checkout.
 
-The blocks of a page run in order, and each begins in the folder where the one before ended. Output
-that a page shows is compared: the rest of a ``console`` block, and a ``text`` block that follows a
-shell block under the same heading. Of a ``text excerpt`` block only: that the output contains it. What
-cannot run without cluster, GPU or network has an invisible comment above its block,
-``<!-- not run: needs a cluster -->``, or, of some lines of it, ``<!-- not run, lines 2-3: needs a
-cluster -->``.
+The blocks of a page run in order, and each begins in the folder where the one before ended: by bash, or in
+this process if every command of the block is a call of jobkit. Output that a page shows is compared: the
+rest of a ``console`` block, and a ``text`` block that follows a shell block under the same heading. Of a
+``text excerpt`` block only: that the output contains it. What cannot run without cluster, GPU or network
+has an invisible comment above its block, ``<!-- not run: needs a cluster -->``, or, of some lines of it,
+``<!-- not run, lines 2-3: needs a cluster -->``.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,8 @@ import yaml
 
 from jobkit.core.records import ModelRef
 from tests.pages.test_docs import DOCS, FENCE, ROOT, blocks, page
+from tests.support.commands import JOBKIT, jobkit
+from tests.support.copiers import path_without
 
 pytestmark = pytest.mark.xdist_group("docs-shell")  # one worker, so that there is one world
 
@@ -41,11 +43,13 @@ PAGES = [path for path in (ROOT / "README.md", *sorted(DOCS.glob("*.md"))) if pa
 
 RUN = "stanza-20260102-101530-3f9a"
 """The run folder that docs/run-by-hand.md goes through."""
-SWEEP = ["--set", "workload=count", "--set", "repeats=1", "--set", "sweep.batch_size=[50, 100, 150]"]
+SWEEP = ("--set", "workload=count", "--set", "repeats=1", "--set", "sweep.batch_size=[50, 100, 150]")
 SCHEDULERS = {"sbatch", "qsub"}
 LEFT_OUT = ("JOBKIT", "XDG", "SLURM", "SGE", "COV")
 """How names of environment variables begin that no page's command gets."""
 BLOCK_TIMEOUT_S = 120
+CALL = re.compile(r"jobkit ([^|<>;&$`*]+)(?:\| ([^|].*))?")
+"""A command that is a call of jobkit, and what its output is piped into."""
 
 
 @dataclass(frozen=True)
@@ -112,24 +116,21 @@ class World:
 
     folder: Path
 
-    @property
-    def env(self) -> dict[str, str]:
-        """The environment, without the user's own, and clusters."""
-        outer = {name: value for name, value in os.environ.items() if not name.startswith(LEFT_OUT)}
+    def enter(self, patch: pytest.MonkeyPatch) -> None:
+        """Leave the user's own environment, and clusters."""
+        for name in [name for name in os.environ if name.startswith(LEFT_OUT)]:
+            patch.delenv(name)
         home = self.folder / "home"
-        return outer | {
-            "HOME": str(home),
-            "PATH": f"{Path(sys.executable).parent}:{self.folder / 'programs'}",
-            "XDG_CONFIG_HOME": str(home / ".config"),
-            "JOBKIT_CACHE": str(home / "cache"),
-            "JOBKIT_LEDGER": str(home / "ledger.jsonl"),
-        }
+        patch.setenv("HOME", str(home))
+        patch.setenv("PATH", f"{JOBKIT.parent}:{path_without(self.folder / 'programs', *SCHEDULERS)}")
+        patch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
+        patch.setenv("JOBKIT_CACHE", str(home / "cache"))
+        patch.setenv("JOBKIT_LEDGER", str(home / "ledger.jsonl"))
 
     def fill(self) -> None:
         """Lay out what the pages need: a checkout, a site of one's own, old logs, a run."""
-        shutil.copytree(ROOT / "sweeps", self.folder / "sweeps")
-        shutil.copytree(DOCS, self.folder / "docs")
-        shutil.copytree(ROOT / "benchmarks" / "records", self.folder / "benchmarks" / "records")
+        for name in ("sweeps", "docs", "benchmarks/records"):
+            shutil.copytree(ROOT / name, self.folder / name)
         shutil.copytree(ROOT / "tests" / "data" / "predecessors", self.folder, dirs_exist_ok=True)
         sites = self.folder / "home" / ".config" / "jobkit" / "sites"
         sites.mkdir(parents=True)
@@ -137,7 +138,6 @@ class World:
         (sites / "mine.yaml").write_text(mine, encoding="utf-8")
         self.write_letters(self.folder)
         self.write_letters(self.newcomer)
-        self.link_programs()
         self.run_sweep()
 
     @property
@@ -158,22 +158,11 @@ class World:
         paragraphs = [f"Letter {n} came{' by the evening post' * (n % 7)}." for n in range(300)]
         text.write_text("\n\n".join(paragraphs), encoding="utf-8")
 
-    def link_programs(self) -> None:
-        """Put on PATH all programs of the system but the schedulers."""
-        programs = self.folder / "programs"
-        programs.mkdir()
-        for place in os.environ["PATH"].split(os.pathsep):
-            for program in Path(place).glob("*"):
-                link = programs / program.name
-                if program.name not in SCHEDULERS and not link.is_symlink():
-                    link.symlink_to(program)
-
     def run_sweep(self) -> None:
         """Make the run folder with the light workload, and give it the name that the pages use."""
-        argv = ["jobkit", "sweep", "sweeps/stanza.yaml", "--scheduler", "local", *SWEEP]
-        subprocess.run(
-            [*argv, "--set", "resources.gpus=0"], cwd=self.folder, env=self.env, check=True, timeout=300
-        )
+        words = ("sweep", "sweeps/stanza.yaml", "--scheduler", "local", *SWEEP, "--set", "resources.gpus=0")
+        done = jobkit(*words, cwd=self.folder)
+        assert done.returncode == 0, done.stderr
         (made,) = (self.folder / "runs").iterdir()
         for path in made.rglob("*"):
             if path.is_file():
@@ -182,29 +171,50 @@ class World:
 
     def run(self, block: Block, start: Path) -> tuple[subprocess.CompletedProcess[str], Path]:
         """Run a block from a folder; return what it said and the folder where it ended."""
-        ended = self.folder / "ended-in"
-        script = "\n".join(["set -euo pipefail", *block.commands, f"pwd >'{ended}'"])
-        done = subprocess.run(
-            ["bash", "-c", script],
-            cwd=start,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=BLOCK_TIMEOUT_S,
-        )
-        return done, Path(ended.read_text(encoding="utf-8").strip()) if done.returncode == 0 else start
+        calls = [CALL.fullmatch(command) for command in block.commands]
+        if not all(calls):
+            ended = self.folder / "ended-in"
+            done = bash("\n".join([*block.commands, f"pwd >'{ended}'"]), start)
+            return done, Path(ended.read_text(encoding="utf-8").strip()) if done.returncode == 0 else start
+        said = ""
+        for words, piped in (call.groups() for call in calls if call):
+            done = jobkit(*shlex.split(words, comments=True), cwd=start)
+            if piped and done.returncode == 0:
+                done = bash(piped, start, done.stdout)
+            done.stdout = said = said + done.stdout
+            if done.returncode:
+                break
+        return done, start
+
+
+def bash(script: str, folder: Path, given: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a script that ends at the first error."""
+    return subprocess.run(
+        ["bash", "-c", f"set -euo pipefail\n{script}"],
+        cwd=folder,
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BLOCK_TIMEOUT_S,
+    )
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, tiny_model: ModelRef) -> World:
-    """Return a world whose cache has the stand-in: that a command trains it is tested elsewhere."""
+def world(
+    tmp_path_factory: pytest.TempPathFactory, tiny_model: ModelRef, kept_cache: Path
+) -> Iterator[World]:
+    """Return a world whose cache has the stand-in, and what it has found: both are tested elsewhere."""
     made = World(tmp_path_factory.mktemp("world"))
     models = made.folder / "home" / "cache" / "models"
     models.mkdir(parents=True)
     (models / Path(tiny_model.path).name).symlink_to(tiny_model.path)
-    made.fill()
-    return made
+    (kept_cache / "lengths").mkdir(exist_ok=True)
+    models.with_name("lengths").symlink_to(kept_cache / "lengths")
+    with pytest.MonkeyPatch.context() as patch:
+        made.enter(patch)
+        made.fill()
+        yield made
 
 
 RUNNABLE = {path: list(shell_blocks(path.read_text(encoding="utf-8"))) for path in PAGES}
@@ -215,15 +225,14 @@ def uses_jq(path: Path) -> bool:
     return any(re.search(r"\bjq\b", command) for block in RUNNABLE[path] for command in block.commands)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, marks=[pytest.mark.program("jq")] if uses_jq(path) else [])
-        for path in PAGES
-        if RUNNABLE[path]
-    ],
-    ids=lambda path: str(path.relative_to(ROOT)),
-)
+RUN_PAGES = [
+    pytest.param(path, marks=[pytest.mark.program("jq")] if uses_jq(path) else [], id=path.name)
+    for path in PAGES
+    if RUNNABLE[path]
+]
+
+
+@pytest.mark.parametrize("path", RUN_PAGES)
 def test_the_shell_blocks_of_a_page_run(path: Path, world: World) -> None:
     here = world.newcomer if path.name == "README.md" and path.parent == ROOT else world.folder
     for block in RUNNABLE[path]:
@@ -253,33 +262,24 @@ def test_there_is_something_to_run() -> None:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_block_that_is_not_run_says_why(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
-    assert {mark[3] for mark in MARK.finditer(text)} <= REASONS, "the reason is none of the list"
-    assert text.count("<!-- not run") == sum(
-        len(MARK.findall(marks[0]))
-        for fence in FENCE.finditer(text)
-        if fence[1] in SHELL and (marks := MARKS_ABOVE.search(text[: fence.start()]))
-    ), "a mark that is misspelt, or that does not stand right above a shell block"
-    for fence in FENCE.finditer(text):
-        last = max(unrun(text[: fence.start()]), default=0)
-        assert last <= len(joined(fence[2])), "a mark of a line that the block does not have"
-
-
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_shell_block_hides(path: Path) -> None:
+def test_a_block_that_is_not_run_says_why_and_none_hides(path: Path) -> None:
     """A block that is indented, or called otherwise, would neither run nor need a mark."""
     text = path.read_text(encoding="utf-8")
-    fences = FENCE.findall(text)
-    assert len(re.findall(r"^\s*(?:```|~~~)", text, re.MULTILINE)) == 2 * len(fences), (
-        "indented, or not closed"
-    )
-    for word, body in fences:
+    assert {mark[3] for mark in MARK.finditer(text)} <= REASONS, "the reason is none of the list"
+    fences, marks = list(FENCE.finditer(text)), 0
+    for fence in fences:
+        word, body, above = fence[1], fence[2], text[: fence.start()]
+        marked = MARKS_ABOVE.search(above)
+        marks += len(MARK.findall(marked[0])) if marked and word in SHELL else 0
+        assert max(unrun(above), default=0) <= len(joined(body)), "a mark of a line that is not there"
         assert word in SHELL or word.partition(" ")[0] in OTHER, f"{word!r} is none of the kinds"
         assert word != "console" or body.startswith("$ "), "a console block that begins with no command"
         assert word in SHELL or not re.search(r"^(\$|jobkit [a-z]+) (?!.*\[OPTIONS\])", body, re.MULTILINE), (
             "a command in a block of text"
         )
+    assert text.count("<!-- not run") == marks, "a mark that is misspelt, or not right above a shell block"
+    ticks = re.findall(r"^\s*(?:```|~~~)", text, re.MULTILINE)
+    assert len(ticks) == 2 * len(fences), "indented, or not closed"
 
 
 PAGE_OF_MARKS = """\

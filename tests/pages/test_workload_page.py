@@ -56,9 +56,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Install the class of docs/workloads.md with its entry point; return the folder."""
     text = (DOCS / "workloads.md").read_text(encoding="utf-8").partition("## A class\n")[2]
     source, *_ = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    (entry,) = re.findall(
-        r"^```\n\[project.entry-points\.\"(.*?)\"\]\n(.*?)\n```$", text, re.MULTILINE | re.DOTALL
-    )
+    (entry,) = re.findall(r"^```\n\[project.entry-points\.\"(.*?)\"\]\n(.*?)\n```$", text, re.MULTILINE)
     (tmp_path / "mywork.py").write_text(source, encoding="utf-8")
     info = tmp_path / "mywork-1.0.dist-info"
     info.mkdir()
@@ -86,12 +84,8 @@ def test_the_class_of_the_page_works_by_each_name(package: Path, name: str) -> N
     assert checked_class(name, str(package)).lengths(["abc"], None) == [[3]]  # type: ignore[attr-defined]
 
 
-def test_an_editor_is_offered_the_entry_point(package: Path) -> None:
-    del package
+def test_an_editor_is_offered_the_entry_point_and_another_word_is_refused(package: Path) -> None:
     assert "sentences" in spec_schema()["properties"]["workload"]["anyOf"][0]["enum"]
-
-
-def test_a_word_that_no_package_offers(package: Path) -> None:
     spec = package / "spec.yaml"
     spec.write_text("name: s\nworkload: sentence\n", encoding="utf-8")
     with pytest.raises(JobkitError, match="no such workload; did you mean 'sentences'"):
