@@ -33,11 +33,8 @@ def test_a_word_may_mean_something_on_a_gpu_only() -> None:
     assert (knob.devices_of("off"), knob.devices_of("on")) == (("cpu", "cuda"), ("cuda",))
 
 
-def test_fp32_is_the_first_of_the_precisions() -> None:
+def test_fp32_and_off_come_first_and_what_was_refused_last() -> None:
     assert sorted(["tf32", "bf16", "fp32", "fp16"], key=sort_key) == ["fp32", "bf16", "fp16", "tf32"]
-
-
-def test_off_is_the_first_word_and_refused_the_last_of_the_shortcuts() -> None:
     assert sorted([None, "refused", "exact", "off"], key=sort_key) == ["off", "exact", "refused", None]
 
 

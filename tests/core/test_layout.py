@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,7 +65,6 @@ def test_each_command_with_an_output_refuses(run: Path) -> None:
 
 
 WHOLE = "scheduler=sge\njob=12\ntask=3\nrestart=1\nround=2\nhost=n1\npid=99\nat=2026-01-02T10:15:20Z\n"
-TEMPLATE = Path(__file__).parents[2] / "templates" / "job.sh.j2"
 
 
 def read(tmp_path: Path, text: str) -> Begin:
@@ -89,17 +87,3 @@ def test_what_a_task_says_of_itself(tmp_path: Path) -> None:
 def test_a_file_that_is_not_whole_is_none(tmp_path: Path, text: str) -> None:
     with pytest.raises(JobkitError, match="not a begin file"):
         read(tmp_path, text)
-
-
-def test_the_job_script_writes_what_is_read(tmp_path: Path) -> None:
-    """The lines of the template itself, run by bash."""
-    found = re.search(
-        r"^ *printf '%s\\n' \"scheduler=.*?>\"\$home/begin\"", TEMPLATE.read_text(), re.MULTILINE | re.DOTALL
-    )
-    assert found
-    variables = f"scheduler=slurm job=7 task=4 restart=1 round=2 HOSTNAME=n2 home={tmp_path}\n"
-    subprocess.run(["bash", "-euc", variables + found[0]], check=True)
-    said = read_begin(tmp_path / "begin")
-    assert (said.scheduler, said.job, said.task, said.restart, said.round) == ("slurm", "7", 4, 1, 2)
-    assert (said.host, said.pid is None) == ("n2", False)
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", said.at)

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.paths import cache_dir, ledger_path
 from jobkit.core.records import ModelRef
 from jobkit.planning.models import fetch_model
 from jobkit.planning.standin import make_standin
@@ -18,12 +17,6 @@ def in_the_way(tmp_path: Path) -> Path:
     path = tmp_path / "cache"
     path.write_text("a file", encoding="utf-8")
     return path
-
-
-def test_places_are_named_by_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "c"))
-    monkeypatch.setenv("JOBKIT_LEDGER", str(tmp_path / "l.jsonl"))
-    assert (cache_dir(), ledger_path()) == (tmp_path / "c", tmp_path / "l.jsonl")
 
 
 def test_whatever_needs_the_cache_says_so(in_the_way: Path) -> None:
