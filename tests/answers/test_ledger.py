@@ -79,7 +79,10 @@ def test_a_spoilt_line_is_left_out(tmp_path: Path) -> None:
 
 def test_what_became_of_the_predictions_of_a_kind() -> None:
     assert told([]) is None
-    others = [replace(ENTRY, gpu="NVIDIA A40"), replace(ENTRY, model=None), replace(ENTRY, workload="count")]
+    others = [
+        replace(ENTRY, **of)
+        for of in ({"gpu": "NVIDIA A40"}, {"model": None}, {"workload": "count"}, {"precision": "bf16"})
+    ]
     assert told(others) is None
     assert told([ENTRY]) == "1 prediction, 0 unsafe, worst 0.0 %, 0 above the bound"
     over = replace(ENTRY, expected_bytes=15.285e9)
@@ -88,15 +91,6 @@ def test_what_became_of_the_predictions_of_a_kind() -> None:
     assert told([failed]) == "1 prediction, 1 unsafe, 1 above its bound"
     lucky = replace(ENTRY, capacity_bytes=80e9, measured_bytes=16_000_000_000)
     assert told([lucky, failed]) == "2 predictions, 1 unsafe, worst 6.2 %, 2 above the bound"
-
-
-def test_a_prediction_in_fp32_shows_nothing_about_another_precision() -> None:
-    entry = replace(ENTRY, precision="bf16")
-    assert told([entry]) is None
-    in_bf16 = record(replace(point(), precision="bf16"))
-    assert summary([ENTRY, entry], replace(in_bf16, versions={"torch": "2.5.0", "cuda": "12.4"}))
-    old = replace(in_bf16, point=replace(in_bf16.point, precision="fp32"))
-    assert summary([ENTRY], replace(old, versions={"torch": "2.5.0", "cuda": "12.4"})) == told([ENTRY])
 
 
 def test_a_prediction_with_shortcuts_shows_nothing_about_those_without() -> None:

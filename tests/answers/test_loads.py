@@ -107,6 +107,10 @@ def test_the_limit_is_what_a_call_can_hold() -> None:
     assert Loads(rows, Cut(paragraphs_per_call=2)).limit == 3
     assert Loads(rows, Cut(paragraphs_per_call=1)).limit == 3
     assert Loads(rows, Cut(sentences_per_ner_batch=2)).limit == 3
+    short = lengths([[3], [5], [1]])
+    fixed, unpadded = Loads(short, Cut(paragraphs_per_call=2)), Loads(replace(short, padded=False))
+    assert [fixed.load(size) for size in (1, 2, 3)] == [5, 10, 10]
+    assert [unpadded.load(size) for size in (1, 2, 3)] == [5, 8, 9]
 
 
 def arranged(rows: list[list[int]], window: int | None) -> list[list[int]]:
@@ -258,18 +262,6 @@ def test_no_budget_up_to_the_largest_makes_a_larger_load(loads: Budgets, limit: 
 def test_beyond_its_limit_a_budget_changes_nothing(loads: Budgets) -> None:
     assert loads.own(loads.limit) == loads.own(10 * loads.limit)
     assert loads.limit == 1 or loads.own(loads.limit) == loads.limit
-
-
-@pytest.mark.parametrize("knob", ["batch_size", "padded_chars"])
-def test_what_takes_a_pass_over_a_text_is_computed_once(knob: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, other = (lengths([[3, 1], [4], [1, 5, 9]]) for _ in range(2))
-    points = [point(params={knob: 2})]
-    loads = loads_of(one, points)
-    assert loads
-    told = loads.own(2), loads.load(2)
-    assert loads_of(other, points) is loads
-    monkeypatch.setattr(Loads, "under_budget", None)
-    assert (loads.own(2), loads.load(2)) == told
 
 
 def test_lengths_of_something_else_are_not_taken() -> None:

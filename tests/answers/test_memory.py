@@ -50,17 +50,6 @@ def test_the_largest_batch_is_that_of_the_largest_load() -> None:
     assert (found.saturated, found.doubts, found.reason) == (False, (), "")
 
 
-def test_without_a_line_the_reason_is_handed_on() -> None:
-    found = replace(memory(1_000, 2_000, 3_000), loads=text()).predict(1e9)
-    reason = "3 distinct loads measured, and a line with an error needs 4"
-    assert found == Prediction(capacity_bytes=1e9, reason=reason)
-
-
-def test_where_not_even_one_fits_it_is_none() -> None:
-    found = replace(memory(), loads=text()).predict(1.5e8)
-    assert (found.largest_batch, found.safe_batch, found.saturated) == (0, 0, False)
-
-
 def test_memory_in_which_the_shortcuts_cannot_be_checked_holds_no_batch() -> None:
     checked = replace(memory(), check_bytes=450_000_000)
     for capacity in (449_999_999, 0, -1):

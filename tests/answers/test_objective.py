@@ -16,7 +16,7 @@ from jobkit.core.figures import LARGEST, by_key, units_of
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB
-from tests.support.builders import point, record
+from tests.support.builders import point, record, summary
 
 
 def reporting(unit: str = "1", **values: float) -> Record:
@@ -59,13 +59,6 @@ def test_the_better_mean_has_the_higher_rank_unless_only_rounding_differs(one: f
 def test_a_setting_whose_mean_is_beyond_a_bound_breaks_it(bounds: dict[str, Bound], words: str) -> None:
     failed = replace(reporting(f1=5.0), outcome=Outcome.TIMEOUT)
     assert Objective(bounds=bounds).broken(setting(reporting(f1=0.8), reporting(f1=0.9), failed)) == words
-
-
-def test_a_speed_that_is_not_known_keeps_no_bound() -> None:
-    assert (
-        Objective(bounds={"items_per_s": Bound(min=1)}).broken(setting(without_items()))
-        == "items_per_s is not known"
-    )
 
 
 def test_figures_of_several_units_are_not_compared() -> None:
@@ -117,23 +110,18 @@ def test_of_equal_values_the_faster_is_the_better() -> None:
     faster = replace(equal, records=[*equal.records[:3], *map(_twice_as_fast, equal.records[3:])])
     assert faster.comparison
     assert faster.comparison.better
+    still = [replace(one, summary=replace(SUMMARY, work_s=0.0, items=0)) for one in equal.records]
+    nothing = replace(equal, records=still).comparison
+    assert nothing
+    assert nothing.better is None, "without a time"
+
+
+SUMMARY = summary(50, 8.0, 45_000)
 
 
 def _twice_as_fast(one: Record) -> Record:
     assert one.summary
     return replace(one, summary=replace(one.summary, work_s=one.summary.work_s / 2))
-
-
-def test_settings_without_a_time_cannot_be_compared() -> None:
-    equal = finals([0.9] * 3, [0.9] * 3, Objective(metric="f1", direction="max"))
-    still = [
-        replace(one, summary=replace(one.summary, work_s=0.0, items=0))
-        for one in equal.records
-        if one.summary
-    ]
-    nothing = replace(equal, records=still).comparison
-    assert nothing
-    assert nothing.better is None
 
 
 def test_a_plain_loop_that_breaks_a_constraint_or_is_missing_needs_no_comparison() -> None:

@@ -102,11 +102,6 @@ def test_every_batch_counts_where_batches_are_reported() -> None:
     assert fit_of(told(went_well(), batches)) == fit_of(told(went_well())), "the need is measured"
 
 
-def test_repeats_are_one_point() -> None:
-    found = told(went_well(repeats=3))
-    assert (fit_of(found).points, fit_of(found).observations) == (5, 15)
-
-
 def test_the_context_and_what_the_card_held_are_kept_free() -> None:
     found = told(went_well())
     assert found.overhead_bytes == GIB // 2 + 100
@@ -132,18 +127,6 @@ def test_workers_share_what_their_contexts_leave() -> None:
     assert most * each + 100 <= 8 * GIB < (most + 1) * each + 100
     assert fit_of(found) == fit_of(told(went_well())), "the line is that of one process"
     assert isinstance(memory_of([*shared, *went_well()]), str), "never mixed"
-
-
-def test_no_worker_fits_a_gpu_without_room_for_one() -> None:
-    found = told(went_well())
-    assert found.most_workers(GIB // 2, 50_000) == 0
-    unknown = [replace(one, memory=replace(one.memory, context_bytes=None)) for one in went_well()]
-    assert told(unknown).most_workers(8 * GIB, 50_000) is None
-
-
-def test_too_few_points_are_a_reason_and_no_line() -> None:
-    found = told(went_well()[:3])
-    assert found.line == "3 distinct loads measured, and a line with an error needs 4"
 
 
 def test_points_without_figures_are_passed_over() -> None:
@@ -283,18 +266,12 @@ def test_one_of_which_too_little_is_known_is_reported_and_not_counted(failed: Re
 # -- what a reader must know
 
 
-def test_retries_of_the_allocator_are_reported() -> None:
+def test_other_processes_and_an_emptied_cache_are_reported() -> None:
     first, *others = went_well()
-    found = told([replace(first, retries=2), *(replace(other, retries=0) for other in others)])
-    assert found.remarks == ("1 of 5 points passed only after the allocator had emptied its cache",)
-
-
-def test_other_processes_on_the_card_are_reported() -> None:
-    first, *others = went_well()
-    crowded = replace(first, gpu=replace(GPU, foreign_processes=2))
-    found = told([crowded, *others])
-    (remark,) = found.remarks
-    assert remark.startswith("1 of 5 points ran next to other processes")
+    odd = replace(first, retries=2, gpu=replace(GPU, foreign_processes=2))
+    shared, flushed = told([odd, *(replace(other, retries=0) for other in others)]).remarks
+    assert shared.startswith("1 of 5 points ran next to other processes")
+    assert flushed == "1 of 5 points passed only after the allocator had emptied its cache"
 
 
 # -- on a CPU

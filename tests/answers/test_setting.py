@@ -53,11 +53,6 @@ def test_other_knobs_keep_points_apart_unless_they_took_no_effect() -> None:
     assert other_knobs(record(point(params={"batch_size": 50}))) == ""
 
 
-def test_a_mean_in_words() -> None:
-    assert Mean.of((1.0,)).words("s") == "1 s (n=1)"
-    assert Mean.of((1.0, 1.0)).words("") == "1 ± 0 (n=2)"
-
-
 @given(VALUES, VALUES)
 def test_a_difference_is_the_same_from_both_sides_and_its_interval_holds_it(
     first: list[float], other: list[float]

@@ -101,13 +101,6 @@ def test_a_ratio_has_the_interval_of_welch_for_the_logarithms() -> None:
     assert [inverse.low, inverse.high] == pytest.approx([1 / (2 * factor), factor / 2])
 
 
-def test_a_ratio_of_single_repeats_has_no_interval() -> None:
-    found = fit.ratio(speed(200), speed(100, 101))
-    assert found
-    assert found.mean == pytest.approx(200 / 100.5)
-    assert (found.low, found.high) == (None, None)
-
-
 def test_the_interval_of_a_ratio_holds_as_often_as_it_claims() -> None:
     """Of 1,000 pairs of three repeats, about 95 in 100 intervals contain the true ratio."""
     draw = Random(14)  # noqa: S311 - the same pairs each time
@@ -136,12 +129,6 @@ def test_the_start_scatters_too() -> None:
     half = 2 * 4.30265 * sqrt(4 / 3)
     assert found.high_s == pytest.approx(found.expected_s + half, rel=1e-4)
     assert found.low_s == pytest.approx(found.expected_s - half, rel=1e-4)
-
-
-def test_of_one_repeat_there_is_no_interval() -> None:
-    found = fit.duration(speed(100), items=1_000)
-    assert found.expected_s == pytest.approx(10)
-    assert (found.low_s, found.high_s) == (None, None)
 
 
 def test_characters_tell_the_work_better_where_they_are_known() -> None:
@@ -199,9 +186,3 @@ def test_starts_of_all_points_with_as_many_workers_and_works_of_their_settings_a
     assert one.work_scatter[0] == pytest.approx(0.1 / sqrt(2) / 8.15, rel=1e-3)
     apart = [replace(r, point=replace(r.point, workers=r.point.numbers["batch_size"])) for r in told]
     assert [found.start_scatter and found.start_scatter[1] for found in speeds(apart)] == [1, 1]
-
-
-def test_a_spread_as_large_as_the_mean_is_unknown() -> None:
-    assert fit.duration(speed(10, 100), items=100).unknown
-    assert not fit.duration(speed(99, 100), items=100).unknown
-    assert not fit.duration(speed(100), items=100).unknown

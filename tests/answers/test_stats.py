@@ -64,14 +64,6 @@ def test_scatter_that_grows_is_a_share_of_the_value() -> None:
     assert stats.speaks_for_constant(steady, constant, stats.regress(steady, values=values), values) > 0
 
 
-def test_nothing_speaks_for_either_where_nothing_scatters() -> None:
-    exact = measured(2, 4, 6, 8)
-    line = stats.regress(exact)
-    values = stats.values_of(exact, line)
-    found = stats.speaks_for_constant(exact, line, stats.regress(exact, values=values), values)
-    assert found == 0 or abs(line.scatter) < 1e-12
-
-
 def test_scatter_is_never_less_than_what_is_known() -> None:
     assert stats.regress(measured(2, 4, 6, 8), least_bytes=3).scatter == pytest.approx(3)
     assert stats.regress(measured(2, 4, 6, 8)).scatter == pytest.approx(0, abs=1e-9)

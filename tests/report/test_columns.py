@@ -4,6 +4,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from jobkit.core.blocks import Column, fit_columns
 from jobkit.core.figures import in_table
@@ -13,15 +16,12 @@ from jobkit.core.units import GIB
 from jobkit.report.columns import LEGENDS, size_columns
 from jobkit.report.output import render
 from jobkit.report.tables import Size, collect
-from jobkit.worker.workloads.base import Entity
 from tests.support.builders import (
     grid,
-    of_precision,
     record,
     write_points,
     write_record,
     write_records,
-    write_tagged,
 )
 
 
@@ -35,32 +35,18 @@ def cells(columns: Sequence[Column]) -> dict[str, Sequence[str]]:
     return {column.name: column.cells for column in columns}
 
 
-def test_a_knob_without_effect_is_named_next_to_its_size(tmp_path: Path) -> None:
-    shown = cells(size_columns(sizes(tmp_path / "some", ("batch_size",)), ["batch_size"]))
-    assert shown["no effect of"] == ["batch_size", ""]
-    assert "no effect of" not in cells(size_columns(sizes(tmp_path / "none"), ["batch_size"]))
-
-
-def test_every_column_has_a_legend() -> None:
-    assert {figure.family for figure in in_table()} <= LEGENDS.keys()
-
-
-def test_a_count_has_decimal_places_only_if_a_mean_has_some(tmp_path: Path) -> None:
-    entity = Entity(0, "Bath", "PLACE", 0, 4)
-    points = [of_precision(n, p, repeat=r) for n, p, r in ((1, "fp32", 1), (2, "bf16", 1), (3, "bf16", 2))]
-    whole = collect([write_tagged(tmp_path / "whole", [(one, [entity]) for one in points])])
-    found = zip(points, [[entity], [entity], []], strict=True)
-    part = collect([write_tagged(tmp_path / "part", found)])
-    shown = [cells(size_columns(one.by_size, one.knobs)) for one in (whole, part)]
-    assert [one["entities differ"] for one in shown] == [["0", "0"], ["0.0", "0.5"]]
-    assert [one["F1 with fp32"] for one in shown] == [["1.0000", "1.0000"], ["1.0000", "0.5000"]]
-
-
-def test_the_sum_goes_if_its_parts_are_shown(tmp_path: Path) -> None:
+def test_a_knob_without_effect_is_named_and_the_sum_goes_if_its_parts_are_shown(tmp_path: Path) -> None:
     columns = size_columns(sizes(tmp_path / "run"), ["batch_size"])
     assert "model GiB" not in cells(fit_columns(columns))
     parts = [column for column in columns if column.name != "weights GiB"]
     assert "model GiB" in cells(fit_columns(parts))
+    assert "no effect of" not in cells(columns)
+    shown = cells(size_columns(sizes(tmp_path / "some", ("batch_size",)), ["batch_size"]))
+    assert shown["no effect of"] == ["batch_size", ""]
+
+
+def test_every_column_has_a_legend() -> None:
+    assert {figure.family for figure in in_table()} <= LEGENDS.keys()
 
 
 def test_a_mean_over_fewer_points_than_the_row_says_so(tmp_path: Path) -> None:
@@ -85,23 +71,21 @@ def test_a_speed_up_names_the_size_that_it_is_over(tmp_path: Path) -> None:
     assert "Fastest: batch_size 50, the smallest that succeeded." in report
 
 
-def test_a_load_of_tokens_says_so(tmp_path: Path) -> None:
-    units = {"stanza-ner": "chars", "sentence-embedding": "tokens", "spacy-ner": "tokens"}
-    notes: set[str] = set()
-    for workload, unit in units.items():
-        records = [record(replace(p, workload=workload)) for p in grid([50, 100])]
-        found = collect([write_records(tmp_path / workload, records)])
-        (column,) = (c for c in size_columns(found.by_size, ["batch_size"]) if c.name == f"load {unit}")
-        notes.update(column.notes)
-    assert notes == {LEGENDS[name] for name in ("load", "padded tokens", "tokens")}
-
-
-def test_a_load_that_a_command_reports_is_its_own(tmp_path: Path) -> None:
-    command = Command(template="tag {batch_size} {text}")
-    records = [record(replace(p, command=command)) for p in grid([50, 100])]
-    found = collect([write_records(tmp_path / "run", records)])
-    (column,) = (c for c in size_columns(found.by_size, ["batch_size"]) if c.name == "load")
-    assert column.notes == (LEGENDS["own load"],)
+@pytest.mark.parametrize(
+    ("of", "head", "legend"),
+    [
+        ({"workload": "stanza-ner"}, "load chars", "load"),
+        ({"workload": "sentence-embedding"}, "load tokens", "padded tokens"),
+        ({"workload": "spacy-ner"}, "load tokens", "tokens"),
+        ({"command": Command(template="tag {batch_size} {text}")}, "load", "own load"),
+    ],
+)
+def test_a_load_has_the_unit_of_its_workload(
+    tmp_path: Path, of: dict[str, Any], head: str, legend: str
+) -> None:
+    found = collect([write_records(tmp_path, [record(replace(p, **of)) for p in grid([50, 100])])])
+    (column,) = (c for c in size_columns(found.by_size, ["batch_size"]) if c.name == head)
+    assert column.notes == (LEGENDS[legend],)
 
 
 def test_a_spread_larger_than_the_mean_is_unknown(tmp_path: Path) -> None:

@@ -54,6 +54,9 @@ def test_energy_is_of_the_work_and_of_1000_items(tmp_path: Path) -> None:
     assert mean(size, "net_energy_j") == 881 - 200
     assert mean(size, "net_energy_per_1000_j") == pytest.approx(1000 * 681 / ITEMS)
     assert size.front is None, "there is no other setting"
+    [one] = records(ENERGY)
+    row = collect([write_records(tmp_path / "none", [replace(one, summary=None)])]).rows[0]
+    assert [row.value(of) for of in (ENERGY_J, PER_1000)] == [881, None], "of no item"
 
 
 @pytest.mark.parametrize(
@@ -86,12 +89,6 @@ def test_what_is_not_attributable_is_in_no_mean_and_in_csv(tmp_path: Path) -> No
     assert note == "the energy of 1 point is in no table, because it is not attributable: another process"
 
 
-def test_a_point_that_did_no_item_has_no_energy_for_1000(tmp_path: Path) -> None:
-    [one] = records(ENERGY)
-    found = collect([write_records(tmp_path / "run", [replace(one, summary=None)])])
-    assert [found.rows[0].value(one) for one in (ENERGY_J, PER_1000)] == [881, None]
-
-
 def test_energy_of_points_at_the_same_time_is_not_attributable(tmp_path: Path) -> None:
     first, second = records(ENERGY, ENERGY)
     together = [first, replace(second, started_at=first.started_at, ended_at=first.ended_at)]
@@ -104,25 +101,37 @@ def test_energy_of_points_at_the_same_time_is_not_attributable(tmp_path: Path) -
     assert constrained == [None, None], "no constraint has them"
 
 
-def test_unknown_attribution_is_in_the_table_with_a_note(tmp_path: Path) -> None:
-    found = collected(tmp_path, replace(ENERGY, attribution=Attribution.UNKNOWN, reason="a container"))
-    assert mean(found.by_size[0], "energy_j") == 881
-    assert found.notes == ("the energy of 1 point may be of other processes too: a container",)
+APART = replace(ENERGY, span_s=60, counter_j=6_000, power_j=6_600, idle_w=None)
 
 
-def test_sampled_power_stands_in_for_the_counter_and_is_named(tmp_path: Path) -> None:
-    found = collected(tmp_path, replace(ENERGY, counter_j=None))
-    assert mean(found.by_size[0], "energy_j") == 890
-    assert found.notes == (
-        "the energy of 1 point is the integral of the sampled power: the GPU has no energy counter",
-    )
-
-
-def test_instruments_that_disagree_over_a_minute_are_a_note(tmp_path: Path) -> None:
-    apart = replace(ENERGY, span_s=60, counter_j=6_000, power_j=6_600, idle_w=None)
-    found = collected(tmp_path, apart, replace(apart, power_j=6_400), ENERGY)
+@pytest.mark.parametrize(
+    ("energies", "joules", "words"),
+    [
+        (
+            [replace(ENERGY, attribution=Attribution.UNKNOWN, reason="a container")],
+            881,
+            "the energy of 1 point may be of other processes too: a container",
+        ),
+        (
+            [replace(ENERGY, counter_j=None)],
+            890,
+            "the energy of 1 point is the integral of the sampled power: the GPU has no energy counter",
+        ),
+        (
+            [APART, replace(APART, power_j=6_400), ENERGY],
+            6_000,
+            "differ by up to 10 % (2 points of at least 60 s)",
+        ),
+    ],
+    ids=["unknown attribution", "sampled power", "instruments apart"],
+)
+def test_what_a_reader_must_know_of_energy_is_a_note(
+    tmp_path: Path, energies: list[Energy], joules: float, words: str
+) -> None:
+    found = collected(tmp_path, *energies)
+    assert mean(found.by_size[0], "energy_j") == joules
     (note,) = found.notes
-    assert "differ by up to 10 % (2 points of at least 60 s)" in note
+    assert words in note
 
 
 def test_the_front_is_marked_and_said(tmp_path: Path) -> None:
@@ -135,19 +144,8 @@ def test_the_front_is_marked_and_said(tmp_path: Path) -> None:
     assert "front: no other setting beats it in both time and energy" in report
     sizes = json.loads(render(found, "json"))["sizes"]
     assert [size["front"] for size in sizes] == [True, False, True, None]
-
-
-def test_one_setting_may_beat_all(tmp_path: Path) -> None:
-    found = collected(tmp_path, spending(500), spending(400))
+    found = collected(tmp_path / "one", spending(500), spending(400))
     assert front_line(found.by_size) == ("Time and energy: no other setting beats batch_size 100 in either.",)
-
-
-def test_old_records_have_no_columns_of_energy(tmp_path: Path) -> None:
-    found = collected(tmp_path, None, None)
-    report = render(found, "md")
-    assert "energy" not in report
-    assert "front" not in report
-    assert found.rows[0].energy_attribution is None
 
 
 @pytest.mark.parametrize(
@@ -166,11 +164,6 @@ def test_the_instruments_disagree_beyond_five_percent_over_a_minute(
     energy: Energy, share: float | None
 ) -> None:
     assert disagreement(energy) == share
-
-
-def test_the_front_is_what_no_other_setting_beats_in_both() -> None:
-    settings = [(1.0, 9.0), (2.0, 5.0), (2.0, 6.0), (3.0, 5.0), (4.0, 1.0), (None, 0.0), (0.5, None)]
-    assert unbeaten(settings) == [True, True, False, False, True, None, None]
 
 
 Value = st.none() | st.integers(0, 4).map(float)

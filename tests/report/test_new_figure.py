@@ -61,7 +61,10 @@ def collected(tmp_path: Path) -> Collected:
     return collect([run(tmp_path / "run")])
 
 
-def test_csv_and_json_have_it_and_do_not_take_unknown_for_0(collected: Collected) -> None:
+def test_tables_csv_and_json_have_it_and_do_not_take_unknown_for_0(collected: Collected) -> None:
+    for report in (render(collected, "table", width=200), render(collected, "md")):
+        assert "emptied" in report
+        assert "2.00 ± 0.00 (n=2)" in report
     head, first, *_ = csv.reader(io.StringIO(render(collected, "csv")))
     assert (first[head.index("emptied")], collected.rows[1].value(EMPTIED)) == ("", 4)
     data = json.loads(render(collected, "json"))
@@ -69,13 +72,6 @@ def test_csv_and_json_have_it_and_do_not_take_unknown_for_0(collected: Collected
     small, large = data["sizes"]
     assert (small["emptied"], small["emptied_n"], large["emptied"], large["emptied_n"]) == (2, 2, 4, 3)
     assert (large["emptied_sd"], large["emptied_low"], large["emptied_high"]) == (0, 4, 4)
-
-
-@pytest.mark.parametrize("fmt", ["table", "md"])
-def test_tables_have_it(collected: Collected, fmt: str) -> None:
-    report = render(collected, fmt, width=200)
-    assert "emptied" in report
-    assert "2.00 ± 0.00 (n=2)" in report
 
 
 def test_the_report_and_its_pictures_have_it(tmp_path: Path, collected: Collected) -> None:

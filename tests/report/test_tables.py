@@ -17,7 +17,6 @@ from jobkit.core.records import JobFacts, Outcome, Point, Record
 from jobkit.core.units import GIB, MIB
 from jobkit.report.estimates import heading
 from jobkit.report.tables import Collected, collect
-from jobkit.runs.results import NOT_COMPARED
 from jobkit.worker.workloads.base import Entity
 from tests.support.builders import (
     GPU,
@@ -110,30 +109,14 @@ def test_only_on_a_cpu_the_host_is_what_is_measured(device: str, n: list[int], t
     assert collect([run]).sizes["n"].tolist() == n
 
 
-def test_knobs_of_jobkit_are_compared_within_one_table(tmp_path: Path) -> None:
-    def points(order: str, *counts: int) -> list[Point]:
-        first = grid([50])[0]
-        return [
-            replace(
-                first,
-                index=2 * n + (order == "text"),
-                point_id=f"{n}-{order}",
-                params={"batch_size": 50, "workers": n, "order": order},
-                workers=n,
-                order=order,
-            )
-            for n in counts
-        ]
-
-    both = [*points("load", 1, 4), *points("text", 1, 4)]
-    run = write_records(tmp_path / "run", [record(p, work_s=8 / p.workers) for p in both])
-    found = collect([run])
-    assert len(found.groups) == 1
-    assert found.sizes["workers"].tolist() == [1, 1, 4, 4]
-    assert found.sizes["order"].tolist() == ["load", "text", "load", "text"]
-    assert found.sizes["speedup"].tolist() == [1, 1, 4, 4]
-    assert sorted(found.points["workers"].tolist()) == [1, 1, 4, 4]
-    assert list(found.points).count("workers") == 1
+def test_an_order_that_is_swept_is_compared_within_one_table(tmp_path: Path) -> None:
+    points = [
+        replace(of, params={"batch_size": 50, "order": order}, order=order)
+        for of, order in zip(grid([50, 50]), ("load", "text"), strict=True)
+    ]
+    found = collect([write_records(tmp_path / "run", [record(p, work_s=8 / p.index) for p in points])])
+    assert (len(found.groups), found.sizes["order"].tolist()) == (1, ["load", "text"])
+    assert found.sizes["speedup"].tolist() == [1, 2]
 
 
 def test_mps_where_it_can_be_used_is_one_table_and_a_refusal_another(tmp_path: Path) -> None:
@@ -164,16 +147,6 @@ def test_a_sweep_of_precisions_is_compared_with_fp32(tmp_path: Path) -> None:
     assert found.sizes[["differ", "f1"]].to_numpy().tolist() == [[0, 1], [1, 0.5]]
     (note,) = found.notes
     assert "2 entities of precision bf16 or of fp32 are not in the other (F1 0.0000)" in note
-
-
-def test_the_same_entities_are_a_note_and_no_fp32_is_another(tmp_path: Path) -> None:
-    same = [of_precision(1, "fp32"), of_precision(2, "fp16")]
-    found = collect([write_tagged(tmp_path / "same", [(one, [BATH]) for one in same])])
-    assert found.notes == (f"{tmp_path}/same: precision fp16 found the entities of fp32, 1 in all",)
-    without = [of_precision(1, "bf16"), of_precision(2, "fp16")]
-    found = collect([write_tagged(tmp_path / "without", [(one, [BATH]) for one in without])])
-    assert found.notes == (f"{tmp_path}/without: {NOT_COMPARED}",)
-    assert "differ" not in found.points
 
 
 def test_another_precision_is_another_table_with_what_ran(tmp_path: Path) -> None:
@@ -389,18 +362,6 @@ def test_a_trial_changes_no_figure_of_the_sweep(tmp_path: Path, old: bool) -> No
     assert tables(run) == before
     trial = collect([run]).points.iloc[-1]
     assert (bool(trial["trial"]), trial["group"], isnan(trial["size"])) == (True, 0, True)
-
-
-def test_points_that_ran_at_the_same_time_are_said(tmp_path: Path) -> None:
-    points = grid([50, 100], repeats=2, device="cpu")
-    run = write_records(tmp_path / "run", map(record, points))
-    assert collect([run]).points["overlaps"].tolist() == [0] * 4
-    late = record(points[0])
-    write_record(run, replace(record(points[2]), started_at=late.started_at))
-    found = collect([run])
-    assert found.points["overlaps"].tolist() == [1, 1, 2, 0]
-    (note,) = found.notes
-    assert note.startswith("3 of 4 points ran at the same time as another point on host node1: ")
 
 
 def test_a_run_of_profiles_alone_has_no_table(tmp_path: Path) -> None:

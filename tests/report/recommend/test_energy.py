@@ -13,8 +13,7 @@ from jobkit.report.recommend.advice import recommend
 from jobkit.report.recommend.energy import uses
 from jobkit.report.recommend.output import blocks
 from jobkit.report.recommend.types import Recommendation, RecommendOptions
-from jobkit.runs.overlaps import attributed
-from tests.support.builders import ITEMS, grid, point, record, with_shortcuts
+from tests.support.builders import ITEMS, point, record
 from tests.support.recommendations import material, records
 
 WATTS: Mapping[int, float] = {40: 120, 85: 130, 130: 140, 175: 170, 220: 150}
@@ -62,14 +61,6 @@ def test_the_energy_of_a_corpus_and_of_1000_paragraphs_is_said() -> None:
     )
     least = "  Least energy: batch_size 220, 490 J for 1,000 paragraphs, 13 % less; it is 2 % faster."
     assert third == least
-
-
-def test_one_repeat_of_an_old_gpu_without_idle_power() -> None:
-    told = [drawing(one, counter_j=None, idle_w=None) for one in records(repeats=1)]
-    answer = found(*told)
-    assert answer.energy
-    assert answer.energy.corpus_j == pytest.approx(ITEMS * 170 / 298)
-    assert lines(answer)[1].startswith("  It is 570 J for 1,000 paragraphs by the sampled power (n=1). ")
 
 
 @pytest.mark.parametrize(
@@ -121,36 +112,6 @@ def test_no_other_setting_is_named_if_the_recommended_one_takes_the_least() -> N
     assert answer.energy
     assert answer.energy.recommended is answer.energy.least
     assert "Least energy" not in as_text(blocks(answer))
-
-
-def test_the_energy_of_a_setting_is_the_mean_of_its_repeats() -> None:
-    energies = [OF_ONE, replace(OF_ONE, counter_j=11_000, idle_w=None), replace(OF_ONE, counter_j=None)]
-    records = [replace(record(of), energy=energy) for of, energy in zip(grid([50], 3), energies, strict=True)]
-    [first] = uses(records[:1])
-    assert (first.params, first.repeats, first.counted) == ({"batch_size": 50}, 1, True)
-    assert first.per_1000_j == pytest.approx(9_000_000 / ITEMS)
-    assert first.net_per_1000_j == pytest.approx(2_000_000 / ITEMS)
-    assert first.per_1000_j_sd is None
-    [both] = uses(records[:2])
-    assert both.per_1000_j == pytest.approx(10_000_000 / ITEMS)
-    assert both.per_1000_j_sd == pytest.approx(2**0.5 * 1_000_000 / ITEMS)
-    assert both.net_per_1000_j is None
-    [sampled] = uses(records[2:])
-    assert sampled.counted is False
-
-
-def test_the_energy_without_shortcuts_that_were_refused_is_apart() -> None:
-    told = replace(record(point()), energy=OF_ONE)
-    settings = uses([with_shortcuts(told), with_shortcuts(told, "why"), with_shortcuts(told)])
-    assert {one.params.get("shortcuts"): one.repeats for one in settings} == {None: 2, "refused": 1}
-
-
-def test_repeats_without_energy_or_items_are_left_out() -> None:
-    one = replace(record(point()), energy=OF_ONE)
-    assert one.summary
-    shared = replace(one, energy=attributed(OF_ONE, 1))
-    assert uses([replace(one, energy=None), replace(one, summary=None), shared]) == ()
-    assert uses([replace(one, summary=replace(one.summary, items=0))]) == ()
 
 
 def test_the_energy_of_a_text_goes_by_its_characters_if_they_are_known() -> None:

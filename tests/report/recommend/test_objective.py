@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from jobkit.answers.objective import Bound, Objective
 from jobkit.answers.speed import CorpusVolume, speeds_of
@@ -85,27 +83,6 @@ def test_of_equal_means_the_speed_decides() -> None:
     assert "4 other settings have the same f1: speed decides." in as_text(blocks(found))
 
 
-@given(
-    st.lists(st.lists(st.floats(-1e6, 1e6), max_size=3), min_size=1, max_size=5),
-    st.sampled_from(["max", "min"]),
-)
-def test_no_setting_that_is_allowed_has_a_better_mean(values: list[list[float]], direction: str) -> None:
-    tries = []
-    for size, own in zip(SIZES, values, strict=False):
-        for one in records((size,), max(1, len(own))):
-            metrics = {"f1": Metric(value=own[one.point.repeat - 1])} if own else {}
-            tries.append(replace(one, metrics=metrics))
-    settings, objective = speeds_of(tries), Objective(metric="f1", direction=direction)
-    if not any(values):
-        with pytest.raises(JobkitError, match="no point reports the metric 'f1'"):
-            judge("run", settings, tries, objective)
-        return
-    judged = judge("run", settings, tries, objective)
-    allowed = judged.allowed(settings)
-    assert len(allowed) == sum(map(bool, values))
-    assert judged.rank(judged.best(allowed)) == max(map(judged.rank, allowed))
-
-
 def test_points_without_the_metric_are_left_out_and_counted() -> None:
     tries = reporting({**APART, 175: ()})
     assert "f1 has no value in 3 of 12 points: left out of its means." in text(tries)
@@ -124,12 +101,6 @@ def test_a_metric_that_no_point_has_is_an_error(metric: str, message: str, hint:
     with pytest.raises(JobkitError, match=message) as caught:
         advice(reporting(APART), Objective(metric=metric, direction="min"))
     assert hint in caught.value.hint
-
-
-def test_without_any_figure_the_page_is_named() -> None:
-    with pytest.raises(JobkitError) as caught:
-        advice(records())
-    assert "jobkit help workloads" in caught.value.hint
 
 
 def test_several_units_are_an_error() -> None:

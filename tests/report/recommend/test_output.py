@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import tempfile
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from jobkit.answers.gpus import GpuKind
-from jobkit.answers.setting import Ratio
 from jobkit.answers.speed import CorpusVolume, Duration
 from jobkit.commands.recommend import recommend as command
 from jobkit.core.blocks import as_text
+from jobkit.core.records import Record
 from jobkit.core.units import GIB
 from jobkit.report.recommend.advice import recommend
 from jobkit.report.recommend.output import as_json, blocks
@@ -129,125 +130,6 @@ def test_how_many_workers_fit_is_said() -> None:
     )
 
 
-def test_what_binds() -> None:
-    assert "The limit is throughput: larger batches were measured" in text()
-    growing = [measured(one, one.numbers["batch_size"]) for one in grid((40, 85, 130, 175, 220))]
-    said = text(material(growing))
-    assert "The limit is the text" in said
-    assert "It is the fastest that was measured." in said
-    assert "Larger ones, up to 881, were not measured: they may be faster still." in said
-    tight = [replace(one, gpu=replace(GPU, total_bytes=3 * GIB)) for one in growing]
-    said = text(material(tight))
-    assert re.search(r"^Take batch_size (40|85|130|175): .* fastest that is safe\.$", said, re.MULTILINE)
-    assert "The limit is memory: larger batches than this are not safe." in said
-    assert "Larger ones" not in said
-    none = text(material(tight), RecommendOptions(gpus=(), margin=0.9))
-    assert "Take batch_size 40: 40.0 paragraphs/s (n=1), the smallest that was measured, though none" in none
-
-
-def test_the_largest_that_is_safe_by_memory_or_by_the_text() -> None:
-    unknown = ", with an allocator setting that was not recorded"
-    assert f"Largest safe: batch_size 881 on this GPU{unknown}, which is the whole text." in text()
-    small = [replace(record, gpu=replace(GPU, total_bytes=4 * GIB)) for record in records()]
-    said = text(material(small))
-    on_gpu = rf"batch_size \d+ on this GPU{unknown}, where memory ends"
-    assert re.search(rf"Largest safe: {on_gpu}; without the safety bound: \d+\.", said)
-    assert "of 4.00 GiB. The context is 0.67 GiB of it." in said
-    said = text(material(small), RecommendOptions(gpus=(), margin=0.05))
-    assert "of 4.00 GiB, of which 5.0 % is kept free." in said
-
-
-def test_how_far_off_the_line_would_have_been_where_that_is_known() -> None:
-    assert re.search(r"would have missed it by [+-]\d\.\d %\.", text())
-    told = found()
-    unknown = replace(told, batch=replace(told.batch, leave_largest_out=None))
-    assert "would have missed it" not in as_text(blocks(unknown))
-
-
-def test_what_cannot_be_known_says_why() -> None:
-    few = records(sizes=(40, 130, 220))
-    said = text(material(few), RecommendOptions())
-    assert "Largest safe batch: not known, because 3 distinct loads measured" in said
-    assert "The limit is" not in said
-    assert "On other GPUs" not in said, "a table of question marks"
-
-
-def test_where_it_ran() -> None:
-    of = (
-        "  Measured: stanza-ner: sample, model en full (STAND-IN model), on NVIDIA H200 (139.8 GiB usable).\n"
-    )
-    assert of in text()
-    bare = [replace(record, gpu=None, point=replace(record.point, model=None)) for record in records()]
-    assert "  Measured: stanza-ner: sample, on a GPU of unknown name.\n" in text(material(bare))
-    said = text(material(on_cpu()), RecommendOptions())
-    assert "  Measured: stanza-ner: sample, model en full (STAND-IN model), on a CPU.\n" in said
-    assert "On other cards" not in said
-    assert "on the requested RAM, which is the whole text" in said
-    assert "10.0 CPU-minutes (5 tries)" in said
-
-
-def test_a_card_that_is_too_small_or_where_the_text_ends() -> None:
-    several = (GpuKind(name="small", usable_bytes=GIB), GpuKind(name="large", usable_bytes=99 * GIB))
-    said = text(wishes=RecommendOptions(gpus=several))
-    assert re.search(r"^small +1\.00 +no +\d+ +\d+$", said, re.MULTILINE)
-    assert re.search(r"^large +99\.00 +yes +881 +881 +the text ends$", said, re.MULTILINE)
-
-
-def test_time_with_and_without_an_interval() -> None:
-    said = text(
-        wishes=RecommendOptions(gpus=(), corpus=CorpusVolume(name="a.txt", paragraphs=2, characters=50))
-    )
-    of = "Time for a.txt (2 paragraphs, 50 characters): 5.5 s (95 % of runs: 5.5 s to 5.5 s).\n"
-    assert f"{of}  5.5 s of it once, to start, load the model and end (t, n=3).\n" in said
-    assert "Time for 881 paragraphs" in text(
-        wishes=RecommendOptions(gpus=(), corpus=CorpusVolume(paragraphs=881))
-    )
-    said = text(material(records(repeats=1)))
-    assert "one repeat has no interval." in said
-    assert "the mean (no upper end is known) of the time above x 1.25" in said
-    long = replace(found(), time=Duration(expected_s=7_200, low_s=119, high_s=9_000, start_s=5, repeats=3))
-    assert ": 02:00:00 (95 % of runs: 119.0 s to 02:30:00).\n" in as_text(blocks(long))
-    vague = replace(found(), time=Duration(expected_s=6.7, low_s=6.6, high_s=1_071, start_s=6.6, repeats=2))
-    said = as_text(blocks(vague))
-    assert ": 6.7 s.\n  6.6 s of it once, to start, load the model and end; spread unknown (n=2)." in said
-
-
-def test_the_request_next_to_what_it_wasted() -> None:
-    said = text()
-    assert "Request 3 GiB and 00:05:00 from the scheduler:" in said
-    assert "2.00 GiB was used at most, x 1.2, in whole GiB." in said
-    assert "The sweep did not use 75 % of 8.00 GiB of memory and 90 % of 00:10:00 of walltime" in said
-    assert "jobkit waste " in said
-    assert "slurm, site slurm-default (the run's own)" in said
-    assert "sge-default" not in said, "the site is known"
-    plain = text(replace(material(records()), site=None))
-    assert "sge, site sge-default (a plain one: queue, account and GPU type are yours to add)" in plain
-    assert plain.count("h_vmem counts address space") == 1
-    assert "from the scheduler:" not in text(replace(material(records()), resources=None))
-    bare = replace(material(records()), site=Site(name="bare", scheduler="slurm"))
-    assert "  no lines: resources.gpu_type is set, but site 'bare' has no header line for it" in text(bare)
-    blind = [
-        replace(record, memory=replace(record.memory, maxrss_bytes=None, rss_peak_bytes=None))
-        for record in records()
-    ]
-    said = text(replace(material(blind), seconds=[None]))
-    assert "was used at most" not in said
-    assert "walltime (in full" not in said
-    assert "(1 try, 1 of which left no times)" in said
-
-
-def test_what_was_tried_is_quoted_or_how_to_try_it() -> None:
-    assert "  Test it before you rely on it: jobkit verify runs/demo\n" in text()
-    tried = replace(material(records()), trials=("batch_size 245 held",), ledger="14 predictions, 0 unsafe")
-    said = text(tried)
-    assert "  Tried: batch_size 245 held.\n" in said
-    assert "  Predictions of other runs, of this model, GPU and versions: 14 predictions, 0 unsafe.\n" in said
-    assert "Prove it" not in said
-    assert "Prove it" not in text(material(records(sizes=(40, 85))))
-    whole = [*records(), *(measured(replace(one, index=99), 306) for one in grid((ITEMS,)))]
-    assert "  This run has measured it: no test is needed.\n" in text(material(whole))
-
-
 def test_the_proof_is_of_what_was_asked() -> None:
     small = [replace(record, gpu=replace(GPU, total_bytes=4 * GIB)) for record in records()]
     kept = 4 * GIB - 719_323_136
@@ -277,36 +159,73 @@ def test_what_verify_cannot_prove_is_not_sent_there() -> None:
     assert "jobkit verify" not in text(material(tiny))
 
 
-def test_slow_work_keeps_its_digits() -> None:
-    slow = [
-        measured(one, rate)
-        for one, rate in zip(grid((40, 85, 130, 175)), (0.01, 0.02, 0.03, 12), strict=True)
-    ]
-    assert "Take batch_size 175: 12.0 paragraphs/s (n=1)" in text(material(slow))
-    assert "Take batch_size 130: 0.0300 paragraphs/s (n=1)" in text(material(slow[:3]))
+NONE = RecommendOptions(gpus=())
+GROWING = [measured(one, one.numbers["batch_size"]) for one in grid((40, 85, 130, 175, 220))]
+SLOW = [measured(one, one.numbers["batch_size"] / 1_000) for one in grid((40, 85))]
+BARE = [replace(one, gpu=None, point=replace(one.point, model=None)) for one in records()]
+BLIND = [
+    replace(one, memory=replace(one.memory, maxrss_bytes=None, rss_peak_bytes=None)) for one in records()
+]
+WHOLE = [*records(), *(measured(replace(one, index=99), 306) for one in grid((ITEMS,)))]
+VAGUE = Duration(expected_s=7_200, low_s=6.6, high_s=10**6, start_s=6.6, repeats=2)
 
 
-if __name__ == "__main__":
-    write_page()
+def on_gpu_of(size_bytes: int, told: Sequence[Record]) -> RunData:
+    return material([replace(one, gpu=replace(GPU, total_bytes=size_bytes)) for one in told])
 
 
-def test_what_was_not_tried_is_not_called_tried() -> None:
-    of = replace(material(records()), trials=("the largest batch was not tested: too few loads",))
-    said = text(of)
-    assert "  The largest batch was not tested: too few loads.\n" in said
-    assert "Tried:" not in said
+@pytest.mark.parametrize(
+    ("of", "said"),
+    [
+        (material(records()), "Test it before you rely on it: jobkit verify runs/demo\n"),
+        (material(records(repeats=1)), "the mean (no upper end is known) of the time above x 1.25"),
+        (material(records(sizes=(40, 130, 220))), "not known, because 3 distinct loads measured"),
+        (material(WHOLE), "This run has measured it: no test is needed."),
+        (material(BARE), "Measured: stanza-ner: sample, on a GPU of unknown name.\n"),
+        (replace(material(BLIND), seconds=[None]), "(1 try, 1 of which left no times)"),
+        (material(on_cpu()), "10.0 CPU-minutes (5 tries)"),
+        (material(GROWING), "Larger ones, up to 881, were not measured: they may be faster still."),
+        (on_gpu_of(3 * GIB, GROWING), "The limit is memory: larger batches than this are not safe."),
+        (on_gpu_of(GIB, GROWING), "40.0 paragraphs/s (n=1), the smallest that was measured, though none"),
+        (on_gpu_of(4 * GIB, records()), "of 4.00 GiB. The context is 0.67 GiB of it."),
+        (material(SLOW), "Take batch_size 85: 0.0850 paragraphs/s (n=1)"),
+        (replace(material(records()), resources=None), "Take batch_size 175"),
+        (replace(material(records()), site=None), "sge, site sge-default (a plain one: queue, account"),
+        (
+            replace(material(records()), site=Site(name="bare", scheduler="slurm")),
+            "no lines: resources.gpu_type is set, but site 'bare' has no header line for it",
+        ),
+        (
+            replace(material(records()), trials=("the largest batch was not tested: x",)),
+            "  The largest batch",
+        ),
+        (replace(material(records()), trials=("it held",), ledger="14 predictions"), "  Tried: it held.\n"),
+    ],
+)
+def test_every_answer_can_be_printed(of: RunData, said: str) -> None:
+    shown = text(of, RecommendOptions())
+    assert said in shown
+    assert not re.search(r"None|nan|\{|\[", shown)
 
 
-def test_settings_that_are_as_fast_and_one_paragraph() -> None:
-    even = [measured(one, 300.0) for one in grid((40, 85, 130, 175), 2)]
-    told = found(material(even))
-    last = replace(told.batch, fastest=told.batch.settings[-1])
-    equal = as_text(blocks(replace(told, batch=replace(last, times=Ratio(1.0, 0.99, 1.01)))))
-    assert "just as fast (-1.0 to 1.0 % with 95 % confidence): no difference is shown." in equal
-    assert ": just as fast." in as_text(blocks(replace(told, batch=last)))
-    assert "Time for 1 paragraph: " in text(
-        wishes=RecommendOptions(gpus=(), corpus=CorpusVolume(paragraphs=1))
-    )
+def test_what_the_run_did_not_use_is_a_share_of_what_it_requested() -> None:
+    said = text()
+    assert "Request 3 GiB and 00:05:00 from the scheduler:" in said
+    assert "2.00 GiB was used at most, x 1.2, in whole GiB." in said
+    assert "The sweep did not use 75 % of 8.00 GiB of memory and 90 % of 00:10:00 of walltime" in said
+    assert "sge-default" not in said, "the site is known"
+
+
+def test_time_has_its_interval_unless_that_is_unknown() -> None:
+    corpus = CorpusVolume(name="a.txt", paragraphs=2, characters=50)
+    of = "Time for a.txt (2 paragraphs, 50 characters): 5.5 s (95 % of runs: 5.5 s to 5.5 s).\n"
+    assert of in text(wishes=replace(NONE, corpus=corpus))
+    told = found(wishes=replace(NONE, corpus=CorpusVolume(paragraphs=1)))
+    vague = as_text(blocks(replace(told, time=VAGUE)))
+    assert "Time for 1 paragraph: 02:00:00.\n  6.6 s of it once" in vague
+    assert "spread unknown (n=2)." in vague
+    bare = replace(told.batch, times=None, leave_largest_out=None)
+    assert ": just as fast." in as_text(blocks(replace(told, batch=bare)))
 
 
 def test_the_largest_for_other_values_of_the_other_knobs() -> None:
@@ -323,3 +242,7 @@ def test_the_largest_for_other_values_of_the_other_knobs() -> None:
     none = replace(advice.batch, largest=unknown[0], lines=(KnobLargestBatch(others="", largest=unknown[1]),))
     shown = as_text(blocks(replace(advice, batch=none)))
     assert "  With 1 other value of the other knobs: not known either.\n" in shown
+
+
+if __name__ == "__main__":
+    write_page()

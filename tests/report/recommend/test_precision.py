@@ -89,9 +89,3 @@ def test_without_fp32_any_is_taken_with_a_warning(faster: Mapping[str, float]) -
     assert f"so the entities of {taken} were compared with nothing" in " ".join(
         as_text(blocks(answer)).split()
     )
-
-
-def test_each_precision_has_a_line_of_its_own() -> None:
-    answer = found(OTHER, FASTER)
-    assert answer.batch.others == "precision fp32"
-    assert [line.others for line in answer.batch.lines] == ["precision bf16"]

@@ -8,7 +8,6 @@ import pytest
 from jobkit.answers.gpus import GPUS, GpuKind, gpu_kinds
 from jobkit.answers.loads import Lengths, Loads
 from jobkit.answers.memory import memory_of
-from jobkit.answers.memory_line import Fit
 from jobkit.answers.observations import NEED, RAM
 from jobkit.answers.speed import NEIGHBOURS, CorpusVolume
 from jobkit.core.errors import JobkitError
@@ -110,11 +109,6 @@ def test_a_trial_that_did_not_fit_caps_what_is_safe(lengths: Lengths | None) -> 
         assert after(harmless).batch == plain.batch
 
 
-def test_cards_come_to_mind_where_none_is_named() -> None:
-    assert told().cards[0].name == "mig-2g.10gb"
-    assert told(wishes=RecommendOptions(gpus=())).cards == ()
-
-
 def test_the_largest_measured_binds_by_memory_or_by_the_text() -> None:
     points = grid((40, 85, 130, 175, 220), 2)
     growing = [measured(point, point.numbers["batch_size"] + point.repeat) for point in points]
@@ -189,16 +183,11 @@ def test_on_a_cpu_it_is_the_ram_that_was_asked_for() -> None:
         told(*on_cpu(), wishes=RecommendOptions(gpus=gpu_kinds("h100")))
 
 
-def test_without_a_capacity_nothing_is_predicted() -> None:
-    found = recommend(replace(material(on_cpu()), resources=None), NOTHING)
-    assert found.batch.largest.reason.startswith("how much memory there is was not recorded")
-    assert found.request is None
-
-
 def test_records_that_say_nothing_together_are_refused() -> None:
     lost = [replace(one, outcome=Outcome.TIMEOUT) for one in records()]
     with pytest.raises(JobkitError, match="no point has succeeded") as caught:
         told(*lost)
+    assert memory_of_setting(material(lost), lost[0]) is None
     assert "jobkit collect runs/demo" in (caught.value.hint or "")
     mixed = [replace(one, point=replace(one.point, order="text")) for one in records()[:3]]
     with pytest.raises(JobkitError, match="differ in order of work: load, text"):
@@ -276,22 +265,6 @@ def test_points_that_are_not_there_and_files_that_could_not_be_read() -> None:
     )
 
 
-def test_several_machines_on_a_cpu() -> None:
-    apart = [replace(one, host=f"node{one.point.index % 3}") for one in on_cpu()]
-    assert "ran on 3 machines, whose speeds may differ: node0, node1, node2" in beware(material(apart))
-    said = beware(material(on_cpu()))
-    assert "machines" not in said
-    assert "each setting ran once" in said
-
-
-def test_a_corpus_of_which_only_the_size_is_known() -> None:
-    said = beware(material(records()), CorpusVolume(paragraphs=ITEMS))
-    assert "a corpus with longer items than the text that was measured needs more" in said
-    said = beware(material(records()), CorpusVolume(name="letters.txt", paragraphs=ITEMS))
-    assert "the longest items of letters.txt are not known" in said
-    assert "RAM" not in said
-
-
 def test_a_corpus_whose_items_are_longer() -> None:
     small = [
         replace(record, gpu=replace(record.gpu, total_bytes=4 * GIB)) for record in records() if record.gpu
@@ -303,22 +276,12 @@ def test_a_corpus_whose_items_are_longer() -> None:
     )
 
 
-def test_a_corpus_that_is_held_in_memory() -> None:
-    said = beware(material(records()), CorpusVolume(paragraphs=11 * ITEMS))
-    assert "RAM was measured over 881 paragraphs, and the results of 9,691 are kept there" in said
-
-
-def test_the_memory_line_of_a_setting() -> None:
-    first = records()[0]
-    found = memory_of_setting(material(records()), first)
-    assert found
-    assert found.largest.safe_load > 0
-    assert isinstance(found.line, Fit)
-    assert found.line.theil_sen_slope_bytes == pytest.approx(BYTES_PER_LOAD, rel=0.05)
-    failed = replace(first, needs=(), memory=MemoryReadings(), outcome=Outcome.BUG)
-    assert memory_of_setting(material([failed]), failed) is None, "nothing was measured"
-    other = replace(first, point=replace(first.point, params={"batch_size": 50, "workers": 4}, workers=4))
-    assert memory_of_setting(material(records()), other) is None, "of another setting"
+def test_several_machines_on_a_cpu() -> None:
+    apart = [replace(one, host=f"node{one.point.index % 3}") for one in on_cpu()]
+    assert "ran on 3 machines, whose speeds may differ: node0, node1, node2" in beware(material(apart))
+    said = beware(material(on_cpu()))
+    assert "machines" not in said
+    assert "each setting ran once" in said
 
 
 def test_points_on_a_part_of_the_text_stand_for_all_of_it() -> None:

@@ -9,9 +9,7 @@ from jobkit.core.records import JobFacts
 from jobkit.core.units import GIB
 from jobkit.report.recommend.request import enough, lines, request, used_ram
 from jobkit.report.recommend.run_data import read_material
-from jobkit.report.recommend.types import Lines
-from jobkit.spec.directives import directives
-from jobkit.spec.site import Site, load_site
+from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import Resources
 from tests.support.builders import point, record
 from tests.support.machines import Machine, search
@@ -30,26 +28,12 @@ def test_margins_and_steps() -> None:
     assert enough(asked, peak_bytes=None, longest_s=None, gpus=1) == asked
 
 
-def test_the_lines_are_those_that_jobkit_itself_writes() -> None:
-    resources = Resources(gpu_type="a100", account="nlp")
-    site = load_site("edinburgh-ilcc", "slurm")
-    found = lines(resources, site, own=True)
-    assert found.lines == tuple(f"#SBATCH {line}" for line in directives(resources, site))
-    assert "#SBATCH --gres=gpu:a100:1" in found.lines
-
-
 def test_elsewhere_names_of_a_site_are_left_out() -> None:
     resources = Resources(
         gpu_type="a100", account="nlp", qos="high", queue="gpu", options={"sge": ["-p -10"]}
     )
     found = lines(resources, load_site("sge-default", "sge"), own=False)
     assert found.lines == ("#$ -l ngpus=1", "#$ -pe smp 2", "#$ -l h_vmem=4G", "#$ -l h_rt=00:10:00")
-
-
-def test_a_site_that_cannot_be_asked_says_why() -> None:
-    found = lines(Resources(), Site(name="bare", scheduler="sge"), own=True)
-    assert found == Lines(scheduler="sge", site="bare", own=True, reason=found.reason)
-    assert "site 'bare' has no header line for it" in found.reason
 
 
 def test_on_slurm_the_page_cache_counts() -> None:
@@ -84,11 +68,6 @@ def test_without_an_upper_end_the_mean_has_to_do_and_on_a_cpu_no_gpu_is_asked_fo
     assert (found.gpus, found.walltime_s, found.used_s) == (0, 300, None)
     assert [line.own for line in found.lines] == [False, False]
     assert not any("gpu" in line for one in found.lines for line in one.lines)
-
-
-def test_without_a_spec_there_is_no_request() -> None:
-    told = records(repeats=1)
-    assert request(replace(material(told), resources=None), told[0], TIME) is None
 
 
 def test_in_a_search_a_setting_is_charged_with_its_own_memory_only(tmp_path: Path) -> None:

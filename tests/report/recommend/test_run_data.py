@@ -10,7 +10,7 @@ from jobkit.answers.objective import Bound, Objective
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
 from jobkit.core.json_codec import to_json
-from jobkit.core.layout import LENGTHS_FILE, TRIALS_FILE, Exit
+from jobkit.core.layout import TRIALS_FILE, Exit
 from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
@@ -94,13 +94,6 @@ def test_a_spec_or_a_site_that_is_gone_is_a_note(spec: str, told: str, tmp_path:
     assert "\n" not in found.notes[0]
 
 
-def test_a_local_run_has_no_site_to_ask(tmp_path: Path) -> None:
-    folder = write_run(tmp_path / "demo", records())
-    (folder / "sweep.yaml").write_text("name: demo\nscheduler: local\n", encoding="utf-8")
-    found = read_material(folder)
-    assert (found.site, found.notes) == (None, ())
-
-
 def test_what_was_tried_is_read_from_the_run_and_from_the_ledger(tmp_path: Path) -> None:
     told = records()
     folder = write_run(tmp_path / "demo", told)
@@ -128,15 +121,6 @@ def test_what_was_tried_is_read_from_the_run_and_from_the_ledger(tmp_path: Path)
     assert (read_material(folder).ledger or "").startswith("1 prediction, 0 unsafe")
     lost = write_run(tmp_path / "lost", [replace(one, outcome=Outcome.BUG) for one in told])
     assert read_material(lost).ledger is None
-
-
-def test_lengths_are_those_of_the_run_folder_alone_as_for_every_command(tmp_path: Path) -> None:
-    """Found again, they would give an answer that `jobkit collect` does not give."""
-    quick = [replace(one, point=replace(one.point, workload="count", model=None)) for one in records()]
-    folder = write_run(tmp_path / "demo", quick)
-    assert read_material(folder).lengths is not None
-    (folder / LENGTHS_FILE).unlink()
-    assert read_material(folder).lengths is None
 
 
 def test_the_objective_and_the_constraints_are_those_of_the_spec_or_of_the_command(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from jobkit.core.layout import Exit
 from jobkit.core.measurements import MemoryReadings, Sampler
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB, MIB
-from jobkit.report.recommend.request import Fix, RunUse, read_use
+from jobkit.report.recommend.request import Fix, read_use
 from jobkit.report.recommend.waste import Waste, as_json, blocks, smallest_card, wastes
 from tests.support.builders import (
     GPU,
@@ -51,7 +51,7 @@ NAMES = (
 BEGAN = datetime(2026, 1, 2, 10, 0, tzinfo=UTC)
 
 
-def used(  # noqa: PLR0913 - what each test varies
+def used(
     of: Record,
     *,
     seconds: float = 3000,
@@ -123,25 +123,15 @@ def test_a_run_that_used_what_it_requested_wastes_nothing(tmp_path: Path) -> Non
     assert "Of the seven kinds, 0 are waste, 7 are not." in printed(folder)
 
 
-def test_a_point_that_runs_again_is_said_to_run_and_not_to_be_old(tmp_path: Path) -> None:
+def test_a_point_that_runs_or_left_no_record_is_not_said_to_be_old(tmp_path: Path) -> None:
     (one,) = grid([50])
-    folder = write_points(tmp_path / "run", [one])
-    (folder / "sweep.yaml").write_text(SPEC + "scheduler: slurm\nsite: slurm-default\n", encoding="utf-8")
-    write_submitted(folder, "slurm", "77", first=1, last=1)
+    folder = run(tmp_path, [record(one)])
+    (folder / "results" / one.point_id / "try-1" / "record.json").unlink()
     write_begin(folder, one)
     why = {waste.why for waste in found(folder).values() if waste.wasted is None}
     assert why == {"no point has ended"}
     assert "1 point has not ended yet." in printed(folder)
-    told = jobkit("waste", str(folder))
-    assert f"next: jobkit status {folder}" in told.stderr
-
-
-def test_a_point_that_left_no_record_is_not_said_to_be_of_an_earlier_jobkit(tmp_path: Path) -> None:
-    (one,) = grid([50])
-    folder = write_points(tmp_path / "run", [one])
-    (folder / "sweep.yaml").write_text(SPEC + "scheduler: slurm\nsite: slurm-default\n", encoding="utf-8")
-    write_submitted(folder, "slurm", "77", first=1, last=1)
-    write_begin(folder, one)
+    assert f"next: jobkit status {folder}" in jobkit("waste", str(folder)).stderr
     write_exit(folder, one, Exit(status=1, stage="environment"))
     assert found(folder)["cores"].why == "no point left a record"
 
@@ -163,7 +153,7 @@ def test_the_run_of_the_readme_left_its_gpu_idle() -> None:
     ]
 
 
-@pytest.mark.parametrize("folder", sorted(group("tune").iterdir()), ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", sorted(group("tune").iterdir())[:2], ids=lambda folder: folder.name)
 def test_a_search_runs_its_points_in_one_job(folder: Path) -> None:
     judged = found(folder)
     assert judged["walltime"].wasted is judged["tiny jobs"].wasted is None
@@ -255,13 +245,6 @@ def test_cores_that_were_not_busy(tmp_path: Path) -> None:
     own = "scheduler: slurm\nsite: slurm-default\nthreads: 4\n"
     threads = found(run(tmp_path / "b", [used(one, cpu_s=300) for one in points()], own))["cores"]
     assert fix_of(threads).keys == {"resources.cpus": 1, "threads": 1}
-
-
-def test_fewer_cores_than_one_cannot_be_requested(tmp_path: Path) -> None:
-    one = [replace(used(one, cpu_s=300), point=replace(one.point, threads=1)) for one in points()]
-    folder = run(tmp_path, one)
-    (folder / "sweep.yaml").write_text(SPEC.replace("cpus: 4", "cpus: 1") + "scheduler: slurm\n")
-    assert found(folder)["cores"].wasted is False
 
 
 @given(peak_mib=st.integers(1, 140 * 1024))
@@ -372,28 +355,17 @@ def test_a_try_without_a_record_has_the_times_of_the_accounting(tmp_path: Path) 
     assert unknown == {"idle GPU", "memory", "cores", "too large a GPU", "tiny jobs"}
 
 
-def test_no_gpu_no_card(tmp_path: Path) -> None:
+def test_no_gpu_no_card_and_json_says_the_same(tmp_path: Path) -> None:
     folder = run(tmp_path, [used(one) for one in points(device="cpu")])
     (folder / "sweep.yaml").write_text(SPEC.replace("gpus: 1", "gpus: 0") + "scheduler: slurm\n")
     judged = found(folder)
     assert judged["idle GPU"].wasted is judged["too large a GPU"].wasted is False
     assert "No waste: idle GPU, because no point requested a GPU." in printed(folder)
-
-
-def test_text_and_json_say_the_same() -> None:
-    use: RunUse = read_use(H200)
-    judged = wastes(use)
-    data = json.loads(as_json(use, judged))
-    assert [waste["name"] for waste in data["wastes"]] == list(NAMES)
-    assert (data["points"], data["scheduler"]) == (15, "local")
-    text = as_text(blocks(use, judged), 100)
-    for waste in judged:
-        assert waste.name in text
-        if waste.fix:
-            assert all(f"--set {key}={value}" in text for key, value in waste.fix.keys.items())
-            assert all(line in text for lines in waste.fix.lines for line in lines.lines)
-        if waste.wasted is None:
-            assert f"Not measured: {waste.name}, because {waste.why[:20]}" in text
+    data = json.loads(as_json(read_use(folder), [*judged.values()]))
+    assert {waste["name"]: waste["wasted"] for waste in data["wastes"]} == {
+        name: waste.wasted for name, waste in judged.items()
+    }
+    assert (data["points"], data["scheduler"]) == (2, "slurm")
 
 
 def test_a_search_that_ended_names_its_limit_in_place_of_a_fix() -> None:
