@@ -52,10 +52,8 @@ def test_what_is_refused(path: str, reason: str, tmp_path: Path, monkeypatch: py
     assert caught.value.hint
 
 
-def test_no_path_and_one_given_twice(tmp_path: Path) -> None:
+def test_a_file_that_is_given_twice_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").touch()
-    with pytest.raises(JobkitError, match="no corpus"):
-        find_sources([])
     with pytest.raises(JobkitError, match="given twice"):
         find_sources([str(tmp_path), str(tmp_path / "a.txt")])
 
@@ -193,12 +191,6 @@ def test_a_bad_range_of_a_large_file(folder: Path, monkeypatch: pytest.MonkeyPat
     assert kept == [(str(number), f"text {number}") for number in range(11)]
 
 
-def test_a_bad_file_has_no_id(folder: Path) -> None:
-    (folder / "a.txt").write_bytes(b"\xff")
-    (folder / "b.jsonl").write_text(jsonl([{"id": "in/a.txt", "text": "y"}]), encoding="utf-8")
-    assert reasons(folder) == ["a.txt:1: not UTF-8 at byte 0"]
-
-
 def test_two_files_of_one_name_and_an_id_like_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("one/in/a.txt", "two/in/a.txt"):
@@ -227,23 +219,6 @@ def test_an_id_like_that_of_a_document_without_one(folder: Path, monkeypatch: py
     ]
     _, kept = left(folder)
     assert [name for name, _ in kept] == ["in/c.jsonl:1", "in/c.jsonl:9", "in/c.jsonl:3"]
-
-
-def test_a_text_file_named_like_a_document_without_an_id(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("a.jsonl:1").write_text("a text", encoding="utf-8")
-    Path("a.jsonl").write_text(jsonl([{"text": "x"}]), encoding="utf-8")
-    with pytest.raises(JobkitError) as caught:
-        scan(find_sources(["a.jsonl", "a.jsonl:1"]))
-    assert "a.jsonl:1: the id 'a.jsonl:1' is also that of a.jsonl:1" in caught.value.message
-
-
-def test_documents_without_ids_and_those_like_them_that_are_apart(folder: Path) -> None:
-    (folder / "a.jsonl").write_text(jsonl([{"id": f"in/a.jsonl:{9 - n}", "text": "x"} for n in range(9)]))
-    (folder / "b.jsonl").write_text(jsonl([{"text": "x"}, {"text": "y"}]))
-    assert left(folder)[0].corpus.skipped == ()
 
 
 def test_a_long_paragraph_wherever_it_lies(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,17 +261,15 @@ def test_a_file_that_cannot_be_read_or_grows(folder: Path) -> None:
     assert "--skip-bad" in caught.value.hint
 
 
-def test_a_corpus_that_is_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scanning, "MOST_BAD", 3)
+def test_long_lists_are_cut_and_a_corpus_that_is_none_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scanning, "_SHOWN", 2)
     (folder / "a.jsonl").write_text("x\n" * 5, encoding="utf-8")
+    assert reasons(folder)[-1] == "and 3 more"
+    monkeypatch.setattr(scanning, "MOST_BAD", 3)
     with pytest.raises(JobkitError, match="more than 3 places"):
         scan(find_sources([str(folder)]))
     (folder / "a.jsonl").write_text("\n \n", encoding="utf-8")
     with pytest.raises(JobkitError, match="no paragraph"):
         scan(find_sources([str(folder)]))
-
-
-def test_long_lists_are_cut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scanning, "_SHOWN", 2)
-    (folder / "a.jsonl").write_text("x\n" * 5, encoding="utf-8")
-    assert reasons(folder)[-1] == "and 3 more"

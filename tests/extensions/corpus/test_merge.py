@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import hashlib
 import io
 import json
 from dataclasses import replace
@@ -15,35 +14,17 @@ import pytest
 from pyarrow import parquet
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.json_codec import from_json, to_json
+from jobkit.core.json_codec import to_json
 from jobkit.core.layout import PLAN_FILE
 from jobkit.extensions.corpus.formats import check_format, write_rows
 from jobkit.extensions.corpus.merge import merge
-from jobkit.extensions.corpus.plan import ROWS_FILE, Rows, Shard, append_shards, read_plan
+from jobkit.extensions.corpus.plan import ROWS_FILE, Shard, append_shards, read_plan
 from jobkit.extensions.corpus.reading import Paragraph, read_shard
 from jobkit.extensions.corpus.rows import RowsWriter
 from jobkit.extensions.corpus.scan import scan
 from jobkit.extensions.corpus.sources import find_sources
 from jobkit.extensions.corpus.winners import claim, claim_all, read_winners, withdraw
 from tests.support.corpora import jsonl, plan, points_of, work
-
-PARAGRAPH = Paragraph("a.txt", 4, "One\ntwo\n", 100, (3,), piece=2)
-
-
-def test_rows_have_offsets_into_the_document_and_a_manifest(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    with RowsWriter(path, ("text", "start", "end")) as writer:
-        writer.write(PARAGRAPH, ("One", 0, 3))
-        writer.write(PARAGRAPH, ("tw\ud800", 4, None))
-        rows = writer.close(17)
-    first, second = map(json.loads, path.read_text(encoding="utf-8").splitlines())
-    assert first == {"document": "a.txt", "paragraph": 4, "text": "One", "start": 100, "end": 103}
-    assert (second["start"], second["end"]) == (105, None)
-    assert rows.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
-    assert (rows.rows, rows.paragraphs, rows.size_bytes) == (2, 17, path.stat().st_size)
-    assert rows.types == ("str", "int", "int null")
-    assert rows.pieces == (0, 0, rows.size_bytes)
-    assert from_json(Rows, (tmp_path / "rows.json").read_text(), where="rows.json") == rows
 
 
 def test_no_manifest_stays_of_an_earlier_process_or_of_one_that_fails(tmp_path: Path) -> None:
@@ -52,7 +33,7 @@ def test_no_manifest_stays_of_an_earlier_process_or_of_one_that_fails(tmp_path: 
         assert writer.close(0).rows == 0
     assert (path.read_bytes(), (tmp_path / "rows.json").exists()) == (b"", True)
     with pytest.raises(ValueError, match="argument"), RowsWriter(path, ("text",)) as writer:
-        writer.write(PARAGRAPH, ())
+        writer.write(Paragraph("a.txt", 4, "One\n", 100), ())
     assert not (tmp_path / "rows.json").exists()
 
 
@@ -311,14 +292,11 @@ def test_a_winner_that_does_not_fit_the_plan_is_refused(run: Path) -> None:
     refused(run, "different columns")
 
 
-def test_the_corpus_is_not_overwritten(run: Path, texts: Path) -> None:
+def test_a_place_that_cannot_be_written_and_the_corpus_are_refused(run: Path, texts: Path) -> None:
     with pytest.raises(JobkitError, match="is a file of the corpus"):
         merge(run, texts / "a.txt")
-
-
-def test_a_place_that_cannot_be_written(run: Path, tmp_path: Path) -> None:
     with pytest.raises(JobkitError, match="No such file"):
-        merge(run, tmp_path / "nowhere" / "out.jsonl")
+        merge(run, run / "nowhere" / "out.jsonl")
 
 
 def test_tsv_is_read_back_by_csv(run: Path, tmp_path: Path, undisturbed: bytes) -> None:

@@ -10,12 +10,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import ExitCode, JobkitError
-from jobkit.core.layout import (
-    ORDER_FILE,
-    POINTS_FILE,
-    is_run_folder,
-    read_points,
-)
+from jobkit.core.layout import ORDER_FILE, POINTS_FILE, is_run_folder, read_points
 from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB
@@ -104,7 +99,10 @@ def test_what_was_cancelled_is_submitted_again_also_with_other_options(
     assert roles(asked.out) == ["plan", "plan"]
 
 
-def test_the_job_plans_and_submits(asked: start.ApplyRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_job_plans_and_submits_and_is_gone_on_with_by_names_and_sizes(
+    asked: start.ApplyRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = Path.cwd()
     assert plan_job.apply(asked) == 0
     name = plan_job.read_order(asked.out).run_id
     monkeypatch.chdir("/")
@@ -117,19 +115,13 @@ def test_the_job_plans_and_submits(asked: start.ApplyRequest, monkeypatch: pytes
     code, text = shown(asked.out)
     assert (code, "3 waiting" in text, "plans the corpus" in text) == (ExitCode.TO_COME, True, False)
     assert not plan_job.is_open(asked.out)
-
-
-def test_a_corpus_that_is_planned_is_gone_on_with_by_names_and_sizes(
-    asked: start.ApplyRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert plan_job.apply(asked) == 0
-    assert plan_job.run(asked.out) == 0
+    monkeypatch.chdir(place)
     assert plan_job.apply(asked) == 0
     assert "is planned already: going on with it" in capsys.readouterr().err
-    (tmp_path / "more.txt").write_text("More.\n", encoding="utf-8")
+    Path("more.txt").write_text("More.\n", encoding="utf-8")
     with pytest.raises(JobkitError, match=r"more\.txt: new"):
         plan_job.apply(replace(asked, paths=("letters.txt", "more.txt")))
-    (tmp_path / "letters.txt").write_text("Another.\n", encoding="utf-8")
+    Path("letters.txt").write_text("Another.\n", encoding="utf-8")
     with pytest.raises(JobkitError, match=r"letters\.txt: has changed"):
         plan_job.apply(asked)
 

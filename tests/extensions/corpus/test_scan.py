@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -27,7 +26,7 @@ from jobkit.core.layout import CORPUS_FILE, PLAN_FILE
 from jobkit.core.paragraphs import split_paragraphs
 from jobkit.extensions.corpus import scan as scanning
 from jobkit.extensions.corpus import scan_part, scan_text
-from jobkit.extensions.corpus.plan import Shard, append_shards, read_corpus, read_planned
+from jobkit.extensions.corpus.plan import read_corpus, read_planned
 from jobkit.extensions.corpus.reading import Paragraph, given_offset, read_shard
 from jobkit.extensions.corpus.scan import Scan, in_order, scan
 from jobkit.extensions.corpus.sources import find_sources
@@ -171,27 +170,6 @@ def test_nothing_of_a_changed_piece_is_read(tmp_path: Path, packed: bool) -> Non
     assert "No such file" in yielded(read_shard(tmp_path, 1))[1].message
 
 
-def test_a_long_document_is_cut_between_paragraphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scanning, "piece_bytes", lambda _: 60)
-    texts = ["short", "\r\n\r\n".join(f"A paragraph {n}" for n in range(7)), "", "last"]
-    (tmp_path / "a.jsonl").write_text(jsonl([{"id": n, "text": text} for n, text in enumerate(texts)]))
-    read = scan(find_sources([str(tmp_path / "a.jsonl")]))
-    assert [piece.skip for piece in read.pieces] == [0, 0, 2, 4, 6, 0]
-    shards = plan(tmp_path, read, 6)
-    found = [paragraph for shard in shards for paragraph in read_shard(tmp_path, shard.index)]
-    assert [(one.document, one.number) for one in found] == [
-        ("0", 0),
-        *(("1", n) for n in range(7)),
-        ("3", 0),
-    ]
-    assert [one.offset for one in found if one.document == "1"] == [n * 17 for n in range(7)]
-    together = list(read_shard(tmp_path, 3))
-    append_shards(tmp_path, [Shard(index=7, pieces=(read.pieces[2], read.pieces[4]), load=1)])
-    again = list(read_shard(tmp_path, 7))
-    assert [one._replace(piece=0) for one in again[:2]] == together
-    assert [one.piece for one in again] == [0, 0, 1]
-
-
 def test_a_folder_that_is_no_apply(tmp_path: Path) -> None:
     for call in (lambda: read_corpus(tmp_path), lambda: read_planned(tmp_path, 1)):
         with pytest.raises(JobkitError, match="No such file") as caught:
@@ -203,13 +181,6 @@ def test_a_folder_that_is_no_apply(tmp_path: Path) -> None:
         read_corpus(tmp_path)
     with pytest.raises(JobkitError, match="no shard 1"):
         read_planned(tmp_path, 1)
-
-
-def test_a_plan_of_another_version_is_an_error_with_its_line(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text('{"text": "x"}\n')
-    read = scan(find_sources([str(tmp_path / "a.jsonl")]))
-    plan(tmp_path, replace(read, corpus=replace(read.corpus, text_field="body")), 1)
-    assert "a.jsonl:1: no field 'body'" in yielded(read_shard(tmp_path, 1))[1].message
 
 
 def fall(number: int) -> int:

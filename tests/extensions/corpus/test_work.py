@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import json
 import os
 import re
 import signal
@@ -14,15 +13,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from jobkit.core import files, json_codec
 from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
 from jobkit.core.records import Batch, JobFacts, ModelRef, Outcome, Point, Record
-from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Corpus, Piece, Rows
-from jobkit.extensions.corpus.reading import Paragraph, read_pieces, read_shard
+from jobkit.extensions.corpus.plan import MANIFEST_FILE, ROWS_FILE, Rows
+from jobkit.extensions.corpus.reading import read_shard
 from jobkit.planning.sample import sample_text
 from jobkit.worker import work
 from jobkit.worker.failure import CAUGHT_SIGNALS, Signals
@@ -45,10 +44,7 @@ SETTING = replace(
 )
 TOLD = replace(SETTING, workload="told:Told", workload_folder=str(WORKLOADS), order="text")
 COUNTED = [f"Paragraph {n} has {'very ' * (n % 7)}few words." for n in range(50)]
-DOCUMENTS = {
-    "one.txt": "\n\n".join(COUNTED),
-    "two.txt": "Été.\r\n\r\n\r\nA second\r\nparagraph.\r\n",
-}
+DOCUMENTS = {"one.txt": "\n\n".join(COUNTED), "two.txt": "Été.\r\n\r\n\r\nA second\r\nparagraph.\r\n"}
 
 
 @pytest.fixture(autouse=True)
@@ -208,14 +204,6 @@ def test_a_corpus_or_a_plan_that_is_gone_is_reported_before_any_work(tmp_path: P
     assert found.load_s is None
 
 
-def test_a_shard_without_paragraphs_is_reported(tmp_path: Path) -> None:
-    [shard] = planned(tmp_path)
-    plan = tmp_path / "run" / "plan.jsonl"
-    data = json.loads(plan.read_text())
-    plan.write_text(json.dumps({**data, "pieces": []}) + "\n")
-    assert "holds no paragraph" in tried(tmp_path, shard).message
-
-
 @pytest.mark.parametrize(("word", "outcome"), [("Kill.", Outcome.LOST), ("Memory.", Outcome.RAM_OOM)])
 def test_a_worker_that_fails_leaves_no_rows_and_the_next_try_all(
     tmp_path: Path, word: str, outcome: str
@@ -290,43 +278,6 @@ def test_the_tagger_finds_in_a_shard_what_it_finds_in_a_text(tmp_path: Path, tin
 
 
 # -- memory
-
-
-class Followed(str):
-    """A text that counts how many of its kind are in memory."""
-
-    __slots__ = ()
-    held: ClassVar[int] = 0
-    most: ClassVar[int] = 0
-
-    def __init__(self, *_: object) -> None:
-        Followed.held += 1
-        Followed.most = max(Followed.most, Followed.held)
-
-    def __del__(self) -> None:
-        Followed.held -= 1
-
-    def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        return str, (str(self),)
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_at_most_three_windows_are_in_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
-) -> None:
-    monkeypatch.setattr(Followed, "most", 0)
-
-    def followed(corpus: Corpus, pieces: tuple[Piece, ...]) -> Iterator[Paragraph]:
-        for paragraph in read_pieces(corpus, pieces):
-            yield paragraph._replace(text=Followed(paragraph.text))
-
-    monkeypatch.setattr("jobkit.extensions.corpus.work.read_pieces", followed)
-    texts = [f"Number {n} of many." for n in range(5_000)]
-    setting = replace(SETTING, sort_window=300, params={"batch_size": 30}, workers=workers)
-    [shard] = planned(tmp_path, setting, *texts)
-    assert tried(tmp_path, shard).outcome is Outcome.OK
-    assert len(read_rows(tmp_path / "out-1")) == 5_000
-    assert 600 < Followed.most <= 3 * 300 + 60, "and those of the warm-up, and one that is being read"
 
 
 def test_memory_does_not_grow_with_the_shard(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from jobkit.core.layout import PROFILE_FILES
 from jobkit.core.records import JobFacts, Outcome, Point
-from jobkit.extensions.profile import work as profiling
 from jobkit.extensions.profile.work import (
     WORK,
     ProfileCost,
@@ -21,7 +20,6 @@ from jobkit.extensions.profile.work import (
     TorchProfiler,
     costs_of_trace,
     missing,
-    short_path,
     table,
 )
 from jobkit.worker.failure import TryFailed
@@ -147,11 +145,6 @@ def test_only_scalene_starts_the_process_itself_and_only_the_first_that_works(tm
     assert work_of(other.point) is WORK
     assert WORK.launcher(other) == Launcher()
     assert not isinstance(WORK.recording(other), ProfileRecording)
-
-
-def test_a_path_loses_the_folder_in_which_python_found_it() -> None:
-    assert short_path(profiling.__file__) == "jobkit/extensions/profile/work.py"
-    assert short_path("/elsewhere/a.py") == "/elsewhere/a.py"
 
 
 NER = "forward NERTagger stanza/models/ner/model.py:151"
