@@ -17,17 +17,10 @@ from jobkit.core.records import Outcome
 from jobkit.launch.cancel import cancel, throttle
 from jobkit.runs.journal import Role, read_journal
 from jobkit.runs.reader import read_standings
-from tests.support.builders import (
-    events,
-    grid,
-    record,
-    write_points,
-    write_record,
-    write_submitted,
-)
+from tests.support.builders import events, grid, record, write_points, write_record, write_submitted
 from tests.support.commands import jobkit, jobkit_process
 from tests.support.programs import Programs
-from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
 from tests.whole.test_job_script import wait_until
 
 WORKLOADS = Path(__file__).parents[1] / "workloads"

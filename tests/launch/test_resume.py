@@ -30,8 +30,8 @@ from jobkit.schedulers.types import State
 from tests.support.builders import events, write_begin, write_event, write_exit
 from tests.support.statuses import a_point, a_run, with_job
 from tests.support.swept import BUG, LATE, OK, OOM, SPEC, Clock, Sweep
-from tests.support.swept import clock as clock  # noqa: PLC0414 - a fixture is found by its name here  # noqa: PLC0414 - a fixture is found by its name here
-from tests.support.swept import sweep as sweep  # noqa: PLC0414 - the same  # noqa: PLC0414 - the same
+from tests.support.swept import clock as clock  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.swept import sweep as sweep  # noqa: PLC0414 - the same
 
 
 def refused(sweep: Sweep, *only: str, overrides: tuple[str, ...] = ()) -> JobkitError:
@@ -131,7 +131,7 @@ def test_two_at_once_submit_once(sweep: Sweep) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["sweep.batch_size=[9]", "text=other.txt", "name=x", "repeats=3", "workload=odd:Slow", "device=cuda"],
+    ["sweep.batch_size=[9]", "text=other.txt", "name=x", "workload=odd:Slow"],
 )
 def test_what_a_point_measures_cannot_change(sweep: Sweep, key: str) -> None:
     sweep.ended(OK, OOM, OK, OK, OK, OK)
@@ -142,10 +142,14 @@ def test_what_a_point_measures_cannot_change(sweep: Sweep, key: str) -> None:
     assert sweep.files() == before
 
 
-def test_a_node_that_failed_is_stayed_away_from(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
+def n1_failed(sweep: Sweep) -> None:
     sweep.ended(OK, None, OK, OK, OK, OK)
     row = f"100_2|NODE_FAIL|0:0|60||50M|1|n1|None|{sweep.points[0].run_id}\n"
     (sweep.folder / "accounting").write_text(row, encoding="utf-8")
+
+
+def test_a_node_that_failed_is_stayed_away_from(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
+    n1_failed(sweep)
     assert run_again(sweep.run, (), ()) == 0
     assert "again: 1 point, not on n1" in capsys.readouterr().err
     assert "#SBATCH --exclude=n1" in (sweep.run / "job-2.sh").read_text()
@@ -155,9 +159,7 @@ def test_a_node_that_failed_is_stayed_away_from(sweep: Sweep, capsys: pytest.Cap
 def test_a_node_that_failed_is_used_again_if_no_other_matches(
     sweep: Sweep, capsys: pytest.CaptureFixture[str], *, by_itself: bool
 ) -> None:
-    sweep.ended(OK, None, OK, OK, OK, OK)
-    row = f"100_2|NODE_FAIL|0:0|60||50M|1|n1|None|{sweep.points[0].run_id}\n"
-    (sweep.folder / "accounting").write_text(row, encoding="utf-8")
+    n1_failed(sweep)
     sweep.refuse("--exclude=n1")
     assert (run_follow_up(sweep.run) if by_itself else run_again(sweep.run, (), ())) == 0
     said = capsys.readouterr().err
@@ -167,26 +169,14 @@ def test_a_node_that_failed_is_used_again_if_no_other_matches(
 
 
 def test_a_node_that_a_person_excluded_stays_excluded(sweep: Sweep) -> None:
-    sweep.ended(OK, None, OK, OK, OK, OK)
-    row = f"100_2|NODE_FAIL|0:0|60||50M|1|n1|None|{sweep.points[0].run_id}\n"
-    (sweep.folder / "accounting").write_text(row, encoding="utf-8")
+    n1_failed(sweep)
     sweep.refuse("n2,n1")
     assert run_again(sweep.run, (), ("resources.exclude=[n2]",)) == 0
     assert "#SBATCH --exclude=n2\n" in (sweep.run / "job-2.sh").read_text()
 
 
-def test_a_request_that_no_node_meets_is_refused_with_the_nodes_excluded_or_not(sweep: Sweep) -> None:
-    sweep.ended(OK, None, OK, OK, OK, OK)
-    row = f"100_2|NODE_FAIL|0:0|60||50M|1|n1|None|{sweep.points[0].run_id}\n"
-    (sweep.folder / "accounting").write_text(row, encoding="utf-8")
-    sweep.refuse("--test-only")
-    before = sweep.files()
-    assert "refused --test-only" in refused(sweep).message
-    assert sweep.files() - before == {".lock"}
-
-
 def test_a_check_that_refuses_leaves_nothing_behind(sweep: Sweep) -> None:
-    sweep.ended(OK, OOM, OK, OK, OK, OK)
+    n1_failed(sweep)  # so it is asked with that node excluded, and again without
     sweep.refuse("--test-only")
     before, journal = sweep.files(), (sweep.run / "journal.jsonl").read_text()
     error = refused(sweep)
@@ -219,15 +209,6 @@ def test_after_a_lost_answer_no_other_group_is_submitted(sweep: Sweep) -> None:
     assert sweep.rounds() == [("submitting", 2)]
     with pytest.raises(JobkitError, match="a submission is under way"):
         run_again(sweep.run, (), ())
-
-
-def test_a_job_that_follows_and_is_refused_is_reported(
-    sweep: Sweep, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sweep.ended(OK, OOM, OK, OK, OK, OK)
-    sweep.refuse("follow.sh")
-    assert run_again(sweep.run, (), ()) == 0
-    assert "no job runs again what fails" in capsys.readouterr().err
 
 
 def test_a_folder_that_cannot_be_written_is_reported(sweep: Sweep) -> None:
@@ -291,24 +272,18 @@ def test_a_record_that_comes_home_in_that_minute_counts(sweep: Sweep, clock: Clo
     assert (clock.slept, sweep.calls()) == (1, [])
 
 
-def test_a_run_without_a_job_that_follows_gets_none(sweep: Sweep) -> None:
-    sweep.ended(OK, OOM, OK, OK, OK, OK)
-    (sweep.run / "follow.sh").unlink()
-    run_again(sweep.run, (), ())
-    assert len(sweep.calls()) == 1
-
-
-def test_points_share_tasks_as_the_spec_says(sweep: Sweep) -> None:
+def test_points_share_tasks_as_the_spec_says(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
     sweep.ended(BUG, BUG, BUG, BUG, BUG, OK)
-    run_again(sweep.run, (), ("pack=2",))
-    assert (sweep.run / "tasks-2.txt").read_text() == "1 2\n3 4\n5\n"
-    assert "--array=1-3" in sweep.calls()[0]
-
-
-def test_a_job_asks_for_the_walltime_of_the_points_that_it_holds(sweep: Sweep) -> None:
-    sweep.ended(BUG, BUG, OK, OK, OK, OK)
-    run_again(sweep.run, (), ("pack=5",))
-    assert "--time=00:02:00\n" in (sweep.run / "job-2.sh").read_text()
+    sweep.refuse("follow.sh")
+    run_again(sweep.run, ("1", "2", "3"), ("pack=2",))
+    assert "no job runs again what fails" in capsys.readouterr().err, "the job that follows is refused"
+    assert (sweep.run / "tasks-2.txt").read_text() == "1 2\n3\n"
+    assert "--array=1-2" in sweep.calls()[0]
+    (sweep.run / "follow.sh").unlink()
+    before = len(sweep.calls())
+    run_again(sweep.run, ("4", "5"), ("pack=5",))
+    assert len(sweep.calls()) == before + 1, "a run without a job that follows gets none"
+    assert "--time=00:02:00\n" in (sweep.run / "job-3.sh").read_text(), "of the points that the job holds"
 
 
 def test_what_a_person_set_is_kept_for_the_points_that_it_was_set_for(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -37,29 +35,14 @@ DATA = Path(__file__).parents[1] / "data"
 ARRAY = Array(first=1, last=3, offset=0, throttle=None)
 SEVEN = JobId("7")
 JOB = Job(script="job.sh", array=ARRAY)
-Program = Callable[..., None]
 
 
-@pytest.fixture
-def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
-    """Return a maker of programs that say what was captured, or what a test writes."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-
-    def make(name: str, captured: str = "", *, out: str = "", err: str = "", status: int = 0) -> None:
-        if captured:
-            text = (DATA / f"{captured}.txt").read_text(encoding="utf-8")
-            found = re.fullmatch(r"\$ .*\nstatus (\d+)\n--- stdout\n(.*)--- stderr\n(.*)", text, re.DOTALL)
-            assert found
-            status, out, err = int(found[1]), found[2], found[3]
-        (folder / f"{name}.out").write_text(out, encoding="utf-8")
-        (folder / f"{name}.err").write_text(err, encoding="utf-8")
-        body = f'echo "$*" >>{folder}/{name}.calls; cat {folder}/{name}.out; cat {folder}/{name}.err >&2'
-        (folder / name).write_text(f"#!/bin/sh\n{body}\nexit {status}\n", encoding="utf-8")
-        (folder / name).chmod(0o755)
-
-    return make
+def captured(queue: Programs, program: str, name: str) -> None:
+    """Let a program say what a real one said."""
+    text = (DATA / f"{name}.txt").read_text(encoding="utf-8")
+    found = re.fullmatch(r"\$ .*\nstatus (\d+)\n--- stdout\n(.*)--- stderr\n(.*)", text, re.DOTALL)
+    assert found
+    queue.says(program, *found[2].splitlines(), status=int(found[1]), error=found[3])
 
 
 def request_of(**fields: object) -> JobRequest:
@@ -68,23 +51,23 @@ def request_of(**fields: object) -> JobRequest:
     return JobRequest(**(plain | fields))  # type: ignore[arg-type]  # a test names the fields it changes
 
 
-def test_every_refusal_is_reported_once_and_else_the_start_that_is_expected(program: Program) -> None:
-    program("sinfo", "slurm/sinfo")
-    program("sbatch", "slurm/test-only-memory")
+def test_every_refusal_is_reported_once_and_else_the_start_that_is_expected(queue: Programs) -> None:
+    captured(queue, "sinfo", "slurm/sinfo")
+    captured(queue, "sbatch", "slurm/test-only-memory")
     with pytest.raises(JobkitError, match="slurm would refuse this sweep; nothing was submitted") as caught:
         check_submission(slurm, request_of(queue="nowhere"), "job.sh", ARRAY)
     assert caught.value.exit_code == 3
     assert "no partition 'nowhere'" in caught.value.message
     assert caught.value.message.count("sbatch refuses the job") == 1
-    program("sinfo", status=1)
-    program("sbatch", "slurm/test-only-ok")
-    program("sacctmgr", status=1)
+    queue.says("sinfo", status=1)
+    captured(queue, "sbatch", "slurm/test-only-ok")
+    queue.says("sacctmgr", status=1)
     (told,) = check_submission(slurm, request_of(), "job.sh", ARRAY)
     assert "start" in told
 
 
-def test_intent_and_answer_are_journalled_with_the_errand(tmp_path: Path, program: Program) -> None:
-    program("sbatch", "slurm/submit-cluster")
+def test_intent_and_answer_are_journalled_with_the_errand(tmp_path: Path, queue: Programs) -> None:
+    captured(queue, "sbatch", "slurm/submit-cluster")
     listed = Array(first=1, last=3, offset=2, throttle=4, listed="tasks-2.txt")
     (tmp_path / "tasks-2.txt").write_text("1\n2\n4\n5\n6\n", encoding="utf-8")
     taken = submit_array(slurm, tmp_path, Job(script="job-2.sh", array=listed, round=2), [SEVEN])
@@ -102,13 +85,13 @@ def test_intent_and_answer_are_journalled_with_the_errand(tmp_path: Path, progra
 
 
 @pytest.mark.parametrize(
-    ("scheduler", "name", "captured"),
+    ("scheduler", "name", "answer"),
     [("slurm", "sbatch", "slurm/refused-partition"), ("sge", "qsub", "sge/refused-queue")],
 )
 def test_a_refusal_is_journalled_in_its_words(
-    tmp_path: Path, program: Program, scheduler: str, name: str, captured: str
+    tmp_path: Path, queue: Programs, scheduler: str, name: str, answer: str
 ) -> None:
-    program(name, captured)
+    captured(queue, name, answer)
     module = {"slurm": slurm, "sge": sge}[scheduler]
     with pytest.raises(JobkitError, match=f"{scheduler} refused the sweep") as caught:
         submit_array(module, tmp_path, JOB)
@@ -119,53 +102,49 @@ def test_a_refusal_is_journalled_in_its_words(
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "body",
     [
-        {"out": "welcome\n"},
-        {"err": "sbatch: error: Batch job submission failed: Socket timed out on send/recv\n", "status": 1},
+        "echo welcome",
+        "echo 'sbatch: error: Batch job submission failed: Socket timed out on send/recv' >&2; exit 1",
     ],
 )
 def test_an_answer_that_tells_nothing_leaves_the_intent_open(
-    tmp_path: Path, program: Program, answer: dict[str, object]
+    tmp_path: Path, queue: Programs, body: str
 ) -> None:
-    program("sbatch", **answer)
+    queue.add("sbatch", body)
     with pytest.raises(SubmissionUnconfirmed, match="not known whether slurm took the job") as caught:
         submit_array(slurm, tmp_path, JOB)
     assert (caught.value.exit_code, f"jobkit resume {tmp_path}" in caught.value.hint) == (3, True)
     assert read_journal(tmp_path).unanswered is not None
 
 
-def calls(tmp_path: Path, name: str) -> list[str]:
-    return (tmp_path / "bin" / f"{name}.calls").read_text(encoding="utf-8").splitlines()
-
-
 def test_a_busy_controller_is_asked_again(
-    tmp_path: Path, program: Program, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, queue: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(scheduler_calls, "time", SimpleNamespace(sleep=pauses.append))
-    program("sbatch", err="sbatch: error: Rate limit exceeded, please retry\n", status=1)
+    queue.says("sbatch", status=1, error="sbatch: error: Rate limit exceeded, please retry\n")
     with pytest.raises(JobkitError, match="Rate limit exceeded"):
         submit_array(slurm, tmp_path, JOB)
-    assert (len(calls(tmp_path, "sbatch")), tuple(pauses)) == (len(pauses) + 1, scheduler_calls.PAUSES_S)
+    assert (len(queue.called("sbatch")), tuple(pauses)) == (len(pauses) + 1, scheduler_calls.PAUSES_S)
     assert [event["event"] for event in events(tmp_path)] == ["submitting", "refused"], "one intent"
 
 
 @pytest.mark.parametrize(("whole", "argv"), [(True, "7"), (False, "7_[2-3]")])
 def test_tasks_are_cancelled_by_one_command_and_named(
-    tmp_path: Path, program: Program, argv: str, *, whole: bool
+    tmp_path: Path, queue: Programs, argv: str, *, whole: bool
 ) -> None:
-    program("scancel", out="x" * 3 * MOST_SAID)
+    queue.says("scancel", "x" * 3 * MOST_SAID)
     assert cancel_tasks(slurm, tmp_path, SEVEN, [3, 2], whole=whole) is None
-    assert calls(tmp_path, "scancel") == [argv]
+    assert queue.called("scancel") == [f"scancel {argv}"]
     (event,) = events(tmp_path)
     assert [event[key] for key in ("event", "job_id", "tasks", "refused")] == ["cancelled", "7", [3, 2], ""]
     assert len(event["said"]) == MOST_SAID, "of a long answer the beginning"
 
 
-def test_a_change_that_is_refused_is_reported_and_journalled(tmp_path: Path, program: Program) -> None:
-    program("qdel", "sge/qdel-denied")
-    program("qalter", "sge/throttle-denied")
+def test_a_change_that_is_refused_is_reported_and_journalled(tmp_path: Path, queue: Programs) -> None:
+    captured(queue, "qdel", "sge/qdel-denied")
+    captured(queue, "qalter", "sge/throttle-denied")
     told = [cancel_tasks(sge, tmp_path, SEVEN, [4, 5], whole=False), throttle(sge, tmp_path, SEVEN, 2)]
     assert [event["refused"] for event in events(tmp_path)] == told
     assert all(told)

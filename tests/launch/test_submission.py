@@ -14,14 +14,7 @@ from hypothesis import strategies as st
 from jobkit.core.errors import JobkitError
 from jobkit.launch import launch, sweep
 from jobkit.launch.scheduler_calls import SubmissionUnconfirmed
-from jobkit.launch.submission import (
-    Round,
-    ask_limits,
-    plan_arrays,
-    round_jobs,
-    submit_jobs,
-    write_round,
-)
+from jobkit.launch.submission import Round, ask_limits, plan_arrays, round_jobs, submit_jobs, write_round
 from jobkit.planning.points import PointGroup
 from jobkit.planning.prepare import Options, Prepared, prepare
 from jobkit.runs.journal import read_journal
@@ -31,7 +24,7 @@ from jobkit.schedulers.types import Array, JobId, JobRequest
 from jobkit.spec.sweep_spec import Resources
 from tests.support.builders import events, write_submitted
 from tests.support.programs import Programs
-from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
 
 REQUEST = JobRequest(
     name="demo",
@@ -197,11 +190,7 @@ NUMBERED = 'case "$*" in *--test-only*) exit 0;; *find.sh*) {last};; *--offset*)
 def test_a_job_follows_all_arrays(followed: Prepared, queue: Programs) -> None:
     queue.add("sbatch", NUMBERED.format(last="echo 9"))
     taken = sweep.submit(followed)
-    assert [(str(one.id), one.role) for one in taken] == [
-        ("7", "points"),
-        ("8", "points"),
-        ("9", "find"),
-    ]
+    assert [(str(one.id), one.role) for one in taken] == [("7", "points"), ("8", "points"), ("9", "find")]
     script = followed.run_dir / "find.sh"
     waits = f"sbatch --parsable --dependency=afterany:7:8 --array=1-1 {script} --offset 6"
     assert queue.called()[-1] == waits
@@ -234,8 +223,7 @@ def test_a_refused_follower_cancels_the_sweep(followed: Prepared, queue: Program
 def test_a_refused_check_leaves_no_run_folder(prepared: Prepared, queue: Programs) -> None:
     queue.add("scontrol", "echo MaxArraySize = 1001")
     queue.add(
-        "sbatch",
-        'echo "allocation failure: Requested node configuration is not available" >&2; exit 1',
+        "sbatch", 'echo "allocation failure: Requested node configuration is not available" >&2; exit 1'
     )
     with pytest.raises(JobkitError, match="nothing was submitted") as caught:
         sweep.submit(prepared)

@@ -28,10 +28,7 @@ def test_an_entity_of_one_and_one_of_the_other_are_two_that_differ(tmp_path: Pat
     run = write_run(
         tmp_path / "run", [(of(1, "bf16"), [other, YORK, NAME]), (of(2, FP32), [BATH, YORK, NAME])]
     )
-    assert agreements(read_run(run).points) == {
-        1: Agreement(3, 2, 4 / 6),
-        2: Agreement(3, 0, 1),
-    }
+    assert agreements(read_run(run).points) == {1: Agreement(3, 2, 4 / 6), 2: Agreement(3, 0, 1)}
 
 
 def test_the_same_batch_is_the_reference_or_else_the_first_fp32(tmp_path: Path) -> None:

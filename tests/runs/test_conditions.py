@@ -116,12 +116,7 @@ def test_tf32_is_as_jobkit_set_it(precision: str | None, override: str | None, l
 
 
 @pytest.mark.parametrize(
-    ("precision", "words"),
-    [
-        ("fp32", "fp32 without TF32"),
-        ("tf32", "tf32"),
-        (None, OWN),
-    ],
+    ("precision", "words"), [("fp32", "fp32 without TF32"), ("tf32", "tf32"), (None, OWN)]
 )
 def test_the_conditions_stand_in_words(precision: str | None, words: str) -> None:
     found = conditions_of(tried(precision=precision, workers=4, mps="off: no daemon"))

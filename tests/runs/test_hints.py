@@ -3,7 +3,6 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,7 @@ from jobkit.extensions.tune.steps import FINAL
 from jobkit.runs.hints import FixKind, advice, is_limited, job_line, needed_by
 from jobkit.runs.journal import JobTask, Role
 from jobkit.runs.standing import PointState, PointStatus, RunStanding
-from jobkit.runs.tries import Try, TryOutcome
+from jobkit.runs.tries import TryOutcome
 from jobkit.schedulers.types import Accounted, State
 from tests.support.builders import batch, record
 from tests.support.statuses import AT, a_point, a_run, submission, tried, waits, with_job
@@ -59,10 +58,7 @@ def failed(index: int, outcome: Outcome = Outcome.BUG) -> PointStatus:
         ([DONE], [COLLECT]),
         ([DONE, failed(2)], [WHY, RESUME, COLLECT]),
         ([failed(2, Outcome.CANCELLED)], [RESUME]),
-        (
-            [failed(2, Outcome.TIMEOUT)],
-            [WHY, f"{RESUME} --set resources.walltime=HH:MM:SS"],
-        ),
+        ([failed(2, Outcome.TIMEOUT)], [WHY, f"{RESUME} --set resources.walltime=HH:MM:SS"]),
         (
             [failed(2, Outcome.RAM_OOM), failed(3)],
             [WHY, f"{RESUME} --only ram_oom --set resources.memory=SIZE", RESUME],
@@ -223,51 +219,35 @@ def test_what_a_job_of_the_run_could_not_submit_is_reported(
     assert notice.endswith(words)
 
 
-COMPLETED = "sacct: COMPLETED, ExitCode 0:0"
-
-
 @pytest.mark.parametrize(
-    ("points", "role", "job", "words"),
+    ("points", "role", "state", "reason", "words"),
     [
-        ([DONE], Role.FIND, {"state": State.RUNNING}, "job 79, which tries the largest batch, is running"),
-        ([DONE], Role.FIND, {}, "has left the queue; how it ended is not known yet"),
+        ([DONE], Role.FIND, State.RUNNING, "", "job 79, which tries the largest batch, is running"),
+        ([DONE], Role.FIND, None, "", "has left the queue; how it ended is not known yet"),
+        ([DONE], Role.FIND, State.PENDING, "Dependency", "begins when the points have ended"),
+        ([DONE], Role.FOLLOW, State.ERROR, "BadConstraints", "is stuck: BadConstraints: no node has what it"),
         (
             [DONE],
             Role.FOLLOW,
-            {"state": State.ERROR, "reason": "BadConstraints"},
-            "is stuck: BadConstraints: no node has what it requests",
+            State.HELD,
+            "JobHeldUser",
+            "waits though the points have ended: JobHeldUser: held",
         ),
-        (
-            [DONE],
-            Role.FIND,
-            {"state": State.PENDING, "reason": "Dependency"},
-            "begins when the points have ended",
-        ),
-        (
-            [DONE],
-            Role.FOLLOW,
-            {"state": State.HELD, "reason": "JobHeldUser"},
-            "waits though the points have ended: JobHeldUser: held by its owner",
-        ),
-        (
-            [],
-            Role.PLAN,
-            {"state": State.PENDING, "reason": "Resources"},
-            "plans the corpus, waits: Resources",
-        ),
+        ([], Role.PLAN, State.PENDING, "Resources", "plans the corpus, waits: Resources"),
         # Nothing is wrong.
-        ([RUNNING], Role.FOLLOW, {"state": State.PENDING, "reason": "Dependency"}, ""),
-        ([RUNNING], Role.FOLLOW, {"state": State.HELD, "reason": "hqw"}, ""),
-        ([DONE], Role.FOLLOW, {"state": State.RUNNING}, ""),
-        ([DONE], Role.FOLLOW, {"end": COMPLETED}, ""),
-        ([failed(1, Outcome.CANCELLED)], Role.FOLLOW, {"end": "cancelled"}, ""),
-        ([DONE], Role.PLAN, {"end": COMPLETED}, ""),
+        ([RUNNING], Role.FOLLOW, State.PENDING, "Dependency", ""),
+        ([RUNNING], Role.FOLLOW, State.HELD, "hqw", ""),
+        ([DONE], Role.FOLLOW, State.RUNNING, "", ""),
+        ([DONE], Role.FOLLOW, None, "sacct: COMPLETED, ExitCode 0:0", ""),
+        ([failed(1, Outcome.CANCELLED)], Role.FOLLOW, None, "cancelled", ""),
+        ([DONE], Role.PLAN, None, "sacct: COMPLETED, ExitCode 0:0", ""),
     ],
 )
 def test_a_job_that_waits_for_the_points_has_a_line_if_a_person_should_know(
-    points: list[PointStatus], role: Role, job: dict[str, Any], words: str
+    points: list[PointStatus], role: Role, state: State | None, reason: str, words: str
 ) -> None:
-    run = with_job(a_run(points), role, **job)
+    """A job without a state has ended for the reason."""
+    run = with_job(a_run(points), role, state, reason, end="" if state else reason)
     line = job_line(run, run.jobs[0])
     assert words in line if words else line == ""
     assert not any(command.startswith("qrls") for command in commands(run))
@@ -296,28 +276,19 @@ def out_of_time(
     (folder / "batches.jsonl").write_text("".join(f"{to_json(line)}\n" for line in lines), encoding="utf-8")
     task = JobTask("slurm", "77", index)
     account = Accounted(job_id="77", task=index, ended=True, outcome=Outcome.TIMEOUT, elapsed_s=spent_s)
-    found = Try(
-        number=1,
-        folder=str(folder),
-        verdict=TryOutcome(outcome=Outcome.TIMEOUT, evidence=""),
-        task=task,
-        account=account,
-    )
+    found = replace(tried(1, Outcome.TIMEOUT, task=task), folder=str(folder), account=account)
     return a_point(index, PointState.FAILED, Outcome.TIMEOUT, tries=[found])
 
 
 def test_the_walltime_is_that_of_the_measured_pace(tmp_path: Path) -> None:
+    workers = out_of_time(tmp_path / "several", 1, batches=240, spent_s=60.0, total=480)
+    (need,) = needed_by(a_run([workers]), [workers])
+    assert need.value == "00:04:00", "120 s of batches in 60 s: as long again, and a quarter more"
     point = out_of_time(tmp_path / "try-1", 1, batches=9, spent_s=20.0)
     (need,) = needed_by(a_run([point]), [point])
     # 20 s, and 19 batches of half a second, a quarter more, and the warning, in whole minutes
     assert need.option == "--set resources.walltime=00:01:00"
     assert "9 of 28 batches took 20 s" in need.because
-
-
-def test_several_workers_go_on_at_their_common_pace(tmp_path: Path) -> None:
-    point = out_of_time(tmp_path / "try-1", 1, batches=240, spent_s=60.0, total=480)
-    (need,) = needed_by(a_run([point]), [point])
-    assert need.value == "00:04:00", "120 s of batches in 60 s: as long again, and a quarter more"
 
 
 def test_the_slowest_point_decides_and_the_policy_where_no_pace_is_measured(tmp_path: Path) -> None:
@@ -365,8 +336,10 @@ def ran_out(*given: str, folder: Path) -> tuple[RunStanding, PointStatus]:
 def test_the_memory_is_what_the_policy_adds_to_what_it_had(
     tmp_path: Path, given: tuple[str, ...], memory: str
 ) -> None:
-    (tmp_path / SPEC_FILE).write_text(SPEC, encoding="utf-8")
     run, point = ran_out(*given, folder=tmp_path)
+    (need,) = needed_by(run, [point])
+    assert need.option == "--set resources.memory=SIZE", "without a spec"
+    (tmp_path / SPEC_FILE).write_text(SPEC, encoding="utf-8")
     (need,) = needed_by(run, [point])
     assert need.option == f"--set resources.memory={memory}"
 
@@ -387,17 +360,8 @@ def test_the_memory_is_no_less_than_was_measured(tmp_path: Path, measured: str) 
     assert "900.0 MiB" in need.because
 
 
-def test_without_a_spec_the_memory_is_not_known(tmp_path: Path) -> None:
-    run, point = ran_out(folder=tmp_path)
-    (need,) = needed_by(run, [point])
-    assert need.option == "--set resources.memory=SIZE"
-
-
 def test_a_batch_that_hung_and_a_bug_lack_neither() -> None:
-    hung = a_point(1, PointState.FAILED, Outcome.TIMEOUT)
-    hung = replace(
-        hung, all_tries=tuple(replace(one, verdict=replace(one.verdict, hung=True)) for one in hung.all_tries)
-    )
-    others = [hung, a_point(2, PointState.FAILED, Outcome.BUG)]
+    hung = replace(tried(1), verdict=TryOutcome(Outcome.TIMEOUT, "", hung=True))
+    others = [a_point(1, PointState.FAILED, Outcome.TIMEOUT, tries=[hung]), failed(2)]
     assert not any(map(is_limited, others))
     assert needed_by(a_run(others), others) == []

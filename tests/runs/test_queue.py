@@ -4,6 +4,7 @@ import getpass
 import json
 import os
 import pwd
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,15 +18,11 @@ from jobkit.core.layout import ACCOUNTING_FILE
 from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
-from jobkit.runs.queue import (
-    FOLDER,
-    ask_accounting,
-    ask_queue,
-    cached_answer,
-    local_time,
-)
+from jobkit.runs.queue import FOLDER, ask_accounting, ask_queue, cached_answer, local_time
 from jobkit.schedulers import sge, slurm
 from jobkit.schedulers.types import JobId, State
+from tests.support.programs import Programs
+from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
 
 ARGV = ("squeue", "-j", "7")
 
@@ -119,31 +116,12 @@ def test_processes_that_ask_at_once_cost_one_call(tmp_path: Path, monkeypatch: p
 
 
 JOBS = (JobId("7"), JobId("8"))
-Fake = Callable[..., None]
 
 
-@pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
-    """Return a maker of programs on PATH that print and end as given, and note how they were called."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-
-    def make(name: str, *, out: str = "", err: str = "", status: int = 0) -> None:
-        (folder / f"{name}.out").write_text(out)
-        (folder / f"{name}.err").write_text(err)
-        program = folder / name
-        program.write_text(
-            f'#!/bin/sh\necho "$SLURM_BITSTR_LEN $*" >>{folder}/{name}.calls\n'
-            f"cat {folder}/{name}.out\ncat {folder}/{name}.err >&2\nexit {status}\n"
-        )
-        program.chmod(0o755)
-
-    return make
-
-
-def calls(tmp_path: Path, name: str) -> list[str]:
-    return (tmp_path / "bin" / f"{name}.calls").read_text().splitlines()
+def row(job: int, state: str, task: int) -> str:
+    """Return a task as ``qstat -xml`` has it."""
+    number = f"<JB_job_number>{job}</JB_job_number>"
+    return f"<job_list>{number}<state>{state}</state><tasks>{task}</tasks></job_list>"
 
 
 def kept(run: Path) -> list[dict[str, object]]:
@@ -151,127 +129,94 @@ def kept(run: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_one_queue_call_for_all_jobs(tmp_path: Path, fake: Fake) -> None:
-    fake("squeue", out="7_1|RUNNING|None\n8_1|PENDING|Resources\n")
-
+def test_one_queue_call_for_all_jobs(tmp_path: Path, queue: Programs) -> None:
+    queue.says("squeue", "7_1|RUNNING|None", "8_1|PENDING|Resources")
     tasks = ask_queue(slurm, JOBS, [tmp_path])
-
     assert tasks is not None
     assert [(task.job_id, task.state) for task in tasks] == [("7", State.RUNNING), ("8", State.PENDING)]
-    assert calls(tmp_path, "squeue") == ["0 -r -h -o %i|%T|%r|%N|%M|%S|%j -j 7,8"]
+    assert queue.called() == ["squeue -r -h -o %i|%T|%r|%N|%M|%S|%j -j 7,8"]
     assert kept(tmp_path) == []
+    queue.add("squeue", 'echo "7_1|PENDING|length $SLURM_BITSTR_LEN"')
+    (task,) = ask_queue(slurm, JOBS, [tmp_path]) or ()
+    assert task.reason == "length 0", "so that squeue abbreviates no list of tasks"
 
 
-def test_a_queue_that_fails_is_unknown_and_kept(tmp_path: Path, fake: Fake) -> None:
-    fake("squeue", err="slurm_load_jobs error: Unable to contact slurm controller\n", status=1)
-
+def test_a_queue_that_fails_is_unknown_and_kept(tmp_path: Path, queue: Programs) -> None:
+    queue.says("squeue", status=1, error="slurm_load_jobs error: Unable to contact slurm controller\n")
     assert ask_queue(slurm, JOBS, [tmp_path]) is None
-
     (answer,) = kept(tmp_path)
     assert (answer["kind"], answer["scheduler"], answer["status"]) == ("queue", "slurm", 1)
     assert "Unable to contact" in str(answer["stderr"])
     assert str(answer["at"]).endswith("+00:00")
 
 
-def test_a_task_in_error_is_kept_and_other_jobs_are_left_out(tmp_path: Path, fake: Fake) -> None:
-    row = "<job_list><JB_job_number>{}</JB_job_number><state>Eqw</state><tasks>2</tasks></job_list>"
-    fake("qstat", out=f"<job_info>{row.format(7)}{row.format(99)}</job_info>")
-
+def test_a_task_in_error_is_kept_and_other_jobs_are_left_out(tmp_path: Path, queue: Programs) -> None:
+    queue.says("qstat", f"<job_info>{row(7, 'Eqw', 2)}{row(99, 'Eqw', 2)}</job_info>")
     tasks = ask_queue(sge, JOBS, [tmp_path])
-
     assert tasks is not None
     assert [(task.job_id, task.task, task.state) for task in tasks] == [("7", 2, State.ERROR)]
     assert [answer["kind"] for answer in kept(tmp_path)] == ["queue"]
 
 
-def test_one_accounting_call_for_all_jobs_is_kept_raw(tmp_path: Path, fake: Fake) -> None:
-    out = "7_1|TIMEOUT|0:0|61||50M|1|n1|None\n5_1|FAILED|1:0|1||50M|1|n1|None\n"
-    fake("sacct", out=out)
-
-    tasks = ask_accounting(slurm, JOBS, "2026-01-02T03:04:05", "demo", [tmp_path])
-
-    assert tasks is not None
-    assert [(task.job_id, task.outcome) for task in tasks] == [("7", Outcome.TIMEOUT)]
+def test_one_accounting_call_for_all_jobs_is_kept_raw_and_once(
+    tmp_path: Path, queue: Programs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Schedulers take local time."""
+    monkeypatch.setenv("TZ", "IST-5:30")
+    time.tzset()
+    try:
+        since = local_time("2026-01-02T10:15:00.123+00:00")
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    monkeypatch.setenv("PATH", f"{queue.folder}:{os.environ['PATH']}")
+    rows = ["7_1|TIMEOUT|0:0|61||50M|1|n1|None", "5_1|FAILED|1:0|1||50M|1|n1|None"]
+    queue.says("sacct", *rows)
+    for _ in range(2):
+        tasks = ask_accounting(slurm, JOBS, since, "demo", [tmp_path])
+        assert tasks is not None
+        assert [(task.job_id, task.outcome) for task in tasks] == [("7", Outcome.TIMEOUT)]
     (answer,) = kept(tmp_path)
-    assert (answer["kind"], answer["stdout"]) == ("accounting", out)
-    assert "-S 2026-01-02T03:04:05 -j 7,8" in calls(tmp_path, "sacct")[0]
+    assert (answer["kind"], str(answer["stdout"]).splitlines()) == ("accounting", rows)
+    assert "-S 2026-01-02T15:45:00 -j 7,8" in queue.called("sacct")[0]
 
 
-def test_the_same_answer_again_is_not_kept_again(tmp_path: Path, fake: Fake) -> None:
-    for out in ("", "", "7_1|RUNNING|0:0|1||50M|1|n1|None\n"):
-        fake("sacct", out=out)
-        ask_accounting(slurm, JOBS, "2026-01-02T03:04:05", "demo", [tmp_path])
-
-    assert len(kept(tmp_path)) == 2
-
-
-def test_a_scheduler_that_is_not_here_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_that_is_not_here_is_unknown_and_no_job_asks_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-
+    assert ask_queue(slurm, (), [tmp_path]) == ()
+    assert ask_accounting(slurm, (), "2026-01-02T03:04:05", "demo", [tmp_path]) == ()
+    assert kept(tmp_path) == []
     assert ask_queue(sge, JOBS, [tmp_path]) is None
     assert ask_accounting(sge, JOBS, "2026-01-02T03:04:05", "demo", [tmp_path]) is None
     assert [answer["status"] for answer in kept(tmp_path)] == [127, 127]
 
 
-def test_no_jobs_are_asked_about_by_no_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-
-    assert ask_queue(slurm, (), [tmp_path]) == ()
-    assert ask_accounting(slurm, (), "2026-01-02T03:04:05", "demo", [tmp_path]) == ()
-
-
 @pytest.mark.skipif(os.getuid() != 0, reason="only root gives a folder away")
-def test_a_run_of_somebody_else_is_asked_about_by_its_owner(tmp_path: Path, fake: Fake) -> None:
-    fake("qstat", out="<job_info/>")
+def test_a_run_of_somebody_else_is_asked_about_by_its_owner(tmp_path: Path, queue: Programs) -> None:
+    queue.says("qstat", "<job_info/>")
     nobody = 65534  # Debian's and Red Hat's uid of the user who owns nothing
     os.chown(tmp_path, nobody, -1)
     assert ask_queue(sge, JOBS, [tmp_path]) == ()
-    assert calls(tmp_path, "qstat") == [f" -u {pwd.getpwuid(nobody).pw_name} -xml"]
     os.chown(tmp_path, 4_000_000, -1)
     ask_queue(sge, JOBS, [tmp_path])
-    assert calls(tmp_path, "qstat")[1] == f" -u {getpass.getuser()} -xml", "its owner has no name here"
+    owners = [pwd.getpwuid(nobody).pw_name, getpass.getuser()]  # the second owner has no name here
+    assert queue.called() == [f"qstat -u {owner} -xml" for owner in owners]
 
 
-QSTAT = """\
-#!/bin/bash
-echo "$*" >>{folder}/calls
-if [[ $* == -f ]]; then
-    echo 'all.q@n1                BIP   0/0/16         1.97     lx-amd64      '"$(cat {folder}/state)"
-else
-    cat {folder}/queue
-fi
-"""
-ROW = "<job_list><JB_job_number>7</JB_job_number><state>{state}</state><tasks>{tasks}</tasks></job_list>"
-
-
-def test_tasks_that_wait_for_queues_in_error_report_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: Path
-) -> None:
-    (tmp_path / "qstat").write_text(QSTAT.format(folder=tmp_path), encoding="utf-8")
-    (tmp_path / "qstat").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-
+def test_tasks_that_wait_for_queues_in_error_report_it(queue: Programs, cache: Path) -> None:
     def reasons(state: str, *flags: str) -> list[str]:
-        (tmp_path / "state").write_text(state, encoding="utf-8")
-        rows = "".join(ROW.format(state=flag, tasks=task) for task, flag in enumerate(flags, 1))
+        rows = "".join(row(7, flag, task) for task, flag in enumerate(flags, 1))
+        line = f"all.q@n1                BIP   0/0/16         1.97     lx-amd64      {state}"
         text = f"<?xml version='1.0'?><job_info><queue_info>{rows}</queue_info></job_info>"
-        (tmp_path / "queue").write_text(text, encoding="utf-8")
+        queue.add("qstat", f"[[ $* == -f ]] && echo '{line}' || echo {shlex.quote(text)}")
         shutil.rmtree(cache, ignore_errors=True)
         return [sge.explain(task) for task in ask_queue(sge, (JobId("7"),), []) or ()]
 
     assert "qmod -cq all.q@n1" in reasons("E", "qw", "hqw")[0]
     assert "held, by its owner" in reasons("E", "qw", "hqw")[1]
     assert reasons("", "qw") == ["waits for a free slot, or its turn"]
-    (tmp_path / "calls").unlink()
+    queue.calls()
     assert reasons("E", "qw", "r") == ["waits for a free slot, or its turn", ""]
-    assert "-f\n" not in (tmp_path / "calls").read_text(), "one runs, so the cluster starts jobs"
-
-
-def test_schedulers_get_local_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "IST-5:30")
-    time.tzset()
-    try:
-        assert local_time("2026-01-02T10:15:00.123+00:00") == "2026-01-02T15:45:00"
-    finally:
-        monkeypatch.undo()
-        time.tzset()
+    assert "qstat -f" not in queue.called(), "one runs, so the cluster starts jobs"

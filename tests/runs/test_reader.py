@@ -29,8 +29,8 @@ from tests.support.builders import (
 )
 from tests.support.meanwhile import meanwhile
 from tests.support.programs import FAILED, RUN_ID, Programs, outcomes, seen, standings, sweep
-from tests.support.programs import programs as programs  # noqa: PLC0414 - a fixture is found by its name here  # noqa: PLC0414 - a fixture is found by its name here
-from tests.support.programs import queue as queue  # noqa: PLC0414 - the same  # noqa: PLC0414 - the same
+from tests.support.programs import programs as programs  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.programs import queue as queue  # noqa: PLC0414 - the same
 
 
 def test_a_further_trial_of_the_largest_batch_is_of_the_job_that_made_it(

@@ -161,67 +161,38 @@ PYTHON_ = "/opt/my env/bin/python"
 FORCED = f"install --force-reinstall torch --index-url {INDEX}"
 
 
-@pytest.mark.parametrize(
-    ("outcome", "message", "commands"),
-    [
-        (
-            Outcome.NO_GPU,
-            f"the point requests CUDA, but torch 2.9+cpu in {PYTHON_} is a CPU build",
-            [f"'{PYTHON_}' -m pip {FORCED}", "jobkit resume R"],
-        ),
-        (Outcome.NO_GPU, f"{failure.NO_GPU_REQUESTED} (gpus: 0)", ["jobkit resume R --set resources.gpus=1"]),
-        (Outcome.NO_GPU, failure.NO_DRIVER, ["nvidia-smi", "jobkit resume R --set resources.queue=NAME"]),
-        (Outcome.NO_GPU, f"{failure.NO_GPU_ASSIGNED} (x='')", ["jobkit doctor --submit", "jobkit resume R"]),
-        (
-            Outcome.NO_GPU,
-            f"torch 2.9 for CUDA 13.0 {failure.OLD_DRIVER} 470",
-            ["nvidia-smi", f"python -m pip {FORCED}", "jobkit resume R"],
-        ),
-        (
-            Outcome.ENVIRONMENT,
-            "python3 in the container cannot import jobkit on n1",
-            [
-                "jobkit logs R 3",
-                "jobkit doctor --submit",
-                "jobkit resume R --set environment.container=IMAGE",
-                "jobkit resume R",
-            ],
-        ),
-        (
-            Outcome.ENVIRONMENT,
-            "there is no image /x.sif on n1",
-            [
-                "jobkit doctor --submit",
-                "jobkit resume R --set environment.container=IMAGE",
-                "jobkit resume R",
-            ],
-        ),
-        (
-            Outcome.ENVIRONMENT,
-            "neither apptainer nor singularity is on PATH on n1",
-            [
-                "jobkit doctor --submit",
-                "jobkit resume R --set 'environment.modules=[apptainer]'",
-                "jobkit resume R --set resources.queue=NAME",
-            ],
-        ),
-        (Outcome.ENVIRONMENT, f"{failure.NO_MPS} no", ["jobkit resume R --set resources.queue=NAME"]),
-        (
-            Outcome.ENVIRONMENT,
-            f"{failure.NO_PROFILER} no",
-            ["pip install 'jobkit[profile]'", "jobkit resume R"],
-        ),
-        # A batch that hung does not get more time.
-        (
-            Outcome.TIMEOUT,
-            f"worker 1 {failure.HANG} of 4 paragraphs",
-            ["jobkit logs R 3", "jobkit resume R 3"],
-        ),
-        (Outcome.TIMEOUT, "stopped by SIGUSR1", ["jobkit status R 3"]),
-    ],
+AGAIN, ELSEWHERE, DOCTOR = (
+    "jobkit resume R",
+    "jobkit resume R --set resources.queue=NAME",
+    "jobkit doctor --submit",
 )
-def test_the_message_decides_between_remedies(outcome: Outcome, message: str, commands: list[str]) -> None:
-    assert [step.command for step in remedy(outcome, message, run="R", point=3)] == commands
+IMAGE = "jobkit resume R --set environment.container=IMAGE"
+CPU_BUILD = f"the point requests CUDA, but torch 2.9+cpu in {PYTHON_} is a CPU build"
+BY_MESSAGE: Mapping[tuple[Outcome, str], list[str]] = {
+    (Outcome.NO_GPU, CPU_BUILD): [f"'{PYTHON_}' -m pip {FORCED}", AGAIN],
+    (Outcome.NO_GPU, f"{failure.NO_GPU_REQUESTED} (gpus: 0)"): [f"{AGAIN} --set resources.gpus=1"],
+    (Outcome.NO_GPU, failure.NO_DRIVER): ["nvidia-smi", ELSEWHERE],
+    (Outcome.NO_GPU, f"{failure.NO_GPU_ASSIGNED} (x='')"): [DOCTOR, AGAIN],
+    (Outcome.NO_GPU, f"torch 2.9 {failure.OLD_DRIVER} 470"): ["nvidia-smi", f"python -m pip {FORCED}", AGAIN],
+    (Outcome.ENVIRONMENT, "python3 in the container cannot"): ["jobkit logs R 3", DOCTOR, IMAGE, AGAIN],
+    (Outcome.ENVIRONMENT, "there is no image /x.sif on n1"): [DOCTOR, IMAGE, AGAIN],
+    (Outcome.ENVIRONMENT, "neither apptainer nor singularity is on PATH on n1"): [
+        DOCTOR,
+        f"{AGAIN} --set 'environment.modules=[apptainer]'",
+        ELSEWHERE,
+    ],
+    (Outcome.ENVIRONMENT, f"{failure.NO_MPS} no"): [ELSEWHERE],
+    (Outcome.ENVIRONMENT, f"{failure.NO_PROFILER} no"): ["pip install 'jobkit[profile]'", AGAIN],
+    (Outcome.TIMEOUT, "stopped by SIGUSR1"): ["jobkit status R 3"],
+    # A batch that hung does not get more time.
+    (Outcome.TIMEOUT, f"worker 1 {failure.HANG} of 4"): ["jobkit logs R 3", "jobkit resume R 3"],
+}
+
+
+@pytest.mark.parametrize(("outcome", "message"), BY_MESSAGE)
+def test_the_message_decides_between_remedies(outcome: Outcome, message: str) -> None:
+    commands = [step.command for step in remedy(outcome, message, run="R", point=3)]
+    assert commands == BY_MESSAGE[outcome, message]
 
 
 def test_every_outcome_has_a_remedy_that_is_tried() -> None:

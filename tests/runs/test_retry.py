@@ -30,16 +30,18 @@ from jobkit.spec.policy import Policy
 from jobkit.spec.sweep_spec import SweepSpec
 from tests.support.builders import point
 
+TASK = JobTask("slurm", "77", 1)
 
-def ended_as(outcome: Outcome | None, node: str = "", *, hung: bool = False) -> Try:
-    """Return a try that ended so, on a node."""
-    return Try(number=1, verdict=TryOutcome(outcome, "", hung=hung), node=node)
+
+def tried(outcome: Outcome | None, node: str = "n1", number: int = 1, *, hung: bool = False) -> Try:
+    verdict = TryOutcome(outcome=outcome, evidence="", hung=hung)
+    return Try(number=number, verdict=verdict, task=TASK, node=node)
 
 
 COUNTED = [Outcome.RAM_OOM, Outcome.TIMEOUT, Outcome.PREEMPTED, Outcome.NODE_FAIL]
 NODES = st.sampled_from(["n1", "n2", "n3", ""])
-HANGS = st.builds(ended_as, st.just(Outcome.TIMEOUT), NODES, hung=st.just(True))  # noqa: FBT003 - it hung
-TRIES = st.lists(st.one_of(HANGS, st.builds(ended_as, st.sampled_from([*Outcome, None]), NODES)), max_size=8)
+HANGS = st.builds(tried, st.just(Outcome.TIMEOUT), NODES, hung=st.just(True))  # noqa: FBT003 - it hung
+TRIES = st.lists(st.one_of(HANGS, st.builds(tried, st.sampled_from([*Outcome, None]), NODES)), max_size=8)
 POLICIES = st.builds(
     lambda most, memory, walltime: Policy.model_validate(
         {
@@ -62,16 +64,14 @@ def allowed(policy: Policy, outcome: Outcome | None) -> int:
 
 @given(POLICIES, TRIES)
 def test_a_point_runs_again_as_often_as_its_last_outcome_may(policy: Policy, ended: list[Try]) -> None:
-    last = ended[-1] if ended else ended_as(None)
+    last = ended[-1] if ended else tried(None)
     times = [(tried.verdict.outcome, tried.verdict.hung) for tried in ended].count(
         (last.verdict.outcome, last.verdict.hung)
     )
     assert (policy_change(policy, ended) is not None) is (0 < times <= allowed(policy, last.verdict.outcome))
 
 
-@given(
-    POLICIES, st.lists(st.one_of(HANGS, st.builds(ended_as, st.sampled_from(Outcome), NODES)), max_size=60)
-)
+@given(POLICIES, st.lists(st.one_of(HANGS, st.builds(tried, st.sampled_from(Outcome), NODES)), max_size=60))
 def test_however_it_goes_the_tries_come_to_an_end(policy: Policy, fate: list[Try]) -> None:
     """Against fate: each outcome as it comes, run again as long as the policy says so."""
     ended: list[Try] = []
@@ -98,21 +98,21 @@ def test_factors_compound_and_bad_nodes_are_stayed_away_from(policy: Policy, end
 
 def test_the_defaults() -> None:
     policy = Policy()
-    ram = [ended_as(Outcome.RAM_OOM, "n1")]
+    ram = [tried(Outcome.RAM_OOM)]
     assert policy_change(policy, ram) == Change(memory=1.5)
     assert policy_change(policy, ram * 2) == Change(memory=2.25)
     assert policy_change(policy, ram * 3) is None
-    assert policy_change(policy, [*ram, ended_as(Outcome.TIMEOUT, "n1")]) == Change(memory=1.5, walltime=2)
-    assert policy_change(policy, [ended_as(Outcome.NODE_FAIL, "n1")]) == Change(exclude=("n1",))
-    assert policy_change(policy, [ended_as(Outcome.BUG, "n1")]) is None
-    assert policy_change(policy, [ended_as(Outcome.GPU_OOM, "n1")]) is None
-    assert policy_change(policy, [*ram, ended_as(None)]) is None, "it is under way"
+    assert policy_change(policy, [*ram, tried(Outcome.TIMEOUT)]) == Change(memory=1.5, walltime=2)
+    assert policy_change(policy, [tried(Outcome.NODE_FAIL)]) == Change(exclude=("n1",))
+    assert policy_change(policy, [tried(Outcome.BUG)]) is None
+    assert policy_change(policy, [tried(Outcome.GPU_OOM)]) is None
+    assert policy_change(policy, [*ram, tried(None)]) is None, "it is under way"
     assert policy_change(policy, []) is None
 
 
 def test_a_hang_runs_again_with_the_same_walltime_and_then_waits_for_a_person() -> None:
-    policy, slow = Policy(), ended_as(Outcome.TIMEOUT, "n1")
-    hang = ended_as(Outcome.TIMEOUT, "n1", hung=True)
+    policy, slow = Policy(), tried(Outcome.TIMEOUT)
+    hang = tried(Outcome.TIMEOUT, hung=True)
     assert policy_change(policy, [hang]) == Change()
     assert policy_change(policy, [hang, hang]) is None
     assert policy_change(policy, [hang, slow]) == Change(walltime=2), "the walltime was too short once"
@@ -126,7 +126,6 @@ def test_what_is_scaled_is_the_next_whole_step(value: int, factor: float, step: 
     assert 0 <= got - Fraction(value) * Fraction(factor) < step
 
 
-TASK = JobTask("slurm", "77", 1)
 SPEC = SweepSpec.model_validate(
     {
         "name": "t",
@@ -156,11 +155,6 @@ def again(
     return groups(looks, spec_of, {TASK: given_}, now, strictly=strictly, anywhere=anywhere)
 
 
-def tried(outcome: Outcome | None, node: str = "n1", number: int = 1, *, hung: bool = False) -> Try:
-    verdict = TryOutcome(outcome=outcome, evidence="", hung=hung)
-    return Try(number=number, verdict=verdict, task=TASK, node=node)
-
-
 def one_look(index: int, standing: PointState, *ended: Outcome | None) -> PointStatus:
     """Return a look at a point; its outcomes the oldest first."""
     tries = tuple(tried(outcome, number=number) for number, outcome in enumerate(ended, 1))[::-1]
@@ -186,12 +180,6 @@ def test_what_is_done_or_in_the_queue_is_never_chosen(looks: list[PointStatus], 
     taken = select_points(looks, only)
     wanted = {PointState(word) for word in only} or {PointState.FAILED, PointState.MISSING}
     assert indices(taken) == [look.point.index for look in looks if look.standing in wanted]
-
-
-def test_a_point_that_runs_is_not_run_twice() -> None:
-    looks = looks_of(PointState.RUNNING)
-    with pytest.raises(JobkitError, match="it is not run twice at a time"):
-        select_points(looks, ["1"])
 
 
 @given(LOOKS, st.data())

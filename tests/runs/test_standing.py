@@ -14,12 +14,7 @@ from jobkit.core.records import Outcome, Point
 from jobkit.runs.journal import JobTask
 from jobkit.runs.progress import Progress
 from jobkit.runs.reader import read_standings
-from jobkit.runs.standing import (
-    PointState,
-    PointStatus,
-    RunStanding,
-    count_by_state,
-)
+from jobkit.runs.standing import PointState, PointStatus, RunStanding, count_by_state
 from jobkit.schedulers.types import Queued, State
 from tests.support.builders import (
     batch,
@@ -96,6 +91,9 @@ def test_the_exit_code_is_that_of_what_is_most_to_come(standing: tuple[PointStat
 
 SOON, LATER, PAST = (NOW + timedelta(**ago) for ago in ({"minutes": 5}, {"days": 40}, {"hours": -1}))
 AHEAD = "Priority: other jobs are ahead of it"
+SHARES = "the job that it shares has begun, and its turn is to come"
+WAITING, RUNNING = PointState.WAITING, PointState.RUNNING
+SUSPENDED, AHEAD_SOON = waits(State.RUNNING, "s: suspended"), waits(reason="Priority", start_at=local(SOON))
 
 
 @pytest.mark.parametrize(
@@ -107,40 +105,26 @@ AHEAD = "Priority: other jobs are ahead of it"
         (stands(PointState.MISSING, task=None), "missing", "never submitted"),
         (stands(PointState.UNSETTLED), "unsettled", "left the queue: so it is"),
         (stands(PointState.UNSETTLED, silent=True), "unsettled", "slurm does not answer"),
-        (stands(PointState.WAITING, queued=waits(reason="Priority")), "waiting", AHEAD),
-        (stands(PointState.WAITING, queued=waits(State.HELD)), "held", ""),
+        (stands(WAITING, queued=waits(reason="Priority")), "waiting", AHEAD),
+        (stands(WAITING, queued=waits(State.HELD)), "held", ""),
         (stands(PointState.STUCK, Outcome.QUEUE_ERROR, queued=waits(State.ERROR)), "stuck", ""),
+        (stands(WAITING, queued=waits(State.RUNNING)), "waiting", SHARES),
         (
-            stands(PointState.WAITING, queued=waits(State.RUNNING)),
-            "waiting",
-            "the job that it shares has begun, and its turn is to come",
-        ),
-        (
-            stands(PointState.WAITING, queued=waits(State.RUNNING, task=0), task=LOCAL),
+            stands(WAITING, queued=waits(State.RUNNING, task=0), task=LOCAL),
             "waiting",
             "one at a time runs here",
         ),
-        (stands(PointState.RUNNING, queued=waits(State.RUNNING, start_at=local(SOON))), "running", ""),
-        (stands(PointState.RUNNING, queued=waits(State.RUNNING, task=0), task=LOCAL), "running", ""),
+        (stands(RUNNING, queued=waits(State.RUNNING, start_at=local(SOON))), "running", ""),
+        (stands(RUNNING, queued=waits(State.RUNNING, task=0), task=LOCAL), "running", ""),
+        (stands(RUNNING, queued=SUSPENDED, task=JobTask("sge", "77", 1)), "running", "s: suspended"),
         (
-            stands(
-                PointState.RUNNING, queued=waits(State.RUNNING, "s: suspended"), task=JobTask("sge", "77", 1)
-            ),
-            "running",
-            "s: suspended",
-        ),
-        (
-            stands(PointState.WAITING, queued=waits(start_at=local(LATER))),
+            stands(WAITING, queued=waits(start_at=local(LATER))),
             "waiting",
             f"to begin about {LATER.astimezone():%Y-%m-%d %H:%M}",
         ),
-        (
-            stands(PointState.WAITING, queued=waits(reason="Priority", start_at=local(SOON))),
-            "waiting",
-            f"{AHEAD}; to begin about {SOON.astimezone():%H:%M}",
-        ),
-        (stands(PointState.WAITING, queued=waits(start_at="N/A")), "waiting", ""),
-        (stands(PointState.WAITING, queued=waits(start_at=local(PAST))), "waiting", ""),
+        (stands(WAITING, queued=AHEAD_SOON), "waiting", f"{AHEAD}; to begin about {SOON.astimezone():%H:%M}"),
+        (stands(WAITING, queued=waits(start_at="N/A")), "waiting", ""),
+        (stands(WAITING, queued=waits(start_at=local(PAST))), "waiting", ""),
     ],
 )
 def test_the_word_for_where_a_point_stands_and_why(point: PointStatus, state: str, why: str) -> None:

@@ -258,10 +258,7 @@ def test_a_try_that_was_killed_shows_every_source() -> None:
         elapsed_s=61.0,
     )
     killed = replace(
-        tried(2, Outcome.STAGE_OUT, evidence="exit file: so it is"),
-        begin=begin,
-        exit=exit_,
-        account=account,
+        tried(2, Outcome.STAGE_OUT, evidence="exit file: so it is"), begin=begin, exit=exit_, account=account
     )
     began = f"{moment('2026-01-02T10:20:00+00:00'):%Y-%m-%d %H:%M:%S}"
     ran = f"slurm job 77, task 1, round 3, started again 2 times, on node1, from {began}, for 1:01"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,6 @@ TRIED = Trial(
     bound_bytes=15.9 * GIB,
     memory=ALLOCATOR,
 )
-BATCH = "batch_size 1,245"
 LIMIT = "16.00 GiB of allocator memory (plus the CUDA context)"
 PROCESS_LIMIT = "16.00 GiB of process memory"
 
@@ -45,76 +45,60 @@ def write(run: Path, *found: Trial, tail: str = "") -> Path:
     return run
 
 
-def test_the_last_line_for_a_point_counts_and_the_order_stays(tmp_path: Path) -> None:
-    settled, second = replace(TRIED, outcome=Outcome.GPU_OOM), replace(TRIED, index=7)
-    assert trials(write(tmp_path, TRIED, settled, second, tail='{"index": 8')) == [settled, second]
-
-
-def test_every_message_stands_for_itself(tmp_path: Path) -> None:
-    first, second = Trial(message="too few"), Trial(message="another card")
-    assert trials(write(tmp_path, first, TRIED, second)) == [first, TRIED, second]
-    assert trials(write(tmp_path, second)) == [first, TRIED, second, second]
-
-
-def test_a_run_without_trials(tmp_path: Path) -> None:
+def test_the_last_line_for_a_point_counts_and_every_message_stands_for_itself(tmp_path: Path) -> None:
     assert trials(tmp_path) == []
     assert describe_trials([]) == ()
+    settled, second = replace(TRIED, outcome=Outcome.GPU_OOM), replace(TRIED, index=7)
+    few, other = Trial(message="too few"), Trial(message="another card")
+    assert trials(write(tmp_path, few, TRIED, settled, few, other, second, tail='{"index": 8')) == [
+        few,
+        settled,
+        few,
+        other,
+        second,
+    ]
+    assert len(describe_trials([few, TRIED, few])) == 2, "nothing is said twice"
+
+
+NEEDED = "needed 15.50 GiB, predicted 15.00 GiB (-3.2 %)"
+EACH = "16.00 GiB of allocator memory of each of 4 workers (plus the CUDA contexts)"
+FITS: dict[str, Any] = {"outcome": Outcome.OK, "measured_bytes": int(15.5 * GIB)}
 
 
 @pytest.mark.parametrize(
-    ("trial", "sentence"),
+    ("known", "sentence"),
     [
-        (Trial(message="too few"), "the largest batch was not tested: too few"),
-        (TRIED, f"{BATCH} is being tested for {LIMIT}"),
-        (replace(TRIED, message="run it"), f"{BATCH}, to be tested for {LIMIT}, never began: run it"),
+        ({}, f"is being tested for {LIMIT}"),
+        ({"message": "run it"}, f", to be tested for {LIMIT}, never began: run it"),
+        (FITS, f"fits in {LIMIT}: {NEEDED}"),
+        (FITS | {"condition": ", with x:True"}, f"fits in {LIMIT}: {NEEDED}, with x:True"),
         (
-            replace(TRIED, outcome=Outcome.OK, measured_bytes=int(15.5 * GIB)),
-            f"{BATCH} fits in {LIMIT}: needed 15.50 GiB, predicted 15.00 GiB (-3.2 %)",
+            FITS | {"measured_bytes": 17 * GIB, "memory": PROCESS},
+            f"does not fit in {PROCESS_LIMIT}: needed 17.00 GiB, predicted 15.00 GiB (-11.8 %)",
+        ),
+        ({"outcome": Outcome.GPU_OOM}, f"was tested for {LIMIT} and ended as gpu_oom"),
+        ({"memory": memory_of(False, 4)}, f"is being tested for {EACH}"),  # noqa: FBT003 - as above
+        ({"memory": memory_of(True, 4)}, f"is being tested for {PROCESS_LIMIT} of the 4 workers together"),  # noqa: FBT003 - the same
+        (
+            {"outcome": Outcome.OK},
+            f"was tested for {LIMIT} and ended as ok, but its memory was not measured",
         ),
         (
-            replace(TRIED, outcome=Outcome.OK, measured_bytes=int(15.5 * GIB), condition=", with x:True"),
-            f"{BATCH} fits in {LIMIT}: needed 15.50 GiB, predicted 15.00 GiB (-3.2 %), with x:True",
-        ),
-        (
-            replace(TRIED, outcome=Outcome.OK, measured_bytes=17 * GIB, memory=PROCESS),
-            f"{BATCH} does not fit in {PROCESS_LIMIT}: needed 17.00 GiB, predicted 15.00 GiB (-11.8 %)",
-        ),
-        (replace(TRIED, outcome=Outcome.GPU_OOM), f"{BATCH} was tested for {LIMIT} and ended as gpu_oom"),
-        (
-            replace(TRIED, memory=memory_of(False, 4)),  # noqa: FBT003 - as above
-            f"{BATCH} is being tested for {LIMIT.replace(' (', ' of each of 4 workers (')}".replace(
-                "xt)", "xts)"
-            ),
-        ),
-        (
-            replace(TRIED, memory=memory_of(True, 4)),  # noqa: FBT003 - as above
-            f"{BATCH} is being tested for {PROCESS_LIMIT} of the 4 workers together",
-        ),
-        (
-            replace(TRIED, outcome=Outcome.OK),
-            f"{BATCH} was tested for {LIMIT} and ended as ok, but its memory was not measured",
-        ),
-        (
-            replace(TRIED, outcome=Outcome.LOST, killed=True),
-            f"{BATCH} was tested for {LIMIT}, and was killed, most likely for its memory",
+            {"outcome": Outcome.LOST, "killed": True},
+            f"was tested for {LIMIT}, and was killed, most likely for its memory",
         ),
     ],
 )
-def test_what_is_said_of_a_trial(trial: Trial, sentence: str) -> None:
-    assert describe_trials([trial]) == (sentence,)
-
-
-def test_nothing_is_said_twice() -> None:
-    assert len(describe_trials([Trial(message="too few"), TRIED, Trial(message="too few")])) == 2
-
-
-def test_an_error_is_a_share_of_what_was_measured() -> None:
-    assert TRIED.error is None
-    assert replace(TRIED, measured_bytes=12 * GIB).error == 0.25
+def test_what_is_said_of_a_trial(known: dict[str, Any], sentence: str) -> None:
+    (said,) = describe_trials([replace(TRIED, **known)])
+    assert said == f"batch_size 1,245{'' if sentence.startswith(',') else ' '}{sentence}"
+    assert describe_trials([Trial(message="few")]) == ("the largest batch was not tested: few",)
 
 
 def test_it_held_where_it_ran_and_stayed_within() -> None:
     assert not TRIED.held
+    assert TRIED.error is None
+    assert replace(TRIED, measured_bytes=12 * GIB).error == 0.25, "a share of what was measured"
     assert replace(TRIED, outcome=Outcome.OK, measured_bytes=16 * GIB).held
     assert not replace(TRIED, outcome=Outcome.OK, measured_bytes=16 * GIB + 1).held
     assert not replace(TRIED, outcome=Outcome.GPU_OOM).held

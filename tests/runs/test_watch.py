@@ -76,10 +76,7 @@ def test_it_looks_ever_more_seldom_until_nothing_is_to_come(
     points = grid([50])
     run = run_of(tmp_path / "run", points)
     queue.holds(PENDING)
-    clock.then = {
-        2: lambda: queue.holds(RUNNING),
-        20: lambda: write_record(run, record(points[0])),
-    }
+    clock.then = {2: lambda: queue.holds(RUNNING), 20: lambda: write_record(run, record(points[0]))}
     out: list[str] = []
     (last,) = watch([run], words, Screen(out.append, in_place=False))
     assert last.points[0].outcome is Outcome.OK
@@ -175,44 +172,6 @@ def test_a_failed_try_has_one_line_and_one_that_was_cancelled_none() -> None:
     assert lines(Outcome.STAGE_IN, 1) == []
     assert len(lines(Outcome.STAGE_IN, 2)) == 1
     assert lines(Outcome.CANCELLED, 3) == []
-
-
-def test_nothing_is_to_come_once_no_point_moves() -> None:
-    moving = {PointState.RUNNING, PointState.WAITING, PointState.UNSETTLED}
-    over = {standing for standing in PointState if is_over(a_run([a_point(1, standing)]), Policy())}
-    assert over == set(PointState) - moving
-
-
-@pytest.mark.parametrize(
-    ("tried_all", "ended", "over"), [(False, False, False), (False, True, True), (True, False, True)]
-)
-def test_the_trials_of_the_largest_batch_are_waited_for_until_the_last_or_until_their_job_ends(
-    monkeypatch: pytest.MonkeyPatch,
-    tried_all: bool,  # noqa: FBT001 - pytest passes by name
-    ended: bool,  # noqa: FBT001 - the same
-    over: bool,  # noqa: FBT001 - the same
-) -> None:
-    monkeypatch.setattr(RunKind, "finished", lambda *_: tried_all)
-    run = with_job(a_run([a_point(1, PointState.DONE, Outcome.OK)]), Role.FIND, State.RUNNING)
-    run = replace(run, ended=frozenset({JobTask("slurm", "79", 1)} if ended else ()))
-    assert is_over(run, Policy()) is over
-
-
-@pytest.mark.parametrize(
-    ("outcome", "state", "over"),
-    [
-        (Outcome.RAM_OOM, State.PENDING, False),
-        (Outcome.RAM_OOM, State.ERROR, True),
-        (Outcome.BUG, State.PENDING, True),
-    ],
-)
-def test_a_retry_that_the_policy_wants_is_waited_for_unless_its_job_is_in_error(
-    outcome: Outcome,
-    state: State,
-    over: bool,  # noqa: FBT001 - pytest passes by name
-) -> None:
-    run = with_job(a_run([a_point(1, PointState.FAILED, outcome)]), Role.FOLLOW, state)
-    assert is_over(run, Policy()) is over
 
 
 @pytest.fixture
@@ -320,3 +279,37 @@ def test_the_reason_of_the_job_that_follows_is_not_that_of_the_points(
         assert capsys.readouterr().err == ""
         progress.refresh(with_job(waiting, Role.TUNE, State.PENDING, "Resources", job="80"))
         assert capsys.readouterr().err.strip() == "1 point, waiting: Resources"
+
+
+def follows(outcome: Outcome, state: State) -> RunStanding:
+    return with_job(a_run([a_point(1, PointState.FAILED, outcome)]), Role.FOLLOW, state)
+
+
+MOVING = {PointState.RUNNING, PointState.WAITING, PointState.UNSETTLED}
+
+
+@pytest.mark.parametrize(
+    ("run", "over"),
+    [
+        *((a_run([a_point(1, standing)]), standing not in MOVING) for standing in PointState),
+        (follows(Outcome.RAM_OOM, State.PENDING), False),
+        (follows(Outcome.RAM_OOM, State.ERROR), True),
+        (follows(Outcome.BUG, State.PENDING), True),
+    ],
+)
+def test_a_run_is_over_once_no_point_moves_and_no_job_that_can_begin_runs_one_again(
+    run: RunStanding,
+    over: bool,  # noqa: FBT001 - pytest passes by name
+) -> None:
+    assert is_over(run, Policy()) is over
+
+
+def test_the_trials_of_the_largest_batch_are_waited_for_until_the_last_or_until_their_job_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = with_job(a_run([a_point(1, PointState.DONE, Outcome.OK)]), Role.FIND, State.RUNNING)
+    for tried_all in (False, True):
+        monkeypatch.setattr(RunKind, "finished", lambda *_, all_=tried_all: all_)
+        assert is_over(run, Policy()) is tried_all
+    monkeypatch.setattr(RunKind, "finished", lambda *_: False)
+    assert is_over(replace(run, ended=frozenset({JobTask("slurm", "79", 1)})), Policy())
