@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -197,16 +197,7 @@ def write_tagged(run: Path, found: Iterable[tuple[Point, Iterable[Entity]]]) -> 
 
 def write_exit(run: Path, of: Point, what: Exit, number: int = 1) -> None:
     """Bring an exit file home, in the form that the job script writes."""
-    pairs = {
-        "status": what.status,
-        "stage": what.stage,
-        "outcome": what.outcome or "",
-        "signal": what.signal or "",
-        "message": what.message,
-        "because": what.because,
-        "scratch": what.scratch,
-        "host": what.host,
-    }
+    pairs = {key: "" if value is None else value for key, value in asdict(what).items()}
     text = "".join(f"{key}={value}\n" for key, value in pairs.items())
     write_atomically(try_folder(run, of, number) / EXIT_FILE, text)
 

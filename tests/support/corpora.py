@@ -22,22 +22,7 @@ from jobkit.extensions.corpus.scan import Scan
 from tests.support.builders import point
 
 WHITE = [chr(code) for code in range(0x3100) if chr(code).isspace()]
-NO_WHITE = [
-    "\ufeff",
-    "\u200b",
-    "\u2007x",
-    "a",
-    "é",
-    "漢",
-    "😀",
-    "\0",
-    "“",
-    "ä",
-    "\u1680x",
-    "\x1a",
-    "\xad",
-    "の",
-]
+NO_WHITE = ["\u2007x", "\u1680x", *"\ufeff\u200baé漢😀\0“ä\x1a\xadの"]
 HARD = st.lists(
     st.sampled_from(["\n", "\n\n", "\r", "\r\n", "\r\n\r\n", " ", "\t", *WHITE, *NO_WHITE, "word " * 9]),
     max_size=40,

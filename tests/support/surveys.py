@@ -15,21 +15,13 @@ DATA = Path(__file__).parents[1] / "data"
 _FORM = re.compile(r"\$ (.*)\nstatus (\d+)\n--- stdout\n(.*)--- stderr\n(.*)", re.DOTALL)
 FILES = {
     "slurm": {
-        "version": "version",
+        **{name: name for name in ("version", "config", "nodes", "partitions", "sacct", "accounts")},
         "controller": "ping",
-        "config": "config",
-        "nodes": "nodes",
-        "partitions": "partitions",
-        "sacct": "sacct",
-        "accounts": "accounts",
     },
     "sge": {
-        "version": "version",
+        **{name: name for name in ("version", "queues", "instances", "qacct")},
         "controller": "config",
-        "queues": "queues",
         "resources": "complexes",
-        "instances": "instances",
-        "qacct": "qacct",
     },
 }
 """The question of a survey, and the end of the name of the file with its answer."""
