@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.records import Outcome
-from jobkit.worker.failure import CAUGHT_SIGNALS, Signals, Stopped, TryFailed, outcome_of
+from jobkit.worker.failure import Signals, Stopped, TryFailed, outcome_of
+from tests.support.fake_torch import OutOfMemoryError
+from tests.worker.test_supervisor import restored
 
-
-class OutOfMemoryError(RuntimeError):
-    """As torch names it."""
+__all__ = ["restored"]  # for all tests here
+MPS_FAILED = "the remote procedural call between the MPS server and the MPS client failed"
 
 
 @pytest.mark.parametrize(
@@ -20,24 +21,13 @@ class OutOfMemoryError(RuntimeError):
     [
         (OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."), Outcome.GPU_OOM),
         (RuntimeError("CUDA error: out of memory"), Outcome.GPU_OOM),
-        (
-            RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
-            Outcome.GPU_OOM,
-        ),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`"), Outcome.GPU_OOM),
         (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), Outcome.GPU_OOM),
         (MemoryError(), Outcome.RAM_OOM),
-        (
-            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"),
-            Outcome.RAM_OOM,
-        ),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"), Outcome.RAM_OOM),
         (RuntimeError("all CUDA-capable device(s) is/are busy or unavailable"), Outcome.GPU_BUSY),
         (RuntimeError("No CUDA GPUs are available"), Outcome.NO_GPU),
-        (
-            RuntimeError(
-                "CUDA error: the remote procedural call between the MPS server and the MPS client failed"
-            ),
-            Outcome.ENVIRONMENT,
-        ),
+        (RuntimeError(f"CUDA error: {MPS_FAILED}"), Outcome.ENVIRONMENT),
         (OSError(errno.ENOSPC, "No space left on device"), Outcome.SCRATCH_FULL),
         (ModuleNotFoundError("No module named 'stanza'"), Outcome.ENVIRONMENT),
         (ValueError("anything else"), Outcome.BUG),
@@ -60,29 +50,17 @@ def test_a_message_is_one_short_line() -> None:
     assert "\n" not in message
 
 
-@pytest.fixture(autouse=True)
-def restored() -> object:
-    before = {number: signal.getsignal(number) for number in CAUGHT_SIGNALS}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
-
-
 def _told(named: Path) -> None:
     named.write_text("USR1\n", encoding="ascii")
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_term_becomes_stopped_and_names_itself() -> None:
+def test_a_signal_becomes_stopped_and_has_the_name_that_the_job_script_wrote(tmp_path: Path) -> None:
     with pytest.raises(Stopped) as caught, Signals(None).may_stop():
         os.kill(os.getpid(), signal.SIGTERM)
     assert caught.value.signal == "TERM"
-
-
-def test_the_name_is_what_the_job_script_wrote(tmp_path: Path) -> None:
     named = tmp_path / "signal"
-    stopping = Signals(named)
-    with pytest.raises(Stopped) as caught, stopping.may_stop():
+    with pytest.raises(Stopped) as caught, Signals(named).may_stop():
         _told(named)
     assert caught.value.signal == "USR1"
 

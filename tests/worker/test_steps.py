@@ -76,12 +76,13 @@ def test_a_workload_or_the_file_of_a_function_may_keep_pythons_own_collections(
 
 
 class Looks(Count):
-    """Looks in each call whether Python collects by itself."""
+    """Looks in each call whether Python collects by itself, and counts the knots: it leaves one."""
 
-    seen: ClassVar[list[bool]] = []
+    seen: ClassVar[list[tuple[bool, int]]] = []
 
     def process(self, paragraphs: Sequence[str]) -> Result:
-        self.seen.append(gc.isenabled())
+        Knot()
+        self.seen.append((gc.isenabled(), sum(isinstance(one, Knot) for one in gc.get_objects())))
         if paragraphs == ["Bug.\n"]:
             raise ValueError
         return super().process(paragraphs)
@@ -94,40 +95,23 @@ class LooksAndKeeps(Looks):
 @pytest.mark.parametrize(
     ("workload", "text", "outcome"),
     [
-        (Looks, "Ada.\n\nBob.\n", Outcome.OK),
+        (Looks, "Ada.\n\nBob.\n\nCy.\n", Outcome.OK),
         (Looks, "Bug.\n", Outcome.BUG),
         (LooksAndKeeps, "Ada.\n\nBob.\n", Outcome.OK),
     ],
 )
-def test_after_a_try_of_this_process_python_collects_by_itself_again(
-    tmp_path: Path, workload: type[Looks], text: str, outcome: Outcome
+def test_garbage_is_collected_between_calls_and_after_a_try_python_does_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workload: type[Looks], text: str, outcome: Outcome
 ) -> None:
+    monkeypatch.setattr(steps, "DUE", 0)
     Looks.seen.clear()
     of = replace(PLAIN, workload=f"{__name__}:{workload.__name__}", workers=1)
     assert tried(tmp_path, of, text).outcome is outcome
-    assert set(Looks.seen) == {workload is LooksAndKeeps}
+    enabled, knots = zip(*Looks.seen, strict=True)
+    assert set(enabled) == {workload is LooksAndKeeps}
+    if (workload, outcome) == (Looks, Outcome.OK):
+        assert knots == (1, 2, 1, 1), "that of the warm-up is collected after the first call"
     assert gc.isenabled()
-
-
-def test_garbage_is_collected_between_the_calls_of_a_try(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(steps, "DUE", 0)
-    found: list[int] = []
-
-    class Ties(Count):
-        """Leaves a knot in each call."""
-
-        def process(self, paragraphs: Sequence[str]) -> Result:
-            Knot()
-            found.append(sum(isinstance(one, Knot) for one in gc.get_objects()))
-            return super().process(paragraphs)
-
-    monkeypatch.setattr(f"{__name__}.Looks", Ties)
-    tried(tmp_path, replace(PLAIN, workload=f"{__name__}:Looks", workers=1), "Ada.\n\nBob.\n\nCy.\n")
-    warm_up, *calls = found
-    assert warm_up == 1
-    assert calls == [2, 1, 1], "that of the warm-up is collected after the first call"
 
 
 # -- before a fork

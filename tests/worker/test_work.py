@@ -1,38 +1,27 @@
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from jobkit.core import files, json_codec
-from jobkit.core.layout import BATCHES_FILE, ENTITIES_FILE, RECORD_FILE
-from jobkit.core.records import Batch, JobFacts, Outcome, Point, Record
-from jobkit.worker import process, steps, work
-from jobkit.worker.failure import CAUGHT_SIGNALS, Signals
+from jobkit.core.layout import ENTITIES_FILE
+from jobkit.core.records import Outcome, Point, Record
+from jobkit.worker import process, steps
 from jobkit.worker.measure.device import Device
 from jobkit.worker.measure.min_memory_probe import SEARCHED, STEP_BYTES
-from jobkit.worker.record import Task
-from tests.support.builders import point
 from tests.support.fake_torch import FakeTorch
+from tests.worker import test_supervisor as supervised
+from tests.worker.test_supervisor import batches, restored
 from tests.workloads.held import BYTES_PER_LOAD, Held, Tells
 
+__all__ = ["restored"]  # for all tests here
 TEXT = "Ada.\n\nShe went home.\n\nBeatrice Kelford asked for tea.\n\nNo.\n\nIt rained.\n"
 LOAD = 2 * len("Beatrice Kelford asked for tea.\n")
 """Of the heaviest call of two paragraphs."""
 GIB = 2**30
-
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in CAUGHT_SIGNALS}
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @pytest.fixture
@@ -45,24 +34,19 @@ def card(monkeypatch: pytest.MonkeyPatch) -> FakeTorch:
 
 
 PLAIN = replace(
-    point(params={"batch_size": 2}, device="cpu"),
+    supervised.PLAIN,
+    params={"batch_size": 2},
     workload="tests.workloads.held:Held",
-    model=None,
+    workload_folder=None,
     allocator=SEARCHED,
-    threads=1,
+    order="load",
+    workers=1,
 )
 
 
 def tried(folder: Path, of: Point) -> Record:
     """Run one try of a point on `TEXT` and return its record."""
-    (folder / "text").write_text(TEXT)
-    sha256 = hashlib.sha256(TEXT.encode()).hexdigest()
-    ready = replace(of, text=replace(of.text, sha256=sha256))
-    task = Task(point=ready, try_number=1, inputs=folder, out=folder, job=JobFacts(scheduler="hand"))
-    outcome = work.run(task, Signals(None))
-    text = (folder / RECORD_FILE).read_text()
-    found = json_codec.from_json(Record, text, where="record")
-    assert found.outcome is outcome
+    found = supervised.tried(folder, of, TEXT)
     assert list(folder.parent.glob("metrics-*")) == [], "its temporary file"
     return found
 
@@ -130,21 +114,18 @@ def test_a_signal_while_it_measures_ends_that_and_not_the_try(
     assert found.summary
     assert found.summary.items == found.summary.items_total == 5
     assert len((tmp_path / ENTITIES_FILE).read_text().splitlines()) == 1 + 5
-    lines = files.read_lines(tmp_path / BATCHES_FILE)
-    assert next(json_codec.from_json(Batch, line, where="batches").load for _, line in lines) == LOAD
+    assert batches(tmp_path)[0].load == LOAD
     assert GIB <= card.cap_bytes <= GIB + 1024
 
 
 @pytest.mark.parametrize("order", ["load", "sorted"])
 def test_a_point_may_work_on_a_part_of_the_text(tmp_path: Path, order: str) -> None:
     record = tried(tmp_path, replace(PLAIN, every=2, order=order))
-    lines = (tmp_path / BATCHES_FILE).read_text().splitlines()
-    batches = [json_codec.from_json(Batch, line, where="batch") for line in lines]
-    chosen = TEXT.split("\n\n")[::2]
+    done, chosen = batches(tmp_path), TEXT.split("\n\n")[::2]
     assert record.summary
     assert (record.summary.items, record.summary.items_total) == (3, 3)
-    assert sum(batch.characters for batch in batches) == sum(map(len, chosen)) + 2
-    assert all(batch.first_item % 2 == 0 for batch in batches)
+    assert sum(batch.characters for batch in done) == sum(map(len, chosen)) + 2
+    assert all(batch.first_item % 2 == 0 for batch in done)
 
 
 @pytest.mark.usefixtures("card")

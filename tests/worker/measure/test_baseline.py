@@ -114,10 +114,12 @@ def test_a_baseline_that_cannot_be_read_or_written_is_none(waiting: Reader, tmp_
     assert polled(waiting([GIB])) == (1, GIB)
 
 
-@pytest.mark.parametrize(
-    ("visible", "number", "found"),
-    [
-        ("GPU-b", 1, ["GPU-bb"]),
+def test_the_gpus_of_a_try_are_known_by_name_or_if_there_are_no_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpus = [SimpleNamespace(uuid=uuid) for uuid in ("GPU-aa", "GPU-bb")]
+    monkeypatch.setattr(nvml, "list_gpus", lambda: gpus)
+    for visible, number, found in (
         ("GPU-b, GPU-a", 2, ["GPU-bb", "GPU-aa"]),
         ("GPU-b,GPU-a", 1, ["GPU-bb"]),
         ("GPU-b,GPU-x", 2, []),
@@ -125,13 +127,6 @@ def test_a_baseline_that_cannot_be_read_or_written_is_none(waiting: Reader, tmp_
         ("0,1", 2, ["GPU-aa", "GPU-bb"]),
         ("", 2, ["GPU-aa", "GPU-bb"]),
         ("1", 1, []),
-    ],
-)
-def test_the_gpus_of_a_try_are_known_by_name_or_if_there_are_no_others(
-    visible: str, number: int, found: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(nvml.VISIBLE_VARIABLE, visible)
-    monkeypatch.setattr(
-        nvml, "list_gpus", lambda: [SimpleNamespace(uuid=uuid) for uuid in ("GPU-aa", "GPU-bb")]
-    )
-    assert nvml.visible_uuids(number) == found
+    ):
+        monkeypatch.setenv(nvml.VISIBLE_VARIABLE, visible)
+        assert nvml.visible_uuids(number) == found

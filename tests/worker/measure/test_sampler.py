@@ -137,17 +137,6 @@ def test_of_several_gpus_memory_and_power_are_sums_and_utilisation_is_the_mean_i
     assert (peaks.device_bytes, peaks.process_bytes, peaks.utilisation_percent) == (None, None, [])
 
 
-def test_the_energy_is_the_sum_of_all_gpus_by_both_instruments() -> None:
-    energy = followed(Card(1, {}, None), Card(2, {}, None)).energy
-    assert energy
-    assert energy.power_j == pytest.approx(200 * energy.span_s)
-    assert energy.counter_j == pytest.approx(200 * energy.span_s, abs=1)
-    assert energy.power_samples == 3
-    old = followed(Card(1, {}, None), Card(None, {}, None)).energy
-    assert old
-    assert (old.counter_j, old.joules) == (None, old.power_j)
-
-
 def test_a_process_that_is_neither_this_nor_its_child_is_foreign() -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
         own, foreign = {child.pid: 1}, {child.pid: 1, 1: 2}

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.worker.workloads.base import ENTITY_COLUMNS, columns_of, workload_class
+from jobkit.core.knobs import RUN_KNOBS, declared
+from jobkit.worker.workloads.base import ENTITY_COLUMNS, SHIPPED, columns_of, knobs, workload_class
 from jobkit.worker.workloads.own import METHODS, CheckedWorkload, checked_class, code_folder, open_workload
 from tests.support.builders import own_workload
 
@@ -101,3 +102,20 @@ def test_without_columns_the_rows_are_the_entities(tmp_path: Path) -> None:
     (tmp_path / "own_old.py").write_text(toy + "".join(methods))
     assert columns_of(open_workload("own_old:Toy", str(tmp_path))) == ENTITY_COLUMNS
     assert columns_of(open_workload("count", None)) == ("words",)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_workload_is_found_without_its_framework(name: str) -> None:
+    found = workload_class(name)
+    assert knobs(name) == (*declared(found.KNOBS), *RUN_KNOBS)
+    assert knobs("package.module:Class") is None, "it is not imported"
+    assert "batch_size" in {knob.name for knob in declared(found.KNOBS)}
+
+
+@pytest.mark.parametrize(
+    "name", ["no.such.module:Class", "jobkit.worker.workloads.function:Nothing", "jobkit", ":"]
+)
+def test_what_is_no_workload_is_named(name: str) -> None:
+    with pytest.raises(JobkitError, match="workload '") as caught:
+        workload_class(name)
+    assert "stanza-ner" in caught.value.hint
