@@ -107,6 +107,8 @@ def test_the_limit_is_what_a_call_can_hold() -> None:
     assert Loads(rows, Cut(paragraphs_per_call=2)).limit == 3
     assert Loads(rows, Cut(paragraphs_per_call=1)).limit == 3
     assert Loads(rows, Cut(sentences_per_ner_batch=2)).limit == 3
+    alone = Loads(lengths([[1], [1], [9]]), Cut(sentences_per_ner_batch=2))
+    assert (alone.load(9), alone.saturation) == (9, 1), "the last sentence never fills its chunk"
     short = lengths([[3], [5], [1]])
     fixed, unpadded = Loads(short, Cut(paragraphs_per_call=2)), Loads(replace(short, padded=False))
     assert [fixed.load(size) for size in (1, 2, 3)] == [5, 10, 10]
@@ -160,7 +162,7 @@ def test_without_lengths_the_load_is_the_batch_size_and_without_text_there_is_no
 
 @pytest.mark.parametrize(
     "cut",
-    [Cut(), Cut(sentences_per_ner_batch=32), Cut(paragraphs_per_call=32), Cut(paragraphs_per_call=1)],
+    [Cut(), Cut(sentences_per_ner_batch=32), Cut(paragraphs_per_call=32)],
 )
 @pytest.mark.untraced
 def test_all_batch_sizes_of_a_longer_text_take_a_little_longer(cut: Cut) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jobkit.answers.objective import Bound, Finals, Objective
 from jobkit.answers.setting import Setting
-from jobkit.core.figures import LARGEST, by_key, units_of
+from jobkit.core.figures import LARGEST
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB
@@ -59,13 +59,9 @@ def test_the_better_mean_has_the_higher_rank_unless_only_rounding_differs(one: f
 def test_a_setting_whose_mean_is_beyond_a_bound_breaks_it(bounds: dict[str, Bound], words: str) -> None:
     failed = replace(reporting(f1=5.0), outcome=Outcome.TIMEOUT)
     assert Objective(bounds=bounds).broken(setting(reporting(f1=0.8), reporting(f1=0.9), failed)) == words
-
-
-def test_figures_of_several_units_are_not_compared() -> None:
-    both = [reporting("s", latency=1), reporting("ms", latency=900)]
-    assert units_of(both, by_key("latency")) == ["ms", "s"]
-    words = Objective(bounds={"latency": Bound(max=1)}).broken(setting(*both))
-    assert words == "latency has several units: ms, s"
+    both = setting(reporting("s", latency=1), reporting("ms", latency=900))
+    several = Objective(bounds={"latency": Bound(max=1)}).broken(both)
+    assert several == "latency has several units: ms, s"
 
 
 def finals(loop: list[float], other: list[float], objective: Objective, **changes: Any) -> Finals:

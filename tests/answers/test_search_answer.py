@@ -10,26 +10,15 @@ from jobkit.core.layout import TUNE_GOAL_FILE
 from tests.support.machines import Machine, search
 
 
-def test_a_sweep_is_no_search(tmp_path: Path) -> None:
-    run = search(tmp_path, Machine())
-    assert read_search(run)
-    (run / TUNE_GOAL_FILE).unlink()
-    assert read_search(run) is None
-
-
-def test_the_answer_rests_on_the_last_phase(tmp_path: Path) -> None:
-    found = read_search(search(tmp_path, Machine()))
+def test_the_answer_rests_on_the_last_phase_and_another_objective_may_choose_another(tmp_path: Path) -> None:
+    run, slowest = search(tmp_path, Machine()), Objective(direction="min")
+    found, other = read_search(run), read_search(run, slowest)
     assert found
     assert [found.rank(phase) for phase in (None, "", *found.phases)] == [0, 0, 1, 2, 3]
     assert [found.rests_on(phase) for phase in (None, *found.phases)] == [False, False, False, True]
     assert all(found.rests_on(record.point.phase) for record in found.winner_records)
-
-
-def test_another_objective_may_choose_the_answer(tmp_path: Path) -> None:
-    run = search(tmp_path, Machine())
-    slowest = Objective(direction="min")
-    (one, other) = (read_search(run), read_search(run, slowest))
-    assert one
     assert other
     assert other.objective == slowest
-    assert other.setting != one.setting
+    assert other.setting != found.setting
+    (run / TUNE_GOAL_FILE).unlink()
+    assert read_search(run) is None, "a sweep is no search"

@@ -153,7 +153,6 @@ def test_the_front_is_marked_and_said(tmp_path: Path) -> None:
     [
         (OF_ONE, None),
         (replace(OF_ONE, power_j=9_460), pytest.approx(460 / 9_000)),
-        (replace(OF_ONE, power_j=8_540), pytest.approx(460 / 9_000)),
         (replace(OF_ONE, power_j=18_000, span_s=59.9), None),
         (replace(OF_ONE, power_j=None), None),
         (replace(OF_ONE, counter_j=None), None),

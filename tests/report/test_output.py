@@ -87,16 +87,6 @@ def test_a_cpu_run_says_so_and_has_no_gpu_columns(tmp_path: Path) -> None:
     assert "No estimate of the largest batch: these points ran on a CPU." in report
 
 
-def test_a_stand_in_says_so(tmp_path: Path) -> None:
-    (p,) = grid([50])
-    assert "STAND-IN model" in render(collect([finished(tmp_path / "run", [p])]))
-    assert p.model is not None
-    real = replace(p, run_id="real", model=replace(p.model, stand_in=False))
-    report = render(collect([finished(tmp_path / "real", [real])]))
-    assert "STAND-IN" not in report
-    assert "model en full" in report
-
-
 def test_csv_is_a_row_per_point_in_bytes_and_seconds_and_json_holds_everything(tmp_path: Path) -> None:
     found = collect([mixed(tmp_path / "demo")])
     rows = list(csv.DictReader(io.StringIO(render(found, "csv"))))

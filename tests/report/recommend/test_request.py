@@ -1,18 +1,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from jobkit.answers.speed import Duration
 from jobkit.core.measurements import MemoryReadings
 from jobkit.core.records import JobFacts
 from jobkit.core.units import GIB
 from jobkit.report.recommend.request import enough, lines, request, used_ram
-from jobkit.report.recommend.run_data import read_material
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import Resources
 from tests.support.builders import point, record
-from tests.support.machines import Machine, search
 from tests.support.recommendations import material, records
 
 TIME = Duration(expected_s=100, low_s=90, high_s=250, start_s=5, repeats=3)
@@ -68,16 +65,3 @@ def test_without_an_upper_end_the_mean_has_to_do_and_on_a_cpu_no_gpu_is_asked_fo
     assert (found.gpus, found.walltime_s, found.used_s) == (0, 300, None)
     assert [line.own for line in found.lines] == [False, False]
     assert not any("gpu" in line for one in found.lines for line in one.lines)
-
-
-def test_in_a_search_a_setting_is_charged_with_its_own_memory_only(tmp_path: Path) -> None:
-    tuning = read_material(search(tmp_path, Machine())).search
-    assert tuning
-    small, large = (
-        replace(one, memory=MemoryReadings(maxrss_bytes=size))
-        for one, size in zip(records(repeats=1)[:2], (GIB, 64 * GIB), strict=True)
-    )
-    for tuned, expected in ((None, 64 * GIB), (tuning, GIB)):
-        found = request(replace(material([small, large]), search=tuned), small, TIME)
-        assert found is not None
-        assert found.used_memory_bytes == expected

@@ -8,19 +8,30 @@ from pathlib import Path
 import pytest
 
 from jobkit.answers.objective import Bound, Objective
+from jobkit.answers.speed import Duration
 from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
+from jobkit.core.measurements import MemoryReadings
+from jobkit.core.units import GIB
 from jobkit.extensions.tune.answer import Answer
 from jobkit.report.recommend.advice import recommend
 from jobkit.report.recommend.output import blocks
+from jobkit.report.recommend.request import request
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import RecommendOptions
 from tests.extensions.tune.test_answer import NOW, FastLoop
 from tests.support.machines import GOAL, Machine, search
+from tests.support.recommendations import material as run_data
+from tests.support.recommendations import records
 
 
-def test_the_answer_of_the_search_is_recommended(tmp_path: Path) -> None:
-    material = read_material(search(tmp_path, Machine()))
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return search(tmp_path_factory.mktemp("search"), Machine())
+
+
+def test_the_answer_of_the_search_is_recommended(run: Path) -> None:
+    material = read_material(run)
     advice = recommend(material, RecommendOptions())
     assert material.search
     assert advice.batch.recommended.params == material.search.setting
@@ -38,13 +49,25 @@ def test_a_search_under_way_and_one_without_a_setting_have_no_recommendation(tmp
         recommend(read_material(search(tmp_path / "none", Machine(), none)), RecommendOptions())
 
 
-def test_finals_that_differ_have_no_largest_batch_for_the_reason_of_their_memory(tmp_path: Path) -> None:
-    material = read_material(search(tmp_path, Machine()))
+def test_in_a_search_a_setting_is_charged_with_its_own_memory_only(run: Path) -> None:
+    time = Duration(expected_s=100, low_s=90, high_s=250, start_s=5, repeats=3)
+    told = zip(records(repeats=1)[:2], (GIB, 64 * GIB), strict=True)
+    small, large = (replace(one, memory=MemoryReadings(maxrss_bytes=size)) for one, size in told)
+    tuning = read_material(run).search
+    assert tuning
+    for tuned, expected in ((None, 64 * GIB), (tuning, GIB)):
+        found = request(replace(run_data([small, large]), search=tuned), small, time)
+        assert found
+        assert found.used_memory_bytes == expected
+
+
+def test_finals_that_differ_have_no_largest_batch_for_the_reason_of_their_memory(run: Path) -> None:
+    material = read_material(run)
     assert material.search
     *_, last = material.search.winner_records
     other = replace(last, versions={**last.versions, "torch": "0.1"})
-    records = [other if record == last else record for record in material.records]
-    largest = recommend(replace(material, records=records), RecommendOptions()).batch.largest
+    told = [other if record == last else record for record in material.records]
+    largest = recommend(replace(material, records=told), RecommendOptions()).batch.largest
     assert largest.reason.startswith("the points differ in version of torch: ")
 
 
