@@ -6,16 +6,13 @@ import shlex
 import signal
 import subprocess
 import time
-from functools import partial
 from pathlib import Path
 
-import click
 import pytest
 
-from jobkit.commands.doctor import doctor
 from jobkit.schedulers.survey import PRACTICE_ENV
 from tests.fakes.cluster import FakeCluster
-from tests.support.commands import JOBKIT, called, jobkit
+from tests.support.commands import JOBKIT, jobkit
 
 SPEC = """\
 name: mine
@@ -34,33 +31,30 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-run = partial(called, doctor)
+def run(*words: str | Path, status: int = 0, **env: str) -> str:
+    done = jobkit("doctor", *words, env=env)
+    assert done.returncode == status, done.stderr
+    assert "a bug" not in done.stderr
+    return done.stdout
 
 
-def test_from_top_to_bottom_under_headings(
-    fake_slurm: FakeCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    del fake_slurm
-    assert run("spec.yaml", "--scheduler", "slurm") == 0
-    out = capsys.readouterr().out
-    headings = [line for line in out.splitlines()[:-3] if line and not line.startswith(" ")]
+@pytest.mark.usefixtures("fake_slurm")
+def test_from_top_to_bottom_under_headings() -> None:
+    *lines, last = run("spec.yaml", "--scheduler", "slurm").splitlines()
+    headings = [line for line in lines[:-2] if line and not line.startswith(" ")]
 
     assert headings == ["This machine", "Slurm", "Folders and inputs", "Python, as a job would have it"]
-    assert out.splitlines()[-1].startswith("next: jobkit doctor spec.yaml --scheduler slurm --submit")
+    assert last.startswith("next: jobkit doctor spec.yaml --scheduler slurm --submit")
 
 
-def test_the_sweep_that_is_next_is_the_one_that_was_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_sweep_that_is_next_is_the_one_that_was_looked_at() -> None:
     words = "spec.yaml --set device=cpu --set 'sweep.batch_size=[1]' --scheduler local --runs-dir 'my runs'"
-    assert run(*shlex.split(words)) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == f"next: jobkit sweep {words}"
+    assert run(*shlex.split(words)).splitlines()[-1] == f"next: jobkit sweep {words}"
 
 
-def test_json_has_all_of_it_and_nothing_else_is_on_stdout(
-    fake_sge: FakeCluster, capsys: pytest.CaptureFixture[str]
-) -> None:
-    del fake_sge
-    assert run("spec.yaml", "--scheduler", "sge", "--submit", "--json") == 0
-    said = json.loads(capsys.readouterr().out)
+@pytest.mark.usefixtures("fake_sge")
+def test_json_has_all_of_it_and_nothing_else_is_on_stdout() -> None:
+    said = json.loads(run("spec.yaml", "--scheduler", "sge", "--submit", "--json"))
 
     assert said["counts"]["missing"] == 0
     names = {(one["where"], one["name"]) for one in said["findings"]}
@@ -69,13 +63,11 @@ def test_json_has_all_of_it_and_nothing_else_is_on_stdout(
 
 
 def test_what_contradicts_itself_is_refused() -> None:
-    with pytest.raises(click.UsageError, match="no SPEC"):
-        run("--set", "name=x")
+    assert "no SPEC" in jobkit("doctor", "--set", "name=x").stderr
 
 
-def test_a_file_system_that_fails_is_a_finding(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("spec.yaml", "--scheduler", "local", "--set", f"text={'a' * 5000}") == 4
-    out = capsys.readouterr().out
+def test_a_file_system_that_fails_is_a_finding() -> None:
+    out = run("spec.yaml", "--scheduler", "local", "--set", f"text={'a' * 5000}", status=4)
     assert out.count("File name too long") == 2
     assert "fix what is missing" in out.splitlines()[-2]
 
@@ -89,16 +81,12 @@ def programs(here: Path, names: str, lines: str) -> dict[str, str]:
     return {"PATH": f"{here}/bin:{os.environ['PATH']}"}
 
 
-def test_commands_that_hang(
-    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    names = "sbatch squeue sacct scancel scontrol sinfo sacctmgr"
-    monkeypatch.setenv("PATH", programs(here, names, "sleep 1000")["PATH"])
+def test_commands_that_hang(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    env = programs(here, "sbatch squeue sacct scancel scontrol sinfo sacctmgr", "sleep 1000")
     monkeypatch.setattr("jobkit.setup.init.TIMEOUT_S", 0.5)
     began = time.monotonic()
 
-    assert run("spec.yaml", "--submit") == 4
-    out = capsys.readouterr().out
+    out = run("spec.yaml", "--submit", status=4, **env)
     assert "does not answer: scontrol: no answer within 0.5 s" in " ".join(out.split())
     assert PRACTICE_ENV in map(str.strip, out.splitlines())
     assert "not submitted" in out

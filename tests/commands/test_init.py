@@ -1,16 +1,11 @@
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from jobkit.commands.doctor import doctor
-from jobkit.commands.init import init
-from jobkit.commands.sweep import sweep
 from jobkit.core.errors import WOULD_REFUSE
-from tests.fakes.cluster import FakeCluster
-from tests.support.commands import called
+from tests.support.commands import jobkit
 
 
 @pytest.fixture(autouse=True)
@@ -21,34 +16,28 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-run = partial(called, init)
-
-
 @pytest.mark.parametrize("scheduler", ["slurm", "sge"])
 def test_what_it_writes_passes_doctor_and_a_dry_run(
-    scheduler: str, here: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+    scheduler: str, here: Path, request: pytest.FixtureRequest
 ) -> None:
     request.getfixturevalue(f"fake_{scheduler}")
-    assert run("--scheduler", scheduler) == 0
-    out = capsys.readouterr().out.splitlines()
-    assert out[0].startswith("wrote config/site.yaml")
-    assert out[1].startswith("wrote first.yaml")
-    assert out[2] == "next: jobkit doctor first.yaml"
+    done = jobkit("init", "--scheduler", scheduler)
+    first, second, third, *_ = done.stdout.splitlines()
+    assert (done.returncode, third) == (0, "next: jobkit doctor first.yaml")
+    assert first.startswith("wrote config/site.yaml")
+    assert second.startswith("wrote first.yaml")
 
-    light = ["--set", "workload=count", "--set", "resources.gpus=0"]
-    assert doctor.main(["first.yaml", *light], standalone_mode=False) == 0
-    assert "missing" not in capsys.readouterr().out
+    done = jobkit("doctor", "first.yaml", "--set", "workload=count", "--set", "resources.gpus=0")
+    assert (done.returncode, "missing" in done.stdout) == (0, False), done.stdout
     (trial,) = [line for line in (here / "first.yaml").read_text().splitlines() if "--stand-in" in line]
-    words = trial.removeprefix("#   jobkit sweep ").partition("    ")[0].split()
-    assert sweep.main([*words, "--dry-run"], standalone_mode=False) == 0
-    said = capsys.readouterr().err
-    assert "queue" not in said
-    assert WOULD_REFUSE not in said, "also where torch is a CPU build"
+    words = trial.removeprefix("#   jobkit ").partition("    ")[0].split()
+    done = jobkit(*words, "--dry-run")
+    assert (done.returncode, "queue" in done.stderr) == (0, False), done.stderr
+    assert WOULD_REFUSE not in done.stderr, "also where torch is a CPU build"
 
 
-def test_only_a_site_file(fake_slurm: FakeCluster, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    del fake_slurm
-    assert run("--scheduler", "slurm", "--only", "site", "--site", str(here / "ours.yaml")) == 0
-    out = capsys.readouterr().out
-    assert f"a spec names it: site: {here / 'ours.yaml'}" in out
-    assert out.splitlines()[-1] == "next: jobkit doctor"
+@pytest.mark.usefixtures("fake_slurm")
+def test_only_a_site_file(here: Path) -> None:
+    done = jobkit("init", "--scheduler", "slurm", "--only", "site", "--site", here / "ours.yaml")
+    assert f"a spec names it: site: {here / 'ours.yaml'}" in done.stdout
+    assert done.stdout.splitlines()[-1] == "next: jobkit doctor"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
-from types import ModuleType
 
 import click
 import pytest
@@ -99,35 +98,26 @@ def test_old_names_work_and_are_not_shown(tmp_path: Path, monkeypatch: pytest.Mo
         assert "No such option" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("command", "room", "words", "handed"),
-    [
-        (verify.verify, launch_verify, "", ((), {"memory": None, "stand_in": False})),
-        (verify.verify, launch_verify, "--gpu-memory device", ((), {"memory": "device", "stand_in": False})),
-        (profile.profile, rerun, "", ((None, None, ()), {"again": False, "wait": False})),
-        (
-            *(profile.profile, rerun, "3 --with python --again --wait --set resources.walltime=1h"),
-            (("3", "python", ("resources.walltime=1h",)), {"again": True, "wait": True}),
-        ),
-    ],
-)
-def test_the_words_arrive(
-    command: click.Command,
-    room: ModuleType,
-    words: str,
-    handed: tuple[object, ...],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_words_arrive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is done with them: tests/launch/test_verify.py, tests/extensions/profile/test_rerun.py."""
     found: list[object] = []
 
-    def takes(run: Path, *arguments: object, **options: object) -> int:
-        found.append((run, arguments, options))
+    def takes(*arguments: object, **options: object) -> int:
+        found.append((arguments, options))
         return 4
 
-    monkeypatch.setattr(room, str(command.name), takes)
+    monkeypatch.setattr(launch_verify, "verify", takes)
+    monkeypatch.setattr(rerun, "profile", takes)
     monkeypatch.chdir(tmp_path)
-    write_points(tmp_path / "run", grid((10,)))
-    assert called(command, "run", *words.split()) == 4
-    assert found == [(tmp_path / "run", *handed)]
+    run = write_points(tmp_path / "run", grid((10,)))
+    assert called(verify.verify, "run") == 4
+    assert called(verify.verify, "run", "--gpu-memory", "device", "--stand-in") == 4
+    assert called(profile.profile, "run") == 4
+    words = "3 --with python --again --wait --set resources.walltime=1h"
+    assert called(profile.profile, "run", *words.split()) == 4
+    assert found == [
+        ((run,), {"memory": None, "stand_in": False}),
+        ((run,), {"memory": "device", "stand_in": True}),
+        ((run, None, None, ()), {"again": False, "wait": False}),
+        ((run, "3", "python", ("resources.walltime=1h",)), {"again": True, "wait": True}),
+    ]

@@ -3,16 +3,13 @@ from __future__ import annotations
 import json
 import subprocess
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from jobkit.commands.status import status
-from jobkit.core.errors import JobkitError
 from jobkit.core.records import JobFacts
-from tests.support.builders import grid, record, write_points, write_record, write_submitted
-from tests.support.commands import JOBKIT, called
+from tests.support.builders import grid, record, write_points, write_record, write_records, write_submitted
+from tests.support.commands import JOBKIT, jobkit
 from tests.support.programs import Programs
 from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
 
@@ -34,76 +31,59 @@ def runs(tmp_path: Path, queue: Programs, monkeypatch: pytest.MonkeyPatch) -> Pa
     return tmp_path / "runs"
 
 
-run = partial(called, status)
-
-
-def test_without_a_run_it_is_the_latest_and_a_list_of_the_others(
-    runs: Path, capsys: pytest.CaptureFixture[str], queue: Programs
-) -> None:
-    assert run() == 5
-    told = capsys.readouterr().out
-    assert f"{LATER}: 2 points: 1 done, 1 waiting" in told
-    assert "Resources: what it needs is in use" in told
-    assert told.endswith(f"other runs\n  runs/{EARLIER}  2 points, all begun\n")
+def test_without_a_run_it_is_the_latest_and_a_list_of_the_others(runs: Path, queue: Programs) -> None:
+    done = jobkit("status")
+    assert done.returncode == 5
+    assert f"{LATER}: 2 points: 1 done, 1 waiting" in done.stdout
+    assert "Resources: what it needs is in use" in done.stdout
+    assert done.stdout.endswith(f"other runs\n  runs/{EARLIER}  2 points, all begun\n")
     assert queue.asked == {"squeue": 1}
-    assert run(runs) == 5
-    assert capsys.readouterr().out.endswith(f"{runs / EARLIER}  2 points, all begun\n")
+    assert jobkit("status", runs).stdout.endswith(f"{runs / EARLIER}  2 points, all begun\n")
 
 
-def test_several_runs_are_reported_in_a_line_each_first(
-    runs: Path, capsys: pytest.CaptureFixture[str], queue: Programs
-) -> None:
-    assert run(runs / EARLIER, runs / LATER) == 5
-    told = capsys.readouterr().out
-    assert told.startswith(f"{EARLIER}: 2 points: 2 done\n{LATER}: 2 points: 1 done, 1 waiting\n\n")
-    assert told.count(f"{EARLIER}: 2 points") == 2
+def test_several_runs_are_reported_in_a_line_each_first(runs: Path, queue: Programs) -> None:
+    done = jobkit("status", runs / EARLIER, runs / LATER)
+    assert done.returncode == 5
+    assert done.stdout.startswith(f"{EARLIER}: 2 points: 2 done\n{LATER}: 2 points: 1 done, 1 waiting\n\n")
+    assert done.stdout.count(f"{EARLIER}: 2 points") == 2
     assert queue.asked == {"squeue": 1}
 
 
-def test_a_point_behind_a_run_is_reported_whole(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(runs / LATER, "p001", "2") == 5
-    told = capsys.readouterr().out
-    assert told.startswith(f"p001: point 1 of 2 of {LATER}\n")
-    assert "\n\np002: point 2 of 2" in told
-    with pytest.raises(JobkitError, match="no point 'p009'"):
-        run(runs / LATER, "p009")
+def test_a_point_behind_a_run_is_reported_whole(runs: Path) -> None:
+    done = jobkit("status", runs / LATER, "p001", "2")
+    assert (done.returncode, "\n\np002: point 2 of 2" in done.stdout) == (5, True)
+    assert done.stdout.startswith(f"p001: point 1 of 2 of {LATER}\n")
+    done = jobkit("status", runs / LATER, "p009")
+    assert (done.returncode, "no point 'p009'" in done.stderr) == (2, True)
 
 
-def test_programs_get_all_of_it_in_one_document(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("--json") == 5
-    told = json.loads(capsys.readouterr().out)
-    assert told["schema"] == 1
+def test_programs_get_all_of_it_in_one_document(runs: Path) -> None:
+    done = jobkit("status", "--json")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["schema"]) == (5, 1)
     assert [one["standing"] for one in told["runs"][0]["points"]] == ["done", "waiting"]
     assert told["others"] == [{"run": EARLIER, "folder": f"runs/{EARLIER}", "points": 2, "begun": 2}]
-    assert run(runs / LATER, "1", "--json") == 5
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(jobkit("status", runs / LATER, "1", "--json").stdout)
     assert (told["run"], len(told["points"][0]["all_tries"])) == (LATER, 1)
 
 
-def test_all_points_are_listed_where_asked(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_points_are_listed_where_asked(runs: Path) -> None:
     points = [replace(point, run_id="long") for point in grid(range(1, 61))]
-    long = write_points(runs / "long", points)
-    for point in points:
-        write_record(long, record(point))
-    run(long)
-    assert "60 points  ok" in capsys.readouterr().out
-    run(long, "--all")
-    assert capsys.readouterr().out.count(" ok ") == 60
+    write_records(runs / "long", map(record, points))
+    assert "60 points  ok" in jobkit("status", runs / "long").stdout
+    assert jobkit("status", runs / "long", "--all").stdout.count(" ok ") == 60
 
 
-def test_a_watch_of_what_is_done_ends_at_once(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(runs / EARLIER, "--watch") == 0
-    told = capsys.readouterr().out
-    assert "2 points: 2 done" in told
-    assert "\x1b" not in told
-    assert run(runs / EARLIER, "--watch", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["runs"][0]["exit_code"] == 0
+def test_a_watch_of_what_is_done_ends_at_once(runs: Path) -> None:
+    done = jobkit("status", runs / EARLIER, "--watch")
+    assert (done.returncode, "2 points: 2 done" in done.stdout, "\x1b" in done.stdout) == (0, True, False)
+    done = jobkit("status", runs / EARLIER, "--watch", "--json")
+    assert (done.returncode, json.loads(done.stdout)["runs"][0]["exit_code"]) == (0, 0)
 
 
 def test_a_watch_that_is_interrupted_says_so(runs: Path) -> None:
-    watching = subprocess.Popen(
-        [JOBKIT, "status", "--watch", runs / LATER], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    argv: list[str | Path] = [JOBKIT, "status", "--watch", runs / LATER]
+    watching = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert watching.stdout is not None
     assert any("1 waiting" in line for line in watching.stdout)
     watching.send_signal(2)
@@ -112,13 +92,9 @@ def test_a_watch_that_is_interrupted_says_so(runs: Path) -> None:
     assert "Traceback" not in err
 
 
-def test_a_long_list_of_other_runs_is_cut(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_long_list_of_other_runs_is_cut(runs: Path) -> None:
     for day in range(1, 14):
         write_points(runs / f"older-202512{day:02}-101530-3f9a", grid([50]))
-    run()
-    told = capsys.readouterr().out.splitlines()
-    assert told[-3:] == [
-        "  runs/older-20251206-101530-3f9a  1 point, 0 begun",
-        "  runs/older-20251205-101530-3f9a  1 point, 0 begun",
-        "  and 4 older",
-    ]
+    *_, first, second, last = jobkit("status").stdout.splitlines()
+    assert (first, last) == ("  runs/older-20251206-101530-3f9a  1 point, 0 begun", "  and 4 older")
+    assert "20251205" in second
