@@ -1,0 +1,1 @@
+"""Twenty faults on purpose, and the tests that find them."""
