@@ -69,14 +69,6 @@ def test_loads_are_those_of_plain_counting(rows: list[list[int]], cut: Cut, size
     assert max(made, default=0) == loads.load(size)
 
 
-def test_a_larger_batch_may_pad_less_and_the_load_never_falls() -> None:
-    last = Loads(lengths([[1], [1], [1], [9]]))
-    assert [last.own(size) for size in (2, 3, 4)] == [18, 9, 36]
-    assert [last.load(size) for size in (2, 3, 4)] == [18, 18, 36]
-    assert [last.worst(size) for size in (1, 2, 3, 4)] == [(3, 1), (2, 2), (2, 2), (0, 4)]
-    assert [last.largest_batch(limit) for limit in (8, 9, 18, 35.9, 36, 1_000)] == [0, 1, 3, 3, 4, 4]
-
-
 @given(PARAGRAPHS, CUTS)
 def test_saturation_is_where_it_stops_to_grow(rows: list[list[int]], cut: Cut) -> None:
     loads = Loads(lengths(rows), cut)
@@ -160,10 +152,7 @@ def test_without_lengths_the_load_is_the_batch_size_and_without_text_there_is_no
     assert (loads.efficiency(3), loads.efficiency_sorted(3)) == (1, 1)
 
 
-@pytest.mark.parametrize(
-    "cut",
-    [Cut(), Cut(sentences_per_ner_batch=32), Cut(paragraphs_per_call=32)],
-)
+@pytest.mark.parametrize("cut", [Cut(), Cut(sentences_per_ner_batch=32), Cut(paragraphs_per_call=32)])
 @pytest.mark.untraced
 def test_all_batch_sizes_of_a_longer_text_take_a_little_longer(cut: Cut) -> None:
     def takes_s(paragraphs: int) -> float:

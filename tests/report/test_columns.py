@@ -11,18 +11,12 @@ import pytest
 from jobkit.core.blocks import Column, fit_columns
 from jobkit.core.figures import in_table
 from jobkit.core.measurements import MemoryReadings
-from jobkit.core.records import Command, Outcome
+from jobkit.core.records import Command
 from jobkit.core.units import GIB
 from jobkit.report.columns import LEGENDS, size_columns
 from jobkit.report.output import render
 from jobkit.report.tables import Size, collect
-from tests.support.builders import (
-    grid,
-    record,
-    write_points,
-    write_record,
-    write_records,
-)
+from tests.support.builders import grid, record, write_records
 
 
 def sizes(run: Path, inert: tuple[str, ...] = ()) -> Sequence[Size]:
@@ -58,17 +52,6 @@ def test_a_mean_over_fewer_points_than_the_row_says_so(tmp_path: Path) -> None:
     report = render(collect([run]), width=200)
     assert " 1.50 (n=1)" in report
     assert report.count("(n=1): the mean is over that many points") == 1
-
-
-def test_a_speed_up_names_the_size_that_it_is_over(tmp_path: Path) -> None:
-    run = write_points(tmp_path / "run", points := grid([25, 50, 100]))
-    for p in points[1:]:
-        write_record(run, record(p))
-    for outcome in (Outcome.TIMEOUT, Outcome.GPU_OOM):
-        write_record(run, replace(record(points[0]), outcome=outcome, summary=None))
-        report = render(collect([run]), width=200)
-        assert "speed-up: over batch_size 50\n" in report
-    assert "Fastest: batch_size 50, the smallest that succeeded." in report
 
 
 @pytest.mark.parametrize(

@@ -60,11 +60,7 @@ def embedding(model: ModelRef | None) -> Record:
         (embedding(replace(RANDOM, stand_in=False)), 1, "model a/b"),
         (record(CPU), -1, "stanza 1.10.1, torch 2.5.0"),
         (replace(record(CPU), versions={}), -1, "largest batch first, CPU threads: 2"),
-        (
-            record(replace(CPU, shortcuts="exact")),
-            2,
-            "largest batch first, CPU threads: 2, shortcuts: exact",
-        ),
+        (record(replace(CPU, shortcuts="exact")), 2, "largest batch first, CPU threads: 2, shortcuts: exact"),
         (record(replace(CPU, shortcuts="off")), 2, "largest batch first, CPU threads: 2"),
     ],
 )

@@ -318,8 +318,7 @@ def test_a_picture_has_its_size_and_can_be_read(picture: Picture, kind: str, siz
 
 
 @pytest.mark.parametrize(
-    ("value", "words"),
-    [(0.5, "0.5"), (2_000, "2000"), (47_000, "47k"), (2.5e6, "2.5M"), (3e9, "3G")],
+    ("value", "words"), [(0.5, "0.5"), (2_000, "2000"), (47_000, "47k"), (2.5e6, "2.5M"), (3e9, "3G")]
 )
 def test_numbers_on_an_axis_are_short(value: float, words: str) -> None:
     assert short(value) == words

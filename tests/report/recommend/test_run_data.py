@@ -46,30 +46,22 @@ def test_a_run_is_read_whole(tmp_path: Path) -> None:
     assert (found.to_come, found.failed, found.notes) == (0, 0, ())
 
 
-def test_every_try_is_counted_also_one_without_a_record(tmp_path: Path) -> None:
+def test_every_try_is_counted_also_one_without_a_record_and_a_skipped_point_costs_nothing(
+    tmp_path: Path,
+) -> None:
     told = records(repeats=1)
     folder = write_run(tmp_path / "demo", told)
     write_record(folder, replace(told[0], try_number=2, outcome=Outcome.BUG))
     try_folder(folder, told[1].point, 2)
     (folder / "results" / "stray.txt").touch()
     assert read_material(folder).seconds == (60.0, 60.0, 60.0, None, 60.0, 60.0, 60.0)
-
-
-def test_a_skipped_point_costs_nothing(tmp_path: Path) -> None:
-    told = records(repeats=1)
-    folder = write_run(tmp_path / "demo", told)
-    (try_folder(folder, told[0].point) / "record.json").unlink()
-    write_exit(folder, told[0].point, Exit(status=0, stage="gate", outcome=Outcome.PRUNED))
-    assert read_material(folder).seconds == (60.0, 60.0, 60.0, 60.0)
-
-
-def test_points_to_come_and_points_that_failed_are_counted(tmp_path: Path) -> None:
-    told = records()
-    folder = write_run(tmp_path / "demo", told)
-    (folder / "results" / "p001" / "try-1" / "record.json").unlink()
-    write_record(folder, replace(told[1], outcome=Outcome.TIMEOUT))
+    for point in (told[2].point, told[3].point):
+        (try_folder(folder, point) / "record.json").unlink()
+    write_exit(folder, told[2].point, Exit(status=0, stage="gate", outcome=Outcome.PRUNED))
+    write_record(folder, replace(told[4], outcome=Outcome.TIMEOUT))
     found = read_material(folder)
-    assert (found.to_come, found.failed, len(found.records)) == (1, 1, 14)
+    assert found.seconds == (60.0, 60.0, 60.0, None, None, 60.0)
+    assert (found.to_come, found.failed, len(found.records)) == (1, 1, 3)
 
 
 def test_a_log_is_refused_with_what_reads_it() -> None:

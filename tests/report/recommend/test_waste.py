@@ -210,11 +210,7 @@ def test_grid_engine_counts_memory_for_each_slot(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "outcome"),
-    [
-        ("memory", Outcome.RAM_OOM),
-        ("walltime", Outcome.TIMEOUT),
-        ("too large a GPU", Outcome.GPU_OOM),
-    ],
+    [("memory", Outcome.RAM_OOM), ("walltime", Outcome.TIMEOUT), ("too large a GPU", Outcome.GPU_OOM)],
 )
 def test_what_ran_out_is_no_waste(tmp_path: Path, name: str, outcome: Outcome) -> None:
     little = [used(one, ram=GIB, seconds=60, work_s=50, gpu_peak=GIB) for one in points()]
