@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
-from typing import NamedTuple, NoReturn, Protocol, cast
+from typing import NamedTuple, NoReturn
 
 from tests.fakes.common.runner import ensure
 from tests.fakes.common.store import Store
@@ -27,47 +27,22 @@ class Refused(Exception):  # noqa: N818 - what the scheduler did, not an error o
         self.answer = Answer(out, err, status)
 
 
-class Command(Protocol):
-    """A module that plays a command."""
-
-    def main(self, store: Store, arguments: list[str]) -> Answer:
-        """Answer, under the lock."""
-        ...
-
-
-class Trouble(Protocol):
-    """The module of a scheduler that tells what it says when it cannot be asked."""
-
-    def refusal(self, store: Store, command: str, arguments: list[str]) -> Answer | None:
-        """Return what is said in place of an answer, where the faults have it so."""
-        ...
-
-
 def main() -> NoReturn:
     """Play the command ``sys.argv[3]`` of the cluster in the folder ``sys.argv[2]``."""
     folder, command, arguments = sys.argv[2], sys.argv[3], sys.argv[4:]
     store = Store(folder)
     package = f"tests.fakes.{store.settings['scheduler']}"
     with store.locked():
-        _count(store, command, arguments)
-        answer = cast("Trouble", importlib.import_module(f"{package}.trouble")).refusal(
-            store, command, arguments
-        )
-        answer = answer or _answered(store, package, command, arguments)
+        store.state.calls[command] = store.state.calls.get(command, 0) + 1
+        with (store.folder / "calls.jsonl").open("a", encoding="utf-8") as calls:
+            calls.write(json.dumps([command, *arguments]) + "\n")
+        answer = importlib.import_module(f"{package}.trouble").refusal(store, command, arguments)
+        try:
+            play = getattr(importlib.import_module(f"{package}.commands"), command)
+            answer = answer or play(store, arguments)
+        except Refused as refused:
+            answer = refused.answer
         ensure(store)
     sys.stderr.write(answer.err)
     sys.stdout.write(answer.out)
     sys.exit(answer.status)
-
-
-def _count(store: Store, command: str, arguments: list[str]) -> None:
-    store.state.calls[command] = store.state.calls.get(command, 0) + 1
-    with (store.folder / "calls.jsonl").open("a", encoding="utf-8") as calls:
-        calls.write(json.dumps([command, *arguments]) + "\n")
-
-
-def _answered(store: Store, package: str, command: str, arguments: list[str]) -> Answer:
-    try:
-        return cast("Command", importlib.import_module(f"{package}.{command}")).main(store, arguments)
-    except Refused as refused:
-        return refused.answer

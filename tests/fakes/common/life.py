@@ -1,6 +1,6 @@
 """The life of a task, as both fakes know it: it waits, starts, gets a signal to end, ends.
 
-What differs between the schedulers is in their ``rules`` module, which satisfies `Rules`.
+What differs between the schedulers is in their ``rules`` module.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
 from tests.fakes.common.model import ENDING, ERROR, PENDING, RUNNING, Job, Task, TaskRun
 from tests.fakes.common.store import Store
@@ -20,43 +20,8 @@ from tests.fakes.common.store import Store
 Children = dict[int, "subprocess.Popen[bytes]"]
 
 
-class Rules(Protocol):
-    """What a scheduler does its own way."""
-
-    ACCOUNTING: str
-    """The command that asks the accounting."""
-
-    def environment(self, store: Store, job: Job, task: Task) -> dict[str, str]:
-        """Return the environment of the script, whole."""
-        ...
-
-    def logs(self, store: Store, job: Job, task: Task) -> tuple[Path, Path | None, str]:
-        """Return the files for stdout and stderr (``None``: the same), and how they are opened."""
-        ...
-
-    def ahead(self, store: Store, job: Job) -> str:
-        """Return why no task of the job may start yet, in the scheduler's words; else empty."""
-        ...
-
-    def place(self, store: Store, job: Job, task: Task) -> None:
-        """Give the task its node and queue."""
-        ...
-
-    def not_started(self, store: Store, job: Job, task: Task, error: OSError) -> None:
-        """Have a task whose script could not be started end, or wait for a person."""
-        ...
-
-    def look(self, store: Store, job: Job, task: Task) -> None:
-        """Send a live task the signals that are due."""
-        ...
-
-    def ended(self, store: Store, job: Job, task: Task, status: int) -> None:
-        """Note how the script ended; ``status`` is below 0 for a signal."""
-        ...
-
-    def overtaken(self, store: Store, job: Job, task: Task) -> bool:
-        """Tell whether a fault keeps a task from starting, and do what it does instead."""
-        ...
+Rules = Any
+"""The module ``rules`` of a scheduler: what it does its own way."""
 
 
 def advance(store: Store, rules: Rules, children: Children) -> bool:

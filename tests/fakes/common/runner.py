@@ -11,9 +11,8 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import cast
 
-from tests.fakes.common.life import Children, Rules, advance
+from tests.fakes.common.life import Children, advance
 from tests.fakes.common.store import Store
 
 TICK_S = 0.02
@@ -45,7 +44,7 @@ def ensure(store: Store) -> None:
 def main() -> None:
     """Run until nothing is left that happens by itself."""
     store = Store(sys.argv[2])
-    rules = cast("Rules", importlib.import_module(f"tests.fakes.{store.settings['scheduler']}.rules"))
+    rules = importlib.import_module(f"tests.fakes.{store.settings['scheduler']}.rules")
     children: Children = {}
     while _owned(store):
         began = time.monotonic()

@@ -26,8 +26,6 @@ DEFAULTS: dict[str, Any] = {
     "slots": 16,
     "cluster": "lab",
     "kill_wait_s": 5.0,
-    "notify_s": 10.0,
-    "record_delay_s": 5.0,
     "requeue_delay_s": 121.0,
     "reschedule_delay_s": 4.0,
     "min_job_age_s": 300.0,

@@ -46,14 +46,12 @@ def duration_s(text: str) -> float:
     return seconds + float(days or 0) * 86_400
 
 
-def clock_words(seconds: float, *, long: bool = False) -> str:
-    """Return a duration as Slurm prints it: ``0:07``, ``1:00:00``, ``1-00:00:00``; long: ``00:00:07``."""
+def clock_words(seconds: float) -> str:
+    """Return a duration as Slurm prints it: ``0:07``, ``1:00:00``, ``1-00:00:00``."""
     days, rest = divmod(int(seconds), 86_400)
     hours, minutes, second = rest // 3600, rest // 60 % 60, rest % 60
     if days:
         return f"{days}-{hours:02}:{minutes:02}:{second:02}"
-    if long:
-        return f"{hours:02}:{minutes:02}:{second:02}"
     return f"{hours}:{minutes:02}:{second:02}" if hours else f"{minutes}:{second:02}"
 
 

@@ -53,9 +53,3 @@ def header(script: str) -> dict[str, str]:
         if line.startswith("#$"):
             found = merged(found, parse(shlex.split(line[2:]))[0])
     return found
-
-
-def resources(options: dict[str, str]) -> dict[str, str]:
-    """Return what ``-l`` asks for."""
-    pairs = (word.partition("=") for word in options.get("l", "").split(",") if word)
-    return {name: value or "TRUE" for name, _, value in pairs}

@@ -1,38 +1,26 @@
-"""How Grid Engine runs a task: environment, logs, signals, and how it ends. "Seen": SGE 8.1.9."""
+"""The practice cluster, and how Grid Engine runs a task: environment, logs, its end. "Seen": 8.1.9."""
 
 from __future__ import annotations
 
 import os
 import pwd
+import re
 import shutil
 import signal
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from tests.fakes.common.life import again, end, in_error, once, tell
+from tests.fakes.common.life import again, end, environment_of, in_error, tell
 from tests.fakes.common.model import ENDED, Job, Task
 from tests.fakes.common.store import Store
-from tests.fakes.common.text import duration_s, iso
-from tests.fakes.sge.environment import environment
-from tests.fakes.sge.options import resources
-from tests.fakes.sge.paths import logs, temporary_folder
-from tests.fakes.sge.qsub import allowed
-from tests.fakes.sge.site import HOST, SLOTS
+from tests.fakes.common.text import iso
 
-__all__ = [
-    "ACCOUNTING",
-    "FAILED",
-    "ahead",
-    "ended",
-    "environment",
-    "logs",
-    "look",
-    "not_started",
-    "overtaken",
-    "place",
-    "stop",
-]
-
+HOST = "localhost"
+QUEUES = ("gpu.q", "serial.q")
+SLOTS = 8
+"""Of each queue."""
+PORT = 6444
+"""What Grid Engine's commands name if the qmaster does not answer."""
 ACCOUNTING = "qacct"
 FAILED = {
     0: "",
@@ -41,7 +29,6 @@ FAILED = {
     26: "opening input/output file",
     28: "changing into working directory",
     30: "application error returned",
-    37: "qmaster enforced h_rt, h_cpu, or h_vmem limit",
     100: "assumedly after job",
 }
 """sge_status(5)."""
@@ -52,13 +39,14 @@ _AGAIN, _ERROR = 99, 100
 def ahead(store: Store, job: Job) -> str:
     """Return why no task may start: a job that ``-hold_jid`` names, by id or by name, has not ended."""
     for word in filter(None, job.options.get("hold_jid", "").split(",")):
-        before = [one for one in store.state.jobs if one is not job and _named(one, word)]
+        before = [one for one in store.state.jobs if one is not job and named(one, word)]
         if any(not task.over for one in before for task in one.tasks):
             return "Dependency"
     return ""
 
 
-def _named(job: Job, word: str) -> bool:
+def named(job: Job, word: str) -> bool:
+    """Tell whether a word is the id or a pattern of the name of a job."""
     return str(job.id) == word if word.isdecimal() else fnmatchcase(job.name, word)
 
 
@@ -99,28 +87,15 @@ def not_started(store: Store, job: Job, task: Task, error: OSError) -> None:
 
 
 def look(store: Store, job: Job, task: Task) -> None:
-    """Send the warning of ``s_rt``, and what ends a task whose time is over or that is deleted."""
-    now, began, asked = store.clock(), task.runs[-1].start, resources(job.options)
-    if not task.cause:
-        if "s_rt" in asked:
-            once(task, "soft", began + duration_s(asked["s_rt"]), now, lambda: tell(task, signal.SIGUSR1))
-        if "h_rt" in asked:
-            once(
-                task,
-                "hard",
-                began + duration_s(asked["h_rt"]),
-                now,
-                lambda: stop(store, job, task, "timeout"),
-            )
-    if task.cause:
-        due = task.cause_at + store.settings["notify_s"]
-        once(task, "kill", due, now, lambda: tell(task, signal.SIGKILL))
+    """Leave a live task alone: this cluster has no walltime."""
+    del store, job, task
 
 
 def stop(store: Store, job: Job, task: Task, cause: str) -> None:
-    """End a live task: at once, or with ``-notify`` after a USR2 (seen)."""
+    """End a live task at once (seen)."""
+    del job
     end(store, task, cause)
-    tell(task, signal.SIGUSR2 if "notify" in job.options else signal.SIGKILL)
+    tell(task, signal.SIGKILL)
 
 
 def ended(store: Store, job: Job, task: Task, status: int) -> None:
@@ -141,8 +116,106 @@ def ended(store: Store, job: Job, task: Task, status: int) -> None:
 def _failed(task: Task, status: int) -> int:
     if task.cause == "node_fail":
         return 19
-    if task.cause == "timeout" and status < 0:
-        return 37
     if not task.cause and status in {_AGAIN, _ERROR}:
         return 25 if status == _AGAIN else 30
     return 100 if status < 0 else 0
+
+
+def _queues(word: str) -> list[str]:
+    return [name for name in QUEUES if fnmatchcase(name, word.partition("@")[0] or "*")]
+
+
+def allowed(options: dict[str, str]) -> list[str]:
+    """Return the queues that a job may run in."""
+    words = options.get("q", "*").split(",")
+    return [name for name in QUEUES if any(name in _queues(word) for word in words)]
+
+
+def temporary_folder(store: Store, job: Job, task: Task) -> Path:
+    """Return the folder of a task's own that TMPDIR names: queue_conf(5), tmpdir."""
+    return store.folder / "tmp" / f"{job.id}.{task.number}.{task.queue}"
+
+
+def logs(store: Store, job: Job, task: Task) -> tuple[Path, Path | None, str]:
+    """Return where the output goes: qsub(1), -o; logs are appended to, whatever ran before (seen)."""
+    del store
+    out = _log(job, task, "o")
+    return out, None if job.options.get("j", "n").startswith("y") else _log(job, task, "e"), "ab"
+
+
+def _log(job: Job, task: Task, kind: str) -> Path:
+    values = {"JOB_ID": str(job.id), "TASK_ID": str(task.number), "JOB_NAME": job.name, "USER": job.user}
+    values |= {"HOME": str(Path.home()), "HOSTNAME": HOST}
+    text = job.options.get(kind, "").rpartition(":")[2]
+    path = Path(job.directory) / re.sub(r"\$(\w+)", lambda found: values.get(found[1], found[0]), text)
+    return path / f"{job.name}.{kind}{job.id}.{task.number}" if path.is_dir() else path
+
+
+def environment(store: Store, job: Job, task: Task) -> dict[str, str]:
+    """Return what a script finds in its environment: qsub(1), ENVIRONMENTAL VARIABLES.
+
+    Nothing of the submitter's but with ``-v`` and ``-V``. (root finds no TMPDIR, only TMP: seen.)
+    """
+    own = environment_of(job)
+    return {**_passed(job, own), **_of_the_job(job, own), **_of_the_task(store, job, task)}
+
+
+def _passed(job: Job, own: dict[str, str]) -> dict[str, str]:
+    words = [word for word in job.options.get("v", "").split(",") if word]
+    named = {
+        name: value if equals else own.get(name, "")
+        for name, equals, value in (w.partition("=") for w in words)
+    }
+    return {**(own if "V" in job.options else {}), **named}
+
+
+def _of_the_job(job: Job, own: dict[str, str]) -> dict[str, str]:
+    first, last, step = _range(job)
+    return {
+        "ARC": "lx-amd64",
+        "HOME": pwd.getpwnam(job.user).pw_dir,
+        "HOSTNAME": HOST,
+        "JOB_ID": str(job.id),
+        "JOB_NAME": job.name,
+        "JOB_SCRIPT": job.script,
+        "LOGNAME": job.user,
+        "NHOSTS": "1",
+        "NQUEUES": "1",
+        "NSLOTS": job.options.get("pe", "- 1").split()[1],
+        "REQNAME": job.name,
+        "REQUEST": job.name,
+        "SGE_ACCOUNT": "sge",
+        "SGE_CWD_PATH": job.directory,
+        "SGE_O_HOME": own.get("HOME", ""),
+        "SGE_O_HOST": HOST,
+        "SGE_O_PATH": own.get("PATH", ""),
+        "SGE_O_WORKDIR": job.directory,
+        "SGE_TASK_FIRST": first,
+        "SGE_TASK_LAST": last,
+        "SGE_TASK_STEPSIZE": step,
+        "SHELL": job.options.get("S", "/bin/bash"),
+        "USER": job.user,
+    }
+
+
+def _of_the_task(store: Store, job: Job, task: Task) -> dict[str, str]:
+    temporary = temporary_folder(store, job, task)
+    temporary.mkdir(parents=True, exist_ok=True)
+    out, err, _ = logs(store, job, task)
+    system = os.environ.get("NODE_PATH", "/usr/local/bin:/bin:/usr/bin")
+    return {
+        "PATH": f"{temporary}:{store.folder / 'bin'}:{system}",
+        "QUEUE": task.queue,
+        "RESTARTED": "1" if task.restarts else "0",
+        "SGE_STDERR_PATH": str(err or out),
+        "SGE_STDIN_PATH": "/dev/null",
+        "SGE_STDOUT_PATH": str(out),
+        "SGE_TASK_ID": str(task.number),
+        "TMP": str(temporary),
+        "TMPDIR": str(temporary),
+    }
+
+
+def _range(job: Job) -> tuple[str, str, str]:
+    step = re.search(r":(\d+)", job.array)
+    return str(job.tasks[0].number), str(job.tasks[-1].number), step[1] if step else "1"

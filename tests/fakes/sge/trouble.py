@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.fakes.common.entry import Answer
 from tests.fakes.common.store import Store
-from tests.fakes.sge.site import HOST, PORT
+from tests.fakes.sge.rules import HOST, PORT
 
 _COMMLIB = "error: commlib error: got select error (Connection refused)\n"
 _UNSENT = f'unable to send message to qmaster using port {PORT} on host "{HOST}": got send error\n'
