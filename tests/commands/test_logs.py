@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.commands.logs import logs
 from jobkit.core.layout import Exit
 from tests.support.builders import grid, write_begin, write_exit, write_points, write_submitted
 from tests.support.commands import JOBKIT, jobkit, jobkit_process
@@ -32,15 +31,12 @@ def run(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_log_goes_to_stdout_and_whose_it_is_to_stderr(
-    run: Path, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    assert logs.main([str(run), "p001"], standalone_mode=False) == 0
-    out, err = capfdbinary.readouterr()
-    assert out.startswith(b"hello\n\\xff\n")
-    assert err.startswith(b"p001 try 1: slurm job 77, task 1, ")
-    assert logs.main([str(run), "1", "--err", "-f", "--try", "1"], standalone_mode=False) == 0
-    assert capfdbinary.readouterr().out == b"Traceback (most recent call last):\n"
+def test_the_log_goes_to_stdout_and_whose_it_is_to_stderr(run: Path) -> None:
+    done = jobkit("logs", run, "p001")
+    assert (done.returncode, done.stdout[:11]) == (0, "hello\n\\xff\n")
+    assert done.stderr.startswith("p001 try 1: slurm job 77, task 1, ")
+    done = jobkit("logs", run, "1", "--err", "-f", "--try", "1")
+    assert (done.returncode, done.stdout) == (0, "Traceback (most recent call last):\n")
 
 
 def test_faults_end_with_2_and_what_is_to_come_with_5(run: Path) -> None:
@@ -65,9 +61,8 @@ def test_what_runs_here_can_be_followed_to_its_end(tmp_path: Path) -> None:
     told = tmp_path / "told"
     (tmp_path / "t.yaml").write_text(SPEC, encoding="utf-8")
     env = {"JOBKIT_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(WORKLOADS), "ODD_TOLD": str(told)}
-    jobkit_process(
-        "sweep", "t.yaml", "--set", "repeats=1", "--scheduler", "local", "--detach", cwd=tmp_path, env=env
-    )
+    words = ("--set", "repeats=1", "--scheduler", "local", "--detach")
+    jobkit_process("sweep", "t.yaml", *words, cwd=tmp_path, env=env)
     (folder,) = (tmp_path / "runs").iterdir()
     wait_until(told.exists)
     with subprocess.Popen([JOBKIT, "logs", folder, "1", "-f"], stdout=subprocess.PIPE) as process:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.commands.preflight import preflight
-from tests.support.commands import called
+from tests.support.commands import jobkit
 
 SPEC = "name: t\nworkload: count\ntext: sample:80\nresources: {gpus: 0}\nsweep: {batch_size: [10]}\n"
 
@@ -21,13 +20,11 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_it_prints_what_the_text_tells_or_json(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert called(preflight, spec, "--set", "sweep.batch_size=[10, 30]") == 0
-    out = capsys.readouterr().out
+def test_it_prints_what_the_text_tells_or_json(spec: Path) -> None:
+    out = jobkit("preflight", spec, "--set", "sweep.batch_size=[10, 30]").stdout
     assert out.startswith("count: sample:80\n80 paragraphs, ")
     assert out.count("  *") == 2
-    assert called(preflight, spec, "--json", "--gpu-memory", "16GiB") == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(jobkit("preflight", spec, "--json", "--gpu-memory", "16GiB").stdout)
     assert (told["paragraphs"], told["gpu_memory_bytes"]) == (80, 16 * 2**30)
 
 

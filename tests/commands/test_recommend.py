@@ -5,15 +5,11 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from functools import partial
 from pathlib import Path
 
-import click
 import pytest
 
-from jobkit.commands.recommend import recommend
-from jobkit.core.errors import JobkitError
-from tests.support.commands import called, jobkit
+from tests.support.commands import jobkit
 from tests.support.recommendations import records, write_run
 
 SPEC = """\
@@ -26,6 +22,7 @@ device: cpu
 resources: {gpus: 0, cpus: 1, memory: 1GiB}
 scheduler: local
 """
+MARGINS = ("--margin half", "--margin 1", "--margin=-0.1", "--margin nan")
 
 
 @pytest.fixture(scope="module")
@@ -46,13 +43,9 @@ def here(ran: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return ran
 
 
-run = partial(called, recommend)
-
-
-def test_a_real_run_on_this_cpu(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_real_run_on_this_cpu(here: Path) -> None:
     (real_run,) = (here / "runs").iterdir()
-    assert run(real_run, "--corpus", "100000") == 0
-    out = capsys.readouterr().out
+    out = jobkit("recommend", real_run, "--corpus", "100000").stdout
     assert out.startswith("Take batch_size ")
     for words in (
         *("\n  Measured: count: sample:200, on a CPU.\n", "\n4 points that succeeded, of 2 settings: "),
@@ -63,8 +56,7 @@ def test_a_real_run_on_this_cpu(here: Path, capsys: pytest.CaptureFixture[str]) 
     assert "(t, n=2)" in out or "spread unknown (n=2)" in out
     assert "--gres" not in out
 
-    assert run(real_run, "--json", "--corpus", "words.yaml") == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(jobkit("recommend", real_run, "--json", "--corpus", "words.yaml").stdout)
     assert (told["schema"], told["measured"]["capacity_bytes"]) == (1, 2**30)
     assert told["request"]["memory_bytes"] == 2**30
     assert told["corpus"]["characters"] == len(SPEC)
@@ -72,29 +64,21 @@ def test_a_real_run_on_this_cpu(here: Path, capsys: pytest.CaptureFixture[str]) 
     assert len(told["batch"]["settings"]) == 2
 
 
-def test_cards_by_name_or_by_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cards_by_name_or_by_size_and_a_margin_that_is_a_share(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "demo", records())
-    assert run(folder, "--gpu", "t4,H100") == 0
-    assert "\nt4 " in (out := capsys.readouterr().out)
-    assert "\nh100 " in out
-    assert run(folder, "--gpu-memory", "3GiB", "--margin", "5%") == 0
-    assert "\n3GiB " in capsys.readouterr().out
-    with pytest.raises(click.UsageError, match="both name"):
-        run(folder, "--gpu", "t4", "--gpu-memory", "3GiB")
-    with pytest.raises(JobkitError, match="did you mean 't4'"):
-        run(folder, "--gpu", "t44")
-
-
-def test_a_margin_is_a_share(tmp_path: Path) -> None:
-    for margin in ("half", "1", "-0.1", "nan"):
-        with pytest.raises(JobkitError, match="not a share"):
-            run(tmp_path, "--margin", margin)
+    out = jobkit("recommend", folder, "--gpu", "t4,H100").stdout
+    assert ("\nt4 " in out, "\nh100 " in out) == (True, True)
+    assert "\n3GiB " in jobkit("recommend", folder, "--gpu-memory", "3GiB", "--margin", "5%").stdout
+    refused = {"--gpu t4 --gpu-memory 3GiB": "both name", "--gpu t44": "did you mean 't4'"}
+    for words, said in {**refused, **dict.fromkeys(MARGINS, "not a share")}.items():
+        done = jobkit("recommend", folder, *words.split())
+        assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 
 def test_nothing_is_written(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "demo", records())
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    assert run(folder) == 0
+    assert jobkit("recommend", folder).returncode == 0
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 

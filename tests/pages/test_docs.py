@@ -143,10 +143,6 @@ def test_the_pages_stay_short_enough_to_be_read() -> None:
     assert sum(len(path.read_text(encoding="utf-8").split()) for path in pages) <= MOST_WORDS
 
 
-def test_every_page_is_in_the_index() -> None:
-    assert set(re.findall(r"\]\((\S+?)\)", page("README.md"))) >= {p.name for p in DOCS.glob("[!R]*.md")}
-
-
 def test_the_table_of_the_spec_has_every_key() -> None:
     assert named(section(page("spec.md"), "Every key")) == list(keys(SweepSpec))
 
