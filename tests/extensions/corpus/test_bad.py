@@ -261,9 +261,7 @@ def test_a_file_that_cannot_be_read_or_grows(folder: Path) -> None:
     assert "--skip-bad" in caught.value.hint
 
 
-def test_long_lists_are_cut_and_a_corpus_that_is_none_is_refused(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_lists_are_cut_and_no_corpus_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scanning, "_SHOWN", 2)
     (folder / "a.jsonl").write_text("x\n" * 5, encoding="utf-8")
     assert reasons(folder)[-1] == "and 3 more"

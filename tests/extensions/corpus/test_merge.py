@@ -18,12 +18,12 @@ from jobkit.core.json_codec import to_json
 from jobkit.core.layout import PLAN_FILE
 from jobkit.extensions.corpus.formats import check_format, write_rows
 from jobkit.extensions.corpus.merge import merge
-from jobkit.extensions.corpus.plan import ROWS_FILE, Shard, append_shards, read_plan
+from jobkit.extensions.corpus.plan import ROWS_FILE, append_shards, read_plan
 from jobkit.extensions.corpus.reading import Paragraph, read_shard
 from jobkit.extensions.corpus.rows import RowsWriter
 from jobkit.extensions.corpus.scan import scan
 from jobkit.extensions.corpus.sources import find_sources
-from jobkit.extensions.corpus.winners import claim, claim_all, read_winners, withdraw
+from jobkit.extensions.corpus.winners import claim, claim_all, read_winners
 from tests.support.corpora import jsonl, plan, points_of, work
 
 
@@ -190,39 +190,6 @@ def test_rows_that_are_not_in_corpus_order_have_no_counts(tmp_path: Path) -> Non
     assert claim(tmp_path, point, 1)
     with pytest.raises(JobkitError, match="'gone' are not in corpus order"):
         merge(tmp_path, tmp_path / "out.jsonl")
-
-
-def replan(run: Path, number: int) -> list[Shard]:
-    """Plan the shards without a winner again, pieces dealt out in turn, and return the new ones."""
-    winners = read_winners(run)
-    old = list(read_plan(run))
-    points = points_of(run, old)
-    for point in points:
-        if point.index not in winners:
-            withdraw(run, point)
-    pieces = [piece for shard in old if shard.index not in winners for piece in shard.pieces]
-    dealt = [pieces[start::number] for start in range(number)]
-    new = [Shard(index=len(old) + at, pieces=tuple(part), load=1) for at, part in enumerate(dealt, 1)]
-    append_shards(run, new)
-    points_of(run, [*old, *new])
-    return new
-
-
-def test_after_another_plan_pieces_come_from_several_shards_in_turn(
-    run: Path, tmp_path: Path, undisturbed: bytes
-) -> None:
-    for index in (2, 4, 5):
-        (run / "winners" / f"shard-{index:05d}.json").unlink()
-    new = replan(run, 4)
-    for shard in new[1:]:
-        work(run, shard.index, columns=COLUMNS)
-    with pytest.raises(JobkitError, match="1 shard has no result yet: shard-00006") as caught:
-        merge(run, tmp_path / "out.jsonl")
-    assert caught.value.exit_code == 5
-    assert caught.value.hint == f"jobkit resume {run}"
-    work(run, 6, columns=COLUMNS)
-    assert merge(run, tmp_path / "out.jsonl").shards == 6
-    assert (tmp_path / "out.jsonl").read_bytes() == undisturbed
 
 
 def test_a_try_whose_script_was_killed_counts(run: Path, tmp_path: Path, undisturbed: bytes) -> None:

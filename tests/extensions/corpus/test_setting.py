@@ -138,9 +138,7 @@ def test_the_measured_speed_says_how_many_shards_there_are(setting: AppliedSetti
     assert plan.resources.walltime >= plan.each.high_s + 60  # type: ignore[operator]
 
 
-def test_shards_of_one_file_are_even_and_the_whole_is_their_sum_with_its_interval(
-    setting: AppliedSetting,
-) -> None:
+def test_shards_of_one_file_are_even_and_the_whole_is_their_sum(setting: AppliedSetting) -> None:
     plan = plan_shards(pieces(1000, 500), setting, ShardOptions(number=8))
     assert [shard.index for shard in plan.shards] == list(range(1, 9))
     assert plan.spread <= 0.05
@@ -185,9 +183,7 @@ def test_earlier_corpora_widen_the_interval_by_how_far_they_were_off(setting: Ap
     assert (two.high_s or 0) / two.expected_s < 1.1
 
 
-def test_memory_has_the_window_and_walltime_the_interval_unless_a_person_gives_them(
-    setting: AppliedSetting,
-) -> None:
+def test_memory_has_the_window_and_walltime_the_interval_unless_given(setting: AppliedSetting) -> None:
     wide = replace(setting, spec=setting.spec.model_copy(update={"sort_window": 400}))
     sizes = [plan_shards(pieces(), one, ShardOptions(number=1)).resources.memory for one in (setting, wide)]
     assert setting.peak_bytes
@@ -265,9 +261,7 @@ def bounded(home: Path) -> AppliedSetting:
     return replace(found, memory=memory_with(5_020))
 
 
-def test_on_a_cpu_it_has_a_shard_with_the_memory_that_it_needs_and_a_gpu_that_is_too_small_is_refused(
-    home: Path, bounded: AppliedSetting
-) -> None:
+def test_a_long_paragraph_gets_its_memory_or_is_refused(home: Path, bounded: AppliedSetting) -> None:
     corpus, pieces, _ = start.read(request(home / "run", ["letters.txt"], home / "tagged"))
     assert longest_item(bounded) == 100
     (heavy,) = found = find_heavy(corpus, pieces, bounded)
@@ -284,10 +278,10 @@ def test_on_a_cpu_it_has_a_shard_with_the_memory_that_it_needs_and_a_gpu_that_is
 
 
 def test_what_needs_more_is_a_round_of_its_own(
-    home: Path, bounded: AppliedSetting, monkeypatch: pytest.MonkeyPatch
+    bounded: AppliedSetting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = request(home / "run", ["letters.txt"], home / "tagged", shards=2)
-    slurm = find_setting(home / "run", Options(scheduler="slurm"), build=False, say=lambda _: None)
+    asked = request(Path("run"), ["letters.txt"], Path("tagged"), shards=2)
+    slurm = find_setting(Path("run"), Options(scheduler="slurm"), build=False, say=lambda _: None)
     slurm = replace(slurm, memory=bounded.memory)
     monkeypatch.setattr(start, "find_setting", lambda *_, **__: slurm)
     planned = start.prepare(asked, slurm, *start.read(asked))

@@ -1,7 +1,8 @@
-"""`jobkit apply` here: the plan, the folder, going on, and what is refused."""
+"""The plan of a corpus and its folder, made here or by a job; going on, and what is refused."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from dataclasses import replace
@@ -9,16 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.core.errors import JobkitError
-from jobkit.core.layout import read_points
-from jobkit.core.paths import LEDGER_VARIABLE
-from jobkit.core.units import MIB
-from jobkit.extensions.corpus import start
-from jobkit.extensions.corpus.plan import is_corpus_folder, read_corpus, read_plan
+from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.layout import ORDER_FILE, POINTS_FILE, is_run_folder, read_points
+from jobkit.core.paths import CACHE_VARIABLE, LEDGER_VARIABLE
+from jobkit.core.records import ModelRef
+from jobkit.core.units import GIB, MIB
+from jobkit.extensions.corpus import plan_job, start
+from jobkit.extensions.corpus.plan import is_corpus_folder, is_unplanned, read_corpus, read_plan
 from jobkit.extensions.corpus.plan_text import plan_lines
+from jobkit.extensions.corpus.provenance import finish
 from jobkit.extensions.corpus.shards import ShardOptions, plan_shards
+from jobkit.extensions.corpus.start import ApplyRequest
 from jobkit.launch import resume
+from jobkit.launch.cancel import cancel
 from jobkit.planning.resolve import Options
+from jobkit.runs.journal import read_journal
+from jobkit.runs.reader import read_standings
+from jobkit.runs.status_text import render
 from tests.support.applied import (
     CHARACTERS,
     expected_rows,
@@ -30,7 +38,11 @@ from tests.support.applied import (
     write_corpus,
     write_planned,
 )
+from tests.support.builders import events
 from tests.support.commands import jobkit
+from tests.support.swept import Sweep
+from tests.support.swept import clock as clock  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.swept import sweep as sweep  # noqa: PLC0414 - the same
 
 
 @pytest.fixture
@@ -43,7 +55,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def asked(home: Path) -> start.ApplyRequest:
+def asked(home: Path) -> ApplyRequest:
     return request(home / "run", ["letters.txt"], home / "tagged")
 
 
@@ -78,6 +90,7 @@ def test_a_corpus_is_worked_through_here_and_merged(home: Path) -> None:
     assert "skipped" in jobkit("collect", ".").stdout + jobkit("collect", ".").stderr
 
 
+@pytest.mark.usefixtures("home")
 @pytest.mark.parametrize(
     ("given", "figures"),
     [
@@ -87,10 +100,8 @@ def test_a_corpus_is_worked_through_here_and_merged(home: Path) -> None:
         ("walltime=00:00:12", ()),
     ],
 )
-def test_a_request_below_what_was_measured_is_a_warning_with_both_figures(
-    home: Path, given: str, figures: tuple[str, ...]
-) -> None:
-    asked = request(home / "run", ["letters.txt"], home / "tagged", f"resources.{given}", shards=1)
+def test_a_request_below_what_was_measured_is_a_warning(given: str, figures: tuple[str, ...]) -> None:
+    asked = request(Path("run"), ["letters.txt"], Path("tagged"), f"resources.{given}", shards=1)
     prospect = plan(asked).prospect
     piece = prospect.plan.shards[0].pieces[0]
     pieces = [replace(piece, characters=CHARACTERS)]
@@ -101,7 +112,7 @@ def test_a_request_below_what_was_measured_is_a_warning_with_both_figures(
     assert all(figure in warned[0] for figure in figures)
 
 
-def test_the_plan_says_what_the_walltime_rests_on_without_an_interval(asked: start.ApplyRequest) -> None:
+def test_the_plan_says_what_the_walltime_rests_on_without_an_interval(asked: ApplyRequest) -> None:
     prospect = plan(asked).prospect
     each = prospect.plan.each
     assert each
@@ -115,7 +126,7 @@ def test_the_plan_says_what_the_walltime_rests_on_without_an_interval(asked: sta
     assert "for up to 40 min" in request_of(high_s=2400.0)
 
 
-def test_a_shard_is_a_shard_in_every_line_about_a_corpus(asked: start.ApplyRequest) -> None:
+def test_a_shard_is_a_shard_in_every_line_about_a_corpus(asked: ApplyRequest) -> None:
     write_planned(asked)
     win(asked.out, 1)
     for words in (
@@ -136,7 +147,7 @@ def test_a_shard_is_a_shard_in_every_line_about_a_corpus(asked: start.ApplyReque
         assert not re.search(r"\b(points?|repeat)\b", said, re.IGNORECASE), (words, said)
 
 
-def test_the_folder_is_whole_or_not_there(asked: start.ApplyRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_is_whole_or_not_there(asked: ApplyRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     part = asked.out.with_name(".tagged.part")
 
     def killed(*_: object) -> None:
@@ -156,16 +167,14 @@ def test_the_folder_is_whole_or_not_there(asked: start.ApplyRequest, monkeypatch
     assert points[0].run_id.startswith("demo-"), "and not the folder's name"
 
 
-def test_the_format_is_kept_for_the_merge(
-    asked: start.ApplyRequest, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_format_is_kept_for_merge(asked: ApplyRequest, capsys: pytest.CaptureFixture[str]) -> None:
     write_planned(asked)
     assert read_corpus(asked.out).format == "jsonl"
     assert start.apply(replace(asked, fmt="tsv"), dry_run=True) == 0
     assert "jobkit merge tagged --format tsv" in capsys.readouterr().err
 
 
-def test_what_differs_is_named_and_nothing_runs(asked: start.ApplyRequest, home: Path) -> None:
+def test_what_differs_is_named_and_nothing_runs(asked: ApplyRequest, home: Path) -> None:
     write_planned(asked)
     other_run = measured_run(home / "other", sizes=(10,))
     cases = {
@@ -189,7 +198,7 @@ def test_what_differs_is_named_and_nothing_runs(asked: start.ApplyRequest, home:
     assert "--replan --set scheduler=slurm" in refused.value.hint
 
 
-def test_a_place_with_something_else_is_refused(asked: start.ApplyRequest, home: Path) -> None:
+def test_a_place_with_something_else_is_refused(asked: ApplyRequest, home: Path) -> None:
     for out in (home / "run", home / "letters.txt"):
         with pytest.raises(JobkitError, match="is there already"):
             start.apply(replace(asked, out=out))
@@ -197,11 +206,9 @@ def test_a_place_with_something_else_is_refused(asked: start.ApplyRequest, home:
     write_planned(asked)
 
 
-def test_all_that_cannot_be_read_is_reported_before_anything_is_written(
-    asked: start.ApplyRequest, home: Path
-) -> None:
-    (home / "bad.txt").write_bytes(b"caf\xe9\n")
-    (home / "bad.jsonl").write_text('{"text": "Good."}\nno json\n', encoding="utf-8")
+def test_all_that_cannot_be_read_is_reported_before_anything_is_written(asked: ApplyRequest) -> None:
+    Path("bad.txt").write_bytes(b"caf\xe9\n")
+    Path("bad.jsonl").write_text('{"text": "Good."}\nno json\n', encoding="utf-8")
     bad = replace(asked, paths=("letters.txt", "bad.txt", "bad.jsonl"))
     with pytest.raises(JobkitError, match=r"bad\.txt") as refused:
         start.apply(bad)
@@ -211,14 +218,12 @@ def test_all_that_cannot_be_read_is_reported_before_anything_is_written(
     assert (kept.documents, len(kept.skipped)) == (2, 2)
 
 
-def test_a_format_that_cannot_be_filled_is_refused_at_a_dry_run_too(asked: start.ApplyRequest) -> None:
+def test_a_format_that_cannot_be_filled_is_refused_at_a_dry_run_too(asked: ApplyRequest) -> None:
     with pytest.raises(JobkitError, match="--format conll"):
         start.apply(replace(asked, fmt="conll"), dry_run=True)
 
 
-def test_only_changed_keys_are_given_again(
-    asked: start.ApplyRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_changed_keys_are_given(asked: ApplyRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[tuple[str, ...]] = []
     monkeypatch.setattr(resume, "run_again", lambda *words, **_: given.append(words[2]))
     write_planned(replace(asked, options=Options(overrides=("resources.memory=3GiB",))))
@@ -242,3 +247,243 @@ def test_a_corpus_takes_every_path_up_to_the_next_option(home: Path) -> None:
     assert jobkit("apply", "run", *tail).returncode == 2
     assert jobkit("recommend", "run", "--corpus", "letters.txt", "more.txt").returncode == 0
     assert not os.path.lexists("tagged")
+
+
+@pytest.fixture
+def ordered(sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ApplyRequest:
+    """Return what a person asks for on a cluster whose controller takes jobs of any name."""
+    monkeypatch.chdir(tmp_path)
+    sweep._programs("")
+    measured_run(tmp_path / "run")
+    write_corpus(tmp_path / "letters.txt")
+    made = request(Path("run"), ["letters.txt"], tmp_path / "tagged")
+    return replace(made, options=Options(scheduler="slurm"))
+
+
+def roles(run: Path) -> list[str]:
+    return [str(job.role) for job in read_journal(run).submissions]
+
+
+def shown(run: Path) -> tuple[int, str]:
+    (standing,) = read_standings([run])
+    return standing.exit_code, render(standing, "tagged", width=200, most=10)
+
+
+def test_the_folder_of_an_order_is_a_run_without_points_and_one_job_plans_at_a_time(
+    ordered: ApplyRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plan_job.apply(ordered, dry_run=True) == 0
+    assert (ordered.out.exists(), "tagged/plan.sh" in capsys.readouterr().out) == (False, True)
+    assert plan_job.apply(ordered) == 0
+    assert "job 101 reads and plans the corpus, then submits the shards" in capsys.readouterr().err
+    assert all(kind(ordered.out) for kind in (is_run_folder, is_corpus_folder, is_unplanned))
+    code, text = shown(ordered.out)
+    assert (code, "demo-" in text, "the corpus is not planned yet" in text) == (ExitCode.TO_COME, True, True)
+    assert "job 101, which reads and plans the corpus, waits: " in text
+    assert "jobkit status tagged --watch" in text
+    assert finish(ordered.out) == ""
+    listed = jobkit("status", ".")
+    assert (listed.returncode, "demo-" in listed.stdout) == (ExitCode.TO_COME, True), listed.stderr
+    for word, more, code in (
+        ("merge", "", 5),
+        ("logs", "1", 2),
+        ("collect", "", 2),
+        ("resume", "--replan", 2),
+    ):
+        refused = jobkit(word, "tagged", *filter(None, [more]))
+        assert (refused.returncode, "Traceback" in refused.stderr) == (code, False), refused.stderr
+    assert plan_job.apply(ordered) == ExitCode.TO_COME
+    assert plan_job.go_on(ordered.out) == ExitCode.TO_COME
+    assert "job 101 reads and plans the corpus: jobkit status" in capsys.readouterr().err
+    with pytest.raises(JobkitError, match="plans another corpus there, or with other options"):
+        plan_job.apply(replace(ordered, skip_bad=True))
+    with pytest.raises(JobkitError, match="job 101 reads and plans this corpus"):
+        start.apply(ordered)
+    assert roles(ordered.out) == ["plan"]
+
+
+@pytest.mark.usefixtures("clock")
+def test_what_was_cancelled_is_submitted_again_also_with_other_options(
+    ordered: ApplyRequest, sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plan_job.apply(ordered) == 0
+    assert cancel(ordered.out, (), ()) == 0
+    assert "cancelled: job 101, which reads and plans the corpus" in capsys.readouterr().err
+    sweep.queue()
+    code, text = shown(ordered.out)
+    assert (code, "has ended (cancelled at " in text) == (ExitCode.FAILED, True)
+    assert "jobkit resume tagged   # submits the job that plans the corpus again" in text
+    assert plan_job.apply(replace(ordered, skip_bad=True)) == 0
+    assert plan_job.read_order(ordered.out).skip_bad
+    assert roles(ordered.out) == ["plan", "plan"]
+
+
+def test_the_job_plans_and_submits_and_is_gone_on_with_by_names_and_sizes(
+    ordered: ApplyRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = Path.cwd()
+    assert plan_job.apply(ordered) == 0
+    name = plan_job.read_order(ordered.out).run_id
+    monkeypatch.chdir("/")
+    assert plan_job.run(ordered.out) == 0
+    points, _ = read_points(ordered.out)
+    assert [point.run_id for point in points] == [name] * 3
+    assert [shard.index for shard in read_plan(ordered.out)] == [1, 2, 3]
+    assert roles(ordered.out) == ["plan", "points", "follow"]
+    assert not [path.name for path in ordered.out.parent.iterdir() if path.name.endswith(".part")]
+    code, text = shown(ordered.out)
+    assert (code, "3 waiting" in text, "plans the corpus" in text) == (ExitCode.TO_COME, True, False)
+    assert not plan_job.is_open(ordered.out)
+    monkeypatch.chdir(place)
+    assert plan_job.apply(ordered) == 0
+    assert "is planned already: going on with it" in capsys.readouterr().err
+    Path("more.txt").write_text("More.\n", encoding="utf-8")
+    with pytest.raises(JobkitError, match=r"more\.txt: new"):
+        plan_job.apply(replace(ordered, paths=("letters.txt", "more.txt")))
+    Path("letters.txt").write_text("Another.\n", encoding="utf-8")
+    with pytest.raises(JobkitError, match=r"letters\.txt: has changed"):
+        plan_job.apply(ordered)
+
+
+def test_what_the_job_cannot_read_is_shown_and_nothing_is_submitted(ordered: ApplyRequest) -> None:
+    assert plan_job.apply(ordered) == 0
+    Path("letters.txt").write_bytes(b"caf\xe9\n")
+    assert plan_job.run(ordered.out) == ExitCode.USAGE
+    assert (is_unplanned(ordered.out), roles(ordered.out)) == (True, ["plan"])
+    _, text = shown(ordered.out)
+    assert "the corpus could not be planned: " in text
+    assert "letters.txt" in text
+    write_corpus(Path("letters.txt"))
+    assert plan_job.run(ordered.out) == 0
+    assert "could not be planned" not in shown(ordered.out)[1]
+
+
+def test_shards_that_the_node_may_not_submit_are_left_to_a_person(
+    ordered: ApplyRequest, sweep: Sweep
+) -> None:
+    assert plan_job.apply(ordered) == 0
+    sweep.refuse("job-")
+    assert plan_job.run(ordered.out) == 0
+    (left,) = [event for event in events(ordered.out) if event["event"] == "left"]
+    assert left["points"] == [1, 2, 3]
+    assert "the job that planned the corpus could not submit 3 shards: " in shown(ordered.out)[1]
+
+
+@pytest.mark.parametrize("moved", [0, 3])
+def test_a_job_that_was_killed_as_it_wrote_is_done_again(
+    ordered: ApplyRequest, monkeypatch: pytest.MonkeyPatch, moved: int
+) -> None:
+    assert plan_job.apply(ordered) == 0
+    real, calls = Path.replace, []
+
+    def killed(path: Path, target: Path) -> Path:
+        if path.parent.name == ".tagged.part":
+            calls.append(path.name)
+            if len(calls) > moved or path.name == POINTS_FILE:
+                raise KeyboardInterrupt
+        return real(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            plan_job.run(ordered.out)
+    assert is_unplanned(ordered.out)
+    assert shown(ordered.out)[0] == ExitCode.TO_COME
+    assert plan_job.run(ordered.out) == 0
+    assert len(read_points(ordered.out)[0]) == 3
+
+
+def test_a_job_that_was_killed_before_it_submitted_submits_when_it_runs_again(
+    ordered: ApplyRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert plan_job.apply(ordered) == 0
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(resume, "run_again", killed)
+        with pytest.raises(KeyboardInterrupt):
+            plan_job.run(ordered.out)
+    points, _ = read_points(ordered.out)
+    assert (len(points), plan_job.is_open(ordered.out)) == (3, True)
+    done = jobkit("resume", ordered.out, "--follow-up")
+    assert done.returncode == 0, done.stderr
+    assert roles(ordered.out) == ["plan", "points", "follow"]
+    assert read_points(ordered.out)[0] == points
+
+
+def test_the_request_follows_the_size_and_doubles_its_walltime(
+    ordered: ApplyRequest, sweep: Sweep, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert plan_job.apply(ordered) == 0
+    assert "1 CPU, 2GiB of memory, walltime 00:10:00" in capsys.readouterr().err
+    sweep.queue()
+    os.truncate("letters.txt", 100 * GIB)
+    assert plan_job.apply(ordered, dry_run=True) == 0
+    assert "1 CPU, 3GiB of memory, walltime 03:10:00" in capsys.readouterr().out
+
+
+def test_without_a_scheduler_and_without_the_folder_it_is_refused(
+    ordered: ApplyRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(JobkitError, match="no scheduler here"):
+        plan_job.apply(replace(ordered, options=Options(scheduler="local")))
+    place = tmp_path / "place"
+    place.mkdir()
+    with monkeypatch.context() as patch:
+        patch.chdir(place)
+        paths = (str(tmp_path / "letters.txt"),)
+        assert plan_job.apply(replace(ordered, word=tmp_path / "run", paths=paths)) == 0
+    place.rmdir()
+    with pytest.raises(JobkitError, match="no such folder"):
+        plan_job.go_on(ordered.out)
+
+
+STAND_IN = """\
+name: first
+workload: stanza-ner
+model: {size: tiny, fallback: stand-in}
+sweep: {batch_size: [5]}
+device: cpu
+resources: {gpus: 0, cpus: 1, memory: 4GiB, walltime: "00:05:00"}
+"""
+
+
+@pytest.fixture
+def tagged(
+    ordered: ApplyRequest, tmp_path: Path, tiny_model: ModelRef, monkeypatch: pytest.MonkeyPatch
+) -> ApplyRequest:
+    """Return what a person asks for who has only the stand-in."""
+    models = tmp_path / "cache" / "models"
+    models.mkdir(parents=True)
+    (models / Path(tiny_model.path).name).symlink_to(tiny_model.path)
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
+    (tmp_path / "first.yaml").write_text(STAND_IN, encoding="utf-8")
+    return replace(ordered, word=Path("first.yaml"))
+
+
+def test_a_job_plans_with_a_stand_in_that_a_person_permits(
+    tagged: ApplyRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(JobkitError, match="needs the real en") as caught:
+        plan_job.apply(tagged)
+    assert (caught.value.exit_code, tagged.out.exists()) == (2, False)
+    permitted = replace(tagged, options=replace(tagged.options, stand_in=True))
+    assert plan_job.apply(permitted) == 0
+    assert "model      STAND-IN model, in place of en tiny\n" in capsys.readouterr().err
+    assert "warning: STAND-IN model, in place of en tiny" in shown(tagged.out)[1].splitlines()
+    assert plan_job.run(tagged.out) == 0
+    assert "STAND-IN model, in place of en tiny: its results" in shown(tagged.out)[1]
+
+
+def test_an_order_of_an_earlier_version_is_planned(tagged: ApplyRequest) -> None:
+    assert plan_job.apply(replace(tagged, options=replace(tagged.options, stand_in=True))) == 0
+    path = tagged.out / ORDER_FILE
+    order = json.loads(path.read_text())
+    earlier = {key: value for key, value in order.items() if key not in {"stand_in", "caveat"}}
+    path.write_text(json.dumps(earlier), encoding="utf-8")
+    assert "STAND-IN" not in shown(tagged.out)[1]
+    assert plan_job.go_on(tagged.out) == ExitCode.TO_COME  # the job is in the queue, with the same order
+    assert plan_job.run(tagged.out) == 0
+    assert "warning: STAND-IN model" in shown(tagged.out)[1]

@@ -103,9 +103,7 @@ def test_a_shard_leaves_a_row_for_each_paragraph_in_corpus_order(tmp_path: Path)
     assert not list(out.glob("*.part"))
 
 
-def test_its_record_and_its_progress_are_those_of_a_sweep(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_record_and_progress_are_those_of_a_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [shard] = planned(tmp_path)
     found = tried(tmp_path, shard)
     done = batches(tmp_path / "out-1")
@@ -205,9 +203,7 @@ def test_a_corpus_or_a_plan_that_is_gone_is_reported_before_any_work(tmp_path: P
 
 
 @pytest.mark.parametrize(("word", "outcome"), [("Kill.", Outcome.LOST), ("Memory.", Outcome.RAM_OOM)])
-def test_a_worker_that_fails_leaves_no_rows_and_the_next_try_all(
-    tmp_path: Path, word: str, outcome: str
-) -> None:
+def test_a_worker_that_fails_leaves_no_rows_the_next_try_all(tmp_path: Path, word: str, outcome: str) -> None:
     texts = [*COUNTED[:30], word, *COUNTED[30:]]
     [shard] = planned(tmp_path, replace(TOLD, workers=2), *texts)
     found = tried(tmp_path, shard)

@@ -181,9 +181,7 @@ def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         ("merge", {"run": "tagged", "fetch": True}, ("letters.txt", False)),
     ],
 )
-def test_no_file_of_the_laptop_is_written_over(
-    named: Any, name: str, params: dict[str, Any], part: tuple[str, bool]
-) -> None:
+def test_no_file_here_is_written_over(named: Any, name: str, params: Any, part: tuple[str, bool]) -> None:
     Path("letters.txt").write_text("mine")
     Path("texts").mkdir()
     with pytest.raises(JobkitError, match=r"file of yours|is no copy of that on hec"):
@@ -304,9 +302,7 @@ def test_the_folder_of_the_sockets_is_private(monkeypatch: pytest.MonkeyPatch) -
         shutil.rmtree(short)
 
 
-def test_a_long_or_missing_runtime_folder_is_not_used(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_long_or_missing_runtime_folder_is_unused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in (str(tmp_path / ("long" * 20)), str(tmp_path / "missing"), ""):
         monkeypatch.setenv("XDG_RUNTIME_DIR", name)
         assert len(str(connection._socket_folder())) <= connection.MOST_PATH

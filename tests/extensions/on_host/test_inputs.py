@@ -62,9 +62,7 @@ def inside(inputs: Inputs) -> set[str]:
         ("{home}/it's.txt", set(), "outside{home}/it's.txt"),
     ],
 )
-def test_a_spec_travels_with_a_text_that_is_a_file_here(
-    project: Path, text: str, files: set[str], there: str
-) -> None:
+def test_a_spec_travels_with_its_text(project: Path, text: str, files: set[str], there: str) -> None:
     places = {"project": project, "home": project.parent}
     found = find_inputs({"spec": spec(project, f'"{text.format(**places)}"')})
     assert inside(found) == {"first.yaml", *files}
@@ -141,11 +139,11 @@ def test_the_model_is_known_that_a_spec_needs(project: Path, more: str, needed: 
     assert found.changes == (["model.path=/m"] if "on:" in more else [])
 
 
-def test_a_workload_alone_travels(project: Path) -> None:
+@pytest.mark.usefixtures("project")
+def test_a_workload_alone_travels() -> None:
     found = find_inputs({"word": "./tagger.py:tag", "text": "letters.txt"})
     assert inside(found) == {"tagger.py", "letters.txt"}
     assert inside(find_inputs({"word": "stanza-ner", "text": "sample:100"})) == set()
-    assert project
 
 
 @pytest.mark.parametrize(

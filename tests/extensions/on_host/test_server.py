@@ -234,9 +234,7 @@ def test_a_command_goes_on_if_the_connection_is_reset(tmp_path: Path) -> None:
     assert (tmp_path / "letters" / "runs").read_text() == "run\n"
 
 
-def test_a_folder_whose_name_ends_with_a_blank_is_a_project(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_name_may_end_with_a_blank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     request = Request(folder="jobkit", project="letters ", origin="/home/ada/letters ")
     answers = server.Answers(BytesIO())

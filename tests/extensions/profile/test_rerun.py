@@ -1,16 +1,29 @@
-"""`jobkit profile` on a cluster, against a controller that is not there, and on this machine."""
+"""A point run again with a profiler, and what is recorded of its calls."""
 
 from __future__ import annotations
 
+import gzip
 import json
+import pstats
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from jobkit.core.errors import ExitCode, JobkitError
-from jobkit.core.layout import Exit, read_points
-from jobkit.core.records import Point
+from jobkit.core.layout import PROFILE_FILES, Exit, read_points
+from jobkit.core.records import JobFacts, Outcome, Point
 from jobkit.extensions.profile.rerun import profile
+from jobkit.extensions.profile.work import (
+    WORK,
+    ProfileCost,
+    ProfileRecording,
+    TorchProfiler,
+    costs_of_trace,
+    missing,
+    table,
+)
 from jobkit.launch import sweep as submit
 from jobkit.launch.resume import run_again
 from jobkit.planning.prepare import Options, prepare
@@ -18,7 +31,10 @@ from jobkit.planning.resolve import refuse_missing_packages
 from jobkit.report.tables import collect
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
-from tests.support.builders import write_begin, write_event, write_exit
+from jobkit.worker.failure import TryFailed
+from jobkit.worker.kinds import Launcher, work_of
+from jobkit.worker.record import Task
+from tests.support.builders import point, write_begin, write_event, write_exit
 from tests.support.swept import BUG, OK, SPEC, Sweep
 from tests.support.swept import sweep as sweep  # noqa: PLC0414 - a fixture is found by its name here
 
@@ -28,9 +44,7 @@ def added(run: Path) -> list[Point]:
     return [point for point in points if not point.kind.swept]
 
 
-def test_on_a_cluster_it_is_one_job_with_a_point_of_its_own(
-    sweep: Sweep, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_on_a_cluster_it_is_a_job_with_its_point(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
     sweep.ended(OK, OK, OK, OK, BUG, OK)
     assert profile(sweep.run, "3", "python") == 0
     (point,) = added(sweep.run)
@@ -53,9 +67,7 @@ def test_on_a_cluster_it_is_one_job_with_a_point_of_its_own(
     assert [each.profile for each in added(sweep.run)] == ["python", "torch"]
 
 
-def test_no_point_is_added_that_did_not_succeed_or_cannot_be_profiled(
-    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_point_is_added_that_cannot_be_profiled(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep.ended(BUG, BUG, BUG, BUG, BUG, BUG)
     with pytest.raises(JobkitError, match="is bug: only a point that succeeded"):
         profile(sweep.run, "1", None)
@@ -90,9 +102,7 @@ def local(tmp_path: Path) -> Path:
     return prepared.run_dir
 
 
-def test_here_it_runs_at_once_prints_the_profile_and_changes_no_table(
-    local: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_here_it_runs_at_once_and_changes_no_table(local: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = collect([local])
     capsys.readouterr()
     assert profile(local, None, None) == 0
@@ -121,3 +131,184 @@ def test_a_profile_that_fails_is_reported_with_a_remedy(local: Path, monkeypatch
         profile(local, "1", "python")
     assert caught.value.exit_code == ExitCode.FAILED
     assert "jobkit logs" in caught.value.hint
+
+
+def profiled(with_: str) -> Point:
+    return replace(point(device="cpu"), profile=with_)
+
+
+def task(with_: str, out: Path) -> Task:
+    return Task(point=profiled(with_), try_number=1, inputs=out, out=out, job=JobFacts(scheduler="hand"))
+
+
+def work() -> int:
+    return sum(len(str(number)) for number in range(2000))
+
+
+def lines_of(out: Path) -> list[str]:
+    return (out / "profile.txt").read_text(encoding="utf-8").splitlines()
+
+
+def test_the_largest_costs_come_first_with_their_share() -> None:
+    costs = [ProfileCost(f"f{n}", f"a.py:{n}", float(n), n) for n in range(30)]
+    heading, first, *rest = table([*costs, ProfileCost("f29", "a.py:29", 29.0, 1)])
+    assert heading.split() == ["share", "seconds", "calls", "where", "what"]
+    assert first.split() == ["12.5", "%", "58.000", "30", "a.py:29", "f29"]
+    assert len(rest) == 19
+    _, line = table([ProfileCost("x" * 99, "a.py:1", 1.0)])
+    assert line.split() == ["100.0", "%", "1.000", "a.py:1", f"{'x' * 57}..."], "sampled: without calls"
+    assert list(table([ProfileCost("f", "a.py:1", 0.0)])) == ["nothing was recorded"]
+
+
+def test_python_names_each_function_with_file_and_line(tmp_path: Path) -> None:
+    recording = ProfileRecording(profiled("python"))
+    for _ in range(3):
+        with recording.of_call():
+            work()
+    recording.write(tmp_path, 2)
+    first, calls, *_ = lines = lines_of(tmp_path)
+    assert first == "p001, try 2, profiled with python"
+    assert calls.startswith("calls: all 3, ")
+    assert any(re.search(r"test_rerun\.py:\d+ +<genexpr>$", line) for line in lines)
+    assert any(line.endswith("builtins.len in <genexpr>") for line in lines), "a built-in, at its caller"
+    assert vars(pstats.Stats(str(tmp_path / PROFILE_FILES["python"])))["total_calls"] > 6000
+
+
+def test_only_calls_are_recorded_and_of_several_workers_the_first(tmp_path: Path) -> None:
+    recording = ProfileRecording(replace(profiled("python"), workers=2, gpus=2))
+    work()
+    with recording.of_call():
+        pass
+    work()
+    recording.write(tmp_path, 1)
+    lines = lines_of(tmp_path)
+    assert "genexpr" not in "".join(lines)
+    assert "worker: the first of 4; the calls are its own" in lines
+
+
+def test_torch_names_modules_and_stops_at_its_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Tagger(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = torch.nn.Linear(8, 8)
+
+        def forward(self, values: object) -> object:
+            return self.inner(values)
+
+    tagger, values = Tagger(), torch.ones(4, 8)
+    monkeypatch.setattr(TorchProfiler, "LIMIT_S", 1e-9)
+    recording = ProfileRecording(profiled("torch"))
+    for _ in range(3):
+        with recording.of_call():
+            torch.mm(values, values.T)
+            tagger(values)
+            tagger(values)
+    recording.write(tmp_path, 1)
+    lines = lines_of(tmp_path)
+    assert lines[1].startswith("calls: the first 1 of 3, ")
+    assert lines[1].endswith("; the other 2 ran without the profiler")
+    assert any(line.endswith("aten::mm") for line in lines), "before the limit"
+    with gzip.open(tmp_path / PROFILE_FILES["torch"], "rt") as stream:
+        assert json.load(stream)["traceEvents"]
+    assert not torch.nn.modules.module._global_forward_hooks
+
+    monkeypatch.setattr(TorchProfiler, "LIMIT_S", 60.0)
+    recording = ProfileRecording(profiled("torch"))
+    for _ in range(2):
+        with recording.of_call():
+            tagger(values)
+    recording.write(tmp_path, 1)
+    lines = lines_of(tmp_path)
+    assert lines[1].startswith("calls: all 2, ")
+    assert any(re.search(r" 2 +\S*test_rerun\.py:\d+ +aten::addmm in Linear$", line) for line in lines), (
+        "the place is that of the user's module"
+    )
+
+
+def test_a_profiler_that_is_not_installed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert (missing("off"), missing("python")) == ("", "")
+    assert missing("scalene").endswith("has no package scalene")
+    WORK.launcher(task("python", tmp_path))
+    with pytest.raises(TryFailed, match=r"^profile: scalene, but .*has no package") as caught:
+        WORK.launcher(task("scalene", tmp_path))
+    assert caught.value.outcome is Outcome.ENVIRONMENT
+
+
+def test_only_scalene_starts_the_process_itself_and_only_the_first_that_works(tmp_path: Path) -> None:
+    assert WORK.launcher(task("torch", tmp_path)) == Launcher()
+    launcher = WORK.launcher(task("scalene", tmp_path))
+    assert launcher.arguments[:3] == ("-m", "scalene", "run")
+    assert launcher.variables
+    other = replace(task("scalene", tmp_path), observed=False)
+    assert work_of(other.point) is WORK
+    assert WORK.launcher(other) == Launcher()
+    assert not isinstance(WORK.recording(other), ProfileRecording)
+
+
+NER = "forward NERTagger stanza/models/ner/model.py:151"
+LSTM = "forward LSTM torch/nn/modules/rnn.py:1081"
+
+
+def event(cat: str, name: str, ts: float, dur: float, external: int | None = None) -> dict[str, object]:
+    """Return an event of one thread, in microseconds."""
+    args = {} if external is None else {"External id": external}
+    return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "tid": 1, "args": args}
+
+
+CPU: list[dict[str, object]] = [
+    {"ph": "M", "name": "process_name"},
+    event("user_annotation", NER, 0, 100),
+    event("user_annotation", LSTM, 10, 50),
+    event("cpu_op", "aten::lstm", 20, 30, 1),
+    event("cpu_op", "aten::addmm", 25, 10, 2),
+    event("cpu_op", "aten::mm", 70, 20, 3),
+    event("cpu_op", "aten::to", 200, 5, 4),
+    event("cuda_runtime", "cudaLaunchKernel", 26, 1, 2),
+]
+
+
+def by_name(costs: list[ProfileCost]) -> dict[str, tuple[str, float]]:
+    return {cost.what: (cost.where, round(1e6 * cost.seconds)) for cost in costs}
+
+
+def test_an_operation_costs_its_own_time_at_the_place_of_its_module() -> None:
+    costs, on_gpu = costs_of_trace(CPU)
+    place = "stanza/models/ner/model.py:151"
+    assert not on_gpu
+    assert by_name(costs) == {
+        "aten::lstm in LSTM": (place, 20),
+        "aten::addmm in LSTM": (place, 10),
+        "aten::mm in NERTagger": (place, 20),
+        "aten::to": ("", 5),
+    }
+
+
+def test_a_module_of_torch_alone_is_its_own_place() -> None:
+    costs, _ = costs_of_trace([event("user_annotation", LSTM, 0, 9), event("cpu_op", "aten::lstm", 1, 2, 1)])
+    assert by_name(costs) == {"aten::lstm in LSTM": ("torch/nn/modules/rnn.py:1081", 2)}
+
+
+def test_on_a_gpu_the_kernels_count_at_the_operation_that_launched_them() -> None:
+    kernels = [
+        event("kernel", "gemm", 40, 60, 2),
+        event("kernel", "gemm", 100, 40, 2),
+        event("gpu_memcpy", "Memcpy HtoD", 205, 7, 4),
+        event("gpu_memset", "Memset", 300, 3, 99),
+        event("gpu_user_annotation", NER, 40, 400),
+    ]
+    costs, on_gpu = costs_of_trace([*CPU, *kernels])
+    assert on_gpu
+    assert [(cost.what, round(1e6 * cost.seconds)) for cost in costs] == [
+        ("aten::addmm in LSTM", 60),
+        ("aten::addmm in LSTM", 40),
+        ("aten::to", 7),
+        ("Memset", 3),
+    ]
+
+
+def test_no_cost_is_negative() -> None:
+    costs, _ = costs_of_trace([event("cpu_op", "a", 0, 1), event("cpu_op", "b", 0.5, 2)])
+    assert all(cost.seconds >= 0 for cost in costs)

@@ -115,34 +115,32 @@ def test_a_search_under_way_has_its_next_point_and_the_commands(
     assert capsys.readouterr().err.startswith("tune: ")
 
 
-@pytest.mark.parametrize("left", [None, Outcome.CANCELLED])
-def test_a_point_that_was_killed_runs_again_three_times_at_most(tmp_path: Path, left: Outcome | None) -> None:
+@pytest.mark.parametrize(
+    ("left", "tries", "said"),
+    [
+        (None, 3, "found no setting"),
+        (Outcome.CANCELLED, 3, "found no setting"),
+        (Outcome.BUG, 1, "ended as bug: no module torch"),
+    ],
+)
+def test_two_points_without_result_end_it(
+    tmp_path: Path, left: Outcome | None, tries: int, said: str
+) -> None:
     run = search(tmp_path, Machine(), most=0)
     for _ in range(2):
         first = next_point(run)
         assert first
-        for number in (1, 2, 3):
+        for number in range(1, tries + 1):
             assert next_point(run) == first
             if left:
                 record = Machine().run(Candidate(first.params, first.phase)).record
                 assert record
-                write_record(run, replace(record, point=first, try_number=number, outcome=left))
+                changed = replace(record, point=first, try_number=number, message="no module torch")
+                write_record(run, replace(changed, outcome=left))
             else:
                 write_exit(run, first, Exit(status=137, stage="run"), number)
     assert next_point(run) is None
-    assert "found no setting" in (run / SETTING_FILE).read_text()
-
-
-def test_two_failures_that_another_try_would_repeat_end_the_search(tmp_path: Path) -> None:
-    run = search(tmp_path, Machine(), most=0)
-    for _ in range(2):
-        point = next_point(run)
-        assert point
-        record = Machine().run(Candidate(point.params, point.phase)).record
-        assert record
-        write_record(run, replace(record, point=point, outcome=Outcome.BUG, message="no module torch"))
-    assert next_point(run) is None
-    assert "ended as bug: no module torch" in (run / SETTING_FILE).read_text()
+    assert said in (run / SETTING_FILE).read_text()
 
 
 # -- shortcuts, and the part of the text that the plain loop works on
@@ -230,9 +228,7 @@ def reporting(folder: Path, goal: TuneGoal, *, items: bool = True) -> Path:
         (1e-9, "No setting was found: no setting keeps the constraints"),
     ],
 )
-def test_a_setting_that_breaks_a_constraint_is_shown_with_the_reason(
-    tmp_path: Path, most: float, words: str
-) -> None:
+def test_a_broken_constraint_is_shown_with_the_reason(tmp_path: Path, most: float, words: str) -> None:
     assert words in told(search(tmp_path, Machine(), bounded(batch_p95=Bound(max=most))))
 
 
@@ -288,12 +284,6 @@ def test_text_json_and_file_agree_that_the_plain_loop_is_the_answer(tmp_path: Pa
     }
 
 
-def test_one_repeat_shows_nothing(tmp_path: Path) -> None:
-    text = told(search(tmp_path, Machine(), replace(NOW, repeats=1, most_repeats=1)))
-    assert "(the plain loop)" in text
-    assert "one repeat has no interval" in text
-
-
 def test_the_answer_of_an_earlier_version_stays_with_a_doubt(ended: Path, tmp_path: Path) -> None:
     run = search(tmp_path / "slower", FastLoop(noise=0.01), GOAL)
     assert "workers: 16" in (run / SETTING_FILE).read_text()
@@ -322,4 +312,5 @@ def test_the_limit_names_what_would_lift_it(tmp_path: Path, changes: dict[str, A
     slow = Machine(start_s=30.0) if "budget_s" in changes else Machine()
     text = told(search(tmp_path, slow, replace(NOW, **changes)))
     assert words in text
-    assert ("(the plain loop)" in text) == ("budget_s" in changes)
+    late = "budget_s" in changes
+    assert ("(the plain loop)" in text, "one repeat has no interval" in text) == (late, late)

@@ -1,8 +1,9 @@
-"""The search over models of a machine: what it measures, what it answers, and at what cost."""
+"""What a search begins with, what it measures on models of a machine, what it answers, at what cost."""
 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,11 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobkit.answers.loads import Lengths
 from jobkit.answers.objective import Bound, Finals, Objective
-from jobkit.core.knobs import EVERY, EXACT, MPS, OFF, ON, ORDER, PADDED_CHARS, SHORTCUTS, WORKERS, Value
+from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import EVERY, EXACT, MPS, OFF, ON, ORDER, PADDED_CHARS, SHORTCUTS, WORKERS, Knob, Value
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB
+from jobkit.extensions.tune.goal import Node, largest_node, tuned
 from jobkit.extensions.tune.steps import (
     FINAL,
     MEMORY,
@@ -28,7 +32,125 @@ from jobkit.extensions.tune.steps import (
     follow,
     whole,
 )
+from jobkit.schedulers.survey import Nodes, Queue, Survey
+from jobkit.spec.site import load_site
+from jobkit.spec.sweep_spec import SweepSpec
 from tests.support.machines import FAST, GOAL, LOOP, SIZES, Machine
+
+BUDGET = (Knob(name="batch_size", grows_load=True), Knob(name="padded_chars", grows_load=True))
+PLAIN = (Knob(name="batch_size", grows_load=True),)
+
+
+def spec(**keys: Any) -> SweepSpec:
+    resources = {"gpus": 1, "cpus": 1, "memory": "8GiB"} | keys.pop("resources", {})
+    given = {"name": "t", "scheduler": "slurm", "device": "cuda", "resources": resources}
+    return SweepSpec.model_validate(given | keys)
+
+
+def text(paragraphs: int) -> Lengths:
+    """Return the lengths of a text of long and short sentences in turn."""
+    return Lengths(paragraphs=tuple((20 + 300 * (n % 3 == 0), 40) for n in range(paragraphs)))
+
+
+def test_the_text_decides_order_sizes_and_parts() -> None:
+    changed, goal = tuned(spec(), BUDGET, text(100_000))
+    assert (goal.order, goal.size_knob, goal.workers) == ("sorted", "padded_chars", 16)
+    assert goal.padding["sorted"] > 2 * goal.padding["text"]
+    assert len(goal.sizes) == 4
+    assert list(goal.sizes) == sorted(goal.sizes)
+    assert all(load <= size for size, load in zip(goal.sizes, goal.loads, strict=True))
+    assert (goal.search_every, goal.memory_every) == (2, 83)
+    assert (changed.work_unit, changed.repeats, changed.sweep.product["workers"]) == (300, 1, [1])
+    assert goal.loop == {"order": "text", "batch_size": 300, "workers": 1, "mps": "off"}
+
+
+def test_a_short_text_is_read_whole_in_smaller_calls() -> None:
+    changed, goal = tuned(spec(tune={"repeats": "auto"}), BUDGET, text(881))
+    assert (goal.repeats, goal.most_repeats, goal.share) == (7, 10, 0.03)
+    assert (goal.search_every, goal.memory_every, changed.work_unit) == (1, 1, 10)
+
+
+def test_a_workload_without_budgets_or_lengths_gets_batch_sizes() -> None:
+    _, goal = tuned(spec(device="cpu", resources={"gpus": 0}), PLAIN, Lengths.unknown(2_000))
+    assert (goal.size_knob, goal.sizes, goal.order, goal.padding) == ("batch_size", (1, 3, 7, 15), "text", {})
+    assert goal.loop["threads"] == 16
+    assert (goal.mps, goal.memory_bytes) == (False, 8 * 2**30)
+
+
+def test_a_workload_with_shortcuts_is_searched_with_them_and_compared_with_the_loop_without() -> None:
+    _, goal = tuned(spec(), iter((*BUDGET, Knob(name="shortcuts", words=("off", "exact")))), text(1_000))
+    assert goal.loop["shortcuts"] == "off"
+    assert goal.setting(goal.sizes[0], 2)["shortcuts"] == "exact"
+    _, without = tuned(spec(), BUDGET, text(1_000))
+    assert "shortcuts" not in {*without.loop, *without.setting(without.sizes[0], 2)}
+
+
+SMALL = Node(4, "partition 'cpu'")
+
+
+@pytest.mark.parametrize(
+    ("keys", "node", "workers", "why"),
+    [
+        ({}, None, 16, "tune.workers: 16 (the default)"),
+        ({"tune": {"workers": 12}}, None, 12, "tune.workers: 12"),
+        ({"constraints": {"cpus": 8}, "resources": {"cpus": 3}}, None, 2, "constraints.cpus: 8"),
+        ({}, SMALL, 4, "the 4 CPUs of the largest node of partition 'cpu'"),
+        ({"tune": {"workers": 3}}, SMALL, 3, "tune.workers: 3"),
+        ({}, Node(64, "it"), 16, "tune.workers: 16 (the default)"),
+    ],
+)
+def test_the_most_workers_and_what_limits_them(keys: Any, node: Node | None, workers: int, why: str) -> None:
+    _, goal = tuned(spec(**keys), BUDGET, text(1_000), node=node)
+    assert (goal.workers, goal.limited_by) == (workers, why)
+
+
+def test_a_workload_that_does_not_say_that_it_pads_keeps_the_order_of_the_text() -> None:
+    _, goal = tuned(spec(), BUDGET, text(1_000), pads=False)
+    assert (goal.order, goal.other_order, goal.padding) == ("text", "sorted", {})
+    summed = Lengths(paragraphs=text(1_000).paragraphs, padded=False)
+    assert tuned(spec(), BUDGET, summed)[1].order == "text"
+    assert tuned(spec(), BUDGET, text(1_000))[1].other_order == ""
+
+
+def test_more_workers_than_the_node_has_cpus_for_are_refused_with_the_key() -> None:
+    with pytest.raises(JobkitError, match=r"tune\.workers: 8 with resources\.cpus: 1 is more than") as caught:
+        tuned(spec(tune={"workers": 8}), BUDGET, text(1_000), node=SMALL)
+    assert caught.value.hint == "leave it out, or --set tune.workers=4"
+
+
+def test_the_largest_node_is_one_that_has_what_the_job_requests() -> None:
+    kinds = (
+        Nodes(number=2, cpus=64, memory_bytes=2**40, gpus={}),
+        Nodes(number=2, cpus=8, memory_bytes=2**40, gpus={"a100": 2}),
+    )
+    survey = Survey(product="Slurm", queue_noun="partition", queues=(Queue(name="gpu", kinds=kinds),))
+    site = load_site("slurm-default", "slurm")
+    assert largest_node(survey, spec(), site) == Node(8, "any partition")
+    assert largest_node(survey, spec(device="cpu", resources={"gpus": 0}), site) == Node(64, "any partition")
+    assert largest_node(Survey(product="Slurm"), spec(), site) is None
+
+
+def test_here_there_are_no_more_workers_than_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
+    _, goal = tuned(spec(scheduler="local", tune={"workers": 8}), BUDGET, text(1_000))
+    assert (goal.workers, goal.limited_by) == (3, "the 3 CPUs of this machine")
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"every": 2}, "every: 2: jobkit tune chooses the part of the text itself"),
+        ({"device": "cpu", "constraints": {"gpu_memory": "8GiB"}}, "means nothing with device: cpu"),
+        (
+            {"resources": {"cpus": 4}, "constraints": {"cpus": 2}},
+            "worker, and constraints.cpus: 2 leaves none",
+        ),
+    ],
+)
+def test_what_a_search_cannot_keep_is_refused(keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(JobkitError, match=message):
+        tuned(spec(**keys), BUDGET, text(1_000))
+
 
 NOW = replace(GOAL, most_repeats=9, looks=3, again=12)
 
@@ -93,14 +215,6 @@ def test_it_keeps_to_what_it_announced(goal: TuneGoal, combinations: int) -> Non
     assert len(order) <= goal.most_points
 
 
-def test_a_search_that_was_cut_short_goes_on_where_it_stood() -> None:
-    machine, (answer, order) = Machine(), searched(GOAL, Machine())
-    for cut in (0, 5, len(order) - 1, len(order)):
-        done = {one.key: machine.run(one) for one in order[:cut]}
-        expected = order[cut] if cut < len(order) else answer
-        assert follow(Search(GOAL).steps(), lambda one, done=done: done.get(one.key)) == expected  # type: ignore[misc]
-
-
 @pytest.mark.parametrize("budget_s", [60, 200, 300, 600, 3600])
 @pytest.mark.parametrize(
     ("goal", "machine"),
@@ -110,9 +224,7 @@ def test_a_search_that_was_cut_short_goes_on_where_it_stood() -> None:
     ],
     ids=["without", "with shortcuts", "refused"],
 )
-def test_the_answer_of_a_search_that_ended_does_not_depend_on_the_times_of_files(
-    budget_s: int, goal: TuneGoal, machine: Machine
-) -> None:
+def test_an_answer_does_not_depend_on_times_of_files(budget_s: int, goal: TuneGoal, machine: Machine) -> None:
     goal = replace(goal, budget_s=budget_s)
     answer, order = searched(goal, machine)
     assert [read_again(goal, machine, order, factor) for factor in (0.0, 0.5, 3.0)] == [answer] * 3
@@ -136,7 +248,8 @@ def test_its_answer_is_within_10_percent_of_the_best_of_all_settings(machine: Ma
     grid = itertools.product(goal.sizes, [1, *goal.steps], [OFF, ON])
     rows = [goal.setting(size, workers, mps=mps) for size, workers, mps in grid]
     fits = [row for row in rows if machine.run(Candidate(row, FINAL)).outcome is Outcome.OK]
-    answer, _ = searched(goal, machine)
+    answer, order = searched(goal, machine)
+    assert all(machine.run(one).outcome is Outcome.OK for one in order if one.phase != MEMORY)
     assert max(map(machine.speed, answer.finalists)) >= 0.9 * max(map(machine.speed, fits))
 
 
@@ -169,13 +282,6 @@ def test_a_step_that_scatter_may_have_ended_is_measured_again() -> None:
 
 
 # -- what ends it
-
-
-def test_more_workers_than_memory_holds_are_not_tried() -> None:
-    machine = Machine(gpu_bytes=24 * GIB, bytes_per_load=400_000)  # one worker takes 2.5, 7 or 25 GiB
-    answer, order = searched(GOAL, machine)
-    assert all(machine.run(one).outcome is Outcome.OK for one in order if one.phase != MEMORY)
-    assert answer.limit in {"memory", "cores"}
 
 
 def test_without_a_measurement_of_memory_no_number_of_workers_is_ruled_out() -> None:
@@ -223,14 +329,6 @@ def test_two_sizes_that_fail_end_the_search_and_one_does_not() -> None:
     assert answer.finalists[0] == GOAL.setting(16_000, 16, mps="auto")
 
 
-def test_the_budget_ends_the_search_and_shortens_the_finals() -> None:
-    answer, order = searched(replace(GOAL, budget_s=600), Machine(start_s=60.0))
-    assert answer.limit == "time"
-    assert answer.finalists
-    assert len(of_phase(order, FINAL)) < 9
-    assert order[-1].params[EVERY] > 1  # type: ignore[operator]
-
-
 @pytest.mark.parametrize(
     ("ran", "goal", "machine"),
     [
@@ -238,9 +336,7 @@ def test_the_budget_ends_the_search_and_shortens_the_finals() -> None:
         (12, bounded(batch_p95=Bound(max=1e-9)), Machine()),
     ],
 )
-def test_a_search_that_an_earlier_version_ended_sooner_has_ended(
-    ran: int, goal: TuneGoal, machine: Machine
-) -> None:
+def test_a_search_that_an_earlier_version_ended_has_ended(ran: int, goal: TuneGoal, machine: Machine) -> None:
     """It ended at its first failure, and without the plain loop if no setting kept the constraints."""
     answer = read_again(goal, machine, searched(goal, machine)[1][:ran])
     assert isinstance(answer, TuneAnswer)
@@ -315,9 +411,7 @@ def test_settings_over_a_constraint_are_not_finalists() -> None:
 
 
 @given(st.permutations(SIZES), st.sampled_from(["max", "min"]))
-def test_the_finalists_are_the_best_by_the_objective_and_of_equal_ones_the_fastest(
-    order: list[int], direction: str
-) -> None:
+def test_the_finalists_are_the_best_and_of_equal_ones_the_fastest(order: list[int], direction: str) -> None:
     """The figure depends on the size alone, so all numbers of workers are equal."""
     value = {size: float(order.index(size)) for size in SIZES}
     machine = Reporting(f1=lambda one: value.get(one.params.get(PADDED_CHARS), 0.0))  # type: ignore[arg-type]
@@ -476,9 +570,7 @@ def parts(order: Sequence[Candidate], loop: dict[str, Value]) -> tuple[Value, se
 
 
 @pytest.mark.parametrize(("budget_s", "expected"), [(300, (6, {1})), (500, (2, {1})), (600, (1, {1}))])
-def test_the_plain_loop_gets_a_smaller_part_than_the_finalists_if_the_budget_is_short(
-    budget_s: int, expected: tuple[Value, set[Value]]
-) -> None:
+def test_the_plain_loop_gets_the_smaller_part(budget_s: int, expected: tuple[Value, set[Value]]) -> None:
     machine = Machine(exact=2.0)
     _, order = searched(replace(FAST, budget_s=budget_s), machine)
     assert parts(order, dict(FAST.loop)) == expected
@@ -486,9 +578,7 @@ def test_the_plain_loop_gets_a_smaller_part_than_the_finalists_if_the_budget_is_
 
 
 @pytest.mark.parametrize(("budget_s", "start_s", "workers"), [(100, 5.0, 4), (856, 60.0, 1)])
-def test_with_hardly_any_time_left_the_finalists_still_get_enough_for_a_speed(
-    budget_s: int, start_s: float, workers: int
-) -> None:
+def test_with_hardly_any_time_finalists_get_a_speed(budget_s: int, start_s: float, workers: int) -> None:
     _, order = searched(replace(FAST, budget_s=budget_s, workers=workers), Machine(start_s=start_s))
     assert parts(order, dict(FAST.loop))[1] == {FAST.memory_every}
 
