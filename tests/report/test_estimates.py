@@ -79,16 +79,6 @@ def test_what_is_not_known_has_the_reason_that_recommend_has(
     assert "straight line" not in report
 
 
-def test_without_a_knob_with_which_the_load_grows_that_is_the_reason(tmp_path: Path) -> None:
-    others = [
-        replace(record, point=replace(record.point, params={"tokenizer_batch": record.point.index}))
-        for record in records()
-    ]
-    of_others = estimates(collect([write_run(tmp_path / "other", others)]))
-    reasons = {one.by_knob.reason for one in of_others}
-    assert reasons == {"neither batch_size nor padded_chars is a knob of this sweep"}
-
-
 @pytest.mark.parametrize("name", ["gpus", "precision"])
 def test_a_knob_with_which_the_load_does_not_grow_has_no_largest_value(name: str) -> None:
     collected = collect([*group(name).glob(f"{name}-2*")])
