@@ -101,8 +101,6 @@ def test_how_far_it_is_and_what_to_type(home: Path) -> None:
     again = ready()
     assert guards.find_duplicate(again) is None, "there is no folder of runs yet"
     run = written()
-    (home / "runs" / "notes.txt").write_text("mine", encoding="utf-8")
-    (home / "runs" / "empty").mkdir()
     name = f"runs/{run.run_dir.name}"
     assert "3 points: 3 to come" in refused().message
     assert refused().hint.startswith(f"jobkit resume {name} runs what failed or is missing")
@@ -123,6 +121,8 @@ def test_how_far_it_is_and_what_to_type(home: Path) -> None:
 
 def test_what_differs_in_its_inputs_is_another_sweep(home: Path) -> None:
     run = written()
+    (home / "runs" / "notes.txt").write_text("mine", encoding="utf-8")
+    (home / "runs" / "empty").mkdir()
     path = run.run_dir / POINTS_FILE
     text = path.read_text(encoding="utf-8")
     rows = [json.loads(line) for line in text.splitlines()]

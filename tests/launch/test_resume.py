@@ -242,27 +242,19 @@ def test_what_was_cancelled_and_is_ending_runs_again_once_it_has_ended(
     note(sweep.run, "cancelled", job_id="100", tasks=[2], status=0)
     sweep.queue(f"100_2|COMPLETING|None|n1|0:30|N/A|{sweep.run.name}\n")
 
+    assert run_again(sweep.run, (), ()) == 5
+    assert clock.s <= 100
+    assert "not run again now; once that is over, type this again\nnothing" in capsys.readouterr().err
+    assert sweep.calls() == [], "what is long in ending is left"
+
     def over() -> None:
         sweep.queue()
         sweep.end(sweep.points[1], Outcome.CANCELLED)
 
-    clock.meanwhile = over
+    before, clock.meanwhile = clock.slept, over
     assert run_again(sweep.run, (), ()) == 0
     assert "1 point cancelled, and not over yet: looking again for a minute" in capsys.readouterr().err
-    assert (clock.slept, len(sweep.calls())) == (1, 2)
-
-
-def test_what_is_long_in_ending_is_left_and_said(
-    sweep: Sweep, clock: Clock, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sweep.ended(OK, None, OK, OK, OK, OK)
-    write_begin(sweep.run, sweep.points[1], job=100)
-    note(sweep.run, "cancelled", job_id="100", tasks=[2], status=0)
-    sweep.queue(f"100_2|COMPLETING|None|n1|0:30|N/A|{sweep.run.name}\n")
-    assert run_again(sweep.run, (), ()) == 5
-    assert clock.s <= 100
-    assert "not run again now; once that is over, type this again\nnothing" in capsys.readouterr().err
-    assert sweep.calls() == []
+    assert (clock.slept - before, len(sweep.calls())) == (1, 2)
 
 
 def test_a_record_that_comes_home_in_that_minute_counts(sweep: Sweep, clock: Clock) -> None:
@@ -390,11 +382,21 @@ def test_here_the_points_run_at_once(local: Path, capsys: pytest.CaptureFixture[
 
 
 def test_here_the_policy_is_followed_as_often_as_it_says(local: Path) -> None:
+    def outcomes() -> list[tuple[Outcome | None, int]]:
+        (seen,) = read_standings([local])
+        return [(point.outcome, len(point.tries)) for point in seen.points]
+
     failed_here(local, OOM, BUG, BUG)
+    spec = local / "sweep.yaml"
+    text = spec.read_text(encoding="utf-8")
+    assert "follow_up: true" in text
+    spec.write_text(text.replace("follow_up: true", "follow_up: false"), encoding="utf-8")
     assert run_follow_up(local) == 0
-    (seen,) = read_standings([local])
-    assert [(point.outcome, len(point.tries)) for point in seen.points] == [(OK, 2), (BUG, 1), (BUG, 1)]
-    assert json.loads((local / "journal.jsonl").read_text().splitlines()[-1])["only"] == [1]
+    assert outcomes() == [(OOM, 1), (BUG, 1), (BUG, 1)]
+    spec.write_text(text, encoding="utf-8")
+    assert run_follow_up(local) == 0
+    assert outcomes() == [(OK, 2), (BUG, 1), (BUG, 1)]
+    assert list(events(local))[-1]["only"] == [1]
 
 
 def failed_here(run: Path, *outcomes: Outcome) -> None:
@@ -463,13 +465,3 @@ def test_a_run_that_was_killed_on_a_machine_that_is_gone(
     assert wrong.value.hint == "it was started on node07"
     assert run_again(local, ("1",), (), machine_gone="node07") is None
     assert [point.outcome for point in read_standings([local])[0].points] == [OK, Outcome.LOST, Outcome.LOST]
-
-
-def test_here_nothing_follows_where_the_spec_says_so(local: Path) -> None:
-    failed_here(local, OOM, OOM, OOM)
-    spec = local / "sweep.yaml"
-    text = spec.read_text(encoding="utf-8")
-    assert "follow_up: true" in text
-    spec.write_text(text.replace("follow_up: true", "follow_up: false"), encoding="utf-8")
-    assert run_follow_up(local) == 0
-    assert [point.outcome for point in read_standings([local])[0].points] == [OOM] * 3

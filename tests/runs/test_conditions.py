@@ -9,11 +9,10 @@ import pytest
 
 from jobkit.core.records import Command, Outcome, Record
 from jobkit.core.terminal import NoWrap
-from jobkit.runs.conditions import condition_lines, conditions_of, memory_condition
+from jobkit.runs.conditions import Conditions, condition_lines, conditions_of, memory_condition
 from tests.support.builders import point, record
 
 NEW, OLD = "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"
-OWN = "precision and TF32 as the framework sets them"
 SEGMENTS = "expandable_segments:True"
 
 
@@ -37,105 +36,88 @@ def tried(
     )
 
 
-def lines(of: Record) -> tuple[str, ...]:
+def known(of: Record) -> Conditions:
     found = conditions_of(of)
     assert found
-    return found.lines
+    return found
 
 
 @pytest.mark.parametrize(
-    ("torch", "names"),
+    ("torch", "environment", "names"),
     [
-        ("2.11.0+cu130", (NEW,)),
-        ("2.9.0", (NEW,)),
-        ("2.8.1", (OLD,)),
-        ("1.13.1+cu117", (OLD,)),
-        ("", (NEW, OLD)),
-        ("nightly", (NEW, OLD)),
+        ("2.11.0+cu130", {NEW: SEGMENTS, OLD: SEGMENTS}, [NEW]),
+        ("2.9.0", {OLD: SEGMENTS}, [NEW]),  # an alias
+        ("2.8.1", {NEW: "max_split_size_mb:64", OLD: SEGMENTS}, [OLD]),
+        ("", {NEW: SEGMENTS, OLD: SEGMENTS}, [NEW, OLD]),
+        ("nightly", {NEW: SEGMENTS, OLD: SEGMENTS}, [NEW, OLD]),
     ],
 )
-def test_the_allocator_stands_under_the_name_that_its_torch_reads(torch: str, names: tuple[str, ...]) -> None:
-    assert lines(tried(torch=torch, precision=None)) == tuple(f"export {name}={SEGMENTS}" for name in names)
-
-
-def test_the_setting_is_the_recorded_one_of_the_name_that_counts() -> None:
-    both = {NEW: "max_split_size_mb:64", OLD: SEGMENTS}
-    assert lines(tried(both, precision=None)) == (f"export {NEW}=max_split_size_mb:64",)
-    assert lines(tried(both, "2.8.0", precision=None)) == (f"export {OLD}={SEGMENTS}",)
-    assert lines(tried({OLD: SEGMENTS}, precision=None)) == (f"export {NEW}={SEGMENTS}",), "an alias"
+def test_the_allocator_stands_under_the_name_that_its_torch_reads(
+    torch: str, environment: dict[str, str], names: list[str]
+) -> None:
+    found = known(tried(environment, torch, precision=None))
+    assert found.lines == tuple(f"export {name}={SEGMENTS}" for name in names)
 
 
 def test_the_default_allocator_a_cpu_and_a_command_need_no_line() -> None:
     default = tried({NEW: "", "HOSTNAME": "n1"}, precision=None)
-    assert lines(default) == ()
-    assert memory_condition([default]) == ", with PyTorch's default allocator"
     on_cpu = tried({}, device="cpu")
-    assert lines(on_cpu) == ()
-    assert memory_condition([on_cpu]) == ""
+    of_program = replace(on_cpu, point=replace(point(), command=Command(template="tag {input}")))
+    assert known(default).lines == known(on_cpu).lines == ()
+    assert memory_condition([default]) == ", with PyTorch's default allocator"
+    assert memory_condition([on_cpu]) == memory_condition([of_program]) == ""
     words = list(condition_lines(conditions_of(on_cpu)))
     assert words == ["Conditions: largest batch first; fp32; 1 worker with 2 CPU threads."]
-    own = conditions_of(tried({}, device="cpu", precision=None))
-    assert own
+    own = known(tried({}, device="cpu", precision=None))
     assert own.words == "largest batch first; 1 worker with 2 CPU threads"
-    of_program = replace(on_cpu, point=replace(point(), command=Command(template="tag {input}")))
     assert conditions_of(of_program) is None
     assert list(condition_lines(None)) == []
-    assert memory_condition([of_program]) == ""
 
 
 def test_a_record_without_its_environment_shows_no_allocator() -> None:
     bare = tried({}, precision=None)
-    found = conditions_of(bare)
-    assert found
+    found = known(bare)
     assert (found.allocator, found.unknown, found.lines) == (None, ("PyTorch's allocator setting",), ())
     text = "\n".join(condition_lines(found))
     assert "Not recorded: PyTorch's allocator setting" in text
     assert "not measured" in text
     assert "not recorded" in memory_condition([bare])
-
-
-def test_the_condition_of_memory_is_that_of_points_that_succeeded() -> None:
-    failed = replace(tried({}), outcome=Outcome.BUG)
-    assert memory_condition([failed, tried()]) == f", with {SEGMENTS}"
+    failed = replace(bare, outcome=Outcome.BUG)
+    assert memory_condition([failed, tried()]) == f", with {SEGMENTS}", "of points that succeeded"
     assert memory_condition([failed]) == ""
 
 
+OFF = "export NVIDIA_TF32_OVERRIDE=0"
+
+
 @pytest.mark.parametrize(
-    ("precision", "override", "line"),
+    ("precision", "override", "line", "words"),
     [
-        ("fp32", None, "export NVIDIA_TF32_OVERRIDE=0"),
-        ("bf16", None, "export NVIDIA_TF32_OVERRIDE=0"),
-        (None, "0", "export NVIDIA_TF32_OVERRIDE=0"),
-        (None, None, ""),
-        ("tf32", None, "# in Python: torch.backends.cuda.matmul.allow_tf32 = "),
+        ("fp32", None, OFF, "fp32 without TF32"),
+        ("bf16", None, OFF, "bf16"),
+        ("tf32", None, "# in Python: torch.backends.cuda.matmul.allow_tf32 = ", "tf32"),
+        (None, "0", OFF, "precision and TF32 as the framework sets them"),
+        (None, None, "", "precision and TF32 as the framework sets them"),
     ],
 )
-def test_tf32_is_as_jobkit_set_it(precision: str | None, override: str | None, line: str) -> None:
-    environment = {"HOSTNAME": "n1"} | ({"NVIDIA_TF32_OVERRIDE": override} if override else {})
-    assert "".join(lines(tried(environment, precision=precision)))[: len(line) or None] == line
+def test_tf32_is_as_jobkit_set_it(precision: str | None, override: str | None, line: str, words: str) -> None:
+    environment = {NEW: ""} | ({"NVIDIA_TF32_OVERRIDE": override} if override else {})
+    found = known(tried(environment, precision=precision))
+    assert "".join(found.lines)[: len(line) or None] == line
+    assert f"; {words}; " in found.words
 
 
-@pytest.mark.parametrize(
-    ("precision", "words"), [("fp32", "fp32 without TF32"), ("tf32", "tf32"), (None, OWN)]
-)
-def test_the_conditions_stand_in_words(precision: str | None, words: str) -> None:
-    found = conditions_of(tried(precision=precision, workers=4, mps="off: no daemon"))
-    assert found
-    assert (
-        found.words == f"allocator {SEGMENTS}; largest batch first; {words}; 4 workers on a GPU, without MPS"
+def test_workers_mps_and_shortcuts_are_conditions_in_words() -> None:
+    four = tried(workers=4, mps="off: no daemon")
+    assert known(four).words == (
+        f"allocator {SEGMENTS}; largest batch first; fp32 without TF32; 4 workers on a GPU, without MPS"
     )
-    several = replace(tried(workers=4, mps="on"), point=replace(tried().point, workers=4, gpus=2))
-    assert "4 workers on each of 2 GPUs, with MPS" in (conditions_of(several) or found).words
-
-
-def test_shortcuts_are_a_condition_that_no_line_can_set() -> None:
-    exact = tried()
-    exact = replace(exact, effective={**exact.effective, "shortcuts": "exact"})
-    assert (found := conditions_of(exact))
-    assert "shortcuts exact, which only jobkit has" in found.words
-    refused = replace(exact, effective={**exact.effective, "shortcuts": "off: entities differ"})
-    assert (found := conditions_of(refused))
-    assert "shortcuts" not in found.words
+    several = replace(tried(workers=4, mps="on"), point=replace(four.point, workers=4, gpus=2))
+    assert "4 workers on each of 2 GPUs, with MPS" in known(several).words
+    exact = replace(four, effective={**four.effective, "shortcuts": "exact"})
+    assert "shortcuts exact, which only jobkit has" in known(exact).words
+    refused = replace(four, effective={**four.effective, "shortcuts": "off: entities differ"})
+    assert "shortcuts" not in known(refused).words
 
 
 def test_the_lines_are_shell_and_start_a_daemon_of_ones_own(tmp_path: Path) -> None:

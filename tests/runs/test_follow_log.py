@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import io
-import json
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -13,8 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import append_line
-from jobkit.core.layout import JOURNAL_FILE, ORDER_FILE, POINTS_FILE, Exit
+from jobkit.core.layout import ORDER_FILE, POINTS_FILE, Exit
 from jobkit.core.records import JobFacts, Outcome, Point
 from jobkit.core.units import format_moment
 from jobkit.runs import follow_log
@@ -28,13 +27,14 @@ from tests.support.builders import (
     record,
     write_answer,
     write_begin,
+    write_event,
     write_exit,
     write_points,
     write_record,
     write_submitted,
 )
 
-POINTS = grid([50, 100])
+POINTS = grid([50, 100, 150])
 TEXT = b"stanza: loading\n\xff warming up\nTraceback (most recent call last):\n  File x\nValueError: no\nbye"
 
 SHOWN = TEXT.replace(b"\xff", b"\\xff")
@@ -48,9 +48,12 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))
     folder = write_points(tmp_path / "run", POINTS)
     (folder / "logs").mkdir()
-    write_submitted(folder, "slurm", "77", first=1, last=2)
+    write_submitted(folder, "slurm", "77", first=1, last=3)
     write_begin(folder, POINTS[0])
     return folder
+
+
+How = Callable[..., None]
 
 
 class Said(list[str]):
@@ -61,116 +64,92 @@ class Said(list[str]):
 
 
 def printed(
-    run: Path,
-    word: str = "1",
-    *,
-    number: int | None = None,
-    err: bool = False,
-    how: Callable[..., None] = show,
-    said: Said | None = None,
-) -> bytes:
-    out = io.BytesIO()
-    how(run, find_log(run, word, number), ErrorFilter(faults=err), out, Said() if said is None else said)
-    return out.getvalue()
+    run: Path, word: str = "1", *, number: int | None = None, err: bool = False, how: How = show
+) -> tuple[bytes, list[str]]:
+    """Return what goes to stdout, and what is said besides."""
+    out, said = io.BytesIO(), Said()
+    how(run, find_log(run, word, number), ErrorFilter(faults=err), out, said)
+    return out.getvalue(), said
+
+
+def refused(run: Path, word: str = "1", *, number: int | None = None, how: How = show) -> JobkitError:
+    with pytest.raises(JobkitError) as raised:
+        printed(run, word, number=number, how=how)
+    return raised.value
 
 
 def test_a_log_is_printed_whole_and_it_is_said_whose_it_is(run: Path) -> None:
     path = run / "logs" / "77_1.out"
     path.write_bytes(TEXT)
-    said = Said()
-    assert printed(run, said=said) == SHOWN
-    assert said == [f"p001 try 1: slurm job 77, task 1, {path}"]
-
-
-def test_a_log_without_an_error_has_nothing_for_err(run: Path) -> None:
-    (run / "logs" / "77_1.out").write_bytes(b"all is well\nbye")
-    said = Said()
-    assert printed(run, err=True, said=said) == b""
-    assert said[1] == "nothing in it looks like an error; without --err all of it is printed"
+    title = f"p001 try 1: slurm job 77, task 1, {path}"
+    assert printed(run) == (SHOWN, [title])
+    path.write_bytes(b"all is well\nbye")
+    nothing = "nothing in it looks like an error; without --err all of it is printed"
+    out, said = printed(run, err=True)
+    assert (out, said[:2]) == (b"", [title, nothing])
 
 
 def test_it_is_said_what_else_stands_in_a_log(run: Path) -> None:
     (run / "logs" / "77_1.out").write_bytes(b"")
     write_begin(run, POINTS[0], 2, restart=1)
-    said = Said()
-    printed(run, said=said)
-    assert said[1:2] == ["the log holds tries 1, 2, one after the other"]
+    assert printed(run)[1][1:2] == ["the log holds tries 1, 2, one after the other"]
     (run / "tasks-2.txt").write_text("1 2\n")
     write_submitted(run, "slurm", "78", first=1, last=1, list="tasks-2.txt", round=2)
     (run / "logs" / "78_1.out").write_bytes(b"")
-    said = Said()
-    printed(run, said=said)
-    assert said[1:2] == ["the log holds all of the job, one after the other: also p002"]
+    assert printed(run)[1][1:2] == ["the log holds all of the job, one after the other: also p002"]
 
 
 def test_a_point_that_printed_nothing_shows_what_is_known_of_it(run: Path) -> None:
     log = run / "logs" / "77_1.out"
     log.touch()
-    said = Said()
-    assert printed(run, said=said) == b""
+    out, said = printed(run)
+    assert out == b""
     assert said[1].startswith("p001 try 1 has printed nothing: unsettled, slurm does not answer")
     failed = replace(record(POINTS[0]), outcome=Outcome.MODEL_MISSING, message="no tokenizer\nin \x1b[31m/m")
     write_record(run, failed)
     write_exit(run, POINTS[0], Exit(status=1, stage="run"))
+    known = [
+        r"p001 try 1 has printed nothing: model_missing; no tokenizer in \x1b[31m/m",
+        f"everything known: jobkit status {run} 1",
+    ]
     for how, err in ((show, False), (print_log, False), (show, True)):
-        said = Said()
-        assert printed(run, said=said, how=how, err=err) == b""
-        assert said[1:] == [
-            r"p001 try 1 has printed nothing: model_missing; no tokenizer in \x1b[31m/m",
-            f"everything known: jobkit status {run} 1",
-        ]
+        out, said = printed(run, how=how, err=err)
+        assert (out, said[1:]) == (b"", known)
     log.unlink()
-    with pytest.raises(JobkitError, match=r"p001 try 1 has ended \(model_missing; no"):
-        printed(run)
+    assert refused(run).message.startswith("p001 try 1 has ended (model_missing; no")
 
 
-def test_a_log_that_is_to_come_is_no_mistake(run: Path) -> None:
+def test_a_log_that_is_to_come_is_no_mistake(run: Path, tmp_path: Path) -> None:
     for word, told in (("1", "p001 try 1 has no log yet"), ("2", "p002 has no log yet")):
-        with pytest.raises(JobkitError) as raised:
-            printed(run, word)
-        assert raised.value.message.startswith(told)
-        assert f"(slurm job 77, task {word})" in raised.value.message
-        assert "does not answer" in raised.value.message
-        assert raised.value.exit_code == 5
-
-
-def test_a_point_that_was_never_submitted(tmp_path: Path) -> None:
-    folder = write_points(tmp_path / "new", POINTS)
-    with pytest.raises(JobkitError, match="p001 has no log: missing, never submitted") as raised:
-        printed(folder)
-    assert (raised.value.exit_code, raised.value.hint) == (5, f"jobkit resume {folder} submits it")
+        error = refused(run, word)
+        assert error.message.startswith(told)
+        assert f"(slurm job 77, task {word})" in error.message
+        assert "does not answer" in error.message
+        assert error.exit_code == 5
+    never = write_points(tmp_path / "new", POINTS)
+    error = refused(never)
+    assert "p001 has no log: missing, never submitted" in error.message
+    assert (error.exit_code, error.hint) == (5, f"jobkit resume {never} submits it")
 
 
 def test_a_log_that_is_gone(run: Path) -> None:
     write_exit(run, POINTS[0], Exit(status=0, stage="done"))
-    with pytest.raises(JobkitError, match=r"has ended \(lost; .*\), but .*77_1.out is not there") as raised:
-        printed(run)
-    assert raised.value.exit_code == 2
-
-
-def test_a_try_of_a_job_that_nobody_knows(run: Path) -> None:
+    error = refused(run)
+    assert re.search(r"has ended \(lost; .*\), but .*77_1.out is not there", error.message)
+    assert error.exit_code == 2
     (run / "results" / "p001" / "try-1" / "begin").write_text("nonsense")
     (run / "journal.jsonl").write_text("")
-    write_exit(run, POINTS[0], Exit(status=0, stage="done"))
-    with pytest.raises(JobkitError, match=r"p001 try 1 has ended \(lost; .*\), but its job is not known"):
-        printed(run)
+    assert re.search(r"try 1 has ended \(lost; .*\), but its job is not known", refused(run).message)
 
 
-def test_a_point_that_was_taken_back_before_it_began_is_reported_once_and_in_local_time(
-    tmp_path: Path,
-) -> None:
-    folder = write_points(tmp_path / "my run", POINTS)
-    write_submitted(folder, "slurm", "40", first=1, last=2)
+def test_a_point_that_was_cancelled_before_it_began_is_reported_once_and_in_local_time(run: Path) -> None:
     at = "2026-11-21T12:24:06.024+00:00"
-    line = {"at": at, "event": "cancelled", "job_id": "40", "tasks": [2], "refused": ""}
-    append_line(folder / JOURNAL_FILE, json.dumps(line))
-    with pytest.raises(JobkitError) as raised:
-        printed(folder, "2")
-    assert raised.value.message == (
-        f"p002 has no log: cancelled, by jobkit at {format_moment(at)}, before it began "
-        "(slurm job 40, task 2)"
-    )
-    assert raised.value.hint == f"jobkit status '{folder}' 2 shows everything known"
+    write_event(run, "cancelled", at=at, job_id="77", tasks=[2], refused="")
+    spaced = run.rename(run.with_name("my run"))
+    error = refused(spaced, "2")
+    when = f"by jobkit at {format_moment(at)}, before it began"
+    assert error.message == f"p002 has no log: cancelled, {when} (slurm job 77, task 2)"
+    assert error.hint == f"jobkit status '{spaced}' 2 shows everything known"
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -203,16 +182,11 @@ def test_following_goes_on_with_the_job_that_a_point_was_submitted_again_as(run:
 def test_following_stops_where_nothing_is_to_come(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow_log, "ASK_EVERY_S", 0.3)
     (run / "logs" / "77_1.out").write_bytes(b"hello\n")
-    write_gone(run)
-    said = Said()
-    assert printed(run, how=print_log, said=said) == b"hello\n"
-    assert said[-1].startswith("p001 try 1: lost")
-
-
-def write_gone(run: Path) -> None:
-    """Note in the run's own files that the scheduler lost the task, long ago."""
-    for at in ("2026-01-02T11:00:00+00:00", "2026-01-02T11:05:00+00:00"):
+    for at in ("2026-01-02T11:00:00+00:00", "2026-01-02T11:05:00+00:00"):  # the scheduler lost it
         write_answer(run, "slurm", "gone", "77.1", argv=[], at=at)
+    out, said = printed(run, how=print_log)
+    assert out == b"hello\n"
+    assert said[-1].startswith("p001 try 1: lost")
 
 
 def test_a_log_that_is_begun_again_is_read_from_the_start(tmp_path: Path) -> None:
@@ -241,17 +215,6 @@ def test_in_whatever_pieces_a_log_comes_the_same_is_let_through(pieces: list[byt
     assert sieve.open is (not faults or first is not None)
 
 
-THREE = grid([50, 100, 150])
-
-
-@pytest.fixture
-def fresh(tmp_path: Path) -> Path:
-    """Return the folder of a run of three points, submitted to Slurm as tasks 1 to 3 of job 77."""
-    folder = write_points(tmp_path / "run", THREE)
-    write_submitted(folder, "slurm", "77", first=1, last=3)
-    return folder
-
-
 def test_a_corpus_that_is_not_planned_yet_has_no_point(tmp_path: Path) -> None:
     for file, text in ((POINTS_FILE, ""), (ORDER_FILE, '{"run_id": "demo-1"}')):
         (tmp_path / file).write_text(text, encoding="utf-8")
@@ -263,34 +226,27 @@ def name(log: Log) -> str | None:
     return log.path.name if log.path else None
 
 
-def test_before_a_try_has_begun_the_journal_tells(fresh: Path) -> None:
-    log = find_log(fresh, "2")
-    assert (log.point, log.number, log.exit, log.tries) == (THREE[1], 0, None, ())
-    assert (log.task, name(log)) == (JobTask("slurm", "77", 2), "77_2.out")
-    assert log.name == "p002"
-
-
-def test_a_try_tells_by_itself_who_runs_it(fresh: Path) -> None:
-    write_begin(fresh, THREE[1], 1, job="76", task=9)
-    assert name(find_log(fresh, "p002", 1)) == "76_9.out"
-    assert name(find_log(fresh, "p002")) == "77_2.out", "the journal knows of a later task"
-
-
-def test_the_record_tells_where_there_is_one(fresh: Path) -> None:
-    write_record(fresh, record(THREE[0]))
-    log = find_log(fresh, "1")
+def test_the_try_tells_who_runs_it_and_before_it_has_begun_the_journal(run: Path) -> None:
+    log = find_log(run, "2")
+    assert (log.point, log.number, log.exit, log.tries) == (POINTS[1], 0, None, ())
+    assert (log.task, name(log), log.name) == (JobTask("slurm", "77", 2), "77_2.out", "p002")
+    write_begin(run, POINTS[1], 1, job="76", task=9)
+    assert name(find_log(run, "p002", 1)) == "76_9.out"
+    assert name(find_log(run, "p002")) == "77_2.out", "the journal knows of a later task"
+    write_record(run, record(POINTS[0]))
+    log = find_log(run, "1")
     assert (log.number, name(log), log.tries, log.name) == (1, "77_1.out", (1,), "p001 try 1")
-    assert log.exit == fresh / "results" / "p001" / "try-1" / "exit"
+    assert log.exit == run / "results" / "p001" / "try-1" / "exit"
 
 
-def test_one_that_was_submitted_since_is_the_latest(fresh: Path) -> None:
-    write_begin(fresh, THREE[0], 1)
-    write_exit(fresh, THREE[0], Exit(status=1, stage="run"))
-    write_submitted(fresh, "slurm", "78", first=1, last=1, round=2)
-    waits = find_log(fresh, "1")
-    assert (waits.number, name(waits), waits.tries) == (0, "78_1.out", ())
-    before = find_log(fresh, "1", 1)
-    assert (before.number, name(before), before.tries) == (1, "77_1.out", (1,))
+def test_the_job_that_was_submitted_since_is_the_latest(run: Path) -> None:
+    write_exit(run, POINTS[0], Exit(status=1, stage="run"))
+    write_submitted(run, "slurm", "78", first=1, last=1, round=2)
+    found = [find_log(run, "1"), find_log(run, "1", 1)]
+    assert [(log.number, name(log), log.tries) for log in found] == [
+        (0, "78_1.out", ()),
+        (1, "77_1.out", (1,)),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -298,18 +254,25 @@ def test_one_that_was_submitted_since_is_the_latest(fresh: Path) -> None:
     [("sge", "demo-20260102-101530-3f9a.o5.1"), ("local", "5_1.out"), ("pbs", None)],
 )
 def test_each_scheduler_names_its_logs(scheduler: str, expected: str | None, tmp_path: Path) -> None:
-    folder = write_points(tmp_path / "run", THREE)
+    folder = write_points(tmp_path / "run", POINTS)
     write_submitted(folder, scheduler, "5", first=1, last=3)
     assert name(find_log(folder, "1")) == expected
 
 
-def test_a_try_that_there_is_not(fresh: Path) -> None:
-    with pytest.raises(JobkitError, match="p001 has no try 2: none has begun"):
-        find_log(fresh, "1", 2)
-    write_begin(fresh, THREE[0], 1)
-    write_begin(fresh, THREE[0], 3)
+def test_points_that_share_a_task_share_its_log(run: Path) -> None:
+    (run / "tasks-2.txt").write_text("1 3\n2\n")
+    write_submitted(run, "slurm", "79", first=1, last=2, list="tasks-2.txt", round=2)
+    assert [find_log(run, word).others for word in "123"] == [("p003",), (), ("p001",)]
+
+
+def test_a_try_that_there_is_not(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(JobkitError, match="not a run folder"):
+        find_log(tmp_path, "1")
+    with pytest.raises(JobkitError, match="p002 has no try 2: none has begun"):
+        find_log(run, "2", 2)
+    write_begin(run, POINTS[0], 3)
     with pytest.raises(JobkitError, match="p001 has no try 2: there is 1, 3"):
-        find_log(fresh, "1", 2)
+        find_log(run, "1", 2)
 
 
 def of_ids(*ids: str) -> list[Point]:
@@ -347,11 +310,11 @@ def test_a_word_never_names_another_point(ids: list[str], word: str) -> None:
 
 
 @pytest.mark.parametrize("how", [show, print_log])
-def test_what_a_person_ran_went_to_the_terminal(run: Path, how: Callable[..., None]) -> None:
+def test_what_a_person_ran_went_to_the_terminal(run: Path, how: How) -> None:
     write_begin(run, POINTS[0], 2, scheduler="hand", job="", task="")
     by_hand = JobFacts(scheduler="hand", job_id="4711", task_id="")
     write_record(run, replace(record(POINTS[0]), job=by_hand, try_number=3))
     for number in (2, 3):
-        with pytest.raises(JobkitError, match=f"p001 try {number} was run by hand") as raised:
-            printed(run, number=number, how=how)
-        assert raised.value.hint == f"jobkit logs {run} 1 --try N prints another try"
+        error = refused(run, number=number, how=how)
+        assert f"p001 try {number} was run by hand" in error.message
+        assert error.hint == f"jobkit logs {run} 1 --try N prints another try"

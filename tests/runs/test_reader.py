@@ -181,17 +181,6 @@ def test_one_queue_call_and_one_accounting_call_for_all_runs(tmp_path: Path, pro
     assert [one.points[50].outcome for one in found[1:]] == [None, None]
 
 
-def test_runs_of_two_schedulers_cost_one_call_each(tmp_path: Path, programs: Programs) -> None:
-    sweep(tmp_path / "one", 2)
-    sweep(tmp_path / "two", 2, "sge")
-    programs.squeue("77_1 RUNNING", "77_2 RUNNING")
-    row = "<job_list><JB_job_number>77</JB_job_number><state>r</state><tasks>1-2:1</tasks></job_list>"
-    programs.says("qstat", f"<job_info><queue_info>{row}</queue_info></job_info>")
-    one, two = read_standings([tmp_path / "one", tmp_path / "two"])
-    assert [point.standing for point in (*one.points, *two.points)] == [PointState.RUNNING] * 4
-    assert [call.split()[0] for call in programs.calls()] == ["squeue", "qstat"]
-
-
 def test_a_scheduler_that_does_not_answer_is_silent(tmp_path: Path, programs: Programs) -> None:
     good, _ = sweep(tmp_path / "run", 2)
     write_record(tmp_path / "run", record(good))

@@ -237,6 +237,8 @@ def test_a_point_that_was_left_out_may_be_run_by_name_alone() -> None:
     assert select_points([pruned], ["1"]) == [pruned]
     with pytest.raises(JobkitError, match=r"p001 is done \(gpu_oom\)"):
         select_points([one_look(1, PointState.DONE, Outcome.GPU_OOM)], ["p001"])
+    with pytest.raises(JobkitError, match="p001 is running: it is not run twice at a time"):
+        select_points(looks_of(PointState.RUNNING), ["1"])
 
 
 HISTORIES = st.lists(st.lists(st.sampled_from(Outcome), min_size=1, max_size=4), max_size=12)

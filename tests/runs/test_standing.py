@@ -9,7 +9,7 @@ import pytest
 
 from jobkit.core.files import append_line, write_atomically
 from jobkit.core.json_codec import to_json
-from jobkit.core.layout import JOURNAL_FILE, POINTS_FILE, SEARCH_GOAL_FILE, TRIALS_FILE, Begin, Exit
+from jobkit.core.layout import POINTS_FILE, SEARCH_GOAL_FILE, TRIALS_FILE, Begin, Exit
 from jobkit.core.records import Outcome, Point
 from jobkit.runs.journal import JobTask
 from jobkit.runs.progress import Progress
@@ -24,6 +24,7 @@ from tests.support.builders import (
     write_answer,
     write_batches,
     write_begin,
+    write_event,
     write_exit,
     write_points,
     write_record,
@@ -244,18 +245,6 @@ def test_how_the_job_that_follows_stands(tmp_path: Path, queue: Programs, row: s
     assert [job.state for job in one(run).jobs] == [state]
 
 
-def test_a_job_that_follows_and_has_ended_is_known_to_have(tmp_path: Path, queue: Programs) -> None:
-    points = grid([50])
-    run = run_of(tmp_path / "run", points)
-    write_record(run, record(points[0]))
-    write_submitted(run, "slurm", "78", first=1, last=1, role="follow")
-    queue.says("sacct", "78_1|COMPLETED|0:0|3|||1|n1|None|demo-20260102-101530-3f9a")
-    assert [job.state for job in one(run).jobs] == ["ended"]
-    queue.asked.clear()
-    assert [job.state for job in one(run).jobs] == ["ended"]
-    assert queue.asked == {}, "what is known to have ended is not asked about again"
-
-
 SACCT = f"78_2|TIMEOUT|0:0|3|||1|n1|None|{RUN_ID}"
 QACCT = f"""\
 ==============================================================
@@ -300,7 +289,9 @@ def test_how_the_job_that_tries_the_largest_batch_ended(
     assert job.why.startswith(end)
 
 
-def test_a_job_that_follows_and_left_no_trace_is_said_to_be_gone(tmp_path: Path, queue: Programs) -> None:
+def test_a_job_that_follows_and_left_no_trace_is_said_to_be_gone_or_cancelled(
+    tmp_path: Path, queue: Programs
+) -> None:
     run = run_of(tmp_path / "run", grid([50]))
     write_submitted(run, "slurm", "78", first=1, last=1, role="follow")
     for at in ("2026-01-02T11:00:00+00:00", "2026-01-02T11:05:00+00:00"):
@@ -308,13 +299,17 @@ def test_a_job_that_follows_and_left_no_trace_is_said_to_be_gone(tmp_path: Path,
     (job,) = one(run).jobs
     assert job.why.startswith("neither the queue nor the accounting has listed it since 2026-01-02")
     assert queue.asked == {"squeue": 1, "sacct": 1}, "about the point alone"
-
-
-def test_a_job_that_follows_and_was_cancelled_is_said_to_be(tmp_path: Path, queue: Programs) -> None:
-    run = run_of(tmp_path / "run", grid([50]))
-    write_submitted(run, "slurm", "78", first=1, last=1, role="follow")
-    line = {"at": "2026-01-02T11:00:00+00:00", "event": "cancelled", "job_id": "78", "status": 0}
-    append_line(run / JOURNAL_FILE, json.dumps(line))
+    write_event(run, "cancelled", job_id="78", status=0)
     (job,) = one(run).jobs
     assert (job.state, job.why[:12]) == ("ended", "cancelled at")
-    assert queue.asked
+
+
+def test_a_job_that_follows_and_has_ended_is_asked_about_once(tmp_path: Path, queue: Programs) -> None:
+    points = grid([50])
+    run = run_of(tmp_path / "run", points)
+    write_record(run, record(points[0]))
+    write_submitted(run, "slurm", "78", first=1, last=1, role="follow")
+    queue.says("sacct", f"78_1|COMPLETED|0:0|3|||1|n1|None|{RUN_ID}")
+    for asked in ({"squeue": 1, "sacct": 1}, {}):
+        assert [job.state for job in one(run).jobs] == ["ended"]
+        assert queue.asked == asked

@@ -345,12 +345,17 @@ def test_all_that_is_home_of_every_try_is_found(tmp_path: Path, queue: Programs)
     write_batches(
         run, planned, [replace(batch(n), batches_total=9, characters_total=90_000) for n in range(2)]
     )
-    write_exit(run, planned, Exit(status=1, stage="run"))
+    write_exit(run, planned, Exit(status=1, stage="stage_out", message="disk full", scratch="/scratch/x"))
     write_record(run, replace(record(planned), try_number=2))
     (run / "logs").mkdir()
     (run / "logs" / "77_1.out").touch()
     standing, of = read(run)
     told = json.loads(json.dumps(point_json(standing, of, with_tries=True)))["all_tries"]
+    where = ("exit_status", "stage", "message", "scratch", "accounting")
+    assert [[each[field] for field in where] for each in told] == [
+        [None] * 5,
+        [1, "stage_out", "disk full", "/scratch/x", None],
+    ]
     fields = ("try", "batches", "folder", "files", "log", "elapsed_s")
     assert [[each[field] for field in fields] for each in told] == [
         [2, None, f"{run}/results/p001/try-2", ["record.json"], f"{run}/logs/77_1.out", 60],
@@ -400,18 +405,6 @@ def test_a_run_for_programs() -> None:
     fields = ("state", "outcome", "job", "task", "node", "gpu", "elapsed_s")
     assert [second[key] for key in fields] == ["running", None, "77", 2, "node1", "h200", 4]
     assert (second["batches"], second["batches_total"], second["left_s"]) == (2, 40, 0.5)
-
-
-def test_the_tries_of_a_point_for_programs() -> None:
-    exit_ = Exit(status=1, stage="stage_out", message="disk full", scratch="/scratch/x")
-    account = Accounted(job_id="77", task=1, ended=True, outcome=None, evidence="sacct: FAILED")
-    bare = replace(tried(1, Outcome.LOST), node="")
-    full = replace(tried(2, Outcome.STAGE_OUT), exit=exit_, account=account)
-    point = a_point(1, PointState.FAILED, Outcome.STAGE_OUT, tries=[full, bare])
-    first, second = json.loads(json.dumps(of(point, with_tries=True)))["all_tries"]
-    assert (first["exit_status"], first["scratch"], first["accounting"]) == (1, "/scratch/x", "sacct: FAILED")
-    empty = {"exit_status", "stage", "message", "scratch", "accounting", "log", "folder", "node", "elapsed_s"}
-    assert {second[key] for key in empty} == {None}
 
 
 def test_what_is_not_known_is_null_and_never_nan() -> None:

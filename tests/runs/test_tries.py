@@ -277,6 +277,7 @@ def test_the_log_is_asked_last(tmp_path: Path) -> None:
         (RECORD_FILE, '{"schema": 1', "not JSON"),
         (RECORD_FILE, "[" * 100_000, ""),
         (RECORD_FILE, '{"point": {"run_id": "other"}}', ""),
+        (RECORD_FILE, '{"point": 5}', ""),
         (RECORD_FILE, None, "cannot be read: Is a directory"),
         (RECORD_FILE, to_json(record(point(2))), "of another point"),
         (EXIT_FILE, "noise", ""),
