@@ -5,6 +5,7 @@ import os
 import pty
 import shlex
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,10 +47,29 @@ RUN = Path(__file__).parents[2] / "benchmarks/records/gpu/stanza-20261121-034558
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("a\x1b[31m\x07", "a\\x1b[31m\\x07"), ("a\u202eb", "a\\u202eb"), ("é\xa0x", "é\xa0x")]
+    ("show", "text", "shown"),
+    [
+        (terminal.printable, "a\x1b[31m\x07", "a\\x1b[31m\\x07"),
+        (terminal.printable, "a\u202eb é\xa0x", "a\\u202eb é\xa0x"),
+        (terminal.for_csv, "=1+1", "'=1+1"),
+        (terminal.for_csv, "@x", "'@x"),
+        (terminal.for_csv, "+cmd", "'+cmd"),
+        (terminal.for_csv, "-2+3", "'-2+3"),
+        (terminal.for_csv, "-2.5e3", "-2.5e3"),
+        (terminal.for_csv, "\t=1", "\\t=1"),
+        (terminal.for_csv, "＝1", "'＝1"),  # noqa: RUF001 - on purpose
+        (terminal.for_markdown, "# head", "\\# head"),
+        (terminal.for_markdown, "2. second", "2\\. second"),
+        (terminal.for_markdown, "0.557", "0.557"),
+        (terminal.for_markdown, "a|b *c* [d](e)", "a\\|b \\*c\\* \\[d\\](e)"),
+        (terminal.for_markdown, "<b>&amp;", "&lt;b&gt;&amp;amp;"),
+        (terminal.for_markdown, "see http://x.y/z, or a@b.com", "see `http://x.y/z,` or `a@b.com`"),
+    ],
 )
-def test_control_characters_are_spelt_out(text: str, said: str) -> None:
-    assert terminal.printable(text) == said
+def test_control_characters_formulas_and_markup_are_spelt_out(
+    show: Callable[[str], str], text: str, shown: str
+) -> None:
+    assert show(text) == shown
 
 
 def shown(folder: Path, *words: str) -> str:
@@ -83,22 +103,6 @@ def test_a_page_of_help_is_set_for_a_terminal(tmp_path: Path) -> None:
     assert "jobkit help spec" in text
 
 
-@pytest.mark.parametrize(
-    ("text", "cell"),
-    [
-        ("=1+1", "'=1+1"),
-        ("@x", "'@x"),
-        ("+cmd", "'+cmd"),
-        ("-2+3", "'-2+3"),
-        ("-2.5e3", "-2.5e3"),
-        ("\t=1", "\\t=1"),
-        ("＝1", "'＝1"),  # noqa: RUF001 - on purpose
-    ],
-)
-def test_no_cell_is_a_formula_and_numbers_stay(text: str, cell: str) -> None:
-    assert terminal.for_csv(text) == cell
-
-
 @given(st.text())
 def test_json_for_a_terminal_reads_as_the_same(text: str) -> None:
     said = terminal.as_json({"said": text}, indent=1)
@@ -119,21 +123,6 @@ def test_a_log_keeps_colours_and_shows_what_else_it_holds() -> None:
     data = b"\x1b[1;32mok\x1b[0m 10%\r 20%\r\n\x1b[2J\xff\tend"
     shown = terminal.LogSanitizer().through(data, last=True)
     assert shown == b"\x1b[1;32mok\x1b[0m 10%\n 20%\n\\x1b[2J\\xff\tend"
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("# head", "\\# head"),
-        ("2. second", "2\\. second"),
-        ("0.557", "0.557"),
-        ("a|b *c* [d](e)", "a\\|b \\*c\\* \\[d\\](e)"),
-        ("<b>&amp;", "&lt;b&gt;&amp;amp;"),
-        ("see http://x.y/z, or a@b.com", "see `http://x.y/z,` or `a@b.com`"),
-    ],
-)
-def test_markdown_shows_a_line_as_it_is(line: str, said: str) -> None:
-    assert terminal.for_markdown(line) == said
 
 
 def test_a_path_below_here_is_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -12,23 +13,39 @@ from jobkit.core.errors import JobkitError
 
 
 @pytest.mark.parametrize(
-    ("text", "size_bytes"),
+    ("parse", "values"),
     [
-        ("30G", 30 * 2**30),
-        ("30GB", 30 * 10**9),
-        ("1.5 GiB", 3 * 2**29),
-        (" 512M ", 512 * 2**20),
-        (f"{2**20}TiB", 2**60),
+        (units.parse_size, {"30G": 30 * 2**30, "30GB": 30 * 10**9, "1.5 GiB": 3 * 2**29, " 512M ": 2**29}),
+        (units.parse_size, {f"{2**20}TiB": 2**60}),
+        (units.parse_duration, {"48:00:00": 172_800, "1-12:00:00": 129_600, "90m": 5400, "45s": 45}),
+        (units.parse_seconds, {"2s": 2.0, "0.5 s": 0.5, "500ms": 0.5, " 1ms ": 0.001}),
     ],
 )
-def test_sizes(text: str, size_bytes: int) -> None:
-    assert units.parse_size(text) == size_bytes
+def test_values(parse: Callable[[str], float], values: dict[str, float]) -> None:
+    assert {text: parse(text) for text in values} == values
 
 
-@pytest.mark.parametrize("text", ["30", "30g", "-1G", "0.1B", "1e3G", "٣G", "2000000TiB", "9" * 400 + "B"])
-def test_what_is_no_size(text: str) -> None:
-    with pytest.raises(JobkitError, match="size"):
-        units.parse_size(text)
+def test_short_times_are_written_back() -> None:
+    assert [units.parse_seconds(units.format_seconds(short)) for short in (2.0, 0.5, 0.001)] == [
+        2.0,
+        0.5,
+        0.001,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("parse", "said", "texts"),
+    [
+        (units.parse_size, "size", ["30", "30g", "-1G", "0.1B", "1e3G", "٣G", "2000000TiB", "9" * 400 + "B"]),
+        (units.parse_duration, "duration", ["", "10", "10:00", "00:60:00", "1-24:00:00", "0m", "1.5h", "1w"]),
+        (units.parse_duration, "duration", ["3651d"]),
+        (units.parse_seconds, "time", ["2", "2m", "-1s", "0ms"]),
+    ],
+)
+def test_what_is_no_value(parse: Callable[[str], float], said: str, texts: list[str]) -> None:
+    for text in texts:
+        with pytest.raises(JobkitError, match=said):
+            parse(text)
 
 
 @given(st.integers(1, 2**60))
@@ -43,20 +60,6 @@ def test_any_text_is_a_size_or_a_clear_error(text: str) -> None:
     except JobkitError as error:
         assert repr(text) in error.message  # noqa: PT017 - most of them are none
         assert error.hint  # noqa: PT017 - the same
-
-
-@pytest.mark.parametrize(
-    ("text", "duration_s"),
-    [("48:00:00", 172_800), ("1-12:00:00", 129_600), ("90m", 5400), ("2h", 7200), ("45s", 45)],
-)
-def test_durations(text: str, duration_s: int) -> None:
-    assert units.parse_duration(text) == duration_s
-
-
-@pytest.mark.parametrize("text", ["", "10", "10:00", "00:60:00", "1-24:00:00", "0m", "1.5h", "1w", "3651d"])
-def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(JobkitError, match="duration"):
-        units.parse_duration(text)
 
 
 @given(st.integers(1, 9999 * 3600))
@@ -133,15 +136,3 @@ def test_pauses_grow_to_the_slowest() -> None:
     first = list(itertools.islice(units.pauses(0.2, 2.0), 20))
     assert first[:4] == pytest.approx([0.2, 0.26, 0.338, 0.4394])
     assert first[-1] == 2.0
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("2s", 2.0), ("0.5 s", 0.5), ("500ms", 0.5), (" 1ms ", 0.001)])
-def test_short_times_are_read_and_written_back(text: str, seconds: float) -> None:
-    assert units.parse_seconds(text) == seconds
-    assert units.parse_seconds(units.format_seconds(seconds)) == seconds
-
-
-@pytest.mark.parametrize("text", ["2", "2m", "-1s", "0ms"])
-def test_what_is_no_short_time_is_refused(text: str) -> None:
-    with pytest.raises(JobkitError, match="time"):
-        units.parse_seconds(text)
