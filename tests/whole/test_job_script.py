@@ -12,19 +12,19 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from jobkit.core import json_codec
-from jobkit.core.layout import Exit, read_begin, read_exit
+from jobkit.core.layout import Exit, read_begin, read_exit, read_points
 from jobkit.core.records import ModelRef, Outcome, Record, TextRef
 from jobkit.planning.job_script import render
 from jobkit.planning.points import Inputs, plan
 from jobkit.report.tables import collect
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import SweepSpec
+from tests.support.builders import record, write_begin, write_record
 
 WORKLOADS = Path(__file__).parents[1] / "workloads"
 TEXT = "One paragraph. It has two sentences.\n\n  An indented one,\n  on two lines.\n\nThe third.\n"
@@ -69,9 +69,9 @@ class ScriptRun:
         script = render(spec, Site.model_validate({**here, **(site or {})}), points[0], self.dir)
         (self.dir / "job.sh").write_text(script, encoding="utf-8")
 
-    def start(self, *words: int | str, **env: str) -> subprocess.Popen[str]:
+    def start(self, *words: int | str, script: str = "job.sh", **env: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            ["bash", self.dir / "job.sh", *map(str, words)],
+            ["bash", self.dir / script, *map(str, words)],
             env={**os.environ, "PYTHONPATH": str(WORKLOADS), **env},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -83,6 +83,12 @@ class ScriptRun:
         process = self.start(*words, **env)
         said, _ = process.communicate(timeout=DEADLINE_S)
         return process.returncode, said
+
+    def ok(self, *words: int | str, **env: str) -> str:
+        """Run what must end well; return what it said."""
+        status, said = self.run(*words, **env)
+        assert status == 0, said
+        return said
 
     def home(self, point: int = 1, number: int = 1) -> Path:
         return self.dir / "results" / f"batch_size-{point}-r1" / f"try-{number}"
@@ -122,15 +128,15 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 def test_a_point_by_hand(tmp_path: Path) -> None:
     run = ScriptRun(tmp_path)
-    status, said = run.run(2)
-    assert status == 0, said
-    record = run.record(2)
-    assert record.outcome is Outcome.OK
-    assert record.job.scheduler == "hand"
-    assert record.summary is not None
-    assert (record.summary.items, record.summary.batches) == (3, 2)
-    assert record.effective == {"batch_size": 2}
-    assert run.exit(2) == Exit(status=0, stage="done", host=record.host)
+    run.ok(2, HOSTNAME="n1")
+    found = run.record(2)
+    assert found.outcome is Outcome.OK
+    assert found.job.scheduler == "hand"
+    assert read_begin(run.home(2) / "begin").host == found.environment["HOSTNAME"] == "n1"
+    assert found.summary is not None
+    assert (found.summary.items, found.summary.batches) == (3, 2)
+    assert found.effective == {"batch_size": 2}
+    assert run.exit(2) == Exit(status=0, stage="done", host="n1")
     paragraphs = [
         "One paragraph. It has two sentences.\n",
         "  An indented one,\n  on two lines.\n",
@@ -142,18 +148,8 @@ def test_a_point_by_hand(tmp_path: Path) -> None:
     for row in rows:
         assert paragraphs[int(row["paragraph"])][int(row["start"]) : int(row["end"])] == row["text"]
     assert run.left_on_scratch() == []
-
-
-def test_a_record_names_its_node_as_the_scheduler_does(tmp_path: Path) -> None:
-    run = ScriptRun(tmp_path)
-    assert run.run(2, HOSTNAME="n1")[0] == 0
-    assert read_begin(run.home(2) / "begin").host == run.record(2).environment["HOSTNAME"] == "n1"
-
-
-def test_a_second_try_never_overwrites_the_first(tmp_path: Path) -> None:
-    run = ScriptRun(tmp_path)
-    assert run.run(1)[0] == run.run(1)[0] == 0
-    assert (run.record(number=1).try_number, run.record(number=2).try_number) == (1, 2)
+    assert run.run(2)[0] == 0
+    assert (run.record(2).try_number, run.record(2, 2).try_number) == (1, 2), "none is overwritten"
 
 
 def test_a_point_that_is_done_does_not_run_again_with_a_task_that_the_scheduler_begins_again(
@@ -172,42 +168,46 @@ def test_a_point_that_is_done_does_not_run_again_with_a_task_that_the_scheduler_
     assert run.home(1, 2).is_dir(), "a new job is somebody's word"
 
 
-@pytest.mark.parametrize("arguments", ["0", "3", "x", "../1", "1 2", ".*", "-1", "1p"])
-def test_a_point_that_does_not_exist(tmp_path: Path, arguments: str) -> None:
+def test_a_point_that_does_not_exist_and_a_run_folder_that_was_moved(tmp_path: Path) -> None:
     run = ScriptRun(tmp_path)
-    done = subprocess.run(
-        ["bash", run.dir / "job.sh", arguments], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    assert "no point" in done.stderr
+    for argument in ("3", "x", "../1", ".*", "-1", "1 2"):
+        status, said = run.run(argument)
+        assert (status, "no point" in said) == (2, True), argument
     assert not list((run.dir / "results").iterdir())
+    moved = run.dir.rename(run.dir.with_name("moved"))
+    done = subprocess.run(["bash", moved / "job.sh", "1"], capture_output=True, text=True, check=False)
+    assert (done.returncode, f"the run folder is no longer at {run.dir}" in done.stderr) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("sent", "outcome"),
-    [(signal.SIGTERM, "cancelled"), (signal.SIGUSR1, "timeout"), (signal.SIGUSR2, "cancelled")],
-)
-def test_a_signal_brings_partial_results_home(tmp_path: Path, sent: signal.Signals, outcome: str) -> None:
-    run = ScriptRun(tmp_path, workload="odd:Slow")
-    told = tmp_path / "told"
-    process = run.start(1, ODD_TOLD=str(told))
-    wait_until(told.exists)
-    process.send_signal(sent)
-    said, _ = process.communicate(timeout=DEADLINE_S)
-    assert process.returncode == 143, said
-    record = run.record()
-    assert (record.outcome, record.provisional) == (outcome, True)
-    assert record.signal == sent.name.removeprefix("SIG")
-    assert record.summary is not None
-    assert (record.summary.batches, record.summary.batches_total) == (1, 3)
-    assert len((run.home() / "batches.jsonl").read_text(encoding="utf-8").splitlines()) == 1
-    assert run.exit().signal == record.signal
+def slow_tasks(folder: Path) -> tuple[ScriptRun, list[subprocess.Popen[str]]]:
+    """Start two points that never end; return once both have done a batch."""
+    run = ScriptRun(folder, workload="odd:Slow", sweep={"batch_size": [1, 2]}, text=f"{TEXT}\nA fourth.\n")
+    told = [folder / "told1", folder / "told2"]
+    processes = [run.start(number, ODD_TOLD=str(path)) for number, path in enumerate(told, 1)]
+    wait_until(lambda: all(path.exists() for path in told))
+    return run, processes
+
+
+def test_a_signal_brings_partial_results_home_and_the_last_task_of_a_node_cleans_up(tmp_path: Path) -> None:
+    run, processes = slow_tasks(tmp_path)
+    assert sum(name.endswith(".inputs") for name in run.left_on_scratch()) == 1
+    ends = [(signal.SIGTERM, "cancelled"), (signal.SIGUSR1, "timeout")]
+    for point, (process, (sent, outcome)) in enumerate(zip(processes, ends, strict=True), 1):
+        assert (run.own() / "t-1.inputs" / "text").is_file()
+        process.send_signal(sent)
+        said, _ = process.communicate(timeout=DEADLINE_S)
+        assert process.returncode == 143, said
+        found = run.record(point)
+        assert (found.outcome, found.provisional) == (outcome, True)
+        assert run.exit(point).signal == found.signal == sent.name.removeprefix("SIG")
+        assert found.summary is not None
+        assert (found.summary.batches, found.summary.batches_total) == (1, 4 // point)
+        assert len((run.home(point) / "batches.jsonl").read_text(encoding="utf-8").splitlines()) == 1
     assert run.left_on_scratch() == []
 
 
 @pytest.mark.fault
-@pytest.mark.parametrize(("status", "seen"), [(7, 7), (99, 98), (100, 98)])
-def test_a_status_that_grid_engine_would_obey_is_remapped(tmp_path: Path, status: int, seen: int) -> None:
+def test_a_status_that_grid_engine_would_obey_is_remapped(tmp_path: Path) -> None:
     """FAULT: the worker crashes outside Python.
 
     HOW: real: it ends with a status of its own and leaves no record.
@@ -215,11 +215,15 @@ def test_a_status_that_grid_engine_would_obey_is_remapped(tmp_path: Path, status
     LOST: nothing.
     """
     run = ScriptRun(tmp_path, workload="odd:Exits")
-    assert run.run(1, ODD_STATUS=str(status))[0] == seen
-    assert run.exit().status == status
-    (row,) = collect([run.dir]).points.iloc[[0]].itertuples()
-    said = f"exit file: status {status} in step run, but no record was copied home"
-    assert (row.outcome, row.evidence) == ("bug", said)
+    for point, status, seen in ((1, 7, 7), (2, 99, 98)):
+        assert run.run(point, ODD_STATUS=str(status))[0] == seen
+        assert run.exit(point).status == status
+    rows = collect([run.dir]).points
+    assert rows["outcome"].tolist() == ["bug", "bug"]
+    assert [words.partition(" in step run, but no record")[0] for words in rows["evidence"]] == [
+        "exit file: status 7",
+        "exit file: status 99",
+    ]
 
 
 def test_the_template_on_the_page_runs_and_what_it_leaves_comes_home(tmp_path: Path) -> None:
@@ -229,8 +233,7 @@ def test_the_template_on_the_page_runs_and_what_it_leaves_comes_home(tmp_path: P
     )
     (tmp_path / "mine.sh.j2").write_text(example, encoding="utf-8")
     run = ScriptRun(tmp_path, template=str(tmp_path / "mine.sh.j2"))
-    status, said = run.run(1)
-    assert status == 0, said
+    run.ok(1)
     assert run.record().outcome is Outcome.OK
     assert "open files" in (run.home() / "limits.txt").read_text(encoding="utf-8")
 
@@ -250,40 +253,8 @@ def test_a_text_that_has_changed_is_not_tagged(tmp_path: Path) -> None:
     assert "is not the text that was planned: sha256 " in run.record().message
 
 
-@pytest.mark.fault
-def test_cuda_is_never_replaced_by_the_cpu(tmp_path: Path) -> None:
-    """FAULT: a job requested a GPU and finds none.
-
-    HOW: real: a point for `cuda` on a machine without a GPU.
-    REPORTED: `no_gpu`; it never falls back to the CPU.
-    LOST: nothing; a GPU run has no figures from a CPU.
-    """
-    run = ScriptRun(tmp_path)
-    points = run.dir / "points.jsonl"
-    points.write_text(points.read_text(encoding="utf-8").replace('"device": "cpu"', '"device": "cuda"'))
-    assert run.run(1, CUDA_VISIBLE_DEVICES="")[0] == 1
-    assert run.record().outcome is Outcome.NO_GPU
-
-
-def test_tasks_on_one_node_share_inputs_and_the_last_one_cleans_up(tmp_path: Path) -> None:
-    run = ScriptRun(tmp_path, workload="odd:Slow")
-    said = [tmp_path / "told1", tmp_path / "told2"]
-    processes = [run.start(number, ODD_TOLD=str(path)) for number, path in enumerate(said, 1)]
-    wait_until(lambda: all(path.exists() for path in said))
-    assert sum(name.endswith(".inputs") for name in run.left_on_scratch()) == 1
-    processes[0].send_signal(signal.SIGTERM)
-    processes[0].communicate(timeout=DEADLINE_S)
-    assert (run.own() / "t-1.inputs" / "text").is_file()
-    processes[1].send_signal(signal.SIGTERM)
-    processes[1].communicate(timeout=DEADLINE_S)
-    assert run.left_on_scratch() == []
-
-
 def test_two_tasks_that_end_at_the_same_moment_clean_up_once(tmp_path: Path) -> None:
-    run = ScriptRun(tmp_path, workload="odd:Slow")
-    told = [tmp_path / "told1", tmp_path / "told2"]
-    processes = [run.start(number, ODD_TOLD=str(path)) for number, path in enumerate(told, 1)]
-    wait_until(lambda: all(path.exists() for path in told))
+    run, processes = slow_tasks(tmp_path)
     turn = os.open(run.own() / "lock", os.O_RDONLY)
     fcntl.flock(turn, fcntl.LOCK_EX)  # both see the shared inputs, and wait for their turn to look after them
     for process in processes:
@@ -308,37 +279,17 @@ def test_a_set_up_that_leaves_the_script_is_no_success(tmp_path: Path) -> None:
     assert (run.exit().status, run.exit().stage) == (1, "environment")
 
 
-def test_a_run_folder_that_was_moved_says_so(tmp_path: Path) -> None:
-    run = ScriptRun(tmp_path)
-    moved = run.dir.rename(run.dir.with_name("moved"))
-    done = subprocess.run(["bash", moved / "job.sh", "1"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert f"the run folder is no longer at {run.dir}" in done.stderr
-
-
 def test_a_repeat_that_is_not_needed_ends_before_anything_is_copied(tmp_path: Path) -> None:
     run = ScriptRun(tmp_path, sweep={"batch_size": [1]}, repeats={"share": "5%", "least": 2, "most": 4})
-
-    def task(point: int) -> int:
-        status, said = run.run("--offset", 0, JOBKIT_TASK=str(point), JOBKIT_JOB="77")
-        assert status == 0, said
-        return status
-
-    def home(repeat: int, number: int = 1) -> Path:
-        return run.dir / "results" / f"batch_size-1-r{repeat}" / f"try-{number}"
-
-    for repeat in (1, 2):
-        task(repeat)
-        path = home(repeat) / "record.json"
-        record = json_codec.from_json(Record, path.read_text(encoding="utf-8"), where=str(path))
-        assert record.summary
-        even = replace(record, summary=replace(record.summary, items_per_s=100.0))
-        path.write_text(json_codec.to_json(even), encoding="utf-8")
-    task(3)
-    ended = read_exit(home(3) / "exit")
+    for point in read_points(run.dir)[0][:2]:
+        write_begin(run.dir, point)
+        write_record(run.dir, record(point))
+    third = run.dir / "results" / "batch_size-1-r3"
+    for _ in range(2):  # the second time as `jobkit resume RUN --only batch_size-1-r3` submits it
+        run.ok("--offset", 0, JOBKIT_TASK="3", JOBKIT_JOB="77")
+    ended = read_exit(third / "try-1" / "exit")
     assert (ended.outcome, ended.stage, ended.because) == (Outcome.PRUNED, "gate", "batch_size-1-r2")
     assert ended.message == "half the 95 % interval of 2 repeats is 0.0 % of their mean, under 5 %"
-    assert not (home(3) / "record.json").exists()
+    assert not (third / "try-1" / "record.json").exists()
     assert not (run.dir / "flags").exists()
-    task(3)  # as `jobkit resume RUN --only batch_size-1-r3` submits it
-    assert (home(3, 2) / "record.json").exists()
+    assert (third / "try-2" / "record.json").exists()
