@@ -1,4 +1,4 @@
-"""The job script of every kind of environment: its whole text, and a run of it by bash.
+"""The job script of every kind of environment: its whole text, and a run of it by bash; also in a container.
 
 The texts stand in tests/data/scripts. After a change to a template that is meant, write them again
 and read the difference: `python -m tests.whole.test_environments`.
@@ -6,10 +6,13 @@ and read the difference: `python -m tests.whole.test_environments`.
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 from unittest import mock
 
@@ -20,7 +23,8 @@ from jobkit.planning.job_script import render, render_find, render_follow
 from jobkit.planning.points import Inputs, plan
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
-from tests.whole.test_job_script import ScriptRun
+from tests.whole.specs import ran, write_spec
+from tests.whole.test_job_script import DEADLINE_S, ScriptRun, wait_until
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "tests" / "data" / "scripts"
@@ -91,11 +95,12 @@ def test_every_golden_text_is_compared() -> None:
     assert {path.stem for path in SCRIPTS.iterdir()} == set(GOLDEN)
 
 
-@pytest.mark.parametrize("name", GOLDEN)
-def test_shellcheck_has_nothing_to_say(name: str) -> None:
+def test_shellcheck_has_nothing_to_say() -> None:
     program = Path(sys.executable).with_name("shellcheck")
-    done = subprocess.run([program, SCRIPTS / f"{name}.sh"], capture_output=True, text=True, check=False)
-    assert done.stdout == ""
+    names = "everything-sge conda-slurm container-slurm pack-slurm find-container-slurm follow-sge"
+    scripts = [SCRIPTS / f"{name}.sh" for name in names.split()]
+    done = subprocess.run([program, *scripts], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 def write_golden() -> None:
@@ -119,17 +124,14 @@ def linked_python(folder: Path) -> Path:
     return python
 
 
-@pytest.mark.parametrize("by", ["name", "folder"])
-def test_a_conda_environment_is_activated(tmp_path: Path, by: str) -> None:
+def test_a_conda_environment_is_activated(tmp_path: Path) -> None:
     folder = tmp_path / "envs" / "my env"
     python = linked_python(folder)
     hooks = folder / "etc" / "conda" / "activate.d"
     hooks.mkdir(parents=True)
     (hooks / "ready.sh").write_text('MADE_READY="by conda$NEVER_SET_ANYWHERE"\nexport MADE_READY\n')
-    conda = "my env" if by == "name" else str(folder)
-    run = ScriptRun(tmp_path, environment={"conda": conda, "setup": told(tmp_path / "told")})
-    status, said = run.run(1, PATH=WITH_CONDA, FAKE_CONDA_ENVS=str(folder.parent))
-    assert status == 0, said
+    run = ScriptRun(tmp_path, environment={"conda": "my env", "setup": told(tmp_path / "told")})
+    run.ok(1, PATH=WITH_CONDA, FAKE_CONDA_ENVS=str(folder.parent))
     assert run.record().outcome is Outcome.OK
     assert (tmp_path / "told").read_text(encoding="utf-8") == f"{python}\nby conda\n"
 
@@ -137,16 +139,11 @@ def test_a_conda_environment_is_activated(tmp_path: Path, by: str) -> None:
 @pytest.mark.parametrize(
     ("environment", "variables", "words"),
     [
-        (
-            {"conda": "nope"},
-            {"PATH": f"{FAKES}:{os.environ['PATH']}"},
-            "Could not find conda environment: nope",
-        ),
-        ({"conda": "any"}, {}, "conda: command not found"),
+        ({"conda": "nope"}, {"PATH": WITH_CONDA}, "Could not find conda environment: nope"),
         ({"venv": "/nowhere"}, {}, "/nowhere/bin/activate: No such file"),
         ({"modules": ["cuda"]}, {"BASH_FUNC_module%%": "() { return 127; }"}, ""),
     ],
-    ids=["conda environment", "conda", "venv", "modules"],
+    ids=["conda", "venv", "modules"],
 )
 def test_what_is_not_on_the_node(
     tmp_path: Path, environment: dict[str, object], variables: dict[str, str], words: str
@@ -157,45 +154,128 @@ def test_what_is_not_on_the_node(
     assert words in said
 
 
-def made_venv(folder: Path, *, with_jobkit: bool) -> Path:
-    """Make a real virtual environment, and let it import jobkit and its own from here."""
+def test_a_venv_is_activated_and_one_that_lacks_a_package_is_a_fault_of_the_environment(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "my venv"
     venv.create(folder, with_pip=False, symlinks=True)
     (site_packages,) = folder.glob("lib/python*/site-packages")
     here = next(path for path in sys.path if path.endswith("site-packages"))
-    if with_jobkit:
-        (site_packages / "jobkit.pth").write_text(f"{ROOT}\n{here}\n", encoding="utf-8")
-    return folder / "bin" / "python"
-
-
-def test_a_venv_is_activated(tmp_path: Path) -> None:
-    python = made_venv(tmp_path / "my venv", with_jobkit=True)
-    run = ScriptRun(
-        tmp_path, environment={"venv": str(tmp_path / "my venv"), "setup": told(tmp_path / "told")}
-    )
-    status, said = run.run(1)
-    assert status == 0, said
+    (site_packages / "jobkit.pth").write_text(f"{ROOT}\n{here}\n", encoding="utf-8")
+    run = ScriptRun(tmp_path, environment={"venv": str(folder), "setup": told(tmp_path / "told")})
+    run.ok(1)
     assert run.record().outcome is Outcome.OK
-    assert (tmp_path / "told").read_text(encoding="utf-8") == f"{python}\n\n"
-
-
-def test_a_worker_that_cannot_import_a_package_is_a_fault_of_the_environment(tmp_path: Path) -> None:
-    made_venv(tmp_path / "half", with_jobkit=True)
-    site_packages = next((tmp_path / "half").glob("lib/python*/site-packages"))
+    assert (tmp_path / "told").read_text(encoding="utf-8") == f"{folder}/bin/python\n\n"
     (site_packages / "half.pth").write_text("import sys; sys.modules['argparse'] = None\n", encoding="utf-8")
-    run = ScriptRun(tmp_path, environment={"venv": str(tmp_path / "half")})
     status, said = run.run(1)
-    assert (status, run.exit().outcome) == (1, Outcome.ENVIRONMENT), said
+    assert (status, run.exit(1, 2).outcome) == (1, Outcome.ENVIRONMENT), said
     assert "argparse" in said
-    assert "python cannot import jobkit on" in run.exit().message
+    assert "python cannot import jobkit on" in run.exit(1, 2).message
 
 
-def test_a_venv_without_jobkit_is_reported_at_once(tmp_path: Path) -> None:
-    made_venv(tmp_path / "bare", with_jobkit=False)
-    run = ScriptRun(tmp_path, environment={"venv": str(tmp_path / "bare")})
-    status, said = run.run(1, PYTHONPATH="")
-    assert status == 1
-    assert "python cannot import jobkit on" in said
-    assert run.exit().outcome is Outcome.ENVIRONMENT
+SYSTEM = os.environ["PATH"]
+
+
+class Node:
+    """A machine that has an image, and apptainer under one of its names."""
+
+    def __init__(self, folder: Path, engine: str = "apptainer") -> None:
+        self.image = folder / "my image.sif"
+        self.image.write_text("SIF", encoding="utf-8")
+        linked_python(folder / "inside").rename(folder / "inside" / "bin" / "python3")
+        (folder / "bin").mkdir()
+        (folder / "bin" / engine).symlink_to(FAKES / "apptainer")
+        self.log = folder / "calls"
+        self.env = {
+            "PATH": f"{folder}/bin:{SYSTEM}",
+            "FAKE_IMAGE_PATH": f"{folder}/inside/bin:{SYSTEM}",
+            "FAKE_APPTAINER_LOG": str(self.log),
+        }
+
+    def calls(self) -> list[list[str]]:
+        """Return the words of each call, the name of the program first."""
+        return [call.split("\t") for call in self.log.read_text(encoding="utf-8").splitlines()]
+
+    def binds(self, call: Sequence[str]) -> list[str]:
+        """Return the paths that a call binds, and check that nothing else stands before the image."""
+        before = list(call[2 : call.index(str(self.image))])
+        assert [word for word in before[::2] if word != "--bind"] == []
+        return before[1::2]
+
+
+def test_a_signal_to_the_job_reaches_the_worker_in_the_image(tmp_path: Path) -> None:
+    """USR1 goes to the whole process group, as from a scheduler: in the container it must not kill Python."""
+    node = Node(tmp_path, "singularity")
+    run = ScriptRun(tmp_path, workload="odd:Slow", environment={"container": str(node.image)})
+    begun = tmp_path / "begun"
+    process = run.start(1, ODD_TOLD=str(begun), **node.env)
+    wait_until(begun.exists)
+    os.killpg(process.pid, signal.SIGUSR1)
+    said, _ = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 143, said
+    record = run.record()
+    assert (record.outcome, record.environment["SINGULARITY_CONTAINER"]) == ("timeout", str(node.image))
+    assert record.summary is not None
+    assert record.summary.batches == 1
+    first, last = node.calls()
+    assert node.binds(first) == node.binds(last) == [str(run.dir), str(run.own()), str(run.text)]
+    assert [call[:2] for call in (first, last)] == [["singularity", "exec"]] * 2
+    assert last[last.index("python3") :][:3] == ["python3", "-m", "jobkit.worker"]
+    assert run.left_on_scratch() == []
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize(
+    ("lacking", "message"),
+    [
+        ("image", "there is no image {} on "),
+        ("engine", "neither apptainer nor singularity is on PATH"),
+        ("jobkit", "python3 in the container cannot import jobkit"),
+    ],
+)
+def test_a_node_or_an_image_that_lacks_something(tmp_path: Path, lacking: str, message: str) -> None:
+    """FAULT: the node has no file at `environment.container`, or no apptainer, or the image has no jobkit.
+
+    HOW: real: the file is removed, or this machine has none; the image's Python is one that cannot import
+    jobkit; a stand-in for apptainer.
+    REPORTED: `environment`: "there is no image ... on HOST"; "neither apptainer nor singularity is on PATH on
+    HOST"; "python3 in the container cannot import jobkit", and the log has Python's message.
+    LOST: nothing: no worker was started.
+    """
+    node = Node(tmp_path)
+    run = ScriptRun(tmp_path, environment={"container": str(node.image)})
+    if lacking == "image":
+        node.image.unlink()
+    elif lacking == "engine":
+        node.env["PATH"] = SYSTEM
+    else:
+        (tmp_path / "inside" / "bin" / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} -IS "$@"\n')
+    status, said = run.run(1, **node.env)
+    assert (status, run.exit().outcome, run.left_on_scratch()) == (1, Outcome.ENVIRONMENT, []), said
+    assert message.format(node.image) in run.exit().message
+    assert ("No module named 'jobkit'" in said) == (lacking == "jobkit")
+    assert node.log.exists() == (lacking == "jobkit")
+
+
+def test_a_sweep_whose_image_is_next_to_the_spec_and_a_shard_that_sees_its_corpus(tmp_path: Path) -> None:
+    """The driver of a local run would fork its tries from one parent, which would leave its image."""
+    node = Node(tmp_path)
+    (tmp_path / "specs").mkdir()
+    node.image = image = node.image.rename(tmp_path / "specs" / node.image.name)
+    boxed = write_spec(tmp_path / "specs", environment={"container": image.name})
+    env = {**node.env, "JOBKIT_CACHE": str(tmp_path / "cache"), "JOBKIT_CONFIG": str(tmp_path)}
+    ran("sweep", boxed, cwd=tmp_path, env=env)
+    records = [json.loads(path.read_text()) for path in tmp_path.glob("runs/*/results/*/try-1/record.json")]
+    images = [(one["outcome"], one["environment"]["SINGULARITY_CONTAINER"]) for one in records]
+    assert images == [("ok", str(image))] * 2
+    assert len([call for call in node.calls() if "jobkit.worker" in call]) == 2
+    assert not [call for call in node.calls() if "jobkit.worker.parent" in call]
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "corpus.txt").write_text("One two.\n\nThree.\n", encoding="utf-8")
+    write_spec(tmp_path / "specs", environment={"container": image.name}, sweep={"batch_size": [4]})
+    ran("apply", boxed, "--corpus", "far", "--shards", "1", "--out", "out", cwd=tmp_path, env=env)
+    *_, worker = (call for call in node.calls() if "jobkit.worker" in call)
+    assert str(tmp_path / "far") in node.binds(worker)
 
 
 if __name__ == "__main__":
