@@ -25,10 +25,12 @@ from jobkit.runs.journal import read_journal
 from jobkit.schedulers import slurm
 from jobkit.schedulers.types import Array
 from jobkit.worker.work import RESERVED_BYTES
-from tests.support.builders import grid, point, write_points, write_submitted
+from tests.support.builders import grid, write_points, write_submitted
 from tests.support.disks import CROWD, crowd, disk, read_only
 from tests.support.halted import Halted, ended
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
+from tests.support.programs import Programs
+from tests.support.programs import queue as queue  # noqa: PLC0414 - the same
 from tests.whole.test_job_script import DEADLINE_S, ScriptRun, wait_until
 from tests.workloads.broken import fill
 
@@ -68,15 +70,14 @@ def test_scratch_is_too_small(tmp_path: Path, mounts: ExitStack) -> None:
     assert run.left_on_scratch() == []
 
 
-@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
-def test_scratch_fills_up_before_the_inputs_are_there(tmp_path: Path, mounts: ExitStack, kind: str) -> None:
+def test_scratch_fills_up_before_the_inputs_are_there(tmp_path: Path, mounts: ExitStack) -> None:
     """FAULT: scratch fills up while text and model are copied to it.
 
-    HOW: real: tmpfs and ext4; another process fills the disk after the check of its free space.
+    HOW: real: ext4; another process fills the disk after the check of its free space.
     REPORTED: `scratch_full`, with what does not fit and where; the log has the message of rsync or cp.
     LOST: nothing; no point ran.
     """
-    mounts.enter_context(disk(tmp_path / "scratch", 100, kind))
+    mounts.enter_context(disk(tmp_path / "scratch", 100, "ext4"))
     filling = f"cat /dev/zero >{tmp_path}/scratch/filler || true"
     run = ScriptRun(tmp_path, environment={"setup": [filling]}, text="word " * 1_000_000)
     status, said = run.run(1)
@@ -86,15 +87,14 @@ def test_scratch_fills_up_before_the_inputs_are_there(tmp_path: Path, mounts: Ex
     assert [name for name in run.left_on_scratch() if name != "lost+found"] == ["filler"]
 
 
-@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
-def test_scratch_fills_up_while_the_worker_writes(tmp_path: Path, mounts: ExitStack, kind: str) -> None:
+def test_scratch_fills_up_while_the_worker_writes(tmp_path: Path, mounts: ExitStack) -> None:
     """FAULT: scratch fills up while the worker writes its results.
 
-    HOW: real: tmpfs and ext4, filled to the last byte after two batches.
+    HOW: real: ext4, filled to the last byte after two batches.
     REPORTED: `scratch_full`, in a record whose space was reserved at the start.
     LOST: nothing: the batches so far are home.
     """
-    scratch = mounts.enter_context(disk(tmp_path / "scratch", 80, kind))
+    scratch = mounts.enter_context(disk(tmp_path / "scratch", 80, "ext4"))
     run = ScriptRun(tmp_path, workload="broken:Fills", text=LONG)
     status, said = run.run(1, BROKEN_DISK=str(scratch))
     assert status == 1, said
@@ -174,23 +174,27 @@ def test_home_is_full_for_a_while(tmp_path: Path, mounts: ExitStack, halted: Hal
     assert outcome(run)[0] == "cancelled"
 
 
-@pytest.mark.parametrize("kind", ["tmpfs", "ext4"])
-def test_home_is_full_before_the_job_begins(tmp_path: Path, mounts: ExitStack, kind: str) -> None:
-    """FAULT: home is full before the job begins.
+@pytest.mark.parametrize("said", ["no room", "cannot write"])
+def test_home_cannot_be_written_before_the_job_begins(tmp_path: Path, mounts: ExitStack, said: str) -> None:
+    """FAULT: home is full before the job begins, or the run folder is read-only.
 
-    HOW: real: tmpfs and ext4, filled to the last byte.
-    REPORTED: `stage_out`, from exit status 73 in the accounting, because neither a file nor the log could be
-    written.
+    HOW: real: a tmpfs, filled to the last byte; a read-only mount over the run folder.
+    REPORTED: `stage_out`, with "no room in" or "cannot write in" and the folder in the log; from exit status
+    73 in the accounting, if the log could not be written either.
     LOST: nothing: the point does not run, because its results could not be copied home.
     """
-    home = mounts.enter_context(disk(tmp_path / "my runs", 10, kind))
+    home = mounts.enter_context(disk(tmp_path / "my runs", 10))
     run = ScriptRun(tmp_path)
-    filler = fill(home)
-    status, said = run.run(1)
+    filler = fill(home) if said == "no room" else None
+    if not filler:
+        mounts.enter_context(read_only(run.dir))
+    status, text = run.run(1)
     assert status == NO_HOME
-    assert "job.sh: stage_out: " in said
+    assert f"job.sh: stage_out: {said} in {run.dir}/results, so nothing was run" in text
     assert not run.home().exists()
     assert not run.scratch.exists()
+    if not filler:
+        return
     with (home / "log").open("w") as log:
         done = subprocess.run(["bash", run.dir / "job.sh", "1"], stdout=log, stderr=log, check=False)
     assert done.returncode == NO_HOME, "the log is as full"
@@ -199,18 +203,7 @@ def test_home_is_full_before_the_job_begins(tmp_path: Path, mounts: ExitStack, k
     assert run.record().try_number == 1
 
 
-SBATCH = """#!/bin/sh
-echo 101
-echo "sbatch $*" >>{calls}
-{crowd} {home}/journal.jsonl
-cat /dev/zero >{home}/filler 2>/dev/null
-true
-"""
-
-
-def test_home_is_full_when_a_sweep_is_submitted(
-    tmp_path: Path, mounts: ExitStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_home_is_full_when_a_sweep_is_submitted(tmp_path: Path, mounts: ExitStack, queue: Programs) -> None:
     """FAULT: the disk of the run folder is full before a submission, or fills up while the scheduler answers.
 
     HOW: real: a tmpfs, filled to the last byte, first by another process, then by the submit command.
@@ -219,19 +212,15 @@ def test_home_is_full_when_a_sweep_is_submitted(
     LOST: nothing; jobkit finds an accepted job by its name.
     """
     home = mounts.enter_context(disk(tmp_path / "home", 1))
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "sbatch").write_text(SBATCH.format(home=home, calls=tmp_path / "calls", crowd=CROWD))
-    (tmp_path / "bin" / "sbatch").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    filling = f"{CROWD} {home}/journal.jsonl\ncat /dev/zero >{home}/filler 2>/dev/null"
+    queue.add("sbatch", f"echo 101\n{filling}\ntrue")
     job = Job(script="job.sh", array=Array(first=1, last=3, offset=0, throttle=None))
     filler = fill(home)
     with pytest.raises(JobkitError, match=f"{home}/journal.jsonl: No space left on device; the job was not"):
         submit_array(slurm, home, job)
-    assert not (tmp_path / "calls").exists()
+    assert not queue.called()
     filler.unlink()
-    with pytest.raises(
-        SubmissionUnconfirmed, match="slurm accepted job 101, but the journal could not"
-    ) as taken:
+    with pytest.raises(SubmissionUnconfirmed, match="accepted job 101, but the journal could not") as taken:
         submit_array(slurm, home, job)
     assert taken.value.exit_code == 5
     assert not (home / "journal.jsonl").read_bytes().endswith(b"\n"), "half of a line is there"
@@ -242,13 +231,9 @@ def test_home_is_full_when_a_sweep_is_submitted(
     assert read_journal(home).left is not None, "it stands on a line of its own"
 
 
-@pytest.mark.parametrize("harm", ["full", "read-only", "no locks"])
+@pytest.mark.parametrize("said", ["No space left on device", "Read-only file system", "has no locks"])
 def test_what_runs_can_be_cancelled_whatever_the_disk_does(
-    tmp_path: Path,
-    mounts: ExitStack,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    harm: str,
+    tmp_path: Path, mounts: ExitStack, queue: Programs, capsys: pytest.CaptureFixture[str], said: str
 ) -> None:
     """FAULT: jobs run, and their run folder is on a disk that is full, read-only, or without locks.
 
@@ -260,50 +245,21 @@ def test_what_runs_can_be_cancelled_whatever_the_disk_does(
     home = mounts.enter_context(disk(tmp_path / "home", 1))
     run = write_points(home / "run", grid([1, 2]))
     write_submitted(run, "slurm", "101", first=1, last=2)
-    scheduler = {"squeue": f"echo '101_1|RUNNING|None|n1|0:10|N/A|{point().run_id}'", "sacct": "true"}
-    scheduler["scancel"] = f'echo "scancel $*" >>{tmp_path}/calls'
-    (tmp_path / "bin").mkdir()
-    for name, body in scheduler.items():
-        (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tmp_path / "bin" / name).chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-    if harm == "full":
+    queue.squeue("101_1 RUNNING")
+    if "space" in said:
         crowd(run / "journal.jsonl", 0)
         fill(home)
-    elif harm == "read-only":
+    elif "Read-only" in said:
         mounts.enter_context(read_only(home))
     else:
-        monkeypatch.setattr(fcntl, "flock", no_flock)
+        queue.patch.setattr(fcntl, "flock", no_flock)
     assert cancel(run, [], []) == 0
-    assert (tmp_path / "calls").read_text() == "scancel 101\n"
-    said = capsys.readouterr().err
-    words = {
-        "full": "No space left on device",
-        "read-only": "Read-only file system",
-        "no locks": "has no locks",
-    }
-    assert words[harm] in said
+    assert queue.called("scancel") == ["scancel 101"]
+    assert said in capsys.readouterr().err
 
 
 def no_flock(*_: object) -> None:
     raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-
-
-def test_the_run_folder_is_read_only(tmp_path: Path, mounts: ExitStack) -> None:
-    """FAULT: the job cannot write in the run folder.
-
-    HOW: real: a read-only mount over it.
-    REPORTED: `stage_out`, with "cannot write in" and the folder in the log; without a log, from exit status
-    73.
-    LOST: nothing: the point does not run, because its results could not be copied home.
-    """
-    run = ScriptRun(tmp_path)
-    mounts.enter_context(read_only(run.dir))
-    status, said = run.run(1)
-    assert status == NO_HOME
-    assert f"job.sh: stage_out: cannot write in {run.dir}/results, so nothing was run" in said
-    assert not list((run.dir / "results").iterdir())
-    assert not run.scratch.exists()
 
 
 def test_the_walltime_passes_on_a_full_scratch(tmp_path: Path, mounts: ExitStack, halted: Halted) -> None:
