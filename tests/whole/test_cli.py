@@ -15,28 +15,13 @@ from jobkit.commands.listing import LISTED
 from tests.support import commands
 from tests.support.builders import events
 from tests.support.commands import JOBKIT
-from tests.whole.test_job_script import wait_until
-
-WORKLOADS = Path(__file__).parents[1] / "workloads"
-SPEC = """\
-name: t
-workload: count
-text: text.txt
-sweep: {batch_size: [1, 2]}
-repeats: 2
-resources: {gpus: 0}
-scheduler: local
-"""
-
-
-ONE_POINT = ("--set", "sweep.batch_size=[1]", "--set", "repeats=1")
+from tests.whole.specs import write_spec
+from tests.whole.test_job_script import WORKLOADS, wait_until
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    (tmp_path / "text.txt").write_text("One two.\n\nThree.\n\n  Four five six.\n", encoding="utf-8")
-    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
-    return tmp_path
+    return write_spec(tmp_path, repeats=2).parent
 
 
 def jobkit(home: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -44,10 +29,14 @@ def jobkit(home: Path, *arguments: str, **env: str) -> subprocess.CompletedProce
 
 
 def test_a_local_sweep_prints_its_table_and_leaves_the_whole_run_folder(home: Path) -> None:
-    done = jobkit(home, "sweep", "spec.yaml")
+    site = home / "config" / "site.yaml"
+    site.parent.mkdir()
+    site.write_text("name: ours\nscheduler: local\nsync_interval_s: 1\n", encoding="utf-8")
+    done = jobkit(home, "sweep", "spec.yaml", JOBKIT_CONFIG=str(site.parent))
     assert done.returncode == 0, done.stderr
     assert "count" in done.stdout
     (run,) = (home / "runs").iterdir()
+    assert f"site: {site}" in (run / "sweep.yaml").read_text(encoding="utf-8"), "it is found again"
     files = {"accounting.jsonl", "job.sh", "journal.jsonl", "lengths.json", "points.jsonl", "sweep.yaml"}
     assert {path.name for path in run.iterdir()} == {".driver.lock", "logs", "results", *files}
     tries = sorted(str(path.relative_to(run / "results")) for path in run.glob("results/*/*"))
@@ -61,30 +50,14 @@ def test_a_local_sweep_prints_its_table_and_leaves_the_whole_run_folder(home: Pa
     assert not [path.name for path in (run / "logs").iterdir() if path.suffix in {".pkl", ".pid"}]
 
 
-def test_a_dry_run_prints_script_and_command_and_writes_nothing(home: Path) -> None:
-    done = jobkit(home, "sweep", "spec.yaml", "--scheduler", "sge", "--site", "lancaster-hec", "--dry-run")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("#!/bin/bash\n")
-    assert "#$ -l h_rt=00:10:00" in done.stdout
-    assert re.search(r"#   qsub -terse -t 1-4 -tc 4 .*job\.sh", done.stdout)
-    assert not (home / "runs").exists()
-
-
-def slow(home: Path) -> Path:
-    """Let the points never end; return the file that appears when one has begun."""
-    text = SPEC.replace("workload: count", "workload: odd:Slow")
-    text += f"environment: {{variables: {{ODD_TOLD: '{home / 'told'}'}}}}\n"
-    (home / "spec.yaml").write_text(text, encoding="utf-8")
-    return home / "told"
-
-
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_local_run_keeps_what_it_has_and_ends_its_job(
     home: Path, sent: signal.Signals
 ) -> None:
-    told = slow(home)
-    env, pipe = {**os.environ, "PYTHONPATH": str(WORKLOADS)}, subprocess.PIPE
-    argv = [str(JOBKIT), "sweep", "spec.yaml", *ONE_POINT]
+    told, pipe = home / "told", subprocess.PIPE
+    env = {**os.environ, "PYTHONPATH": str(WORKLOADS), "ODD_TOLD": str(told)}
+    changes = ("workload=odd:Slow", "sweep.batch_size=[1]", "repeats=1")
+    argv = [str(JOBKIT), "sweep", "spec.yaml", *(word for one in changes for word in ("--set", one))]
     with subprocess.Popen(
         argv, cwd=home, env=env, text=True, stdout=pipe, stderr=pipe, start_new_session=True
     ) as process:
@@ -109,24 +82,6 @@ def test_an_interrupted_local_run_keeps_what_it_has_and_ends_its_job(
     assert {point["outcome"] for point in json.loads(collected.stdout)["points"]} == {"cancelled"}
 
 
-def test_a_point_that_is_over_its_walltime_ends_as_timeout(home: Path) -> None:
-    slow(home)
-    words = (*ONE_POINT, "--set", "resources.walltime=12s", "--set", "policy.timeout.tries=0")
-    done = jobkit(home, "sweep", "spec.yaml", *words, PYTHONPATH=str(WORKLOADS))
-    assert done.returncode == 4, done.stderr
-    record = json.loads(next(home.glob("runs/*/results/*/try-1/record.json")).read_text())
-    assert (record["outcome"], record["signal"]) == ("timeout", "USR1")
-    assert "its walltime of 00:00:12: " in jobkit(home, "status").stdout
-
-
-@pytest.mark.parametrize("arguments", [[], *([name] for name in LISTED)])
-def test_help_is_a_page_of_documentation(arguments: list[str], tmp_path: Path) -> None:
-    done = jobkit(tmp_path, *arguments, "--help")
-    assert done.returncode == 0
-    assert len(done.stdout.splitlines()) >= 10
-    assert re.search(r"^ +jobkit \w+", done.stdout, re.MULTILINE), "an example"
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -134,10 +89,10 @@ def test_help_is_a_page_of_documentation(arguments: list[str], tmp_path: Path) -
         (["xyzzy"], "No such command 'xyzzy'.\n"),
         (["sweep", ""], "'SPEC': it is empty"),
         (["sweep"], "Missing argument 'SPEC'"),
-        (["sweep", "gone.yaml"], "gone.yaml: No such file or directory"),
         (["sweep", "spec.yaml", "--shceduler", "sge"], "--scheduler"),
         (["collect", "nowhere"], "nowhere: no such file or folder"),
         (["cancel", "run", "1", "--except", "2"], "not both"),
+        (["collect", ".", "--plot", "same.svg", "--output", "./same.svg"], "both name same.svg"),
     ],
 )
 def test_bad_usage_ends_with_2_and_no_traceback(home: Path, arguments: list[str], said: str) -> None:
@@ -147,36 +102,28 @@ def test_bad_usage_ends_with_2_and_no_traceback(home: Path, arguments: list[str]
     assert "Traceback" not in done.stderr
 
 
-def test_a_site_of_ones_own_is_found_again(home: Path) -> None:
-    config = home / "config"
-    config.mkdir()
-    (config / "site.yaml").write_text("name: ours\nscheduler: local\nsync_interval_s: 1\n", encoding="utf-8")
-    done = jobkit(home, "sweep", "spec.yaml", *ONE_POINT, JOBKIT_CONFIG=str(config))
-    assert done.returncode == 0, done.stderr
-    (run,) = (home / "runs").iterdir()
-    assert f"site: {config}/site.yaml" in (run / "sweep.yaml").read_text(encoding="utf-8")
-    (home / "near.yaml").write_text("name: near\nscheduler: local\nsync_interval_s: 1\n", encoding="utf-8")
-    done = jobkit(home, "sweep", "spec.yaml", "--site", "near.yaml", "--dry-run")
-    assert done.returncode == 0, done.stderr
+def test_help_is_a_page_of_documentation(home: Path) -> None:
+    for words in ([], *([name] for name in LISTED)):
+        done = jobkit(home, *words, "--help")
+        assert done.returncode == 0
+        assert len(done.stdout.splitlines()) >= 10
+        assert re.search(r"^ +jobkit \w+", done.stdout, re.MULTILINE), f"{words}: an example"
 
 
-def test_a_full_disk_is_no_bug(home: Path) -> None:
-    with Path("/dev/full").open("w", encoding="utf-8") as full:
-        done = subprocess.run([JOBKIT, "schema"], cwd=home, stdout=full, stderr=subprocess.PIPE, check=False)
-    assert done.stderr.decode().startswith("jobkit: standard output: No space left on device\n")
-    assert done.returncode == 2
-
-
-def test_a_reader_that_has_gone_is_no_fault(home: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "status", "said"),
+    [
+        ("schema >/dev/full", 2, "jobkit: standard output: No space left on device\n"),
+        ("collect >&-", 2, "jobkit: standard output is closed"),
+        ("collect >&- 2>&-", 2, ""),
+        ("lint long.sh | head -n 1", 0, ""),
+    ],
+)
+def test_an_output_that_is_full_or_closed_or_is_read_no_further(
+    home: Path, line: str, status: int, said: str
+) -> None:
     (home / "long.sh").write_text("#!/bin/bash\n" + "# SBATCH -n 1\n" * 2000, encoding="utf-8")
-    line = f"'{JOBKIT}' lint long.sh | head -n 1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", line], cwd=home, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("long.sh:2: # SBATCH -n 1\n0\n", "")
-
-
-def test_the_picture_does_not_replace_the_table(home: Path) -> None:
-    (home / "runs").mkdir()
-    done = jobkit(home, "collect", "--plot", "same.svg", "--output", "./same.svg")
-    assert done.returncode == 2
-    assert "--plot and --output both name same.svg" in done.stderr
-    assert not (home / "same.svg").exists()
+    argv = ["bash", "-c", f"'{JOBKIT}' {line}; exit ${{PIPESTATUS[0]}}"]
+    done = subprocess.run(argv, cwd=home, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr[: len(said) or None]) == (status, said)
+    assert done.stdout == ("long.sh:2: # SBATCH -n 1\n" if "long.sh" in line else "")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -16,18 +14,10 @@ from jobkit.launch.resume import run_again
 from tests.support.commands import jobkit, jobkit_process
 from tests.support.swept import BUG, OK, Sweep
 from tests.support.swept import sweep as sweep  # noqa: PLC0414 - a fixture
+from tests.whole.specs import write_spec
 from tests.whole.test_job_script import wait_until
 
 BIN = Path(sys.executable).parent
-SPEC = """\
-name: t
-workload: count
-text: text.txt
-sweep: {batch_size: [1]}
-repeats: 1
-resources: {gpus: 0}
-scheduler: local
-"""
 COMMAND = re.compile(r"jobkit (?:status|collect|resume|cancel|logs|doctor|sweep) (?:'[^']*'|\S)+(?: \d\b)?")
 RUNS = "-r u n s"
 
@@ -40,16 +30,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
     monkeypatch.setenv("PATH", f"{BIN}:{os.environ['PATH']}")
-    (folder / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
-    (folder / "a spec.yaml").write_text(SPEC, encoding="utf-8")
-    return folder
+    return write_spec(folder, "a spec.yaml", sweep={"batch_size": [1]}).parent
 
 
 def shell(line: str) -> tuple[int, str]:
     """Paste a line; return its status and all that it said: bash splits it, jobkit runs in this process."""
-    argv = [sys.executable, "-c", "import json, sys; print(json.dumps(sys.argv[1:]))"]
-    split = subprocess.run(["bash", "-c", f"{shlex.join(argv)} {line}"], capture_output=True, check=True)
-    program, *words = json.loads(split.stdout)
+    split = subprocess.run(
+        ["bash", "-c", f"printf '%s\\n' {line}"], capture_output=True, text=True, check=True
+    )
+    program, *words = split.stdout.splitlines()
     if program == "jobkit":
         done = (jobkit_process if "--detach" in words else jobkit)(*words)
     else:
@@ -66,7 +55,7 @@ def pasted(text: str) -> list[str]:
     return commands
 
 
-def test_what_a_sweep_prints_can_be_pasted(here: Path) -> None:
+def test_what_a_sweep_prints_and_what_moves_it_back_can_be_pasted(here: Path) -> None:
     sweep = f"jobkit sweep 'a spec.yaml' '--runs-dir={RUNS}'"
     code, said = shell(f"{sweep} --detach")
     assert code == 0, said
@@ -76,6 +65,11 @@ def test_what_a_sweep_prints_can_be_pasted(here: Path) -> None:
     assert pasted(said) == [f"jobkit status {named}"], "with --watch, which the pattern leaves out"
     assert f"jobkit collect {named}" in pasted(shell(sweep)[1])
     assert f"jobkit collect {named}" in pasted(shell(f"jobkit status {named}")[1])
+    (here / "-new").mkdir()
+    run.rename(here / "-new" / run.name)
+    back = shell(f"jobkit resume ./-new/{run.name}")[1].strip().rpartition("move it back: ")[2]
+    assert back == f"mv ./-new/{run.name} {named}"
+    assert (shell(back)[0], run.is_dir()) == (0, True)
 
 
 def test_what_init_and_doctor_print_can_be_pasted(here: Path) -> None:
@@ -84,18 +78,6 @@ def test_what_init_and_doctor_print_can_be_pasted(here: Path) -> None:
     assert (here / "a b" / "first.yaml").is_file()
     said = shell("jobkit doctor 'a spec.yaml'")[1]
     assert COMMAND.findall(said)[-1] == "jobkit sweep 'a spec.yaml'"
-
-
-def test_what_says_where_a_run_was_moved_from_can_be_pasted(here: Path) -> None:
-    shell("jobkit sweep 'a spec.yaml' '--runs-dir=old runs'")
-    (run,) = (here / "old runs").iterdir()
-    (here / "-new").mkdir()
-    run.rename(here / "-new" / run.name)
-    said = shell(f"jobkit resume ./-new/{run.name}")[1]
-    back = said.strip().rpartition("move it back: ")[2]
-    assert back == f"mv ./-new/{run.name} 'old runs/{run.name}'"
-    assert shell(back)[0] == 0
-    assert run.is_dir()
 
 
 def test_what_resume_says_names_the_run_from_here(

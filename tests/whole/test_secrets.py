@@ -10,21 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import jobkit
+from tests.whole.specs import TEXT, write_spec
 
 SECRET = "hunter2 of mine"  # noqa: S105 - of no one
-SPEC = f"""\
-name: t
-scheduler: local
-workload: count
-text: text.txt
-sweep: {{batch_size: [1, 2, 3]}}
-resources: {{gpus: 0, memory: 100MiB, walltime: "00:01:00"}}
-environment: {{variables: {{HF_TOKEN: {SECRET}, OTHER: plain}}}}
-"""
 COMMANDS = (
     "sweep spec.yaml --dry-run",
     "sweep spec.yaml --set environment.variables.MY_KEY=hunter2 --dry-run",
-    "sweep spec.yaml",
     "sweep spec.yaml",
     "status",
     "status 1",
@@ -45,8 +36,8 @@ KEPT = {"sweep.yaml", "job.sh", "journal.jsonl", "spec.yaml"}
 
 
 def test_a_secret_is_in_no_output_and_no_file_of_others(tmp_path: Path) -> None:
-    (tmp_path / "text.txt").write_text("One two.\n\nThree.\n\nFour five six.\n" * 20, encoding="utf-8")
-    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
+    variables = {"HF_TOKEN": SECRET, "OTHER": "plain"}
+    write_spec(tmp_path, content=f"{TEXT}\n" * 20, environment={"variables": variables})
     for command in COMMANDS:
         words = [str(next(tmp_path.glob(word))) if "*" in word else word for word in command.split()]
         done = jobkit(*words, cwd=tmp_path)
