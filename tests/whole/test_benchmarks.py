@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from benchmarks import archives, coverage, intervals, page
-from benchmarks.overhead import interval
 from benchmarks.runs import read_points, write_run, write_spec
 from jobkit.report.tables import collect
 from jobkit.spec.sweep_spec import load_spec
@@ -19,13 +18,6 @@ from jobkit.spec.sweep_spec import load_spec
 
 def test_every_benchmark_has_raw_data() -> None:
     assert {path.stem for path in archives.RECORDS.glob("*.json")} >= {*page.NAMES, *page.SHOWN}
-
-
-@pytest.mark.parametrize("n", [11, 100])
-def test_the_interval_of_a_median_holds_it(n: int) -> None:
-    low, high = interval(range(n))
-    assert low < n / 2 < high
-    assert high - low < n * 0.75
 
 
 def test_a_run_folder_of_the_benchmark_is_one_that_collect_reads(tmp_path: Path) -> None:
@@ -53,7 +45,7 @@ def test_each_cell_of_the_intervals_holds_or_warns() -> None:
     assert [cell for cell in found if cell.held < intervals.ENOUGH and not cell.warnings] == []
 
 
-@pytest.mark.parametrize("repeats", intervals.REPEATS)
+@pytest.mark.parametrize("repeats", ["3", "auto"])
 def test_the_interval_of_a_time_holds_or_a_warning_is_printed(repeats: str) -> None:
     """The same simulation with fewer cases: the functions of jobkit decide."""
     chance = 2.5 * math.sqrt(0.95 * 0.05 / 200)
@@ -76,11 +68,10 @@ def test_an_archive_that_several_unpack_at_once_is_unpacked_whole(tmp_path: Path
         assert files == set(packed.getnames())
 
 
-@pytest.mark.parametrize("path", sorted(archives.RECORDS.glob("*.tar.xz")), ids=lambda path: path.name)
-def test_an_archive_has_no_trace_of_who_made_it_and_when(path: Path) -> None:
-    with tarfile.open(path) as packed:
-        files = packed.getmembers()
-    assert [file.name for file in files] == sorted(file.name for file in files)
-    assert {(file.uid, file.gid, file.uname, file.gname, file.mtime, file.mode) for file in files} == {
-        (0, 0, "", "", 0, 0o644)
-    }
+def test_an_archive_has_no_trace_of_who_made_it_and_when() -> None:
+    for path in archives.RECORDS.glob("*.tar.xz"):
+        with tarfile.open(path) as packed:
+            files = packed.getmembers()
+        assert [file.name for file in files] == sorted(file.name for file in files), path
+        traces = {(file.uid, file.gid, file.uname, file.gname, file.mtime, file.mode) for file in files}
+        assert traces == {(0, 0, "", "", 0, 0o644)}, path

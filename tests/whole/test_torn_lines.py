@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import re
@@ -215,23 +216,21 @@ def controller(run: Path, monkeypatch: pytest.MonkeyPatch, scheduler: str) -> Si
     return found
 
 
-def positions(data: bytes, *, all_: bool) -> list[int]:
-    """Return where a file is cut: everywhere, or around the ends of its lines and amid them."""
-    if all_:
-        return list(range(len(data)))
+def positions(data: bytes) -> list[int]:
+    """Return where a file is cut: around the ends of its lines, and amid them."""
     ends = [0, *(one.end() for one in re.finditer(b"\n", data))]
     near = {end + by for end in ends for by in range(-AROUND_ENDS, AROUND_ENDS + 1)}
     middles = {(one + two) // 2 for one, two in pairwise(ends)}
     return sorted(one for one in near | middles if 0 <= one < len(data))
 
 
-def each_cut(path: Path, *, all_: bool = False) -> Iterator[int]:
+def each_cut(path: Path) -> Iterator[int]:
     """Cut a file at one position after the other, in a run folder that is restored each time."""
     folder = path.parent if path.parent.name.startswith("t-") else path.parents[3]
     kept = folder.with_name(f"{folder.name}.kept")
     shutil.copytree(folder, kept)
     data = path.read_bytes()
-    for position in positions(data, all_=all_):
+    for position in positions(data):
         shutil.rmtree(folder)
         shutil.copytree(kept, folder)
         path.write_bytes(data[:position])
@@ -293,21 +292,14 @@ def test_every_byte_of_a_journal(run: Path, controller: SimulatedController) -> 
     for position in range(len(data)):
         path.write_bytes(data[:position])
         append_line(path, json.dumps(whole[-1]))
-        lines, found = path.read_text().splitlines(), []
-        for line in lines:
-            try:
+        found = []
+        for line in path.read_text().splitlines():
+            with contextlib.suppress(ValueError):
                 found.append(json.loads(line))
-            except ValueError:
-                found.append(None)
-        before = len(data[: position + 1].splitlines()) - (0 if data[: position + 1].endswith(b"\n") else 1)
-        assert [one for one in found if one] == [*whole[:before], whole[-1]], position
-        assert bool(read_journal(run).notes) == (None in found)
+        ended = data[: position + 1].count(b"\n")
+        assert found == [*whole[:ended], whole[-1]], position
+        assert bool(read_journal(run).notes) == (len(found) < len(path.read_text().splitlines()))
     assert controller.alive()
-
-
-def cut_and_read(run: Path, path: Path, *, all_: bool = False) -> Iterator[RunStanding]:
-    for _ in each_cut(path, all_=all_):
-        yield seen(run)
 
 
 @pytest.mark.parametrize("name", ["accounting.jsonl", "trials.jsonl", "batches.jsonl"])
@@ -325,8 +317,8 @@ def test_the_other_files_that_grow(run: Path, controller: SimulatedController, n
     point = seen(run).points[2].point
     write_batches(run, point, [batch(0), batch(1)])
     path = run / name if name != "batches.jsonl" else run / "results" / point.point_id / "try-1" / name
-    for look_ in cut_and_read(run, path):
-        assert len(look_.points) == 6
+    for _ in each_cut(path):
+        assert len(seen(run).points) == 6
         assert tried(lambda: run_again(run, (), ())) == ""
         assert controller.at_work() == list(AT_WORK)
 
@@ -356,11 +348,8 @@ def test_the_list_of_points(run: Path, controller: SimulatedController) -> None:
 def here(run: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """Make it a run on this machine; return what is driven here from now on."""
     spec = run / "sweep.yaml"
-    spec.write_text(
-        re.sub("(?m)^(scheduler|site): .*", r"\1: LOCAL", spec.read_text())
-        .replace("scheduler: LOCAL", "scheduler: local")
-        .replace("site: LOCAL", "site: local-default")
-    )
+    text = re.sub("(?m)^scheduler: .*", "scheduler: local", spec.read_text())
+    spec.write_text(re.sub("(?m)^site: .*", "site: local-default", text))
     driven: list[tuple[int, ...]] = []
     monkeypatch.setattr("jobkit.launch.local.drive", lambda *words: driven.append(tuple(words[3].points)))
     return driven
@@ -394,7 +383,7 @@ def test_a_journal_of_this_machine(
         inode = (run / ".driver.lock").stat().st_ino
         path = run / "journal.jsonl"
         data = path.read_bytes()
-        for position in positions(data, all_=False):
+        for position in positions(data):
             path.write_bytes(data[:position])
             here.clear()
             killed.clear()

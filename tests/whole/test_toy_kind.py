@@ -68,7 +68,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_status_shows_its_lines_its_next_step_and_its_end(
+def test_status_shows_its_lines_its_data_its_steps_and_its_end(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert status.main([str(run)], standalone_mode=False) == 0
@@ -78,25 +78,19 @@ def test_status_shows_its_lines_its_next_step_and_its_end(
     assert f"next: cat {run}/{PRIZE}   # what there is to win" in told
     assert told[-1] == "the prize is a cake"
     assert (run / PRIZE).is_file()
-
-
-def test_json_has_its_data_and_all_its_steps(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status.main([str(run), "--json"], standalone_mode=False) == 0
     (found,) = json.loads(capsys.readouterr().out)["runs"]
     assert found["tombola"] == {"sold": 2}
     assert [step["command"] for step in found["next"]] == [f"cat {run}/{PRIZE}", f"jobkit collect {run}"]
 
 
-def test_it_is_one_of_the_other_runs_by_its_noun(
+def test_it_is_one_of_the_other_runs_by_its_noun_and_resume_goes_on_as_it_says(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(run.parents[1])
     write_points(run.with_name("summer"), [replace(point, run_id="summer") for point in grid([50])])
     status.main([], standalone_mode=False)
     assert "  runs/spring  2 tickets, all begun" in capsys.readouterr().out
-
-
-def test_resume_goes_on_as_it_says(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert resume.main([str(run)], standalone_mode=False) == 0
     assert capsys.readouterr().out == "drawn in spring\n"
 
