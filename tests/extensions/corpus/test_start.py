@@ -260,6 +260,13 @@ def ordered(sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ap
     return replace(made, options=Options(scheduler="slurm"))
 
 
+@pytest.fixture
+def out(ordered: ApplyRequest) -> Path:
+    """Return the folder of a corpus that a job is to plan."""
+    assert plan_job.apply(ordered) == 0
+    return ordered.out
+
+
 def roles(run: Path) -> list[str]:
     return [str(job.role) for job in read_journal(run).submissions]
 
@@ -284,13 +291,8 @@ def test_the_folder_of_an_order_is_a_run_without_points_and_one_job_plans_at_a_t
     assert finish(ordered.out) == ""
     listed = jobkit("status", ".")
     assert (listed.returncode, "demo-" in listed.stdout) == (ExitCode.TO_COME, True), listed.stderr
-    for word, more, code in (
-        ("merge", "", 5),
-        ("logs", "1", 2),
-        ("collect", "", 2),
-        ("resume", "--replan", 2),
-    ):
-        refused = jobkit(word, "tagged", *filter(None, [more]))
+    for words, code in ("merge RUN", 5), ("logs RUN 1", 2), ("collect RUN", 2), ("resume RUN --replan", 2):
+        refused = jobkit(*words.replace("RUN", "tagged").split())
         assert (refused.returncode, "Traceback" in refused.stderr) == (code, False), refused.stderr
     assert plan_job.apply(ordered) == ExitCode.TO_COME
     assert plan_job.go_on(ordered.out) == ExitCode.TO_COME
@@ -304,36 +306,34 @@ def test_the_folder_of_an_order_is_a_run_without_points_and_one_job_plans_at_a_t
 
 @pytest.mark.usefixtures("clock")
 def test_what_was_cancelled_is_submitted_again_also_with_other_options(
-    ordered: ApplyRequest, sweep: Sweep, capsys: pytest.CaptureFixture[str]
+    out: Path, ordered: ApplyRequest, sweep: Sweep, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert plan_job.apply(ordered) == 0
-    assert cancel(ordered.out, (), ()) == 0
+    assert cancel(out, (), ()) == 0
     assert "cancelled: job 101, which reads and plans the corpus" in capsys.readouterr().err
     sweep.queue()
-    code, text = shown(ordered.out)
+    code, text = shown(out)
     assert (code, "has ended (cancelled at " in text) == (ExitCode.FAILED, True)
     assert "jobkit resume tagged   # submits the job that plans the corpus again" in text
     assert plan_job.apply(replace(ordered, skip_bad=True)) == 0
-    assert plan_job.read_order(ordered.out).skip_bad
-    assert roles(ordered.out) == ["plan", "plan"]
+    assert plan_job.read_order(out).skip_bad
+    assert roles(out) == ["plan", "plan"]
 
 
 def test_the_job_plans_and_submits_and_is_gone_on_with_by_names_and_sizes(
-    ordered: ApplyRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    out: Path, ordered: ApplyRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = Path.cwd()
-    assert plan_job.apply(ordered) == 0
-    name = plan_job.read_order(ordered.out).run_id
+    name = plan_job.read_order(out).run_id
     monkeypatch.chdir("/")
-    assert plan_job.run(ordered.out) == 0
-    points, _ = read_points(ordered.out)
+    assert plan_job.run(out) == 0
+    points, _ = read_points(out)
     assert [point.run_id for point in points] == [name] * 3
-    assert [shard.index for shard in read_plan(ordered.out)] == [1, 2, 3]
-    assert roles(ordered.out) == ["plan", "points", "follow"]
-    assert not [path.name for path in ordered.out.parent.iterdir() if path.name.endswith(".part")]
-    code, text = shown(ordered.out)
+    assert [shard.index for shard in read_plan(out)] == [1, 2, 3]
+    assert roles(out) == ["plan", "points", "follow"]
+    assert not [path.name for path in out.parent.iterdir() if path.name.endswith(".part")]
+    code, text = shown(out)
     assert (code, "3 waiting" in text, "plans the corpus" in text) == (ExitCode.TO_COME, True, False)
-    assert not plan_job.is_open(ordered.out)
+    assert not plan_job.is_open(out)
     monkeypatch.chdir(place)
     assert plan_job.apply(ordered) == 0
     assert "is planned already: going on with it" in capsys.readouterr().err
@@ -345,35 +345,30 @@ def test_the_job_plans_and_submits_and_is_gone_on_with_by_names_and_sizes(
         plan_job.apply(ordered)
 
 
-def test_what_the_job_cannot_read_is_shown_and_nothing_is_submitted(ordered: ApplyRequest) -> None:
-    assert plan_job.apply(ordered) == 0
+def test_what_the_job_cannot_read_is_shown_and_nothing_is_submitted(out: Path) -> None:
     Path("letters.txt").write_bytes(b"caf\xe9\n")
-    assert plan_job.run(ordered.out) == ExitCode.USAGE
-    assert (is_unplanned(ordered.out), roles(ordered.out)) == (True, ["plan"])
-    _, text = shown(ordered.out)
+    assert plan_job.run(out) == ExitCode.USAGE
+    assert (is_unplanned(out), roles(out)) == (True, ["plan"])
+    _, text = shown(out)
     assert "the corpus could not be planned: " in text
     assert "letters.txt" in text
     write_corpus(Path("letters.txt"))
-    assert plan_job.run(ordered.out) == 0
-    assert "could not be planned" not in shown(ordered.out)[1]
+    assert plan_job.run(out) == 0
+    assert "could not be planned" not in shown(out)[1]
 
 
-def test_shards_that_the_node_may_not_submit_are_left_to_a_person(
-    ordered: ApplyRequest, sweep: Sweep
-) -> None:
-    assert plan_job.apply(ordered) == 0
+def test_shards_that_the_node_may_not_submit_are_left_to_a_person(out: Path, sweep: Sweep) -> None:
     sweep.refuse("job-")
-    assert plan_job.run(ordered.out) == 0
-    (left,) = [event for event in events(ordered.out) if event["event"] == "left"]
+    assert plan_job.run(out) == 0
+    (left,) = [event for event in events(out) if event["event"] == "left"]
     assert left["points"] == [1, 2, 3]
-    assert "the job that planned the corpus could not submit 3 shards: " in shown(ordered.out)[1]
+    assert "the job that planned the corpus could not submit 3 shards: " in shown(out)[1]
 
 
 @pytest.mark.parametrize("moved", [0, 3])
 def test_a_job_that_was_killed_as_it_wrote_is_done_again(
-    ordered: ApplyRequest, monkeypatch: pytest.MonkeyPatch, moved: int
+    out: Path, monkeypatch: pytest.MonkeyPatch, moved: int
 ) -> None:
-    assert plan_job.apply(ordered) == 0
     real, calls = Path.replace, []
 
     def killed(path: Path, target: Path) -> Path:
@@ -386,17 +381,16 @@ def test_a_job_that_was_killed_as_it_wrote_is_done_again(
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", killed)
         with pytest.raises(KeyboardInterrupt):
-            plan_job.run(ordered.out)
-    assert is_unplanned(ordered.out)
-    assert shown(ordered.out)[0] == ExitCode.TO_COME
-    assert plan_job.run(ordered.out) == 0
-    assert len(read_points(ordered.out)[0]) == 3
+            plan_job.run(out)
+    assert is_unplanned(out)
+    assert shown(out)[0] == ExitCode.TO_COME
+    assert plan_job.run(out) == 0
+    assert len(read_points(out)[0]) == 3
 
 
-def test_a_job_that_was_killed_before_it_submitted_submits_when_it_runs_again(
-    ordered: ApplyRequest, monkeypatch: pytest.MonkeyPatch
+def test_a_job_that_was_killed_before_it_submitted_does_so_again(
+    out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert plan_job.apply(ordered) == 0
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
@@ -404,13 +398,13 @@ def test_a_job_that_was_killed_before_it_submitted_submits_when_it_runs_again(
     with monkeypatch.context() as patch:
         patch.setattr(resume, "run_again", killed)
         with pytest.raises(KeyboardInterrupt):
-            plan_job.run(ordered.out)
-    points, _ = read_points(ordered.out)
-    assert (len(points), plan_job.is_open(ordered.out)) == (3, True)
-    done = jobkit("resume", ordered.out, "--follow-up")
+            plan_job.run(out)
+    points, _ = read_points(out)
+    assert (len(points), plan_job.is_open(out)) == (3, True)
+    done = jobkit("resume", out, "--follow-up")
     assert done.returncode == 0, done.stderr
-    assert roles(ordered.out) == ["plan", "points", "follow"]
-    assert read_points(ordered.out)[0] == points
+    assert roles(out) == ["plan", "points", "follow"]
+    assert read_points(out)[0] == points
 
 
 def test_the_request_follows_the_size_and_doubles_its_walltime(

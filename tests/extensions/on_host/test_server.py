@@ -107,21 +107,6 @@ def test_a_command_knows_whether_a_terminal_shows_it(tmp_path: Path, *, terminal
     assert shown.endswith(f"{terminal} False\n")
 
 
-def test_ctrl_c_on_the_laptop_is_ctrl_c_here(tmp_path: Path) -> None:
-    with laptop(tmp_path, words=["wait"]) as side:
-        side.until("out")
-        side.send(INTERRUPT)
-        assert side.answers()[-1] == {"exit": 130}
-
-
-@pytest.mark.parametrize("option", ["--watch", "-f"])
-def test_a_command_that_waits_ends_with_the_connection(tmp_path: Path, option: str) -> None:
-    with laptop(tmp_path, words=["wait", option]) as side:
-        side.until("out")
-        side.goes()
-        assert side.answers()[-1] == {"ended": 130}
-
-
 def test_an_answer_is_kept_until_the_laptop_has_it(tmp_path: Path) -> None:
     def runs() -> int:
         return len((tmp_path / "jobkit" / "letters" / "runs").read_text().splitlines())
@@ -144,10 +129,10 @@ def test_an_answer_is_kept_until_the_laptop_has_it(tmp_path: Path) -> None:
         side.until("exit")
 
 
-@pytest.mark.parametrize("end", ["ctrl-c", "gone"])
-def test_a_command_that_was_interrupted_runs_again(tmp_path: Path, end: str) -> None:
+@pytest.mark.parametrize(("option", "end"), [("--new", "ctrl-c"), ("--watch", "gone"), ("-f", "gone")])
+def test_a_command_that_was_interrupted_runs_again(tmp_path: Path, option: str, end: str) -> None:
     for _ in range(2):
-        with laptop(tmp_path, words=["wait", "--wait"], kept="a") as side:
+        with laptop(tmp_path, words=["wait", option], kept="a") as side:
             assert "begun" in next(one for one in iter(side.answer, {}) if one.keys() & {"begun", "kept"})
             side.until("out")
             side.send(INTERRUPT) if end == "ctrl-c" else side.goes()
