@@ -1,3 +1,5 @@
+"""Where points stand, and what is asked of the schedulers; the real ones are asked in tests/cluster."""
+
 from __future__ import annotations
 
 import json
@@ -7,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, write_atomically
 from jobkit.core.json_codec import to_json
-from jobkit.core.layout import POINTS_FILE, SEARCH_GOAL_FILE, TRIALS_FILE, Begin, Exit
-from jobkit.core.records import Outcome, Point
-from jobkit.runs.journal import JobTask
+from jobkit.core.layout import ORDER_FILE, POINTS_FILE, SEARCH_GOAL_FILE, TRIALS_FILE, Begin, Exit
+from jobkit.core.records import JobFacts, Outcome, Point
+from jobkit.runs.journal import JobTask, Role
 from jobkit.runs.progress import Progress
 from jobkit.runs.reader import read_standings
-from jobkit.runs.standing import PointState, PointStatus, RunStanding, count_by_state
+from jobkit.runs.standing import PointState, PointStatus, Requested, count_by_state, history
 from jobkit.schedulers.types import Queued, State
 from tests.support.builders import (
     batch,
@@ -30,7 +33,9 @@ from tests.support.builders import (
     write_record,
     write_submitted,
 )
-from tests.support.programs import RUN_ID, Programs
+from tests.support.meanwhile import meanwhile
+from tests.support.programs import FAILED, RUN_ID, Programs, outcomes, seen, standings, sweep
+from tests.support.programs import programs as programs  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.statuses import TASK, a_run, tried, waits
 
@@ -170,33 +175,21 @@ def run_of(folder: Path, points: list[Point], scheduler: str = "slurm") -> Path:
     return run
 
 
-def one(run: Path) -> RunStanding:
-    (found,) = read_standings([run])
-    return found
-
-
-def point_of(run: Path, index: int = 1) -> PointStatus:
-    return one(run).points[index - 1]
-
-
 def test_a_point_that_runs_tells_how_far_it_is_and_for_how_long(tmp_path: Path, queue: Programs) -> None:
     points = grid([50])
     run = run_of(tmp_path / "run", points)
     write_begin(run, points[0])
-    write_batches(
-        run,
-        points[0],
-        [replace(batch(n), batches_total=10, characters_total=50_000) for n in range(4)],
-        half="{",
-    )
+    batches = [replace(batch(n), batches_total=10, characters_total=50_000) for n in range(4)]
+    write_batches(run, points[0], batches, half="{")
     queue.holds("77_1|RUNNING|None|n2|1:07|2026-01-02T10:19:00")
-    found = point_of(run)
-    assert (found.state, found.elapsed_s, found.why) == ("running", 67, "")
-    assert found.progress == Progress(
+    found = seen(run)
+    (one,) = found.points
+    assert (one.state, one.elapsed_s, one.why) == ("running", 67, "")
+    assert one.progress == Progress(
         batches=4, batches_total=10, characters=20_000, characters_total=50_000, work_s=2.0
     )
-    assert one(run).to_go_s == pytest.approx(3.0)
-    assert one(run).exit_code == 5
+    assert found.to_go_s == pytest.approx(3.0)
+    assert found.exit_code == 5
 
 
 def test_a_point_that_has_ended_tells_its_card_and_how_long_it_took(tmp_path: Path, queue: Programs) -> None:
@@ -204,7 +197,7 @@ def test_a_point_that_has_ended_tells_its_card_and_how_long_it_took(tmp_path: Pa
     run = run_of(tmp_path / "run", points)
     write_record(run, record(points[0]))
     write_exit(run, points[1], Exit(status=1, stage="stage_in", message="no text"))
-    found = one(run)
+    found = seen(run)
     first, second = found.points
     assert (first.state, first.elapsed_s, found.gpu_of(first)) == ("ok", 60, "NVIDIA H200")
     assert (second.state, second.elapsed_s, found.gpu_of(second)) == ("stage_in", None, "h200")
@@ -221,11 +214,11 @@ def test_a_sweep_tells_how_long_it_has_to_go_unless_somebody_must_act(
     write_record(run, record(points[0]))
     rows = ["77_2|RUNNING|None|n2|0:20|2026-01-02T10:19:00", "77_3|PENDING|Priority|||N/A"]
     queue.holds(*rows, "77_4|PENDING|Priority|||N/A")
-    assert one(run).to_go_s == pytest.approx(40 + 60 + 60)
+    assert seen(run).to_go_s == pytest.approx(40 + 60 + 60)
     queue.holds(*rows, "77_4|PENDING|JobHeldUser|||N/A")
-    assert (one(run).to_go_s, point_of(run, 4).state) == (None, "held")
+    assert (seen(run).to_go_s, seen(run).points[3].state) == (None, "held")
     queue.holds(*rows, "77_4|PENDING|BadConstraints|||N/A")
-    assert (one(run).to_go_s, point_of(run, 4).state) == (None, "stuck")
+    assert (seen(run).to_go_s, seen(run).points[3].state) == (None, "stuck")
 
 
 @pytest.mark.parametrize(
@@ -242,17 +235,15 @@ def test_how_the_job_that_follows_stands(tmp_path: Path, queue: Programs, row: s
     run = run_of(tmp_path / "run", grid([50]))
     write_submitted(run, "slurm", "78", first=1, last=1, role="follow")
     queue.holds(row)
-    assert [job.state for job in one(run).jobs] == [state]
+    assert [job.state for job in seen(run).jobs] == [state]
+
+
+def qacct(task: int, failed: str, job: int = 77, status: int = 0) -> str:
+    return f"===\njobname {RUN_ID}\njobnumber {job}\ntaskid {task}\nfailed {failed}\nexit_status {status}"
 
 
 SACCT = f"78_2|TIMEOUT|0:0|3|||1|n1|None|{RUN_ID}"
-QACCT = f"""\
-==============================================================
-jobname      {RUN_ID}
-jobnumber    78
-taskid       2
-failed       100 : assumedly after job
-exit_status  137"""
+AFTER_JOB = "100 : assumedly after job"
 TRIAL = {"index": 2, "batch_size": 64, "load": 9, "capacity_bytes": 9, "expected_bytes": 8, "bound_bytes": 9}
 
 
@@ -270,7 +261,7 @@ def write_trial(run: Path, trial: Point, outcome: str | None) -> None:
     [
         pytest.param("ok", "sacct", "", "its last trial has ended", id="home"),
         pytest.param(None, "sacct", SACCT, "sacct: TIMEOUT, ExitCode 0:0", id="slurm"),
-        pytest.param(None, "qacct", QACCT, "qacct: failed 100 : assumedly after job", id="sge"),
+        pytest.param(None, "qacct", qacct(2, AFTER_JOB, 78, 137), f"qacct: failed {AFTER_JOB}", id="sge"),
     ],
 )
 def test_how_the_job_that_tries_the_largest_batch_ended(
@@ -284,7 +275,7 @@ def test_how_the_job_that_tries_the_largest_batch_ended(
     write_trial(run, replace(points[0], index=2, point_id="batch_size-64-verify"), outcome)
     queue.says("qstat", "<job_info/>")
     queue.says(program, answer)
-    (job,) = one(run).jobs
+    (job,) = seen(run).jobs
     assert job.state == "ended"
     assert job.why.startswith(end)
 
@@ -296,11 +287,11 @@ def test_a_job_that_follows_and_left_no_trace_is_said_to_be_gone_or_cancelled(
     write_submitted(run, "slurm", "78", first=1, last=1, role="follow")
     for at in ("2026-01-02T11:00:00+00:00", "2026-01-02T11:05:00+00:00"):
         write_answer(run, "slurm", "gone", "78.1", argv=[], at=at)
-    (job,) = one(run).jobs
+    (job,) = seen(run).jobs
     assert job.why.startswith("neither the queue nor the accounting has listed it since 2026-01-02")
     assert queue.asked == {"squeue": 1, "sacct": 1}, "about the point alone"
     write_event(run, "cancelled", job_id="78", status=0)
-    (job,) = one(run).jobs
+    (job,) = seen(run).jobs
     assert (job.state, job.why[:12]) == ("ended", "cancelled at")
 
 
@@ -311,5 +302,389 @@ def test_a_job_that_follows_and_has_ended_is_asked_about_once(tmp_path: Path, qu
     write_submitted(run, "slurm", "78", first=1, last=1, role="follow")
     queue.says("sacct", f"78_1|COMPLETED|0:0|3|||1|n1|None|{RUN_ID}")
     for asked in ({"squeue": 1, "sacct": 1}, {}):
-        assert [job.state for job in one(run).jobs] == ["ended"]
+        assert [job.state for job in seen(run).jobs] == ["ended"]
         assert queue.asked == asked
+
+
+def test_a_further_trial_of_the_largest_batch_is_of_the_job_that_made_it(
+    tmp_path: Path, queue: Programs
+) -> None:
+    points = grid([50, 900, 800])
+    run = write_points(tmp_path / "run", points)
+    write_submitted(run, "slurm", "77", first=1, last=1)
+    write_submitted(run, "slurm", "78", first=1, last=1, offset=1, role=Role.FIND)
+    write_record(run, record(points[0]))
+    write_record(run, replace(record(points[1]), outcome=Outcome.GPU_OOM))
+    write_begin(run, points[2], job=78, task=1)
+    queue.squeue("78_1 RUNNING")
+    last = seen(run).points[2]
+    assert (last.standing, last.task and last.task.job_id) == (PointState.RUNNING, "78")
+    assert queue.called("squeue")[0].split()[-1] == "78"
+
+
+@pytest.mark.parametrize("before", range(4))
+def test_a_corpus_that_is_planned_while_it_is_read_is_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    (tmp_path / POINTS_FILE).touch()
+    (tmp_path / ORDER_FILE).write_text(f'{{"run_id": "{RUN_ID}"}}', encoding="utf-8")
+    meanwhile(monkeypatch, before, lambda: write_points(tmp_path, grid([50])))
+    (run,) = read_standings([tmp_path], ask=False)
+    assert (len(run.points) <= 1, run.notes) == (True, ())
+
+
+@pytest.mark.parametrize("before", range(4))
+def test_a_point_that_a_search_adds_while_the_run_is_read_is_not_foreign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    points = grid([50, 900])
+    run = write_points(tmp_path / "run", points[:1])
+    write_record(run, record(points[0]))
+
+    def add() -> None:
+        append_line(run / POINTS_FILE, to_json(points[1]))
+        write_begin(run, points[1])
+
+    meanwhile(monkeypatch, before, add)
+    (found,) = read_standings([run], ask=False)
+    assert (found.points[0].outcome, found.notes) == (Outcome.OK, ())
+
+
+def test_a_trial_that_ran_out_of_memory_has_its_answer(tmp_path: Path) -> None:
+    points = grid([50])
+    trial = replace(points[0], index=2, point_id="batch_size-900-verify")
+    run = write_points(tmp_path / "run", [*points, trial])
+    for one in (points[0], trial):
+        write_record(run, replace(record(one), outcome=Outcome.RAM_OOM))
+    assert standings(run) == [PointState.FAILED, PointState.DONE]
+
+
+@pytest.mark.usefixtures("queue")
+def test_what_the_journal_leaves_to_a_person_is_reported(tmp_path: Path) -> None:
+    run = write_points(tmp_path / "run", grid([50]))
+    write_submitted(run, "slurm", "77", first=1, last=1)
+    write_event(run, "left", points=[1], why="no submit host")
+    write_event(run, "submitting", scheduler="slurm")
+    told = seen(run)
+    assert told.left is not None
+    assert (told.left["points"], told.left["why"]) == ([1], "no submit host")
+    assert told.unanswered is not None
+    write_submitted(run, "slurm", "79", first=1, last=1, offset=1, role=Role.FOLLOW)
+    assert (seen(run).unanswered, seen(run).left is None) == (None, False)
+    write_submitted(run, "slurm", "80", first=1, last=1)
+    assert seen(run).left is None, "what was left has been submitted"
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(JobkitError, match="not a run folder"):
+        read_standings([tmp_path])
+
+
+def test_where_points_stand(tmp_path: Path, programs: Programs) -> None:
+    run = tmp_path / "run"
+    points = sweep(run, 8)
+    write_points(tmp_path / "more", grid(range(1, 10)))
+    (run / "points.jsonl").write_bytes((tmp_path / "more" / "points.jsonl").read_bytes())
+    write_record(run, record(points[0]))
+    write_exit(run, points[1], FAILED)
+    write_begin(run, points[3])
+    write_exit(run, points[7], FAILED)
+    waiting = ("77_3 PENDING Resources", "77_6 PENDING BadConstraints")
+    programs.squeue(*waiting, "77_4 RUNNING", "77_5 RUNNING", "77_8 COMPLETING")
+    assert standings(run) == [
+        PointState.DONE,
+        PointState.FAILED,
+        PointState.WAITING,
+        PointState.RUNNING,
+        PointState.RUNNING,
+        PointState.STUCK,
+        PointState.UNSETTLED,
+        PointState.FAILED,
+        PointState.MISSING,
+    ]
+    assert seen(run).points[2].queued == Queued(
+        job_id="77", task=3, state=State.PENDING, reason="Resources", name=RUN_ID, node="n1"
+    )
+
+
+def test_points_that_share_a_task(tmp_path: Path, programs: Programs) -> None:
+    run = tmp_path / "run"
+    points = grid([1, 2, 3])
+    write_points(run, points)
+    (run / "tasks-1.txt").write_text("1 2 3\n", encoding="utf-8")
+    write_submitted(run, "slurm", "77", first=1, last=1, list="tasks-1.txt")
+    job = JobFacts(scheduler="slurm", job_id="77", task_id="1")
+    write_record(run, replace(record(points[0]), outcome=Outcome.BUG, job=job))
+    write_begin(run, points[1], task=1)
+    programs.squeue("77_1 RUNNING")
+    assert standings(run) == [PointState.FAILED, PointState.RUNNING, PointState.WAITING]
+    write_record(run, replace(record(points[1]), job=job))
+    programs.squeue()
+    programs.sacct("77_1 TIMEOUT 0:0")
+    found = seen(run).points
+    assert [one.standing for one in found] == [PointState.FAILED, PointState.DONE, PointState.FAILED]
+    assert found[2].outcome is Outcome.TIMEOUT
+    programs.sacct("77_1 FAILED 1:0")
+    last = seen(run).points[2]
+    assert last.outcome is Outcome.TIMEOUT, "what is known is not asked again"
+
+
+def test_a_run_of_another_user_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = write_points(tmp_path / "run", grid([50]))
+    assert seen(run).mine
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may write everywhere
+    assert not seen(run).mine
+
+
+def test_one_queue_call_and_one_accounting_call_for_all_runs(tmp_path: Path, programs: Programs) -> None:
+    runs = [tmp_path / name for name in ("one", "two", "three")]
+    for run, job in zip(runs, ("77", "78", "79"), strict=True):
+        write_points(run, grid(range(1, 101)))
+        write_submitted(run, "slurm", job, first=1, last=50)
+        write_submitted(run, "slurm", f"8{job}", first=1, last=50, offset=50)
+    programs.squeue("77_1 RUNNING", "78_2 RUNNING")
+    programs.sacct("877_1 TIMEOUT 0:0")
+    found = read_standings(runs)
+    queue, accounting = programs.calls()
+    assert queue.startswith("squeue ")
+    assert queue.endswith(" -j 77,877,78,878,79,879")
+    assert accounting.startswith("sacct ")
+    assert [one.points[0].standing for one in found] == [PointState.RUNNING] + [PointState.UNSETTLED] * 2
+    assert found[0].points[50].outcome is Outcome.TIMEOUT
+    assert [one.points[50].outcome for one in found[1:]] == [None, None]
+
+
+def test_a_scheduler_that_does_not_answer_is_silent(tmp_path: Path, programs: Programs) -> None:
+    good, _ = sweep(tmp_path / "run", 2)
+    write_record(tmp_path / "run", record(good))
+    programs.says("squeue", status=1, error="slurm_load_jobs error: Unable to contact slurm controller")
+    found = seen(tmp_path / "run")
+    assert found.silent == ("slurm",)
+    assert [point.standing for point in found.points] == [PointState.DONE, PointState.UNSETTLED]
+    assert [call.split()[0] for call in programs.calls()] == ["squeue"], "nothing has left the queue"
+    programs.at(90)
+    assert seen(tmp_path / "run").points[1].outcome is None, "silence makes nothing gone"
+
+
+def test_what_was_preempted_for_good_is_soon_asked_no_more(tmp_path: Path, programs: Programs) -> None:
+    run = tmp_path / "run"
+    sweep(run, 1)
+    programs.sacct("77_1 PREEMPTED 0:0")
+    assert (standings(run), outcomes(run)) == ([PointState.FAILED], [Outcome.PREEMPTED])
+    programs.at(61)
+    assert outcomes(run) == [Outcome.PREEMPTED]
+    programs.calls()
+    assert outcomes(run) == [Outcome.PREEMPTED]
+    assert programs.calls() == []
+
+
+EQW = "<job_list><JB_job_number>77</JB_job_number><state>{}</state><tasks>{}</tasks></job_list>"
+
+
+def test_a_task_in_eqw_is_stuck_and_runs_when_it_is_cleared(tmp_path: Path, programs: Programs) -> None:
+    """Grid Engine: qacct has a record of the start that failed while the queue holds the task."""
+    run = tmp_path / "run"
+    one, other = sweep(run, 2, "sge")
+    programs.says("qstat", f"<job_info>{EQW.format('Eqw', 1)}</job_info>")
+    programs.says("qacct", qacct(1, "26"))
+    assert standings(run) == [PointState.STUCK, PointState.UNSETTLED], "task 2 makes it ask the accounting"
+    write_exit(run, other, FAILED)
+    assert standings(run) == [PointState.STUCK, PointState.FAILED]
+    write_begin(run, one, scheduler="sge")
+    programs.says("qstat", f"<job_info>{EQW.format('r', 1)}</job_info>")
+    assert standings(run) == [PointState.RUNNING, PointState.FAILED]
+    programs.says("qstat", "<job_info></job_info>")
+    programs.says("qacct", qacct(1, "26"), qacct(1, "37"))
+    assert outcomes(run) == [Outcome.TIMEOUT, Outcome.BUG]
+
+
+def test_a_point_that_was_submitted_again_is_looked_for_there(tmp_path: Path, programs: Programs) -> None:
+    run = tmp_path / "run"
+    one, _ = sweep(run, 2)
+    for point_ in (one, _):
+        write_begin(run, point_)
+        write_exit(run, point_, replace(FAILED, outcome=Outcome.RAM_OOM))
+    write_submitted(run, "slurm", "78", first=1, last=1, round=2)
+    programs.squeue("78_1 PENDING Priority")
+    again, left = seen(run).points
+    assert (again.standing, again.outcome, again.task) == (
+        PointState.WAITING,
+        None,
+        JobTask("slurm", "78", 1),
+    )
+    assert [tried.number for tried in again.tries] == [1]
+    assert left.standing is PointState.FAILED
+    programs.squeue()
+    assert seen(run).points[0].standing is PointState.UNSETTLED
+    programs.sacct("78_1 NODE_FAIL 0:0")
+    again = seen(run).points[0]
+    assert (again.standing, again.outcome) == (PointState.FAILED, Outcome.NODE_FAIL)
+    assert [(one.verdict.outcome, one.node) for one in history(again)] == [
+        (Outcome.RAM_OOM, "node1"),
+        (Outcome.NODE_FAIL, "n1"),
+    ]
+    write_submitted(run, "slurm", "79", first=1, last=1, round=3)
+    write_begin(run, one, 2, job=79)
+    write_exit(run, one, FAILED, 2)
+    assert [(one.verdict.outcome, one.node) for one in history(seen(run).points[0])] == [
+        (Outcome.NODE_FAIL, "n1"),
+        (Outcome.RAM_OOM, "node1"),
+        (Outcome.BUG, "node1"),
+    ]
+
+
+def test_what_ran_by_hand_is_done_once_the_queue_has_let_the_point_go(
+    tmp_path: Path, programs: Programs
+) -> None:
+    run = tmp_path / "run"
+    (one,) = sweep(run, 1)
+    write_record(run, replace(record(one), job=JobFacts(scheduler="hand", job_id="4711")))
+    programs.squeue("77_1 PENDING Priority")
+    assert standings(run) == [PointState.WAITING]
+    (seen_one,) = seen(run).points
+    assert (seen_one.tries, len(seen_one.by_hand), history(seen_one)) == ((), 1, ())
+    programs.squeue()
+    assert standings(run) == [PointState.DONE]
+
+
+def test_what_is_gone_stays_gone_while_others_are_missed(tmp_path: Path, programs: Programs) -> None:
+    run = tmp_path / "run"
+    sweep(run, 2)
+    write_event(run, "cancelled", job_id="77", tasks=[1], status=0, refused="")
+    write_begin(run, grid([1])[0])
+    programs.squeue("77_2 RUNNING")
+    assert outcomes(run) == [None, None]
+    programs.at(60)
+    assert outcomes(run) == [Outcome.CANCELLED, None]
+    for seconds in (70, 80, 140):
+        programs.at(seconds)
+        programs.squeue()
+        assert outcomes(run)[0] is Outcome.CANCELLED
+    assert outcomes(run) == [Outcome.CANCELLED, Outcome.LOST]
+
+
+def test_a_run_that_cannot_be_written_is_looked_at_all_the_same(tmp_path: Path, programs: Programs) -> None:
+    run = tmp_path / "run"
+    sweep(run, 2)
+    (run / "accounting.jsonl").mkdir()  # whoever runs the tests, nobody can append to it
+    programs.squeue("77_2 RUNNING")
+    programs.sacct("77_1 TIMEOUT 0:0")
+    assert [point.outcome for point in seen(run).points] == [Outcome.TIMEOUT, None]
+
+
+SHARED = (
+    "77_1|RUNNING|0:0|5|||1|n1|None|{name}\n77_[2-3%2]|CANCELLED by 0|0:0|0|||1|None assigned|None|{name}"
+)
+
+
+def test_a_task_that_has_just_begun_is_not_cancelled_with_those_that_it_waited_with(
+    tmp_path: Path, queue: Programs
+) -> None:
+    """Sacct says so for some seconds: see tests/data/slurm/sacct-shared.txt."""
+    points = grid([1, 2, 3])
+    run = write_points(tmp_path / "run", points)
+    write_submitted(run, "slurm", "77", first=1, last=3)
+    queue.says("sacct", SHARED.format(name=RUN_ID))
+    queue.squeue("77_1 RUNNING", "77_2 RUNNING")
+    for _ in range(2):
+        assert standings(run) == [PointState.RUNNING, PointState.RUNNING, PointState.FAILED]
+    write_begin(run, points[1])
+    (without,) = read_standings([run], ask=False)
+    assert without.points[1].outcome is None, "it has begun: that account is not of it"
+    queue.squeue("77_1 RUNNING")
+    assert seen(run).points[1].standing is PointState.UNSETTLED, "its own row is on its way"
+
+
+def test_what_was_cancelled_by_hand_while_it_waited_is_asked_for_until_it_is_gone_for_good(
+    tmp_path: Path, queue: Programs
+) -> None:
+    run = write_points(tmp_path / "run", grid([1, 2, 3]))
+    write_submitted(run, "slurm", "77", first=1, last=3)
+    queue.says("sacct", SHARED.replace("RUNNING", "COMPLETED").format(name=RUN_ID))
+    write_record(run, record(grid([1])[0]))
+    cancelled = [Outcome.OK, Outcome.CANCELLED, Outcome.CANCELLED]
+    assert outcomes(run) == cancelled
+    kept = run / "accounting.jsonl"
+    lines = [json.loads(line) for line in kept.read_text(encoding="utf-8").splitlines()]
+    long_ago = [json.dumps({**line, "at": "2026-01-02T10:15:00+00:00"}) for line in lines]
+    kept.write_text("".join(line + "\n" for line in long_ago), encoding="utf-8")
+    seen(run)
+    queue.calls()
+    assert outcomes(run) == cancelled
+    assert queue.calls() == []
+
+
+def cut_short(run: Path, of: Point, number: int = 1) -> None:
+    job = JobFacts(scheduler="slurm", job_id="77", task_id="1", restart=number - 1)
+    cut = replace(record(of), outcome=Outcome.CANCELLED, provisional=True, signal="TERM", try_number=number)
+    write_record(run, replace(cut, job=job))
+
+
+def test_a_task_that_is_about_to_be_requeued_is_not_over(tmp_path: Path, queue: Programs) -> None:
+    (one,) = points = grid([50])
+    run = write_points(tmp_path / "run", points)
+    write_submitted(run, "slurm", "77", first=1, last=1)
+    cut_short(run, one)
+    for word, reason, standing in (
+        ("RUNNING", "None", PointState.RUNNING),
+        ("COMPLETING", "None", PointState.RUNNING),
+        ("PENDING", "BeginTime", PointState.WAITING),
+    ):
+        queue.squeue(f"77_1 {word} {reason}")
+        assert seen(run).points[0].standing is standing, word
+    queue.squeue()
+    assert seen(run).points[0].standing is PointState.FAILED
+    write_record(run, replace(record(one), outcome=Outcome.BUG))
+    queue.squeue("77_1 COMPLETING")
+    assert seen(run).points[0].standing is PointState.FAILED, "a bug is a bug"
+
+
+def test_why_a_task_was_requeued_is_asked_though_its_point_is_done(tmp_path: Path, queue: Programs) -> None:
+    (one,) = points = grid([50])
+    run = write_points(tmp_path / "run", points)
+    write_submitted(run, "slurm", "77", first=1, last=1)
+    cut_short(run, one)
+    job = JobFacts(scheduler="slurm", job_id="77", task_id="1", restart=1)
+    write_record(run, replace(record(one), try_number=2, job=job))
+    queue.sacct("77_1 PREEMPTED 0:0", "77_1 COMPLETED 0:0")
+    assert [tried.verdict.outcome for tried in seen(run).points[0].tries] == [Outcome.OK, Outcome.PREEMPTED]
+    queue.calls()
+    seen(run)
+    assert queue.calls() == [], "once is enough"
+
+
+@pytest.mark.parametrize(
+    ("text", "requested"),
+    [
+        ("[", Requested()),
+        ("resources: 3", Requested()),
+        ("resources: {gpus: many, gpu_type: null}", Requested()),
+        ("resources: {gpus: 1, gpu_type: null}", Requested(1)),
+    ],
+)
+def test_what_cannot_be_read_of_a_spec_is_not_known(tmp_path: Path, text: str, requested: Requested) -> None:
+    run = write_points(tmp_path / "run", grid([50]))
+    assert seen(run).requested == Requested()
+    (run / "sweep.yaml").write_text(text, encoding="utf-8")
+    assert seen(run).requested == requested
+
+
+def test_what_is_missed_is_noted_when_it_is_news_and_once_a_minute(
+    tmp_path: Path, programs: Programs
+) -> None:
+    run = tmp_path / "run"
+    sweep(run, 2)
+
+    def noted(seconds: float, *queue: str) -> list[str]:
+        programs.at(seconds)
+        programs.squeue(*queue)
+        seen(run)
+        lines = [json.loads(line) for line in (run / "accounting.jsonl").read_text().splitlines()]
+        return [line["stdout"] for line in lines if line["kind"] == "gone"]
+
+    assert noted(0, "77_2 RUNNING") == ["77.1"]
+    assert noted(10) == ["77.1", "77.2"]
+    assert noted(20, "77_2 RUNNING") == ["77.1", "77.2", "-77.2"]
+    assert noted(79, "77_2 RUNNING") == ["77.1", "77.2", "-77.2"]
+    assert noted(80, "77_2 RUNNING") == ["77.1", "77.2", "-77.2", ""]
+    assert noted(200, "77_2 RUNNING") == ["77.1", "77.2", "-77.2", ""], "it is gone, so nothing is news"

@@ -1,0 +1,478 @@
+"""What `jobkit sweep` checks and says, and how it submits: the schedulers are programs on PATH."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jobkit.commands.sweep import sweep as sweep_command
+from jobkit.core.errors import JobkitError
+from jobkit.core.json_codec import to_json
+from jobkit.core.layout import POINTS_FILE
+from jobkit.core.records import Outcome, Point
+from jobkit.launch import guards, launch, sweep
+from jobkit.launch.job import Job, announce, find_job, follow_job
+from jobkit.launch.scheduler_calls import SubmissionUnconfirmed
+from jobkit.launch.submission import Round, ask_limits, plan_arrays, round_jobs, submit_jobs, write_round
+from jobkit.planning.points import PointGroup
+from jobkit.planning.prepare import Options, Prepared, prepare
+from jobkit.runs.journal import read_journal
+from jobkit.schedulers import local, sge, slurm
+from jobkit.schedulers.survey import PRACTICE_ENV
+from jobkit.schedulers.types import ONE_TASK, Array, JobId, JobRequest
+from jobkit.spec.policy import Policy
+from jobkit.spec.sweep_spec import Resources
+from tests.support.builders import events, grid, record, write_record, write_records, write_submitted
+from tests.support.commands import JOBKIT, jobkit
+from tests.support.programs import Programs
+from tests.support.programs import queue as queue  # noqa: PLC0414 - a fixture is found by its name here
+
+SPEC = """\
+name: t
+workload: count
+text: text.txt
+sweep: {batch_size: [10, 20, 30, 40, 50]}
+repeats: 3
+resources: {gpus: 0, cpus: 2, memory: 1GiB}
+"""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
+    (tmp_path / "spec.yaml").write_text(SPEC, encoding="utf-8")
+    return tmp_path
+
+
+def ready(*overrides: str, scheduler: str = "slurm") -> Prepared:
+    return prepare("spec.yaml", Options(overrides=overrides, scheduler=scheduler), build=True)
+
+
+GPU = ("resources.gpus=1", "resources.gpu_type=v100")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "phrases"),
+    [
+        ((), ("2 CPUs, 1GiB of memory and 00:10:00 a point, 4 at", "5.0 CPU-hours, retries not counted")),
+        (GPU, ("1 v100 GPU, 2 CPUs, ", "at most 2.5 GPU-hours")),
+        (("resources.gpus=2", "max_parallel=null"), ("2 GPUs, 4 CPUs, ", "00:10:00 a point: ", "5.0 GPU-")),
+        (("resources.exclusive=true", "resources.cpus=1"), ("requesting 1 CPU, ", "a node to itself")),
+        ((*GPU, "pack=4", "max_parallel=2"), ("4 points a job, 2 jobs at a time", "2.5 GPU-hours")),
+        ((*GPU, "find_max={}", "policy.follow_up=false"), ("2.7 GPU-hours, the largest batch included",)),
+        (("repeats=1000",), ("at most 1,666.7 CPU-hours",)),
+    ],
+)
+def test_what_is_requested_and_what_it_comes_to(overrides: tuple[str, ...], phrases: tuple[str, ...]) -> None:
+    line = launch.request_line(ready(*overrides))
+    assert [phrase for phrase in phrases if phrase not in line] == []
+    assert ("retries not counted" in line) == ("policy.follow_up=false" not in overrides)
+
+
+@pytest.mark.parametrize(("overrides", "hours"), [((), 2.5), (("pack=5",), 2.5), (("find_max={}",), 3.0)])
+def test_here_it_is_a_matter_of_hours(overrides: tuple[str, ...], hours: float) -> None:
+    line = launch.request_line(ready(*overrides, scheduler="local"))
+    assert line.startswith(f"one point at a time, 00:10:00 each at most: at most {hours} hours")
+
+
+def test_the_points_are_counted_with_their_repeats() -> None:
+    assert launch.headline(ready()).startswith("15 points (5 settings x 3) of count on slurm (from --sch")
+    assert launch.headline(ready("repeats=auto")).startswith("50 points (5 settings x at most 10) of count")
+
+
+@pytest.fixture
+def cluster(queue: Programs) -> Programs:
+    """Return a Slurm that takes arrays."""
+    queue.add("scontrol", "echo MaxArraySize = 1001")
+    queue.add("sinfo", "exit 1")
+    return queue
+
+
+def test_it_is_said_before_anything_is_submitted(
+    cluster: Programs, capfd: pytest.CaptureFixture[str]
+) -> None:
+    start = "sbatch: Job 5 to start at 2026-01-02T03:04:05 using 1 processors on nodes n1 in partition cpu"
+    tested = f"*--test-only*) echo '{start}' >&2;;"
+    cluster.add("sbatch", f'case "$*" in {tested} *) echo THE SUBMISSION >&2; exit 1;; esac')
+    prepared = replace(ready(), follow_script=None)
+    with pytest.raises(JobkitError) as refused:
+        launch.on_cluster(prepared, wait=False)
+    assert "THE SUBMISSION" in refused.value.message
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[0].startswith("15 points")
+    assert lines[1].startswith("requesting 2 CPUs")
+    assert lines[2].startswith("Slurm estimates a start at 2026-01-02 03:04:05: ")
+
+
+def test_a_dry_run_here_names_the_driver_that_does_it_all() -> None:
+    prepared = ready("find_max={}", scheduler="local")
+    (argv,) = launch.submit_commands(prepared)
+    assert argv[1:] == ("-m", "jobkit.launch.resume", str(prepared.run_dir))
+
+
+def test_what_to_type_next_is_named(cluster: Programs, capfd: pytest.CaptureFixture[str]) -> None:
+    cluster.add("sbatch", 'case "$*" in *--test-only*) ;; *follow.sh*) echo 8;; *) echo 7;; esac')
+    prepared = ready()
+    assert launch.on_cluster(prepared, wait=False) == 0
+    said = capfd.readouterr().err
+    run = f"runs/{prepared.run_dir.name}"
+    assert said.endswith(f"submitted: slurm job 7\nrun folder: {run}\nnext: jobkit status {run} --watch\n")
+
+
+@pytest.mark.usefixtures("queue")
+def test_of_a_corpus_that_is_planned_already_every_shard_is_awaited(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write_records(home / "run", map(record, grid([1], 2)))
+    write_submitted(run, "slurm", "77", first=1, last=2)
+    launch.wait_for_points(run, (), Policy())
+    assert "2/2 points" in capsys.readouterr().err
+
+
+def test_a_dry_run_reports_what_would_be_refused(
+    cluster: Programs, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The message comes first, and again after the script, which scrolls the first away."""
+    cluster.add("sbatch", "echo 'sbatch: error: invalid partition' >&2; exit 1")
+    argv = ["spec.yaml", "--dry-run", "--scheduler", "slurm"]
+    assert sweep_command.main(argv, standalone_mode=False) == 0
+    page, messages = capfd.readouterr()
+    assert messages.count("the scheduler would refuse this sweep: ") == 2
+    assert "\n#   sbatch --parsable --array=1-15%4" in page
+    assert "# 15 points: 5 settings, 3 repeats; workload count; device cpu" in page.splitlines()
+    assert "# scheduler slurm (from --scheduler), site slurm-default" in page.splitlines()
+    assert not Path("runs").exists()
+
+
+def test_the_jobs_that_were_accepted_are_one_line() -> None:
+    arrays = [Job(script="job.sh", array=ONE_TASK, id=JobId(number)) for number in ("7", "8")]
+    find, follow = replace(find_job(6), id=JobId("9", "lab")), replace(follow_job(1), id=JobId("10"))
+    refused = replace(follow_job(1), refused="no dependencies here")
+    lines: list[str] = []
+    announce("slurm", [*arrays, find, follow], "; waiting for it", lines.append)
+    announce("slurm", [*arrays, refused], "", lines.append)
+    assert lines[0].startswith("submitted: slurm job 7, 8; job 9")
+    assert lines[0].endswith("; waiting for it")
+    assert "10" not in lines[0], "the job that runs failed points again is named only if it was refused"
+    assert lines[1] == "submitted: slurm job 7, 8"
+    assert "no dependencies here" in lines[2]
+
+
+ONE_POINT = SPEC.replace("10, 20, 30, 40, 50", "1").replace("repeats: 3", "repeats: 1") + "scheduler: local\n"
+
+
+def small() -> Prepared:
+    return ready("sweep.batch_size=[1,2,3]", "repeats=1", scheduler="local")
+
+
+def written() -> Prepared:
+    """Return a run whose folder is written, and nothing submitted."""
+    prepared = small()
+    sweep.write_run(prepared)
+    return prepared
+
+
+def test_twice_the_same_command_is_one_run(home: Path) -> None:
+    def sweep(*words: str) -> subprocess.CompletedProcess[str]:
+        return jobkit("sweep", "spec.yaml", *words)
+
+    (home / "spec.yaml").write_text(ONE_POINT, encoding="utf-8")
+    assert "has a run already" not in sweep("--dry-run").stderr
+    assert sweep().returncode == 0
+    (run,) = (home / "runs").iterdir()
+    again = sweep()
+    assert again.returncode == 2
+    assert (
+        f"this sweep has a run already: runs/{run.name}, 1 point: 1 done; nothing was submitted"
+        in again.stderr
+    )
+    assert f"hint: jobkit collect runs/{run.name} prints its table; --new starts another run" in again.stderr
+    dry = sweep("--dry-run")
+    assert dry.returncode == 0
+    assert dry.stdout.startswith("#!/bin/bash\n")
+    assert "--new submits it again" in dry.stderr
+    assert list((home / "runs").iterdir()) == [run]
+    assert sweep("--new").returncode == 0
+    assert len(list((home / "runs").iterdir())) == 2
+    assert "has a run already" not in sweep("--set", "repeats=2", "--dry-run").stderr
+
+
+def test_twice_at_the_same_moment_is_one_run(home: Path) -> None:
+    (home / "spec.yaml").write_text(ONE_POINT, encoding="utf-8")
+    argv = [str(JOBKIT), "sweep", "spec.yaml"]
+    both = [
+        subprocess.Popen(argv, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    said = [one.communicate(timeout=60)[1] for one in both]
+    assert sorted(one.returncode for one in both) == [0, 2], said
+    assert sum("this sweep has a run already" in words for words in said) == 1
+    assert len(list((home / "runs").iterdir())) == 1
+
+
+def test_how_far_it_is_and_what_to_type(home: Path) -> None:
+    def refused() -> JobkitError:
+        with pytest.raises(JobkitError) as caught:
+            guards.refuse_duplicate_sweep(again)
+        assert caught.value.exit_code == 2
+        return caught.value
+
+    def end(point: Point, outcome: Outcome) -> None:
+        found = record(replace(point, params={"batch_size": 1}))
+        write_record(run.run_dir, replace(found, point=point, outcome=outcome))
+
+    again = small()
+    assert guards.find_duplicate(again) is None, "there is no folder of runs yet"
+    run = written()
+    name = f"runs/{run.run_dir.name}"
+    assert "3 points: 3 to come" in refused().message
+    assert refused().hint.startswith(f"jobkit resume {name} runs what failed or is missing")
+    write_submitted(run.run_dir, "slurm", "77", first=1, last=3)
+    assert "3 points: 3 to come" in refused().message
+    assert refused().hint.startswith(f"jobkit status {name} shows its progress, jobkit collect")
+    end(run.points[0], Outcome.OK)
+    end(run.points[2], Outcome.TIMEOUT)
+    assert "3 points: 1 done, 1 failed (1 timeout), 1 to come" in refused().message
+    assert "jobkit status" in refused().hint
+    assert "jobkit resume" in refused().hint
+    end(run.points[1], Outcome.CANCELLED)
+    assert "3 points: 1 cancelled, 1 done, 1 failed (1 timeout);" in refused().message
+    newer = home / "runs" / "t-20990103-101530-0000"
+    shutil.copytree(run.run_dir, newer)
+    assert guards.find_duplicate(again) == newer
+
+
+def test_what_differs_in_its_inputs_is_another_sweep(home: Path) -> None:
+    run = written()
+    (home / "runs" / "notes.txt").write_text("mine", encoding="utf-8")
+    (home / "runs" / "empty").mkdir()
+    path = run.run_dir / POINTS_FILE
+    text = path.read_text(encoding="utf-8")
+    rows = [json.loads(line) for line in text.splitlines()]
+    tiny = {"path": "/m", "name": "en", "size": "tiny", "stand_in": True, "fingerprint": "1", "size_bytes": 1}
+    trial = to_json(replace(run.points[2], index=4, point_id="batch_size-9-verify"))
+    for points, same in (
+        (text, True),
+        (f"{text}{trial}\n", True),
+        (text.replace(str(home), "/elsewhere"), True),  # its cache has moved
+        ("".join(f"{json.dumps(row)}\n" for row in [rows[0] | {"model": tiny}, *rows[1:]]), False),
+        ("".join(f"{json.dumps(row)}\n" for row in rows[:2]), False),
+    ):
+        path.write_text(points, encoding="utf-8")
+        assert guards.find_duplicate(small()) == (run.run_dir if same else None), points
+    path.write_text(text, encoding="utf-8")
+    (home / "text.txt").write_text("One two.\n\nThrew.\n", encoding="utf-8")
+    assert guards.find_duplicate(small()) is None
+    path.unlink()
+    assert guards.find_duplicate(small()) is None
+
+
+NONE: dict[str, Any] = dict.fromkeys(("queue", "gpu_type", "account", "qos"))
+REQUEST = JobRequest(name="demo", gpus=0, cpus=1, memory_bytes=2**20, walltime_s=60, **NONE)
+
+
+def a_round(points: Sequence[int], *, pack: int = 1, number: int = 2) -> Round:
+    group = PointGroup(points=tuple(points), resources=Resources(), request=REQUEST)
+    return Round(number=number, script="#!/bin/bash\n", groups=[group], pack=pack, max_parallel=4)
+
+
+@given(
+    st.lists(st.integers(1, 10**5), min_size=1, max_size=60, unique=True) | st.just(list(range(1, 30))),
+    st.integers(1, 9),
+    st.none() | st.integers(1, 20),
+    st.none() | st.integers(1, 50),
+)
+def test_what_the_journal_makes_of_the_arrays_is_every_point_once(
+    points: list[int], pack: int, limit: int | None, parallel: int | None
+) -> None:
+    one = replace(a_round(points, pack=pack), max_parallel=parallel)
+    arrays = plan_arrays(slurm, one, f"MaxArraySize = {limit + 1}" if limit else "")
+    assert all(array.first == 1 and array.last <= (limit or len(points)) for array in arrays)
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder)
+        write_round(run, one)
+        for job, array in enumerate(arrays):
+            listed = {"list": array.listed} if array.listed else {}
+            write_submitted(run, "slurm", str(job), first=1, last=array.last, offset=array.offset, **listed)
+        tasks = [task for taken in read_journal(run).submissions for _, task in taken.tasks()]
+    assert [index for task in tasks for index in task] == points
+    assert all(len(task) == pack for task in tasks[:-1])
+    throttles = [array.throttle or 0 for array in arrays]
+    assert all(throttles) if parallel else not any(throttles)
+    assert sum(throttles) <= max(parallel or 0, len(arrays))
+
+
+@pytest.fixture
+def controller(queue: Programs) -> Programs:
+    """Return a Slurm whose array limit is 2, and where the second array gets the answer in a file."""
+    queue.add("scontrol", "echo MaxArraySize = 3")
+    second = f'*"tasks-2.txt 2") cat {queue.folder}/second >&2; exit 1'
+    queue.add("sbatch", f'case "$*" in {second};; esac; echo 7')
+    return queue
+
+
+def test_each_request_is_an_array_and_the_throttle_holds_for_all_together() -> None:
+    groups = [
+        PointGroup(points=points, resources=Resources(), request=REQUEST, options=options)
+        for points, options in (((1, 3, 4), ()), ((2, 5), ("-c 2",)), ((6,), ("-c 4 --gres gpu:2",)))
+    ]
+    one = Round(number=1, script="", groups=groups, pack=1, max_parallel=2)
+    arrays = plan_arrays(slurm, one, "MaxArraySize = 3")
+    assert [(a.last, a.offset, a.option_words) for a in arrays] == [
+        (2, 0, ()),
+        (1, 2, ()),
+        (2, 3, ("-c", "2")),
+        (1, 5, ("-c", "4", "--gres", "gpu:2")),
+    ]
+    assert [line for tasks in one.tasks for line in tasks] == [(1,), (3,), (4,), (2,), (5,), (6,)]
+    jobs = round_jobs(one, arrays)
+    ids = [JobId(str(number)) for number in range(1, 5)]
+    waits = [[job.id for job in planned.waits_for(ids[:place])] for place, planned in enumerate(jobs)]
+    assert waits == [[], [], ["1"], ["2"]], "two arrays at a time, a task of each"
+    assert {array.throttle for array in arrays} == {1}
+    free = Round(number=1, script="", groups=groups, pack=1, max_parallel=None)
+    assert {job.behind for job in round_jobs(free, plan_arrays(slurm, free, ""))} == {0}
+    assert {job.walltime_s for job in jobs} == {one.groups[0].resources.walltime}
+
+
+@pytest.mark.parametrize(
+    ("second", "found", "cancelled"),
+    [
+        ("sbatch: error: Job limit reached", ["refused", "cancelled"], ["scancel 7"]),
+        ("sbatch: error: Socket timed out on send/recv operation", [], []),
+    ],
+)
+def test_a_refused_array_takes_the_earlier_ones_with_it_and_a_lost_answer_does_not(
+    tmp_path: Path, controller: Programs, second: str, found: list[str], cancelled: list[str]
+) -> None:
+    (controller.folder / "second").write_text(f"{second}\n", encoding="utf-8")
+    one, listed = a_round([3, 5, 7]), "tasks-2.txt"
+    arrays = plan_arrays(slurm, one)
+    assert arrays == (
+        Array(first=1, last=2, offset=0, throttle=2, listed=listed),
+        Array(first=1, last=1, offset=2, throttle=2, listed=listed),
+    )
+    with pytest.raises(JobkitError) as caught:
+        submit_jobs(slurm, tmp_path, round_jobs(one, arrays))
+    assert (caught.value.exit_code, isinstance(caught.value, SubmissionUnconfirmed)) == (3, not found)
+    told = [event["event"] for event in events(tmp_path)]
+    assert told == ["submitting", "submitted", "submitting", *found]
+    assert controller.called("scancel") == cancelled
+
+
+LIMITS = "MaxArraySize = 11\nMaxJobCount = 100\n"
+
+
+def test_within_the_limits_that_the_controller_reported() -> None:
+    def planned(points: int, limits: str) -> list[tuple[int, int]]:
+        return [(a.last, a.offset) for a in plan_arrays(slurm, a_round(range(points)), limits)]
+
+    assert planned(25, LIMITS) == [(10, 0), (10, 10), (5, 20)]
+    assert planned(25, "") == [(25, 0)]
+    with pytest.raises(JobkitError, match=r"101 points.*at most 100 jobs.*nothing was submitted") as caught:
+        planned(101, LIMITS)
+    assert (caught.value.exit_code, "`pack`" in caught.value.hint) == (3, True)
+    with pytest.raises(JobkitError, match="accepts no array jobs here") as caught:
+        planned(5, "MaxArraySize = 1\n")
+    assert caught.value.exit_code == 3
+
+
+@pytest.fixture
+def prepared(queue: Programs) -> Prepared:
+    for name in ("sinfo", "sacctmgr"):
+        queue.add(name, "exit 1")
+    return replace(ready("sweep.batch_size=[1,2,3]", "repeats=2"), follow_script=None)
+
+
+def test_intent_stands_in_the_journal_before_the_act(
+    prepared: Prepared, tmp_path: Path, queue: Programs
+) -> None:
+    queue.add("scontrol", "echo MaxArraySize = 1001")
+    queue.add("sbatch", f"wc -l <{prepared.run_dir}/journal.jsonl >>{tmp_path}/seen; echo 7")
+    (one,) = sweep.submit(prepared)
+    assert (tmp_path / "seen").read_text().split() == ["0", "1"]
+    assert [event["event"] for event in events(prepared.run_dir)] == ["submitting", "submitted"]
+    assert one.array.throttle == 4
+
+
+@pytest.fixture
+def followed(prepared: Prepared, queue: Programs) -> Prepared:
+    """Return the same with a job that follows; the array limit makes it two arrays."""
+    queue.add("scontrol", "echo MaxArraySize = 4")
+    return replace(prepared, find_script="#!/bin/bash\n")
+
+
+NUMBERED = 'case "$*" in *--test-only*) exit 0;; *find.sh*) {last};; *--offset*) echo 8;; *) echo 7;; esac'
+
+
+def test_a_job_follows_all_arrays(followed: Prepared, queue: Programs) -> None:
+    queue.add("sbatch", NUMBERED.format(last="echo 9"))
+    taken = sweep.submit(followed)
+    assert [(str(one.id), one.role) for one in taken] == [("7", "points"), ("8", "points"), ("9", "find")]
+    script = followed.run_dir / "find.sh"
+    waits = f"sbatch --parsable --dependency=afterany:7:8 --array=1-1 {script} --offset 6"
+    assert queue.called()[-1] == waits
+    assert script.read_text(encoding="utf-8") == "#!/bin/bash\n"
+    submitted = [event for event in events(followed.run_dir) if event["event"] == "submitted"]
+    assert [(event["job_id"], event["offset"]) for event in submitted] == [("7", 0), ("8", 3), ("9", 6)]
+    assert " ".join(launch.submit_commands(followed)[-1]) == waits.replace(":7:8", ":JOB1:JOB2")
+
+
+def test_a_refused_follower_cancels_the_sweep(followed: Prepared, queue: Programs) -> None:
+    queue.add("sbatch", NUMBERED.format(last='echo "Job dependency problem" >&2; exit 1'))
+    with pytest.raises(JobkitError, match="Job dependency problem") as caught:
+        sweep.submit(followed)
+    assert caught.value.exit_code == 3
+    assert [(event["event"], event.get("job_id")) for event in events(followed.run_dir)][-3:] == [
+        ("refused", None),
+        ("cancelled", "7"),
+        ("cancelled", "8"),
+    ]
+
+
+def test_a_refused_check_leaves_no_run_folder(prepared: Prepared, queue: Programs) -> None:
+    queue.add("scontrol", "echo MaxArraySize = 1001")
+    queue.add(
+        "sbatch", 'echo "allocation failure: Requested node configuration is not available" >&2; exit 1'
+    )
+    with pytest.raises(JobkitError, match="nothing was submitted") as caught:
+        sweep.submit(prepared)
+    assert caught.value.exit_code == 3
+    assert not prepared.run_dir.exists()
+
+
+def test_a_place_that_cannot_be_written_is_named(prepared: Prepared, tmp_path: Path, queue: Programs) -> None:
+    (tmp_path / "runs").write_text("a file is in the way", encoding="utf-8")
+    queue.add("scontrol", "echo MaxArraySize = 1001")
+    with pytest.raises(JobkitError, match=r"/runs: File exists"):
+        sweep.submit(prepared)
+
+
+def test_the_limits_are_asked_for_or_there_are_none(queue: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jobkit.launch.scheduler_calls.PAUSES_S", (0.0,))
+    monkeypatch.setenv("SBATCH_ACCOUNT", "of the shell")
+    queue.add("scontrol", 'echo "$* ${SBATCH_ACCOUNT:-}"')
+    assert ask_limits(slurm) == "show config \n"
+    assert ask_limits(local) == ""
+    queue.add("qconf", "exit 1")
+    with pytest.raises(JobkitError, match="the scheduler does not answer") as caught:
+        ask_limits(sge)
+    assert caught.value.exit_code == 3
+    assert caught.value.hint.endswith(PRACTICE_ENV)
+    queue.add("scontrol", "echo Rate limit exceeded >&2; exit 1")
+    for once, calls in (True, 1), (False, 2):  # a preview does not wait for a busy controller
+        queue.calls()
+        with pytest.raises(JobkitError, match="the scheduler does not answer"):
+            ask_limits(slurm, once=once)
+        assert len(queue.called()) == calls
