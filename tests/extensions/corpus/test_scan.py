@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
 import signal
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from hypothesis import strategies as st
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import CORPUS_FILE, PLAN_FILE
 from jobkit.core.paragraphs import split_paragraphs
+from jobkit.core.units import parse_size
 from jobkit.extensions.corpus import scan as scanning
 from jobkit.extensions.corpus import scan_part, scan_text
 from jobkit.extensions.corpus.plan import read_corpus, read_planned
@@ -183,20 +183,12 @@ def test_a_folder_that_is_no_apply(tmp_path: Path) -> None:
         read_planned(tmp_path, 1)
 
 
-def fall(number: int) -> int:
-    if number == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-    if number == 5:
-        raise JobkitError("five")
-    return number
-
-
 @pytest.mark.slow
 def test_an_error_and_a_killed_process_are_reported() -> None:
     with pytest.raises(JobkitError, match="five"):
-        list(in_order(fall, [4, 5, 6], 2))
+        list(in_order(parse_size, ["4MiB", "five", "6MiB"], 2))
     with pytest.raises(JobkitError, match="was killed"):
-        list(in_order(fall, [1, 2, 3, 4], 2))
+        list(in_order(signal.raise_signal, [0, 0, signal.SIGKILL, 0], 2))
 
 
 @pytest.mark.slow
@@ -212,22 +204,26 @@ def test_several_processes_find_what_one_finds(tmp_path: Path, monkeypatch: pyte
     assert sum(seen) == sum(one.size_bytes for one in found)
 
 
+KILLED = """\
+import os, time
+from jobkit.extensions.corpus.scan import in_order
+
+def where(seconds):
+    time.sleep(seconds)
+    return os.getpid()
+
+if __name__ == "__main__":
+    print(*in_order(where, [0, 0], 2), flush=True)
+    for _ in in_order(where, [0, 1, 1], 2):
+        print("x", flush=True)
+"""
+
+
 @pytest.mark.slow
 def test_no_process_is_left_if_the_first_is_killed(tmp_path: Path) -> None:
-    code = (
-        "import os, time\n"
-        "from jobkit.extensions.corpus.scan import in_order\n"
-        "from tests.extensions.corpus.test_scan import where\n"
-        "if __name__ == '__main__':\n"
-        "    print(*in_order(where, [0, 0], 2), flush=True)\n"
-        "    for _ in in_order(where, [0, 1, 1], 2): print('x', flush=True)\n"
-    )
     script = tmp_path / "script.py"
-    script.write_text(code)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
-    with subprocess.Popen(
-        [sys.executable, script], stdout=subprocess.PIPE, text=True, env=environment
-    ) as process:
+    script.write_text(KILLED)
+    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         process.stdout.readline()
         process.stdout.readline()
@@ -239,8 +235,3 @@ def test_no_process_is_left_if_the_first_is_killed(tmp_path: Path) -> None:
         while Path(f"/proc/{child}").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not Path(f"/proc/{child}").exists()
-
-
-def where(seconds: int) -> int:
-    time.sleep(seconds)
-    return os.getpid()

@@ -77,16 +77,14 @@ def test_the_first_complete_try_wins_and_stays(tmp_path: Path, points: list[Poin
 def test_rows_that_are_not_complete_never_win(tmp_path: Path, points: list[Point], damage: str) -> None:
     folder = work(tmp_path, 1)
     manifest, rows = folder / "rows.json", folder / "rows.jsonl"
-    if damage == "no manifest":
-        manifest.unlink()
-    elif damage == "torn manifest":
-        manifest.write_text(manifest.read_text()[:20])
+    whole = manifest.read_text()
+    if damage.startswith("no"):
+        (manifest if damage == "no manifest" else rows).unlink()
     elif damage == "short":
         rows.write_bytes(rows.read_bytes()[:-1])
-    elif damage == "another paragraph":
-        manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"paragraphs": 9}))
     else:
-        rows.unlink()
+        another = json.dumps(json.loads(whole) | {"paragraphs": 9})
+        manifest.write_text(whole[:20] if damage == "torn manifest" else another)
     assert claim(tmp_path, points[0], 1) is None
     assert read_winners(tmp_path) == {}
 
@@ -226,9 +224,7 @@ def test_rows_that_do_not_match_run_again(tagged: Path) -> None:
 
 @pytest.mark.parametrize("claimed", [False, True])
 def test_rows_that_come_home_while_winners_are_claimed_are_not_bad(
-    tagged: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    claimed: bool,  # noqa: FBT001 - pytest passes by name
+    tagged: Path, monkeypatch: pytest.MonkeyPatch, *, claimed: bool
 ) -> None:
     def claim_late(run_dir: Path, points: list[Point]) -> dict[int, Winner]:
         winners = claim_all(run_dir, points)
@@ -311,9 +307,7 @@ def test_done_are_whole_shards_and_the_batches_of_those_that_run(folder: Path) -
 
 @pytest.mark.parametrize(("took_s", "broken"), [(109.0, False), (112.0, True), (85.0, True)])
 def test_a_promise_that_is_off_by_more_than_its_interval_is_said(
-    folder: Path,
-    took_s: float,
-    broken: bool,  # noqa: FBT001 - a value of the table
+    folder: Path, took_s: float, *, broken: bool
 ) -> None:
     run = run_of(folder, *(standing(n, PointState.DONE, took_s) for n in (1, 2, 3)))
     said = list(corpus_lines(run))
