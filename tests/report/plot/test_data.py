@@ -16,6 +16,7 @@ from jobkit.core.layout import TRIALS_FILE
 from jobkit.core.measurements import Energy, Gpu
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.core.units import GIB
+from jobkit.report.output import render
 from jobkit.report.plot.data import GroupPlot, group_plots
 from jobkit.report.plot.memory_data import MemoryPanel
 from jobkit.report.tables import collect
@@ -170,6 +171,7 @@ def test_an_old_log_has_a_straight_line_without_an_error_bar(tmp_path: Path) -> 
     one, cpu = tmp_path / "one.o1", tmp_path / "cpu.o2"
     one.write_text("".join(re.findall(r".*Total time[\s\S]*?Peak RAM.*\n", text)[:1]))
     assert group_of(one).memory.notes == ("no line: 1 size measured: a line needs two",)
+    assert "No estimate of the largest batch_size: 1 size measured" in render(collect([one]))
     cpu.write_text("".join(line for line in text.splitlines(keepends=True) if "GPU" not in line))
     panel = group_of(cpu).memory
     assert (panel.up, panel.limit) == ("RAM", None)
