@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from jobkit.core.files import append_line, write_atomically
 from jobkit.core.json_codec import to_json
 from jobkit.core.layout import SEARCH_GOAL_FILE, TRIALS_FILE
 from jobkit.core.measurements import MemoryReadings
-from jobkit.core.records import Outcome
+from jobkit.core.records import Outcome, Point
 from jobkit.core.units import GIB
 from jobkit.launch import resume, verify
 from jobkit.runs.trials import Trial
@@ -36,6 +36,9 @@ site: %s-default
 """
 
 
+POINTS = grid((10, 20, 30, 40), device="cpu")
+
+
 @pytest.fixture
 def run(tmp_path: Path, queue: Programs, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a run on Slurm, and a fake sbatch that takes what it gets."""
@@ -45,7 +48,7 @@ def run(tmp_path: Path, queue: Programs, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 
 def run_of(folder: Path, scheduler: str, find_max: str = "") -> Path:
-    found = write_points(folder / "runs" / "demo", grid((10, 20, 30, 40), device="cpu"))
+    found = write_points(folder / "runs" / "demo", POINTS)
     write_atomically(found / "sweep.yaml", SPEC % (scheduler, scheduler, find_max))
     write_atomically(found / "job.sh", f"#!/bin/bash\nrun={shlex.quote(str(found))}\n")
     return found
@@ -54,6 +57,12 @@ def run_of(folder: Path, scheduler: str, find_max: str = "") -> Path:
 def wanted(run: Path) -> dict[str, object]:
     found: dict[str, object] = json.loads((run / SEARCH_GOAL_FILE).read_text(encoding="utf-8"))
     return found
+
+
+def measured(run: Path, points: Iterable[Point], bytes_of: Callable[[Point], int]) -> None:
+    for point in points:
+        memory = MemoryReadings(maxrss_bytes=bytes_of(point))
+        write_record(run, replace(record(point), memory=memory))
 
 
 def test_on_a_cluster_it_is_one_job(run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,13 +95,9 @@ def test_a_run_reached_by_a_link_is_the_same_run(run: Path, tmp_path: Path) -> N
 def test_a_batch_that_was_measured_is_no_job(
     run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for point in grid((10, 20, 30, 40), device="cpu"):
-        write_record(
-            run, replace(record(point), memory=MemoryReadings(maxrss_bytes=point.numbers["batch_size"] * GIB))
-        )
-    measured = replace(grid((ITEMS,), device="cpu")[0], index=5, point_id="p005")
-    append_line(run / "points.jsonl", to_json(measured))
-    write_record(run, replace(record(measured), memory=MemoryReadings(maxrss_bytes=ITEMS * GIB)))
+    largest = replace(grid((ITEMS,), device="cpu")[0], index=5, point_id="p005")
+    append_line(run / "points.jsonl", to_json(largest))
+    measured(run, [*POINTS, largest], lambda point: int(point.numbers["batch_size"]) * GIB)
     before = whole(run)
     assert verify.verify(run, memory=2000 * GIB) == 0
     assert capsys.readouterr().out == (
@@ -106,12 +111,7 @@ def test_a_batch_that_was_measured_is_no_job(
 def test_what_is_being_tried_is_not_submitted_again(
     run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for sweep_point in grid((10, 20, 30, 40), device="cpu"):
-        size = sweep_point.numbers["batch_size"] * GIB // 100
-        write_record(
-            run,
-            replace(record(sweep_point), memory=MemoryReadings(maxrss_bytes=size + sweep_point.index % 2)),
-        )
+    measured(run, POINTS, lambda point: int(point.numbers["batch_size"]) * GIB // 100 + point.index % 2)
     assert verify.verify(run, memory=None) == 0
     assert verify.verify(run, memory=None) == 5, "its job waits"
     point = search.next_trial(run)
@@ -131,14 +131,12 @@ def test_what_is_being_tried_is_not_submitted_again(
 def test_what_cannot_be_predicted_is_no_job(
     run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    *first, last = grid((10, 20, 30, 40), device="cpu")
-    for point in first:
-        write_record(run, replace(record(point), memory=MemoryReadings(maxrss_bytes=GIB // 100)))
+    measured(run, POINTS[:3], lambda _: GIB // 100)
     assert verify.verify(run, memory=None) == 0, "a point is still to come"
     (run / "journal.jsonl").unlink()
     (run / SEARCH_GOAL_FILE).unlink()
     queue.calls()
-    write_record(run, replace(record(last), memory=MemoryReadings(maxrss_bytes=GIB // 100)))
+    measured(run, POINTS[3:], lambda _: GIB // 100)
     before = unlocked(run)
     assert verify.verify(run, memory=None) == 4
     assert "the largest batch was not tested: memory does not grow with the load" in capsys.readouterr().out

@@ -164,11 +164,8 @@ def test_schedulers_miss_tasks_apart_from_each_other(run: Path) -> None:
     assert accounts.gone == {ONE: after(0)}
     assert accounts.missed_at == {"slurm": after(60), "sge": after(30)}
     assert accounts.due("local", after(0)), "never looked"
-
-
-def test_a_process_that_is_not_there_is_gone_at_once(run: Path) -> None:
     miss(run, after(0), "99.4", scheduler="local")
-    assert read_accounts(run).gone == {JobTask("local", "99", 4): after(0)}
+    assert JobTask("local", "99", 4) in read_accounts(run).gone, "a process that is not there is gone at once"
 
 
 @pytest.mark.parametrize("at", ["yesterday", "2026-01-02T13:00:00"])

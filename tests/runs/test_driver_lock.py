@@ -21,10 +21,10 @@ from jobkit.launch.scheduler_calls import declare_machine_gone
 from jobkit.runs import driver_lock
 from jobkit.runs.driver_lock import Life, driving, is_held, last_driver, life
 from jobkit.schedulers.types import JobId
-from tests.support.builders import grid, write_event, write_points, write_submitted
+from tests.support.builders import grid, write_event, write_points
+from tests.support.commands import JOBKIT
 from tests.whole.test_job_script import wait_until
 
-JOBKIT = Path(sys.executable).with_name("jobkit")
 WORKLOADS = Path(__file__).parents[1] / "workloads"
 HOLDS = """\
 import sys, time
@@ -139,7 +139,7 @@ def test_a_process_of_jobkit_0_1_is_not_the_one_that_asks(run: Path) -> None:
 
 
 @pytest.mark.program("ps")
-@pytest.mark.parametrize("spoilt", ["", "{", "[]", '{"pid": 1}'])
+@pytest.mark.parametrize("spoilt", ["{", '{"pid": 1}'])
 def test_a_lock_file_without_its_words_is_no_driver_and_no_proof(run: Path, spoilt: str) -> None:
     with another(run) as (process, job):
         (run / DRIVER_LOCK).write_text(spoilt)
@@ -150,10 +150,7 @@ def test_a_lock_file_without_its_words_is_no_driver_and_no_proof(run: Path, spoi
         assert life(run, job) is Life.DEAD
 
 
-def test_a_machine_that_is_gone_is_said_so_once_and_believed(run: Path) -> None:
-    write_submitted(run, "local", "7", first=1, last=1)
-    with pytest.raises(JobkitError, match="this run was not started there"):
-        declare_machine_gone(run, "node07")
+def test_a_machine_whose_process_still_works_is_not_gone(run: Path) -> None:
     with another(run) as (_, job):
         write_event(run, "submitted", scheduler="local", job_id=job.id, cluster="node07", first=1, last=2)
         with pytest.raises(JobkitError, match="a process there still works"):
