@@ -7,6 +7,7 @@ columns and without a scheduler. Only the ids of new runs, paths of this machine
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import shutil
 import sys
@@ -28,6 +29,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 EXPECTED, FROZEN, RECORDS = HERE / "expected", HERE / "runs", ROOT / "benchmarks" / "records"
 NOW = "2026-11-27T12:00:00+00:00"
+WRITTEN_AT = 1_795_600_000  # two days before; a checkout gives its files the time at which it was made
 SITES = {"slurm": ("slurm-default",), "sge": ("sge-default", "lancaster-hec"), "local": ("local-default",)}
 NEW_ID = re.compile(r"(?<=-)20261127-120000-[0-9a-f]{4}")
 VERSION = re.compile(r"\bjobkit \d+\.\d+\.\d+\S*")
@@ -114,7 +116,9 @@ def commands(group: click.Command, *above: str) -> Iterator[tuple[str, ...]]:
 def project(folder: Path) -> Iterator[Path]:
     """Prepare a user's folder with the runs and the specs, and a clock that stands still."""
     for name, run in runs().items():
-        shutil.copytree(run, folder / "project" / "runs" / name)
+        copied = shutil.copytree(run, folder / "project" / "runs" / name)
+        for path in [copied, *copied.rglob("*")]:
+            os.utime(path, (WRITTEN_AT, WRITTEN_AT))
     shutil.copytree(ROOT / "sweeps", folder / "project" / "sweeps")
     own = {name: str(folder / name) for name in ("HOME", "JOBKIT_CACHE", "JOBKIT_CONFIG", "JOBKIT_LEDGER")}
     variables = {
