@@ -11,37 +11,33 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
-from jobkit.core.json_codec import to_json
 from jobkit.core.layout import BAD_ROWS, JOURNAL_FILE, PLAN_FILE, POINTS_FILE, Exit, point_folder, read_points
 from jobkit.core.records import Outcome, Point
 from jobkit.extensions.corpus import winners
 from jobkit.extensions.corpus.merge import merge
-from jobkit.extensions.corpus.plan import ROWS_FILE, Piece, Shard, Winner, read_plan
+from jobkit.extensions.corpus.plan import ROWS_FILE, Winner, read_plan
 from jobkit.extensions.corpus.replan import replan
 from jobkit.extensions.corpus.scan import scan
 from jobkit.extensions.corpus.shards import ShardOptions
 from jobkit.extensions.corpus.sources import find_sources
-from jobkit.extensions.corpus.standing import corpus_lines, corpus_standing, live_points, settle, void_shards
+from jobkit.extensions.corpus.standing import corpus_standing, live_points, settle, void_shards
 from jobkit.extensions.corpus.winners import claim, claim_all, read_winners, withdraw
 from jobkit.launch import resume
 from jobkit.launch.resubmit import spec_of_run
 from jobkit.launch.resume import Asked, Resumption
-from jobkit.runs.hints import advice
 from jobkit.runs.journal import read_journal
 from jobkit.runs.logs import point_named
+from jobkit.runs.reader import read_standings
 from jobkit.runs.results import read_run
-from jobkit.runs.standing import PointState, PointStatus, RunStanding
-from jobkit.runs.status_text import render, run_json
-from jobkit.runs.tries import Try, TryOutcome
+from jobkit.runs.standing import PointState
 from tests.support.applied import (
-    counted,
     measured_record,
     measured_run,
     merged,
@@ -50,7 +46,8 @@ from tests.support.applied import (
     write_corpus,
     write_planned,
 )
-from tests.support.builders import batch, point, write_event, write_exit, write_record
+from tests.support.builders import batch, write_event, write_exit, write_record
+from tests.support.commands import jobkit
 from tests.support.corpora import plan, points_of, work
 from tests.support.meanwhile import meanwhile
 
@@ -184,9 +181,9 @@ def outcomes(run: Path) -> list[Outcome | None]:
     return [result.outcome for result in read_run(run).points]
 
 
-def end_well(run: Path, index: int, *, rows: bool = True) -> Path:
+def end_well(run: Path, index: int, *, rows: bool = True, took_s: float = 1.1) -> Path:
     point = read_points(run)[0][index - 1]
-    write_record(run, measured_record(point, 1.0))
+    write_record(run, measured_record(point, took_s - 0.1))
     write_exit(run, point, Exit(status=0, stage="done", host="node1"))
     if rows:
         work(run, index)
@@ -255,83 +252,63 @@ def test_a_reader_sees_the_plan_before_or_the_plan_after(
     assert [point.index for point in read(tagged)] in ([1, 2, 3], [2, 3, 4])
 
 
-NUMBER = 8
-
-
-def planned(index: int) -> Shard:
-    piece = Piece(
-        source=0, start=index, end=index + 1, paragraphs=100, characters=10_000, longest=9, sha256=""
-    )
-    return Shard(
-        index=index, pieces=(piece,), load=10_000, expected_s=100.0, low_s=90.0, high_s=110.0, slow_s=115.0
-    )
-
-
-def standing(index: int, state: PointState, took_s: float = 100.0) -> PointStatus:
-    of = replace(counted(point(index, device="cpu")), shard=True, point_id=f"shard-{index:05d}")
-    record = measured_record(of, took_s - 0.1) if state is PointState.DONE else None
-    outcome = Outcome.OK if state is PointState.DONE else None
-    number = 1 if state is not PointState.WAITING else 0
-    verdict = TryOutcome(outcome=outcome, evidence="")
-    batches = [replace(batch(n, items=25), characters=2500) for n in range(2)]
-    return PointStatus(
-        point=of,
-        all_tries=(Try(number=number, record=record, verdict=verdict),),
-        batches=batches if state is PointState.RUNNING else (),
-        standing=state,
-    )
-
-
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    (tmp_path / PLAN_FILE).write_text("".join(to_json(planned(n)) + "\n" for n in range(1, NUMBER + 1)))
-    (tmp_path / "corpus.json").write_text("{}")
-    return tmp_path
+def promised(tagged: Path) -> Path:
+    """Let each shard be promised to take 90 to 110 s."""
+    interval = {"expected_s": 100.0, "low_s": 90.0, "high_s": 110.0, "slow_s": 115.0}
+    plan = [json.loads(line) | interval for line in (tagged / PLAN_FILE).read_text().splitlines()]
+    (tagged / PLAN_FILE).write_text("".join(f"{json.dumps(shard)}\n" for shard in plan))
+    return tagged
 
 
-def run_of(folder: Path, *points: PointStatus) -> RunStanding:
-    now = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
-    return RunStanding(folder=folder, points=points, submissions=(), now=now)
+def status(run: Path) -> tuple[str, Any]:
+    """Return what the status of a corpus is to a person and to a program."""
+    shown, data = jobkit("status", run), json.loads(jobkit("status", run, "--json").stdout)
+    return shown.stdout + shown.stderr, data["runs"][0].get("corpus")
 
 
-def test_done_are_whole_shards_and_the_batches_of_those_that_run(folder: Path) -> None:
-    states = [PointState.DONE, PointState.RUNNING, PointState.WAITING, PointState.WAITING]
-    found = corpus_standing(run_of(folder, *(standing(n, state) for n, state in enumerate(states, 1))))
+def test_done_are_whole_shards_and_the_batches_of_those_that_run(promised: Path) -> None:
+    end_well(promised, 1, took_s=100.0)
+    (run,) = read_standings([promised])
+    first, second, third = run.points
+    batches = [replace(batch(n, items=2), characters=20) for n in range(2)]
+    second = replace(second, standing=PointState.RUNNING, all_tries=first.all_tries, batches=batches)
+    found = corpus_standing(replace(run, points=(first, second, third)))
     assert found
-    assert (found.shards, found.done) == (4, 1)
-    assert (found.paragraphs_done, found.paragraphs) == (150, 400)
-    assert (found.characters_done, found.share) == (15_000, 0.375)
+    done, *_ = shards = list(read_plan(promised))
+    assert (found.shards, found.done) == (3, 1)
+    assert (found.paragraphs_done, found.paragraphs) == (done.paragraphs + 4, 60)
+    assert found.characters_done == done.characters + 40
+    assert found.share == found.characters_done / sum(shard.characters for shard in shards)
     assert found.speed == pytest.approx(1.0)
-    assert not found.broken
 
 
 @pytest.mark.parametrize(("took_s", "broken"), [(109.0, False), (112.0, True), (85.0, True)])
 def test_a_promise_that_is_off_by_more_than_its_interval_is_said(
-    folder: Path, took_s: float, *, broken: bool
+    promised: Path, took_s: float, *, broken: bool
 ) -> None:
-    run = run_of(folder, *(standing(n, PointState.DONE, took_s) for n in (1, 2, 3)))
-    said = list(corpus_lines(run))
-    assert any("off by more than its interval" in line for line in said) is broken
-    assert said[0].startswith("100.0 % of the corpus is done: 300 of 300 paragraphs, 3 of 3 shards")
+    end_well(promised, 1, took_s=took_s)
+    assert "jobkit merge" not in status(promised)[0]
+    for index in (2, 3):
+        end_well(promised, index, took_s=took_s)
+    text, data = status(promised)
+    assert "100.0 % of the corpus is done: 60 of 60 paragraphs, 3 of 3 shards" in text
+    assert ("off by more than its interval" in text, data["broken"]) == (broken, broken)
+    assert f"next: jobkit merge {promised}" in text
 
 
-def test_a_shard_slower_than_99_in_100_is_named(folder: Path) -> None:
-    run = run_of(folder, standing(1, PointState.DONE), standing(2, PointState.DONE, 116.0))
-    data = json.loads(json.dumps(run_json(run, str(folder))))["corpus"]
-    assert (data["share"], data["done"], data["slow"]) == (1.0, 2, ["shard-00002"])
+def test_a_shard_slower_than_99_in_100_is_named(promised: Path) -> None:
+    end_well(promised, 1, took_s=100.0)
+    end_well(promised, 2, took_s=116.0)
+    text, data = status(promised)
+    assert "to be: shard-00002" in text
+    assert (data["done"], data["slow"]) == (2, ["shard-00002"])
 
 
-def test_a_plan_that_cannot_be_read_is_no_error(tmp_path: Path) -> None:
-    run = run_of(tmp_path, standing(1, PointState.DONE))
-    assert (corpus_standing(run), list(corpus_lines(run))) == (None, [])
-
-
-def test_the_table_of_a_corpus_says_how_far_it_is_and_what_is_next(folder: Path) -> None:
-    under_way = run_of(folder, standing(1, PointState.DONE), standing(2, PointState.FAILED))
-    assert "50.0 % of the corpus is done" in render(under_way, str(folder), width=100, most=10)
-    assert not [step for step in advice(under_way, "run").steps if "merge" in step.command]
-    over = advice(run_of(folder, standing(1, PointState.DONE)), "run").steps
-    assert [step.command for step in over] == ["jobkit merge run"]
+def test_a_plan_that_cannot_be_read_is_no_error(tagged: Path) -> None:
+    (tagged / PLAN_FILE).write_text("{")
+    text, data = status(tagged)
+    assert ("shard" in text, "of the corpus" in text, data) == (True, False, None)
 
 
 @pytest.fixture
