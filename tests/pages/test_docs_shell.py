@@ -176,14 +176,15 @@ class World:
             ended = self.folder / "ended-in"
             done = bash("\n".join([*block.commands, f"pwd >'{ended}'"]), start)
             return done, Path(ended.read_text(encoding="utf-8").strip()) if done.returncode == 0 else start
-        said = ""
+        said = []
         for words, piped in (call.groups() for call in calls if call):
             done = jobkit(*shlex.split(words, comments=True), cwd=start)
             if piped and done.returncode == 0:
                 done = bash(piped, start, done.stdout)
-            done.stdout = said = said + done.stdout
+            said.append(done.stdout)
             if done.returncode:
                 break
+        done.stdout = "".join(said)
         return done, start
 
 
