@@ -82,7 +82,7 @@ class Looks(Count):
 
     def process(self, paragraphs: Sequence[str]) -> Result:
         Knot()
-        self.seen.append((gc.isenabled(), sum(isinstance(one, Knot) for one in gc.get_objects())))
+        self.seen.append((gc.isenabled(), sum(type(one) is Knot for one in gc.get_objects())))
         if paragraphs == ["Bug.\n"]:
             raise ValueError
         return super().process(paragraphs)

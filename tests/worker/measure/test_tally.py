@@ -55,13 +55,6 @@ def test_of_several_workers_the_speed_is_that_of_all_together() -> None:
     assert (summary.work_s, summary.items_per_s, summary.batch_mean_s) == (3.0, 2.0, 2.0)
 
 
-def test_it_counts_what_has_been_added() -> None:
-    tally = Tally()
-    assert (tally.batches, tally.of(0).batches) == (0, 0)
-    tally.add(batch(1.0))
-    assert (tally.batches, tally.of(0).batches, tally.of(1).batches) == (1, 1, 0)
-
-
 def test_unknown_is_none_and_never_zero() -> None:
     summary = of([])
     assert summary.items == 0
@@ -70,17 +63,14 @@ def test_unknown_is_none_and_never_zero() -> None:
     assert summary.load_max is None
     assert summary.sentences is None
     assert of([batch(1.0), batch(1.0, padded=None)]).padding_efficiency is None
-
-
-def test_a_load_of_nothing_is_not_unknown() -> None:
     assert of([replace(batch(1.0), load=0)]).load_max == 0
 
 
-def test_the_retries_are_those_of_the_batches_that_tell() -> None:
+def test_it_counts_what_has_been_added_and_the_retries_of_the_batches_that_tell() -> None:
     counted = []
     tally = Tally()
     for retries in (None, 0, 2, None, 1):
         tally.add(replace(batch(1.0), alloc_retries=retries))
-        counted.append(tally.total.retries)
-    assert counted == [None, 0, 2, 2, 3]
-    assert tally.of(7).batches == 0
+        counted.append((tally.batches, tally.total.retries))
+    assert counted == [(1, None), (2, 0), (3, 2), (4, 2), (5, 3)]
+    assert (tally.of(0).batches, tally.of(7).batches) == (5, 0)

@@ -26,6 +26,8 @@ pytestmark = pytest.mark.xdist_group("torch")
 
 PARAGRAPHS = generate(SEED, 20).paragraphs
 """One of them is much longer than all others."""
+UNFINISHED = generate(SEED, 60).paragraphs[1]
+"""The tiny stand-in leaves an entity without its last tag, which Stanza corrects."""
 SHORT = ["Ada went home. He did."] * 40
 OLDEST = "1.10.0"
 WITH_OLDEST = "JOBKIT_TESTS_WITH_OLDEST_STANZA"
@@ -195,8 +197,11 @@ def test_a_setting_limits_the_tokenizers_calls_and_else_jobkit(
     assert limited.effective()["tokenizer_batch"] == 15
     budget = max(map(len, PARAGRAPHS)) * 7
     monkeypatch.setattr(stanza_ner, "TOKENIZER_CHARS", budget)
-    by_setting = whole_calls(tiny_model, paragraphs_per_call=20, padded_chars=budget)
-    for workload, shapes in (by_setting, whole_calls(tiny_model)):
+    by_setting, on_a_cpu = (
+        whole_calls(tiny_model, paragraphs_per_call=20, padded_chars=budget) for _ in range(2)
+    )
+    on_a_cpu[0]._whole_calls = False
+    for workload, shapes in (by_setting, on_a_cpu, whole_calls(tiny_model)):
         assert processed(workload)[0].entities == stock[0].entities
         assert max(rows for rows, _ in shapes) in {6, 7}
         assert all(rows * columns <= budget for rows, columns in shapes)
@@ -296,7 +301,7 @@ def test_the_check_finds_no_difference_and_leaves_the_shortcuts_on(
 ) -> None:
     workload, _ = whole_calls(tiny_model)
     before = dict(workload._pipeline.processors)
-    assert workload.check_shortcuts(PARAGRAPHS) == ""
+    assert workload.check_shortcuts([*PARAGRAPHS, UNFINISHED]) == ""
     assert workload._pipeline.processors == before
     assert processed(workload) == stock
     workload.process(SHORT)

@@ -84,11 +84,3 @@ def test_the_scores_stay_as_they_are_and_may_need_a_gradient() -> None:
         assert torch.equal(transitions, before[1])
     tracked, other = (table.clone().requires_grad_() for table in before)
     assert by_jobkit(tracked, other, [4, 2, 1]) == by_stanza(scores, transitions, [4, 2, 1])
-
-
-def test_of_equal_sums_the_lowest_tag_is_taken() -> None:
-    import torch
-
-    scores, transitions = torch.zeros(1, 3, 4), torch.zeros(4, 4)
-    scores[0, 1, 2] = scores[0, 1, 3] = 1
-    assert by_jobkit(scores, transitions, [3]) == by_stanza(scores, transitions, [3]) == [[0, 2, 0]]
