@@ -50,10 +50,7 @@ def test_a_script_may_be_for_both() -> None:
     assert summary([looked, lint("")]) == "2 findings in 2 scripts"
 
 
-OPTIONS = {
-    "slurm": ["--mem-per-cpu=2G"],
-    "sge": ["-soft -l gpu_type=v100"],
-}
+OPTIONS = {"slurm": ["--mem-per-cpu=2G"], "sge": ["-soft -l gpu_type=v100"]}
 
 
 @pytest.mark.parametrize("scheduler", OPTIONS)

@@ -4,11 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.schedulers.parsed_script import (
-    directives,
-    read_script,
-    traps,
-)
+from jobkit.schedulers.parsed_script import directives, read_script, traps
 
 HERE = """\
 #!/bin/bash

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.errors import ExitCode, JobkitError
@@ -58,13 +58,12 @@ def test_noise_before_and_after_does_not_hide_the_job_id(number: int, form: tupl
 
 
 @pytest.mark.parametrize("scheduler", CLUSTERS)
-@example("quota exceeded")
-@given(st.text().filter(lambda text: not any(line.strip()[:1].isdigit() for line in text.splitlines())))
+@pytest.mark.parametrize("text", ["quota exceeded", "", "x 7\njob 8 is done"])
 def test_an_answer_without_a_job_id_is_quoted(scheduler: str, text: str) -> None:
     with pytest.raises(JobkitError) as raised:
-        job_id(scheduler, text)
+        job_id(scheduler, f"{text}\n")
     assert raised.value.exit_code == ExitCode.REFUSED
-    assert raised.value.message == f"submit printed no job id, but: {text.strip() or 'nothing'}"
+    assert raised.value.message == f"submit printed no job id, but: {text or 'nothing'}"
 
 
 OVER = [

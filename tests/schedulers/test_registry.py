@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.schedulers.registry import SCHEDULERS, by_name, own_option, unused_schedulers
+from jobkit.schedulers.registry import SCHEDULERS, by_name, choose_scheduler, own_option, unused_schedulers
 
 
 def test_an_unknown_scheduler_gets_the_nearest_name() -> None:
@@ -13,15 +13,21 @@ def test_an_unknown_scheduler_gets_the_nearest_name() -> None:
         by_name("slrum")
 
 
-def test_a_scheduler_is_unused_outside_of_its_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_looks_for_sbatch_then_qsub_then_runs_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
-    assert unused_schedulers() == ()
-    for name in ("sbatch", "qsub"):  # without qconf it may be the qsub of PBS
+    for variable in ("SLURM_JOB_ID", "JOB_ID"):
+        monkeypatch.delenv(variable, raising=False)
+    assert choose_scheduler("auto") == ("local", "neither sbatch nor qsub with qconf is on PATH")
+    for name, chosen in (("qsub", "local"), ("qconf", "sge"), ("sbatch", "slurm")):  # PBS has a qsub, too
+        assert unused_schedulers() == (("sge",) if chosen == "slurm" else ())
         (tmp_path / name).touch(0o755)
-    assert unused_schedulers() == ("slurm",)
+        assert choose_scheduler("auto")[0] == chosen
+    assert choose_scheduler("auto")[1] == "sbatch is on PATH"
+    assert unused_schedulers() == ("slurm", "sge")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    assert unused_schedulers() == ()
+    assert unused_schedulers() == ("sge",), "this is a job of Slurm"
 
 
 @pytest.mark.parametrize(

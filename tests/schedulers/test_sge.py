@@ -70,17 +70,13 @@ def test_running_and_pending_and_error() -> None:
     life = queued(answer, job("terse"))
     assert {number: task.state for number, task in life.items()} == {3: State.ERROR, 4: State.RUNNING}
     assert life[3].reason == "Eqw: in error: `qstat -j ID` says why, `qmod -cj ID` tries again"
-    waiting = queued(answer, job("waiting"))
-    assert [task.state for task in waiting.values()] == [State.RUNNING, *[State.PENDING] * 8]
     assert re.fullmatch(r"jobkit-capture-\d+", life[4].name)
     assert (life[4].node, life[4].elapsed_s) == ("localhost", None)
     assert re.fullmatch(r"[-\d]{10}T[:\d]{8}", life[4].start_at)
+    waiting = queued(answer, job("waiting"))
+    assert [task.state for task in waiting.values()] == [State.RUNNING, *[State.PENDING] * 8]
     assert (waiting[9].node, waiting[9].start_at, waiting[9].name) == ("", "", life[4].name)
-
-
-def test_ranges_with_holes_come_back_whole() -> None:
-    held = queued(sge.parse_queue(captured("sge/qstat-live")), job("held"))
-
+    held = queued(answer, job("held"))  # ranges with holes
     assert sorted(held) == [task for task in range(1, 201) if task > 128 or task % 6 != 2]
     assert {task.state for task in held.values()} == {State.HELD}
 
@@ -239,14 +235,15 @@ def refusals(request: JobRequest, **others: Completed) -> list[str]:
     return [text for text in said if text]
 
 
+ONLY_THESE = "no queue 'gpus.q' (it has: gpu.q, serial.q, short.q); did you mean 'gpu.q'?"
+LONG = "01:00:00 is longer than queue 'short.q' allows (h_rt): at most 00:10:00"
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"queue": "gpus.q"}, "no queue 'gpus.q' (it has: gpu.q, serial.q, short.q); did you mean 'gpu.q'?"),
-        (
-            {"queue": "short.q", "walltime_s": 3600},
-            "01:00:00 is longer than queue 'short.q' allows (h_rt): at most 00:10:00",
-        ),
+        ({"queue": "gpus.q"}, ONLY_THESE),
+        ({"queue": "short.q", "walltime_s": 3600}, LONG),
         ({"queue": "gpu.q", "slots": 9}, "queue 'gpu.q' has no node with 9 CPUs: localhost has 8 CPUs"),
         ({"queue": "gpu.q", "exclude": ("local*",)}, "queue 'gpu.q' has no host but localhost, which"),
         ({"resources": ("ngpu", "h_vmem")}, "did you mean 'ngpus'? (change the site file"),
@@ -264,23 +261,21 @@ def test_what_is_right_is_not_refused(queue: str | None) -> None:
     assert refusals(replace(REQUEST, queue=queue, walltime_s=3600, resources=("ngpus", "mf"))) == []
 
 
-def test_a_queue_of_several_that_never_starts_the_job_is_named() -> None:
-    queues_asked = sge.checks("job.sh", ARRAY, replace(REQUEST, queue="short.q,serial.q", walltime_s=3600))[0]
-    said = queues_asked.outlook(captured("sge/queues"))
-    assert said == (
-        "not in every queue: walltime 01:00:00 is longer than short.q allows (h_rt): at most 00:10:00"
-    )
-    any_queue = sge.checks("job.sh", ARRAY, replace(REQUEST, queue="*.q", walltime_s=3600))[0]
-    assert any_queue.outlook(captured("sge/queues")) == ""
-
-
-def test_where_no_queue_is_long_enough() -> None:
+def test_where_no_queue_is_long_enough_and_where_none_is_listed() -> None:
     text = "qname a.q\nh_rt 0:10:0,\\\n     [n1=1:0:0]\nqname b.q\nh_rt 600\n"
     queues = Completed(("qconf",), 0, text, "")
-
     assert refusals(replace(REQUEST, walltime_s=3600), qconf_sq=queues) == []
     (said,) = refusals(replace(REQUEST, walltime_s=3601), qconf_sq=queues)
     assert "longer than any queue allows (h_rt): at most 01:00:00" in said
+    silent, request = captured("sge/qstat-unreachable"), replace(REQUEST, queue="no.q", resources=("nope",))
+    assert refusals(request, qconf_sq=silent, qconf_sc=silent) == [], "verification decides"
+
+
+@pytest.mark.parametrize(("queue", "never"), [("short.q,serial.q", True), ("*.q", False)])
+def test_a_queue_of_several_that_never_starts_the_job_is_named(queue: str, *, never: bool) -> None:
+    asked = sge.checks("job.sh", ARRAY, replace(REQUEST, queue=queue, walltime_s=3600))[0]
+    said = "not in every queue: walltime 01:00:00 is longer than short.q allows (h_rt): at most 00:10:00"
+    assert asked.outlook(captured("sge/queues")) == (said if never else "")
 
 
 @pytest.mark.parametrize("name", ["queue", "resource", "gpus", "pe", "h-rt", "script"])
@@ -298,13 +293,6 @@ def test_verification_ignores_load_values_and_is_not_believed_about_them() -> No
     assert refusals(load, qsub_w=answer) == []
     assert refusals(replace(REQUEST, resources=("h_vmem",)), qsub_w=answer) != []
     assert refusals(load, qsub_w=captured("sge/verify-queue")) != []
-
-
-def test_where_qconf_does_not_answer_verification_decides() -> None:
-    silent = captured("sge/qstat-unreachable")
-    request = replace(REQUEST, queue="nope.q", resources=("nope",))
-
-    assert refusals(request, qconf_sq=silent, qconf_sc=silent) == []
 
 
 def one(state: State, reason: str) -> Queued:

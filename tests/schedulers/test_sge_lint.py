@@ -17,19 +17,15 @@ def found(text: str, *folders: str) -> tuple[LintFinding, ...]:
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        ("# $ -l h_rt=100", "misspelt"),
         ("$# -l h_rt=100", "misspelt"),
         ("#S -l h_rt=100", "misspelt"),
         ("#$ -e there/err\n#$ -j yes", "joined"),
         ("#$ -soft -hard -l ngpus=1", "soft-alone"),
         ("#$ -l h_rt=10 -soft -q gpu.q", "soft"),
         ("#$ -hard -soft -l arch=x -l cuda=1", "soft"),
-        ("trap 'save' TERM", "signal"),
         ("trap 'save' USR2\n#$ -l s_rt=100,h_rt=200", "signal"),
-        ("cat <<E\n#$ -N other\nE", "here-document"),
         ("#$ -l h_rt=10,mem_free=4000", "memory-unit"),
         ("#$ -e $SCRATCH/x", "variable"),
-        ("#$ -o there/${USER}", "variable"),
         ("#$ -o nowhere/x,other:y", "folder"),
         ("#$ -e :/nowhere/x", "folder"),
         ("#$ -wd /nowhere", "folder"),
@@ -39,9 +35,9 @@ def found(text: str, *folders: str) -> tuple[LintFinding, ...]:
     ],
 )
 def test_what_is_found(lines: str, expected: str) -> None:
-    findings = found(f"{START}{lines}\n", "there", "logs")
-    assert [finding.rule for finding in findings] == [expected]
-    (one,) = findings
+    """The page of lint has an example of each rule: tests/schedulers/test_lint.py tries those."""
+    (one,) = found(f"{START}{lines}\n", "there", "logs")
+    assert one.rule == expected
     assert one.text == f"{START}{lines}".split("\n")[one.line - 1].removesuffix("\r")
     assert one.effect == RULES[expected].effect
     assert "{}" not in one.message + one.hint

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,10 +13,7 @@ from tests.support import surveys
 from tests.support.surveys import captured
 
 FILES = surveys.FILES["sge"]
-
-
-def answers(site: str) -> dict[str, Completed]:
-    return surveys.answers_of("sge", site)
+answers = partial(surveys.answers_of, "sge")
 
 
 def test_what_is_asked_is_what_was_captured() -> None:
@@ -42,46 +40,38 @@ def test_the_test_cluster() -> None:
     survey = parse_survey(answers("lab"))
 
     assert (survey.version, survey.trouble, survey.must_charge) == ("8.1.9", "", False)
-    assert survey.keeping.works
-    assert survey.one_node == ("smp",)
+    assert (survey.keeping.works, survey.one_node, survey.silent) == (True, ("smp",), {})
     assert sge.parse_limit(survey.limits) == 75000
-    assert survey.queues is not None
-    assert [(queue.name, queue.gpus, queue.cpus) for queue in survey.queues] == [
+    assert [(queue.name, queue.gpus, queue.cpus) for queue in survey.queues or ()] == [
         ("gpu.q", {"": 2}, 8),
         ("serial.q", {"": 2}, 8),
     ]
-    assert survey.queues[0].memory_bytes == pytest.approx(23.5 * 2**30, rel=0.01)
-    assert survey.resources is not None
-    ngpus = gpu_resource(survey.resources)
+    assert (survey.queues or ())[0].memory_bytes == pytest.approx(23.5 * 2**30, rel=0.01)
+    ngpus = gpu_resource(survey.resources or ())
     assert ngpus is not None
     assert (ngpus.name, ngpus.counted, ngpus.most) == ("ngpus", Consumable.SLOT, {"gpu.q": 2, "serial.q": 2})
-    assert survey.silent == {}, "that a job is not found is an answer"
 
 
 def test_a_site_with_queues_of_every_kind() -> None:
     survey = parse_survey(answers("other") | {"projects": captured("sge/other-projects")})
 
-    assert survey.queues is not None
-    known = {queue.name: queue for queue in survey.queues}
+    known = {queue.name: queue for queue in survey.queues or ()}
     assert {name: queue.closed for name, queue in known.items() if queue.closed} == {
         "inter.q": "it takes no batch jobs",
         "off.q": "it has no hosts",
         "shut.q": "all of it is disabled",
     }
     assert known["staff.q"].only == "user lists staff"
-    assert known["gpu.q"].walltime_s == 48 * 3600
-    assert known["gpu.q"].gpus == {"": 4}
+    assert (known["gpu.q"].walltime_s, known["gpu.q"].gpus) == (48 * 3600, {"": 4})
     assert known["all.q"].gpus == {}, "none is left there, or none is there"
     assert known["all.q"].environments == ("mpi", "mpi-8", "threads")
     assert set(survey.one_node) == {"threads", "whole-node"}
     assert (survey.must_charge, survey.accounts) == (True, ("nlp", "physics"))
     assert survey.keeping.works is None, "no job has ended there yet"
-    assert survey.resources is not None
-    kinds = {resource.name: resource for resource in survey.resources}
-    assert kinds["h_vmem"].counted is Consumable.SLOT
-    assert kinds["h_vmem"].most["gpu.q"] == 180 * 2**30
+    kinds = {resource.name: resource for resource in survey.resources or ()}
+    assert (kinds["h_vmem"].counted, kinds["h_vmem"].most["gpu.q"]) == (Consumable.SLOT, 180 * 2**30)
     assert "gpu_idle" not in kinds, "nobody may ask for it"
-    gpu = gpu_resource(survey.resources)
+    gpu = gpu_resource(kinds.values())
     assert gpu is not None
     assert (gpu.name, gpu.counted) == ("gpu", Consumable.JOB)
 
@@ -105,10 +95,8 @@ def test_without_qstat_nothing_is_known_of_hosts() -> None:
     del some["instances"]
     survey = parse_survey(some)
 
-    assert survey.queues is not None
-    assert [queue.name for queue in survey.queues if queue.closed] == ["inter.q"]
-    assert survey.resources is not None
-    assert not any(resource.most for resource in survey.resources)
+    assert [queue.name for queue in survey.queues or () if queue.closed] == ["inter.q"]
+    assert [resource.most for resource in survey.resources or ()] == [{}] * len(survey.resources or ())
 
 
 HERE = {"gpu.q": 2.0}
@@ -138,24 +126,16 @@ def test_the_resource_that_counts_gpus(known: list[Resource], chosen: str | None
 
 
 def test_a_queue_on_several_hosts_that_differ() -> None:
-    text = "qname a.q\npe_list NONE\nh_rt 0:10:0,\\\n     [n1=1:0:0]\nqtype BATCH\n"
-    instances = (
-        "a.q@n1   BIP   0/1/4   0.1   lx-amd64   d\n\thl:mem_total=8.000G\n\thc:gpu=1\n"
-        "a.q@n2   BIP   0/0/16  -NA-  lx-amd64   au\n"
-    )
-    config = Completed(("qconf",), 0, "max_aj_tasks 75000\n", "")
-    complexes = "gpu gpu INT <= YES YES 0 0\nload l DOUBLE <= NO NO 0 0\nshort row\n"
-    survey = parse_survey(
-        {
-            "controller": config,
-            "queues": Completed(("qconf",), 0, text, ""),
-            "resources": Completed(("qconf",), 0, complexes, ""),
-            "instances": Completed(("qstat",), 0, instances, ""),
-        }
-    )
+    said = {
+        "controller": "max_aj_tasks 75000\n",
+        "queues": "qname a.q\npe_list NONE\nh_rt 0:10:0,\\\n     [n1=1:0:0]\nqtype BATCH\n",
+        "resources": "gpu gpu INT <= YES YES 0 0\nload l DOUBLE <= NO NO 0 0\nshort row\n",
+        "instances": "a.q@n1   BIP   0/1/4   0.1   lx-amd64   d\n\thl:mem_total=8.000G\n\thc:gpu=1\n"
+        "a.q@n2   BIP   0/0/16  -NA-  lx-amd64   au\n",
+    }
+    survey = parse_survey({name: Completed((name,), 0, text, "") for name, text in said.items()})
 
-    assert survey.queues is not None
-    (queue,) = survey.queues
+    (queue,) = survey.queues or ()
     assert (queue.walltime_s, queue.nodes, queue.cpus, queue.memory_bytes) == (3600, 2, 16, 8 * 2**30)
     assert queue.closed == "all of it is disabled or unreachable"
     assert queue.gpus == {"": 1}

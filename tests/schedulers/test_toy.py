@@ -105,7 +105,7 @@ def test_its_scripts_are_linted(queue: Callable[..., tuple[int, str]], tmp_path:
 
 
 def test_the_doctor_asks_it_about_its_site(queue: Callable[..., tuple[int, str]]) -> None:
-    _, said = queue("doctor", "--json")
+    _, said = queue("doctor", "spec.yaml", "--json")
     findings = {one["name"]: one for one in json.loads(said)["findings"] if one["where"] == toy.TITLE}
     assert findings["queue"]["status"] == "ok"
     assert "toy-default" in findings["site file"]["said"]

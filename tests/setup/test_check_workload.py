@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from jobkit.setup.workload_probe import ALLOCATED, KnobTrial, OutputDifference, 
 from tests.support.commands import jobkit
 
 MIB = 2**20
+SAME = OutputDifference()
 PROBE = Probe(
     network=workload_probe.NAMESPACE,
     load_s=0.5,
@@ -29,8 +31,8 @@ PROBE = Probe(
     memory=ALLOCATED,
     rows=True,
     counts=False,
-    by_size=[OutputDifference(), OutputDifference(), OutputDifference()],
-    again=OutputDifference(),
+    by_size=[SAME, SAME, SAME],
+    again=SAME,
     size_reported=[1, 4, 16],
     knobs=[],
 )
@@ -43,21 +45,22 @@ SUBJECT = Subject(
     device="cuda",
     threads=1,
 )
+BARE = replace(SUBJECT, device="cpu", traits=SUBJECT.traits._replace(reports_lengths=False))
 INFINITE = float("inf")
-UNLIKE, APART = (
-    OutputDifference(paragraphs=3, distance=INFINITE),
-    OutputDifference(paragraphs=2, distance=0.5),
-)
+UNLIKE = OutputDifference(paragraphs=3, distance=INFINITE)
+APART = OutputDifference(paragraphs=2, distance=0.5)
+SPREAD = [9 * MIB, 90 * MIB, 10 * MIB]
 
 
 def found(
-    probe: Probe, subject: Subject = SUBJECT, predicted: list[int] | None = None
+    subject: Subject = SUBJECT, predicted: list[int] | None = None, **changes: Any
 ) -> dict[str, WorkloadAnswer]:
+    probe = replace(PROBE, **changes)
     return {answer.check: answer for answer in answers(probe, subject, predicted or probe.loads)}
 
 
 def test_a_workload_with_nothing_wrong() -> None:
-    every = found(PROBE)
+    every = found()
     assert {answer.found for answer in every.values()} == {"ok"}
     assert exit_code(list(every.values())) == 0
     text = as_text(list(every.values()), SUBJECT, 80)
@@ -73,26 +76,28 @@ def test_a_workload_with_nothing_wrong() -> None:
         ({"size_reported": [None] * 3}, "knob batch_size", "unknown", "does not report"),
         ({"size_reported": [1, 4, 8]}, "tune", "no", "reports 8 at 16"),
         ({"failed": "batch size 64: boom"}, "knob batch_size", "no", "boom"),
-        ({"peaks": [9 * MIB, 90 * MIB, 10 * MIB]}, "load and memory", "no", "worst residual"),
-        ({"peaks": [9 * MIB, 90 * MIB, 10 * MIB]}, "find_max, verify", "no", "from the load"),
-        ({"peaks": [9 * MIB, 90 * MIB, 10 * MIB], "memory": "resident"}, "load and memory", "unknown", "CPU"),
+        ({"peaks": SPREAD}, "load and memory", "no", "worst residual"),
+        ({"peaks": SPREAD}, "find_max, verify", "no", "from the load"),
+        ({"peaks": SPREAD, "memory": "resident"}, "load and memory", "unknown", "CPU"),
         ({"peaks": [9 * MIB, 9 * MIB, 10 * MIB]}, "load and memory", "unknown", "1.0 MiB, too little"),
         ({"peaks": [0, 0, 0]}, "load and memory", "unknown", "no memory could be read"),
         ({"loads": [7, 7, 7]}, "load and memory", "no", "R² 0.000"),
-        ({"by_size": [OutputDifference(), UNLIKE]}, "equal output", "no", "1 and 4"),
-        ({"by_size": [OutputDifference(paragraphs=3, distance=1e-5)]}, "equal output", "ok", "1e-05"),
-        ({"by_size": [OutputDifference(distance=INFINITE)]}, "equal output", "no", "the counts of"),
+        ({"by_size": [SAME, UNLIKE]}, "equal output", "no", "1 and 4"),
+        ({"by_size": [replace(UNLIKE, distance=1e-5)]}, "equal output", "ok", "1e-05"),
+        ({"by_size": [replace(UNLIKE, paragraphs=0)]}, "equal output", "no", "the counts of"),
         ({"again": APART}, "deterministic", "no", "2 paragraphs, by up to 5"),
         ({"again": APART}, "equal output", "unknown", "differ already"),
         ({"rows": False}, "equal output", "unknown", "neither rows nor a count"),
-        ({"rows": False}, "deterministic", "unknown", "neither rows nor a count"),
         ({"rows": False, "counts": True}, "equal output", "ok", "the count is equal"),
         ({"rows": False}, "apply", "no", "no row"),
         ({"not_json": "a set"}, "apply", "no", "a set"),
+        ({"predicted": [10, 40, 161]}, "preflight", "no", "load of 161, and it was 160"),
+        ({"subject": BARE}, "preflight", "no", "lengths"),
+        ({"subject": BARE}, "find_max, verify", "unknown", "GPU"),
     ],
-)  # fmt: skip
-def test_what_is_wrong_with_it(change: dict[str, object], check: str, word: str, part: str) -> None:
-    every = found(replace(PROBE, **change))  # type: ignore[arg-type]  # fields of several types
+)
+def test_what_is_wrong_with_it(change: dict[str, Any], check: str, word: str, part: str) -> None:
+    every = found(**change)
     assert every[check].found == word
     assert part in f"{every[check].what}: {every[check].do}"
     assert every[check].do or word == "ok" or part == "differ already"
@@ -102,7 +107,6 @@ def test_what_is_wrong_with_it(change: dict[str, object], check: str, word: str,
 @pytest.mark.parametrize(
     ("reported", "changes", "error", "word"),
     [
-        ([4, 16], 1, "", "ok"),
         ([4, 16], 0, "", "ok"),
         ([4, 4], 1, "", "no"),
         ([None, None], 1, "", "ok"),
@@ -112,40 +116,19 @@ def test_what_is_wrong_with_it(change: dict[str, object], check: str, word: str,
 )
 def test_a_knob(reported: list[int | str | None], changes: int, error: str, word: str) -> None:
     trial = KnobTrial(name="beam", values=[4, 16], reported=reported, changes=bool(changes), error=error)
-    assert found(replace(PROBE, knobs=[trial]))["knob beam"].found == word
+    assert found(knobs=[trial])["knob beam"].found == word
 
 
-def test_what_preflight_and_find_max_need() -> None:
-    assert found(PROBE, predicted=[10, 40, 161])["preflight"].what.endswith("load of 161, and it was 160")
-    bare = replace(SUBJECT, device="cpu", traits=SUBJECT.traits._replace(reports_lengths=False))
-    assert (found(PROBE, bare)["preflight"].found, found(PROBE, bare)["find_max, verify"].found) == (
-        "no",
-        "unknown",
-    )
-
-
-def test_the_line_of_memory() -> None:
+def test_how_far_two_rows_are_apart_and_memory_from_its_line() -> None:
     """By hand: through the second four goes 5 + 10 x, the residuals are -5, 15, -15 and 5."""
+    for one, other, apart in (
+        *((1, 1, 0.0), (1, 2, INFINITE), (1.0, 1.5, 0.5), (float("nan"), float("nan"), 0.0)),
+        *(([1.0, "a"], [1.25, "a"], 0.25), ([1.0], [1.0, 2.0], INFINITE), ([], [], 0.0)),
+        *(({"a": 1.0}, {"a": 3.0}, 2.0), ({"a": 1.0}, {"b": 1.0}, INFINITE)),
+    ):
+        assert distance(one, other) == apart
     assert line_of([1, 2, 3], [10, 20, 30]) == pytest.approx((1, 0), abs=1e-9)
     assert line_of([0, 1, 2, 3], [0, 30, 10, 40]) == pytest.approx((0.5, 15))
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "apart"),
-    [
-        (1, 1, 0.0),
-        (1, 2, INFINITE),
-        (1.0, 1.5, 0.5),
-        (float("nan"), float("nan"), 0.0),
-        ([1.0, "a"], [1.25, "a"], 0.25),
-        ([1.0], [1.0, 2.0], INFINITE),
-        ({"a": 1.0}, {"a": 3.0}, 2.0),
-        ({"a": 1.0}, {"b": 1.0}, INFINITE),
-        ([], [], 0.0),
-    ],
-)
-def test_how_far_two_rows_are_apart(one: object, other: object, apart: float) -> None:
-    assert distance(one, other) == apart
 
 
 SOURCE = """

@@ -6,54 +6,44 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.setup.findings import (
-    Facts,
-    Finding,
-    Status,
-    advice,
-    as_json,
-    exit_code,
-    fine,
-    lines,
-    missing,
-    read_facts,
-    summary,
-    unknown,
-    warning,
-)
+from jobkit.setup import findings
+from jobkit.setup.findings import Facts, Finding, Status, fine, missing, unknown, warning
 
 MISSING = missing("partition", "the cluster has no partition 'gqu'", "change `queue` in site.yaml")
 
 
 def test_a_finding_says_how_it_stands_what_was_seen_and_what_fixes_it() -> None:
-    assert lines(MISSING) == [
+    assert findings.lines(MISSING) == [
         "  missing  partition      the cluster has no partition 'gqu'",
         "                          -> change `queue` in site.yaml",
     ]
-    assert lines(fine("text", "sample")) == ["  ok       text           sample"]
-    faults = lines(missing("spec", "a.yaml has faults\na.yaml:3:1: queu: no such key", "see docs"))
+    assert findings.lines(fine("text", "sample")) == ["  ok       text           sample"]
+    faults = findings.lines(missing("spec", "a.yaml has faults\na.yaml:3:1: queu: no such key", "see docs"))
     assert [line.strip() for line in faults[1:]] == ["a.yaml:3:1: queu: no such key", "-> see docs"]
 
 
 def test_a_command_and_a_long_path_are_never_folded() -> None:
     command = "/env/bin/python -m pip install --force-reinstall torch --index-url https://a.org/whl/cu126"
-    *_, words, pasted = lines(missing("torch", "a CPU build", f"another build:\n{command}"), 60)
+    *_, words, pasted = findings.lines(missing("torch", "a CPU build", f"another build:\n{command}"), 60)
     assert (words.strip(), pasted.strip()) == ("-> another build:", command)
     path = "/" + "a-b/" * 60
-    found = lines(warning("cache", f"{path} is on ext4", f"export JOBKIT_CACHE={path}"))
+    found = findings.lines(warning("cache", f"{path} is on ext4", f"export JOBKIT_CACHE={path}"))
     assert [path in line for line in found].count(True) == 2
 
 
 def test_a_terminal_gets_no_orders_from_what_a_scheduler_says() -> None:
-    assert "\\x1b[2J" in lines(missing("scheduler", "down\x1b[2J\tnow"))[0]
+    assert "\\x1b[2J" in findings.lines(missing("scheduler", "down\x1b[2J\tnow"))[0]
 
 
 def test_a_line_counts_them_and_something_that_is_missing_ends_with_4() -> None:
-    assert summary([fine("a", ""), fine("b", ""), warning("c", ""), MISSING]) == "2 ok, 1 warning, 1 missing"
-    assert summary([warning("a", ""), warning("b", "")]) == "2 warnings"
-    assert summary([]) == "nothing was checked"
+    assert (
+        findings.summary([fine("a", ""), fine("b", ""), warning("c", ""), MISSING])
+        == "2 ok, 1 warning, 1 missing"
+    )
+    assert findings.summary([warning("a", ""), warning("b", "")]) == "2 warnings"
+    assert findings.summary([]) == "nothing was checked"
     well = [fine("a", ""), warning("b", ""), unknown("c", "")]
-    assert (exit_code(well), exit_code([*well, MISSING])) == (0, 4)
+    assert (findings.exit_code(well), findings.exit_code([*well, MISSING])) == (0, 4)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +55,7 @@ def test_a_line_counts_them_and_something_that_is_missing_ends_with_4() -> None:
     ],
 )
 def test_the_last_line_is_the_next_command(finding: Finding, command: str, *, nodes: bool) -> None:
-    said = advice([finding], "jobkit doctor a.yaml", "jobkit sweep a.yaml", nodes=nodes)
+    said = findings.advice([finding], "jobkit doctor a.yaml", "jobkit sweep a.yaml", nodes=nodes)
     assert said.splitlines()[-1].partition("#")[0].strip() == f"next: {command.strip()}"
     assert ("not work" in said) is (finding is MISSING)
 
@@ -76,25 +66,24 @@ FINDING = st.builds(Finding, name=TEXT, status=st.sampled_from(Status), said=TEX
 
 @given(FINDING)
 def test_no_word_of_a_finding_is_lost(one: Finding) -> None:
-    printed = " ".join(" ".join(lines(one)).split())
+    printed = " ".join(" ".join(findings.lines(one)).split())
 
     for word in (*one.said.split(), *one.hint.split(), one.status):
         assert word in printed
 
 
-@given(st.lists(FINDING))
-def test_the_json_holds_all_of_it(findings: list[Finding]) -> None:
-    said = json.loads(json.dumps(as_json(findings)))
+@pytest.mark.parametrize("told", [[], [fine("a", ""), warning("b", "said", "hint"), fine("c", ""), MISSING]])
+def test_the_json_holds_all_of_it_and_counts_each_status(told: list[Finding]) -> None:
+    said = json.loads(json.dumps(findings.as_json(told)))
 
     assert said["schema"] == 1
-    for row in said["findings"]:
-        row |= {"status": Status(row["status"])}
-    assert [Finding(**row) for row in said["findings"]] == findings
-    assert sum(said["counts"].values()) == len(findings)
+    found = [Finding(**row | {"status": Status(row["status"])}) for row in said["findings"]]
+    assert found == told
+    assert said["counts"] == {status: sum(one.status is status for one in told) for status in Status}
 
 
 def test_what_the_script_said_and_what_python_found() -> None:
-    facts = read_facts(
+    facts = findings.read_facts(
         "host=n1\nscratch.free= 1024\nworker=124\nactivation.said=a=b\n", '{"python": "3.11.7"}\n'
     )
     assert (facts.said["host"], facts.said["activation.said"]) == ("n1", "a=b")
@@ -102,13 +91,15 @@ def test_what_the_script_said_and_what_python_found() -> None:
     assert numbers == [1024, None, None]
     assert (facts.hung("worker"), facts.hung("examine")) == (True, False)
     assert facts.python == {"python": "3.11.7"}
-    assert read_facts("host=n1\nscra", "") == Facts(said={"host": "n1"}), "what is cut short says less"
-    assert read_facts("", '{"python": "3.1') == read_facts("", "[1]") == Facts()
+    assert findings.read_facts("host=n1\nscra", "") == Facts(said={"host": "n1"}), (
+        "what is cut short says less"
+    )
+    assert findings.read_facts("", '{"python": "3.1') == findings.read_facts("", "[1]") == Facts()
 
 
 @given(st.text(), st.text())
 def test_nothing_is_too_odd_to_read(answer: str, examined: str) -> None:
-    facts = read_facts(answer, examined)
+    facts = findings.read_facts(answer, examined)
 
     assert all("\n" not in key for key in facts.said)
     facts.number("worker")

@@ -17,16 +17,7 @@ from jobkit.core.units import GIB
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.sge_survey import resources
 from jobkit.schedulers.survey import Consumable, Queue, Resource, Survey
-from jobkit.setup.init import (
-    InitFiles,
-    Written,
-    ask_site,
-    begin,
-    choose,
-    plan_for,
-    site_text,
-    spec_text,
-)
+from jobkit.setup.init import InitFiles, Written, ask_site, begin, choose, plan_for, site_text, spec_text
 from jobkit.spec.directives import directives
 from jobkit.spec.site import Site, load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
@@ -114,30 +105,24 @@ def test_a_spec_keeps_to_the_site_file_and_sets_nothing_that_it_has_no_header_li
     assert directives(resources, load_site("auto", "slurm"))
 
 
-@pytest.mark.parametrize(("scheduler", "title"), [("slurm", "Slurm"), ("sge", "Grid Engine")])
-def test_a_scheduler_that_does_not_answer(
-    scheduler: str, title: str, own_site: Path, tmp_path: Path, request: pytest.FixtureRequest
+@pytest.mark.parametrize(
+    ("scheduler", "title", "folder"), [("slurm", "Slurm", "/proc/project"), ("sge", "Grid Engine", "file")]
+)
+def test_where_one_file_cannot_be_made_none_stays(
+    scheduler: str, title: str, folder: str, own_site: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     cluster: FakeCluster = request.getfixturevalue(f"fake_{scheduler}")
     cluster.fault("controller_away")
     with pytest.raises(JobkitError, match=f"{title} does not answer; nothing was written") as caught:
         init(tmp_path, scheduler)
-
     assert caught.value.exit_code == 3
+    assert len(cluster.calls()) <= 2, "it is asked once"
+    cluster.fix("controller_away")
+    (tmp_path / "file").touch()
+    with pytest.raises(JobkitError, match="nothing was written"):
+        init(tmp_path / folder, scheduler)
     assert not own_site.exists()
     assert not (tmp_path / "first.yaml").exists()
-    assert len(cluster.calls()) <= 2, "it is asked once"
-
-
-def test_where_one_file_cannot_be_written_none_stays(
-    fake_slurm: FakeCluster, own_site: Path, tmp_path: Path
-) -> None:
-    del fake_slurm
-    (tmp_path / "file").touch()
-    for folder in (Path("/proc/project"), tmp_path / "file"):
-        with pytest.raises(JobkitError, match="nothing was written"):
-            init(folder, "slurm")
-        assert not own_site.exists()
 
 
 def test_without_a_scheduler_a_spec_for_this_machine(
@@ -265,15 +250,34 @@ def test_the_order_of_queues(tmp_path: Path) -> None:
 
 
 def test_a_resource_that_gives_a_job_its_host_to_itself(tmp_path: Path) -> None:
-    survey = GRID
-    (site, *_) = written(tmp_path, "sge", survey)
-    assert site.requests.exclusive is None
-    row = "exclusive excl BOOL EXCL YES YES 0 1000"
-    (alone,) = resources(row)
+    assert written(tmp_path, "sge", GRID)[0].requests.exclusive is None
+    (alone,) = resources("exclusive excl BOOL EXCL YES YES 0 1000")
     for most, spelling in (({}, None), ({"gpu.q": 0.0}, "-l exclusive=true")):
-        known = (*(survey.resources or ()), replace(alone, most=most))
-        (site, *_) = written(tmp_path, "sge", replace(survey, resources=known))
+        known = (*(GRID.resources or ()), replace(alone, most=most))
+        site = written(tmp_path, "sge", replace(GRID, resources=known))[0]
         assert site.requests.exclusive == spelling
+
+
+def test_what_was_not_reported_and_what_there_is_not(tmp_path: Path) -> None:
+    nothing = replace(GRID, queues=None, resources=(), gpus=None, memory=(), one_node=())
+    site, spec, text, _ = written(tmp_path, "sge", nothing)
+    assert (site.queue, site.requests.gpus, site.requests.cpus, site.requests.memory) == (None,) * 4
+    assert "did not say which queues there are" in text
+    assert "names nothing that counts GPUs" in text
+    assert (spec.resources.queue, spec.resources.gpus) == (None, 0)
+
+    queues = (Queue(name="null", default=True, walltime_s=300),)
+    bare = Survey(product="Slurm", cluster="a b: c", queues=queues)
+    site, spec, text, said = written(tmp_path, "slurm", bare)
+    assert (site.name, site.queue, site.requests.gpus, site.requests.gpu_type) == (
+        "slurm",
+        "null",
+        None,
+        None,
+    )
+    assert "no node has GPUs" in text
+    assert (spec.resources.gpus, spec.resources.walltime) == (0, 300)
+    assert "it runs on CPUs" in said
 
 
 def test_grid_engine_with_names_of_its_own(tmp_path: Path) -> None:
@@ -311,32 +315,6 @@ def test_the_trial_is_on_cpus_if_torch_can_use_no_gpu(
 
     assert ("--stand-in --set device=cpu --set resources.gpus=0\n" in said) is on_cpus
     assert (cpu_torch in said) is (on_cpus or not cpu_torch)
-
-
-def test_a_cluster_without_gpus(tmp_path: Path) -> None:
-    queues = (Queue(name="null", default=True, walltime_s=300),)
-    site, spec, text, said = written(
-        tmp_path, "slurm", Survey(product="Slurm", cluster="a b: c", queues=queues)
-    )
-    assert (site.name, site.queue, site.requests.gpus, site.requests.gpu_type) == (
-        "slurm",
-        "null",
-        None,
-        None,
-    )
-    assert "no node has GPUs" in text
-    assert (spec.resources.gpus, spec.resources.walltime) == (0, 300)
-    assert "it runs on CPUs" in said
-
-
-def test_a_scheduler_that_reported_next_to_nothing(tmp_path: Path) -> None:
-    nothing = replace(GRID, queues=None, resources=(), gpus=None, memory=(), one_node=())
-    site, spec, text, _ = written(tmp_path, "sge", nothing)
-
-    assert (site.queue, site.requests.gpus, site.requests.cpus, site.requests.memory) == (None,) * 4
-    assert "did not say which queues there are" in text
-    assert "names nothing that counts GPUs" in text
-    assert (spec.resources.queue, spec.resources.gpus) == (None, 0)
 
 
 WORD = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,8}", fullmatch=True)

@@ -16,12 +16,7 @@ from jobkit.planning.job_script import COPIER, PROGRAMS
 from jobkit.schedulers.registry import by_name
 from jobkit.setup import machine
 from jobkit.setup.findings import Facts, Finding, Status
-from jobkit.setup.machine import (
-    MACHINE,
-    PYTHON,
-    NodeRequest,
-    check_node,
-)
+from jobkit.setup.machine import MACHINE, PYTHON, NodeRequest, check_node
 from jobkit.spec.sweep_spec import ModelSpec, SweepSpec
 
 pytestmark = pytest.mark.usefixtures("empty_cache")
@@ -279,8 +274,7 @@ TAG = {"path": "/b/tag"}
 @pytest.mark.parametrize(
     ("found", "changes", "status", "words"),
     [
-        (TAG, {}, Status.OK, "tag is /b/tag"),
-        (TAG | {"interpreter": "lua", "interpreter_path": "/b/lua"}, {}, Status.OK, "/b/tag"),
+        (TAG | {"interpreter": "lua", "interpreter_path": "/b/lua"}, {}, Status.OK, "tag is /b/tag"),
         ({}, {}, Status.MISSING, "tag is not on PATH here -> load its module (environment.modules)"),
         ({}, AWAY, Status.WARNING, "tag is not on PATH here"),
         ({}, {"container": "/my.sif"}, Status.MISSING, "not on PATH in /my.sif -> add it when you build the"),
@@ -291,7 +285,6 @@ TAG = {"path": "/b/tag"}
             Status.MISSING,
             "not executable here -> chmod +x /opt/tag",
         ),
-        (TAG | {"interpreter": "lua"}, {}, Status.MISSING, "/b/tag needs 'lua', which is not here -> load"),
         (
             TAG | {"interpreter": "/bin/sh\r"},
             {},
