@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from statistics import linear_regression
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +14,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.records import ModelRef
 from jobkit.core.units import GIB
 from jobkit.planning import batch_sizes
-from jobkit.planning.batch_sizes import MIN_LOAD, sizes
+from jobkit.planning.batch_sizes import MIN_LOAD, Chosen, sizes
 from jobkit.spec.sweep_spec import FindMax, SweepSpec
 from tests.answers.test_loads import CUTS, PARAGRAPHS, lengths, novel
 
@@ -24,20 +23,22 @@ FULL = ModelRef(path="/m", name="en", size="full", stand_in=True, fingerprint="f
 NOVEL = Loads(Lengths(paragraphs=((900, 50), *((60, 40, 20),) * 999)))
 
 
-def spec(device: str = "cuda", **sweep: object) -> SweepSpec:
+def spec(device: str = "cuda", /, **sweep: object) -> SweepSpec:
     return SweepSpec.model_validate({"name": "t", "device": device, "sweep": sweep})
 
 
-def expandable_records() -> list[dict[str, Any]]:
-    found = [json.loads(path.read_text()) for path in RECORDS.glob("*/results/*/*/record.json")]
-    return [one for one in found if one["point"]["allocator"] == "expandable_segments:True"]
+def chosen(
+    gpu_bytes: int | None = None, loads: Loads = NOVEL, model: ModelRef | None = FULL, **sweep: object
+) -> Chosen:
+    return batch_sizes.choose(spec(batch_size="auto", **sweep), model, loads, gpu_bytes)
 
 
 def test_the_typical_line_is_that_of_the_committed_records() -> None:
-    records = expandable_records()
+    records = [json.loads(path.read_text()) for path in RECORDS.glob("*/results/*/*/record.json")]
+    expandable = [one for one in records if one["point"]["allocator"] == "expandable_segments:True"]
     slope, fixed = linear_regression(
-        [record["summary"]["load_max"] for record in records],
-        [record["memory"]["process_peak_bytes"] for record in records],
+        [record["summary"]["load_max"] for record in expandable],
+        [record["memory"]["process_peak_bytes"] for record in expandable],
     )
     line = batch_sizes.TYPICAL["stanza-ner", "en", "full"]
     assert line.slope_bytes == pytest.approx(slope, rel=0.01)
@@ -47,37 +48,31 @@ def test_the_typical_line_is_that_of_the_committed_records() -> None:
 
 
 def test_the_sizes_take_up_to_a_quarter_of_the_card() -> None:
-    chosen = batch_sizes.choose(spec(batch_size="auto"), FULL, NOVEL, 8 * GIB)
-    assert chosen.largest_load == batch_sizes.TYPICAL["stanza-ner", "en", "full"].largest(8 * GIB)
-    assert 0.2 < NOVEL.load(chosen.sizes.batch_sizes[-1]) / chosen.largest_load <= 0.25
-    assert "up to a quarter of the 597,642 that a GPU of 8 GiB may take" in chosen.line
-    assert chosen.line.endswith("; lengths as the workload finds them")
-
-
-@pytest.mark.parametrize(
-    ("gpu_bytes", "share", "words"),
-    [(2 * GIB, 0.5, "50%"), (4 * GIB, 0.5, "50%"), (6 * GIB, 1 / 3, "33%"), (80 * GIB, 0.25, "a quarter")],
-)
-def test_more_of_a_small_card_is_measured(gpu_bytes: int, share: float, words: str) -> None:
-    chosen = batch_sizes.choose(spec(batch_size="auto"), FULL, NOVEL, gpu_bytes)
-    most = min(chosen.largest_load or 0, NOVEL.load(NOVEL.limit))
-    assert 0.8 * share < NOVEL.load(chosen.sizes.batch_sizes[-1]) / most <= share
-    assert f"up to {words} of the " in chosen.line
-    assert len(chosen.sizes.batch_sizes) == 5
-
-
-def test_workers_share_the_gpu() -> None:
-    alone = batch_sizes.choose(spec(batch_size="auto"), FULL, NOVEL, 8 * GIB)
+    alone = chosen(8 * GIB)
+    assert alone.largest_load == batch_sizes.TYPICAL["stanza-ner", "en", "full"].largest(8 * GIB)
+    assert 0.2 < NOVEL.load(alone.sizes.batch_sizes[-1]) / alone.largest_load <= 0.25
+    assert "up to a quarter of the 597,642 that a GPU of 8 GiB may take" in alone.line
+    assert alone.line.endswith("; lengths as the workload finds them")
+    assert (
+        "a GPU of 24 GiB, as none is named,"
+        in chosen(loads=Loads(Lengths(paragraphs=((900,),) * 9_000))).line
+    )
     for axes in ({"workers": [1, 4]}, {"include": [{"workers": 4}]}, {"zip": {"workers": [2, 4]}}):
-        shared = batch_sizes.choose(spec(batch_size="auto", **axes), FULL, NOVEL, 32 * GIB)
+        shared = chosen(32 * GIB, **axes)
         assert shared.largest_load == alone.largest_load
         assert "a GPU of 32 GiB for 4 workers may take" in shared.line
 
 
-def test_a_card_that_is_not_named_is_assumed_to_be_small() -> None:
-    chosen = batch_sizes.choose(spec(batch_size="auto"), FULL, Loads(Lengths(paragraphs=((900,),) * 9_000)))
-    assert "may take" in chosen.line
-    assert "a GPU of 24 GiB, as none is named," in chosen.line
+@pytest.mark.parametrize(
+    ("gpu_bytes", "share", "words"),
+    [(2 * GIB, 0.5, "50%"), (6 * GIB, 1 / 3, "33%"), (80 * GIB, 0.25, "a quarter")],
+)
+def test_more_of_a_small_card_is_measured(gpu_bytes: int, share: float, words: str) -> None:
+    found = chosen(gpu_bytes)
+    most = min(found.largest_load or 0, NOVEL.load(NOVEL.limit))
+    assert 0.8 * share < NOVEL.load(found.sizes.batch_sizes[-1]) / most <= share
+    assert f"up to {words} of the " in found.line
+    assert len(found.sizes.batch_sizes) == 5
 
 
 @pytest.mark.parametrize(
@@ -90,53 +85,40 @@ def test_else_it_is_a_quarter_of_the_text(device: str, model: ModelRef | None, g
     assert "up to a quarter of the 900,000 of the whole text in one call" in chosen.line
 
 
-def test_a_short_text_goes_beyond_a_quarter_and_says_so() -> None:
-    chosen = batch_sizes.choose(spec(batch_size="auto"), None, Loads(Lengths.unknown(6)))
-    assert chosen.sizes.batch_sizes == (1, 2, 4, 5, 6)
-    assert "more than a quarter of the 6 of the whole text in one call" in chosen.line
-    assert "loads of 1 to 6 paragraphs" in chosen.line
-    assert chosen.line.endswith("the workload reports no lengths")
-
-
-def test_few_sizes_say_why() -> None:
-    chosen = batch_sizes.choose(spec(batch_size="auto"), None, Loads(Lengths(paragraphs=((9,), (9,)))))
-    assert chosen.line.endswith(
-        "the text makes too few distinct loads (2) for a line: a longer text has more"
-    )
-    none = batch_sizes.choose(spec(batch_size="auto"), FULL, NOVEL, GIB // 2)
+def test_a_short_text_goes_beyond_a_quarter_and_few_sizes_say_why() -> None:
+    short = chosen(loads=Loads(Lengths.unknown(6)), model=None)
+    assert short.sizes.batch_sizes == (1, 2, 4, 5, 6)
+    assert "more than a quarter of the 6 of the whole text in one call" in short.line
+    assert "loads of 1 to 6 paragraphs" in short.line
+    assert short.line.endswith("the workload reports no lengths")
+    few = chosen(loads=Loads(Lengths(paragraphs=((9,), (9,)))), model=None)
+    assert few.line.endswith("the text makes too few distinct loads (2) for a line: a longer text has more")
+    none = chosen(GIB // 2)
     assert none.line == "no batch size is worth measuring: what the model takes alone is more than there is"
     assert none.gpu == "a GPU of 512.0 MiB"
 
 
 def test_auto_is_replaced_and_the_other_knobs_stay() -> None:
     asked = spec(batch_size="auto", tokenizer_batch=[8, 16], include=[{"batch_size": 1}])
-    assert batch_sizes.is_auto(asked)
     found = batch_sizes.decided(asked, (10, 20))
-    assert not batch_sizes.is_auto(found)
+    assert (batch_sizes.is_auto(asked), batch_sizes.is_auto(found)) == (True, False)
     assert found.sweep.product == {"batch_size": [10, 20], "tokenizer_batch": [8, 16]}
     assert len(batch_sizes.settings_of(found)) == 5
     with pytest.raises(JobkitError, match="no batch size is worth measuring"):
         batch_sizes.decided(asked, ())
-
-
-def test_other_knobs_that_cut_the_text_count_with_their_largest_value() -> None:
     lengths = Lengths(paragraphs=((10, 10, 10),) * 9)
-    loads = batch_sizes.loads_of(spec(batch_size="auto", sentences_per_ner_batch=[2, 4]), lengths)
-    assert loads.load(9) == 4 * 10
-    assert batch_sizes.loads_of(spec(batch_size=[3]), lengths).load(9) == 9 * 10
-    assert batch_sizes.loads_of(spec(sentences_per_ner_batch=[2]), lengths).load(9) == 9 * 10
+    cut = batch_sizes.loads_of(spec(batch_size="auto", sentences_per_ner_batch=[2, 4]), lengths)
+    assert cut.load(9) == 4 * 10, "another knob that cuts the text counts with its largest value"
+    for sweep in ({"batch_size": [3]}, {"sentences_per_ner_batch": [2]}):
+        assert batch_sizes.loads_of(spec(**sweep), lengths).load(9) == 9 * 10
 
 
 def test_a_card_that_find_max_names_is_known() -> None:
-    assert batch_sizes.named_gpu_bytes(spec()) is None
-    named = spec().model_copy(
-        update={"find_max": FindMax.model_validate({"memory": "16GiB"}), "device": "cuda"}
-    )
+    named = SweepSpec.model_validate({"name": "t", "device": "cuda", "find_max": {"memory": "16GiB"}})
     assert batch_sizes.named_gpu_bytes(named) == 16 * GIB
-    assert batch_sizes.named_gpu_bytes(named.model_copy(update={"find_max": FindMax()})) is None
-    assert batch_sizes.named_gpu_bytes(named.model_copy(update={"device": "cpu"})) is None, (
-        "that of the process"
-    )
+    on_cpu = named.model_copy(update={"device": "cpu"})  # its memory is that of the process
+    for other in (spec(), named.model_copy(update={"find_max": FindMax()}), on_cpu):
+        assert batch_sizes.named_gpu_bytes(other) is None
 
 
 def test_the_sizes_are_spread_evenly_in_load_up_to_a_quarter() -> None:
@@ -145,12 +127,8 @@ def test_the_sizes_are_spread_evenly_in_load_up_to_a_quarter() -> None:
     top = loads.load(loads.limit) / 4
     assert [round(load / top, 1) for load in found] == [0.2, 0.4, 0.6, 0.8, 1.0]
     assert found == [loads.own(size) for size in sizes(loads).batch_sizes]
-
-
-def test_the_sizes_lie_above_the_floor_where_the_text_permits() -> None:
-    loads = novel(300)
-    assert loads.load(sizes(loads, 30_000).batch_sizes[0]) >= MIN_LOAD
-    assert len(sizes(loads, 30_000).batch_sizes) == 5
+    small, chosen = novel(300), sizes(novel(300), 30_000).batch_sizes
+    assert (small.load(chosen[0]) >= MIN_LOAD, len(chosen)) == (True, 5), "above the floor where it can"
 
 
 def test_a_card_too_small_is_reported() -> None:

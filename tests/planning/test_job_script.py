@@ -20,11 +20,6 @@ from jobkit.spec.sweep_spec import SweepSpec
 MODEL = ModelRef(
     path="/cache/models/en", name="en", size="tiny", stand_in=True, fingerprint="f", size_bytes=15_000_000
 )
-SITES = {
-    "slurm": ["slurm-default", "edinburgh-ilcc"],
-    "sge": ["sge-default", "lancaster-hec"],
-    "local": ["local-default"],
-}
 
 
 def point(
@@ -43,10 +38,10 @@ def script(scheduler: str, site: str, run_dir: str = "/home/me/runs/r1", **chang
     return render(spec(**changes), load_site(site, scheduler), point(), Path(run_dir))
 
 
-def shellcheck(text: str, path: Path) -> str:
-    path.write_text(text, encoding="utf-8")
-    program = Path(sys.executable).with_name("shellcheck")
-    return subprocess.run([program, path], capture_output=True, text=True, check=False).stdout
+def find_script(**changes: object) -> str:
+    return render_find(
+        spec(**changes), load_site("slurm-default", "slurm"), point(), Path("/home/me/runs/r1")
+    )
 
 
 EVERYTHING = {
@@ -60,21 +55,33 @@ EVERYTHING = {
 }
 
 
-@pytest.mark.parametrize(
-    ("scheduler", "site"), [(name, site) for name, sites in SITES.items() for site in sites]
-)
-@pytest.mark.parametrize("changes", [{}, EVERYTHING], ids=["plain", "everything"])
-def test_shellcheck_has_nothing_to_say(
-    scheduler: str, site: str, changes: dict[str, object], tmp_path: Path
-) -> None:
-    folder = "/home/me/my runs/é" if scheduler == "sge" else "/home/me/my runs/it's"
-    assert shellcheck(script(scheduler, site, folder, **changes), tmp_path / "job.sh") == ""
+SITES = {
+    "slurm-default": "slurm",
+    "edinburgh-ilcc": "slurm",
+    "sge-default": "sge",
+    "lancaster-hec": "sge",
+    "local-default": "local",
+}
 
 
-def test_the_example_sites_have_their_own_header_and_scratch() -> None:
-    lines = script("sge", "lancaster-hec").splitlines()
-    assert {"#$ -q short", "#$ -l ngpus=1", "#$ -l ncpus=2", "#$ -l h_vmem=8G"} <= set(lines)
-    assert 'scratch="/disk/scratch/$USER"' in script("slurm", "edinburgh-ilcc")
+def test_shellcheck_has_nothing_to_say_of_every_site_and_odd_names(tmp_path: Path) -> None:
+    """The whole texts of usual names are compared, and checked, by tests/whole/test_environments.py."""
+    texts = {}
+    for site, scheduler in SITES.items():
+        folder = "/home/me/my runs/é" if scheduler == "sge" else "/home/me/my runs/it's"
+        texts[site] = script(scheduler, site, folder, **EVERYTHING)
+    assert {"#$ -q short", "#$ -l ngpus=1", "#$ -l ncpus=2"} <= set(texts["lancaster-hec"].splitlines())
+    assert 'scratch="/disk/scratch/$USER"' in texts["edinburgh-ilcc"]
+    words = ["en", "--resources-url", "http://127.0.0.1/it's"]
+    errand, slurm = spec(resources={"gpus": 0}), load_site("slurm-default", "slurm")
+    texts["fetch"] = render_errand(errand, slurm, Path("/home/me/my runs/f1"), FETCH_BODY, fetch=words)
+    fetched = """models fetch en --resources-url 'http://127.0.0.1/it'"'"'s'"""
+    assert texts["fetch"].rstrip().endswith(fetched)
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    program = Path(sys.executable).with_name("shellcheck")
+    done = subprocess.run([program, *tmp_path.iterdir()], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("", 0)
 
 
 def own_template(folder: Path, text: str, name: str = "mine.sh") -> str:
@@ -83,13 +90,12 @@ def own_template(folder: Path, text: str, name: str = "mine.sh") -> str:
     return str(folder / name)
 
 
-@pytest.mark.parametrize("scheduler", SITES)
-def test_a_template_of_the_specs_own_overrides_one_block(scheduler: str, tmp_path: Path) -> None:
+def test_a_template_of_the_specs_own_overrides_one_block(tmp_path: Path) -> None:
     mine = own_template(
         tmp_path, "{% extends base %}{% block environment %}\n{{ super() }}\nnvidia-smi\n{% endblock %}"
     )
-    plain = script(scheduler, f"{scheduler}-default").splitlines()
-    changed = script(scheduler, f"{scheduler}-default", template=mine).splitlines()
+    plain = script("slurm", "slurm-default").splitlines()
+    changed = script("slurm", "slurm-default", template=mine).splitlines()
     added = changed.index("nvidia-smi")
     assert "import jobkit.worker" in changed[added - 2]
     assert [line for line in changed if line and line != "nvidia-smi"] == [line for line in plain if line]
@@ -109,22 +115,16 @@ def test_every_block_of_the_body_can_be_overridden(extended: str, tmp_path: Path
 def test_a_template_in_the_config_folder_extends_the_shipped_one_of_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path))
     text = '{% extends "shipped/slurm.sh.j2" %}{% block header %}{{ super() }}#SBATCH --nice\n{% endblock %}'
     own_template(tmp_path / "templates", text, "slurm.sh.j2")
-    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path))
     lines = script("slurm", "slurm-default").splitlines()
     assert lines[lines.index("#SBATCH --nice") - 1] == "#SBATCH --ntasks=1"
     mine = own_template(tmp_path, "{% extends base %}{% block work %}true\n{% endblock %}")
     both = script("slurm", "slurm-default", template=mine)
     assert "#SBATCH --nice" in both
     assert both.endswith("true\n")
-
-
-def test_a_template_that_extends_itself_is_refused_with_how_to_extend_the_shipped_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     own_template(tmp_path / "templates", '{% extends "slurm.sh.j2" %}', "slurm.sh.j2")
-    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path))
     with pytest.raises(JobkitError, match="extends itself") as caught:
         script("slurm", "slurm-default")
     assert "shipped/slurm.sh.j2" in (caught.value.hint or "")
@@ -175,48 +175,27 @@ def test_nothing_in_a_spec_reaches_the_shell(folder: str, variable: str, tmp_pat
     assert done.stdout.decode() == f"/x/a{folder}\0{variable}"
 
 
-@pytest.mark.parametrize(("scheduler", "site"), [("slurm", "slurm-default"), ("sge", "lancaster-hec")])
-def test_the_script_that_fetches_a_model_is_as_clean(scheduler: str, site: str, tmp_path: Path) -> None:
-    words = ["en", "--resources-url", "http://127.0.0.1/it's"]
-    asked, folder = spec(resources={"gpus": 0}), Path("/home/me/my runs/f1")
-    text = render_errand(asked, load_site(site, scheduler), folder, FETCH_BODY, fetch=words)
-    assert shellcheck(text, tmp_path / "job.sh") == ""
-    assert text.rstrip().endswith("""models fetch en --resources-url 'http://127.0.0.1/it'"'"'s'""")
-
-
-def find_script(scheduler: str, **changes: object) -> str:
-    site = load_site(f"{scheduler}-default", scheduler)
-    return render_find(spec(**changes), site, point(), Path("/home/me/my runs/r1"))
-
-
-@pytest.mark.parametrize("scheduler", SITES)
-def test_the_script_that_finds_the_largest_batch_is_as_clean(scheduler: str, tmp_path: Path) -> None:
-    text = find_script(scheduler, **EVERYTHING)
-    assert shellcheck(text, tmp_path / "find.sh") == ""
-    assert "run='/home/me/my runs/r1'" in text
-
-
-@pytest.mark.parametrize("scheduler", ["slurm", "sge"])
-def test_it_asks_for_what_a_point_asks_for(scheduler: str) -> None:
-    prefix = {"slurm": "#SBATCH", "sge": "#$"}[scheduler]
-    asked = [line for line in find_script(scheduler, **EVERYTHING).splitlines() if line.startswith(prefix)]
-    of_a_point = script(scheduler, f"{scheduler}-default", "/home/me/my runs/r1", **EVERYTHING).splitlines()
-    assert asked == [line for line in of_a_point if line.startswith(prefix)]
+def test_the_script_that_finds_the_largest_batch_asks_for_what_a_point_asks_for() -> None:
+    found, of_a_point = (
+        find_script(**EVERYTHING),
+        script("slurm", "slurm-default", "/home/me/runs/r1", **EVERYTHING),
+    )
+    asked = [
+        [line for line in text.splitlines() if line.startswith("#SBATCH")] for text in (found, of_a_point)
+    ]
+    assert asked[0] == asked[1]
+    assert "#SBATCH --nice=100" in asked[0]
 
 
 def test_the_header_of_a_template_of_the_specs_own_is_its_header_too(tmp_path: Path) -> None:
     header = "{% block header %}{{ super() }}#SBATCH --comment=mine\n{% endblock %}"
     mine = own_template(tmp_path, "{% extends base %}" + header + "{% block work %}odd{% endblock %}")
-    text = find_script("slurm", template=mine)
+    text = find_script(template=mine)
     assert "#SBATCH --comment=mine\n" in text
     assert "\nodd" not in text
     assert "odd" in script("slurm", "slurm-default", template=mine)
-
-
-@pytest.mark.parametrize("scheduler", ["slurm", "local"])
-def test_a_template_that_is_the_body_of_a_point_is_not_taken_for_it(scheduler: str, tmp_path: Path) -> None:
-    mine = own_template(tmp_path, '{% extends "job.sh.j2" %}')
-    assert find_script(scheduler, template=mine) == find_script(scheduler)
+    body = own_template(tmp_path, '{% extends "job.sh.j2" %}')
+    assert find_script(template=body) == find_script(), "the body of a point is not taken for it"
 
 
 @pytest.mark.parametrize(
@@ -245,9 +224,8 @@ def test_no_image_reaches_the_shell(image: str, tmp_path: Path) -> None:
     body = script("local", "local-default", environment={"container": image})
     enter = body[body.index("container=(false)") : body.index("activate() {")]
     shown = 'type() { echo show; }; enter_container; printf "%s\\n" "$why" "${container[@]}"'
-    done = subprocess.run(
-        ["bash", "-c", f"run=/\n{enter}\n{shown}"], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    argv = ["bash", "-c", f"run=/\n{enter}\n{shown}"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True)
     said = done.stdout.splitlines()
     if "://" in image:
         assert said == ["", "show", "exec", "--nv", "--bind", "/", image, *said[7:]]

@@ -55,81 +55,65 @@ def test_a_missing_model_names_the_places_and_the_command(
     for place in (cache / "models" / "en", tmp_path / "named", tmp_path / "xdg"):
         assert str(place) in caught.value.message
     assert "jobkit models fetch en" in caught.value.hint
+    with pytest.raises(JobkitError, match="only the stand-in has the size 'tiny'") as caught:
+        find(cache, "tiny")
+    assert "model.fallback: stand-in" in caught.value.hint
+    with pytest.raises(JobkitError, match="'de' is not on this machine"):
+        find(cache, "full", "stand-in", "de")  # the stand-in is English
     assert not cache.exists()
 
 
-@pytest.mark.parametrize(
-    ("name", "size", "fallback", "said", "hint"),
-    [
-        ("en", "tiny", None, "only the stand-in has the size 'tiny'", "model.fallback: stand-in"),
-        ("de", "full", "stand-in", "'de' is not on this machine", "jobkit models fetch de"),
-    ],
-)
-def test_a_tiny_model_is_always_the_stand_in_which_is_english(
-    cache: Path, name: str, size: str, fallback: str | None, said: str, hint: str
+def test_without_building_a_stand_in_is_described(
+    cache: Path, tiny_model: ModelRef, kept_cache: Path
 ) -> None:
-    with pytest.raises(JobkitError, match=said) as caught:
-        find(cache, size, fallback, name)
-    assert hint in caught.value.hint
-
-
-@pytest.mark.parametrize("size", ["tiny", "full"])
-def test_without_building_a_stand_in_is_described(cache: Path, size: str) -> None:
-    found = find(cache, size, "stand-in")
-    assert found.stand_in
-    assert found.fingerprint == NOT_BUILT
-    assert found.size_bytes > 1_000_000
+    for size in ("tiny", "full"):
+        found = find(cache, size, "stand-in")
+        assert (found.stand_in, found.fingerprint) == (True, NOT_BUILT)
+        assert found.size_bytes > 1_000_000
     assert not cache.exists()
-
-
-def test_a_built_stand_in_is_found(tiny_model: ModelRef, kept_cache: Path) -> None:
     assert find(kept_cache, "tiny", "stand-in") == tiny_model
-    assert tiny_model.stand_in
-    assert len(tiny_model.fingerprint) == 64
+    assert (tiny_model.stand_in, len(tiny_model.fingerprint)) == (True, 64)
     assert (tiny_model.name, tiny_model.size) == ("en", "tiny")
 
 
-def test_a_real_model_is_found_before_the_stand_in(
-    cache: Path, tmp_path: Path, tiny_model: ModelRef, monkeypatch: pytest.MonkeyPatch
+def test_a_real_model_is_found_before_the_stand_in_and_all_are_listed(
+    cache: Path, tmp_path: Path, tiny_model: ModelRef, kept_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    named = tmp_path / "named"
+    assert list_models(cache) == ()
+    assert tiny_model in list_models(kept_cache)
+    named, own = tmp_path / "named", cache / "models" / "en"
     shutil.copytree(tiny_model.path, named)
     (named / "de").mkdir()
     (named / "de" / "large").write_bytes(bytes(10**6))
     monkeypatch.setenv("STANZA_RESOURCES_DIR", str(named))
     found = find(cache, fallback="stand-in")
-    assert found.path == str(named)
-    assert not found.stand_in
-    assert found.fingerprint == tiny_model.fingerprint
+    assert (found.path, found.stand_in, found.fingerprint) == (str(named), False, tiny_model.fingerprint)
     assert found.size_bytes == tiny_model.size_bytes
-    shutil.copytree(named, cache / "models" / "en")
-    assert find(cache).path == str(cache / "models" / "en")
+    shutil.copytree(named, own)
+    assert find(cache).path == str(own)
+    assert [model.path for model in list_models(cache)] == [str(own), str(named)]
 
 
-@pytest.mark.parametrize("lost", ["tokenize", "ner", "pretrain", "forward_charlm"])
-def test_a_model_without_what_it_builds_on_is_none(cache: Path, tiny_model: ModelRef, lost: str) -> None:
+def test_a_model_without_what_it_builds_on_is_none(cache: Path, tiny_model: ModelRef) -> None:
     folder = cache / "models" / "en"
     shutil.copytree(tiny_model.path, folder)
     assert not missing_files(folder, "en")
-    (folder / "en" / lost / "jobkit.pt").unlink()
-    with pytest.raises(JobkitError, match=f"no en/{lost}/jobkit.pt"):
-        find(cache)
-
-
-def test_words_split_in_two_need_their_model(cache: Path, tiny_model: ModelRef) -> None:
-    folder = cache / "models" / "en"
-    shutil.copytree(tiny_model.path, folder)
-    resources = json.loads((folder / "resources.json").read_text())
-    resources["en"]["packages"]["default"]["mwt"] = "jobkit"
-    resources["en"]["mwt"] = {"jobkit": {"md5": ""}}
-    (folder / "resources.json").write_text(json.dumps(resources))
+    resources = folder / "resources.json"
+    whole = resources.read_text()
+    listed = json.loads(whole)
+    listed["en"]["packages"]["default"]["mwt"] = "jobkit"  # words split in two need their model
+    listed["en"]["mwt"] = {"jobkit": {"md5": ""}}
+    resources.write_text(json.dumps(listed))
     assert missing_files(folder, "en") == "no en/mwt/jobkit.pt"
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"en": {"packages": {}}}', '{"en": "de"}'])
-def test_resources_that_tell_nothing_are_no_model(tmp_path: Path, text: str) -> None:
-    (tmp_path / "resources.json").write_text(text)
-    assert "does not list en" in missing_files(tmp_path, "en")
+    resources.write_text(whole)
+    for lost in ("forward_charlm", "pretrain", "ner", "tokenize"):
+        (folder / "en" / lost / "jobkit.pt").rename(folder / lost)
+        with pytest.raises(JobkitError, match=f"no en/{lost}/jobkit.pt"):
+            find(cache)
+        (folder / lost).rename(folder / "en" / lost / "jobkit.pt")
+    for text in ("", "[]", "{}", '{"en": {"packages": {}}}', '{"en": "de"}'):
+        resources.write_text(text)
+        assert "does not list en" in missing_files(folder, "en")
 
 
 def test_stanzas_own_folder_is_where_stanza_says(cache: Path) -> None:
@@ -143,49 +127,43 @@ def test_stanzas_own_folder_is_where_stanza_says(cache: Path) -> None:
 def test_a_fetched_model_is_found_and_loads(
     cache: Path, mirror: tuple[Path, str], tiny_model: ModelRef, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for name in ("", "../en", "EN", "en/.."):
+        with pytest.raises(JobkitError, match="no model is called") as caught:
+            fetch_model(name, cache, resources_url=mirror[1], say=print)
+        assert caught.value.hint
+    assert not cache.exists()
     said: list[str] = []
+    with pytest.raises(JobkitError, match=r"could not be fetched: .*127"):
+        fetch_model("en", cache, resources_url="http://127.0.0.1:1", say=said.append)
+    with pytest.raises(JobkitError, match="Unknown language requested: xx"):
+        fetch_model("xx", cache, resources_url=mirror[1], say=said.append)
+    assert shown(cache) == []
     fetched = fetch_model("en", cache, resources_url=mirror[1], say=said.append)
     assert fetched == find(cache)
-    assert fetched.fingerprint == tiny_model.fingerprint
-    assert not fetched.stand_in
-    assert len(said) == 1
+    assert (fetched.fingerprint, fetched.stand_in) == (tiny_model.fingerprint, False)
+    assert len(said) == 3
     assert capsys.readouterr() == ("", "")
     assert shown(cache) == ["en"]
-    workload = StanzaNer()
-    workload.load(Path(fetched.path), "cpu", {}, 1)
+    StanzaNer().load(Path(fetched.path), "cpu", {}, 1)
     again = fetch_model("en", cache, resources_url=mirror[1], say=said.append)
     assert again == fetched
 
 
-def test_a_fetch_that_fails_leaves_the_old_model(cache: Path, mirror: tuple[Path, str]) -> None:
+def test_a_fetch_that_fails_leaves_the_old_model_and_goes_on_where_it_was_cut(
+    cache: Path, mirror: tuple[Path, str]
+) -> None:
     folder, address = mirror
-    fetched = fetch_model("en", cache, resources_url=address, say=print)
-    (folder / "en" / "ner" / "jobkit.pt").write_bytes(b"cut short")
-    with pytest.raises(JobkitError, match=r"could not be fetched: md5") as caught:
-        fetch_model("en", cache, resources_url=address, say=print)
-    assert "jobkit models fetch en" in caught.value.hint
-    (folder / "en" / "ner" / "jobkit.pt").unlink()
-    with pytest.raises(JobkitError, match="could not be fetched"):
-        fetch_model("en", cache, resources_url=address, say=print)
-    assert find(cache) == fetched
-    assert shown(cache) == ["en"]
-
-
-def test_no_network_and_no_such_language_are_errors(cache: Path, mirror: tuple[Path, str]) -> None:
-    with pytest.raises(JobkitError, match=r"could not be fetched: .*127"):
-        fetch_model("en", cache, resources_url="http://127.0.0.1:1", say=print)
-    with pytest.raises(JobkitError, match="Unknown language requested: xx"):
-        fetch_model("xx", cache, resources_url=mirror[1], say=print)
-    assert shown(cache) == []
-
-
-def test_a_fetch_goes_on_where_it_was_cut(cache: Path, mirror: tuple[Path, str]) -> None:
-    folder, address = mirror
+    old = fetch_model("en", cache, resources_url=address, say=print)
     late = folder / "en" / "ner" / "jobkit.pt"
     whole = late.read_bytes()
-    late.write_bytes(b"cut short")
-    with pytest.raises(JobkitError, match="could not be fetched: md5"):
+    late.unlink()
+    with pytest.raises(JobkitError, match="could not be fetched"):
         fetch_model("en", cache, resources_url=address, say=print)
+    late.write_bytes(b"cut short")
+    with pytest.raises(JobkitError, match="could not be fetched: md5") as caught:
+        fetch_model("en", cache, resources_url=address, say=print)
+    assert "jobkit models fetch en" in caught.value.hint
+    assert (find(cache), shown(cache)) == (old, ["en"])
     kept = cache / "models" / ".fetch-en" / "en" / "tokenize" / "jobkit.pt"
     before = kept.stat()
     late.write_bytes(whole)
@@ -195,18 +173,6 @@ def test_a_fetch_goes_on_where_it_was_cut(cache: Path, mirror: tuple[Path, str])
     after = (Path(fetched.path) / "en" / "tokenize" / "jobkit.pt").stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     assert not (cache / "models" / ".fetch-en").exists()
-
-
-def test_what_is_on_this_machine_is_listed(
-    cache: Path, tmp_path: Path, tiny_model: ModelRef, kept_cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert list_models(cache) == ()
-    shutil.copytree(tiny_model.path, cache / "models" / "en")
-    named = tmp_path / "named"
-    shutil.copytree(tiny_model.path, named)
-    monkeypatch.setenv("STANZA_RESOURCES_DIR", str(named))
-    assert [model.path for model in list_models(cache)] == [str(cache / "models" / "en"), str(named)]
-    assert tiny_model in list_models(kept_cache)
 
 
 def test_a_path_is_printed_only_of_what_is_there(
@@ -227,14 +193,6 @@ def test_a_path_is_printed_only_of_what_is_there(
     assert list_models(cache) == ()
 
 
-@pytest.mark.parametrize("name", ["", "../en", "EN", "en/.."])
-def test_what_is_no_language_is_not_fetched(name: str, cache: Path) -> None:
-    with pytest.raises(JobkitError, match="no model is called") as caught:
-        fetch_model(name, cache, resources_url="http://127.0.0.1:1", say=print)
-    assert caught.value.hint
-    assert not cache.exists()
-
-
 TAGGER, EMBEDDER, SPACY = models.USUAL
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 FILES = {"config.json": b'{"model_type": "bert"}', "tokenizer.json": b"{}", "onnx/model.onnx": b"large"}
@@ -247,16 +205,17 @@ def a_model(folder: Path, name: str = "config.json") -> Path:
     return folder
 
 
-def test_a_folder_of_the_users_is_the_model(tmp_path: Path) -> None:
+def test_a_folder_of_the_users_is_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     a_model(tmp_path / "mine")
     found = models.find(TAGGER, {"path": "mine"}, tmp_path, tmp_path / "cache")
     assert (found.path, found.name, found.kind) == (str(tmp_path / "mine"), "mine", FOLDER)
     assert (found.stand_in, found.caveat, found.title, found.size_bytes) == (False, "", "mine", 2)
-
-
-def test_the_users_own_workload_takes_any_folder(tmp_path: Path) -> None:
-    a_model(tmp_path / "mine", "weights.bin")
-    assert models.find("own:Own", {"path": "mine"}, tmp_path, tmp_path).name == "mine"
+    a_model(tmp_path / "any", "weights.bin")
+    assert models.find("own:Own", {"path": "any"}, tmp_path, tmp_path).name == "any"
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    found = models.find(TAGGER, {"fallback": "stand-in"}, tmp_path, tmp_path)
+    assert (found.fingerprint, found.architecture) == (NOT_BUILT, "bert-base")
+    assert found.caveat == "RANDOM weights, architecture bert-base"
 
 
 @pytest.mark.parametrize(
@@ -281,29 +240,20 @@ def test_what_is_not_there_is_refused(
     assert error.value.hint
 
 
-def test_the_cache_of_the_hub_is_looked_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_of_the_hub_and_installed_packages_are_looked_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
     model = tmp_path / "hub" / "models--dslim--bert-base-NER"
     snapshot = a_model(model / "snapshots" / COMMIT)
     (model / "refs").mkdir()
     (model / "refs" / "main").write_text(COMMIT, encoding="ascii")
     assert models.find(TAGGER, {"name": "en"}, tmp_path, tmp_path).path == str(snapshot)
-
-
-def test_an_installed_package_of_spacy_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    inside = tmp_path / "en_test_model"
-    made = a_model(inside / "en_test_model-1.0", "config.cfg")
+    made = a_model(tmp_path / "en_test_model" / "en_test_model-1.0", "config.cfg")
     (made / "meta.json").write_text("{}", encoding="utf-8")
-    (inside / "__init__.py").touch()
+    (tmp_path / "en_test_model" / "__init__.py").touch()
     monkeypatch.syspath_prepend(str(tmp_path))
     assert models.find(SPACY, {"name": "en_test_model"}, tmp_path, tmp_path).path == str(made)
-
-
-def test_a_stand_in_is_described_before_it_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    found = models.find(TAGGER, {"fallback": "stand-in"}, tmp_path, tmp_path)
-    assert (found.fingerprint, found.architecture) == (NOT_BUILT, "bert-base")
-    assert found.caveat == "RANDOM weights, architecture bert-base"
 
 
 class Hub(BaseHTTPRequestHandler):
@@ -312,13 +262,7 @@ class Hub(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Say nothing."""
 
-    def do_HEAD(self) -> None:
-        self.answer(body=False)
-
     def do_GET(self) -> None:
-        self.answer(body=True)
-
-    def answer(self, *, body: bool) -> None:
         path = self.path.partition("?")[0]
         data = FILES.get(path.partition(f"/resolve/{COMMIT}/")[2])
         if path.startswith("/api/models/org/model/tree/"):
@@ -332,8 +276,11 @@ class Hub(BaseHTTPRequestHandler):
         self.send_header("ETag", f'"{abs(hash(path)):040x}"')
         self.send_header("X-Repo-Commit", COMMIT)
         self.end_headers()
-        if body and data:
+        if self.command == "GET" and data:
             self.wfile.write(data)
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
 
 
 @pytest.fixture
@@ -349,6 +296,8 @@ def hub() -> Iterator[str]:
 
 def test_a_model_of_the_hub_is_fetched_whole(hub: str, tmp_path: Path) -> None:
     pytest.importorskip("huggingface_hub")
+    with pytest.raises(JobkitError, match="could not be fetched"):
+        models.fetch_hub("org/absent", tmp_path, endpoint=hub, say=print)
     fetched = models.fetch_hub("org/model", tmp_path, endpoint=hub, say=print)
     assert folder_files(Path(fetched.path)) == ("config.json", "tokenizer.json")
     found = models.find(TAGGER, {"name": "org/model"}, tmp_path, tmp_path)
@@ -356,9 +305,3 @@ def test_a_model_of_the_hub_is_fetched_whole(hub: str, tmp_path: Path) -> None:
     assert found in [*models.list_folders(tmp_path)]
     again = models.fetch_hub("org/model", tmp_path, endpoint=hub, say=print)
     assert again == fetched
-
-
-def test_a_model_that_the_hub_lacks_is_an_error(hub: str, tmp_path: Path) -> None:
-    pytest.importorskip("huggingface_hub")
-    with pytest.raises(JobkitError, match="could not be fetched"):
-        models.fetch_hub("org/absent", tmp_path, endpoint=hub, say=print)

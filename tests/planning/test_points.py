@@ -38,17 +38,9 @@ def test_points_are_counted_named_and_ordered(axes: dict[str, list[int]], repeat
     assert order == sorted(order), "the tokenizer's batch does not change the load"
 
 
-def test_each_repeat_runs_every_setting_in_ascending_load() -> None:
-    points = planned(sweep={"batch_size": [50, 10]}, repeats=2)
-    assert [point.point_id for point in points] == [
-        "batch_size-10-r1",
-        "batch_size-50-r1",
-        "batch_size-10-r2",
-        "batch_size-50-r2",
-    ]
-
-
 def test_points_stand_in_ascending_need_of_device_memory() -> None:
+    names = [point.point_id for point in planned(sweep={"batch_size": [50, 10]}, repeats=2)]
+    assert names == [f"batch_size-{size}-r{repeat}" for repeat in (1, 2) for size in (10, 50)]
     sweep = {"workers": [16, 1], "batch_size": [32, 1], "order": ["text", "load"]}
     points = planned(sweep=sweep, repeats=1)
     need = [(point.workers, point.numbers["batch_size"]) for point in points[::2]]
@@ -65,53 +57,35 @@ def test_a_load_of_16_bits_needs_half_and_a_point_knows_its_precision() -> None:
     assert planned(repeats=1, precision=None)[0].precision is None
 
 
-def test_a_setting_that_names_no_precision_has_that_of_the_key() -> None:
-    sweep = {"include": [{"batch_size": 1}, {"batch_size": 1, "precision": "fp16"}]}
-    points = planned(sweep=sweep, repeats=1, precision="bf16")
-    assert {(point.params["precision"], point.precision) for point in points} == {
-        ("bf16",) * 2,
-        ("fp16",) * 2,
-    }
-
-
-def test_a_workload_without_a_choice_has_no_precision() -> None:
+def test_a_workload_without_a_choice_has_no_precision_and_no_shortcuts() -> None:
     spec = SweepSpec(name="t")
     assert offered(spec, [KNOB]) == {"precision": "fp32", "shortcuts": None}
     assert offered(spec, []) == {"precision": None, "shortcuts": None}
     assert offered(spec, [Knob(name="precision", words=("bf16",))])["precision"] is None
     assert offered(SweepSpec(name="t", precision=None), [KNOB])["precision"] is None
-    assert [plan(SweepSpec(name="t", workload=name))[0].precision for name in ("stanza-ner", "count")] == [
-        "fp32",
-        None,
-    ]
-
-
-def test_a_point_knows_its_shortcuts_by_the_knob_or_by_the_key() -> None:
-    assert [planned(repeats=1, **keys)[0].shortcuts for keys in ({}, {"shortcuts": "exact"})] == [
-        "off",
-        "exact",
-    ]
-    assert planned(repeats=1, shortcuts="exact")[0].params == {}
-    swept = planned(repeats=1, sweep={"shortcuts": ["exact", "off"]})
-    assert [(point.params, point.shortcuts) for point in swept] == [
-        ({"shortcuts": word}, word) for word in ("exact", "off")
-    ]
-    rows = {"include": [{"batch_size": 1}, {"batch_size": 1, "shortcuts": "off"}]}
-    filled = planned(sweep=rows, repeats=1, shortcuts="exact")
-    assert {(point.params["shortcuts"], point.shortcuts) for point in filled} == {
-        ("exact",) * 2,
-        ("off",) * 2,
-    }
-
-
-def test_a_workload_without_shortcuts_has_none() -> None:
     knob = Knob(name="shortcuts", words=("off", "exact"))
-    assert offered(SweepSpec(name="t", shortcuts="exact"), [knob])["shortcuts"] == "exact"
-    assert offered(SweepSpec(name="t", shortcuts=None), [knob])["shortcuts"] is None
-    assert [plan(SweepSpec(name="t", workload=name))[0].shortcuts for name in ("stanza-ner", "count")] == [
-        "off",
-        None,
+    assert [
+        offered(SweepSpec(name="t", shortcuts=said), [knob])["shortcuts"] for said in ("exact", None)
+    ] == ["exact", None]
+    points = [plan(SweepSpec(name="t", workload=name))[0] for name in ("stanza-ner", "count")]
+    assert [(point.precision, point.shortcuts) for point in points] == [("fp32", "off"), (None, None)]
+
+
+@pytest.mark.parametrize(
+    ("key", "usual", "other"), [("precision", "fp32", "bf16"), ("shortcuts", "off", "exact")]
+)
+def test_a_point_knows_its_precision_and_shortcuts_by_the_knob_or_by_the_key(
+    key: str, usual: str, other: str
+) -> None:
+    assert [getattr(planned(repeats=1, **keys)[0], key) for keys in ({}, {key: other})] == [usual, other]
+    assert planned(repeats=1, **{key: other})[0].params == {}
+    swept = planned(repeats=1, sweep={key: [other, usual]})
+    assert [(point.params, getattr(point, key)) for point in swept] == [
+        ({key: word}, word) for word in (other, usual)
     ]
+    rows = {"include": [{"batch_size": 1}, {"batch_size": 1, key: usual}]}
+    filled = planned(sweep=rows, repeats=1, **{key: other})
+    assert {(point.params[key], getattr(point, key)) for point in filled} == {(other,) * 2, (usual,) * 2}
 
 
 @pytest.mark.parametrize("name", ["precision", "shortcuts"])
@@ -136,11 +110,7 @@ def test_a_knob_overrides_the_key_of_the_same_name() -> None:
 
 def test_every_setting_names_the_knobs_of_jobkit_that_one_names() -> None:
     """So all of them are rows of one table."""
-    rows = [
-        {"batch_size": 5},
-        {"batch_size": 5, "workers": 2, "order": "text"},
-        {"batch_size": 5, "workers": 1},
-    ]
+    rows = [{"batch_size": 5}, {"batch_size": 5, "workers": 2, "order": "text"}]
     points = planned(sweep={"include": rows}, repeats=1)
     assert [point.params for point in points] == [
         {"batch_size": 5, "workers": 1, "order": "load"},
@@ -148,35 +118,20 @@ def test_every_setting_names_the_knobs_of_jobkit_that_one_names() -> None:
     ]
 
 
-SITE = Site.model_validate(
-    {
-        "name": "s",
-        "scheduler": "sge",
-        "memory_per": "slot",
-        "requests": {"cpus": "-pe smp {cpus}", "memory": "-l mem={memory}", "walltime": "-l t={walltime}"},
-    }
-)
+HEADER = {"cpus": "-pe smp {cpus}", "memory": "-l mem={memory}", "walltime": "-l t={walltime}"}
+SITE = Site.model_validate({"name": "s", "scheduler": "sge", "memory_per": "slot", "requests": HEADER})
 
 
 def test_points_with_the_same_request_form_a_group() -> None:
-    spec = SweepSpec.model_validate(
-        {
-            "name": "x",
-            "repeats": 2,
-            "sweep": {"workers": [1, 4], "threads": [1, 3]},
-            "resources": {"gpus": 0, "cpus": 2, "memory": "8GiB"},
-        }
-    )
+    sweep, resources = {"workers": [1, 4], "threads": [1, 3]}, {"gpus": 0, "cpus": 2, "memory": "8GiB"}
+    spec = SweepSpec.model_validate({"name": "x", "repeats": 2, "sweep": sweep, "resources": resources})
     points = plan(spec, Inputs(run_id="x-1", text=TEXT, model=None, device="cpu"))
     groups = group_points(spec, SITE, points)
     cpus = {group.request.cpus: group.points for group in groups}
     assert cpus == {2: (1, 5), 3: (2, 6), 8: (3, 7), 12: (4, 8)}, "at least a CPU for each thread"
-    assert [group.options for group in groups] == [
-        (),
-        ("-pe smp 3", "-l mem=2731M"),
-        ("-pe smp 8", "-l mem=1G"),
-        ("-pe smp 12", "-l mem=683M"),
-    ]
+    memory = {3: "2731M", 8: "1G", 12: "683M"}
+    options = [(f"-pe smp {cpus}", f"-l mem={share}") for cpus, share in memory.items()]
+    assert [group.options for group in groups] == [(), *options]
     assert {group.request.memory_bytes for group in groups} == {8 * 2**30}
 
 

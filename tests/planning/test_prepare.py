@@ -12,7 +12,6 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.layout import LENGTHS_FILE
 from jobkit.launch.sweep import write_run
 from jobkit.planning.prepare import Options, prepare
-from jobkit.schedulers.registry import choose_scheduler
 from jobkit.spec.sweep_spec import load_spec
 from tests.support.builders import own_workload
 
@@ -27,29 +26,6 @@ def spec(tmp_path: Path) -> Path:
     return path
 
 
-def programs(folder: Path, *names: str) -> str:
-    folder.mkdir()
-    for name in names:
-        (folder / name).write_text("#!/bin/sh\n", encoding="utf-8")
-        (folder / name).chmod(0o755)
-    return str(folder)
-
-
-@pytest.mark.parametrize(
-    ("there", "chosen"),
-    [(["sbatch", "qsub", "qconf"], "slurm"), (["qsub", "qconf"], "sge"), (["qsub"], "local"), ([], "local")],
-)
-def test_auto_looks_for_sbatch_then_qsub_then_runs_here(
-    there: list[str], chosen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", programs(tmp_path / "bin", *there))
-    name, why = choose_scheduler("auto")
-    assert name == chosen
-    assert why == (
-        "neither sbatch nor qsub with qconf is on PATH" if chosen == "local" else f"{there[0]} is on PATH"
-    )
-
-
 def test_everything_auto_is_decided_and_nothing_is_written(spec: Path, tmp_path: Path) -> None:
     options = Options(overrides=("repeats=1",), scheduler="slurm", runs_dir=tmp_path / "runs")
     prepared = prepare(spec, options, build=False, say=print)
@@ -58,6 +34,9 @@ def test_everything_auto_is_decided_and_nothing_is_written(spec: Path, tmp_path:
     assert len(prepared.points) == 2
     assert prepared.groups[0].request.walltime_s == 600
     assert not (tmp_path / "runs").exists()
+    options = Options(scheduler="sge", site="lancaster-hec", runs_dir=tmp_path)
+    asked = prepare(spec, options, build=False, say=print).groups[0].request
+    assert asked.resources == ("ncpus", "h_vmem", "h_rt"), "to be checked"
 
 
 def test_missing_things_are_faults_among_the_others(spec: Path) -> None:
@@ -91,20 +70,12 @@ def test_a_template_stands_next_to_the_spec_and_in_the_run_by_its_whole_path(
     assert prepare(again, Options(runs_dir=tmp_path), build=False, say=print).spec == prepared.spec
 
 
-def test_the_resources_that_a_site_names_are_handed_on_to_be_checked(spec: Path, tmp_path: Path) -> None:
-    options = Options(scheduler="sge", site="lancaster-hec", runs_dir=tmp_path)
-    prepared = prepare(spec, options, build=False, say=print)
-    assert prepared.groups[0].request.resources == ("ncpus", "h_vmem", "h_rt")
-
-
 @pytest.mark.parametrize(
     ("device", "gpus", "scheduler", "said"),
     [
         ("cpu", 1, "slurm", "each point would hold a GPU and use none (--set resources.gpus=0)"),
         ("cpu", 3, "slurm", "each point would hold 3 GPUs and use none (--set resources.gpus=0)"),
         ("auto", 2, "slurm", ""),
-        ("auto", 1, "slurm", ""),
-        ("cpu", 0, "slurm", ""),
         ("cpu", 2, "local", ""),
     ],
 )
@@ -143,18 +114,18 @@ def test_the_batch_sizes_are_chosen_from_the_text(spec: Path, tmp_path: Path) ->
     assert load_spec(prepared.run_dir / "sweep.yaml").sweep.product["batch_size"] == chosen
 
 
-@pytest.mark.parametrize("workload", ["count", "tests.workloads.hungry:Unmeasured"])
+@pytest.mark.parametrize(
+    ("workload", "source"), [("count", TOKENIZER), ("tests.workloads.hungry:Unmeasured", NONE)]
+)
 def test_the_run_folder_has_the_lengths_also_for_sizes_in_numbers(
-    spec: Path, tmp_path: Path, workload: str
+    spec: Path, tmp_path: Path, workload: str, source: str
 ) -> None:
     """Every command goes by them, so that one question has one answer; a workload may tell none."""
-    options = Options(overrides=(f"workload={workload}",), runs_dir=tmp_path / "runs")
-    prepared = prepare(spec, options, build=True)
+    prepared = prepare(spec, Options(overrides=(f"workload={workload}",), runs_dir=tmp_path / "runs"))
     write_run(prepared)
     written = read_lengths(prepared.run_dir)
     assert written is not None
-    assert written == prepared.lengths
-    assert written.source == (TOKENIZER if workload == "count" else NONE)
+    assert (written, written.source) == (prepared.lengths, source)
 
 
 @pytest.mark.parametrize(
@@ -213,3 +184,31 @@ def test_a_knob_that_a_workload_of_ones_own_lacks_is_a_fault_of_the_spec(spec: P
     with pytest.raises(JobkitError, match=said):
         prepare(spec, Options(scheduler="local", runs_dir=tmp_path / "runs"))
     assert not (tmp_path / "runs").exists()
+
+
+CPU_ONLY = ("device=cpu", "workload=stanza-ner", "model.fallback=stand-in")
+
+
+@pytest.mark.parametrize(
+    ("said", "override"),
+    [
+        ("gpus: ", "gpus=2"),
+        ("mps: ", "mps=on"),
+        ("sweep.mps: ", "sweep.mps=auto"),
+        ("sweep.gpus: ", "sweep={include: [{gpus: 2}]}"),
+        ("precision: tf32 ", "precision=tf32"),
+        ("sweep.precision: tf32 ", "sweep={zip: {batch_size: [1], precision: [tf32]}}"),
+        ("", "mps=auto"),
+        ("", "precision=bf16"),
+    ],
+)
+def test_what_only_a_gpu_has_is_refused_on_a_cpu(
+    said: str, override: str, spec: Path, tmp_path: Path
+) -> None:
+    options = Options(overrides=(*CPU_ONLY, override), scheduler="slurm", runs_dir=tmp_path / "runs")
+    if not said:
+        assert prepare(spec, options, build=False).points
+        return
+    with pytest.raises(JobkitError, match=f"^{said}means nothing with device: cpu") as caught:
+        prepare(spec, options, build=False)
+    assert caught.value.hint == "leave it out, or set device: cuda"

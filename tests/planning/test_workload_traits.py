@@ -43,10 +43,7 @@ def test_a_result_comes_from_another_process_that_sees_no_card(
     ("body", "said"),
     [
         ("raise ValueError('no\\nsuch thing')", "trying failed: ValueError: no such thing"),
-        (
-            "from jobkit.core.errors import JobkitError; raise JobkitError('mine', hint='h')",
-            "^mine\n  hint: h",
-        ),
+        ("from jobkit.core.errors import JobkitError as E; raise E('mine', hint='h')", "^mine\n  hint: h"),
         ("os.kill(os.getpid(), 9)", "trying failed: its process was killed by signal 9"),
         ("sys.stderr.write('one\\nlast words'); os._exit(3)", "its process ended with 3: last words"),
     ],

@@ -19,23 +19,15 @@ def test_every_shipped_site_is_one_and_is_found_by_its_name(path: Path) -> None:
     assert load_site(path.stem, scheduler).name == path.stem
 
 
-def test_auto_is_the_schedulers_default() -> None:
-    assert load_site("auto", "sge").name == "sge-default"
-
-
 def test_auto_prefers_the_users_own_site_of_the_same_scheduler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "site.yaml").write_text("name: ours\nscheduler: slurm\n", encoding="utf-8")
+    path = tmp_path / "site.yaml"
+    path.write_text("name: ours\nscheduler: slurm\nmemory_per: job\n", encoding="utf-8")
     monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path))
     assert load_site("auto", "slurm").name == "ours"
     assert load_site("auto", "sge").name == "sge-default"
-
-
-def test_a_path_is_a_site_too(tmp_path: Path) -> None:
-    path = tmp_path / "ours.yaml"
-    path.write_text("name: ours\nscheduler: sge\nmemory_per: job\n", encoding="utf-8")
-    assert load_site(str(path), "sge").memory_per == "job"
+    assert load_site(str(path), "slurm").memory_per == "job", "a path is a site, too"
 
 
 def test_refusals_name_what_would_work(tmp_path: Path) -> None:
