@@ -1,4 +1,4 @@
-"""The commands as a user types them; in a process of their own where they are interrupted."""
+"""The commands as a user types them: what they print and leave; what is pasted; secrets; interrupts."""
 
 from __future__ import annotations
 
@@ -6,16 +6,21 @@ import json
 import os
 import re
 import signal
+import stat
 import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from jobkit.commands.listing import LISTED
-from tests.support import commands
+from jobkit.launch.resume import run_again
 from tests.support.builders import events
-from tests.support.commands import JOBKIT
-from tests.whole.specs import write_spec
+from tests.support.commands import JOBKIT, jobkit, jobkit_process
+from tests.support.swept import BUG, OK, Sweep
+from tests.support.swept import sweep as sweep  # noqa: PLC0414 - a fixture
+from tests.whole.specs import TEXT, write_spec
 from tests.whole.test_job_script import WORKLOADS, wait_until
 
 
@@ -24,15 +29,15 @@ def home(tmp_path: Path) -> Path:
     return write_spec(tmp_path, repeats=2).parent
 
 
-def jobkit(home: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return commands.jobkit(*arguments, cwd=home, env=env)
+def jobkit_at(home: Path, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return jobkit(*arguments, cwd=home, env=env)
 
 
 def test_a_local_sweep_prints_its_table_and_leaves_the_whole_run_folder(home: Path) -> None:
     site = home / "config" / "site.yaml"
     site.parent.mkdir()
     site.write_text("name: ours\nscheduler: local\nsync_interval_s: 1\n", encoding="utf-8")
-    done = jobkit(home, "sweep", "spec.yaml", JOBKIT_CONFIG=str(site.parent))
+    done = jobkit_at(home, "sweep", "spec.yaml", JOBKIT_CONFIG=str(site.parent))
     assert done.returncode == 0, done.stderr
     assert "count" in done.stdout
     (run,) = (home / "runs").iterdir()
@@ -77,7 +82,7 @@ def test_an_interrupted_local_run_keeps_what_it_has_and_ends_its_job(
     assert records[0]["summary"]["batches"] == 1
     assert "Traceback" not in said
     assert len(list(home.glob("runs/*/results/*/try-1/exit"))) == 1
-    collected = jobkit(home, "collect", "runs", "--format", "json")
+    collected = jobkit_at(home, "collect", "runs", "--format", "json")
     assert collected.returncode == 4
     assert {point["outcome"] for point in json.loads(collected.stdout)["points"]} == {"cancelled"}
 
@@ -96,7 +101,7 @@ def test_an_interrupted_local_run_keeps_what_it_has_and_ends_its_job(
     ],
 )
 def test_bad_usage_ends_with_2_and_no_traceback(home: Path, arguments: list[str], said: str) -> None:
-    done = jobkit(home, *arguments)
+    done = jobkit_at(home, *arguments)
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
@@ -104,7 +109,7 @@ def test_bad_usage_ends_with_2_and_no_traceback(home: Path, arguments: list[str]
 
 def test_help_is_a_page_of_documentation(home: Path) -> None:
     for words in ([], *([name] for name in LISTED)):
-        done = jobkit(home, *words, "--help")
+        done = jobkit_at(home, *words, "--help")
         assert done.returncode == 0
         assert len(done.stdout.splitlines()) >= 10
         assert re.search(r"^ +jobkit \w+", done.stdout, re.MULTILINE), f"{words}: an example"
@@ -127,3 +132,124 @@ def test_an_output_that_is_full_or_closed_or_is_read_no_further(
     done = subprocess.run(argv, cwd=home, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr[: len(said) or None]) == (status, said)
     assert done.stdout == ("long.sh:2: # SBATCH -n 1\n" if "long.sh" in line else "")
+
+
+BIN = Path(sys.executable).parent
+COMMAND = re.compile(r"jobkit (?:status|collect|resume|cancel|logs|doctor|sweep) (?:'[^']*'|\S)+(?: \d\b)?")
+RUNS = "-r u n s"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with a space in its name, where jobkit runs without a scheduler."""
+    folder = tmp_path / "my proj"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
+    monkeypatch.setenv("PATH", f"{BIN}:{os.environ['PATH']}")
+    return write_spec(folder, "a spec.yaml", sweep={"batch_size": [1]}).parent
+
+
+def shell(line: str) -> tuple[int, str]:
+    """Paste a line; return its status and all that it said: bash splits it, jobkit runs in this process."""
+    split = subprocess.run(
+        ["bash", "-c", f"printf '%s\\n' {line}"], capture_output=True, text=True, check=True
+    )
+    program, *words = split.stdout.splitlines()
+    if program == "jobkit":
+        done = (jobkit_process if "--detach" in words else jobkit)(*words)
+    else:
+        done = subprocess.run([program, *words], capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+def pasted(text: str) -> list[str]:
+    """Paste all commands that stand in a text; return them. All must find what they name."""
+    commands = list(dict.fromkeys(COMMAND.findall(text)))
+    for command in commands:
+        code, said = shell(command)
+        assert code in {0, 4, 5}, (command, said)
+    return commands
+
+
+def test_what_a_sweep_prints_and_what_moves_it_back_can_be_pasted(here: Path) -> None:
+    sweep = f"jobkit sweep 'a spec.yaml' '--runs-dir={RUNS}'"
+    code, said = shell(f"{sweep} --detach")
+    assert code == 0, said
+    (run,) = (here / RUNS).iterdir()
+    named = f"'./{RUNS}/{run.name}'"
+    wait_until(lambda: jobkit("status", run).returncode == 0)  # a busy machine would cancel it before its end
+    assert pasted(said) == [f"jobkit status {named}"], "with --watch, which the pattern leaves out"
+    assert f"jobkit collect {named}" in pasted(shell(sweep)[1])
+    assert f"jobkit collect {named}" in pasted(shell(f"jobkit status {named}")[1])
+    (here / "-new").mkdir()
+    run.rename(here / "-new" / run.name)
+    back = shell(f"jobkit resume ./-new/{run.name}")[1].strip().rpartition("move it back: ")[2]
+    assert back == f"mv ./-new/{run.name} {named}"
+    assert (shell(back)[0], run.is_dir()) == (0, True)
+
+
+def test_what_init_and_doctor_print_can_be_pasted(here: Path) -> None:
+    (command,) = pasted(shell("jobkit init 'a b' --scheduler local")[1])
+    assert command == "jobkit doctor 'a b/first.yaml'"
+    assert (here / "a b" / "first.yaml").is_file()
+    said = shell("jobkit doctor 'a spec.yaml'")[1]
+    assert COMMAND.findall(said)[-1] == "jobkit sweep 'a spec.yaml'"
+
+
+def test_what_resume_says_names_the_run_from_here(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(sweep.run.parent)
+    sweep.ended(OK, OK, BUG, OK, OK, OK)
+    assert run_again(sweep.run, (), ()) == 0
+    assert f"jobkit status {sweep.run.name} --watch\n" in capsys.readouterr().err
+
+
+SECRET = "hunter2 of mine"  # noqa: S105 - of no one
+COMMANDS = (
+    "sweep spec.yaml --dry-run",
+    "sweep spec.yaml --set environment.variables.MY_KEY=hunter2 --dry-run",
+    "sweep spec.yaml",
+    "status",
+    "status 1",
+    "status --json",
+    "collect --json",
+    "report",
+    "recommend",
+    "recommend --json",
+    "apply runs/t-* --corpus text.txt --out tagged --dry-run",
+    "apply runs/t-* --corpus text.txt --out tagged --script",
+    "apply runs/t-* --corpus text.txt --out tagged --set environment.variables.MY_KEY=hunter2",
+    "status tagged",
+    "resume tagged --set environment.variables.MY_KEY=hunter2",
+    "merge tagged",
+)
+KEPT = {"sweep.yaml", "job.sh", "journal.jsonl", "spec.yaml"}
+"""The files with the secret: those that jobkit reads back, and the user's own."""
+
+
+@pytest.mark.usefixtures("usual_umask")
+def test_a_secret_is_in_no_output_and_no_file_of_others(tmp_path: Path) -> None:
+    variables = {"HF_TOKEN": SECRET, "OTHER": "plain"}
+    write_spec(tmp_path, content=f"{TEXT}\n" * 20, environment={"variables": variables})
+    for command in COMMANDS:
+        words = [str(next(tmp_path.glob(word))) if "*" in word else word for word in command.split()]
+        done = jobkit(*words, cwd=tmp_path)
+        assert "hunter2" not in done.stdout + done.stderr, command
+        if (words[0] == "sweep" and "--dry-run" in words) or "--script" in words:
+            assert "HF_TOKEN=***" in done.stdout, command
+    holding = [path for path in tmp_path.rglob("*") if path.is_file() and b"hunter2" in path.read_bytes()]
+    assert {path.name for path in holding} <= KEPT
+    assert {"runs", "tagged"} <= {path.relative_to(tmp_path).parts[0] for path in holding}
+    assert (tmp_path / "report.html").read_text(encoding="utf-8").count("***") == 2
+    assert (tmp_path / "tagged" / "provenance.json").is_file()
+    own = [path for path in holding if path.name != "spec.yaml"]
+    assert [oct(stat.S_IMODE(path.stat().st_mode)) for path in own] == ["0o600"] * len(own)
+
+
+@pytest.fixture
+def usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)

@@ -1,4 +1,4 @@
-"""The largest batch by the commands that a user types, on this machine; and find.sh, run by bash."""
+"""Searches by what a user types, on this machine: the largest batch, by find.sh too, and `jobkit tune`."""
 
 from __future__ import annotations
 
@@ -9,46 +9,40 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jobkit.answers import search
-from jobkit.core.files import append_line, read_lines, write_atomically
+from jobkit.core.files import read_lines, write_atomically
 from jobkit.core.json_codec import from_json, to_json
-from jobkit.core.layout import SEARCH_GOAL_FILE, TRIALS_FILE
+from jobkit.core.layout import SEARCH_GOAL_FILE, SETTING_FILE, read_points
 from jobkit.core.measurements import MemoryReadings
 from jobkit.core.records import Outcome, Point
-from jobkit.core.units import GIB
+from jobkit.core.units import GIB, format_setting
+from jobkit.extensions.tune.steps import FINAL
+from jobkit.extensions.tune.tuning import Tuning
 from jobkit.planning.job_script import render_find
 from jobkit.runs.results import read_run
-from jobkit.runs.trials import SearchGoal, Trial, trials
+from jobkit.runs.trials import SearchGoal, trials
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
 from tests.support.builders import record, write_record
-from tests.support.commands import jobkit
+from tests.support.commands import JOBKIT, jobkit
+from tests.whole.specs import ran, write_spec
 from tests.whole.test_job_script import DEADLINE_S, WORKLOADS, ScriptRun, wait_until
 
 CAPACITY = 150 * 2**20
-SPEC = """\
-name: hungry
-workload: hungry:%s
-text: text.txt
-sweep: {batch_size: [5, 10, 15, 20]}
-repeats: 1
-scheduler: local
-resources: {gpus: 0, cpus: 1, memory: 1GiB, walltime: "00:02:00"}
-%s
-"""
-WANTED = "find_max: {memory: 150MiB}"
 
 
 class Here:
     """A user's folder on a machine without a scheduler."""
 
-    def __init__(self, folder: Path, find_max: str, workload: str = "Hungry") -> None:
+    def __init__(self, folder: Path, **find_max: object) -> None:
         self.folder = folder
-        (folder / "text.txt").write_text("\n\n".join(["w" * 99 + "."] * 120) + "\n", encoding="utf-8")
-        (folder / "spec.yaml").write_text(SPEC % (workload, find_max), encoding="utf-8")
+        text = "\n\n".join(["w" * 99 + "."] * 120) + "\n"
+        sizes = {"batch_size": [5, 10, 15, 20]}
+        write_spec(folder, content=text, workload="hungry:Hungry", sweep=sizes, find_max=find_max)
 
     def jobkit(self, *words: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
         around = {"PYTHONPATH": str(WORKLOADS), "JOBKIT_LEDGER": str(self.folder / "ledger.jsonl")}
@@ -71,29 +65,14 @@ class Here:
         return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-@pytest.mark.parametrize("workload", ["Hungry", "Unmeasured"])
-def test_the_batch_that_is_found_holds_and_the_next_is_not_run(tmp_path: Path, workload: str) -> None:
-    here = Here(tmp_path, WANTED, workload)
-    done = here.sweep()
-    assert done.returncode == 0, done.stdout + done.stderr
-    (trial,) = trials(here.run)
-    assert trial.held, trial
-    assert 0.9 * CAPACITY < here.rss(f"batch_size-{trial.batch_size}-verify") <= CAPACITY
-    assert abs(trial.error or 1) < 0.05
-    assert f"batch_size {trial.batch_size} fits in 150.0 MiB of process memory: needed" in done.stdout
-    assert [point.point.numbers["batch_size"] for point in read_run(here.run).points] == [
-        *(5, 10, 15, 20),
-        trial.batch_size,
-    ]
-    assert [line["held"] for line in here.ledger()] == [True]
-
-
 def test_where_it_fails_a_smaller_one_holds(tmp_path: Path) -> None:
-    here = Here(tmp_path, WANTED)
+    here = Here(tmp_path, memory="150MiB")
     done = here.sweep(HUNGRY_LIMIT_BYTES="60000000", HUNGRY_ONCE=str(tmp_path / "once"))
     assert done.returncode == 0, done.stdout + done.stderr
     first, second = trials(here.run)
     assert (first.outcome, second.held) == (Outcome.RAM_OOM, True)
+    sizes = [point.point.numbers["batch_size"] for point in read_run(here.run).points]
+    assert sizes == [5, 10, 15, 20, first.batch_size, second.batch_size]
     assert second.load <= 0.95 * first.load
     assert [line["held"] for line in here.ledger()] == [False, True]
     tried = f"batch_size {first.batch_size} was tested for 150.0 MiB of process memory"
@@ -102,13 +81,15 @@ def test_where_it_fails_a_smaller_one_holds(tmp_path: Path) -> None:
 
 
 def test_without_the_wish_to_verify_nothing_more_is_run(tmp_path: Path) -> None:
-    here = Here(tmp_path, "find_max: {memory: 150MiB, verify: false}")
+    here = Here(tmp_path, memory="150MiB", verify=False)
     assert here.sweep().returncode == 0
     assert not (here.run / SEARCH_GOAL_FILE).exists()
     done = here.jobkit("verify", here.run)
     assert done.returncode == 0, done.stdout + done.stderr
     (trial,) = trials(here.run)
     assert (trial.held, trial.capacity_bytes) == (True, CAPACITY)
+    assert 0.9 * CAPACITY < here.rss(f"batch_size-{trial.batch_size}-verify") <= CAPACITY
+    assert abs(trial.error or 1) < 0.05
     assert done.stdout.startswith(f"batch_size {trial.batch_size} fits in 150.0 MiB of process memory")
     done = here.jobkit("verify", here.run, "--memory", "100MiB")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -137,39 +118,24 @@ class Following(ScriptRun):
         script = render_find(spec, load_site("local-default", "local"), points[0], self.dir)
         (self.dir / "find.sh").write_text(script, encoding="utf-8")
 
-    def follow(self, **env: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            ["bash", self.dir / "find.sh"],
-            env={**os.environ, "PYTHONPATH": str(WORKLOADS), **env},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
 
-
-@pytest.mark.parametrize(
-    ("sent", "outcome"),
-    [(signal.SIGUSR1, "timeout"), (signal.SIGINT, "cancelled")],
-)
-def test_a_signal_reaches_the_point_and_is_the_last(
-    tmp_path: Path, sent: signal.Signals, outcome: str
-) -> None:
+def test_a_signal_reaches_the_point_and_is_the_last(tmp_path: Path) -> None:
     run = Following(tmp_path)
     told = tmp_path / "told"
-    process = run.follow(ODD_TOLD=str(told))
+    process = run.start(script="find.sh", ODD_TOLD=str(told))
     wait_until(told.exists)
-    process.send_signal(sent)
+    process.send_signal(signal.SIGUSR1)
     said, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 143, said
     *_, tried = read_run(run.dir).points
-    assert (tried.point.point_id, tried.verdict.outcome) == ("batch_size-2-verify", outcome)
+    assert (tried.point.point_id, tried.verdict.outcome) == ("batch_size-2-verify", "timeout")
     assert tried.chosen is not None
     assert tried.chosen.record is not None
     assert tried.chosen.record.summary is not None
     assert tried.chosen.record.summary.batches == 1, "what was done is home"
     assert len(trials(run.dir)) == 1
     assert search.next_trial(run.dir) is None
-    assert trials(run.dir)[0].outcome == outcome
+    assert trials(run.dir)[0].outcome == "timeout"
     assert run.left_on_scratch() == []
 
 
@@ -180,17 +146,62 @@ def test_by_hand_it_does_the_same_and_ends_well(tmp_path: Path) -> None:
     for point in read_run(run.dir).points:
         size = point.point.numbers["batch_size"]
         write_record(run.dir, replace(record(point.point), memory=MemoryReadings(maxrss_bytes=size * GIB)))
-    process = run.follow()
-    said, _ = process.communicate(timeout=DEADLINE_S)
-    assert process.returncode == 0, said
-    (trial,) = trials(run.dir)
-    assert trial.held
-    assert "find_max: batch_size 2 fits in 2.10 GiB of process memory" in said
+    for _ in range(2):  # once it is done, nothing is run
+        said = run.ok(script="find.sh")
+        (trial,) = trials(run.dir)
+        assert trial.held
+        assert "find_max: batch_size 2 fits in 2.10 GiB of process memory" in said
 
 
-def test_where_all_is_done_nothing_is_run(tmp_path: Path) -> None:
-    run = Following(tmp_path)
-    append_line(run.dir / TRIALS_FILE, to_json(Trial(message="too few")))
-    process = run.follow()
-    said, _ = process.communicate(timeout=DEADLINE_S)
-    assert (process.returncode, said) == (0, "find_max: the largest batch was not tested: too few\n")
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))
+    wishes = {"workers": 1, "repeats": 1, "budget": "5m"}
+    request = {"gpus": 0, "cpus": 1, "memory": "400MiB", "walltime": "00:01:00"}
+    without = {"sweep": None, "repeats": None}
+    keys: dict[str, Any] = {"text": "sample:24", "tune": wishes, "resources": request, **without}
+    return write_spec(tmp_path, "tune.yaml", **keys).parent
+
+
+@pytest.mark.fault
+def test_a_search_that_is_killed_goes_on_where_it_stood(home: Path) -> None:
+    """FAULT: the process of `jobkit tune` on this machine is killed.
+
+    HOW: kill -9 of its process group, once the second point was chosen; then `jobkit resume RUN`.
+    REPORTED: `jobkit tune RUN` shows how far the search is.
+    LOST: the time of the point that was running.
+    """
+    argv = [str(JOBKIT), "tune", "tune.yaml"]
+    with (
+        (home / "said").open("w") as said,
+        subprocess.Popen(argv, cwd=home, stdout=said, stderr=said, start_new_session=True) as process,
+    ):
+        wait_until(lambda: any(len(read_points(run)[0]) > 1 for run in (home / "runs").glob("*")))
+        os.killpg(process.pid, signal.SIGKILL)
+    assert "at most 3 settings in 10 points" in (home / "said").read_text()
+    (run,) = (home / "runs").iterdir()
+    shown = jobkit("tune", run, cwd=home)
+    assert (shown.returncode, "The search has not ended" in shown.stdout) == (5, True)
+    ran("resume", run, cwd=home)
+    assert (run / SETTING_FILE).is_file()
+    tuning = Tuning.read(run)
+    assert [one.phase for one, _ in tuning.results][-3:] == [FINAL] * 3
+    assert "the search has ended: jobkit tune" in jobkit("resume", run, cwd=home).stderr
+    again = jobkit("tune", "tune.yaml", cwd=home)
+    assert (again.returncode, "has a run already" in again.stderr) == (2, True)
+    assert f"The setting: {format_setting(tuning.setting)}" in jobkit("tune", run, cwd=home).stdout
+    assert json.loads(jobkit("tune", run, "--json", cwd=home).stdout)["setting"] == tuning.setting
+    swept = ran("sweep", "tune.yaml", "--setting", run, "--dry-run", cwd=home)
+    assert "3 points: 1 setting, 3 repeats" in swept.stdout
+
+
+def test_a_dry_run_prints_the_job_and_writes_nothing(home: Path) -> None:
+    words = ("--scheduler", "slurm", "--site", "slurm-default", "--set", "tune.workers=4", "--dry-run")
+    done = ran("tune", "tune.yaml", *words, cwd=home)
+    assert "-m jobkit.extensions.tune.search" in done.stdout
+    assert "#SBATCH --cpus-per-task=4" in done.stdout
+    assert "#SBATCH --time=00:06:00" in done.stdout
+    assert "afterany:JOB1" in done.stdout
+    assert not (home / "runs").exists()
+    done = jobkit("tune", home, cwd=home)
+    assert (done.returncode, "jobkit tune SPEC makes such a run" in done.stderr) == (2, True)

@@ -1,6 +1,6 @@
 """Commands that print the same figure print the same number, on a run of each group in benchmarks/records.
 
-Earlier versions made these runs: every one is still read.
+Earlier versions made these runs: every one is still read. No command changes a figure of another.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,20 +19,28 @@ import yaml
 
 from benchmarks.archives import RECORDS, runs
 from jobkit.answers.search import foreseen
+from jobkit.commands.listing import LISTED
 from jobkit.core.files import read_lines
 from jobkit.core.layout import POINTS_FILE, SETTING_FILE, SPEC_FILE, TUNE_GOAL_FILE
 from jobkit.core.student import half_width
 from jobkit.core.units import format_bytes_gib, format_count, format_setting, format_walltime
 from jobkit.launch.sweep import search_goal
+from jobkit.report.output import render
 from jobkit.report.plot.data import group_plots
 from jobkit.report.plot.memory_data import PREDICTED
-from jobkit.report.recommend.advice import memory_of_setting
+from jobkit.report.recommend.advice import memory_of_setting, recommend
+from jobkit.report.recommend.output import as_json
 from jobkit.report.recommend.run_data import read_material
+from jobkit.report.recommend.types import RecommendOptions
 from jobkit.report.tables import collect
+from jobkit.runs.journal import read_journal
 from jobkit.runs.results import read_run
 from jobkit.runs.trials import trials
+from jobkit.schedulers.registry import unused_schedulers
 from jobkit.spec.sweep_spec import load_spec
 from tests.support.commands import jobkit
+from tests.whole.specs import ran, write_spec
+from tests.whole.test_job_script import WORKLOADS
 
 ROOT = Path(__file__).parents[2]
 RUNS = runs()
@@ -205,3 +214,98 @@ def test_every_committed_run_is_read() -> None:
         assert [result.point.index for result in results.points] == numbers, run
         assert all(result.verdict.outcome for result in results.points), "each has ended"
         assert not results.notes
+
+
+RUN = "RUN"
+CASES = {
+    "init": [["init", "elsewhere", "--scheduler", "slurm"]],
+    "doctor": [["doctor", "spec.yaml"]],
+    "sweep": [["sweep", "spec.yaml", "--dry-run"], ["sweep", "spec.yaml"]],
+    "tune": [["tune", "spec.yaml", "--dry-run"]],
+    "preflight": [["preflight", "spec.yaml"]],
+    "workload": [["workload", "check", "count"]],
+    "status": [["status", RUN], ["status", RUN, "1"]],
+    "logs": [["logs", RUN, "1"]],
+    "resume": [["resume", RUN]],
+    "cancel": [["cancel", RUN]],
+    "throttle": [["throttle", RUN, "2"]],
+    "collect": [["collect", RUN]],
+    "recommend": [["recommend", RUN, "--corpus", "text.txt"]],
+    "report": [["report", RUN]],
+    "compare": [["compare", RUN, RUN], ["compare", RUN, RUN, "--json"]],
+    "waste": [["waste", RUN]],
+    "merge": [["merge", RUN]],
+    "apply": [
+        ["apply", RUN, "--corpus", "text.txt", "--out", "tagged", "--dry-run"],
+        ["apply", RUN, "--corpus", "text.txt", "--out", "tagged", "--shards", "2"],
+    ],
+    "verify": [["verify", RUN, "--gpu-memory", "150MiB"], ["verify", RUN, "--gpu-memory", "150MiB"]],
+    "shell": [["shell", "spec.yaml"], ["shell", RUN, "--point", "1"]],
+    "profile": [["profile", RUN, "1"], ["profile", RUN, "1"], ["profile", RUN]],
+    "emit": [["emit", "items=32", "seconds=0.41"]],
+    "models": [["models", "list"]],
+    "lint": [["lint", f"{RUN}/job.sh"]],
+    "practice": [["practice", *words, "--dir", "nowhere"] for words in (["status"], ["break", "node"])],
+    "schema": [["schema"]],
+    "help": [["help"], ["help", "terms"]],
+}
+"""What of each command is run: a new command needs a line here."""
+
+
+@pytest.fixture
+def swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a run that has ended on this machine, in a user's folder."""
+    text = "\n\n".join(["w" * 99 + "."] * 120) + "\n"
+    write_spec(tmp_path, content=text, workload="hungry:Hungry", sweep={"batch_size": [5, 10, 15, 20]})
+    monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
+    monkeypatch.syspath_prepend(WORKLOADS)
+    monkeypatch.setenv("JOBKIT_LEDGER", str(tmp_path / "ledger.jsonl"))
+    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    ran("sweep", "spec.yaml")
+    (run,) = (tmp_path / "runs").iterdir()
+    return run
+
+
+def all_figures(run: Path) -> dict[str, object]:
+    """Return what is printed of a sweep, less what the documentation says of trials and tries by hand."""
+    collected = collect([run])
+    tables = json.loads(render(collected, "json"))
+    tables["points"] = [row for row in tables["points"] if not row["trial"]]
+    del tables["notes"]
+    answer = json.loads(as_json(recommend(read_material(run), RecommendOptions())))
+    del answer["trials"]
+    (plot,) = group_plots(collected)
+    line = plot.memory.line
+    return {
+        "collect": tables,
+        "recommend": answer,
+        "speed": plot.speed,
+        "line": [line.at(load) for load in (0, 1000, 10_000)] if line else None,
+    }
+
+
+def written(run: Path) -> dict[Path, tuple[int, int]]:
+    """Return the files of a run folder, each with its size and when it was written."""
+    found = {path: path.stat() for path in run.rglob("*") if path.is_file()}
+    return {path: (status.st_size, status.st_mtime_ns) for path, status in found.items()}
+
+
+def test_no_command_changes_a_figure(swept: Path, tmp_path: Path) -> None:
+    run = swept
+    assert CASES.keys() == LISTED.keys()
+    before, files = all_figures(run), written(run)
+    assert before["line"], "there is a line to change"
+    assert {sent.on_path for sent in read_journal(run).submissions} == {unused_schedulers()}
+    for words in (words for name in LISTED for words in CASES[name]):
+        done = jobkit(*(word.replace(RUN, str(run)) for word in words))
+        assert done.returncode != 1, done.stderr  # it may be refused, as throttle on this machine
+        if files != (files := written(run)):
+            assert all_figures(run) == before, words
+    assert [trial.held for trial in trials(run)] == [True], "else it proves nothing of verify"
+    assert (tmp_path / "ledger.jsonl").is_file()
+    done = subprocess.run(["bash", run / "job.sh", "1"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all_figures(run) == before, "a point by hand"
+    said = "also run by hand, which no figure includes: batch_size-5-r1 (try "
+    assert any(said in note for note in collect([run]).notes)
