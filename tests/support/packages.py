@@ -11,7 +11,7 @@ import pytest
 from jobkit.practice.packages import apt_install
 
 MODULES = "/etc/profile.d/modules.sh"
-PACKAGES = {"cc": "gcc", "pgrep": "procps", "ps": "procps", MODULES: "environment-modules"}
+PACKAGES = {"cc": "gcc", "ps": "procps", MODULES: "environment-modules"}
 """The packages of Debian that have not the name of their program."""
 
 

@@ -13,22 +13,11 @@ import pytest
 
 from jobkit.core.records import ModelRef, Outcome
 from jobkit.worker import parent_socket
-from tests.support.commands import jobkit
 from tests.support.halted import Halted, ended, outcome
 from tests.support.halted import halted as halted  # noqa: PLC0414 - a fixture is found by its name here
 from tests.support.processes import gone, parent_of, with_variable
+from tests.whole.specs import ran, write_spec
 from tests.whole.test_job_script import WORKLOADS, ScriptRun, wait_until
-
-SPEC = """\
-name: twice
-workload: tests.workloads.framework:Framework
-text: sample:20
-sweep: {batch_size: [5, 10]}
-repeats: 1
-scheduler: local
-device: cpu
-resources: {gpus: 0, cpus: 1}
-"""
 
 
 class Owned:
@@ -72,8 +61,7 @@ def test_tries_that_follow_each_other_import_the_framework_once(
     monkeypatch.setenv("BROKEN_AT", "")
     run = framework(tmp_path)
     assert [run.run(point)[0] for point in (1, 2)] == [0, 0]
-    status, said = run.run(3, OMP_NUM_THREADS="1")
-    assert status == 0, said
+    said = run.ok(3, OMP_NUM_THREADS="1")
     assert "runs in a fresh process: OMP_NUM_THREADS changed" in said
     assert [run.record(point).forked for point in (1, 2, 3)] == [True, True, False]
     assert len(owned.parents()) == 2, "the parent, and the fresh process"
@@ -164,14 +152,12 @@ def test_a_sweep_on_this_machine_leaves_no_parent(tmp_path: Path, monkeypatch: p
     imports = tmp_path / "imports"
     monkeypatch.setenv("FRAMEWORK", str(imports))
     monkeypatch.setenv("BROKEN_AT", "")
-    for number, fork in enumerate(("true", "false"), 1):
-        spec = tmp_path / f"{number}.yaml"
-        spec.write_text(f"{SPEC}fork: {fork}\n", encoding="utf-8")
-        done = jobkit("sweep", spec, "--runs-dir", tmp_path / f"runs{number}", cwd=tmp_path)
-        assert done.returncode == 0, done.stdout + done.stderr
-    for number, forked in ((1, '"forked": true'), (2, '"forked": false')):
-        records = [path.read_text() for path in tmp_path.glob(f"runs{number}/*/results/*/try-1/record.json")]
-        assert [forked in text for text in records] == [True, True]
+    for fork in ("true", "false"):
+        (tmp_path / fork).mkdir()
+        workload = "tests.workloads.framework:Framework"
+        ran("sweep", write_spec(tmp_path / fork, workload=workload, fork=fork == "true"), cwd=tmp_path / fork)
+        records = [path.read_text() for path in tmp_path.glob(f"{fork}/runs/*/results/*/try-1/record.json")]
+        assert [f'"forked": {fork}' in text for text in records] == [True, True]
     assert len(imports.read_text(encoding="ascii").splitlines()) == 3, "a parent, and two fresh processes"
     wait_until(lambda: not any(is_parent(pid) for pid in with_variable(f"FRAMEWORK={imports}")))
 
@@ -195,8 +181,7 @@ def test_a_framework_that_cannot_be_imported_in_advance(
     LOST: nothing.
     """
     run = framework(tmp_path, name)
-    _, said = run.run(1)
-    assert reason in said
+    assert reason in run.run(1)[1]
     assert (run.record().outcome, run.record().forked) == (word, False)
 
 
@@ -205,8 +190,7 @@ def test_the_tiny_tagger_forked_twice_with_two_threads(tmp_path: Path, tiny_mode
     text = "\n\n".join(f"Ada Kelford went to Paris {n} times with Beatrice." for n in range(12))
     run = ScriptRun(tmp_path, workload="stanza-ner", model=tiny_model, text=text, threads=2)
     for point in (1, 2):
-        status, said = run.run(point)
-        assert status == 0, said
+        run.ok(point)
     first, second = run.record(1), run.record(2)
     assert [(record.forked, record.point.threads) for record in (first, second)] == [(True, 2)] * 2
     assert (second.import_s or 0) < (first.import_s or 0) / 2
@@ -235,8 +219,7 @@ def test_forked_tries_on_a_gpu_have_the_idle_power_that_their_parent_measured(
     card |= {"PYTHONPATH": os.pathsep.join(map(str, folders)), "FAKE_IMPORT_S": "1.2"}
     run = ScriptRun(tmp_path, workload="tests.workloads.framework:SlowOnCard", device="cuda")
     for point in (1, 2):
-        status, said = run.run(point, **card)
-        assert status == 0, said
+        run.ok(point, **card)
     assert owned.process.poll() is None
     records = [run.record(point) for point in (1, 2)]
     assert [record.forked for record in records] == [True, True]
