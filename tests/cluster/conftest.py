@@ -1,31 +1,32 @@
 """Real Slurm and real Grid Engine on this machine, for the tests marked ``slurm`` and ``sge``.
 
 Without ``JOBKIT_CLUSTER=1`` those tests are skipped and no daemon is installed or started. A cluster
-that is up already is used and left up. Several workers, or several sessions, may share it. With pytest-xdist
-say ``--dist loadgroup``: the tests of a file on one cluster then run one after another, files side by
-side, for they mostly wait.
+that is up already is used and left up, and several workers, or several sessions, may share it.
 
-A test that kills daemons takes the fixture ``slurm_alone`` or ``sge_alone``: it waits until no other
-test uses that cluster, of this session or another, and the others wait until it has ended.
+A test that breaks daemons or queues takes the fixture ``slurm_alone`` or ``sge_alone``: a second cluster,
+which no other test uses. With pytest-xdist say ``--dist loadgroup``: the tests on a second cluster, and those
+of the login node, then run one after another. All others mostly wait, and run side by side.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 import pytest
 
-from jobkit.practice import cluster
+from jobkit.launch import resubmit
+from jobkit.practice import cluster, packages
+from jobkit.practice.cluster import Cluster
+from jobkit.practice.daemons import end_started
 from jobkit.practice.packages import search_path
 from jobkit.practice.place import SCHEDULERS
+from jobkit.runs import follow_log, queue, watch
 from tests.cluster.daemons import SgeDaemons, SlurmDaemons, Wait, until
 from tests.cluster.halted import halted
 from tests.cluster.lab import faulty, lab
@@ -34,18 +35,19 @@ from tests.cluster.ssh_host import SshHost, login_node
 __all__ = ["faulty", "halted", "lab"]  # fixtures
 PLACE = Path(tempfile.gettempdir()) / f"jobkit-tests-{os.getuid()}"
 """The folder of the clusters, and of the locks by which sessions share them."""
-UP_TIMEOUT_S = 600
-"""With the packages still to install."""
+LOOK_S = 0.5
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Group what needs a cluster by the cluster and the file, and what needs the login node by the file."""
+    """Group the tests that share a second cluster, and those that share a login node."""
     for item in items:
-        if needs_login_node(item):
+        names = getattr(item, "fixturenames", ())
+        if "ssh_host" in names:
             item.add_marker(pytest.mark.xdist_group(f"ssh-{item.path.stem}"))
-        elif needs := [name for name in SCHEDULERS if item.get_closest_marker(name)]:
-            item.add_marker(pytest.mark.xdist_group(f"{'-'.join(needs)}-{item.path.stem}"))
+        for name in SCHEDULERS:
+            if f"{name}_alone" in names:
+                item.add_marker(pytest.mark.xdist_group(f"alone-{name}"))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -73,30 +75,41 @@ def wait_until() -> Wait:
     return lambda condition, deadline_s: until(condition, "what is waited for", deadline_s)
 
 
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands of this process look again soon: these jobs take seconds, those of users hours."""
+    for module, name in (
+        (watch, "FIRST_POLL_S"),
+        (watch, "SLOWEST_POLL_S"),
+        (follow_log, "ASK_EVERY_S"),
+        (resubmit, "POLL_S"),
+        (queue, "SHUT_AGE_S"),
+    ):
+        monkeypatch.setattr(module, name, LOOK_S)
+
+
 @pytest.fixture(scope="session")
 def slurm() -> Iterator[None]:
     """Have a Slurm running, and ``SLURM_CONF`` in the environment."""
-    with _cluster("slurm"):
+    with _shared("slurm"):
         yield
 
 
 @pytest.fixture(scope="session")
 def sge() -> Iterator[None]:
     """Have a Grid Engine running, and the variables by which it is found in the environment."""
-    with _cluster("sge"), pytest.MonkeyPatch.context() as patch:
+    with _shared("sge"), pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", search_path())  # as in its jobs
         yield
 
 
 @pytest.fixture(autouse=True)
-def turn(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Share the clusters that a test is marked for with others, or have one alone, as long as it runs."""
-    with ExitStack() as stack:
-        for name in SCHEDULERS:
-            if request.node.get_closest_marker(name):
-                request.getfixturevalue(name)  # first: who waits for his turn must not hold another's up
-                stack.enter_context(_turn(name, alone=f"{name}_alone" in request.fixturenames))
-        yield
+def turn(request: pytest.FixtureRequest) -> None:
+    """Have the clusters that a test is marked for, unless it has a second one alone."""
+    for name in SCHEDULERS:
+        if request.node.get_closest_marker(name):
+            alone = f"{name}_alone"
+            request.getfixturevalue(alone if alone in request.fixturenames else name)
 
 
 @pytest.fixture(scope="session")
@@ -118,17 +131,36 @@ def as_found(request: pytest.FixtureRequest, turn: None) -> None:
         host.reset(cluster.variables(one for name in names for one in cluster.found(PLACE, name)))
 
 
+@pytest.fixture(scope="session")
+def second_slurm() -> Iterator[Cluster]:
+    with _second("slurm") as one:
+        yield one
+
+
+@pytest.fixture(scope="session")
+def second_sge() -> Iterator[Cluster]:
+    with _second("sge") as one:
+        yield one
+
+
+@contextmanager
+def _second(name: str) -> Iterator[Cluster]:
+    """Have a cluster in a folder of its own; afterwards no process of it is left."""
+    packages.install(name)
+    with tempfile.TemporaryDirectory(prefix="second-") as folder:
+        one = cluster.up(Path(folder), name)
+        try:
+            yield one
+        finally:
+            end_started(one.place.folder)
+
+
 @pytest.fixture
-def slurm_alone(turn: None) -> Iterator[SlurmDaemons]:
-    """Have Slurm alone and its daemons to kill; afterwards they run and start jobs, with the old settings."""
-    del turn
+def slurm_alone(second_slurm: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmDaemons]:
+    """Have a Slurm alone and its daemons to kill; afterwards they run and start jobs."""
+    _enter(second_slurm, monkeypatch)
     daemons = SlurmDaemons()
-    before = daemons.conf.read_text()
-    daemons.healed()
     yield daemons
-    daemons.conf.write_text(before)
-    daemons.healed()
-    subprocess.run(("scontrol", "reconfigure"), check=True, timeout=60)
     daemons.healed()
     # Killed while jobs ran, Slurm 22.05 once answered as if all were well, and started nothing more.
     if not daemons.starts_jobs():
@@ -137,32 +169,22 @@ def slurm_alone(turn: None) -> Iterator[SlurmDaemons]:
 
 
 @pytest.fixture
-def sge_alone(turn: None) -> Iterator[SgeDaemons]:
-    """Have Grid Engine alone and its daemons to kill; afterwards all of them run."""
-    del turn
+def sge_alone(second_sge: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[SgeDaemons]:
+    """Have a Grid Engine alone and its daemons to kill; afterwards all of them run."""
+    _enter(second_sge, monkeypatch)
+    monkeypatch.setenv("PATH", search_path())
     daemons = SgeDaemons()
-    daemons.healed()
     yield daemons
     daemons.healed()
 
 
-@contextmanager
-def _turn(name: str, *, alone: bool = False) -> Iterator[None]:
-    """Hold the lock ``quiet`` of a cluster, shared or alone.
-
-    It is only ever asked for under ``turn``: so who wants the cluster alone waits for those that
-    use it now, and not for those that come later.
-    """
-    PLACE.mkdir(exist_ok=True)
-    place = PLACE / name
-    with place.with_suffix(".turn").open("w") as queue, place.with_suffix(".quiet").open("w") as quiet:
-        with _held(queue):
-            fcntl.flock(quiet, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
-        yield
+def _enter(one: Cluster, patch: pytest.MonkeyPatch) -> None:
+    for variable, value in cluster.variables([one]).items():
+        patch.setenv(variable, value)
 
 
 @contextmanager
-def _cluster(name: str) -> Iterator[None]:
+def _shared(name: str) -> Iterator[None]:
     """Bring a cluster up unless it is up, and down again after its last user, if a test began it.
 
     Every user holds the lock ``users`` shared; who can have it alone is the last one. It is only
@@ -174,19 +196,21 @@ def _cluster(name: str) -> Iterator[None]:
     mark = PLACE / f"{name}.began"
     with mark.with_suffix(".gate").open("w") as gate, mark.with_suffix(".users").open("w") as users:
         with _held(gate):
-            with _turn(name):  # a daemon may be dead on purpose
-                if not cluster.running(PLACE, name):
-                    cluster.remove(PLACE, name)  # queues and jobs that a killed session left
-                    mark.touch()
-                _practice("up", name, "--install")
+            if not cluster.running(PLACE, name):
+                cluster.remove(PLACE, name)  # queues and jobs that a killed session left
+                mark.touch()
+            if not any(one.is_up() for one in cluster.running(PLACE, name)):
+                packages.install(name)
+                cluster.up(PLACE, name)
             fcntl.flock(users, fcntl.LOCK_SH)
         with pytest.MonkeyPatch.context() as patch:
-            for variable, value in cluster.variables(cluster.found(PLACE, name)).items():
-                patch.setenv(variable, value)
+            for one in cluster.found(PLACE, name):
+                _enter(one, patch)
             yield
         with _held(gate):
             if mark.exists() and _alone(users):
-                _practice("down", name)
+                for one in cluster.found(PLACE, name):
+                    end_started(one.place.folder)  # Grid Engine's master takes ten seconds for an orderly end
                 mark.unlink()
 
 
@@ -205,11 +229,3 @@ def _alone(users: IO[str]) -> bool:
     except BlockingIOError:
         return False
     return True
-
-
-def _practice(*words: str) -> None:
-    """Run ``jobkit practice`` as a user does."""
-    argv = (sys.executable, "-m", "jobkit", "practice", *words, "--dir", str(PLACE))
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=UP_TIMEOUT_S)
-    if done.returncode:
-        pytest.fail(f"{words} ended with status {done.returncode}: {done.stderr}")

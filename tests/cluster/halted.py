@@ -32,9 +32,6 @@ environment:
     BROKEN_GO: '%s/go-{}'
 """
 
-SLURM = pytest.mark.parametrize("scheduler", [pytest.param("slurm", marks=pytest.mark.slurm)])
-SGE = pytest.mark.parametrize("scheduler", [pytest.param("sge", marks=pytest.mark.sge)])
-
 
 class HaltedSweep:
     """Sweeps whose points wait in the middle of their work, each until a file says that it goes on."""

@@ -24,6 +24,16 @@ WORKLOADS = ROOT / "tests" / "workloads"
 
 Answer = subprocess.CompletedProcess[str]
 
+
+def on(words: str, *rows: str) -> pytest.MarkDecorator:
+    """Run a test once for each row, ``scheduler word``, on that scheduler alone."""
+    params = [pytest.param(*row.split(), marks=getattr(pytest.mark, row.split()[0])) for row in rows]
+    return pytest.mark.parametrize(words.split(), params)
+
+
+SLURM, SGE = on("scheduler", "slurm"), on("scheduler", "sge")
+"""For a test of what does not depend on the scheduler."""
+
 COUNT = """\
 name: count
 workload: count
@@ -42,8 +52,9 @@ sync_interval_s: 1
 warning_s: 5
 """
 QUEUE = {"slurm": "cpu", "sge": "serial.q"}
-
-
+JOB_VARIABLE = {"slurm": "SLURM_ARRAY_JOB_ID", "sge": "JOB_ID"}
+CPUS_VARIABLE = {"slurm": "SLURM_CPUS_PER_TASK", "sge": "NSLOTS"}
+"""The CPUs that the scheduler gave the job."""
 HOLD = {"slurm": "--hold", "sge": "-h"}
 RELEASE = {"slurm": ("scontrol", "release"), "sge": ("qrls",)}
 """What releases a job, or some of its tasks."""
@@ -81,7 +92,14 @@ class ClusterLab:
         return folder
 
     def job(self) -> str:
-        return next(str(event["job_id"]) for event in self.events() if event["event"] == "submitted")
+        return str(self.submitted()[0]["job_id"])
+
+    def submitted(self) -> list[dict[str, object]]:
+        return [event for event in self.events() if event["event"] == "submitted"]
+
+    def jobs(self, *roles: str) -> list[str]:
+        """Return the ids of the jobs of some roles, in the order in which they were submitted."""
+        return [str(event["job_id"]) for event in self.submitted() if event.get("role") in roles]
 
     def points(self) -> list[dict[str, object]]:
         data = json.loads(self.jobkit("collect", "runs", "--format", "json").stdout)
@@ -90,6 +108,19 @@ class ClusterLab:
 
     def events(self) -> list[dict[str, object]]:
         return [json.loads(line) for line in (self.run_dir() / "journal.jsonl").read_text().splitlines()]
+
+    def refuse_on_nodes(self) -> None:
+        """Let the submit command refuse on the nodes."""
+        program = self.home / "node" / {"slurm": "sbatch", "sge": "qsub"}[self.scheduler]
+        program.parent.mkdir()
+        program.write_text("#!/bin/sh\necho 'this host is no submit host' >&2\nexit 1\n")
+        program.chmod(0o755)
+        self.site(f"setup: ['export PATH=\"{program.parent}:$PATH\"']\n")
+
+    def site(self, more: str) -> None:
+        """Add lines to the site file."""
+        path = self.home / "lab.yaml"
+        path.write_text(path.read_text(encoding="utf-8") + more, encoding="utf-8")
 
     def clears_scratch(self) -> None:
         """Wait until scratch is empty: a point is done when its record is home, before its job ends."""
@@ -153,9 +184,6 @@ class FaultySweep:
         """Say of each point that is not ok what its last try was, and where it is."""
         others = (point for point in self.points() if point.outcome is not Outcome.OK)
         return [f"{one.outcome}: {one.latest.verdict.evidence} ({one.latest.folder})" for one in others]
-
-    def jobs(self) -> list[dict[str, object]]:
-        return [event for event in self.lab.events() if event["event"] == "submitted"]
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from itertools import count
 from pathlib import Path
 
@@ -101,72 +101,34 @@ class Counts:
     sessions: int
 
     def __sub__(self, before: Counts) -> Counts:
-        return Counts(
-            self.connections - before.connections,
-            self.logins - before.logins,
-            self.sessions - before.sessions,
-        )
+        return Counts(*(now - then for now, then in zip(astuple(self), astuple(before), strict=True)))
 
 
 @dataclass(frozen=True)
 class Login:
-    """How the user logs in.
-
-    Attributes
-    ----------
-    shell
-        A key of `SHELLS`.
-    banner
-        A line that all start files print, whether or not the shell is interactive.
-    without
-        Programs of ``/usr/bin`` that the user's PATH lacks.
-    variables
-        As a site sets them: bash has them in login shells only, tcsh and fish always.
-    """
+    """How the user logs in."""
 
     shell: str = "bash"
-    banner: str = ""
-    without: tuple[str, ...] = ()
+    banner: str = ""  # a line that all start files print, whether or not the shell is interactive
+    without: tuple[str, ...] = ()  # programs of /usr/bin that the user's PATH lacks
     variables: dict[str, str] = field(default_factory=dict)
+    """As a site sets them: bash has them in login shells only, tcsh and fish always."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Server:
-    """One sshd.
-
-    Attributes
-    ----------
-    name
-        A key of `METHODS`.
-    folder
-        That of the host, with ``run/`` and ``log/``.
-    port
-        On loopback.
-    program
-        An absolute path of sshd; its name is that of the PAM service.
-    """
+    """One sshd on loopback, by a key of `METHODS`; the name of its program is that of the PAM service."""
 
     name: str
-    folder: Path
+    folder: Path  # that of the host, with run/ and log/
     port: int
     program: str
 
-    @property
-    def key(self) -> Path:
-        return self.folder / "servers" / f"{self.name}.key"
-
-    @property
-    def log(self) -> Path:
-        return self.folder / "servers" / f"{self.name}.log"
-
-    @property
-    def config(self) -> Path:
-        return self.folder / "servers" / f"{self.name}.conf"
-
-    @property
-    def daemon(self) -> Daemon:
+    def __post_init__(self) -> None:
+        servers = self.folder / "servers"
+        self.key, self.log, self.config = (servers / f"{self.name}.{end}" for end in ("key", "log", "conf"))
         argv = (self.program, "-D", "-f", str(self.config), "-E", str(self.log))
-        return Daemon(f"sshd-{self.name}", argv, self.folder, {"PATH": "/usr/bin:/bin"})
+        self.daemon = Daemon(f"sshd-{self.name}", argv, self.folder, {"PATH": "/usr/bin:/bin"})
 
     def start(self) -> None:
         """Start it unless it runs, and return when it listens."""
@@ -193,17 +155,7 @@ class Server:
 
 @dataclass
 class SshHost:
-    """A login node, and its only user.
-
-    Attributes
-    ----------
-    folder
-        All its files.
-    user
-        The name of the user.
-    password
-        Of the user.
-    """
+    """A login node, all of whose files are in a folder, and its only user."""
 
     folder: Path
     user: str
@@ -253,13 +205,8 @@ class SshHost:
     def cut_after(self, program: str, sent: int | None = None) -> None:
         """Let the connection break by which a program is run next on the host, once.
 
-        Parameters
-        ----------
-        program
-            Its name.
-        sent
-            It breaks when the program was given so many bytes; if not given, when the program has ended,
-            and before its user hears of it.
+        It breaks when the program was given so many bytes; if not given, when the program has ended,
+        and before its user hears of it.
         """
         first, trigger = self.folder / "first", self.home / ".cut"
         real = shutil.which(program, path="/usr/bin:/bin")
@@ -315,12 +262,8 @@ class SshHost:
 
     def counts(self, *names: str) -> Counts:
         """Count what happened since the session began at some servers, or at all of them."""
-        each = [self.servers[name].counts() for name in names or METHODS]
-        return Counts(
-            sum(one.connections for one in each),
-            sum(one.logins for one in each),
-            sum(one.sessions for one in each),
-        )
+        each = [astuple(self.servers[name].counts()) for name in names or METHODS]
+        return Counts(*map(sum, zip(*each, strict=True)))
 
     def processes(self) -> dict[int, str]:
         """Return the processes of the user, with their command lines."""
@@ -382,12 +325,7 @@ class SshHost:
     def reset(self, variables: dict[str, str]) -> None:
         """Set all as a test finds it: no connection, the first keys and configuration, bash, all programs.
 
-        The homes stay as they are, start files apart.
-
-        Parameters
-        ----------
-        variables
-            By which the user's commands find a cluster.
+        The homes stay as they are, start files apart; by the variables the user's commands find a cluster.
         """
         self.cut()
         for name, server in self.servers.items():
@@ -421,14 +359,9 @@ class SshHost:
 
 @contextlib.contextmanager
 def login_node(place: Path) -> Iterator[SshHost]:
-    """Have a login node; several sessions at once have one each, with users of their own.
-
-    Parameters
-    ----------
-    place
-        The folder of the clusters.
-    """
-    install()
+    """Have a login node in front of the clusters of a folder; several sessions at once have one each."""
+    if lacking := [package for path, package in PACKAGES.items() if not any(Path("/").glob(path))]:
+        apt_install(lacking)
     place.mkdir(exist_ok=True)
     with contextlib.ExitStack() as stack:
         for number in count(1):
@@ -441,12 +374,6 @@ def login_node(place: Path) -> Iterator[SshHost]:
         stack.callback(host.end)
         host.begin()
         yield host
-
-
-def install() -> None:
-    """Install what a login node needs."""
-    if lacking := [package for path, package in PACKAGES.items() if not any(Path("/").glob(path))]:
-        apt_install(lacking)
 
 
 def end_jobs(place: Path, user: str) -> None:

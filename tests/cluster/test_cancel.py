@@ -62,7 +62,9 @@ def test_points_that_wait_and_points_that_run_are_cancelled_and_run_again(
     assert "cancelled: 1 point\n" in done.stderr
     wait_until(lambda: not seen(run).queued, 60)
     assert faulty.outcomes() == [CANCELLED] * 6
-    assert [job["role"] for job in faulty.jobs()] == ["points", "follow"], "nothing was submitted again"
+    assert [job["role"] for job in faulty.lab.submitted()] == ["points", "follow"], (
+        "nothing was submitted again"
+    )
     lab.clears_scratch()
     collected = lab.jobkit("collect", run, "--format", "json")
     assert [point["outcome"] for point in json.loads(collected.stdout)["points"]] == ["cancelled"] * 6

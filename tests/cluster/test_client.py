@@ -56,10 +56,6 @@ def all_ok(run: Path) -> bool:
     return all(point.outcome is Outcome.OK for point in seen.points)
 
 
-def submitted(lab: ClusterLab) -> list[dict[str, object]]:
-    return [event for event in lab.events() if event["event"] == "submitted"]
-
-
 @pytest.mark.fault
 def test_an_array_that_was_taken_is_found_by_its_name(
     lab: ClusterLab, monkeypatch: pytest.MonkeyPatch, wait_until: Wait
@@ -74,13 +70,13 @@ def test_an_array_that_was_taken_is_found_by_its_name(
         dies(lab, patch, after=True)
         run = sweep_that_is_killed(lab)
     young = lab.jobkit("resume", run)
-    assert (young.returncode, submitted(lab)) == (3, []), "the submit command may still be at it"
+    assert (young.returncode, lab.submitted()) == (3, []), "the submit command may still be at it"
     later(run)
     done = lab.jobkit("resume", run)
     assert done.returncode == 0, done.stderr
     assert "was found by its name" in done.stderr
     assert "nothing to run again" in done.stderr
-    assert [(one["found"], one["last"]) for one in submitted(lab)] == [("by its name", 6)]
+    assert [(one["found"], one["last"]) for one in lab.submitted()] == [("by its name", 6)]
     wait_until(lambda: all_ok(run), 60)
     assert len(list(run.glob("results/*/try-*"))) == 6
 
@@ -104,5 +100,5 @@ def test_an_array_that_was_not_taken_is_submitted_by_resume(
     assert "cut off before the scheduler took it" in done.stderr
     assert "again: 6 points" in done.stderr
     wait_until(lambda: all_ok(run), 60)
-    assert [one["round"] for one in submitted(lab)] == [2]
+    assert [one["round"] for one in lab.submitted()] == [2]
     assert len(list(run.glob("results/*/try-*"))) == 6

@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from tests.cluster.lab import ClusterLab
+from tests.cluster.lab import SGE, ClusterLab
 from tests.support.commands import jobkit
 
 
+@SGE
 def test_a_model_is_fetched_by_a_job_and_a_failure_is_seen(
     lab: ClusterLab, mirror: tuple[Path, str], tmp_path: Path
 ) -> None:

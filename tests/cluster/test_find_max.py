@@ -35,12 +35,6 @@ def spec(lab: ClusterLab, monkeypatch: pytest.MonkeyPatch) -> Path:
     return lab.spec(SPEC % WORKLOADS)
 
 
-def jobs(lab: ClusterLab) -> list[str]:
-    """Return the jobs of the sweep and the one that finds: not the one that runs points again."""
-    taken = [event for event in lab.events() if event["event"] == "submitted"]
-    return [str(event["job_id"]) for event in taken if event.get("role") != "follow"]
-
-
 def record(lab: ClusterLab, point: str) -> dict[str, dict[str, str]]:
     path = lab.run_dir() / "results" / point / "try-1" / "record.json"
     found: dict[str, dict[str, str]] = json.loads(path.read_text(encoding="utf-8"))
@@ -60,7 +54,7 @@ def ends(lab: ClusterLab) -> list[tuple[str, str]]:
 def test_one_submission_measures_predicts_and_proves(lab: ClusterLab, spec: Path, wait_until: Wait) -> None:
     done = lab.sweep(spec, "--wait")
     assert done.returncode == 0, done.stdout + done.stderr
-    sweep, follower = jobs(lab)
+    sweep, follower = lab.jobs("points", "find")
     assert f"job {follower} tries the largest batch" in done.stderr
     (trial,) = told(lab)
     assert trial.held, trial
@@ -86,7 +80,7 @@ def test_a_cancelled_sweep_does_not_hold_its_follower_for_ever(
     text = text.replace("{PYTHONPATH", f"{{ODD_TOLD: '{tmp_path / 'told'}', PYTHONPATH")
     done = lab.sweep(lab.spec(text))
     assert done.returncode == 0, done.stderr
-    sweep, _ = jobs(lab)
+    sweep, _ = lab.jobs("points", "find")
     wait_until((tmp_path / "told").exists, DEADLINE_S)
     cancel = {"slurm": "scancel", "sge": "qdel"}[lab.scheduler]
     subprocess.run([cancel, sweep], check=True, capture_output=True, timeout=60)

@@ -14,10 +14,10 @@ import pytest
 from jobkit.core.records import Outcome
 from jobkit.runs.standing import PointState
 from tests.cluster.daemons import said
-from tests.cluster.halted import SGE, HaltedSweep, batches, begun, home, seen
-from tests.cluster.lab import RELEASE, ClusterLab, held_by
+from tests.cluster.halted import HaltedSweep, batches, begun, home, record, seen
+from tests.cluster.lab import JOB_VARIABLE, RELEASE, SGE, ClusterLab, held_by, on
 from tests.support.disks import disk, read_only
-from tests.support.processes import gone
+from tests.support.processes import gone, parent_of, with_variable
 from tests.workloads.broken import fill
 
 pytestmark = pytest.mark.fault
@@ -84,30 +84,40 @@ def a_minute_passes(run: Path) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-@pytest.mark.parametrize("what", ["cancelled", "killed"])
+@on("scheduler what", "slurm cancel", "slurm kill", "slurm script", "sge cancel", "sge kill")
 def test_a_job_of_several_points_ends_half_way(halted: HaltedSweep, what: str) -> None:
-    """FAULT: a job that several points share (`pack`) ends half-way.
+    """FAULT: a job that several forked points share (`pack`) is cancelled or killed half-way.
 
-    HOW: real: `jobkit cancel`, or kill -9 of its processes, Slurm and Grid Engine.
+    HOW: real: `jobkit cancel`, or kill -9 of its processes, Slurm and Grid Engine; kill -9 of its script
+    alone, which leaves the processes alive, Slurm.
     REPORTED: the point that ran is `cancelled` or `lost`; the points that had not begun are `cancelled` too,
-    or `stopped`: "its job ended before its turn came".
-    LOST: at most one sync interval; finished points stay finished.
+    or `stopped`: "its job ended before its turn came". If only the script is killed, the point goes on.
+    LOST: at most one sync interval; finished points stay finished; no process of the job is left, also not
+    the parent of the points.
     """
     run = halted.sweep("1, 2, 3, 4", "--set", "pack=4")
     halted.go(1)
     worker = halted.waits(2)
     halted.wait_until((home(run, 2) / "batches.jsonl").exists, 30)
-    if what == "cancelled":
+    shell, mark = begun(run, 2).pid or 0, f"{JOB_VARIABLE[halted.lab.scheduler]}={begun(run, 2).job}"
+    assert parent_of(worker) in with_variable(mark)
+    assert record(run).forked
+    second, others = Outcome.LOST, Outcome.STOPPED
+    if what == "cancel":
         done = halted.lab.jobkit("cancel", run)
         assert done.returncode == 0, done.stderr
-        ends = [Outcome.OK, Outcome.CANCELLED, Outcome.CANCELLED, Outcome.CANCELLED]
+        second = others = Outcome.CANCELLED
+    elif what == "kill":
+        os.killpg(os.getpgid(shell), signal.SIGKILL)
     else:
-        script = begun(run, 2).pid or 0
-        os.killpg(os.getpgid(script), signal.SIGKILL)
-        ends = [Outcome.OK, Outcome.LOST, Outcome.STOPPED, Outcome.STOPPED]
+        os.kill(parent_of(shell), signal.SIGKILL)
+        halted.go(2)
+        second = Outcome.OK
+    halted.wait_until(lambda: with_variable(mark) == [], 60)
+    assert gone(worker)
+    ends = [Outcome.OK, second, others, others]
     halted.wait_until(lambda: [one.outcome for one in seen(run)] == ends, 60)
-    halted.wait_until(lambda: gone(worker), 30)
-    assert batches(run, 2) == 1
+    assert batches(run, 2) == (15 if what == "script" else 1)
     assert not home(run, 3).exists()
 
 

@@ -33,6 +33,9 @@ def test_the_lesson_shows_what_a_learner_sees(scheduler: str) -> None:
             print(f"{path.name}: {time.monotonic() - begun:.1f} s")  # noqa: T201 - for the table of the lesson
 
 
+@pytest.mark.xdist_group(
+    "lesson-slurm"
+)  # pytest-xdist begins with large groups, and the lesson takes longest
 @pytest.mark.parametrize("path", PAGES[1:], ids=lambda path: path.name)
 def test_an_episode_has_the_parts_that_teachers_expect(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
@@ -44,6 +47,7 @@ def test_an_episode_has_the_parts_that_teachers_expect(path: Path) -> None:
     assert text.count("<details>") == text.count("</details>") == text.count("### Challenge")
 
 
+@pytest.mark.xdist_group("lesson-sge")
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_tabs_come_in_pairs(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
@@ -67,54 +71,32 @@ def commands(text: str, scheduler: str) -> list[str]:
 SHOWN = "submitted: slurm job 6\n...\nbatch_size-5-r1  ok  0:07  n1\n"
 
 
-@pytest.mark.parametrize(
-    "output",
-    [
-        "submitted: slurm job 31\nbatch_size-5-r1     ok     0:12  n1\n",
+def test_only_what_varies_may_differ() -> None:
+    for output in (
         "submitted: slurm job 31\n\nmore\nbatch_size-5-r1 ok 0:12 n1\n",
-        "submitted: sge job 31\nbatch_size-5-r1 ok 0:12 localhost\n",
-    ],
-)
-def test_what_varies_may_differ(output: str) -> None:
-    assert agree(SHOWN, output, tabbed=False)
-
-
-@pytest.mark.parametrize(
-    "output",
-    [
+        "submitted: sge job 31\nbatch_size-5-r1     ok     0:12  localhost\n",
+    ):
+        assert agree(SHOWN, output, tabbed=False), output
+    for output in (
         "submitted: slurm job 31\nbatch_size-5-r1 bug 0:12 n1\n",
         "submitted: slurm job 31\n",
         "submitted: slurm job 31\nbatch_size-5-r1 ok 0:12 n1\nand more\n",
         "error\nsubmitted: slurm job 31\nbatch_size-5-r1 ok 0:12 n1\n",
-    ],
-)
-def test_nothing_else_may_differ(output: str) -> None:
-    assert not agree(SHOWN, output, tabbed=False)
-
-
-def test_in_a_tab_the_scheduler_must_be_the_one_shown() -> None:
+    ):
+        assert not agree(SHOWN, output, tabbed=False), output
     assert not agree("on slurm\n", "on sge\n", tabbed=True)
 
 
-def advice(memory: str, later: str, size: int = 80) -> str:
-    """Return a part of what `jobkit recommend` prints."""
-    return (
-        f"Take batch_size {size}: 70.5 paragraphs/s (n=1), the smallest within 5 % of the fastest.\n"
-        f"  It is the fastest that was measured.\n{memory}"
-        f"  Beware: each setting ran once, so no difference in speed is known to be real.\n{later}\n"
-        f"Time for 100,000 paragraphs, with batch_size {size} on what was measured:\n"
-    )
+ADVICE = """\
+Take batch_size 80: 70.5 paragraphs/s (n=1), the smallest within 5 % of the fastest.
+  Largest safe: batch_size 160 on the requested RAM, which is the whole text.
+    It takes 1 GiB.
+  Test it before you rely on it: jobkit verify runs/lesson
+"""
 
 
-SAFE = "  Largest safe: batch_size 160 on the requested RAM, which is the whole text.\n    It takes 1 GiB.\n"
-TEST = "  Test it before you rely on it: jobkit verify runs/lesson\n"
-UNKNOWN = "  Largest safe batch: not known, because memory does not grow with the load.\n"
-
-
-def test_advice_that_the_noise_of_memory_decides_may_differ() -> None:
-    for later in ("", "  Beware: a later warning.\n"):
-        assert agree(advice(SAFE, TEST), advice(UNKNOWN, later), tabbed=True)
-
-
-def test_the_setting_to_take_may_not_differ() -> None:
-    assert not agree(advice(SAFE, TEST), advice(SAFE, TEST, size=40), tabbed=True)
+def test_advice_that_the_noise_of_memory_decides_may_differ_and_the_setting_to_take_may_not() -> None:
+    first = ADVICE.splitlines(keepends=True)[0]
+    unknown = "  Largest safe batch: not known, because memory does not grow with the load.\n"
+    assert agree(ADVICE, f"{first}{unknown}  Beware: a later warning.\n", tabbed=True)
+    assert not agree(ADVICE, ADVICE.replace("80", "40"), tabbed=True)

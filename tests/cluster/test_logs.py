@@ -12,7 +12,7 @@ import pytest
 from jobkit.runs.reader import read_standings
 from jobkit.runs.standing import PointState
 from tests.cluster.daemons import Wait
-from tests.cluster.lab import COUNT, HOLD, RELEASE, ClusterLab, FaultySweep
+from tests.cluster.lab import COUNT, HOLD, RELEASE, SGE, SLURM, ClusterLab, FaultySweep
 from tests.support.commands import JOBKIT
 
 WORDS = {"slurm": "slurm job {}, task 2", "sge": "sge job {}, task 2"}
@@ -22,6 +22,7 @@ def logs(lab: ClusterLab, *words: str) -> subprocess.CompletedProcess[str]:
     return lab.jobkit("logs", lab.run_dir(), *words)
 
 
+@SGE
 def test_each_point_has_its_own_log_and_a_failure_its_reason(faulty: FaultySweep) -> None:
     lab = faulty.lab
     faulty.fail({2: "bug"})
@@ -37,8 +38,7 @@ def test_each_point_has_its_own_log_and_a_failure_its_reason(faulty: FaultySweep
 
 
 def test_a_log_that_is_to_come_says_why_and_can_be_waited_for(lab: ClusterLab) -> None:
-    site = lab.home / "lab.yaml"
-    site.write_text(site.read_text() + f"options: ['{HOLD[lab.scheduler]}']\n")
+    lab.site(f"options: ['{HOLD[lab.scheduler]}']\n")
     lab.sweep(lab.spec(COUNT), "--set", "policy.follow_up=false")
     waits = logs(lab, "2")
     assert waits.returncode == 5, waits.stdout + waits.stderr
@@ -55,6 +55,7 @@ def test_a_log_that_is_to_come_says_why_and_can_be_waited_for(lab: ClusterLab) -
     assert out == "jobkit: point 2 batch_size-10-r1: ok\n"
 
 
+@SLURM
 def test_what_runs_is_followed_until_it_has_ended(faulty: FaultySweep, wait_until: Wait) -> None:
     lab = faulty.lab
     faulty.fail({1: "slow"})
@@ -78,6 +79,7 @@ def test_what_runs_is_followed_until_it_has_ended(faulty: FaultySweep, wait_unti
     assert "batch_size-1-r1" in out
 
 
+@SLURM
 @pytest.mark.fault
 def test_a_log_whose_job_was_killed_is_not_followed_for_ever(faulty: FaultySweep, wait_until: Wait) -> None:
     """FAULT: the job script and its worker are killed while `jobkit logs -f` follows; no exit file comes.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.daemons import SlurmDaemons, until
+from tests.cluster.daemons import until
 from tests.support import commands
 
 HOLD = "block = bytearray({mib} * 2**20); block[::4096] = block[::4096]; import time; time.sleep({seconds})"
@@ -133,20 +132,3 @@ def running(job: str) -> bool:
         ["squeue", "-h", "-j", job, "-o", "%T"], check=False, capture_output=True, text=True
     )
     return answer.stdout.strip() == "RUNNING"
-
-
-@pytest.mark.fault
-@pytest.mark.slurm
-def test_a_database_that_is_away_is_named(slurm_alone: SlurmDaemons, tmp_path: Path) -> None:
-    """FAULT: slurmdbd is down.
-
-    HOW: real: kill -9 of slurmdbd.
-    REPORTED: that Slurm's accounting does not answer, with its words; exit status 3.
-    LOST: nothing.
-    """
-    slurm_alone.kill("slurmdbd")
-    answer = PlainUser("slurm", tmp_path).waste("--mine")
-    slurm_alone.start("slurmdbd")
-    assert answer.returncode == 3
-    assert "does not answer" in answer.stderr
-    assert getpass.getuser() not in answer.stdout

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from jobkit.core.errors import ExitCode
 from jobkit.extensions.corpus.plan import is_unplanned
 from jobkit.runs.journal import read_journal
 from tests.cluster.daemons import until
-from tests.cluster.lab import HOLD
+from tests.cluster.lab import HOLD, SGE, SLURM
 from tests.cluster.test_apply import Applied
 from tests.cluster.test_apply import applied as applied  # noqa: PLC0414 - a fixture is found by its name here
 
@@ -44,6 +42,7 @@ def test_a_job_plans_the_corpus_and_submits_the_shards(applied: Applied) -> None
     assert (refused.returncode, "letters.txt: has changed" in refused.stderr) == (2, True), refused.stderr
 
 
+@SLURM
 def test_what_cannot_be_read_is_reported_and_resume_plans_again(applied: Applied) -> None:
     applied.takes(0)
     letters = applied.lab.home / "letters.txt"
@@ -62,9 +61,12 @@ def test_what_cannot_be_read_is_reported_and_resume_plans_again(applied: Applied
     assert applied.merged() == applied.rows
 
 
+@SGE
 def test_a_job_that_waits_is_shown_and_cancelled_and_resume_submits_another(applied: Applied) -> None:
     applied.takes(0)
-    held = HeldJobs(applied)
+    site = applied.lab.home / "lab.yaml"
+    before = site.read_text(encoding="utf-8")
+    applied.lab.site(f"options: ['{HOLD[applied.lab.scheduler]}']\n")
     assert applied.apply(*JOB).returncode == 0
     code, said = status(applied)
     assert (code, "the corpus is not planned yet" in said) == (ExitCode.TO_COME, True), said
@@ -77,43 +79,24 @@ def test_a_job_that_waits_is_shown_and_cancelled_and_resume_submits_another(appl
     assert cancelled.returncode == 0, cancelled.stderr
     assert "which reads and plans the corpus" in cancelled.stderr
     until(lambda: status(applied)[0] == ExitCode.FAILED, "a job that has ended", 90)
-    held.release()
+    site.write_text(before, encoding="utf-8")
     done = applied.lab.jobkit("resume", applied.out, "--wait")
     assert done.returncode == 0, done.stdout + done.stderr
     assert applied.merged() == applied.rows
 
 
-class HeldJobs:
-    """Jobs without a GPU wait until a test releases them, by a line of the site file."""
-
-    def __init__(self, applied: Applied) -> None:
-        self.site: Path = applied.lab.home / "lab.yaml"
-        self.before = self.site.read_text(encoding="utf-8")
-        option = HOLD[applied.lab.scheduler]
-        self.site.write_text(f"{self.before}options: ['{option}']\n", encoding="utf-8")
-
-    def release(self) -> None:
-        """Let later jobs begin at once."""
-        self.site.write_text(self.before, encoding="utf-8")
-
-
+@SLURM
 @pytest.mark.fault
 def test_nodes_that_may_not_submit_leave_the_shards_to_a_person(applied: Applied) -> None:
     """FAULT: nodes may not submit, so the job that planned a corpus cannot submit its shards.
 
-    HOW: fake: a submit command on the node that refuses; the rest is real, Slurm and Grid Engine.
+    HOW: fake: a submit command on the node that refuses; the rest is real, Slurm.
     REPORTED: the journal's `left` and `jobkit status`; `jobkit resume` submits the shards.
     LOST: nothing: the plan is home.
     """
     lab = applied.lab
     applied.takes(0)
-    command = {"slurm": "sbatch", "sge": "qsub"}[lab.scheduler]
-    program = lab.home / "node" / command
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\necho 'this host is no submit host' >&2\nexit 1\n")
-    program.chmod(0o755)
-    site = lab.home / "lab.yaml"
-    site.write_text(site.read_text() + f"setup: ['export PATH=\"{program.parent}:$PATH\"']\n")
+    lab.refuse_on_nodes()
     done = applied.apply(*JOB, "--wait")
     assert done.returncode == ExitCode.TO_COME, done.stdout + done.stderr
     assert not is_unplanned(applied.out)

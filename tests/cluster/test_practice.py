@@ -6,24 +6,19 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from jobkit.practice import cluster as clusters
 from jobkit.practice import faults, packages
 from jobkit.practice.cluster import Cluster
 from jobkit.practice.daemons import started, wait_for
+from tests.cluster.daemons import SgeDaemons, SlurmDaemons
 from tests.support.commands import jobkit
 
-pytestmark = [
-    pytest.mark.skipif(
-        os.environ.get("JOBKIT_CLUSTER") != "1", reason="needs real schedulers: set JOBKIT_CLUSTER=1"
-    ),
-    pytest.mark.xdist_group("practice"),
-]
+pytestmark = pytest.mark.skipif(
+    os.environ.get("JOBKIT_CLUSTER") != "1", reason="needs real schedulers: set JOBKIT_CLUSTER=1"
+)
 OTHER_PROJECT = """\
 import subprocess
 pytest_plugins = ["jobkit.practice.fixtures"]
@@ -39,15 +34,14 @@ SUBMIT = {
 }
 
 
-@pytest.fixture(scope="module", params=["slurm", "sge"])
-def up(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """Return a cluster in a folder of its own, for the tests of this file."""
-    packages.install(request.param)
-    with tempfile.TemporaryDirectory(prefix="practice-") as folder:
-        cluster = clusters.up(Path(folder), request.param)
-        yield cluster
-        clusters.down(Path(folder))
-        assert not started(cluster.place.folder)
+ALONE = [pytest.param(name, marks=pytest.mark.xdist_group(f"alone-{name}")) for name in SUBMIT]
+
+
+@pytest.fixture(params=ALONE)
+def up(request: pytest.FixtureRequest) -> Cluster:
+    """Return a cluster that no other test uses."""
+    second: Cluster = request.getfixturevalue(f"second_{request.param}")
+    return second
 
 
 def submit(cluster: Cluster, script: str, *options: str) -> str:
@@ -81,12 +75,14 @@ def test_another_project_has_a_cluster_and_then_no_trace_of_it(tmp_path: Path) -
     folder = Path(re.findall(r"FOLDER (\S+)", done.stdout)[0])
     assert not folder.exists()
     assert not started(folder)
+    answer = jobkit("practice", "status", "--dir", folder.parent)
+    assert (answer.returncode, "no practice cluster is up" in answer.stdout) == (2, True)
 
 
 def test_it_takes_jobs_for_this_machine_only_and_a_second_up_changes_nothing(up: Cluster) -> None:
     where = up.place.folder.parent
     pids = {name: daemon.pid() for name, daemon in up.daemons.items()}
-    answer = jobkit("practice", "up", up.place.scheduler, "--dir", where)
+    answer = jobkit("practice", "up", up.place.scheduler, "--install", "--dir", where)
     assert answer.returncode == 0, answer.stderr
     assert {name: daemon.pid() for name, daemon in up.daemons.items()} == pids
     assert jobkit("practice", "status", "--dir", where).returncode == 0
@@ -97,20 +93,18 @@ def test_it_takes_jobs_for_this_machine_only_and_a_second_up_changes_nothing(up:
         assert own == {"0100007F"}
 
 
-def test_a_second_folder_has_a_cluster_of_its_own(up: Cluster) -> None:
-    with tempfile.TemporaryDirectory(prefix="practice-") as folder:
-        other = clusters.up(Path(folder), up.place.scheduler)
-        try:
-            assert not set(other.place.ports) & set(up.place.ports)
-            job = submit(other, "sleep 60")
-            waits_for(other, job, "R" if other.place.scheduler == "slurm" else "r")
-            assert job not in states(up)
-        finally:
-            clusters.down(Path(folder))
-        assert not started(other.place.folder)
-        answer = jobkit("practice", "status", "--dir", folder)
-        assert (answer.returncode, "no practice cluster is up" in answer.stdout) == (2, True)
-    assert up.is_up()
+def test_a_cluster_in_another_folder_does_not_see_its_jobs(
+    up: Cluster, request: pytest.FixtureRequest
+) -> None:
+    request.getfixturevalue(up.place.scheduler)
+    other = (SlurmDaemons() if up.place.scheduler == "slurm" else SgeDaemons()).cluster
+    assert other.place.folder != up.place.folder
+    assert not set(other.place.ports) & set(up.place.ports)
+    job = submit(up, "sleep 60", "-J" if up.place.scheduler == "slurm" else "-N", "only-here")
+    waits_for(up, job, "R" if up.place.scheduler == "slurm" else "r")
+    shown = ("squeue", "-h", "-o", "%j") if up.place.scheduler == "slurm" else ("qstat", "-u", "*")
+    assert ["only-here" in one.place.ask(*shown).stdout for one in (up, other)] == [True, False]
+    up.kind.end_jobs(up.place)
 
 
 def test_a_node_dies_with_its_jobs_and_comes_back(up: Cluster) -> None:

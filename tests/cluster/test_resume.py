@@ -11,10 +11,11 @@ from jobkit.core.records import Outcome
 from jobkit.launch import sweep as submit
 from jobkit.planning.prepare import Options, prepare
 from tests.cluster.daemons import Wait
-from tests.cluster.lab import FAULTY, WORKLOADS, FaultySweep
+from tests.cluster.lab import FAULTY, SGE, SLURM, WORKLOADS, FaultySweep
 from tests.support.builders import record, write_exit, write_record
 
 
+@SLURM
 def test_only_what_failed_runs_again_and_every_try_is_kept(faulty: FaultySweep) -> None:
     faulty.fail({2: "memory", 5: "killed"})
     said = faulty.sweep("--wait")
@@ -32,7 +33,7 @@ def test_only_what_failed_runs_again_and_every_try_is_kept(faulty: FaultySweep) 
     lists = {path.name: path.read_text() for path in faulty.lab.run_dir().glob("tasks-*.txt")}
     assert sorted(lists.values()) == ["2\n", "5\n"]
     again = faulty.lab.jobkit("resume", faulty.lab.run_dir())
-    assert (again.returncode, len(faulty.jobs())) == (0, 3)
+    assert (again.returncode, len(faulty.lab.submitted())) == (0, 3)
     assert "nothing to run again" in again.stderr
 
 
@@ -41,16 +42,17 @@ def test_the_job_that_follows_does_it_with_nobody_there(faulty: FaultySweep) -> 
     said = faulty.sweep(policy="{ram_oom: {memory: x2, tries: 1}}")
     assert "next: jobkit status" in said
     faulty.becomes_ok(120)
-    again = [event for event in faulty.jobs() if event["role"] == "points" and event["round"] == 2]
+    again = [event for event in faulty.lab.submitted() if event["role"] == "points" and event["round"] == 2]
     assert len(again) == 1
     assert "400M" in (faulty.lab.run_dir() / "job-2.sh").read_text() or faulty.lab.scheduler == "sge"
 
 
+@SGE
 @pytest.mark.fault
 def test_two_bugs_alike_stop_the_sweep(faulty: FaultySweep) -> None:
     """FAULT: every point fails by the same bug.
 
-    HOW: real: a workload that raises, Slurm and Grid Engine.
+    HOW: real: a workload that raises, Grid Engine.
     REPORTED: `bug` for the first two, `stopped` for the others, which end at once.
     LOST: nothing; `jobkit resume` runs all of them once the bug is fixed.
     """
@@ -62,22 +64,17 @@ def test_two_bugs_alike_stop_the_sweep(faulty: FaultySweep) -> None:
     assert "again: 6 points" in done.stderr
 
 
+@SGE
 @pytest.mark.fault
 def test_where_nodes_may_not_submit_it_is_left_to_a_person(faulty: FaultySweep, wait_until: Wait) -> None:
     """FAULT: nodes may not submit, so the job that follows the sweep cannot run a point again.
 
-    HOW: fake: a submit command on the node that refuses; the rest is real, Slurm and Grid Engine.
+    HOW: fake: a submit command on the node that refuses; the rest is real, Grid Engine.
     REPORTED: the journal's `left` and `jobkit status` name the points; `jobkit resume` submits them.
     LOST: nothing.
     """
     lab = faulty.lab
-    command = {"slurm": "sbatch", "sge": "qsub"}[lab.scheduler]
-    program = lab.home / "node" / command
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\necho 'this host is no submit host' >&2\nexit 1\n")
-    program.chmod(0o755)
-    site = lab.home / "lab.yaml"
-    site.write_text(site.read_text() + f"setup: ['export PATH=\"{program.parent}:$PATH\"']\n")
+    lab.refuse_on_nodes()
     faulty.fail({3: "memory"})
     faulty.sweep(policy="{ram_oom: {tries: 1}}")
     wait_until(lambda: any(event["event"] == "left" for event in lab.events()), 120)
@@ -90,6 +87,7 @@ def test_where_nodes_may_not_submit_it_is_left_to_a_person(faulty: FaultySweep, 
     faulty.becomes_ok(60)
 
 
+@SLURM
 def test_of_a_thousand_points_just_the_37_that_failed_run_again(faulty: FaultySweep) -> None:
     lab = faulty.lab
     text = FAULTY % ("{follow_up: false}", WORKLOADS, faulty.file)
@@ -110,7 +108,7 @@ def test_of_a_thousand_points_just_the_37_that_failed_run_again(faulty: FaultySw
     done = lab.jobkit("resume", prepared.run_dir)
     assert done.returncode == 0, done.stderr
     assert "1,000 points: 963 done, 37 cancelled" in done.stderr
-    (job,) = faulty.jobs()
+    (job,) = faulty.lab.submitted()
     assert (job["first"], job["last"], job["round"]) == (1, 37, 2)
     listed = [int(line) for line in (prepared.run_dir / str(job["list"])).read_text().split()]
     assert listed == sorted(failed)

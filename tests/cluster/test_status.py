@@ -22,8 +22,7 @@ import pytest
 
 from jobkit.core.records import Outcome
 from tests.cluster.daemons import SgeDaemons, Wait
-from tests.cluster.halted import SGE, SLURM
-from tests.cluster.lab import COUNT, RELEASE, ClusterLab, FaultySweep, held_by
+from tests.cluster.lab import COUNT, RELEASE, SGE, SLURM, ClusterLab, FaultySweep, held_by
 from tests.support.commands import jobkit_process
 
 Held = Callable[[str], Path]
@@ -39,6 +38,8 @@ def held(lab: ClusterLab) -> Iterator[Held]:
     def submit(text: str) -> Path:
         done = lab.sweep(lab.spec(text), "--set", f"resources.options={held_by(lab.scheduler)}")
         assert done.returncode == 0, done.stderr
+        assert lab.job() in done.stderr
+        assert re.search(r"next: jobkit status \S+ --watch", done.stderr)
         return lab.run_dir()
 
     yield submit
@@ -192,6 +193,7 @@ def test_queues_in_error_are_named_with_what_clears_them(
     assert "6 points: 6 done" in last.stdout, last.stdout
 
 
+@SLURM
 def test_a_point_that_runs_tells_how_far_it_is(faulty: FaultySweep, wait_until: Wait) -> None:
     """The call of batch size 3 never ends; those before it have their outcomes."""
     faulty.fail({2: "memory", 3: "slow"})
@@ -227,6 +229,7 @@ sys.exit(_exit_code(["status", sys.argv[1]]))
 """
 
 
+@SGE
 @pytest.mark.skipif(os.getuid() != 0, reason="only root becomes somebody else")
 def test_somebody_else_sees_the_same_and_writes_nothing(
     lab: ClusterLab, held: Held, wait_until: Wait

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import subprocess
 
 import pytest
 
@@ -17,10 +16,11 @@ from jobkit.planning.prepare import Options, prepare
 from jobkit.schedulers.registry import by_name
 from jobkit.worker.process import started_at
 from tests.cluster.daemons import Wait
-from tests.cluster.lab import COUNT, RELEASE, WORKLOADS, ClusterLab, held_by
+from tests.cluster.lab import COUNT, CPUS_VARIABLE, SLURM, WORKLOADS, ClusterLab
 from tests.support import commands
 
 
+@SLURM
 def test_repeats_are_interleaved_and_larger_loads_are_pruned_in_each(
     lab: ClusterLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,17 +70,6 @@ def test_a_sweep_goes_out_and_its_records_come_home(lab: ClusterLab) -> None:
     assert [line.split()[0] for line in lines["lines"]] == [by_name(lab.scheduler).DIRECTIVE]
 
 
-def test_it_returns_at_once_and_tells_what_to_type_next(lab: ClusterLab, wait_until: Wait) -> None:
-    held = f"resources.options={held_by(lab.scheduler)}"
-    done = lab.sweep(lab.spec(COUNT), "--set", held, "--set", "policy.follow_up=false")
-    assert done.returncode == 0, done.stderr
-    subprocess.run([*RELEASE[lab.scheduler], lab.job()], check=True)  # so far no task could begin
-    assert lab.job() in done.stderr
-    advised = re.search(r"next: jobkit (status \S+) --watch", done.stderr)
-    assert advised
-    wait_until(lambda: lab.jobkit(*advised[1].split()).returncode == 0, 120)
-
-
 def test_arrays_beyond_the_index_limit_are_offset(lab: ClusterLab, wait_until: Wait) -> None:
     """Points 1 to 6 as two arrays of three, as a controller with a limit of 3 would get them."""
     options = Options(scheduler=lab.scheduler, site=str(lab.home / "lab.yaml"), runs_dir=lab.home / "runs")
@@ -103,7 +92,7 @@ def test_each_request_is_an_array_of_its_own(lab: ClusterLab) -> None:
     assert "1 to 2 CPUs" in done.stderr
     assert len({event["job_id"] for event in lab.events() if event["event"] == "submitted"}) == 2
     records = [json.loads(path.read_text()) for path in lab.run_dir().glob("results/*/try-1/record.json")]
-    given = {"slurm": "SLURM_CPUS_PER_TASK", "sge": "NSLOTS"}[lab.scheduler]
+    given = CPUS_VARIABLE[lab.scheduler]
     cpus = sorted((record["point"]["threads"], int(record["environment"][given])) for record in records)
     assert cpus == [(1, 1), (1, 1), (2, 2), (2, 2)]
     spans = sorted((record["started_at"], record["ended_at"]) for record in records)
@@ -116,14 +105,16 @@ def test_a_walltime_that_is_too_short_ends_as_timeout_with_what_was_done(
 ) -> None:
     """FAULT: the walltime passes while a point works.
 
-    HOW: real: 20 s, Slurm (`--signal=B:USR1@`) and Grid Engine (`s_rt`).
+    HOW: real: 32 s, with a warning 20 s before, Slurm (`--signal=B:USR1@`) and Grid Engine (`s_rt`). Slurm
+    takes a minute for it, and looks every 30 s: its warning may come that much earlier.
     REPORTED: `timeout`, in a record with the number of batches done; the policy gives the next try more
     time.
     LOST: nothing: the batches that were done are home.
     """
-    told = lab.home / "told"
+    told, site = lab.home / "told", lab.home / "lab.yaml"
+    site.write_text(site.read_text().replace("warning_s: 5", "warning_s: 20"))
     text = COUNT.replace("workload: count", "workload: odd:Slow").replace("[1, 10, 100]", "[100]")
-    text = text.replace("repeats: 2", "repeats: 1").replace("00:02:00", "00:00:20")
+    text = text.replace("repeats: 2", "repeats: 1").replace("00:02:00", "00:00:32")
     text += f"environment: {{variables: {{PYTHONPATH: '{WORKLOADS}', ODD_TOLD: '{told}'}}}}\n"
     text += "policy: {follow_up: false}\n"
     monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
@@ -131,7 +122,7 @@ def test_a_walltime_that_is_too_short_ends_as_timeout_with_what_was_done(
     assert done.returncode == 4, done.stdout + done.stderr
     (point,) = lab.points()
     assert point["outcome"] == "timeout"
-    assert "its walltime of 00:00:20: " in lab.jobkit("status", lab.run_dir()).stdout
+    assert "its walltime of 00:00:32: " in lab.jobkit("status", lab.run_dir()).stdout
     record = json.loads(next(lab.run_dir().glob("results/*/try-1/record.json")).read_text())
     assert record["summary"]["batches"] == 1
     assert record["signal"] == "USR1"

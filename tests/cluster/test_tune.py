@@ -12,11 +12,9 @@ from jobkit.core.layout import SETTING_FILE, read_points
 from jobkit.extensions.tune.steps import TuneAnswer
 from jobkit.extensions.tune.tuning import Tuning
 from tests.cluster.daemons import Wait
-from tests.cluster.lab import ClusterLab
+from tests.cluster.lab import CPUS_VARIABLE, SGE, SLURM, ClusterLab
 
 DEADLINE_S = 120
-CPUS = {"slurm": "SLURM_CPUS_PER_TASK", "sge": "NSLOTS"}
-"""The variable with the CPUs that a job was given."""
 SPEC = """\
 name: quick
 workload: count
@@ -36,24 +34,16 @@ def ended(lab: ClusterLab) -> Tuning:
     return tuning
 
 
-def jobs(lab: ClusterLab, role: str) -> list[str]:
-    return [
-        str(event["job_id"])
-        for event in lab.events()
-        if (event["event"], event.get("role")) == ("submitted", role)
-    ]
-
-
 def test_one_submission_finds_the_setting_and_a_sweep_takes_it(lab: ClusterLab) -> None:
     done = tune(lab, lab.spec(SPEC), "--wait")
     assert done.returncode == 0, done.stdout + done.stderr
-    (job,) = jobs(lab, "tune")
+    (job,) = lab.jobs("tune")
     assert f"job {job} searches for the fastest setting" in done.stderr
     assert "The setting: " in done.stdout
     tuning = ended(lab)
     records = [result.record for _, result in tuning.results if result.record]
     assert {(record.job.scheduler, record.job.job_id) for record in records} == {(lab.scheduler, job)}
-    assert {record.environment[CPUS[lab.scheduler]] for record in records} == {"2"}
+    assert {record.environment[CPUS_VARIABLE[lab.scheduler]] for record in records} == {"2"}
     lab.clears_scratch()
     again = lab.sweep(lab.spec(SPEC, "again.yaml"), "--setting", str(lab.run_dir()), "--dry-run")
     assert tuning.winner
@@ -61,22 +51,23 @@ def test_one_submission_finds_the_setting_and_a_sweep_takes_it(lab: ClusterLab) 
     assert "1 setting" in again.stdout
 
 
+@SLURM
 @pytest.mark.fault
 def test_a_search_whose_job_is_killed_goes_on_by_itself(lab: ClusterLab, wait_until: Wait) -> None:
     """FAULT: the job of `jobkit tune` is killed in the middle of the search.
 
-    HOW: scancel, or qdel, of that job alone, on the real scheduler, once it has chosen its third point.
+    HOW: real: scancel of that job alone, once it has chosen its third point.
     REPORTED: nothing: the job that follows submits the search again.
     LOST: the time of the point that was running.
     """
     done = tune(lab, lab.spec(SPEC))
     assert done.returncode == 0, done.stdout + done.stderr
     run = lab.run_dir()
-    (job,) = jobs(lab, "tune")
+    (job,) = lab.jobs("tune")
     wait_until(lambda: len(read_points(run)[0]) > 2, DEADLINE_S)
-    subprocess.run([{"slurm": "scancel", "sge": "qdel"}[lab.scheduler], job], check=True, timeout=60)
+    subprocess.run(["scancel", job], check=True, timeout=60)
     wait_until((run / SETTING_FILE).is_file, DEADLINE_S)
-    first, second = jobs(lab, "tune")
+    first, second = lab.jobs("tune")
     tuning = ended(lab)
     assert tuning.winner
     used = {result.record.job.job_id for _, result in tuning.results if result.record}
@@ -84,6 +75,7 @@ def test_a_search_whose_job_is_killed_goes_on_by_itself(lab: ClusterLab, wait_un
     assert [result.point.index for _, result in tuning.results] == [*range(1, len(tuning.results) + 1)]
 
 
+@SGE
 def test_a_cancelled_search_ends_and_resume_goes_on(lab: ClusterLab, wait_until: Wait) -> None:
     done = tune(lab, lab.spec(SPEC))
     assert done.returncode == 0, done.stdout + done.stderr

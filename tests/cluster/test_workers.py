@@ -19,7 +19,7 @@ from jobkit.worker.workloads.entities import write_entities
 from jobkit.worker.workloads.stanza_ner import StanzaNer
 from tests.cluster.daemons import Wait
 from tests.cluster.halted import batches, begun, home, record, seen
-from tests.cluster.lab import WORKLOADS, ClusterLab
+from tests.cluster.lab import CPUS_VARIABLE, JOB_VARIABLE, SGE, SLURM, WORKLOADS, ClusterLab, on
 from tests.cluster.test_killed import why
 from tests.support.processes import parent_of, with_variable
 from tests.workloads.told import WAIT
@@ -35,11 +35,6 @@ repeats: 1
 resources: {gpus: 0, cpus: 1, memory: 1GiB, walltime: "00:02:00"}
 policy: {follow_up: false}
 """
-CPUS_VARIABLE = {"slurm": "SLURM_CPUS_PER_TASK", "sge": "NSLOTS"}
-"""The CPUs that the scheduler gave the job."""
-JOB_VARIABLE = {"slurm": "SLURM_ARRAY_JOB_ID", "sge": "JOB_ID"}
-
-
 MPS = """\
 device: cuda
 mps: on
@@ -73,13 +68,13 @@ def shares_a_gpu(lab: ClusterLab, scratch: Path) -> str:
 
 
 @pytest.mark.fault
-@pytest.mark.parametrize("victim", ["supervisor", "script"])
+@on("scheduler victim", "slurm supervisor", "slurm script", "sge script")
 def test_kill_9_on_a_node(
     lab: ClusterLab, wait_until: Wait, monkeypatch: pytest.MonkeyPatch, short: Path, victim: str
 ) -> None:
     """FAULT: the supervisor of several workers or their job script is killed outright, on a real cluster.
 
-    HOW: real: kill -9, Slurm and Grid Engine; fake: a GPU shared through MPS.
+    HOW: real: kill -9, Slurm and (the script) Grid Engine; fake: a GPU shared through MPS.
     REPORTED: `lost`, as with one worker.
     LOST: at most one sync interval; no process of the job, no daemon and no folder of it is left on the node.
     """
@@ -111,29 +106,46 @@ def stands(run: Path) -> tuple[PointState, Outcome | None]:
 TEXT = "sample:60"
 
 
+DEMO = ("resources.memory=4GiB", "resources.cpus=1", f"text={TEXT}")
+
+
+def demo(lab: ClusterLab, *changes: str) -> str:
+    """Run the demo with these changes; return what it printed."""
+    text = (WORKLOADS.parents[1] / "sweeps" / "demo.yaml").read_text(encoding="utf-8")
+    text = text.replace("scheduler: local", "scheduler: auto").replace("repeats: 3", "repeats: 1")
+    done = lab.sweep(
+        lab.spec(text), "--wait", *(word for one in (*DEMO, *changes) for word in ("--set", one))
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@SLURM
 def test_two_workers_have_the_cpus_of_two_and_find_what_one_finds(
     lab: ClusterLab, tiny_model: ModelRef
 ) -> None:
-    text = (Path(__file__).parents[2] / "sweeps" / "demo.yaml").read_text(encoding="utf-8")
-    text = text.replace("scheduler: local", "scheduler: auto").replace("repeats: 3", "repeats: 1")
-    changes = (
-        "resources.memory=4GiB",
-        "resources.cpus=1",
-        "sweep.batch_size=[10]",
-        "workers=2",
-        f"text={TEXT}",
-    )
-    done = lab.sweep(lab.spec(text), "--wait", *(word for change in changes for word in ("--set", change)))
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "STAND-IN" in done.stdout
+    assert "STAND-IN" in demo(lab, "sweep.batch_size=[10]", "workers=2")
     (path,) = lab.run_dir().glob("results/*/try-1/entities.tsv")
     assert path.read_bytes() == tagged_here(tiny_model, lab.home)
     assert len(path.read_bytes().splitlines()) > 10
     one = record(lab.run_dir(), 10)
-    shares = one.workers
-    assert all(share.batches for share in shares)
-    assert len(shares) == 2
+    assert [bool(share.batches) for share in one.workers] == [True, True]
     assert one.environment[CPUS_VARIABLE[lab.scheduler]] == "2"
+    lab.clears_scratch()
+
+
+@SGE
+def test_points_that_share_a_job_import_the_framework_once(
+    lab: ClusterLab, wait_until: Wait, tiny_model: ModelRef
+) -> None:
+    demo(lab, "sweep.batch_size=[20, 40]", "pack=2")
+    entities = {path.read_bytes() for path in lab.run_dir().glob("results/*/try-1/entities.tsv")}
+    assert entities == {tagged_here(tiny_model, lab.home)}
+    records = [record(lab.run_dir(), size) for size in (20, 40)]
+    assert [one.forked for one in records] == [True, True]
+    first, second = (one.import_s or 0.0 for one in records)
+    assert second < first / 4
+    wait_until(lambda: with_variable(f"{JOB_VARIABLE[lab.scheduler]}={lab.job()}") == [], 30)
     lab.clears_scratch()
 
 
