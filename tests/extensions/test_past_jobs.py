@@ -55,7 +55,8 @@ def test_the_next_request_is_the_most_that_was_used_and_a_margin() -> None:
     assert jobs.need(MEMORY).next == 5 * GIB  # a fifth more, in whole GiB
     assert jobs.need(WALLTIME).next == 1500  # a quarter more, in steps of 5 minutes
     assert jobs.need(CPUS).next == 2
-    assert jobs.need(MEMORY).middle == pytest.approx(3.2 * GIB)
+    need = jobs.need(MEMORY)
+    assert (need.middle, need.most) == (pytest.approx(3.2 * GIB), int(3.4 * GIB))
 
 
 OVER = {"well": False, "state": "FAILED", "outcome": Outcome.RAM_OOM}
@@ -90,6 +91,7 @@ def test_memory_that_is_not_reserved_any_more() -> None:
     jobs, unknown = AlikeJobs((JOB, replace(JOB, nodes=2))), AlikeJobs((replace(JOB, memory_bytes=None),))
     reserved = [one.reserved_memory() for one in (jobs, unknown)]
     assert reserved == [(600 * 3 * 16 * GIB, 600 * 3 * 4 * GIB), None]
+    assert [one.saved_memory for one in (jobs, unknown)] == [600 * 3 * 12 * GIB, 0]
 
 
 def test_gpus_are_idle_only_if_the_site_records_that_none_was_used() -> None:

@@ -52,8 +52,10 @@ def test_what_is_refused(path: str, reason: str, tmp_path: Path, monkeypatch: py
     assert caught.value.hint
 
 
-def test_a_file_that_is_given_twice_is_refused(tmp_path: Path) -> None:
+def test_no_path_and_one_that_is_given_twice_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").touch()
+    with pytest.raises(JobkitError, match="no corpus"):
+        find_sources([])
     with pytest.raises(JobkitError, match="given twice"):
         find_sources([str(tmp_path), str(tmp_path / "a.txt")])
 
@@ -75,6 +77,7 @@ def test_a_corpus_of_documents_is_as_large_for_recommend_as_apply_reads_it(tmp_p
     other.write_text("Three.\n", encoding="utf-8")
     both = read_corpora([str(path), str(other)], ())
     assert (both.name, both.paragraphs) == (f"{path} and 1 more path", 3)
+    assert read_corpora(["2e6"], ()).paragraphs == 2_000_000
 
 
 def reasons(folder: Path, *names: str) -> list[str]:

@@ -17,7 +17,7 @@ from jobkit.extensions.corpus import corpus_report
 from jobkit.extensions.corpus.corpus_page import MOST_TRIES, shard_picture
 from jobkit.extensions.corpus.corpus_report import ShardTry, read_corpus_report
 from jobkit.extensions.corpus.merge import merge
-from jobkit.extensions.corpus.provenance import closing_line, finish
+from jobkit.extensions.corpus.provenance import closing_line, finish, read_promise
 from jobkit.extensions.corpus.standing import live_points
 from jobkit.report.html.page import page
 from tests.report.html.test_page import Parsed
@@ -128,6 +128,7 @@ def test_what_a_methods_section_needs_is_written_once_when_the_last_shard_is_don
     assert time["predicted_low_s"] <= time["predicted_s"] <= time["predicted_high_s"]
     assert data["versions"]
     assert data["energy"] == {"joules": None, "predicted_j": None, "shards_without_joules": 3}
+    assert read_promise(tagged.parent / "elsewhere").speed is None
     [entry] = corpora(ledger_path())
     assert (entry.run_id, entry.paragraphs, entry.shards) == (data["run"], 60, 3)
     assert (entry.expected_s, entry.took_s) == (time["predicted_s"], time["took_s"])

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -183,6 +184,13 @@ def test_a_folder_that_is_no_apply(tmp_path: Path) -> None:
         read_planned(tmp_path, 1)
 
 
+def test_a_plan_of_another_version_is_an_error_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "x"}\n')
+    read = scan(find_sources([str(tmp_path / "a.jsonl")]))
+    plan(tmp_path, replace(read, corpus=replace(read.corpus, text_field="body")), 1)
+    assert "a.jsonl:1: no field 'body'" in yielded(read_shard(tmp_path, 1))[1].message
+
+
 @pytest.mark.slow
 def test_an_error_and_a_killed_process_are_reported() -> None:
     with pytest.raises(JobkitError, match="five"):
@@ -200,7 +208,8 @@ def test_several_processes_find_what_one_finds(tmp_path: Path, monkeypatch: pyte
         (tmp_path / f"c{number}.txt").write_text(f"{number}")
     found = find_sources([str(tmp_path)])
     seen: list[int] = []
-    assert scan(found, processes=3, seen=seen.append) == scan(found, processes=1)
+    alone = scan(found, processes=1)
+    assert scan(found, processes=3, seen=seen.append) == alone
     assert sum(seen) == sum(one.size_bytes for one in found)
 
 

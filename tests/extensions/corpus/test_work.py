@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import json
 import os
 import re
 import signal
@@ -200,6 +201,13 @@ def test_a_corpus_or_a_plan_that_is_gone_is_reported_before_any_work(tmp_path: P
     assert found.outcome is Outcome.STAGE_IN
     assert gone in found.message
     assert found.load_s is None
+
+
+def test_a_shard_without_paragraphs_is_reported(tmp_path: Path) -> None:
+    [shard] = planned(tmp_path)
+    path = tmp_path / "run" / "plan.jsonl"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"pieces": []}) + "\n")
+    assert "holds no paragraph" in tried(tmp_path, shard).message
 
 
 @pytest.mark.parametrize(("word", "outcome"), [("Kill.", Outcome.LOST), ("Memory.", Outcome.RAM_OOM)])

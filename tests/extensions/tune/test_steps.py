@@ -290,7 +290,7 @@ def test_without_a_measurement_of_memory_no_number_of_workers_is_ruled_out() -> 
             done = super().run(candidate)
             assert done.record
             memory = replace(done.record.memory, context_bytes=None, process_peak_bytes=None)
-            return replace(done, record=replace(done.record, needs=(), memory=memory))
+            return replace(done, record=replace(done.record, needs=(), memory=memory, gpu=None))
 
     answer, order = searched(GOAL, Blind())
     assert (answer.limit, max(one.workers for one in order)) == ("cores", 16)
