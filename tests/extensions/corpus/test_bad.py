@@ -194,6 +194,12 @@ def test_a_bad_range_of_a_large_file(folder: Path, monkeypatch: pytest.MonkeyPat
     assert kept == [(str(number), f"text {number}") for number in range(11)]
 
 
+def test_a_bad_file_has_no_id(folder: Path) -> None:
+    (folder / "a.txt").write_bytes(b"\xff")
+    (folder / "b.jsonl").write_text(jsonl([{"id": "in/a.txt", "text": "y"}]), encoding="utf-8")
+    assert reasons(folder) == ["a.txt:1: not UTF-8 at byte 0"]
+
+
 def test_two_files_of_one_name_and_an_id_like_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("one/in/a.txt", "two/in/a.txt"):

@@ -205,7 +205,7 @@ def test_several_processes_find_what_one_finds(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "a.txt").write_text("Ein Absatz é\r\n\r\n" * 3000, encoding="utf-8", newline="")
     (tmp_path / "b.jsonl").write_text(jsonl([{"id": n, "text": "x\n\ny"} for n in range(2000)]))
     for number in range(300):
-        (tmp_path / f"c{number}.txt").write_text(f"{number}")
+        (tmp_path / f"{'c' if number else '0'}{number}.txt").write_text(f"{number}")
     found = find_sources([str(tmp_path)])
     seen: list[int] = []
     alone = scan(found, processes=1)
