@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobkit.commands.sweep import sweep as sweep_command
@@ -287,6 +287,7 @@ def a_round(points: Sequence[int], *, pack: int = 1, number: int = 2) -> Round:
     return Round(number=number, script="#!/bin/bash\n", groups=[group], pack=pack, max_parallel=4)
 
 
+@settings(deadline=None, max_examples=50)  # it writes files
 @given(
     st.lists(st.integers(1, 10**5), min_size=1, max_size=60, unique=True) | st.just(list(range(1, 30))),
     st.integers(1, 9),

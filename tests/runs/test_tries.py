@@ -95,7 +95,7 @@ def outcomes(tries: list[Try]) -> list[Outcome | None]:
     return [tried.verdict.outcome for tried in tries]
 
 
-@settings(deadline=None)  # it writes files
+@settings(deadline=None, max_examples=50)  # it writes files
 @given(st.integers(1, 5), st.lists(st.sampled_from(NUMBERED), max_size=5))
 def test_the_last_try_goes_with_the_last_account_and_so_on_backwards(count: int, runs: list[Outcome]) -> None:
     import tempfile
