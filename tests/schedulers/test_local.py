@@ -7,7 +7,7 @@ import pytest
 
 from jobkit.core.shell import Completed, run
 from jobkit.schedulers import local
-from jobkit.schedulers.types import Array, JobId, Queued, State
+from jobkit.schedulers.types import Array, JobId, State
 
 ARRAY = Array(first=1, last=3, offset=0, throttle=None)
 
@@ -15,16 +15,7 @@ ARRAY = Array(first=1, last=3, offset=0, throttle=None)
 def test_a_driver_is_a_process_that_no_scheduler_submits_or_limits() -> None:
     assert local.queue_argv((JobId("7-a1"), JobId("8-b2")))[-1] == "7,8"
     assert local.cancel_argv(JobId("7-a1")) == ("bash", "-c", 'kill -TERM "$1"', "kill", "7")
-    assert local.diagnostic_argvs((JobId("7"), JobId("8")), "demo-1") == (("ps", "-p", "7,8"),)
-    assert local.submit_argv("/runs/r1/job.sh", ARRAY) == (), "its driver is no command of a scheduler"
-    assert local.limit_argv() == local.throttle_argv(JobId("7"), 3) == local.checks("job.sh", ARRAY) == ()
     assert local.task_limit_error("anything", [ARRAY] * 10**6) is None
-    assert local.search_argvs("demo-1", "2026-01-02T03:04:05") == ((), ())
-    assert local.survey_argvs({}) == {}
-    assert local.parse_survey({}).queues is None
-    point = Queued(job_id="7", task=local.WHOLE, state=State.RUNNING)
-    assert local.explain(point) == "one at a time runs here"
-    assert local.remedy(JobId("7"), (1,), point) is None
 
 
 ROW = {"job_id": "7", "task": 2, "evidence": "process finished", "host": "n1", "elapsed_s": 1.5}

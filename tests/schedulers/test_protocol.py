@@ -108,10 +108,3 @@ def test_no_answer_about_the_site_is_too_odd(scheduler: str, text: str) -> None:
     by_name(scheduler).survey_argvs(answers)
     assert by_name(scheduler).parse_survey(answers).trouble == ""
     assert by_name(scheduler).parse_survey({}).keeping.said == "not asked"
-
-
-@pytest.mark.parametrize("name", SCHEDULERS)
-def test_a_scheduler_without_a_command_that_shows_shut_queues_has_no_reason(name: str) -> None:
-    scheduler = by_name(name)
-    argv = scheduler.shut_argv()
-    assert scheduler.shut_reason(Completed(argv, 0, "", "")) == ""

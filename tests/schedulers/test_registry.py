@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.schedulers.registry import SCHEDULERS, by_name, choose_scheduler, own_option, unused_schedulers
+from jobkit.schedulers.registry import by_name, choose_scheduler, own_option, unused_schedulers
 
 
 def test_an_unknown_scheduler_gets_the_nearest_name() -> None:
@@ -61,10 +61,3 @@ def test_what_jobkit_sets_itself_is_reported(scheduler: str, line: str, option: 
 )
 def test_other_options_are_the_users(scheduler: str, lines: list[str]) -> None:
     assert {own_option(scheduler, line) for line in lines} == {None}
-
-
-@pytest.mark.parametrize("name", SCHEDULERS)
-def test_every_option_of_jobkits_own_says_what_to_do_instead(name: str) -> None:
-    assert all(SCHEDULERS[name].RESERVED_OPTIONS.values())
-    said = own_option(name, next(iter(SCHEDULERS[name].RESERVED_OPTIONS), ""))
-    assert said is None or said.endswith("itself; change sweep or max_parallel")

@@ -34,8 +34,6 @@ def test_the_commands_that_submit_change_and_show_a_job() -> None:
     assert sge.throttle_argv(JobId("12"), 3) == ("qalter", "-tc", "3", "12")
     assert sge.cancel_argv(JobId("12")) == ("qdel", "12")
     assert sge.cancel_argv(JobId("12"), (9, 3, 4, 5)) == ("qdel", "12.3-5", "12.9")
-    shown = sge.diagnostic_argvs((JobId("7"), JobId("8")), "demo-1")
-    assert shown == (("qstat", "-j", "7,8"), ("qacct", "-j", "demo-1"))
 
 
 def test_the_array_limit() -> None:
@@ -261,21 +259,9 @@ def test_what_is_right_is_not_refused(queue: str | None) -> None:
     assert refusals(replace(REQUEST, queue=queue, walltime_s=3600, resources=("ngpus", "mf"))) == []
 
 
-def test_where_no_queue_is_long_enough_and_where_none_is_listed() -> None:
-    text = "qname a.q\nh_rt 0:10:0,\\\n     [n1=1:0:0]\nqname b.q\nh_rt 600\n"
-    queues = Completed(("qconf",), 0, text, "")
-    assert refusals(replace(REQUEST, walltime_s=3600), qconf_sq=queues) == []
-    (said,) = refusals(replace(REQUEST, walltime_s=3601), qconf_sq=queues)
-    assert "longer than any queue allows (h_rt): at most 01:00:00" in said
+def test_where_no_queue_is_listed_nothing_is_refused() -> None:
     silent, request = captured("sge/qstat-unreachable"), replace(REQUEST, queue="no.q", resources=("nope",))
     assert refusals(request, qconf_sq=silent, qconf_sc=silent) == [], "verification decides"
-
-
-@pytest.mark.parametrize(("queue", "never"), [("short.q,serial.q", True), ("*.q", False)])
-def test_a_queue_of_several_that_never_starts_the_job_is_named(queue: str, *, never: bool) -> None:
-    asked = sge.checks("job.sh", ARRAY, replace(REQUEST, queue=queue, walltime_s=3600))[0]
-    said = "not in every queue: walltime 01:00:00 is longer than short.q allows (h_rt): at most 00:10:00"
-    assert asked.outlook(captured("sge/queues")) == (said if never else "")
 
 
 @pytest.mark.parametrize("name", ["queue", "resource", "gpus", "pe", "h-rt", "script"])
@@ -297,22 +283,6 @@ def test_verification_ignores_load_values_and_is_not_believed_about_them() -> No
 
 def one(state: State, reason: str) -> Queued:
     return Queued(job_id="12", task=1, state=state, reason=reason)
-
-
-@pytest.mark.parametrize(
-    ("state", "reason", "words"),
-    [
-        (State.PENDING, "qw", "qw: waits for a free slot, or its turn"),
-        (State.HELD, "hqw: held", "hqw: held, by its owner or until another job ends"),
-        (State.RUNNING, "s: suspended", "s: suspended"),
-        (State.RUNNING, "", ""),
-    ],
-)
-def test_flags_are_reported_in_plain_words(state: State, reason: str, words: str) -> None:
-    assert sge.explain(one(state, reason)) == words
-    error = sge.explain(one(State.ERROR, "Eqw: in error: whatever"))
-    assert error.startswith("Eqw: could not be started")
-    assert "qstat -j 12 says why" in error, "who knows more"
 
 
 def test_an_error_is_cleared_and_a_hold_released_task_by_task() -> None:

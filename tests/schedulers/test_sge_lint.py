@@ -18,20 +18,14 @@ def found(text: str, *folders: str) -> tuple[LintFinding, ...]:
     ("lines", "expected"),
     [
         ("$# -l h_rt=100", "misspelt"),
-        ("#S -l h_rt=100", "misspelt"),
         ("#$ -e there/err\n#$ -j yes", "joined"),
         ("#$ -soft -hard -l ngpus=1", "soft-alone"),
         ("#$ -l h_rt=10 -soft -q gpu.q", "soft"),
-        ("#$ -hard -soft -l arch=x -l cuda=1", "soft"),
         ("trap 'save' USR2\n#$ -l s_rt=100,h_rt=200", "signal"),
-        ("#$ -l h_rt=10,mem_free=4000", "memory-unit"),
-        ("#$ -e $SCRATCH/x", "variable"),
         ("#$ -o nowhere/x,other:y", "folder"),
-        ("#$ -e :/nowhere/x", "folder"),
         ("#$ -wd /nowhere", "folder"),
         ("#$ -o $HOME/nowhere/$JOB_ID", "folder"),
         ("#$ -e logs/$TASK_ID/log", "folder-number"),
-        ("#$ -N x\r", "crlf"),
     ],
 )
 def test_what_is_found(lines: str, expected: str) -> None:
@@ -46,24 +40,17 @@ def test_what_is_found(lines: str, expected: str) -> None:
 @pytest.mark.parametrize(
     "lines",
     [
-        "##$ -l h_rt=100",
         "# $1 is the text, $2 -l the language",
         "#$-N glued\n#$\t-N tab # -soft -l gpu=1",
         "echo hello\n#$ -l h_rt=100",
         "#$ -soft -l arch=lx-amd64 -hard -l ngpus=1",
-        "#$ -l ngpus=1 -soft -l mem_free=9G",
         "#$ -j n -e there/err",
-        "#$ -notify\ntrap 'save' USR2 TERM",
         "#$ -l s_rt=100,h_rt=200\ntrap 'save' USR1",
-        "trap finish EXIT",
         "#$ -l h_vmem=8G,h_rt=10",
-        "#$ -l h_vmem=8000000000",
         "#$ -o there/$USER.$JOB_NAME.$HOSTNAME.$JOB_ID.$TASK_ID",
         "#$ -o $HOME/there/x",
         "#$ -o node7:/nowhere/x",
-        "#$ -o there/$JOB_NAME/x",
         "#$ -o 'unclosed",
-        "#$ -N x -o",
     ],
 )
 def test_what_is_left_alone(lines: str) -> None:

@@ -28,10 +28,6 @@ def test_the_commands_that_submit_change_and_show_a_job() -> None:
     assert slurm.cancel_argv(JobId("12")) == ("scancel", "12")
     assert slurm.cancel_argv(JobId("12", "lab"), (3,)) == ("scancel", "-M", "lab", "12_3")
     assert slurm.cancel_argv(JobId("12"), (9, 3, 4, 5)) == ("scancel", "12_[3-5,9]")
-    two = slurm.diagnostic_argvs((JobId("7"), JobId("8")), "demo-1")
-    assert two == (("squeue", "-j", "7,8"), ("sacct", "-j", "7,8"))
-    (queue, accounting) = slurm.diagnostic_argvs((JobId("7", "blue"),), "demo-1")
-    assert (queue[1:], accounting[1:]) == (("-M", "blue", "-j", "7"),) * 2
     options = [("--gres=gpu:1",), ("-p", "gpu"), ("--no-requeue",), ("--export-file=3",), ("--mem=2G",)]
     shell = ("srun", "--pty", "--gres=gpu:1", "-p", "gpu", "--mem=2G", "bash")
     assert slurm.interactive_argv(options) == shell, "only what srun has"
@@ -374,21 +370,6 @@ JOB = JobId("12")
 
 def waits(reason: str, state: State = State.PENDING) -> Queued:
     return Queued(job_id="12", task=1, state=state, reason=reason)
-
-
-@pytest.mark.parametrize(
-    ("reason", "words"),
-    [
-        ("Resources", "what it needs is in use"),
-        ("QOSMaxJobsPerUserLimit", "a limit of the QOS is reached"),
-        ("AssocGrpCPUMinutesLimit", "a limit of the account is reached"),
-        ("DependencyNeverSatisfied", "its dependency can never be satisfied"),
-        ("Dependency", "waits for another job to end"),
-    ],
-)
-def test_a_reason_is_reported_in_its_own_word_and_in_plain_ones(reason: str, words: str) -> None:
-    assert slurm.explain(waits(reason)) == f"{reason}: {words}"
-    assert [slurm.explain(waits(odd)) for odd in ("SomethingNew", "")] == ["SomethingNew", ""]
 
 
 def test_what_slurm_holds_is_released_and_by_one_command() -> None:

@@ -23,24 +23,16 @@ def rules(text: str, *folders: str) -> list[tuple[int, str]]:
     [
         ("#SBTACH --mem=1G", "misspelt"),
         ("# sbatch --output=job.sh", "misspelt"),
-        ("#!SBATCH -n4", "misspelt"),
         ("  #SBATCH -n4", "misspelt"),
-        ("#SBATCH -c1\ncd x\n#SBATCH --mem=1G", "late"),
         ("#SBATCH --signal=10\ntrap 'x' SIGUSR1", "signal"),
         ("#SBATCH --signal R:usr1@60\ntrap 'x' USR1", "signal"),
         ('#SBATCH --comment="${USER}"', "variable"),
-        ("#SBATCH --output=run-$(date).out", "variable"),
-        ("#SBATCH --output=`date`.out", "variable"),
         ("#SBATCH --mem-per-c 8", "memory-unit"),
         ("#SBATCH -a1-3 -oa.out", "shared-log"),
-        ("#SBATCH --array=1-3 --error=%A.err", "shared-log"),
         ("#SBATCH --array=1-3 --open-mode=truncate -o a%%a", "shared-log"),
         ("#SBATCH --out nowhere/%j.out", "folder"),
-        ("#SBATCH -D /nowhere", "folder"),
         ("#SBATCH --output=there/%4A/%a.out", "folder-number"),
         ("#SBATCH --chdir=~/there", "folder-home"),
-        ("#SBATCH --mem-per-gpu=1G --mem=1G", "memory-twice"),
-        ("#SBATCH -n 1\r", "crlf"),
     ],
 )
 def test_what_is_found(lines: str, expected: str) -> None:
@@ -50,30 +42,22 @@ def test_what_is_found(lines: str, expected: str) -> None:
     assert one.text == f"{START}{lines}".split("\n")[one.line - 1].removesuffix("\r")
     assert one.effect == RULES[expected].effect
     assert "{" not in one.message + one.hint
-    assert expected != "late" or one.hint == "move it above line 3, cd x"
 
 
 @pytest.mark.parametrize(
     "lines",
     [
-        "##SBATCH --mem=1G",
         "#SBATCH-n4 --mem=1G # a comment with $USER",
         "#SBATCH\t--mem 100\n#SBATCH -N1 -p gpu --me",
-        "#SBATCH --mem=0",
-        "# sbatch --array=1-3 job.sh",
         "#   sbatch --mem 2G -o out.log --wrap 'python x'",
         "# sbatch --export=ALL \\\\",
-        "#   bash job.sh --batch 3",
         "# ---------- SBATCH ----------",
         "#SBATCH --output=there/%x/%j.out --error=x-%j.err",
         "#SBATCH --output=%%j/there",
         r"#SBATCH --output='nowhere\%j/x'",
-        "#SBATCH --output='$here.out'",
         "#SBATCH --output='unclosed",
         "#SBATCH --array=1-3 -o a-%a.out -e a-%j.err",
-        "#SBATCH --array=1-3 -o /dev/null",
         "#SBATCH --array=1-3 -o a.out --open-mode=append",
-        "#SBATCH -n 4 -o",
         "#SBATCH --signal=B:USR1@60\ntrap 'x' USR1",
         "#SBATCH --signal=USR1@60\nsrun ./work",
         "#SBATCH -n1\ncat >other.sh <<E\n#SBATCH --mem=1G\n# SBATCH -n 1\nE\nsbatch other.sh",

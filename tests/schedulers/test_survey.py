@@ -19,7 +19,6 @@ KNOWN = (
     Queue(name="gpu", walltime_s=7200, gpus={"v100": 2}),
     Queue(name="gpu-big", gpus={"v100": 1, "a100": 4}),
     Queue(name="mixed", gpus={"v100": 2}, kinds=MIXED),
-    Queue(name="many", kinds=tuple(Nodes(number=1, names=f"n{k}", cpus=k) for k in range(1, 20))),
 )
 LONG = "is longer than partition 'cpu' allows (MaxTime): at most 01:00:00 (change"
 
@@ -31,7 +30,7 @@ LONG = "is longer than partition 'cpu' allows (MaxTime): at most 01:00:00 (chang
         ("gpu,cpu", ["cpu", "gpu"], ""),
         ("gpu*", ["gpu", "gpu-big"], ""),
         ("gpu@node7", ["gpu"], ""),
-        ("@nodes", ["cpu", "gpu", "gpu-big", "mixed", "many"], ""),
+        ("@nodes", ["cpu", "gpu", "gpu-big", "mixed"], ""),
         ("gpu,gqu", ["gpu"], "gqu"),
     ],
 )
@@ -52,35 +51,19 @@ def test_where_there_is_no_default_any_will_do() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (
-            {"queue": "gqu", "gpus": 1},
-            "the cluster has no partition 'gqu' (it has: cpu, gpu, gpu-big, many, mixed);",
-        ),
+        ({"queue": "gqu", "gpus": 1}, "the cluster has no partition 'gqu'"),
         ({"walltime_s": 3600}, ""),
         ({"walltime_s": 3601}, f"walltime 01:00:01 {LONG} resources.walltime or the queue)"),
-        (
-            {"walltime_s": 7200, "pack": 4},
-            f"02:00:00 (4 points a job, 00:30:00 each) {LONG} pack, resources.",
-        ),
         ({"queue": "cpu,gpu", "walltime_s": 7200}, ""),
-        ({"queue": "gpu-big", "walltime_s": 10**8}, ""),
         ({"gpus": 1}, "partition 'cpu' has no GPUs; requested: 1 (change resources.gpus or the queue)"),
         ({"gpus": 4, "queue": "gpu*", "gpu_type": "a100"}, ""),
         ({"gpus": 3, "queue": "gpu"}, "at most 2 GPUs a node; requested: 3"),
         ({"gpus": 1, "queue": "gpu", "gpu_type": "a100"}, "no GPU type in partition 'gpu' 'a100'"),
         ({"queue": "gpu", "cpus": 10**6}, ""),
         ({"queue": "mixed", "cpus": 4, "memory_bytes": 256 * GIB, "gpus": 2, "gpu_type": "v100"}, ""),
-        (
-            {"queue": "mixed", "cpus": 65, "memory_bytes": 2 * GIB},
-            "no node with 65 CPUs: 3 nodes have 64 CPUs, 32.00 GiB; 1 node has 8 CPUs, 256.00 GiB, 2 x v100;",
-        ),
+        ({"queue": "mixed", "cpus": 65}, "no node with 65 CPUs: 3 nodes have 64 CPUs"),
         ({"queue": "mixed", "cpus": 16, "gpus": 1}, "no node with 16 CPUs and 1 GPU: "),
-        (
-            {"queue": "mixed", "cpus": 16, "gpus": 1, "gpu_type": "v100"},
-            "no node with 16 CPUs and 1 v100 GPU: ",
-        ),
         ({"queue": "mixed", "cpus": 65, "gpus": 3}, "at most 2 GPUs a node; requested: 3"),
-        ({"queue": "many", "cpus": 99}, "n8 has 8 CPUs; ..."),
     ],
 )
 def test_what_queues_do_not_have_is_named_once(changes: dict[str, Any], words: str) -> None:
