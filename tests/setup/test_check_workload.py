@@ -16,7 +16,7 @@ from jobkit.commands.workload import workload as command
 from jobkit.core.records import TextRef
 from jobkit.planning.workload_traits import Traits
 from jobkit.setup import workload_probe
-from jobkit.setup.check_workload import Subject, WorkloadAnswer, answers, as_text, exit_code, line_of
+from jobkit.setup.check_workload import Subject, WorkloadAnswer, answers, exit_code, line_of
 from jobkit.setup.workload_probe import ALLOCATED, KnobTrial, OutputDifference, Probe, distance
 from tests.support.commands import jobkit
 
@@ -63,10 +63,6 @@ def test_a_workload_with_nothing_wrong() -> None:
     every = found()
     assert {answer.found for answer in every.values()} == {"ok"}
     assert exit_code(list(every.values())) == 0
-    text = as_text(list(every.values()), SUBJECT, 80)
-    assert len(text.splitlines()) <= 24
-    assert max(map(len, text.splitlines())) <= 80
-    assert "R² 1.000" in text
 
 
 @pytest.mark.parametrize(
@@ -74,26 +70,18 @@ def test_a_workload_with_nothing_wrong() -> None:
     [
         ({"size_reported": [1, 4, 8]}, "knob batch_size", "no", "effective() reports 8 at 16"),
         ({"size_reported": [None] * 3}, "knob batch_size", "unknown", "does not report"),
-        ({"size_reported": [1, 4, 8]}, "tune", "no", "reports 8 at 16"),
         ({"failed": "batch size 64: boom"}, "knob batch_size", "no", "boom"),
         ({"peaks": SPREAD}, "load and memory", "no", "worst residual"),
-        ({"peaks": SPREAD}, "find_max, verify", "no", "from the load"),
         ({"peaks": SPREAD, "memory": "resident"}, "load and memory", "unknown", "CPU"),
         ({"peaks": [9 * MIB, 9 * MIB, 10 * MIB]}, "load and memory", "unknown", "1.0 MiB, too little"),
-        ({"peaks": [0, 0, 0]}, "load and memory", "unknown", "no memory could be read"),
-        ({"loads": [7, 7, 7]}, "load and memory", "no", "R² 0.000"),
         ({"by_size": [SAME, UNLIKE]}, "equal output", "no", "1 and 4"),
         ({"by_size": [replace(UNLIKE, distance=1e-5)]}, "equal output", "ok", "1e-05"),
-        ({"by_size": [replace(UNLIKE, paragraphs=0)]}, "equal output", "no", "the counts of"),
         ({"again": APART}, "deterministic", "no", "2 paragraphs, by up to 5"),
-        ({"again": APART}, "equal output", "unknown", "differ already"),
-        ({"rows": False}, "equal output", "unknown", "neither rows nor a count"),
         ({"rows": False, "counts": True}, "equal output", "ok", "the count is equal"),
         ({"rows": False}, "apply", "no", "no row"),
         ({"not_json": "a set"}, "apply", "no", "a set"),
         ({"predicted": [10, 40, 161]}, "preflight", "no", "load of 161, and it was 160"),
         ({"subject": BARE}, "preflight", "no", "lengths"),
-        ({"subject": BARE}, "find_max, verify", "unknown", "GPU"),
     ],
 )
 def test_what_is_wrong_with_it(change: dict[str, Any], check: str, word: str, part: str) -> None:

@@ -71,36 +71,12 @@ def test_a_job_that_the_scheduler_refuses_is_reported_once_in_its_words(fake_slu
     assert (idle.status, idle.hint) == (Status.WARNING, "--set resources.gpus=0")
 
 
-def test_the_file_that_names_the_queue_is_named(fake_slurm: FakeCluster, here: Path) -> None:
-    del fake_slurm
-    site = here / "ours.yaml"
-    site.write_text('name: ours\nscheduler: slurm\nqueue: gqu\nrequests: {queue: "-p {queue}"}\n')
-    found = asked(case_of("slurm", site=str(site)))
-
-    assert "gqu" not in str(found.get("partition")), "the requests cannot even be spelt"
-    assert "resources.gpus is set, but site 'ours' has no header line for it" in found["job script"].said
-    assert found["job script"].hint.startswith("put requests.gpus into the site file")
-    more = 'requests: {queue: "-p {queue}", gpus: "--gres=gpu:{gpus}", memory: "--mem={memory}", '
-    text = f'name: ours\nscheduler: slurm\nqueue: gqu\n{more}walltime: "--time={{walltime}}"}}\n'
-    site.write_text(text, encoding="utf-8")
-    found = asked(case_of("slurm", site=str(site)))
-    assert found["partition"].hint == f"change `queue` in {site}"
-
-
 def test_a_controller_that_is_away_is_all_there_is_to_say(fake_slurm: FakeCluster) -> None:
     fake_slurm.fault("controller_away")
     found = asked(case_of("slurm"))
 
     assert list(found) == ["scheduler", "site file"]
     assert found["scheduler"].status is Status.MISSING
-
-
-def test_points_are_counted_against_the_array_limit(fake_slurm: FakeCluster) -> None:
-    fake_slurm.set(max_array_size=3)
-    found = asked(case_of("slurm", "sweep: {batch_size: [1, 2, 3, 4, 5]}\n"))
-    assert found["array jobs"].said == "at most 2 tasks in one; 5 points become 3 of them"
-    auto = asked(case_of("slurm", "sweep: {batch_size: auto}\n"))
-    assert auto["array jobs"].said == "at most 2 tasks in one"
 
 
 def test_this_machine_without_a_scheduler(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,15 +96,6 @@ def test_this_machine_without_a_scheduler(here: Path, monkeypatch: pytest.Monkey
     assert sys.executable in found["environment"].said
     assert list((here / "tmp").iterdir()) == [], "nothing of a look is left behind"
     assert not (here / "runs").exists()
-
-
-def test_folders_text_and_model() -> None:
-    found = by_names(doctor.inputs(case_of("local")))
-    assert list(found) == ["run folders", "cache", "text"]
-    assert found["text"].said == "a.txt (11 bytes)"
-    assert "model" in by_names(doctor.inputs(case_of("local", overrides=("workload=stanza-ner",))))
-    own = by_names(doctor.inputs(case_of("local", overrides=("workload=no.such:One",))))
-    assert "model" not in own, "what cannot be imported is told with its Python"
 
 
 @pytest.mark.parametrize(("scheduler", "seen"), [("slurm", "yes"), ("sge", "no")])
@@ -182,15 +149,6 @@ def test_the_probes_run_in_a_container(here: Path, monkeypatch: pytest.MonkeyPat
     assert found["jobkit"].hint.startswith("when you build the image: " if options else "")
 
 
-def test_an_image_that_is_not_there(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    node_with_image(here, monkeypatch)
-    found = python_of("local", "environment: {container: other.sif}\n")
-
-    assert found["environment"].status is Status.MISSING
-    assert f"there is no image {here}/other.sif" in found["environment"].said
-    assert "jobkit" not in found, "nothing runs outside of the image"
-
-
 @pytest.mark.parametrize(("scratch", "words"), [("/proc/$NO_SUCH_VARIABLE", ""), ("/proc/x", "(/proc/x)")])
 def test_scratch_that_cannot_be_made(here: Path, scratch: str, words: str) -> None:
     site = here / "ours.yaml"
@@ -210,16 +168,6 @@ def test_a_step_that_hangs_is_ended(here: Path, monkeypatch: pytest.MonkeyPatch)
     found = python_of("slurm", f"environment: {{venv: {here}}}\n")
 
     assert "it took too long" in found["jobkit"].said
-
-
-def test_a_template_of_the_users_that_is_broken_is_reported(here: Path) -> None:
-    templates = here / "config" / "templates"
-    templates.mkdir(parents=True)
-    (templates / "doctor.sh.j2").write_text("{{ no_such_value }}", encoding="utf-8")
-    (found,) = doctor.python_here(case_of("slurm"))
-
-    assert found.status is Status.MISSING
-    assert "no_such_value" in found.said
 
 
 def test_the_program_of_a_command_is_looked_for(here: Path) -> None:

@@ -89,9 +89,3 @@ def test_a_workload_is_tried(here: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     (finding,) = workload("no-such-workload", lambda _: None)
     assert (finding.name, finding.status) == ("loads", Status.MISSING)
     assert "stanza-ner" in finding.hint
-
-
-def test_the_next_command_on_this_machine_is_init_until_there_is_a_spec(here: Path) -> None:
-    assert next_command(What.MACHINE, "", ()) == "jobkit init"
-    (here / "first.yaml").touch()
-    assert next_command(What.MACHINE, "", ()) == "jobkit doctor first.yaml"

@@ -74,15 +74,6 @@ def test_a_disk_of_this_machine_is_a_warning_where_nodes_must_see_it(
         assert machine.cache(shared=False).status is Status.OK
 
 
-def test_a_text_that_is_there_and_one_that_is_not(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("One.\n\nTwo.\n", encoding="utf-8")
-
-    assert machine.text(SweepSpec(name="x", text="a.txt"), tmp_path).said == "a.txt (11 bytes)"
-    lost = machine.text(SweepSpec(name="x", text="b.txt"), tmp_path)
-    assert lost.status is Status.MISSING
-    assert lost.hint
-
-
 SWEEP = "jobkit sweep first.yaml --set name=x"
 
 
@@ -94,7 +85,6 @@ TRY = f"{SWEEP} --stand-in"
     [
         (ModelSpec(), SWEEP, Status.MISSING, ["en is not on this machine", TRY]),
         (ModelSpec(), "", Status.WARNING, ["jobkit models fetch en"]),
-        (ModelSpec(name="de"), SWEEP, Status.MISSING, ["jobkit models fetch de"]),
         (ModelSpec(fallback="stand-in"), SWEEP, Status.OK, ["the full stand-in will be built by the sweep"]),
         (ModelSpec(size="tiny"), SWEEP, Status.MISSING, ["only the stand-in has the size 'tiny'"]),
     ],
@@ -165,14 +155,8 @@ def test_a_node_with_all_that_a_point_needs() -> None:
     of_machine, of_python = ["programs", "scratch", "inputs", "CPUs"], ["environment", "jobkit"]
     assert list(found) == [*of_machine, *of_python, "torch", "CUDA", "NVML", "GPU accounting"]
     assert {one.status for one in found.values()} == {Status.OK}
-    assert found["scratch"].said == "/scratch has 5.00 GiB free"
-    assert found["environment"].said == "Python 3.11.7 at /env/bin/python"
-    assert found["jobkit"].said == "jobkit 0.1.0, stanza 1.10.1; it can run stanza-ner"
-    assert found["torch"].said == "torch 2.5.0, for CUDA 12.4, imported in 2.0 s"
-    assert found["CUDA"].said == "1 x NVIDIA H200, 140.00 GiB"
     on_cpus = node(changes={"device": "cpu", "workload": "count", "seen": ()}, torch=None, stanza=None)
     assert list(on_cpus) == ["programs", "scratch", "CPUs", *of_python]
-    assert on_cpus["jobkit"].said == "jobkit 0.1.0; it can run count"
     assert "CPUs" not in node(changes=AWAY)
     assert {"CUDA", "GPU accounting"}.isdisjoint(node(torch=FOR_CPU, gpus=None)), "told already"
 
@@ -194,7 +178,6 @@ def test_a_look_that_ended_early_says_so_and_no_more() -> None:
     ("name", "said", "status", "words"),
     [
         ("programs", {"program.stat": ""}, Status.MISSING, "not on PATH: stat"),
-        ("programs", {f"program.{COPIER}": ""}, Status.OK, "with cp: rsync"),
         ("scratch", {"scratch.owner": "1000", "scratch.mode": "drwxr-xr-x"}, Status.OK, "5.00 GiB free"),
         ("scratch", {"scratch.owner": "1001"}, Status.MISSING, "belongs to user 1001"),
         ("scratch", {"scratch.mode": "drwxrwxrwx"}, Status.WARNING, "no sticky bit"),
@@ -202,16 +185,9 @@ def test_a_look_that_ended_early_says_so_and_no_more() -> None:
         ("scratch", {"scratch.free": str(GIB - 1)}, Status.MISSING, "a point needs 1.00 GiB"),
         ("scratch", {"scratch.free": "", "scratch.error": "/disk/ada"}, Status.MISSING, "(/disk/ada)"),
         ("inputs", {"seen.1": "no"}, Status.MISSING, "it cannot read /home/ada/text.txt"),
-        (
-            "environment",
-            {"activation": "1", "activation.said": "no gcc"},
-            Status.MISSING,
-            "activated: no gcc",
-        ),
-        ("environment", {"activation": "3"}, Status.MISSING, "activated: status 3"),
+        ("environment", {"activation": "1", "activation.said": "no gcc"}, Status.MISSING, "no gcc"),
         ("environment", {"python": ""}, Status.MISSING, "there is no python here"),
         ("jobkit", {"worker": "1", "worker.said": "No module"}, Status.MISSING, "worker: No module"),
-        ("jobkit", {"worker": "139"}, Status.MISSING, "worker: status 139"),
         ("jobkit", {"worker": "124"}, Status.MISSING, "it took too long"),
     ],
 )
@@ -225,29 +201,17 @@ def test_what_a_look_says_is_amiss(name: str, said: dict[str, str], status: Stat
 @pytest.mark.parametrize(
     ("name", "python", "changes", "status", "words"),
     [
-        ("programs", {}, AWAY, Status.OK, "with rsync"),
         ("jobkit", {"workload_error": "No module named 'my'"}, {}, Status.MISSING, "No module named 'my'"),
         ("jobkit", {"jobkit": "0.0.9"}, {}, Status.WARNING, "/env/bin/python -m pip install jobkit==0.1.0"),
         ("torch", {"torch": TORCH | {"import_s": 45.0}}, {}, Status.WARNING, "45"),
-        (
-            "torch",
-            {"torch": {"version": None, "error": "OSError: libcudart"}},
-            {},
-            Status.MISSING,
-            "libcudart",
-        ),
+        ("torch", {"torch": {"version": None, "error": "OSError: lib"}}, {}, Status.MISSING, "lib"),
         ("torch", {"torch": FOR_CPU}, {}, Status.MISSING, "the sweep asks for one"),
         ("torch", {"torch": FOR_CPU}, {"given": False}, Status.WARNING, "the cluster has some"),
-        ("torch", {"torch": FOR_CPU}, {"device": "cpu"}, Status.OK, "a CPU build"),
         ("CUDA", {"torch": BROKEN}, {}, Status.MISSING, "sees no device"),
         ("CUDA", {"torch": BROKEN}, AWAY, Status.UNKNOWN, "--submit"),
         ("CUDA", {}, TWO, Status.WARNING, "requested: 2"),
         ("NVML", {"gpus": [GPU, GPU | {"processes": 2}]}, {}, Status.WARNING, "1 of them"),
         ("NVML", {"gpus": []}, {}, Status.WARNING, "does not answer"),
-        ("NVML", {"gpus": []}, AWAY, Status.UNKNOWN, "no NVIDIA driver here"),
-        ("GPU accounting", {"gpus": [GPU | {"accounting": True}]}, {}, Status.OK, "on: "),
-        ("GPU accounting", {}, {}, Status.OK, "off: "),
-        ("GPU accounting", {"gpus": [GPU | {"accounting": None}]}, {}, Status.OK, "have none"),
     ],
 )
 def test_what_python_finds_amiss(
@@ -277,20 +241,9 @@ TAG = {"path": "/b/tag"}
         (TAG | {"interpreter": "lua", "interpreter_path": "/b/lua"}, {}, Status.OK, "tag is /b/tag"),
         ({}, {}, Status.MISSING, "tag is not on PATH here -> load its module (environment.modules)"),
         ({}, AWAY, Status.WARNING, "tag is not on PATH here"),
-        ({}, {"container": "/my.sif"}, Status.MISSING, "not on PATH in /my.sif -> add it when you build the"),
         ({"name": "/opt/tag"}, {}, Status.MISSING, "there is no '/opt/tag' here -> "),
-        (
-            {"name": "/opt/tag", "is_file": "yes"},
-            {},
-            Status.MISSING,
-            "not executable here -> chmod +x /opt/tag",
-        ),
-        (
-            TAG | {"interpreter": "/bin/sh\r"},
-            {},
-            Status.MISSING,
-            r"'/bin/sh\r', which is not here -> its lines",
-        ),
+        ({"name": "/opt/tag", "is_file": "yes"}, {}, Status.MISSING, "chmod +x /opt/tag"),
+        (TAG | {"interpreter": "/bin/sh\r"}, {}, Status.MISSING, r"'/bin/sh\r', which is not here"),
     ],
 )
 def test_the_program_of_a_command(
