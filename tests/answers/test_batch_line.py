@@ -61,13 +61,6 @@ def test_what_cannot_be_known_has_the_reason(
     assert reason in found.reason
 
 
-def test_repeats_of_two_sizes_still_carry_no_error_bar() -> None:
-    found = estimate([1, 1, 2, 2], [1.0, 1.1, 2.0, 2.1], 10)
-    assert found.line is not None
-    assert found.line.residual_bytes is None
-    assert found.warnings == ("2 sizes, no error bar",)
-
-
 def test_the_residual_is_the_scatter_about_the_line() -> None:
     line = fit_line([1, 2, 3, 4], [1.0, 2.0, 3.0, 6.0])
     assert line is not None

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from jobkit.answers.loads import PUNCTUATION, Lengths, Loads
+from jobkit.answers.loads import Lengths, Loads
 from jobkit.answers.memory import Memory, Prediction
-from jobkit.answers.memory_line import MAX_EXTRAPOLATION, Fit, Observation, fit_memory
+from jobkit.answers.memory_line import Fit, Observation, fit_memory
 from jobkit.answers.observations import NEED
 
 FIXED, SLOPE = 2e8, 10_000.0
@@ -69,21 +69,6 @@ def test_a_margin_lowers_what_is_safe_and_what_the_line_says() -> None:
     assert less.bound_bytes <= 0.9 * 5e8 < whole.bound_bytes <= 5e8
 
 
-def test_the_text_may_end_the_batch_before_memory_does() -> None:
-    found = replace(memory(), loads=text(300)).predict(5e9)
-    assert (found.safe_batch, found.largest_batch, found.saturated) == (300, 300, True)
-    assert found.doubts == ("the text ends the batch at 300 paragraphs: memory would allow more",)
-    assert found.bound_bytes < 5e9
-
-
-def test_far_beyond_the_evidence_is_doubted_at_the_batch_and_not_at_the_capacity() -> None:
-    beyond = "times the largest load measured: far beyond the evidence"
-    assert beyond in replace(memory(), loads=text()).predict(5e9).doubts[0]
-    assert beyond not in "".join(
-        replace(memory(), loads=text(int(MAX_EXTRAPOLATION) * 100)).predict(5e9).doubts
-    )
-
-
 @pytest.mark.fault
 def test_a_curve_is_reported_with_the_batch_size_that_decides() -> None:
     """FAULT: memory grows faster than a line.
@@ -102,12 +87,6 @@ def test_a_curve_is_reported_with_the_batch_size_that_decides() -> None:
     assert replace(told, loads=text()).predict(2.5e8).doubts[0] == said
 
 
-def test_remarks_of_the_measurements_and_estimated_lengths_are_doubts() -> None:
-    remarked = replace(memory(), remarks=("1 of 5 points flushed its cache",))
-    found = replace(remarked, loads=text(source=PUNCTUATION)).predict(5e8)
-    assert found.doubts == (*remarked.remarks, "the lengths are estimated from punctuation")
-
-
 def test_a_workload_without_lengths_falls_back_to_the_batch_size_and_says_what_that_costs() -> None:
     loads, sizes = Loads(Lengths.unknown(1_000)), (2_000, 4_000, 6_000, 8_000, 10_000)
     told = replace(memory(), load_by_batch={size: size for size in sizes})
@@ -115,14 +94,3 @@ def test_a_workload_without_lengths_falls_back_to_the_batch_size_and_says_what_t
     assert (found.largest_batch, found.safe_batch) == (int(found.largest_load), int(found.safe_load))
     (doubt,) = found.doubts
     assert doubt.startswith("the load is the batch size")
-
-
-def test_unknown_lengths_take_the_worst_load_of_a_batch_that_was_measured() -> None:
-    told = replace(memory(), load_by_batch={20: 2_000, 100: 20_000})
-    found = replace(told, loads=None).predict(FIXED + SLOPE * 50_000)
-    assert found.safe_batch == int(found.safe_load / 200)
-    assert found.expected_bytes == line_of(told).at(found.safe_load)
-    assert found.doubts == (
-        "the lengths of the text are unknown: the load is taken to grow with the batch size",
-    )
-    assert not found.saturated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -153,15 +153,6 @@ def test_a_line_is_found_again(loads: list[int], slope: float, fixed: float, fur
     assert fit.upper(further) == pytest.approx(scale + unseen, rel=1e-5)
     assert fit.theil_sen_slope_bytes == pytest.approx(slope, rel=1e-3)
     assert (fit.load_min, fit.load_max, fit.points) == (min(loads), max(loads), len(loads))
-
-
-def pairs(fit: Fit) -> Iterator[float]:
-    """Yield what a reader asks of a fit."""
-    for load in (1e3, 3e4, 1e5, 1e6):
-        yield fit.at(load)
-        yield fit.upper(load)
-        yield fit.safe_load(fit.at(load))
-    yield from (fit.theil_sen_slope_bytes, fit.r_squared, fit.residual_bytes, fit.leave_largest_out or 0)
 
 
 @given(measurements(), st.floats(1e8, 1e11), st.floats(1, 3), st.floats(0, 0.5), st.floats(0, 0.5))

@@ -27,12 +27,6 @@ def setting(*records: Record) -> Setting[Record]:
     return Setting(points=records)
 
 
-def without_items() -> Record:
-    one_try = record(point())
-    assert one_try.summary
-    return replace(one_try, summary=replace(one_try.summary, items=0, items_per_s=0.0))
-
-
 @given(st.floats(-LARGEST, LARGEST), st.floats(-LARGEST, LARGEST))
 def test_the_better_mean_has_the_higher_rank_unless_only_rounding_differs(one: float, other: float) -> None:
     for direction, better in (("max", one > other), ("min", one < other)):

@@ -242,17 +242,6 @@ def test_a_worker_that_was_killed_is_taken_for_out_of_memory(tmp_path: Path) -> 
         assert not trials(run)[-1].killed, "it ended otherwise"
 
 
-def test_a_trial_that_left_no_trace_is_not_begun_again(tmp_path: Path) -> None:
-    run = run_of(tmp_path)
-    planned(run)
-    for _ in range(3):
-        assert search.next_trial(run) is None
-    assert len(points_of(run)) == 6
-    assert not finished(run)
-    want(run, GIB, after=1)
-    assert planned(run).index == 7, "asked for anew, it is tried anew"
-
-
 def test_what_the_run_has_measured_is_not_tried_again(tmp_path: Path) -> None:
     """Neither a batch of the sweep, nor one that a trial has proved; asked again, it is the same batch."""
     run = run_of(tmp_path)

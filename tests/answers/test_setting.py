@@ -40,11 +40,6 @@ def test_a_repeat_without_a_figure_is_missing_and_no_zero() -> None:
     assert (none.n, none.mean(BATCH_P95)) == (1, None)
 
 
-def test_one_key_may_stand_for_the_repeats() -> None:
-    tries = [record(point) for point in grid([50, 100])]
-    assert [len(one.points) for one in settings_of(tries, lambda record: record.host)] == [2]
-
-
 def test_other_knobs_keep_points_apart_unless_they_took_no_effect() -> None:
     one = record(point(params={"batch_size": 50, "workers": 2, "order": "text"}))
     assert other_knobs(one) == "order text, workers 2"

@@ -10,9 +10,7 @@ import pytest
 
 from jobkit.core.blocks import Column, fit_columns
 from jobkit.core.figures import in_table
-from jobkit.core.measurements import MemoryReadings
 from jobkit.core.records import Command
-from jobkit.core.units import GIB
 from jobkit.report.columns import LEGENDS, size_columns
 from jobkit.report.output import render
 from jobkit.report.tables import Size, collect
@@ -41,17 +39,6 @@ def test_a_knob_without_effect_is_named_and_the_sum_goes_if_its_parts_are_shown(
 
 def test_every_column_has_a_legend() -> None:
     assert {figure.family for figure in in_table()} <= LEGENDS.keys()
-
-
-def test_a_mean_over_fewer_points_than_the_row_says_so(tmp_path: Path) -> None:
-    first, *others = map(record, grid([50], repeats=3))
-    others = [replace(other, memory=MemoryReadings(maxrss_bytes=GIB)) for other in others]
-    run = write_records(tmp_path / "run", [first, *others])
-    sizes_ = collect([run]).sizes
-    assert sizes_[["n", "items_per_s_n", "gpu_peak_bytes_n"]].to_numpy().tolist() == [[3, 3, 1]]
-    report = render(collect([run]), width=200)
-    assert " 1.50 (n=1)" in report
-    assert report.count("(n=1): the mean is over that many points") == 1
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import csv
-import io
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,31 +74,6 @@ def test_no_line_is_wider_than_the_terminal_and_no_figure_is_cut(tmp_path: Path)
         report = render(found, width=width)
         assert "…" not in report
         assert max(map(len, report.splitlines())) <= width
-
-
-def test_a_cpu_run_says_so_and_has_no_gpu_columns(tmp_path: Path) -> None:
-    run = finished(tmp_path / "run", grid([50, 100], device="cpu"))
-    report = render(collect([run]), width=120, gpu_memory_bytes=GIB)
-    assert "on a CPU (node1)" in report
-    assert "GPU total" not in report
-    assert "No estimate of the largest batch: these points ran on a CPU." in report
-
-
-def test_csv_is_a_row_per_point_in_bytes_and_seconds_and_json_holds_everything(tmp_path: Path) -> None:
-    found = collect([mixed(tmp_path / "demo")])
-    rows = list(csv.DictReader(io.StringIO(render(found, "csv"))))
-    assert len(rows) == 10
-    assert rows[0]["batch_size"] == "50"
-    assert rows[0]["gpu_peak_bytes"] == str(GIB + 50 * GIB // 100)
-    assert (rows[-1]["outcome"], rows[-1]["evidence"][:21]) == ("", "slurm job 77, task 10")
-    report = json.loads(render(found, "json"))
-    assert (report["failed"], report["to_come"]) == (2, 1)
-    assert [len(report[key]) for key in ("points", "sizes", "groups", "estimates")] == [10, 4, 1, 1]
-    assert report["points"][-1]["outcome"] is None
-    assert report["sizes"][0]["n"] == 2
-    (estimate,) = report["estimates"]
-    assert estimate["by_knob"]["largest"] is None, "two points are no line"
-    assert estimate["prediction"]["reason"] == estimate["by_knob"]["reason"] != ""
 
 
 def test_words_from_files_are_not_taken_for_markup(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from jobkit.core.layout import Exit
 from jobkit.core.records import FOLDER, ModelRef, Outcome, Point, Record
-from jobkit.report.estimates import count_lines, fastest_line, heading, missing_lines
+from jobkit.report.estimates import fastest_line, heading, missing_lines
 from jobkit.report.tables import Collected, collect
 from jobkit.worker.workloads.base import Entity
 from tests.support.builders import (
@@ -41,34 +41,13 @@ RANDOM = ModelRef(
     kind=FOLDER,
     architecture="MiniLM-L6",
 )
-FIRST = "stanza-ner: sample (881 paragraphs) on"
 
 
-def embedding(model: ModelRef | None) -> Record:
-    return record(replace(CPU, workload="sentence-embedding", model=model))
-
-
-@pytest.mark.parametrize(
-    ("told", "number", "line"),
-    [
-        (record(point()), 0, f"{FIRST} NVIDIA H200 (140.0 GiB)"),
-        (replace(record(point()), gpu=replace(GPU, total_bytes=None)), 0, f"{FIRST} NVIDIA H200"),
-        (replace(record(point()), gpu=MIG), 0, f"{FIRST} NVIDIA A100 MIG 10GiB"),
-        (replace(record(point()), gpu=None), 0, f"{FIRST} a GPU of unknown name"),
-        (embedding(None), 1, "largest batch first, CPU threads: 2"),
-        (embedding(RANDOM), 1, "RANDOM weights: architecture MiniLM-L6, not trained, in place of a/b"),
-        (embedding(replace(RANDOM, stand_in=False)), 1, "model a/b"),
-        (record(CPU), -1, "stanza 1.10.1, torch 2.5.0"),
-        (replace(record(CPU), versions={}), -1, "largest batch first, CPU threads: 2"),
-        (record(replace(CPU, shortcuts="exact")), 2, "largest batch first, CPU threads: 2, shortcuts: exact"),
-        (record(replace(CPU, shortcuts="off")), 2, "largest batch first, CPU threads: 2"),
-    ],
-)
-def test_the_heading_has_card_model_settings_and_versions(
-    tmp_path: Path, told: Record, number: int, line: str
-) -> None:
+def test_the_heading_says_that_a_model_has_random_weights(tmp_path: Path) -> None:
+    told = record(replace(CPU, workload="sentence-embedding", model=RANDOM))
     found = collected(tmp_path, [told])
-    assert heading(found.by_group[0], found.by_size)[number] == line
+    line = "RANDOM weights: architecture MiniLM-L6, not trained, in place of a/b"
+    assert heading(found.by_group[0], found.by_size)[1] == line
 
 
 @pytest.mark.parametrize("differ", [True, False])
@@ -88,10 +67,8 @@ TIMES = "1.01 times as fast as batch_size 50 (0.92 to 1.11 with 95 % confidence)
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [
-        ({50: (1.0,)}, ""),
         ({50: (1.0,), 100: ()}, ""),
         ({50: (1.0,), 100: (1.2,)}, "50, the smallest that succeeded."),
-        ({50: (10,), 100: (5,)}, "100, 2.00 times as fast as batch_size 50: 50 % less time."),
         ({50: (), 100: (1,), 150: (0.8,)}, "150, 1.25 times as fast as batch_size 100: 20 % less time."),
         ({50: (10, 10.1), 100: (9.9, 10.0)}, f"100, {TIMES}"),
         ({50: (10, 10.01), 100: (5, 5.01)}, "(1.97 to 2.03 with 95 % confidence): 50 % less time."),
@@ -110,23 +87,6 @@ def test_the_fastest_is_named_if_two_compare_and_a_difference_if_its_interval_ex
     lines = fastest_line(collected(tmp_path, [ended(of) for of in grid(seconds, repeats)]).by_size)
     assert len(lines) == bool(words)
     assert not words or lines[0].endswith(words)
-
-
-def test_a_point_that_failed_has_its_evidence_and_what_to_type_unless_that_is_its_answer(
-    tmp_path: Path,
-) -> None:
-    run = write_points(tmp_path / "run", points := grid([50, 600, 700]))
-    write_exit(run, points[0], Exit(status=1, stage="run"))
-    write_exit(run, points[1], Exit(status=3, stage="run", outcome=Outcome.GPU_OOM, message="no room"))
-    write_exit(run, points[2], Exit(status=143, stage="run", outcome=Outcome.CANCELLED, signal="TERM"))
-    found = collect([run])
-    assert missing_lines(found)[:4] == (
-        "p001 (batch_size 50, repeat 1): bug: exit file: status 1 in step run, but no record was copied home",
-        f"  read its log: jobkit logs {run} 1",
-        f"  once it is fixed: jobkit resume {run} 1",
-        "p002 (batch_size 600, repeat 1): gpu_oom: exit file: no room",
-    )
-    assert count_lines(found) == "Points: 1 failed, 1 cancelled, of 3"
 
 
 def test_repeats_that_were_not_needed_are_counted_and_not_listed(tmp_path: Path) -> None:

@@ -26,7 +26,6 @@ from tests.support.builders import (
     grid,
     of_precision,
     record,
-    with_shortcuts,
     write_batches,
     write_exit,
     write_points,
@@ -35,8 +34,6 @@ from tests.support.builders import (
     write_submitted,
     write_tagged,
 )
-
-DATA = Path(__file__).parents[1] / "data" / "predecessors"
 
 
 def whole_run(folder: Path, points: list[Point]) -> Path:
@@ -149,29 +146,6 @@ def test_a_sweep_of_precisions_is_compared_with_fp32(tmp_path: Path) -> None:
     assert "2 entities of precision bf16 or of fp32 are not in the other (F1 0.0000)" in note
 
 
-def test_another_precision_is_another_table_with_what_ran(tmp_path: Path) -> None:
-    told = [replace(record(replace(p, precision="tf32"))) for p in grid([50, 100])]
-    told[1] = replace(told[1], effective={"precision": "fp32"})
-    found = collect([write_records(tmp_path / "run", told)])
-    assert found.groups["precision"].tolist() == ["tf32", "fp32"]
-    assert ["precision: " in " ".join(heading(group, [])) for group in found.by_group] == [True, False]
-
-
-def test_points_without_the_shortcuts_of_their_setting_are_rows_and_sizes_of_their_own(
-    tmp_path: Path,
-) -> None:
-    ran = ((4.0, ""), (8.0, "why"), (4.0, ""))
-    told = [
-        with_shortcuts(record(of, work_s=work_s), why)
-        for of, (work_s, why) in zip(grid([50], 3), ran, strict=True)
-    ]
-    found = collect([write_records(tmp_path / "run", told)])
-    assert found.points["shortcuts"].tolist() == ["exact", "off: why", "exact"]
-    assert found.sizes["shortcuts"].isna().tolist() == [True, False]
-    assert found.sizes["shortcuts"].tolist()[1] == "refused"
-    assert found.sizes["work_s"].tolist() == [4, 8]
-
-
 def test_what_became_of_each_point_is_in_its_row_with_the_evidence(tmp_path: Path) -> None:
     run = write_points(tmp_path / "run", points := grid([50, 100, 200, 600, 600, 700]))
     well, failed, large, out = points[0], points[1], points[3], points[4]
@@ -232,18 +206,6 @@ def test_a_run_named_twice_counts_once_and_one_that_is_not_there_is_a_fault(tmp_
     assert f"{run}: the same run as {tmp_path / 'copy'}: skipped" in found.notes
 
 
-def test_the_old_logs_join_the_same_tables(tmp_path: Path) -> None:
-    whole_run(tmp_path / "run", grid([50]))
-    found = collect([DATA, tmp_path])
-    assert len(found.groups) == 3
-    logs = found.sizes[found.sizes["group"] == 1]
-    assert logs["batch_size"].tolist() == [50, 300]
-    assert (logs["gpu_peak_bytes"] / GIB).round(4).tolist() == [1.9911, 7.0809]
-    assert (1 - 1 / logs["speedup"]).round(3).tolist() == [0.0, 0.311]
-    assert found.groups["gpu"].tolist()[1] == "unknown GPU, 31.7 GiB"
-    assert any("gpu-stanza-tagging.gpu-report: a DCGM report" in note for note in found.notes)
-
-
 def test_what_a_reader_must_know_is_remarked_once(tmp_path: Path) -> None:
     def odd(one: Record, idle: int) -> Record:
         said = replace(one.memory, device_idle_bytes=idle, device_baseline_bytes=GIB)
@@ -278,17 +240,12 @@ def test_the_jobs_that_hold_points_to_come_are_asked_for_by_name(tmp_path: Path)
     write_submitted(run, "slurm", "7", first=1, last=2)
     write_submitted(run, "slurm", "8", first=1, last=2, offset=2)
     write_record(run, record(points[0]))
-    assert collect([run]).questions == ("squeue -j 7,8; sacct -j 7,8",)
     write_submitted(run, "slurm", "9", first=2, last=2)
-    assert collect([run]).questions == ("squeue -j 9,8; sacct -j 9,8",)
     for number, scheduler in enumerate(("sge", "local", "pbs"), 2):
         points = [replace(one, run_id=f"demo-{number}") for one in grid([50])]
         write_submitted(write_points(tmp_path / f"demo-{number}", points), scheduler, "7", first=1, last=1)
     of_slurm, *others = collect([tmp_path]).questions
     assert (of_slurm, others) == ("squeue -j 9,8; sacct -j 9,8", ["qstat -j 7; qacct -j demo-2", "ps -p 7"])
-    for point in grid([50, 100, 200, 300]):
-        write_record(run, record(point))
-    assert collect([run]).questions == ()
 
 
 def test_results_that_cannot_be_read_are_named(tmp_path: Path) -> None:

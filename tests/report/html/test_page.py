@@ -15,12 +15,10 @@ from jobkit.core.measurements import Gpu
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap, printable
 from jobkit.core.units import GIB
-from jobkit.extensions.tune.answer import Answer
 from jobkit.report.html.page import page, paragraphs
 from jobkit.report.html.pictures import MOST_CHARACTERS
 from tests.support.builders import TEXT, grid, record, write_points, write_record
 from tests.support.commands import jobkit as typed
-from tests.support.machines import Machine, search
 
 ROOT = Path(__file__).parents[3]
 GPU_RUN = ROOT / "benchmarks" / "records" / "gpu" / "stanza-20261121-034558-42cc"
@@ -157,16 +155,6 @@ def test_runs_stand_side_by_side(both: str, gpu_page: str) -> None:
 def test_a_page_reads_without_style_and_script(gpu_page: str) -> None:
     text = re.sub(r"<(style|script)>.*?</\1>", "", gpu_page, flags=re.DOTALL)
     parsed = Parsed(text)
-    for needed in (
-        "Take batch_size 300",
-        "#SBATCH --time=",
-        "nothing larger was measured",
-        "326 ± 7",
-        "NVIDIA H200",
-        "580.159.04",
-        "Requested and not used",
-    ):
-        assert needed in parsed.words
     assert (GPU_RUN / SPEC_FILE).read_text(encoding="utf-8").strip() in parsed.words
     assert (GPU_RUN / JOB_SCRIPT).read_text(encoding="utf-8").strip() in parsed.words
     assert not any("style" in attributes for _, attributes in parsed.found)
@@ -175,14 +163,6 @@ def test_a_page_reads_without_style_and_script(gpu_page: str) -> None:
     assert len(parsed.all("caption")) == len(parsed.all("table"))
     assert len(parsed.all("html")) == len([one for one in parsed.all("html") if one["lang"] == "en"]) == 1
     assert [len(parsed.all(name)) for name in ("main", "nav", "header", "footer", "h1")] == [1] * 5
-
-
-def test_the_answer_comes_before_the_pictures_and_these_before_the_table(gpu_page: str) -> None:
-    words = ("Take batch_size", "Request ", "Time for", "Speed: ", "Memory: ")
-    places = [gpu_page.index(word) for word in words]
-    assert places == sorted(places)
-    assert gpu_page.index("<svg") < gpu_page.index("speed-")
-    assert Parsed(gpu_page).words.count("95 % bound, one-sided") == 1, "the dashed line has its legend"
 
 
 def test_code_to_copy_stands_without_the_words_before_it(gpu_page: str) -> None:
@@ -214,22 +194,3 @@ def test_the_command_writes_all_or_nothing(tmp_path: Path) -> None:
     gone = typed("report", GPU_RUN, "--output", tmp_path / "no" / "it.html", cwd=tmp_path)
     assert gone.returncode == 2
     assert "--output" in gone.stderr
-
-
-def test_a_search_shows_its_settings_by_speed_and_what_binds(tmp_path: Path) -> None:
-    run = search(tmp_path, Machine(noise=0.02))
-    text = page([run]).html
-    words = Parsed(text).words
-    for needed in (
-        "as fast as the plain loop.",
-        "the answer",
-        "95 % interval",
-        "plain loop: ",
-        "The limit is",
-    ):
-        assert needed in words
-    assert text.index("<svg") < text.index("The limit is")
-    assert Answer.read(search(tmp_path / "begun", Machine(), most=1)).panel.answer is None
-    for file in run.glob("results/*/*/record.json"):
-        file.unlink()
-    assert Answer.read(run).panel.rows == (), "without a record no setting has a speed, and no picture"

@@ -41,12 +41,6 @@ def lines(answer: Recommendation) -> list[str]:
     return [] if "Energy" not in text else text[text.index("Energy") :].partition("\n\n")[0].splitlines()
 
 
-def test_without_energy_nothing_is_said() -> None:
-    answer = found(*records())
-    assert answer.energy is None
-    assert lines(answer) == []
-
-
 def test_the_energy_of_a_corpus_and_of_1000_paragraphs_is_said() -> None:
     answer = found(*map(drawing, records()), corpus=CorpusVolume(paragraphs=2_000_000))
     assert answer.energy
@@ -61,21 +55,6 @@ def test_the_energy_of_a_corpus_and_of_1000_paragraphs_is_said() -> None:
     )
     least = "  Least energy: batch_size 220, 490 J for 1,000 paragraphs, 13 % less; it is 2 % faster."
     assert third == least
-
-
-@pytest.mark.parametrize(
-    ("rate", "words"), [(301.0, "it is as fast."), (310.0, "it is 3 % faster."), (295.0, "it is 2 % slower.")]
-)
-def test_the_setting_of_least_energy_is_compared(rate: float, words: str) -> None:
-    told = []
-    for one in map(drawing, records(sizes=(85, 130, 175, 220), repeats=1)):
-        assert one.summary
-        speed = rate if one.point.numbers["batch_size"] == 220 else one.summary.items_per_s
-        assert speed
-        if one.point.numbers["batch_size"] == 175:
-            speed = 301.0
-        told.append(replace(one, summary=replace(one.summary, work_s=ITEMS / speed, items_per_s=speed)))
-    assert lines(found(*told))[2].endswith(words)
 
 
 def test_energy_that_is_not_attributable_is_left_out_with_the_reason() -> None:
@@ -94,24 +73,12 @@ def test_energy_that_is_not_attributable_is_left_out_with_the_reason() -> None:
     ]
 
 
-def test_unknown_attribution_is_said() -> None:
-    answer = found(*(drawing(one, Attribution.UNKNOWN, reason="a container") for one in records()))
-    assert lines(answer)[-1] == "  It may be of other processes too: a container."
-
-
 def test_points_that_failed_count_for_nothing() -> None:
     first, *others = map(drawing, records(repeats=2))
     failed = replace(drawing(first, Attribution.UNKNOWN), outcome=Outcome.TIMEOUT)
     answer = found(failed, *others)
     assert answer.energy
     assert answer.energy.attribution is OWN
-
-
-def test_no_other_setting_is_named_if_the_recommended_one_takes_the_least() -> None:
-    answer = found(*map(drawing, records(sizes=(130,))))
-    assert answer.energy
-    assert answer.energy.recommended is answer.energy.least
-    assert "Least energy" not in as_text(blocks(answer))
 
 
 def test_the_energy_of_a_text_goes_by_its_characters_if_they_are_known() -> None:

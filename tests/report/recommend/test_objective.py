@@ -15,7 +15,7 @@ from jobkit.core.measurements import Metric
 from jobkit.core.records import Record
 from jobkit.report.recommend.advice import recommend
 from jobkit.report.recommend.objective import judge, refuse_none
-from jobkit.report.recommend.output import as_json, blocks
+from jobkit.report.recommend.output import blocks
 from jobkit.report.recommend.types import Recommendation, RecommendOptions
 from tests.support.recommendations import SIZES, material, records
 
@@ -70,11 +70,6 @@ def test_a_difference_within_the_scatter_is_none_and_a_faster_setting_is_named()
     assert "lower (-0.05404 to 0.0607 with" in said
     assert "with 95 % confidence): no difference is shown." in said
     assert "batch_size 85 is 1.25 times as fast, and no difference in f1 is shown." in said
-
-
-def test_single_repeats_show_no_difference() -> None:
-    tries = [one for one in reporting(APART) if one.point.repeat == 1]
-    assert "0.1 lower; single repeats cannot show whether" in text(tries)
 
 
 def test_of_equal_means_the_speed_decides() -> None:
@@ -132,10 +127,7 @@ def test_without_items_there_is_no_speed_and_the_time_is_that_of_one_run() -> No
     assert (
         "Its speed: not known, because the workload reports no items; 4.277 ± 0.15 s (n=3) for a run." in said
     )
-    assert "fastest" not in said.lower()
-    assert "Time for one run over sample: " in said
     assert "the time is that of one run and not of your corpus" in said
-    assert '"items_per_s": null' in as_json(advice(tries))
     with pytest.raises(JobkitError, match="the workload reports no items") as caught:
         advice(tries, Objective())
     assert "objective.metric=work_s" in caught.value.hint

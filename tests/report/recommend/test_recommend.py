@@ -9,7 +9,7 @@ from jobkit.answers.gpus import GPUS, GpuKind, gpu_kinds
 from jobkit.answers.loads import Lengths, Loads
 from jobkit.answers.memory import memory_of
 from jobkit.answers.observations import NEED, RAM
-from jobkit.answers.speed import NEIGHBOURS, CorpusVolume
+from jobkit.answers.speed import CorpusVolume
 from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import MemoryReadings
 from jobkit.core.records import Outcome, Record
@@ -109,14 +109,10 @@ def test_a_trial_that_did_not_fit_caps_what_is_safe(lengths: Lengths | None) -> 
         assert after(harmless).batch == plain.batch
 
 
-def test_the_largest_measured_binds_by_memory_or_by_the_text() -> None:
+def test_the_largest_measured_may_be_the_whole_text() -> None:
     points = grid((40, 85, 130, 175, 220), 2)
     growing = [measured(point, point.numbers["batch_size"] + point.repeat) for point in points]
     assert told(*growing).batch.binds == types.SATURATION
-    small = [replace(one, gpu=replace(one.gpu, total_bytes=4 * GIB)) for one in growing if one.gpu]
-    found = told(*small)
-    assert (found.batch.binds, found.batch.times) == (types.SWEEP, None)
-    assert found.batch.recommended is found.batch.fastest
 
 
 def test_what_is_recommended_is_safe_or_it_is_said() -> None:
@@ -136,10 +132,8 @@ def test_what_is_recommended_is_safe_or_it_is_said() -> None:
     assert {(175, types.MEMORY), (130, types.MEMORY), (85, types.MEMORY), (40, types.MEMORY)} <= set(seen)
 
 
-def test_without_lengths_the_load_grows_with_the_batch_and_that_is_said() -> None:
+def test_without_lengths_the_load_grows_with_the_batch() -> None:
     found = told(lengths=None)
-    assert "the lengths of the text are unknown" in " ".join(found.beware)
-    assert "the text has only 881 paragraphs" in " ".join(found.beware)
     other = told(lengths=Lengths.unknown(881))
     assert other.batch.largest == found.batch.largest, "batch sizes are not taken for loads"
 
@@ -175,10 +169,7 @@ def test_a_budget_has_a_largest_budget() -> None:
 def test_on_a_cpu_it_is_the_ram_that_was_asked_for() -> None:
     found = told(*on_cpu())
     assert (found.measured.kind, found.measured.capacity_bytes, found.cards) == (RAM, 8 * GIB, ())
-    assert found.batch.largest.safe_batch == 881
     assert found.cost.seconds == 5 * 60 * 2, "two threads each"
-    assert found.request is not None
-    assert found.request.gpus == 0
     with pytest.raises(JobkitError, match="ran on a CPU"):
         told(*on_cpu(), wishes=RecommendOptions(gpus=gpu_kinds("h100")))
 
@@ -194,19 +185,6 @@ def test_records_that_say_nothing_together_are_refused() -> None:
         told(*records()[3:], *mixed)
     with pytest.raises(JobkitError, match="no point has recorded its speed"):
         told(*(replace(one, summary=None) for one in records()))
-
-
-def test_time_is_of_one_pass_unless_a_corpus_is_named() -> None:
-    found = told()
-    assert (found.corpus.name, found.corpus.paragraphs) == ("sample", 881)
-    assert found.time.expected_s == pytest.approx(5.5 + 881 / 301, rel=1e-3)
-    large = told(wishes=RecommendOptions(corpus=CorpusVolume(paragraphs=8_810)))
-    assert large.time.expected_s == pytest.approx(5.5 + 8_810 / 301, rel=1e-3)
-
-
-def test_the_cost_is_that_of_every_try() -> None:
-    found = recommend(replace(material(records()), seconds=(30, 30, None, None)), NOTHING).cost
-    assert (found.seconds, found.tries, found.unknown) == (60, 4, 2)
 
 
 def test_each_value_of_another_knob_has_a_line_of_its_own() -> None:
@@ -231,31 +209,12 @@ def test_each_value_of_another_knob_has_a_line_of_its_own() -> None:
     assert not isinstance(memory_of(unused), str), "a knob that does nothing needs no line of its own"
 
 
-def test_points_that_ran_at_the_same_time_are_a_caution() -> None:
-    said = records()
-    assert not any("at the same time" in one for one in told(*said).beware)
-    said[1] = replace(said[1], started_at=said[0].started_at)
-    assert any(one.startswith("2 of 15 points ran at the same time") for one in told(*said).beware)
-
-
 LONG = Loads(Lengths(paragraphs=((9_000,),) * ITEMS))
 SHORT = Loads(Lengths(paragraphs=((10,),) * ITEMS))
 
 
 def beware(of: RunData, corpus: CorpusVolume | None = None) -> str:
     return "; ".join(recommend(of, RecommendOptions(corpus=corpus)).beware)
-
-
-def test_a_plain_run_has_nothing_but_the_end_of_its_text() -> None:
-    alone = material(records())
-    assert alone.resources
-    alone = replace(alone, resources=alone.resources.model_copy(update={"exclusive": True}))
-    told = "the text ends the batch at 881 paragraphs: memory would allow more"
-    one_node = "the 3 repeats ran on one node: another node is not in the interval"
-    assert beware(alone) == f"{told}; {one_node}"
-    assert beware(material(records())) == f"{told}; {one_node}; {NEIGHBOURS}"
-    to_come = beware(replace(alone, to_come=2, failed=1))
-    assert "2 points are still to come and 1 ended without a result" in to_come
 
 
 def test_a_corpus_whose_items_are_longer() -> None:
@@ -272,9 +231,7 @@ def test_a_corpus_whose_items_are_longer() -> None:
 def test_several_machines_on_a_cpu() -> None:
     apart = [replace(one, host=f"node{one.point.index % 3}") for one in on_cpu()]
     assert "ran on 3 machines, whose speeds may differ: node0, node1, node2" in beware(material(apart))
-    said = beware(material(on_cpu()))
-    assert "machines" not in said
-    assert "each setting ran once" in said
+    assert "machines" not in beware(material(on_cpu()))
 
 
 def test_points_on_a_part_of_the_text_stand_for_all_of_it() -> None:

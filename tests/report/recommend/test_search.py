@@ -9,17 +9,13 @@ import pytest
 
 from jobkit.answers.objective import Bound, Objective
 from jobkit.answers.speed import Duration
-from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
 from jobkit.core.measurements import MemoryReadings
 from jobkit.core.units import GIB
-from jobkit.extensions.tune.answer import Answer
 from jobkit.report.recommend.advice import recommend
-from jobkit.report.recommend.output import blocks
 from jobkit.report.recommend.request import request
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import RecommendOptions
-from tests.extensions.tune.test_answer import NOW, FastLoop
 from tests.support.machines import GOAL, Machine, search
 from tests.support.recommendations import material as run_data
 from tests.support.recommendations import records
@@ -28,17 +24,6 @@ from tests.support.recommendations import records
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return search(tmp_path_factory.mktemp("search"), Machine())
-
-
-def test_the_answer_of_the_search_is_recommended(run: Path) -> None:
-    material = read_material(run)
-    advice = recommend(material, RecommendOptions())
-    assert material.search
-    assert advice.batch.recommended.params == material.search.setting
-    text = as_text(blocks(advice))
-    assert "the answer of the search" in text
-    assert "What the search measured, by phase" in text
-    assert text.count("not known, because") <= 1
 
 
 def test_a_search_under_way_and_one_without_a_setting_have_no_recommendation(tmp_path: Path) -> None:
@@ -69,12 +54,3 @@ def test_finals_that_differ_have_no_largest_batch_for_the_reason_of_their_memory
     told = [other if record == last else record for record in material.records]
     largest = recommend(replace(material, records=told), RecommendOptions()).batch.largest
     assert largest.reason.startswith("the points differ in version of torch: ")
-
-
-def test_a_search_that_shows_nothing_faster_says_so(tmp_path: Path) -> None:
-    material = read_material(search(tmp_path, FastLoop(noise=0.01), NOW))
-    assert isinstance(material.search, Answer)
-    assert material.search.is_loop
-    assert "No setting is shown to be faster than the plain loop." in as_text(
-        blocks(recommend(material, RecommendOptions()))
-    )
