@@ -184,9 +184,3 @@ def test_a_run_that_is_not_where_its_script_works_is_refused_untouched(
         with pytest.raises(JobkitError, match=why):
             command()
         assert whole(tmp_path) == before
-
-
-def test_a_run_without_points_is_none(run: Path) -> None:
-    write_atomically(run / "points.jsonl", "")
-    with pytest.raises(JobkitError, match=r"points.jsonl: holds no point"):
-        verify.verify(run, memory=None)

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.json_codec import to_json
-from jobkit.core.layout import CORPUS_FILE, ORDER_FILE, PLAN_FILE, PROMISE_FILE, SPEC_FILE, TUNE_GOAL_FILE
+from jobkit.core.layout import ORDER_FILE, PLAN_FILE, PROMISE_FILE, SPEC_FILE
 from jobkit.core.measurements import MemoryReadings
 from jobkit.core.records import Outcome
 from jobkit.core.units import MIB
 from jobkit.extensions.corpus.plan import Shard
-from jobkit.extensions.tune.steps import FINAL
 from jobkit.runs.hints import FixKind, advice, is_limited, job_line, needed_by
 from jobkit.runs.journal import JobTask, Role
 from jobkit.runs.standing import PointState, PointStatus, RunStanding
@@ -30,14 +29,6 @@ def commands(run: RunStanding, folder: str = "runs/demo") -> list[str]:
     found = [step.command for step in advice(run, folder).steps]
     assert len(found) == len(set(found)), "each once"
     return found
-
-
-def resumes(*points: PointStatus, **fields: object) -> str:
-    """Return what the hint says that a resume does."""
-    (does,) = (
-        step.does for step in advice(a_run(points, **fields), "runs/demo").steps if step.command == RESUME
-    )
-    return does
 
 
 def marked(folder: Path, mark: str) -> Path:
@@ -70,30 +61,9 @@ def test_what_to_type_next(points: list[PointStatus], typed: list[str]) -> None:
     assert commands(a_run(points)) == typed
 
 
-def test_what_to_type_next_in_other_folders(tmp_path: Path) -> None:
+def test_what_to_type_next_in_other_folders() -> None:
     assert commands(a_run([DONE]), "my runs/$(x)") == ["jobkit collect 'my runs/$(x)'"]
     assert WATCH in commands(with_job(a_run([DONE]), Role.FIND, State.RUNNING)), "it may add points"
-    found = replace(DONE, point=replace(DONE.point, phase=FINAL))
-    searched = a_run([found], folder=marked(tmp_path, TUNE_GOAL_FILE))
-    assert commands(searched) == ["jobkit tune runs/demo", COLLECT]
-
-
-def test_what_a_resume_does(tmp_path: Path) -> None:
-    missing, cancelled = a_point(5, PointState.MISSING), failed(2, Outcome.CANCELLED)
-    assert resumes(cancelled) == "runs again the point that was cancelled"
-    assert resumes(failed(2), failed(3), missing) == (
-        "runs again the 2 points that failed and submits the point never submitted"
-    )
-    assert resumes(cancelled, cancelled, failed(4), missing) == (
-        "runs again the point that failed and the 2 points that were cancelled, and submits the point "
-        "never submitted"
-    )
-    here = (replace(submission(), scheduler="local"),)
-    assert resumes(missing, submissions=here) == "runs the point that did not begin"
-    shards = [replace(each, point=replace(each.point, shard=True)) for each in (DONE, failed(2), failed(3))]
-    folder = marked(tmp_path, CORPUS_FILE)
-    assert commands(a_run(shards[:1], folder=folder), "tagged") == ["jobkit merge tagged"]
-    assert resumes(*shards, folder=folder) == "runs again the 2 shards that failed"
 
 
 def test_what_fixes_a_lack_of_memory_comes_before_the_page_of_the_point(tmp_path: Path) -> None:
@@ -125,9 +95,6 @@ def test_tasks_that_wait_for_different_reasons_are_released_apart() -> None:
         RESUME,
     ]
     assert len(advised.notices) == 4
-    without_reason = a_point(4, PointState.STUCK, queued=waits(State.ERROR))
-    (notice,) = advice(a_run([without_reason]), "runs/demo").notices
-    assert "p004 (stuck)" in notice
 
 
 def test_a_scheduler_that_does_not_answer_is_named_and_nothing_is_submitted() -> None:
@@ -157,14 +124,6 @@ def test_a_submission_of_this_half_minute_is_under_way_and_nothing_is_submitted_
     assert any("resume" in step.command for step in advice(late, "runs/demo").steps)
 
 
-def test_a_submission_without_an_answer_is_found_by_resume() -> None:
-    run = a_run([DONE], unanswered={"at": "noon"})
-    assert "a submission at noon" in advice(run, "runs/demo").notices[0]
-    assert RESUME in commands(run)
-    (notice,) = advice(a_run([DONE], unanswered={}), "runs/demo").notices
-    assert "at an unknown time" in notice
-
-
 def test_a_corpus_that_could_not_be_planned_is_planned_again_by_resume(tmp_path: Path) -> None:
     left = {"role": "plan", "why": "a.txt:3: not UTF-8\nb.gz: broken"}
     run = a_run([], left=left, folder=marked(tmp_path, ORDER_FILE))
@@ -181,15 +140,6 @@ def test_nobody_is_advised_to_change_the_run_of_another_user() -> None:
     assert "only its owner" in advice(run, "runs/demo").notices[-1]
 
 
-def test_of_jobs_that_have_ended_the_last_has_a_line_if_a_point_failed() -> None:
-    run = with_job(a_run([failed(1)]), Role.FOLLOW, end="sacct: COMPLETED, ExitCode 0:0")
-    run = with_job(run, Role.FOLLOW, end="sacct: TIMEOUT, ExitCode 0:0", job="80")
-    first, last = (job_line(run, job) for job in run.jobs)
-    assert first == ""
-    assert last.startswith("job 80, ")
-    assert last.endswith("has ended (sacct: TIMEOUT, ExitCode 0:0)")
-
-
 def test_a_job_that_is_stuck_itself_is_released_too() -> None:
     run = with_job(a_run([DONE]), Role.FOLLOW, State.ERROR, "Eqw")
     run = with_job(run, Role.FIND, State.HELD, "JobHeldUser", job="80")
@@ -202,8 +152,6 @@ def test_a_job_that_is_stuck_itself_is_released_too() -> None:
     ("left", "words"),
     [
         ({"points": [2, 3], "why": "no\nsubmit host"}, "could not submit 2 points again: no submit host"),
-        ({"points": [2], "why": "busy"}, "could not submit 1 point again: busy"),
-        ({"points": [], "why": "down"}, "could not submit again: down"),
         ({"points": "?"}, "could not submit again: "),
         (
             {"role": "plan", "points": [1, 2], "why": "no submit host"},
@@ -224,23 +172,14 @@ def test_what_a_job_of_the_run_could_not_submit_is_reported(
     [
         ([DONE], Role.FIND, State.RUNNING, "", "job 79, which tries the largest batch, is running"),
         ([DONE], Role.FIND, None, "", "has left the queue; how it ended is not known yet"),
-        ([DONE], Role.FIND, State.PENDING, "Dependency", "begins when the points have ended"),
         ([DONE], Role.FOLLOW, State.ERROR, "BadConstraints", "is stuck: BadConstraints: no node has what it"),
-        (
-            [DONE],
-            Role.FOLLOW,
-            State.HELD,
-            "JobHeldUser",
-            "waits though the points have ended: JobHeldUser: held",
-        ),
+        ([DONE], Role.FOLLOW, State.HELD, "JobHeldUser", "waits though the points have ended: JobHeldUser"),
         ([], Role.PLAN, State.PENDING, "Resources", "plans the corpus, waits: Resources"),
         # Nothing is wrong.
         ([RUNNING], Role.FOLLOW, State.PENDING, "Dependency", ""),
-        ([RUNNING], Role.FOLLOW, State.HELD, "hqw", ""),
         ([DONE], Role.FOLLOW, State.RUNNING, "", ""),
         ([DONE], Role.FOLLOW, None, "sacct: COMPLETED, ExitCode 0:0", ""),
         ([failed(1, Outcome.CANCELLED)], Role.FOLLOW, None, "cancelled", ""),
-        ([DONE], Role.PLAN, None, "sacct: COMPLETED, ExitCode 0:0", ""),
     ],
 )
 def test_a_job_that_waits_for_the_points_has_a_line_if_a_person_should_know(

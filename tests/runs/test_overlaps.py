@@ -26,12 +26,6 @@ def test_overlaps_are_counted_at_one_place_only() -> None:
     )
 
 
-def test_the_cheap_way_to_keep_points_apart_is_named_first() -> None:
-    same = [Span("host n1", "2026-01-01T00:00:00", "2026-01-01T00:01:00")] * 2
-    words = overlap_words(same, overlaps(same))
-    assert words.index("max_parallel: 1") < words.index("exclusive: true") < words.index("whole nodes")
-
-
 def test_overlaps_of_a_large_sweep_take_no_time() -> None:
     spans = [
         Span(f"host {n % 50}", f"2026-01-02T10:{n % 60:02}:00", "2026-01-02T12:00:00") for n in range(20_000)

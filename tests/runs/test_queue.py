@@ -114,16 +114,12 @@ def kept(run: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_one_queue_call_for_all_jobs(tmp_path: Path, queue: Programs) -> None:
-    queue.says("squeue", "7_1|RUNNING|None", "8_1|PENDING|Resources")
-    tasks = ask_queue(slurm, JOBS, [tmp_path])
-    assert tasks is not None
-    assert [(task.job_id, task.state) for task in tasks] == [("7", State.RUNNING), ("8", State.PENDING)]
-    assert queue.called() == ["squeue -r -h -o %i|%T|%r|%N|%M|%S|%j -j 7,8"]
-    assert kept(tmp_path) == []
+def test_the_queue_is_asked_so_that_no_list_of_tasks_is_abbreviated(tmp_path: Path, queue: Programs) -> None:
     queue.add("squeue", 'echo "7_1|PENDING|length $SLURM_BITSTR_LEN"')
     (task,) = ask_queue(slurm, JOBS, [tmp_path]) or ()
-    assert task.reason == "length 0", "so that squeue abbreviates no list of tasks"
+    assert (task.job_id, task.state, task.reason) == ("7", State.PENDING, "length 0")
+    assert queue.called() == ["squeue -r -h -o %i|%T|%r|%N|%M|%S|%j -j 7,8"]
+    assert kept(tmp_path) == []
 
 
 def test_a_queue_that_fails_is_unknown_and_kept(tmp_path: Path, queue: Programs) -> None:

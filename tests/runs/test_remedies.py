@@ -166,8 +166,6 @@ BY_MESSAGE: Mapping[tuple[Outcome, str], list[str]] = {
     (Outcome.NO_GPU, f"{failure.NO_GPU_REQUESTED} (gpus: 0)"): [f"{AGAIN} --set resources.gpus=1"],
     (Outcome.NO_GPU, failure.NO_DRIVER): ["nvidia-smi", ELSEWHERE],
     (Outcome.NO_GPU, f"{failure.NO_GPU_ASSIGNED} (x='')"): [DOCTOR, AGAIN],
-    (Outcome.NO_GPU, f"torch 2.9 {failure.OLD_DRIVER} 470"): ["nvidia-smi", f"python -m pip {FORCED}", AGAIN],
-    (Outcome.ENVIRONMENT, "python3 in the container cannot"): ["jobkit logs R 3", DOCTOR, IMAGE, AGAIN],
     (Outcome.ENVIRONMENT, "there is no image /x.sif on n1"): [DOCTOR, IMAGE, AGAIN],
     (Outcome.ENVIRONMENT, "neither apptainer nor singularity is on PATH on n1"): [
         DOCTOR,
@@ -175,7 +173,6 @@ BY_MESSAGE: Mapping[tuple[Outcome, str], list[str]] = {
         ELSEWHERE,
     ],
     (Outcome.ENVIRONMENT, f"{failure.NO_MPS} no"): [ELSEWHERE],
-    (Outcome.ENVIRONMENT, f"{failure.NO_PROFILER} no"): ["pip install 'jobkit[profile]'", AGAIN],
     (Outcome.TIMEOUT, "stopped by SIGUSR1"): ["jobkit status R 3"],
     # A batch that hung does not get more time.
     (Outcome.TIMEOUT, f"worker 1 {failure.HANG} of 4"): ["jobkit logs R 3", "jobkit resume R 3"],

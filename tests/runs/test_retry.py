@@ -17,7 +17,6 @@ from jobkit.runs.journal import JobTask
 from jobkit.runs.retry import (
     Overrides,
     RetryGroup,
-    allow_nodes,
     changed,
     groups,
     merge_overrides,
@@ -235,10 +234,6 @@ def test_a_point_that_was_left_out_may_be_run_by_name_alone() -> None:
     pruned = one_look(1, PointState.DONE, Outcome.PRUNED)
     assert select_points([pruned], []) == []
     assert select_points([pruned], ["1"]) == [pruned]
-    with pytest.raises(JobkitError, match=r"p001 is done \(gpu_oom\)"):
-        select_points([one_look(1, PointState.DONE, Outcome.GPU_OOM)], ["p001"])
-    with pytest.raises(JobkitError, match="p001 is running: it is not run twice at a time"):
-        select_points(looks_of(PointState.RUNNING), ["1"])
 
 
 HISTORIES = st.lists(st.lists(st.sampled_from(Outcome), min_size=1, max_size=4), max_size=12)
@@ -354,11 +349,3 @@ def test_a_word_that_names_no_point_gets_the_words_that_only_takes() -> None:
     with pytest.raises(JobkitError, match="no point 'p0002'") as caught:
         select_points(looks_of(*[PointState.FAILED] * 3), ["p0002"])
     assert "--only takes failed, cancelled, missing" in caught.value.hint
-
-
-def test_a_group_that_may_run_anywhere_keeps_what_a_person_excluded() -> None:
-    (group,) = again([one_look(1, PointState.FAILED, Outcome.NODE_FAIL)], strictly=True)
-    assert list(group.spec.resources.exclude) == ["n9", "n1"]
-    anywhere = allow_nodes(group, SPEC)
-    assert (list(anywhere.change.exclude), list(anywhere.spec.resources.exclude)) == ([], ["n9"])
-    assert anywhere.points == group.points

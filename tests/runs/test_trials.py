@@ -68,21 +68,13 @@ FITS: dict[str, Any] = {"outcome": Outcome.OK, "measured_bytes": int(15.5 * GIB)
 @pytest.mark.parametrize(
     ("known", "sentence"),
     [
-        ({}, f"is being tested for {LIMIT}"),
         ({"message": "run it"}, f", to be tested for {LIMIT}, never began: run it"),
         (FITS, f"fits in {LIMIT}: {NEEDED}"),
-        (FITS | {"condition": ", with x:True"}, f"fits in {LIMIT}: {NEEDED}, with x:True"),
         (
             FITS | {"measured_bytes": 17 * GIB, "memory": PROCESS},
             f"does not fit in {PROCESS_LIMIT}: needed 17.00 GiB, predicted 15.00 GiB (-11.8 %)",
         ),
-        ({"outcome": Outcome.GPU_OOM}, f"was tested for {LIMIT} and ended as gpu_oom"),
         ({"memory": memory_of(False, 4)}, f"is being tested for {EACH}"),  # noqa: FBT003 - as above
-        ({"memory": memory_of(True, 4)}, f"is being tested for {PROCESS_LIMIT} of the 4 workers together"),  # noqa: FBT003 - the same
-        (
-            {"outcome": Outcome.OK},
-            f"was tested for {LIMIT} and ended as ok, but its memory was not measured",
-        ),
         (
             {"outcome": Outcome.LOST, "killed": True},
             f"was tested for {LIMIT}, and was killed, most likely for its memory",

@@ -2,11 +2,9 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -18,7 +16,7 @@ from jobkit.runs.journal import JobTask, Role
 from jobkit.runs.kinds import RunKind
 from jobkit.runs.reader import read_standings
 from jobkit.runs.standing import PointState, RunStanding
-from jobkit.runs.watch import ProgressBars, Screen, is_over, until_done, watch
+from jobkit.runs.watch import ProgressBars, Screen, is_over, watch
 from jobkit.schedulers.types import State
 from jobkit.spec.policy import Policy
 from tests.runs.test_standing import run_of
@@ -141,26 +139,6 @@ def test_the_policy_of_the_run_says_what_is_to_come(tmp_path: Path, queue: Progr
     assert len(clock.pauses) == 2, "nothing is due, so nothing is waited for"
 
 
-def test_two_who_watch_share_the_answers(
-    tmp_path: Path, queue: Programs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """While one sleeps the other looks, twice, and sees the end."""
-    points = grid([50])
-    run = run_of(tmp_path / "run", points)
-    queue.holds(RUNNING)
-    other = Clock()
-    other.then = {1: lambda: write_record(run, record(points[0]))}
-
-    def looks(_: float) -> None:
-        monkeypatch.setattr(status_watch, "time", other)
-        watch([run], words, Screen(lambda _: None, in_place=False))
-
-    monkeypatch.setattr(status_watch, "time", SimpleNamespace(sleep=looks))
-    watch([run], words, Screen(lambda _: None, in_place=False))
-    assert len(other.pauses) == 1
-    assert queue.asked["squeue"] == 1
-
-
 @pytest.fixture
 def points() -> list[Point]:
     return grid([1], 2)
@@ -218,19 +196,6 @@ def test_a_finished_point_has_a_line_with_the_time_to_go_and_a_failure_its_reaso
     ]
 
 
-def test_a_run_folder_is_read_no_more_often_than_is_cheap(
-    driven: Path, points: list[Point], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    readings: list[float] = []
-    clock = iter((100.0, 100.0, 103.0, 103.0, 129.0, 131.0, 131.0, 131.5, 131.5))
-    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
-    progress = ProgressBars(driven, points)
-    monkeypatch.setattr(progress, "_read", lambda **_: readings.append(0))
-    for _ in range(3):  # a reading takes 3 s, so the next is due 27 s after it
-        progress.tick(points[0])
-    assert len(readings) == 2
-
-
 def test_a_try_from_before_a_point_was_submitted_again_is_old(driven: Path, points: list[Point]) -> None:
     end(driven, points[0], Outcome.BUG)
     (before,) = read_standings([driven])
@@ -238,35 +203,6 @@ def test_a_try_from_before_a_point_was_submitted_again_is_old(driven: Path, poin
         assert progress.refresh(before) == {1}
         end(driven, points[0], number=2)
         assert progress.refresh(*read_standings([driven])) == set()
-
-
-def test_it_waits_as_long_as_a_point_is_to_come_and_more_and_more_seldom(
-    tmp_path: Path, points: list[Point], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    slept: list[float] = []
-    seen = [
-        a_run([a_point(1, standing)])
-        for standing in (PointState.WAITING, PointState.RUNNING, PointState.UNSETTLED)
-    ]
-    done = a_run([a_point(1, PointState.DONE, Outcome.OK)])
-    monkeypatch.setattr(time, "sleep", slept.append)
-    monkeypatch.setattr(status_watch, "record_accounting", lambda _: None)
-    looks = iter([*seen, done, done])
-    monkeypatch.setattr(status_watch, "read_standings", lambda _, **__: [next(looks)])
-    until_done(tmp_path, points[:1], Policy())
-    assert len(slept) == 3
-    assert slept == sorted(slept)
-
-
-def test_the_reason_of_the_job_that_follows_is_not_that_of_the_points(
-    tmp_path: Path, points: list[Point], capsys: pytest.CaptureFixture[str]
-) -> None:
-    waiting = with_job(a_run([a_point(1, PointState.WAITING)]), Role.FOLLOW, State.PENDING, "Dependency")
-    with ProgressBars(write_points(tmp_path / "run", points), points[:1], waiting) as progress:
-        progress.refresh(waiting)
-        assert capsys.readouterr().err == ""
-        progress.refresh(with_job(waiting, Role.TUNE, State.PENDING, "Resources", job="80"))
-        assert capsys.readouterr().err.strip() == "1 point, waiting: Resources"
 
 
 def follows(outcome: Outcome, state: State) -> RunStanding:
