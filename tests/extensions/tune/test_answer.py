@@ -12,23 +12,20 @@ from typing import Any
 import pytest
 import yaml
 
-from jobkit.answers.loads import Lengths, Loads
 from jobkit.answers.objective import Bound, Objective
 from jobkit.core.knobs import Value
-from jobkit.core.layout import LENGTHS_FILE, SETTING_FILE, TUNE_GOAL_FILE, Exit, read_points
+from jobkit.core.layout import SETTING_FILE, TUNE_GOAL_FILE, Exit, read_points
 from jobkit.core.measurements import Metric
 from jobkit.core.records import Outcome
-from jobkit.core.units import GIB
 from jobkit.extensions.tune.search import main, next_point
 from jobkit.extensions.tune.steps import FINAL, MEMORY, SEARCH, Candidate, MeasuredCandidate, TuneGoal
 from jobkit.runs.journal import Role
 from jobkit.runs.kinds import kind_of
 from tests.support.builders import write_exit, write_record
 from tests.support.commands import jobkit
-from tests.support.machines import FAST, GOAL, ITEMS, LOOP, Machine, search
+from tests.support.machines import FAST, GOAL, LOOP, Machine, search
 
 NOW = replace(GOAL, most_repeats=9, looks=3, again=12)
-SHORT = replace(FAST, budget_s=300)
 IN_USE = "The setting: order sorted, padded_chars 16,000, workers 16, mps on"
 
 
@@ -73,21 +70,11 @@ def test_points_are_appended_as_they_are_chosen_and_the_setting_is_written_at_th
     }
 
 
-def test_the_answer_has_setting_gain_limit_what_was_not_tried_and_lines_to_paste(ended: Path) -> None:
-    text = told(ended)
-    assert "13 settings, 21 points, 7 min of NVIDIA H200 and 16 CPUs" in text
-    assert IN_USE in text
+def test_the_answer_has_gain_and_limit_for_people_and_programs(ended: Path) -> None:
+    text, data = told(ended), data_of(ended)
     assert "speed 22.00 times (22.00 to 22.00 with 95 % confidence) as fast as the plain loop" in text
     assert "energy 156.2 J for 1,000 items, the plain loop 3,437.5 J" in text
-    assert "limit cores: 16 workers are 2.00 times as fast as 8, and there are no more: 16 CPUs" in text
     assert "60 of 72 combinations, assumed: text order, which pads 3.0 times as much by the text" in text
-    assert "workers: 16 mps: on work_unit: 100 resources: cpus: 1 sweep: padded_chars: [16000]" in text
-    assert f"jobkit sweep SPEC --setting {ended}" in text
-    assert "sorted by length" in text.partition("Conditions: ")[2]
-
-
-def test_a_program_gets_numbers(ended: Path) -> None:
-    data = data_of(ended)
     assert (data["ended"], data["limit"], data["setting"]["workers"]) == (True, "cores", 16)
     assert data["times_the_plain_loop"]["mean"] == pytest.approx(16 * 1.1 / 0.8)
     assert len(data["points"]) == 21
@@ -153,26 +140,7 @@ def test_the_setting_has_its_shortcuts_and_the_plain_loop_on_the_whole_text_none
     loops = {one.shortcuts for one in points if one.phase == FINAL and one.params.get("batch_size")}
     assert (loops, points[0].shortcuts) == ({"off"}, "exact")
     assert data_of(run)["setting"]["shortcuts"] == "exact"
-    text = told(run)
-    assert "shortcuts exact" in text
-    assert "on the whole text, 3 repeats each" in text
-    assert "plain loop on one of every" not in text
-
-
-def test_a_loop_on_a_smaller_part_is_reported_with_what_it_pads_there(tmp_path: Path) -> None:
-    run = search(tmp_path, Machine(exact=2.0), SHORT)
-    lengths = Lengths(paragraphs=tuple((20 + 40 * (n % 3), 30) for n in range(ITEMS)))
-    said = "of its padded characters are text"
-    assert said not in told(run), "there are no lengths"
-    for other in (replace(lengths, padded=False), Lengths.unknown(ITEMS)):
-        (run / LENGTHS_FILE).write_text(other.to_json())
-        assert said not in told(run)
-    (run / LENGTHS_FILE).write_text(lengths.to_json())
-    part, whole = (100 * Loads(some).chunks(300).efficiency for some in (lengths.every(6), lengths))
-    assert f"{part:.1f}" != f"{whole:.1f}"
-    text = told(run)
-    assert "plain loop on one of every 6 paragraphs: " in text
-    assert f"{part:.1f} % {said}, of the whole text {whole:.1f} %" in text
+    assert "shortcuts exact" in told(run)
 
 
 @pytest.mark.parametrize("refuses", [(MEMORY,), (MEMORY, SEARCH, FINAL)])
@@ -221,17 +189,6 @@ def reporting(folder: Path, goal: TuneGoal, *, items: bool = True) -> Path:
     return search(folder, Reporting(), goal)
 
 
-@pytest.mark.parametrize(
-    ("most", "words"),
-    [
-        (0.05, "batch_p95 0.1354 s is over 0.05 s"),
-        (1e-9, "No setting was found: no setting keeps the constraints"),
-    ],
-)
-def test_a_broken_constraint_is_shown_with_the_reason(tmp_path: Path, most: float, words: str) -> None:
-    assert words in told(search(tmp_path, Machine(), bounded(batch_p95=Bound(max=most))))
-
-
 def test_another_objective_chooses_the_winner_and_every_figure_has_a_column(tmp_path: Path) -> None:
     goal = replace(GOAL, objective=Objective(metric="f1", direction="max", bounds={"f1": Bound(max=0.95)}))
     run = reporting(tmp_path, goal)
@@ -240,8 +197,6 @@ def test_another_objective_chooses_the_winner_and_every_figure_has_a_column(tmp_
     assert "The setting: order sorted, padded_chars 16,000, workers 16" in text
     assert "objective f1 0.84 ± 0 (n=3), the plain loop 0.99 ± 0 (n=3)" in text
     assert "f1 0.96 is over 0.95" in text
-    assert "next best mps off: no difference is shown" in text
-    assert "limit cores" not in text
     objective = data_of(run)["objective"]
     assert (objective["metric"], objective["mean"]) == ("f1", pytest.approx(0.84))
 
@@ -249,9 +204,7 @@ def test_another_objective_chooses_the_winner_and_every_figure_has_a_column(tmp_
 def test_without_items_the_speed_is_blank(tmp_path: Path) -> None:
     goal = replace(GOAL, objective=Objective(metric="f1", direction="max"))
     run = reporting(tmp_path / "found", goal, items=False)
-    text = told(run)
-    assert "paragraphs/s" not in text
-    assert "speed" not in text.partition("The setting")[2].partition("not tried")[0]
+    assert "paragraphs/s" not in told(run)
     assert data_of(run)["items_per_s"] is None
     nothing = told(reporting(tmp_path / "none", GOAL, items=False))
     assert "No setting was found: the workload reports no items" in nothing
@@ -270,9 +223,7 @@ class FastLoop(Machine):
 def test_text_json_and_file_agree_that_the_plain_loop_is_the_answer(tmp_path: Path) -> None:
     run = search(tmp_path, FastLoop(noise=0.01), NOW)
     text, data = told(run), data_of(run)
-    assert "No setting is shown to be faster than the plain loop." in text
     assert "The setting: batch_size 300, mps off, order text, workers 1 (the plain loop)" in text
-    assert "best other" in text
     assert (data["plain_loop"], data["setting"], data["times_the_plain_loop"]) == (True, LOOP, None)
     assert data["best_other"]["times_the_plain_loop"]["high"] < 1
     assert yaml.safe_load((run / SETTING_FILE).read_text()) == {
@@ -284,33 +235,7 @@ def test_text_json_and_file_agree_that_the_plain_loop_is_the_answer(tmp_path: Pa
     }
 
 
-def test_the_answer_of_an_earlier_version_stays_with_a_doubt(ended: Path, tmp_path: Path) -> None:
-    run = search(tmp_path / "slower", FastLoop(noise=0.01), GOAL)
-    assert "workers: 16" in (run / SETTING_FILE).read_text()
-    assert "an earlier version chose it; it is not shown to be better than the plain loop" in told(run)
-    for other in (ended, reporting(tmp_path / "broken", bounded(f1=Bound(min=0.8)))):
-        assert "doubt" not in told(other)
-
-
 def test_without_a_finalist_that_keeps_the_constraints_the_plain_loop_is_left(tmp_path: Path) -> None:
     text = told(reporting(tmp_path, bounded(NOW, f1=Bound(min=0.98))))  # at the smallest size it is 0.96
     assert "(the plain loop)" in text
     assert "others none succeeded on the same text" in text
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"cpus": 2}, "--set resources.cpus=1 would allow up to 2 times as many workers"),
-        ({"limited_by": "tune.workers: 16"}, "a higher tune.workers would allow more"),
-        ({}, "more CPUs for the job would allow more"),
-        ({"budget_s": 300}, "--set tune.budget=00:10:00 would let it go on"),
-        ({"memory_bytes": 12 * GIB}, "a GPU with more memory would help"),
-    ],
-)
-def test_the_limit_names_what_would_lift_it(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
-    slow = Machine(start_s=30.0) if "budget_s" in changes else Machine()
-    text = told(search(tmp_path, slow, replace(NOW, **changes)))
-    assert words in text
-    late = "budget_s" in changes
-    assert ("(the plain loop)" in text, "one repeat has no interval" in text) == (late, late)

@@ -194,18 +194,6 @@ def bounded(goal: TuneGoal = GOAL, **bounds: Bound) -> TuneGoal:
 # -- what is measured
 
 
-def test_memory_then_workers_then_the_other_values_then_the_finalists_in_turn() -> None:
-    answer, order = searched(GOAL, Machine())
-    assert [one.phase for one in order] == [MEMORY] * 4 + [SEARCH] * 8 + [FINAL] * 9
-    assert [one.workers for one in order[4:8]] == [2, 4, 8, 16]
-    assert [one.params[MPS] for one in order[8:12]] == [OFF, "auto", "auto", "auto"]
-    parts = {one.workers: one.params[EVERY] for one in of_phase(order, SEARCH)}
-    assert parts == {2: 8, 4: 8, 8: 4, 16: 2}, "fewer workers get less, but no less than one alone"
-    assert [one.params for one in order[-9:]] == [LOOP, *answer.finalists] * 3
-    assert answer.finalists[0] == GOAL.setting(16_000, 16, mps="auto")
-    assert (answer.limit, "16 workers are 2.00 times as fast as 8" in answer.why) == ("cores", True)
-
-
 @pytest.mark.parametrize(("goal", "combinations"), [(GOAL, 72), (FAST, 144)])
 def test_it_keeps_to_what_it_announced(goal: TuneGoal, combinations: int) -> None:
     _, order = searched(goal, Machine())
@@ -329,20 +317,6 @@ def test_two_sizes_that_fail_end_the_search_and_one_does_not() -> None:
     assert answer.finalists[0] == GOAL.setting(16_000, 16, mps="auto")
 
 
-@pytest.mark.parametrize(
-    ("ran", "goal", "machine"),
-    [
-        (1, GOAL, Machine(fails={(WORKERS, 1): Outcome.ENVIRONMENT})),
-        (12, bounded(batch_p95=Bound(max=1e-9)), Machine()),
-    ],
-)
-def test_a_search_that_an_earlier_version_ended_has_ended(ran: int, goal: TuneGoal, machine: Machine) -> None:
-    """It ended at its first failure, and without the plain loop if no setting kept the constraints."""
-    answer = read_again(goal, machine, searched(goal, machine)[1][:ran])
-    assert isinstance(answer, TuneAnswer)
-    assert answer.finalists == ()
-
-
 # -- repeats of the finals
 
 
@@ -386,18 +360,6 @@ class Reporting(Machine):
         return replace(result, record=replace(result.record, metrics=metrics) if result.record else None)
 
 
-class WithoutItems(Machine):
-    def run(self, candidate: Candidate) -> MeasuredCandidate:
-        result = super().run(candidate)
-        assert result.record
-        assert result.record.summary
-        every = candidate.params.get(EVERY, 1)
-        assert isinstance(every, int)
-        point = replace(result.record.point, every=every)
-        summary = replace(result.record.summary, items=0, items_per_s=0.0)
-        return replace(result, record=replace(result.record, point=point, summary=summary))
-
-
 def by(metric: str, direction: str = "max", goal: TuneGoal = GOAL) -> TuneGoal:
     return replace(goal, objective=Objective(metric=metric, direction=direction))
 
@@ -426,12 +388,6 @@ def test_points_without_the_metric_are_no_finalists() -> None:
     assert "no point has the metric 'f1'" in answer.why
 
 
-def test_without_items_the_time_of_the_work_leads_the_search() -> None:
-    answer, order = searched(by("work_s", "min"), WithoutItems())
-    assert [one.workers for one in of_phase(order, SEARCH)][:4] == [2, 4, 8, 16]
-    assert answer.finalists[0] == GOAL.setting(16_000, 16, mps="auto")
-
-
 def falling(workers: int) -> Callable[[Candidate], float | None]:
     """Return an f1 that falls in the finals with this many workers or more."""
     return lambda one: 0.725 if one.phase == FINAL and one.workers >= workers else 0.95
@@ -448,21 +404,6 @@ def test_a_constraint_is_judged_on_the_repeats_of_the_finals() -> None:
     assert (len(answer.finalists), kept.kept, kept.winner) == (2, (), kept.plain)
     none, _ = searched(F1, Reporting(f1=falling(1)))
     assert (none.finalists, "f1 0.725 is under 0.9" in none.why) == ((), True)
-
-
-def test_a_loop_that_fails_and_settings_that_break_a_constraint_leave_no_answer() -> None:
-    class NoLoop(Reporting):
-        def run(self, candidate: Candidate) -> MeasuredCandidate:
-            done = super().run(candidate)
-            return MeasuredCandidate(Outcome.BUG, None, 1.0) if candidate.params.get("batch_size") else done
-
-    answer, _ = searched(F1, NoLoop(f1=lambda one: 0.95 if one.phase == MEMORY else 0.725))
-    assert (answer.finalists, answer.why) == (
-        (),
-        "neither the plain loop nor another setting keeps the constraints: f1 0.725 is under 0.9",
-    )
-    alone, _ = searched(bounded(NOW, f1=Bound(min=0.99)), NoLoop(f1=falling(1)))
-    assert "the plain loop did not succeed" in alone.why
 
 
 # -- shortcuts
@@ -503,30 +444,6 @@ def test_shortcuts_that_are_refused_are_never_tried_again() -> None:
     assert answer.limit == "memory"
 
 
-def test_a_try_that_is_refused_and_fails_is_repeated_without() -> None:
-    class Small(Machine):
-        def run(self, candidate: Candidate) -> MeasuredCandidate:
-            done = super().run(candidate)
-            assert done.record
-            if not self.refuses_shortcuts(candidate):
-                return done
-            failed = replace(done.record, outcome=Outcome.GPU_OOM, summary=None)
-            return MeasuredCandidate(Outcome.GPU_OOM, failed, self.start_s)
-
-    class Broken(Machine):
-        """Fails at its first size, and only two sizes that fail end a search."""
-
-        def run(self, candidate: Candidate) -> MeasuredCandidate:
-            done = super().run(candidate)
-            fails = candidate.params.get(PADDED_CHARS) == SIZES[0] and not self.refuses_shortcuts(candidate)
-            return MeasuredCandidate(Outcome.BUG, None, self.start_s) if fails else done
-
-    for machine in (Small(refuses=(MEMORY,)), Broken(refuses=(MEMORY,))):
-        answer, order = searched(FAST, machine)
-        assert words(order, MEMORY) == [EXACT, *[OFF] * len(SIZES)]
-        assert answer.finalists
-
-
 def test_more_workers_that_are_refused_end_the_doubling_with_that_reason() -> None:
     answer, order = searched(FAST, Machine(refuses=(SEARCH,)))
     assert of_phase(order, SEARCH)[0].workers == 2
@@ -565,9 +482,3 @@ def test_the_plain_loop_gets_the_smaller_part(budget_s: int, expected: tuple[Val
 def test_with_hardly_any_time_finalists_get_a_speed(budget_s: int, start_s: float, workers: int) -> None:
     _, order = searched(replace(FAST, budget_s=budget_s, workers=workers), Machine(start_s=start_s))
     assert parts(order, dict(FAST.loop))[1] == {FAST.memory_every}
-
-
-def test_without_shortcuts_the_loop_and_the_finalists_work_on_the_same_part() -> None:
-    _, order = searched(replace(GOAL, budget_s=400), Machine(start_s=10.0))
-    of_loop, others = parts(order, LOOP)
-    assert others == {of_loop}
