@@ -66,10 +66,6 @@ def test_a_difference_is_called_one_beyond_the_scatter_alone(
     assert (line["differs"], line["verdict"]) == (differs, verdict)
     memory = {one["verdict"] for name, of in pair["measures"].items() if "bytes" in name for one in of}
     assert memory == {"no difference is shown" if len(first) > 1 else verdict}, "it is equal"
-    text = jobkit("compare", *runs).stdout
-    assert "B over A" in text
-    assert verdict in text
-    assert ("single repeats cannot show" in text) == (differs is None)
 
 
 def test_what_differs_and_what_only_one_has_is_named(tmp_path: Path) -> None:
@@ -80,7 +76,6 @@ def test_what_differs_and_what_only_one_has_is_named(tmp_path: Path) -> None:
     text = jobkit("compare", *runs).stdout
     assert "Only in A: batch_size 10" in text
     assert "Only in B: batch_size 40" in text
-    assert "another" in text
 
 
 def test_without_a_setting_in_both_there_is_no_table_and_no_fastest(tmp_path: Path) -> None:

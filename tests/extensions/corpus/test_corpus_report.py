@@ -14,8 +14,7 @@ from jobkit.core.layout import PLAN_FILE, WINNERS_FOLDER, Exit
 from jobkit.core.paths import LEDGER_VARIABLE, ledger_path
 from jobkit.core.terminal import NoWrap
 from jobkit.extensions.corpus import corpus_report
-from jobkit.extensions.corpus.corpus_page import MOST_TRIES, shard_picture
-from jobkit.extensions.corpus.corpus_report import ShardTry, read_corpus_report
+from jobkit.extensions.corpus.corpus_report import read_corpus_report
 from jobkit.extensions.corpus.merge import merge
 from jobkit.extensions.corpus.provenance import closing_line, finish, read_promise
 from jobkit.extensions.corpus.standing import live_points
@@ -43,16 +42,6 @@ def test_a_promise_is_compared_once_a_shard_is_done(tagged: Path) -> None:
     assert parsed.open == []
     assert "tagged: 2 of 3 shards not done" in parsed.words
     assert len(parsed.all("svg")) == 1
-
-
-def test_of_many_tries_about_400_are_drawn(tagged: Path) -> None:
-    tries = [
-        ShardTry(name=f"{n}", began_s=n, ended_s=n + 9.0 if n % 7 else None, outcome="ok")
-        for n in range(2_000)
-    ]
-    picture = shard_picture(tries, read_corpus_report(tagged))
-    assert picture.svg.count("<title>") == MOST_TRIES
-    assert "One of every 5 tries is drawn." in picture.caption
 
 
 def test_a_corpus_that_is_done_is_counted_by_document_once_it_is_merged(tagged: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import json
@@ -264,15 +263,6 @@ def test_a_place_that_cannot_be_written_and_the_corpus_are_refused(run: Path, te
         merge(run, texts / "a.txt")
     with pytest.raises(JobkitError, match="No such file"):
         merge(run, run / "nowhere" / "out.jsonl")
-
-
-def test_tsv_is_read_back_by_csv(run: Path, tmp_path: Path, undisturbed: bytes) -> None:
-    merge(run, tmp_path / "out.tsv", "tsv")
-    with (tmp_path / "out.tsv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file, dialect="excel-tab"))
-    wanted = [json.loads(line) for line in undisturbed.splitlines()]
-    texts = [{key: "" if value is None else str(value) for key, value in row.items()} for row in wanted]
-    assert rows == texts
 
 
 def test_parquet_has_typed_columns(run: Path, tmp_path: Path, undisturbed: bytes) -> None:

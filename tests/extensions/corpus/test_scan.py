@@ -102,7 +102,6 @@ def test_jsonl_in_any_blocks(texts: list[str], block: int, piece: int, shards: i
         assert read.corpus.documents == len(texts)
 
 
-@pytest.mark.untraced
 def test_a_long_text_in_the_usual_blocks(tmp_path: Path) -> None:
     chance = Random(1)  # noqa: S311 - not cryptography
     words = ["word ", "né ", "漢字", "\t", "\u2003", "“", "\u00a0", "\r\n", "\n"]

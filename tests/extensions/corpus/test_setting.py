@@ -19,10 +19,8 @@ from jobkit.core.units import GIB
 from jobkit.extensions.corpus import start
 from jobkit.extensions.corpus.oversized import OversizedPiece, find_heavy, longest_item, refuse_too_large
 from jobkit.extensions.corpus.plan import Piece, cut_loads
-from jobkit.extensions.corpus.scan import piece_bytes
 from jobkit.extensions.corpus.setting import MOST_WINDOW, AppliedSetting, find_setting
 from jobkit.extensions.corpus.shards import UNKNOWN_BYTES, ShardOptions, plan_shards
-from jobkit.extensions.corpus.sources import SourceFile
 from jobkit.planning.resolve import Options
 from jobkit.runs.journal import read_journal
 from jobkit.runs.results import read_run
@@ -80,12 +78,6 @@ def test_the_setting_that_tune_wrote_goes_before_what_recommend_names(run: Path)
     (run / "setting.yaml").write_text("workers: 2\nsweep:\n  batch_size: [10]\n", encoding="utf-8")
     setting = found(run)
     assert (setting.point.params, setting.point.workers) == ({"batch_size": 10}, 2)
-
-
-def test_a_scheduler_is_chosen_by_set_or_by_its_option(run: Path) -> None:
-    assert found(run).spec.scheduler == "local"
-    for setting in (found(run, "scheduler=slurm"), found(run, scheduler="slurm")):
-        assert (setting.spec.scheduler, setting.site.scheduler) == ("slurm", "slurm")
 
 
 def test_a_spec_with_several_settings_lists_them(tmp_path: Path) -> None:
@@ -161,18 +153,6 @@ def test_only_the_first_shard_here_imports_and_on_a_cluster_each(setting: Applie
         assert starts == pytest.approx(imports, abs=1.5)
 
 
-def test_what_the_interval_does_not_include_is_named_for_a_cluster(setting: AppliedSetting) -> None:
-    assert setting.doubts == ()
-    there = replace(setting, spec=setting.spec.model_copy(update={"scheduler": "slurm"}))
-    node, neighbours = there.doubts
-    assert node == "the 3 repeats ran on one node: another node is not in the interval"
-    assert "other jobs" in neighbours
-    resources = there.spec.resources.model_copy(update={"exclusive": True})
-    assert replace(there, spec=there.spec.model_copy(update={"resources": resources})).doubts == (node,)
-    assert replace(there, past=(0.1, -0.05, 0.02)).doubts == ()
-    assert replace(there, speed=None).doubts == ()
-
-
 def test_earlier_corpora_widen_the_interval_by_how_far_they_were_off(setting: AppliedSetting) -> None:
     """Three that were off by 10 %: t of three degrees of freedom is 3.18."""
     found = plan_shards(pieces(), replace(setting, past=(0.1, -0.1, 0.1)), ShardOptions(number=3)).whole
@@ -208,13 +188,6 @@ def test_a_piece_that_needs_more_has_a_shard_of_its_own_behind_the_others(settin
     assert [len(shard.pieces) for shard in plan.shards] == [3, 3, 3, 1]
     assert plan.shards[-1].pieces == (parts[4],)
     assert (plan.even, plan.needs) == (3, {})
-
-
-@pytest.mark.parametrize(("mib", "number"), [(1, 4096), (2**10, 26_000), (2**20, 200_000)])
-def test_a_larger_corpus_has_more_and_larger_pieces(mib: int, number: int) -> None:
-    size = mib * 2**20
-    file = SourceFile(path="/a", name="a", kind="text", compression="", size_bytes=size, mtime_ns=0)
-    assert size / piece_bytes([file]) == pytest.approx(number, rel=0.05)
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=60), st.integers(1, 30))
