@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from jobkit.worker.examine import examine, find_program, interpreter
-from jobkit.worker.measure import nvml
 
 
 def test_it_runs_as_a_job_calls_it(tmp_path: Path) -> None:
@@ -43,12 +42,6 @@ def test_torch_that_is_broken_is_reported(monkeypatch: pytest.MonkeyPatch) -> No
 
     assert told["version"] is None
     assert "ModuleNotFoundError" in told["error"]
-
-
-def test_the_cards_are_those_that_nvml_lists() -> None:
-    with nvml.nvml() as there:
-        assert examine("cpu", "count")["nvml"] is there
-    assert [gpu["uuid"] for gpu in examine("cpu", "count")["gpus"]] == [gpu.uuid for gpu in nvml.list_gpus()]
 
 
 def test_a_workload_that_cannot_be_imported_is_an_error(tmp_path: Path) -> None:

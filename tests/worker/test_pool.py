@@ -77,7 +77,6 @@ def test_workers_end_with_their_supervisor_though_it_is_killed(tmp_path: Path) -
         (None, ["0", "1", "0", "1"], ["0", "1"]),
         ("3,2", ["3", "2", "3", "2"], ["0", "1"]),
         ("GPU-b,GPU-a", ["GPU-b", "GPU-a", "GPU-b", "GPU-a"], ["GPU-b", "GPU-a"]),
-        (" 5 ", ["5", "", "5", ""], ["0", ""]),
         ("", ["", "", "", ""], ["", ""]),
     ],
 )

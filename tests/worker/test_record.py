@@ -3,10 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from jobkit.core.measurements import Energy
 from jobkit.core.records import JobFacts, Point
-from jobkit.worker.measure.energy import EnergyReading
-from jobkit.worker.measure.sampler import Peaks
 from jobkit.worker.record import Task, TryState, WorkerState, record_of, shares
 from tests.support.builders import GPU, point
 from tests.worker.measure.test_tally import batch
@@ -46,25 +43,3 @@ def test_workers_report_the_largest_number_and_each_word_once() -> None:
     found = record_of(state(*(WorkerState(effective=one) for one in effective), of=planned), None)
     assert found.effective == {"batch_size": 7, "precision": "tf32, fp32", "pinned": None}
     assert (found.inert, found.precision) == (("precision",), "tf32, fp32")
-
-
-def test_the_idle_power_is_that_of_the_gpus_of_all_workers() -> None:
-    one, two = (replace(GPU, uuid=uuid) for uuid in ("GPU-1", "GPU-2"))
-    workers = [
-        WorkerState(gpu=one, opening={"GPU-1": EnergyReading(12, 500), "GPU-2": EnergyReading(12, 700)}),
-        WorkerState(gpu=one, opening={}),
-        WorkerState(gpu=two, opening={"GPU-2": EnergyReading(14, 900)}),
-    ]
-    peaks = Peaks(energy=Energy(span_s=10, counter_j=5_000))
-    first = {uuid: EnergyReading(10, 300) for uuid in ("GPU-1", "GPU-2", "GPU-3")}
-    begun = replace(state(*workers), peaks=peaks, idle=first)
-    energy = record_of(begun, None).energy
-    assert energy
-    assert (energy.idle_w, energy.idle_s, energy.net_joules) == (300, 2, 2_000)
-    inherited = {uuid: EnergyReading(11, 400) for uuid in ("GPU-1", "GPU-2")}  # of the parent of a forked try
-    forked = record_of(replace(begun, task=replace(begun.task, opening=inherited)), None).energy
-    assert forked
-    assert (forked.idle_w, forked.idle_s) == (200, 1)
-    begun.idle = {}
-    assert record_of(begun, None).energy is peaks.energy
-    assert record_of(replace(begun, peaks=None), None).energy is None

@@ -125,14 +125,6 @@ def test_shortcuts_that_do_not_are_off_and_the_reason_is_recorded(
     assert len((tmp_path / ENTITIES_FILE).read_text().splitlines()) == 21
 
 
-def test_a_try_that_ends_before_its_first_batch_is_of_the_setting_with_which_it_was_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CUT_CHECK", "the words differ")
-    found = tried(tmp_path, CUT, "Memory.\n")
-    assert (found.outcome, found.params["shortcuts"]) == (Outcome.RAM_OOM, "refused")
-
-
 @pytest.mark.parametrize(
     ("changes", "shortcuts"),
     [

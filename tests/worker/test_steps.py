@@ -15,7 +15,6 @@ from jobkit.worker.workloads.base import Result
 from jobkit.worker.workloads.function import Count
 from tests.support.builders import point
 from tests.worker.test_supervisor import PLAIN, restored, tried
-from tests.worker.workloads.test_function import opened
 
 __all__ = ["restored"]
 
@@ -36,12 +35,6 @@ class Knot:
         self.itself = self
 
 
-class Keeps(Count):
-    """Wants Python's own collections."""
-
-    GC: ClassVar[bool] = False
-
-
 def test_what_is_loaded_is_frozen_and_garbage_waits_until_there_is_enough(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -57,22 +50,6 @@ def test_what_is_loaded_is_frozen_and_garbage_waits_until_there_is_enough(
     monkeypatch.setattr(steps, "DUE", 1)
     steps.collect()
     assert after() is None
-
-
-def test_a_workload_or_the_file_of_a_function_may_keep_pythons_own_collections(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = "def tag(paragraphs):\n    return None\n"
-    frozen = gc.get_freeze_count()
-    for workload in (Keeps(), opened(tmp_path, f"GC = False\n{source}")):
-        steps.only_between_calls(workload)
-        assert (gc.isenabled(), gc.get_freeze_count()) == (True, frozen)
-    with monkeypatch.context() as patch:
-        patch.setattr(steps, "DUE", 0)
-        patch.setattr(gc, "collect", lambda: pytest.fail("Python does that"))
-        steps.collect()
-    steps.only_between_calls(opened(tmp_path, source))
-    assert not gc.isenabled()
 
 
 class Looks(Count):

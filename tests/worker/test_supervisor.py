@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -127,15 +126,6 @@ def test_all_workers_take_part_once_all_have_loaded_and_loading_is_not_in_the_sp
     assert found.summary.work_s < 2 < found.load_s
 
 
-def test_with_fewer_calls_than_workers_some_are_idle(tmp_path: Path) -> None:
-    found = tried(tmp_path, replace(PLAIN, workers=3, fork=True), "First.\n\nSecond.\n")
-    assert found.outcome is Outcome.OK
-    assert sorted(share.batches for share in found.workers) == [0, 1, 1]
-    assert found.summary
-    (unused,) = (share for share in found.workers if not share.batches)
-    assert (unused.idle_s, unused.work_s) == (found.summary.work_s, 0)
-
-
 # -- failures
 
 
@@ -234,23 +224,6 @@ def test_a_signal_ends_all_workers(tmp_path: Path) -> None:
     found = tried(tmp_path, replace(PLAIN, fork=True), "\n\n".join(["First."] * 5 + [TERM, WAIT, WAIT]))
     assert (found.outcome, found.signal, found.provisional) == (Outcome.CANCELLED, "TERM", True)
     assert len(batches(tmp_path)) >= 4
-
-
-@pytest.mark.parametrize(
-    ("changes", "outcome", "message"),
-    [
-        ({"workload": "absent:Absent"}, Outcome.ENVIRONMENT, "worker [01]: workload 'absent:Absent'"),
-        ({"workload": "count", "device": "cuda", "gpus": 2, "workers": 1}, Outcome.NO_GPU, "worker "),
-    ],
-    ids=["no workload", "no GPU"],
-)
-def test_what_is_not_there_is_reported_by_a_worker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], outcome: Outcome, message: str
-) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    found = tried(tmp_path, replace(PLAIN, **changes))
-    assert found.outcome is outcome
-    assert re.match(message, found.message), found.message
 
 
 def test_on_a_full_disk_the_record_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

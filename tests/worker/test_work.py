@@ -1,13 +1,10 @@
 from __future__ import annotations
 
-import os
-import signal
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from jobkit.core.layout import ENTITIES_FILE
 from jobkit.core.records import Outcome, Point, Record
 from jobkit.worker import process, steps
 from jobkit.worker.measure.device import Device
@@ -15,7 +12,7 @@ from jobkit.worker.measure.min_memory_probe import SEARCHED, STEP_BYTES
 from tests.support.fake_torch import FakeTorch
 from tests.worker import test_supervisor as supervised
 from tests.worker.test_supervisor import batches, restored
-from tests.workloads.held import BYTES_PER_LOAD, Held, Tells
+from tests.workloads.held import BYTES_PER_LOAD, Held
 
 __all__ = ["restored"]  # for all tests here
 TEXT = "Ada.\n\nShe went home.\n\nBeatrice Kelford asked for tea.\n\nNo.\n\nIt rained.\n"
@@ -92,30 +89,6 @@ def test_a_batch_that_runs_out_leaves_its_load_where_that_is_reported(
     found = tried(tmp_path, small)
     assert (found.outcome, found.failed_load, found.needs) == (Outcome.GPU_OOM, load, ())
     assert found.point.cap_bytes == 40 * BYTES_PER_LOAD
-
-
-@pytest.mark.usefixtures("card")
-def test_where_host_memory_ran_out_it_is_left_too(tmp_path: Path) -> None:
-    found = tried(tmp_path, replace(PLAIN, workload="tests.workloads.held:NoRam"))
-    assert found.outcome is Outcome.RAM_OOM
-    assert found.failed_load
-    assert found.failed_load < LOAD, "the second batch failed, not the heaviest"
-
-
-def test_a_signal_while_it_measures_ends_that_and_not_the_try(
-    tmp_path: Path, card: FakeTorch, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def told() -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr(Tells, "again", staticmethod(told), raising=False)
-    found = tried(tmp_path, replace(PLAIN, workload="tests.workloads.held:Tells", cap_bytes=GIB))
-    assert (found.outcome, found.signal, found.needs) == (Outcome.OK, None, ())
-    assert found.summary
-    assert found.summary.items == found.summary.items_total == 5
-    assert len((tmp_path / ENTITIES_FILE).read_text().splitlines()) == 1 + 5
-    assert batches(tmp_path)[0].load == LOAD
-    assert GIB <= card.cap_bytes <= GIB + 1024
 
 
 @pytest.mark.parametrize("order", ["load", "sorted"])

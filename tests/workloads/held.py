@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
-from jobkit.worker.workloads.base import Heavy, Result
+from jobkit.worker.workloads.base import Result
 from jobkit.worker.workloads.function import Count
 from tests.support.fake_torch import FakeTorch
 
@@ -26,9 +26,8 @@ class Held(Count):
 
 
 class Tells(Held):
-    """Tells the load of the call that failed, and its heaviest by a function of the test's."""
+    """Tells the load of the call that failed."""
 
-    again: ClassVar[Callable[[], object]]
     attempted = 0
 
     def process(self, paragraphs: Sequence[str]) -> Result:
@@ -39,21 +38,3 @@ class Tells(Held):
     def attempted_load(self) -> int:
         """Return the load of the last call."""
         return self.attempted
-
-    def heaviest(self) -> Sequence[Heavy]:
-        """Return one batch that does what the test wants."""
-        return [Heavy(7, type(self).again)]
-
-
-class NoRam(Tells):
-    """Finds no host memory in its third call."""
-
-    calls = 0
-
-    def process(self, paragraphs: Sequence[str]) -> Result:
-        """Count twice."""
-        result = super().process(paragraphs)
-        self.calls += 1
-        if self.calls == 3:
-            raise MemoryError
-        return result

@@ -22,18 +22,6 @@ from tests.support.fake_torch import FakeTorch, OutOfMemoryError
 GIB = 2**30
 
 
-def test_a_cpu_has_no_allocator_to_ask_or_to_cap() -> None:
-    device = open_device("cpu")
-    device.cap(GIB)
-    device.empty_cache()
-    device.reset_peaks()
-    device.synchronise()
-    assert (device.peaks(), device.retries(), device.allocated_bytes()) == ((None, None), None, None)
-    assert device.cuda_uuid is None
-    with pytest.raises(TypeError, match="a CPU has no allocator"):
-        device.known_peaks()
-
-
 def test_what_is_asked_of_the_allocator(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cap holds until it is lifted."""
     torch = FakeTorch(8 * GIB)

@@ -42,11 +42,6 @@ def test_it_ends_with_its_parent(sampling: str) -> None:
     until(lambda: started_at(int(done.stdout)) is None, "the end of the sampler", 10)
 
 
-def test_a_process_that_has_gone_has_no_memory() -> None:
-    assert sampler.rss_bytes(2**22 + 1) is None
-    assert sampler.pss_bytes(2**22 + 1) is None
-
-
 def test_pages_that_processes_share_count_once() -> None:
     code = (
         "import os, sys\n"
@@ -147,20 +142,6 @@ def test_a_process_that_is_neither_this_nor_its_child_is_foreign() -> None:
         Attribution.UNKNOWN,
         Attribution.UNKNOWN,
     ]
-
-
-def test_there_is_no_energy_before_the_work_and_the_energy_until_now_in_it() -> None:
-    follower = Follower(os.getpid(), cast("list[GpuHandle]", [Card(1, {}, None)]), sees_all=True)
-
-    def span_s() -> float:
-        follower.read_energy()
-        return follower.peaks.energy.span_s if follower.peaks.energy else 0.0
-
-    assert span_s() == 0
-    follower.mark()
-    assert 0 < span_s() < span_s()
-    follower.stop()
-    assert span_s() == span_s()
 
 
 def test_it_sees_most_spikes_of_20_ms_in_their_size() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -32,7 +31,6 @@ def test_effective_is_the_largest_call() -> None:
     assert workload.effective() == {"batch_size": 5}
 
 
-@pytest.mark.untraced
 @given(st.lists(st.text(), max_size=5))
 def test_offsets_hold_for_any_text(paragraphs: list[str]) -> None:
     for entity in count().process(paragraphs).entities:

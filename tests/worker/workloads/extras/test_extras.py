@@ -114,20 +114,6 @@ def test_a_stand_in_has_random_weights_of_a_seed_and_is_needed(
         workload_class(workload)().load(None, "cpu", {}, 1)
 
 
-def test_sorting_the_text_gives_the_batches_of_one_encode(kept_cache: Path) -> None:
-    pytest.importorskip(EXTRAS[EMBEDDER][0])
-    ref = models.build(EMBEDDER, models.stand_in(EMBEDDER, "tiny", kept_cache), kept_cache, say=print)
-    opened = loaded(EMBEDDER, ref, batch_size=8)
-    opened._model.encode(PARAGRAPHS, batch_size=8, show_progress_bar=False)
-    of_encode = sum(rows * columns for rows, columns in opened._watched.shapes)
-    made: Any = workload_class(EMBEDDER)
-    lengths = Lengths(paragraphs=tuple(map(tuple, made.lengths(PARAGRAPHS, ref))))
-    chunks = Loads(lengths, by_length=True).chunks(8)
-    tokens = sum(map(sum, lengths.paragraphs))
-    assert chunks.batches == 5
-    assert of_encode == pytest.approx(tokens / chunks.efficiency, rel=0.02)  # encode sorts by characters
-
-
 def test_a_pipeline_without_a_recognizer_is_refused(tmp_path: Path) -> None:
     spacy = pytest.importorskip("spacy")
     spacy.blank("en").to_disk(tmp_path)

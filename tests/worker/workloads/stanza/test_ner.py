@@ -78,7 +78,6 @@ def planned(lengths: Lengths, params: dict[str, Any]) -> tuple[int, float]:
     return loads.own(size), loads.efficiency(size)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     ("params", "effective"),
     [

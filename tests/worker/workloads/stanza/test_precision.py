@@ -34,7 +34,6 @@ def types_of(workload: StanzaNer) -> set[str]:
     return {str(weight.dtype).removeprefix("torch.") for weight in trainer.model.parameters()}
 
 
-@pytest.mark.untraced
 def test_a_16_bit_format_finds_nearly_the_same_and_fp32_exactly(tiny_model: ModelRef) -> None:
     plain, without = tagged(tiny_model)
     assert "precision" not in plain.effective()

@@ -78,7 +78,6 @@ def both(tiny_model: ModelRef) -> tuple[StanzaNer, StanzaNer]:
 # -- the same result
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize(
     "params",
     [
@@ -128,24 +127,6 @@ def test_of_an_odd_text_too(both: tuple[StanzaNer, StanzaNer]) -> None:
     short: list[list[str]] = [[], [""], [" "], ["\n\n"], ["x"], ["\x00"], ["A", " b"]]
     for paragraphs in (*short, ["Ada." * 300, "."], ["w" * 1_500, "Ada went."]):
         assert exact.process(paragraphs) == without.process(paragraphs), repr(paragraphs)[:20]
-
-
-def test_a_character_has_its_features_also_where_a_paragraph_begins_and_ends(
-    both: tuple[StanzaNer, StanzaNer],
-) -> None:
-    from stanza.models.tokenization.data import TokenizationDataset
-
-    from jobkit.worker.workloads.stanza_shortcuts import Features
-
-    tokenizers = [workload._pipeline.processors["tokenize"] for workload in both]
-    datasets = [
-        kind(tokenizer.config, input_text="x", vocab=tokenizer.vocab, evaluation=True)
-        for kind, tokenizer in zip((TokenizationDataset, Features), tokenizers, strict=True)
-    ]
-    datasets[1].alphabet = tokenizers[1].alphabet
-    for text in ("7", "Q", "Q7", " Ada, 3.", "qqq", "12 Qq\u0152"):
-        [ours], [theirs] = (dataset.para_to_sentences([(unit, 0) for unit in text]) for dataset in datasets)
-        assert [str(one) for one in ours] == [str(one) for one in theirs], text
 
 
 def test_a_batch_is_tagged_again_as_without(both: tuple[StanzaNer, StanzaNer]) -> None:
@@ -244,48 +225,25 @@ def test_what_they_are_not_written_for_is_refused(
     assert reason.startswith(
         "Stanza's output_predictions takes (output_file, trainer, data_generator, vocab,"
     )
-    for part, name in (
-        (tokenizer, "TokenizeProcessor"),
-        (trainer, "Trainer"),
-        (model, "NERTagger"),
-        (model.crits[0], "CRFLoss"),
-        (model.charmodel_backward, "CharacterLanguageModel"),
-    ):
+    for part, name in ((tokenizer, "TokenizeProcessor"), (model.crits[0], "CRFLoss")):
         reason = refusal(part, "__class__", type("Other", (type(part),), {}))
         assert reason.endswith(f".Other is not Stanza's {name}")
     assert refusal(tokenizer._config, "pretokenized", True) == "the tokenizer has pretokenized"  # noqa: FBT003
-    assert refusal(tokenizer._config, "speaker_delim", ("<", ">")) == "the tokenizer has speaker_delim"
     assert refusal(model, "bert_model", object()) == "the tagger has a transformer"
     assert refusal(trainer.args, "charlm", None) == "the tagger has no character language model"
     assert stanza_shortcuts.refusal(pipeline) == ""
 
 
-@pytest.mark.parametrize("numeric", [True, False])
 def test_a_tokenizer_whose_features_need_more_than_a_character_stays_and_the_rest_is_exact(
     tiny_model: ModelRef,
     stock: list[Result],
     monkeypatch: pytest.MonkeyPatch,
-    numeric: bool,  # noqa: FBT001 - a parameter of pytest
 ) -> None:
-    import stanza
     from stanza.pipeline.tokenize_processor import TokenizeProcessor
 
     from jobkit.worker.workloads.stanza_shortcuts import Features
 
-    make = stanza.Pipeline
-
-    def with_dictionary(**options: Any) -> Any:
-        """Return a pipeline with a dictionary in which no character has a feature."""
-        pipeline = make(**options)
-        tokenizer = pipeline.processors["tokenize"]
-        tokenizer._config |= {"use_dictionary": True, "num_dict_feat": 0}
-        tokenizer.trainer.dictionary = {"words": set(), "prefixes": set(), "suffixes": set()}
-        return pipeline
-
-    if numeric:
-        monkeypatch.setattr(Features, "SINGLE", Features.SINGLE - {"numeric"})
-    else:
-        monkeypatch.setattr(stanza, "Pipeline", with_dictionary)
+    monkeypatch.setattr(Features, "SINGLE", Features.SINGLE - {"numeric"})
     workload = loaded(tiny_model)
     assert type(workload._pipeline.processors["tokenize"]) is TokenizeProcessor
     assert processed(workload) == stock
