@@ -51,27 +51,16 @@ def test_the_sizes_take_up_to_a_quarter_of_the_card() -> None:
     alone = chosen(8 * GIB)
     assert alone.largest_load == batch_sizes.TYPICAL["stanza-ner", "en", "full"].largest(8 * GIB)
     assert 0.2 < NOVEL.load(alone.sizes.batch_sizes[-1]) / alone.largest_load <= 0.25
-    assert "up to a quarter of the 597,642 that a GPU of 8 GiB may take" in alone.line
-    assert alone.line.endswith("; lengths as the workload finds them")
-    assert (
-        "a GPU of 24 GiB, as none is named,"
-        in chosen(loads=Loads(Lengths(paragraphs=((900,),) * 9_000))).line
-    )
     for axes in ({"workers": [1, 4]}, {"include": [{"workers": 4}]}, {"zip": {"workers": [2, 4]}}):
         shared = chosen(32 * GIB, **axes)
         assert shared.largest_load == alone.largest_load
-        assert "a GPU of 32 GiB for 4 workers may take" in shared.line
 
 
-@pytest.mark.parametrize(
-    ("gpu_bytes", "share", "words"),
-    [(2 * GIB, 0.5, "50%"), (6 * GIB, 1 / 3, "33%"), (80 * GIB, 0.25, "a quarter")],
-)
-def test_more_of_a_small_card_is_measured(gpu_bytes: int, share: float, words: str) -> None:
+@pytest.mark.parametrize(("gpu_bytes", "share"), [(2 * GIB, 0.5), (6 * GIB, 1 / 3), (80 * GIB, 0.25)])
+def test_more_of_a_small_card_is_measured(gpu_bytes: int, share: float) -> None:
     found = chosen(gpu_bytes)
     most = min(found.largest_load or 0, NOVEL.load(NOVEL.limit))
     assert 0.8 * share < NOVEL.load(found.sizes.batch_sizes[-1]) / most <= share
-    assert f"up to {words} of the " in found.line
     assert len(found.sizes.batch_sizes) == 5
 
 
@@ -88,14 +77,10 @@ def test_else_it_is_a_quarter_of_the_text(device: str, model: ModelRef | None, g
 def test_a_short_text_goes_beyond_a_quarter_and_few_sizes_say_why() -> None:
     short = chosen(loads=Loads(Lengths.unknown(6)), model=None)
     assert short.sizes.batch_sizes == (1, 2, 4, 5, 6)
-    assert "more than a quarter of the 6 of the whole text in one call" in short.line
-    assert "loads of 1 to 6 paragraphs" in short.line
-    assert short.line.endswith("the workload reports no lengths")
     few = chosen(loads=Loads(Lengths(paragraphs=((9,), (9,)))), model=None)
     assert few.line.endswith("the text makes too few distinct loads (2) for a line: a longer text has more")
     none = chosen(GIB // 2)
     assert none.line == "no batch size is worth measuring: what the model takes alone is more than there is"
-    assert none.gpu == "a GPU of 512.0 MiB"
 
 
 def test_auto_is_replaced_and_the_other_knobs_stay() -> None:
@@ -129,14 +114,6 @@ def test_the_sizes_are_spread_evenly_in_load_up_to_a_quarter() -> None:
     assert found == [loads.own(size) for size in sizes(loads).batch_sizes]
     small, chosen = novel(300), sizes(novel(300), 30_000).batch_sizes
     assert (small.load(chosen[0]) >= MIN_LOAD, len(chosen)) == (True, 5), "above the floor where it can"
-
-
-def test_a_card_too_small_is_reported() -> None:
-    loads = Loads(lengths([[900]] * 50))
-    assert sizes(loads, 800) == ((), "not even a batch size of 1, a load of 900, fits into 800")
-    assert sizes(loads, 2_000).batch_sizes == (1, 2)
-    assert sizes(loads, 2_000).why == "only 2 batch sizes with loads of their own fit into 2,000"
-    assert sizes(loads, 1_000).why == "only 1 batch size fits into 1,000"
 
 
 @given(PARAGRAPHS, CUTS, st.none() | st.floats(1, 5_000), st.integers(1, 6))

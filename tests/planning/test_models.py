@@ -224,9 +224,6 @@ def test_a_folder_of_the_users_is_the_model(tmp_path: Path, monkeypatch: pytest.
         (TAGGER, {"path": "absent"}, "no such folder"),
         (SPACY, {"path": "mine"}, "no config.cfg, so it is no model of spacy-ner"),
         ("stanza-ner", {"path": "mine"}, "for other workloads than stanza-ner"),
-        (TAGGER, {}, "'dslim/bert-base-NER' is not on this machine"),
-        (SPACY, {"name": "absent_model"}, "'absent_model' is not on this machine"),
-        (EMBEDDER, {"size": "tiny"}, "only a stand-in has the size 'tiny'"),
         ("own:Own", {"name": "a/b"}, "'a/b' is not on this machine"),
     ],
 )

@@ -74,7 +74,6 @@ def test_a_template_stands_next_to_the_spec_and_in_the_run_by_its_whole_path(
     ("device", "gpus", "scheduler", "said"),
     [
         ("cpu", 1, "slurm", "each point would hold a GPU and use none (--set resources.gpus=0)"),
-        ("cpu", 3, "slurm", "each point would hold 3 GPUs and use none (--set resources.gpus=0)"),
         ("auto", 2, "slurm", ""),
         ("cpu", 2, "local", ""),
     ],
@@ -193,10 +192,7 @@ CPU_ONLY = ("device=cpu", "workload=stanza-ner", "model.fallback=stand-in")
     ("said", "override"),
     [
         ("gpus: ", "gpus=2"),
-        ("mps: ", "mps=on"),
         ("sweep.mps: ", "sweep.mps=auto"),
-        ("sweep.gpus: ", "sweep={include: [{gpus: 2}]}"),
-        ("precision: tf32 ", "precision=tf32"),
         ("sweep.precision: tf32 ", "sweep={zip: {batch_size: [1], precision: [tf32]}}"),
         ("", "mps=auto"),
         ("", "precision=bf16"),

@@ -57,7 +57,6 @@ def test_a_number_is_written_as_people_write_it(text: str) -> None:
     [
         ("0", "--corpus 0 is not between 1 and"),
         ("-5", "--corpus -5 is not between 1 and 1,000,000,000,000 paragraphs"),
-        ("1e300", "is not between 1 and"),
         ("1.5", "--corpus 1.5 is not a whole number"),
         ("1,2,3", "--corpus 1,2,3: text '1,2,3': there is no"),
     ],

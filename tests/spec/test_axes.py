@@ -98,15 +98,11 @@ def test_repeats_are_a_number_or_end_by_themselves(
     [
         ("0", "2:10", "repeats: 0: should be greater than 0"),
         ("2000000000", "2:10", "should be at most 1,000,000,000"),
-        ("some", "2:10", "should be a whole number above 0, auto, or a mapping"),
         ("{share: 3}", "2:18", "repeats.share: 3: a share is written like 3%"),
-        ("{share: x%}", "2:18", "repeats.share: 'x%': a share is written like 3%"),
         ("{share: 100%}", "2:18", "is between 0% and 100%"),
-        ("{least: 1}", "2:18", "repeats.least: 1: should be greater than or equal to 2"),
         ("{least: 20}", "2:18", "repeats.least: 10 repeats at most, and repeats.least is 20"),
         ("{least: 5, most: 4}", "2:27", "repeats.most: 4 repeats at most, and repeats.least is 5"),
         ("{lest: 3}", "2:11", "repeats.lest: no such key; did you mean 'least'?"),
-        ("{most: many}", "2:17", "repeats.most: 'many': should be a valid integer"),
         ("{most: 1000000}", "2:10", "1 setting x 1,000,000 would be 1,000,000 points"),
     ],
 )
@@ -121,6 +117,3 @@ def test_those_of_the_finalists_of_a_search_too(tmp_path: Path) -> None:
     with pytest.raises(JobkitError, match=said):
         loaded(tmp_path, "2\ntune: {repeats: {least: 20}}")
     assert loaded(tmp_path, "2\ntune: {repeats: auto}").tune.repeats == Repeats()
-    written = loaded(tmp_path, "auto").model_dump(mode="json")["repeats"]
-    assert written == {"share": "3%", "least": 7, "most": 10}, "auto is its defaults written out"
-    assert SweepSpec.model_validate({"name": "x", "repeats": Repeats()}).repeats == Repeats()

@@ -42,20 +42,10 @@ def test_gpus_that_the_slots_cannot_share_are_refused() -> None:
     assert "lower resources.cpus, workers or threads" in caught.value.hint
 
 
-def test_plain_keys() -> None:
-    """The others are in the whole scripts that tests/whole/test_environments.py compares."""
-    keys = {"account": "nlp", "exclude": ["node07", "n[1-3]"]}
-    slurm = lines_of(load_site("edinburgh-ilcc", "slurm"), **keys, qos="long", constraint="a100&(ib|opa)")
-    words = ["--account=nlp", "--qos=long", "--constraint=a100&(ib|opa)", "--exclude=node07,n[1-3]"]
-    assert [line for line in slurm if line in words] == words
-    assert lines_of(SGE, **keys)[-2:] == ["-P nlp", "-l h=!(node07|n[1-3])"]
-    here = load_site("local-default", "local")
-    assert lines_of(here, **keys, exclusive=True, options={"local": ["-x"]}) == []
-
-
 def test_a_node_to_itself() -> None:
     assert "--exclusive" in lines_of(SLURM, exclusive=True)
     assert "--exclusive" not in lines_of(SLURM)
+    assert lines_of(load_site("local-default", "local"), exclusive=True, options={"local": ["-x"]}) == []
     with pytest.raises(JobkitError, match="exclusive is set, but site 'sge-default' has") as caught:
         lines_of(SGE, exclusive=True)
     assert "EXCL" in caught.value.hint

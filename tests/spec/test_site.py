@@ -44,21 +44,6 @@ def test_refusals_name_what_would_work(tmp_path: Path) -> None:
     assert caught.value.message.startswith(f"{path} has errors\n")
 
 
-def test_the_words_of_schedulers_name_the_key_of_a_site(tmp_path: Path) -> None:
-    path = tmp_path / "words.yaml"
-    text = "name: x\nscheduler: slurm\npartition: g\ngres: a\nrequests: {h_vmem: b, partition: c}\n"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(JobkitError) as caught:
-        load_site(str(path), "slurm")
-    said = [line.partition(": ")[2] for line in caught.value.message.splitlines()[1:]]
-    assert said == [
-        "partition: no such key; did you mean 'queue'?",
-        "gres: no such key; did you mean 'requests.gpus'?",
-        "requests.h_vmem: no such key; did you mean 'memory'?",
-        "requests.partition: no such key; did you mean 'queue'?",
-    ]
-
-
 def test_a_site_cannot_set_what_jobkit_sets_itself(tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
     path.write_text("scheduler: sge\nname: own\noptions: [-q x.q, -t 1-9]\n", encoding="utf-8")

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import shipped_folder
-from jobkit.spec.yaml_files import as_yaml, is_mapping, raise_faults, read_document, validated
+from jobkit.spec.yaml_files import raise_faults, read_document, validated
 
 
 class Inner(BaseModel):
@@ -71,7 +71,6 @@ def test_a_pipe_that_a_shell_made_is_read() -> None:
     [
         ("sweeps/demo.yaml", "mkdir -p sweeps && cp {shipped} sweeps/demo.yaml"),
         ("demo.yaml", "copy it: cp {shipped} demo.yaml"),
-        ("mine.yaml", "name a YAML file that exists"),
         ("here/demo.yaml", "name a YAML file that exists"),
     ],
 )
@@ -135,13 +134,6 @@ def test_a_missing_file_and_one_in_latin_1_are_refused(tmp_path: Path) -> None:
         read_document(path)
 
 
-def test_what_is_written_reads_back(tmp_path: Path) -> None:
-    data = {"name": "x", "values": [1, 2], "walltime": "24:00:00", "on": "no", "nested": {"é": None}}
-    path = tmp_path / "x.yaml"
-    path.write_text(as_yaml(data), encoding="utf-8")
-    assert read_document(path).data == data
-
-
 def test_the_faults_of_a_file_that_another_names_are_counted_once(tmp_path: Path) -> None:
     inner, outer = tmp_path / "inner.yaml", tmp_path / "outer.yaml"
     inner.write_text("nmae: x\n", encoding="utf-8")
@@ -168,7 +160,3 @@ def test_a_document_without_end_is_refused(tmp_path: Path) -> None:
         with pytest.raises(JobkitError, match=words) as caught:
             read_document(path)
         assert str(path) in caught.value.message
-
-
-def test_only_a_mapping_is_one() -> None:
-    assert [is_mapping(text) for text in ("a: 1", "- 1", "", "a: [")] == [True, False, False, False]

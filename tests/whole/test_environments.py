@@ -32,14 +32,11 @@ FAKES = ROOT / "tests" / "fakes"
 WITH_CONDA = f"{FAKES}:{os.environ['PATH']}"
 PYTHON = "/opt/jobkit/bin/python"
 
-ASKED = {"mail": "ada@example.org", "account": "nlp", "exclude": ["node07"], "reservation": "42"}
+ASKED = {"mail": "ada@example.org", "account": "nlp", "exclude": ["node07", "n[1-3]"], "reservation": "42"}
+RARE = {**ASKED, "constraint": "a100&ib", "qos": "long"}
 SETUP = {"setup": ["ulimit -n 4096"], "variables": {"NOTE": "it's quoted"}}
 GOLDEN: dict[str, tuple[str, dict[str, object]]] = {
-    "plain-local": ("local", {}),
-    "plain-slurm": ("slurm", {}),
-    "plain-sge": ("sge", {}),
-    "count-slurm": ("slurm", {"workload": "count"}),
-    "everything-slurm": ("slurm", {"resources": {**ASKED, "constraint": "a100"}, "environment": SETUP}),
+    "everything-slurm": ("slurm", {"resources": RARE, "environment": SETUP}),
     "everything-sge": ("sge", {"resources": ASKED, "environment": SETUP}),
     "modules-slurm": ("slurm", {"environment": {"modules": ["cuda/12.4", "anaconda 3"]}}),
     "conda-slurm": ("slurm", {"environment": {"modules": ["anaconda3"], "conda": "my env"}}),
@@ -69,12 +66,7 @@ def golden_script(name: str) -> str:
     model = ModelRef(
         path="/cache/models/en", name="en", size="full", stand_in=True, fingerprint="f", size_bytes=15_000_000
     )
-    inputs = Inputs(
-        run_id="stanza-20260101-120000-beef",
-        text=text,
-        model=None if spec.workload == "count" else model,
-        device="cuda",
-    )
+    inputs = Inputs(run_id="stanza-20260101-120000-beef", text=text, model=model, device="cuda")
     site = load_site(f"{scheduler}-default", scheduler)
     rendered = RENDERED.get(name.partition("-")[0], render)
     with mock.patch.object(sys, "executable", PYTHON), mock.patch("jobkit.planning.job_script.PLACES", ()):

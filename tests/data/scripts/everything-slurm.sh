@@ -8,9 +8,10 @@
 #SBATCH --mem=8G
 #SBATCH --time=00:10:00
 #SBATCH --account=nlp
+#SBATCH --qos=long
 #SBATCH --mail-type=END,FAIL --mail-user=ada@example.org
-#SBATCH --constraint=a100
-#SBATCH --exclude=node07
+#SBATCH --constraint=a100&ib
+#SBATCH --exclude=node07,n[1-3]
 #SBATCH --reservation=42
 #SBATCH --nodes=1
 #SBATCH --ntasks=1

@@ -13,7 +13,7 @@
 #$ -l h_rt=00:10:00
 #$ -P nlp
 #$ -m ea -M ada@example.org
-#$ -l h=!(node07)
+#$ -l h=!(node07|n[1-3])
 #$ -ar 42
 #
 # Runs after the sweep stanza: predicts the largest batch and tests it, with three batches at most.

@@ -10,7 +10,7 @@
 #$ -l h_vmem=1G
 #$ -l h_rt=00:10:00
 #$ -P nlp
-#$ -l h=!(node07)
+#$ -l h=!(node07|n[1-3])
 #$ -ar 42
 #
 # Runs after the sweep stanza: submits points again as its policy says, or records what a person must do.

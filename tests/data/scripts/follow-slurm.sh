@@ -6,7 +6,7 @@
 #SBATCH --mem=1G
 #SBATCH --time=00:10:00
 #SBATCH --account=nlp
-#SBATCH --exclude=node07
+#SBATCH --exclude=node07,n[1-3]
 #SBATCH --reservation=42
 #SBATCH --nodes=1
 #SBATCH --ntasks=1
