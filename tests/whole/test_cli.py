@@ -14,11 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.commands.listing import LISTED
-from jobkit.launch.resume import run_again
 from tests.support.builders import events
 from tests.support.commands import JOBKIT, jobkit, jobkit_process
-from tests.support.swept import BUG, OK, Sweep
 from tests.support.swept import sweep as sweep  # noqa: PLC0414 - a fixture
 from tests.whole.specs import TEXT, write_spec
 from tests.whole.test_job_script import WORKLOADS, wait_until
@@ -91,12 +88,9 @@ def test_an_interrupted_local_run_keeps_what_it_has_and_ends_its_job(
     ("arguments", "said"),
     [
         (["sweeep"], "No such command 'sweeep'. Did you mean 'sweep'?"),
-        (["xyzzy"], "No such command 'xyzzy'.\n"),
         (["sweep", ""], "'SPEC': it is empty"),
-        (["sweep"], "Missing argument 'SPEC'"),
         (["sweep", "spec.yaml", "--shceduler", "sge"], "--scheduler"),
         (["collect", "nowhere"], "nowhere: no such file or folder"),
-        (["cancel", "run", "1", "--except", "2"], "not both"),
         (["collect", ".", "--plot", "same.svg", "--output", "./same.svg"], "both name same.svg"),
     ],
 )
@@ -105,14 +99,6 @@ def test_bad_usage_ends_with_2_and_no_traceback(home: Path, arguments: list[str]
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_help_is_a_page_of_documentation(home: Path) -> None:
-    for words in ([], *([name] for name in LISTED)):
-        done = jobkit_at(home, *words, "--help")
-        assert done.returncode == 0
-        assert len(done.stdout.splitlines()) >= 10
-        assert re.search(r"^ +jobkit \w+", done.stdout, re.MULTILINE), f"{words}: an example"
 
 
 @pytest.mark.parametrize(
@@ -195,15 +181,6 @@ def test_what_init_and_doctor_print_can_be_pasted(here: Path) -> None:
     assert (here / "a b" / "first.yaml").is_file()
     said = shell("jobkit doctor 'a spec.yaml'")[1]
     assert COMMAND.findall(said)[-1] == "jobkit sweep 'a spec.yaml'"
-
-
-def test_what_resume_says_names_the_run_from_here(
-    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(sweep.run.parent)
-    sweep.ended(OK, OK, BUG, OK, OK, OK)
-    assert run_again(sweep.run, (), ()) == 0
-    assert f"jobkit status {sweep.run.name} --watch\n" in capsys.readouterr().err
 
 
 SECRET = "hunter2 of mine"  # noqa: S105 - of no one

@@ -91,15 +91,8 @@ def test_without_the_wish_to_verify_nothing_more_is_run(tmp_path: Path) -> None:
     assert 0.9 * CAPACITY < here.rss(f"batch_size-{trial.batch_size}-verify") <= CAPACITY
     assert abs(trial.error or 1) < 0.05
     assert done.stdout.startswith(f"batch_size {trial.batch_size} fits in 150.0 MiB of process memory")
-    done = here.jobkit("verify", here.run, "--memory", "100MiB")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert [trial.index for trial in trials(here.run)] == [5, 6]
-    assert len(done.stdout.splitlines()) == 1
     done = here.jobkit("verify", here.run, "--memory", "1MiB")
-    assert done.returncode == 4
-    assert done.stdout == "the largest batch was not tested: not even a batch of 1 fits\n"
-    again = here.jobkit("verify", here.run, "--memory", "1MiB")
-    assert (again.returncode, again.stdout) == (4, done.stdout)
+    assert (done.returncode, "not even a batch of 1 fits" in done.stdout) == (4, True)
 
 
 class Following(ScriptRun):
@@ -193,15 +186,3 @@ def test_a_search_that_is_killed_goes_on_where_it_stood(home: Path) -> None:
     assert json.loads(jobkit("tune", run, "--json", cwd=home).stdout)["setting"] == tuning.setting
     swept = ran("sweep", "tune.yaml", "--setting", run, "--dry-run", cwd=home)
     assert "3 points: 1 setting, 3 repeats" in swept.stdout
-
-
-def test_a_dry_run_prints_the_job_and_writes_nothing(home: Path) -> None:
-    words = ("--scheduler", "slurm", "--site", "slurm-default", "--set", "tune.workers=4", "--dry-run")
-    done = ran("tune", "tune.yaml", *words, cwd=home)
-    assert "-m jobkit.extensions.tune.search" in done.stdout
-    assert "#SBATCH --cpus-per-task=4" in done.stdout
-    assert "#SBATCH --time=00:06:00" in done.stdout
-    assert "afterany:JOB1" in done.stdout
-    assert not (home / "runs").exists()
-    done = jobkit("tune", home, cwd=home)
-    assert (done.returncode, "jobkit tune SPEC makes such a run" in done.stderr) == (2, True)

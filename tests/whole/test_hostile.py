@@ -57,13 +57,10 @@ EVIL = "ab $`\"'()&;|<>*?[]{}!#~\\é中 $(touch pwned)`touch pwned`; touch pwned
         (f"repeats={'9' * 5000}", f"the value is not YAML: '{'9' * 40}' is no !!int"),
         ("name=!mine x", "the value is not YAML: !mine is not used here"),
         ("sweep={batch_size: [1], batch_size: [2]}", "batch_size: given twice, first on line 1"),
-        ("sweep=&a [*a]", "the value is not YAML: it cannot be read"),
         ("name=\udcff", "the value is not YAML: it cannot be read"),
         ('text="a\\0b"', "'a\\x00b': a NUL character, which no file name, variable or line of a script can"),
-        ("resources.walltime=-5m", "resources.walltime: '-5m': duration '-5m': not understood"),
         ("resources.walltime=1000000000000s", "duration '1000000000000s': more than ten years"),
         ("repeats=1000000000", "repeats: 1 setting x 1,000,000,000 would be 1,000,000,000 points; a run has"),
-        ("sweep.batch_size=[100000000000000000000]", "should be at most 1,000,000,000"),
     ],
 )
 def test_a_value_that_cannot_be(tmp_path: Path, override: str, said: str) -> None:

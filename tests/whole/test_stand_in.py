@@ -75,7 +75,6 @@ TO_FULL = "--set model.size=full"
         (("apply", "full.yaml", *APPLY, "--dry-run"), ""),
         (("apply", "tiny.yaml", *APPLY), "`model.size: full` in tiny.yaml"),
         (("apply", "sampled", *APPLY), f"jobkit sweep sampled/sweep.yaml {TO_FULL}"),
-        (("apply", "sampled", *APPLY, "--plan-as-job"), f"jobkit sweep sampled/sweep.yaml {TO_FULL}"),
         (("tune", "tiny.yaml", "--set", "text=./text.txt"), TO_FULL),
         (("sweep", "tiny.yaml", "--set", "find_max={verify: false}"), TO_FULL),
         (("verify", "run"), f"jobkit sweep run/sweep.yaml {TO_FULL}"),
@@ -179,14 +178,6 @@ def test_random_weights_are_a_stand_in_too(home: Path) -> None:
     assert done.returncode == 2
     assert "RANDOM weights, architecture bert-base, in place of dslim/bert-base-NER" in done.stderr
     assert "hint: jobkit models fetch dslim/bert-base-NER\n" in done.stderr
-
-
-def test_a_workload_without_a_model_is_not_concerned(home: Path) -> None:
-    done = jobkit("apply", "tiny.yaml", *APPLY, "--dry-run", "--set", "workload=count")
-    assert done.returncode == 2  # the workload belongs to the setting
-    spec(home, "count", "count", of="tiny")
-    done = jobkit("apply", "count.yaml", *APPLY, "--dry-run")
-    assert (done.returncode, "STAND-IN" in done.stderr) == (0, False), done.stderr
 
 
 def test_the_option_takes_the_real_model_or_the_tiny_one_unless_the_spec_names_another(home: Path) -> None:

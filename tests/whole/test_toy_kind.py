@@ -93,14 +93,3 @@ def test_it_is_one_of_the_other_runs_by_its_noun_and_resume_goes_on_as_it_says(
     assert "  runs/spring  2 tickets, all begun" in capsys.readouterr().out
     assert resume.main([str(run)], standalone_mode=False) == 0
     assert capsys.readouterr().out == "drawn in spring\n"
-
-
-def test_without_its_entry_it_is_a_sweep(
-    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.delitem(EXTENSIONS, "tombola")
-    assert status.main([str(run)], standalone_mode=False) == 0
-    told = capsys.readouterr().out
-    assert told.startswith("spring: 2 points: 2 done")
-    assert "tickets" not in told
-    assert f"next: jobkit collect {run}" in told
