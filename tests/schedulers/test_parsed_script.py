@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobkit.schedulers.parsed_script import directives, read_script, traps
+from jobkit.schedulers.parsed_script import directives, read_script
 
 HERE = """\
 #!/bin/bash
@@ -24,20 +23,6 @@ THREE
 def test_here_documents_are_distinguished_from_shifts_and_here_strings() -> None:
     here = [line.number for line in read_script(HERE).lines if line.here]
     assert here == [4, 5, 6, 7, 10, 11]
-
-
-@pytest.mark.parametrize(
-    ("text", "caught"),
-    [
-        ("trap 'echo soon; exit' USR1 SIGTERM", {"USR1": 1, "TERM": 1}),
-        ('trap -- "$clean" 15 2 # both', {"TERM": 1, "INT": 1}),
-        ("trap a USR1\ntrap b USR1", {"USR1": 1}),
-        ("trap '' HUP\ntrap \"\" INT\ntrap - TERM", {}),
-        ("# trap 'x' USR1\ncat <<E\ntrap 'x' USR1\nE\necho trap 'x' USR1", {}),
-    ],
-)
-def test_signals_that_are_caught_and_where_first(text: str, caught: dict[str, int]) -> None:
-    assert {name: line.number for name, line in traps(read_script(text)).items()} == caught
 
 
 def test_directives_are_the_options_of_the_header() -> None:

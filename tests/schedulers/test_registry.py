@@ -34,9 +34,7 @@ def test_auto_looks_for_sbatch_then_qsub_then_runs_here(
     ("scheduler", "line", "option"),
     [
         ("slurm", "--array=1-3", "--array"),
-        ("slurm", "--output /tmp/x", "--output"),
         ("slurm", "-a1-3", "-a"),
-        ("slurm", "--nice=1 -J mine", "-J"),
         ("slurm", "--err=x.log", "--error"),
         ("slurm", '--comment "it\'s --mine" -e x', "-e"),
         ("slurm", "--comment='open -ox", "-o"),

@@ -243,7 +243,6 @@ LONG = "01:00:00 is longer than queue 'short.q' allows (h_rt): at most 00:10:00"
         ({"queue": "gpus.q"}, ONLY_THESE),
         ({"queue": "short.q", "walltime_s": 3600}, LONG),
         ({"queue": "gpu.q", "slots": 9}, "queue 'gpu.q' has no node with 9 CPUs: localhost has 8 CPUs"),
-        ({"queue": "gpu.q", "exclude": ("local*",)}, "queue 'gpu.q' has no host but localhost, which"),
         ({"resources": ("ngpu", "h_vmem")}, "did you mean 'ngpus'? (change the site file"),
     ],
 )

@@ -315,7 +315,6 @@ def refusals(request: JobRequest, **others: Completed) -> list[str]:
         ({"walltime_s": 7200}, "walltime 02:00:00 is longer than partition 'cpu' allows: at most 01:00:00"),
         ({"cpus": 64}, "partition 'cpu' has no node with 64 CPUs: 2 nodes have 8 CPUs, 7.81 GiB, 2 x v100"),
         ({"account": "rot"}, "no account of yours 'rot' (it has: root); did you mean 'root'?"),
-        ({"qos": "norml"}, "no QOS 'norml' (it has: normal); did you mean 'normal'?"),
     ],
 )
 def test_a_refusal_names_the_value_and_what_to_change(changes: dict[str, Any], words: str) -> None:

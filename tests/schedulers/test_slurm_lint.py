@@ -25,7 +25,7 @@ def rules(text: str, *folders: str) -> list[tuple[int, str]]:
         ("# sbatch --output=job.sh", "misspelt"),
         ("  #SBATCH -n4", "misspelt"),
         ("#SBATCH --signal=10\ntrap 'x' SIGUSR1", "signal"),
-        ("#SBATCH --signal R:usr1@60\ntrap 'x' USR1", "signal"),
+        ('#SBATCH --signal R:usr1@60\ntrap -- "$x" 10 2 # both', "signal"),
         ('#SBATCH --comment="${USER}"', "variable"),
         ("#SBATCH --mem-per-c 8", "memory-unit"),
         ("#SBATCH -a1-3 -oa.out", "shared-log"),

@@ -55,7 +55,6 @@ def test_a_job_that_the_scheduler_refuses_is_reported_once_in_its_words(fake_slu
     del fake_slurm
     found = asked(case_of("slurm", overrides=("resources.queue=gqu",)))
     assert "did you mean 'gpu'?" in found["partition"].said
-    assert found["partition"].hint == "change resources.queue in the spec"
     assert found["job"].status is Status.MISSING
     assert found["job"].said.startswith("sbatch refuses the job: ")
     assert found["job"].hint == "fix what is missing above first"
@@ -64,10 +63,7 @@ def test_a_job_that_the_scheduler_refuses_is_reported_once_in_its_words(fake_slu
     assert [one.name for one in of_itself.values() if one.status is Status.MISSING] == ["job"]
     assert "requests" in of_itself["job"].hint
 
-    large = asked(case_of("slurm", overrides=("resources.memory=900GiB", "resources.gpus=1", "device=cpu")))
-    assert "has no node with 900.00 GiB of memory: 2 nodes have 8 CPUs" in large["nodes"].said
-    assert large["nodes"].hint == "change resources.memory, or the queue"
-    idle = large["GPUs in use"]
+    idle = asked(case_of("slurm", overrides=("resources.gpus=1", "device=cpu")))["GPUs in use"]
     assert (idle.status, idle.hint) == (Status.WARNING, "--set resources.gpus=0")
 
 
@@ -92,7 +88,6 @@ def test_this_machine_without_a_scheduler(here: Path, monkeypatch: pytest.Monkey
     found = python_of("local")
     assert list(found) == ["programs", "scratch", "inputs", "CPUs", "environment", "jobkit"]
     assert {one.status for one in found.values()} == {Status.OK}
-    assert found["inputs"].said == f"it can read {Path('a.txt').absolute()}"
     assert sys.executable in found["environment"].said
     assert list((here / "tmp").iterdir()) == [], "nothing of a look is left behind"
     assert not (here / "runs").exists()

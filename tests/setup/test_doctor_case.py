@@ -52,15 +52,6 @@ def test_a_spec_is_taken_as_it_is(here: Path) -> None:
     assert list(inputs_of(lost)) == []
 
 
-def test_options_stand_above_the_spec(here: Path) -> None:
-    site = write(here / "ours.yaml", "name: ours\nscheduler: sge\nruns_dir: $HOME/sweeps\n")
-    case = opened(write(here / "spec.yaml", SPEC), scheduler="sge", site=str(site))
-
-    assert (case.scheduler.NAME, case.site.name, case.site_file) == ("sge", "ours", site)
-    assert case.runs_dir == Path.home() / "sweeps"
-    assert open_case(None, Options(scheduler="sge", runs_dir=here)).runs_dir == here
-
-
 def test_a_spec_with_faults_is_reported_and_a_small_one_takes_its_place(here: Path) -> None:
     case = opened(write(here / "spec.yaml", SPEC + "reources: {}\n"), scheduler="slurm")
 
