@@ -26,6 +26,7 @@ from tests.support.builders import (
     grid,
     of_precision,
     record,
+    with_shortcuts,
     write_batches,
     write_exit,
     write_points,
@@ -144,6 +145,21 @@ def test_a_sweep_of_precisions_is_compared_with_fp32(tmp_path: Path) -> None:
     assert found.sizes[["differ", "f1"]].to_numpy().tolist() == [[0, 1], [1, 0.5]]
     (note,) = found.notes
     assert "2 entities of precision bf16 or of fp32 are not in the other (F1 0.0000)" in note
+
+
+def test_another_precision_is_another_table_with_what_ran(tmp_path: Path) -> None:
+    told = [record(replace(p, precision="tf32")) for p in grid([50, 100])]
+    told[1] = replace(told[1], effective={"precision": "fp32"})
+    found = collect([write_records(tmp_path / "run", told)])
+    assert found.groups["precision"].tolist() == ["tf32", "fp32"]
+
+
+def test_points_without_the_shortcuts_of_their_setting_are_rows_of_their_own(tmp_path: Path) -> None:
+    exact, refused = grid([50], 2)
+    told = [with_shortcuts(record(exact)), with_shortcuts(record(refused), "why")]
+    found = collect([write_records(tmp_path / "run", told)])
+    assert found.points["shortcuts"].tolist() == ["exact", "off: why"]
+    assert found.sizes["shortcuts"].tolist()[1] == "refused"
 
 
 def test_what_became_of_each_point_is_in_its_row_with_the_evidence(tmp_path: Path) -> None:

@@ -88,7 +88,6 @@ def test_points_without_the_metric_are_left_out_and_counted() -> None:
     ("metric", "message", "hint"),
     [
         ("f2", "no point reports the metric 'f2'", "did you mean 'f1'?"),
-        ("accuracy", "no point reports the metric 'accuracy'", "reported are f1"),
         ("joules_per_1000", "no point has measured joules_per_1000", "items_per_s, work_s"),
     ],
 )

@@ -9,13 +9,10 @@ from jobkit.answers import ledger
 from jobkit.answers.objective import Bound, Objective
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line
-from jobkit.core.json_codec import to_json
-from jobkit.core.layout import TRIALS_FILE, Exit
+from jobkit.core.layout import Exit
 from jobkit.core.paths import CACHE_VARIABLE
 from jobkit.core.records import Outcome
-from jobkit.core.units import GIB
 from jobkit.report.recommend.run_data import read_material
-from jobkit.runs.trials import Trial
 from tests.answers.test_ledger import ENTRY
 from tests.support.builders import batch, try_folder, write_batches, write_exit, write_record
 from tests.support.recommendations import LENGTHS, SPEC, records, write_run
@@ -89,19 +86,7 @@ def test_a_spec_or_a_site_that_is_gone_is_a_note(spec: str, told: str, tmp_path:
 def test_what_other_runs_tried_is_read_from_the_ledger(tmp_path: Path) -> None:
     told = records()
     folder = write_run(tmp_path / "demo", told)
-    assert (read_material(folder).trials, read_material(folder).ledger) == ((), None)
-    trial = Trial(
-        index=16,
-        batch_size=700,
-        load=9,
-        capacity_bytes=GIB,
-        expected_bytes=GIB * 0.9,
-        bound_bytes=GIB,
-        outcome=Outcome.OK,
-        measured_bytes=int(GIB * 0.9),
-        memory="allocator",
-    )
-    append_line(folder / TRIALS_FILE, to_json(trial))
+    assert read_material(folder).ledger is None
     entry = replace(ENTRY, run_id=told[0].point.run_id, cuda=None)
     ledger.note(tmp_path / "ledger.jsonl", entry)
     assert read_material(folder).ledger is None, "its own trials stand there already"
