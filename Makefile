@@ -23,12 +23,16 @@ demo: setup           ## the main job, small, on this machine: prints the scalin
 	$(BIN)/jobkit sweep sweeps/demo.yaml --new
 	$(BIN)/jobkit report
 
-check: lint           ## while you work, within a minute: lint, and the tests that start no process
-	$(BIN)/python -m pytest tests -n 2 --dist loadgroup --quick $(SLOW:%=--ignore %)
+check: lint quick     ## while you work, within a minute: lint, and the tests that start no process
+
+.PHONY: quick
+quick: setup
+	$(BIN)/python -m pytest tests -n 2 --dist loadgroup --quick
 
 # Tests on real schedulers mostly wait, the others compute: side by side they take the time of one.
-test: setup           ## before you push: all that CI checks but the tests on real schedulers (JOBKIT_CLUSTER=1 adds them)
-	$(MAKE) --jobs=3 --output-sync=target cluster lint unit
+# CI adds to it: ALSO='coverage oldest'.
+test: setup           ## before you push: all that CI checks but coverage, the oldest versions, and clusters (JOBKIT_CLUSTER=1 adds them)
+	$(MAKE) --jobs=5 --output-sync=target cluster lint unit $(ALSO)
 
 .PHONY: model
 model: setup          ## the stand-in model that tests tag with, trained once a checkout
@@ -41,31 +45,20 @@ lint: setup           ## style, types, import layers
 	$(BIN)/lint-imports
 	$(BIN)/shellcheck .ci/run tests/data/capture.sh tests/data/other-site.sh tests/fakes/conda
 
-# Modules that compute and do no I/O but read a given file: tests take every branch of them. A new
-# module of the kind belongs here; where one is renamed, make stops and names it.
-PURE := $(wildcard jobkit/schedulers/*.py) $(patsubst %,jobkit/%.py, \
-	answers/gpus answers/ledger answers/loads answers/memory answers/memory_line answers/objective \
-	answers/observations answers/setting answers/speed answers/stats core/blocks \
-	core/figures core/json_codec core/paragraphs core/records core/student core/units extensions/other_logs/dcgm \
-	extensions/other_logs/tagger_log extensions/tune/steps planning/batch_sizes planning/points planning/sample report/columns \
-	report/energy report/recommend/energy \
-	report/recommend/objective report/recommend/output report/recommend/types report/recommend/waste \
-	report/rows runs/accounting runs/conditions runs/logs runs/overlaps runs/progress \
-	runs/retry runs/retry_rule runs/trials runs/tries setup/findings spec/axes spec/fields spec/policy spec/site \
-	spec/sweep_spec spec/yaml_files)
-
-# Folders of which every test starts processes.
-SLOW := tests/cluster tests/fakes tests/whole
-
 # On the PATH of a bare machine: no test needs a program that README.md does not name. Those that are marked
 # with one (program) are skipped there, by its name, and run with the clusters.
-# Three workers on two cores, for many tests wait for a process. Coverage measures what tests without
-# processes cover: tests/conftest.py ends its tracing in the others.
-.PHONY: unit cluster
-unit: model $(PURE)
+# Three workers on two cores, for many tests wait for a process.
+.PHONY: unit cluster coverage oldest
+unit: model
 	path=$$($(BIN)/python -m tests.support.bare_path .cache/bare-path) && \
-	env -u JOBKIT_CLUSTER PATH="$$path" $(BIN)/python -m pytest tests -n 3 --dist loadgroup --ignore tests/cluster --cov --cov-report=
-	$(BIN)/coverage report --include=$$(echo $(PURE) | tr ' ' ,) --fail-under=100
+	env -u JOBKIT_CLUSTER PATH="$$path" $(BIN)/python -m pytest tests -n 3 --dist loadgroup --ignore tests/cluster -m 'not oldest'
+
+coverage: setup       ## what the tests that start no process cover of jobkit; pyproject.toml has the least that it may be
+	$(BIN)/python -m pytest tests -n 2 --dist loadgroup --quick --cov --cov-report=
+	$(BIN)/coverage report --format=total
+
+oldest: model         ## the tests that install the oldest versions that jobkit permits
+	$(BIN)/python -m pytest tests -m oldest
 
 OTHER_PROGRAMS = $(shell grep -rl 'mark\.program' tests --include='test_*.py')
 cluster: setup

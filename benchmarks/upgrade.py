@@ -72,8 +72,9 @@ class User:
         if not self.environment.exists():
             subprocess.run((sys.executable, "-m", "venv", "--without-pip", self.environment), check=True)
             (self.site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
-        pip = (sys.executable, "-m", "pip", "--python", self.environment / "bin" / "python", "install", "-q")
-        subprocess.run((*pip, "--no-deps", "--force-reinstall", wheel), check=True)
+        python = str(self.environment / "bin" / "python")
+        pip = (sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps")
+        subprocess.run((*pip, "--force-reinstall", str(wheel)), check=True)
 
     def jobkit(self, *words: str, status: int | None = 0) -> str:
         """Run a command; return its standard output."""
@@ -84,7 +85,7 @@ class User:
         )
         print(f"$ jobkit {' '.join(words)}   # status {done.returncode}")
         assert status in {None, done.returncode}, f"{words}: {done.stdout}{done.stderr}"
-        return done.stdout
+        return str(done.stdout)
 
     def states(self, run: str) -> list[str]:
         """Return the outcome of each point, or where it stands."""

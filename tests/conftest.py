@@ -36,43 +36,28 @@ TESTS = Path(__file__).parent
 KEPT = TESTS.parent / ".cache" / "jobkit"
 
 
-SLOW = {
-    "subprocess.Popen": "starts a process",
-    "os.fork": "starts a process",
-    "os.posix_spawn": "starts a process",
-}
-"""What Python reports (sys.addaudithook) of a test that is left out of ``make check``."""
-HEAVY = {"torch", "stanza"}
+SLOW_FOLDERS = {"cluster", "fakes", "whole"}
+SLOW_FIXTURES = {"fake_slurm", "fake_sge", "tiny_model"}
+STARTS = {"subprocess.Popen", "os.fork", "os.posix_spawn"}
+"""What Python reports (sys.addaudithook) when a process starts."""
+HEAVY = {"torch", "stanza", "spacy", "transformers"}
 
 
 class Watch:
-    """Notices that the test in progress starts a process or imports torch or stanza.
+    """Notices that a test which is not marked as slow starts a process, or is the first to load torch.
 
-    With ``--quick`` the test is skipped there and then. Otherwise coverage stops tracing it: it waits
-    for others, or computes for long, and tests of the other kind cover the modules that are measured.
+    Nothing is broken off: a test that ends in the middle of a start leaves open files behind.
     """
 
     def __init__(self) -> None:
-        self.quick, self.active, self.reason = False, False, ""
+        self.active, self.seen = False, ""
 
     def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
         """Take note of an event; called by Python."""
-        if not self.active:
-            return
-        reason = SLOW.get(event, "")
-        if event == "import" and arguments[0] in HEAVY:
-            reason = f"imports {arguments[0]}"
-        if reason:
-            trace_nothing()
-            if self.quick:
-                self.reason = reason
-                raise pytest.skip.Exception(reason)
-
-
-def trace_nothing() -> None:
-    """End coverage's tracing, of new threads too: two that begin at once can fail (CPython 3.11)."""
-    sys.settrace(None)
-    threading.settrace(None)
+        if self.active and event in STARTS:
+            self.seen = "starts a process"
+        elif self.active and event == "import" and arguments[0] in HEAVY:
+            self.seen = f"imports {arguments[0]}"
 
 
 WATCH = Watch()
@@ -80,30 +65,12 @@ sys.addaudithook(WATCH)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--quick", action="store_true", help="skip tests that start a process or load torch")
+    parser.addoption("--quick", action="store_true", help="leave out the tests that are marked as slow")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("quick"):
-        WATCH.quick = True
         settings.load_profile("quick")
-
-
-SLOW_FOLDERS = {"whole", "fakes", "cluster"}
-UNTRACED_FOLDERS = SLOW_FOLDERS | {"commands", "html", "pages", "plot", "practice", "workloads"}
-"""Whose tests alone cover nothing of what coverage measures (PURE in the Makefile). What draws or tags takes
-twice as long when it is traced, because matplotlib and torch are traced too."""
-SLOW_FIXTURES = {"fake_slurm", "fake_sge", "tiny_model"}
-
-
-def is_slow(item: pytest.Item) -> bool:
-    """Tell whether a test is known to draw, to start processes or to load a model."""
-    fixtures = getattr(item, "fixturenames", ())
-    return bool(
-        item.get_closest_marker("slow")
-        or SLOW_FIXTURES.intersection(fixtures)
-        or SLOW_FOLDERS.intersection(folders(item))
-    )
 
 
 def folders(item: pytest.Item) -> tuple[str, ...]:
@@ -127,51 +94,40 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Let slow tests begin first, or leave them out; keep on one worker the tests that share a fixture."""
-    slow = [item for item in items if is_slow(item)]
-    rest = [item for item in items if not is_slow(item)]
-    if WATCH.quick:
-        config.hook.pytest_deselected(items=slow)
-        slow = []
-    items[:] = [*slow, *rest]
     for item in items:
+        if SLOW_FOLDERS.intersection(folders(item)) or SLOW_FIXTURES.intersection(
+            getattr(item, "fixturenames", ())
+        ):
+            item.add_marker("slow")
         if "cluster" in folders(item):
             item.add_marker("cluster")
         if shares(item) and not item.get_closest_marker("xdist_group"):
             item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(TESTS))))
-
-
-def is_untraced(item: pytest.Item) -> bool:
-    """Tell whether coverage looks away: what the test covers is not measured, or other tests cover it."""
-    marked = any(item.get_closest_marker(name) for name in ("untraced", "hypothesis"))
-    return marked or bool(UNTRACED_FOLDERS.intersection(folders(item)))
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    quick = [item for item in items if not item.get_closest_marker("slow")]
+    if config.getoption("quick"):
+        config.hook.pytest_deselected(items=slow)
+        slow = []
+    items[:] = [*slow, *quick]
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Watch a test; end coverage's tracing from the start if `is_untraced`.
-
-    pytest-cov's own mark ``no_cover`` has no effect under pytest-xdist (7.1): its workers measure
-    twice, and the mark ends one of the two. Coverage's tracer can be set again.
-    """
-    tracer, of_threads = sys.gettrace(), threading.gettrace()
-    if is_untraced(item):
-        trace_nothing()
-    WATCH.active, WATCH.reason = True, ""
+    """Watch a test that is not marked as slow."""
+    WATCH.active, WATCH.seen = item.get_closest_marker("slow") is None, ""
     try:
         return (yield)
     finally:
         WATCH.active = False
-        threading.settrace(of_threads)
-        sys.settrace(tracer)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Report a test that was stopped by `WATCH` as skipped, whatever became of it."""
+    """Let a test fail that should have the mark: `make check` would not be quick, or not alone."""
     report = yield
-    if WATCH.reason and report.failed:
-        report.outcome = "skipped"
-        report.longrepr = (str(item.path), 0, WATCH.reason)
+    if WATCH.seen and report.when == "teardown" and report.passed:
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} {WATCH.seen}: give it the mark slow"
     return report
 
 

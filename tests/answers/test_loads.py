@@ -153,7 +153,6 @@ def test_without_lengths_the_load_is_the_batch_size_and_without_text_there_is_no
 
 
 @pytest.mark.parametrize("cut", [Cut(), Cut(sentences_per_ner_batch=32), Cut(paragraphs_per_call=32)])
-@pytest.mark.untraced
 def test_all_batch_sizes_of_a_longer_text_take_a_little_longer(cut: Cut) -> None:
     def takes_s(paragraphs: int) -> float:
         lengths = novel(paragraphs).lengths

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -43,13 +42,7 @@ def scattered(*, slope: float = 10_000, fixed: float = 2e8) -> list[Observation]
 # -- the bound holds
 
 
-@pytest.mark.untraced
-def test_what_is_marked_is_not_traced() -> None:
-    assert sys.gettrace() is None
-
-
 @pytest.mark.fault
-@pytest.mark.untraced
 @pytest.mark.parametrize("scatter", SCATTERS, ids=lambda scatter: scatter.name)
 def test_the_bound_holds_in_95_of_100_cases(scatter: Scatter) -> None:
     """FAULT: scatter grows with the memory, or four points on the allocator's steps happen to lie on a line.

@@ -47,6 +47,7 @@ def test_from_top_to_bottom_under_headings() -> None:
     assert last.startswith("next: jobkit doctor spec.yaml --scheduler slurm --submit")
 
 
+@pytest.mark.slow
 def test_the_sweep_that_is_next_is_the_one_that_was_looked_at() -> None:
     words = "spec.yaml --set device=cpu --set 'sweep.batch_size=[1]' --scheduler local --runs-dir 'my runs'"
     assert run(*shlex.split(words)).splitlines()[-1] == f"next: jobkit sweep {words}"
@@ -81,6 +82,7 @@ def programs(here: Path, names: str, lines: str) -> dict[str, str]:
     return {"PATH": f"{here}/bin:{os.environ['PATH']}"}
 
 
+@pytest.mark.slow
 def test_commands_that_hang(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     env = programs(here, "sbatch squeue sacct scancel scontrol sinfo sacctmgr", "sleep 1000")
     monkeypatch.setattr("jobkit.setup.init.TIMEOUT_S", 0.5)
@@ -93,6 +95,7 @@ def test_commands_that_hang(here: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert time.monotonic() - began < 60
 
 
+@pytest.mark.slow
 def test_commands_that_are_not_what_they_are_called(here: Path) -> None:
     """Answers that are no answers: noise on both streams, bytes that are no text, status 0."""
     noise = "head -c 3000 /dev/urandom\necho 'a | b = c @ d'"
@@ -119,6 +122,7 @@ def test_ctrl_c_is_130(fake_slurm: FakeCluster) -> None:
     assert "CANCELLED" in json.dumps(fake_slurm.words(job.id)).upper()
 
 
+@pytest.mark.slow
 def test_a_machine_without_anything(here: Path) -> None:
     """No scheduler, no PATH to speak of, no home, a working folder that cannot be written."""
     env = {"PATH": str(here / "none"), "HOME": "/nonexistent", "LANG": "C"}

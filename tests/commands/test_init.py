@@ -16,6 +16,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheduler", ["slurm", "sge"])
 def test_what_it_writes_passes_doctor_and_a_dry_run(
     scheduler: str, here: Path, request: pytest.FixtureRequest

@@ -39,6 +39,7 @@ def test_the_log_goes_to_stdout_and_whose_it_is_to_stderr(run: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "Traceback (most recent call last):\n")
 
 
+@pytest.mark.slow
 def test_faults_end_with_2_and_what_is_to_come_with_5(run: Path) -> None:
     assert jobkit("logs", run, "3").returncode == 2
     assert jobkit("logs", run, "1", "--try", "2").returncode == 2
@@ -46,6 +47,7 @@ def test_faults_end_with_2_and_what_is_to_come_with_5(run: Path) -> None:
     assert jobkit("logs", run, "2").returncode == 5
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_what_follows_and_nothing_else(run: Path) -> None:
     argv: list[str | Path] = [JOBKIT, "logs", run, "2", "-f"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
@@ -57,6 +59,7 @@ def test_ctrl_c_ends_what_follows_and_nothing_else(run: Path) -> None:
         assert process.stderr.read().endswith(b"jobkit: interrupted\n")
 
 
+@pytest.mark.slow
 def test_what_runs_here_can_be_followed_to_its_end(tmp_path: Path) -> None:
     told = tmp_path / "told"
     (tmp_path / "t.yaml").write_text(SPEC, encoding="utf-8")

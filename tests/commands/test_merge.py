@@ -64,6 +64,7 @@ def test_what_is_missing_is_named_with_the_command_that_goes_on(run: Path) -> No
     assert hint == "jobkit resume 'tagged corpus'"
 
 
+@pytest.mark.slow
 def test_while_shards_run_the_hint_is_to_wait_and_to_resume_the_others(run: Path, queue: Programs) -> None:
     queue.holds("100_2|RUNNING|None|n1|0:10|N/A", name="t")
     write_submitted(run, "slurm", "100", first=1, last=2, round=1)

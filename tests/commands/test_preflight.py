@@ -28,6 +28,7 @@ def test_it_prints_what_the_text_tells_or_json(spec: Path) -> None:
     assert (told["paragraphs"], told["gpu_memory_bytes"]) == (80, 16 * 2**30)
 
 
+@pytest.mark.slow
 def test_in_haste_torch_is_not_imported(spec: Path) -> None:
     code = (
         "import sys; from jobkit.commands.preflight import preflight\n"

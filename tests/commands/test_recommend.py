@@ -43,6 +43,7 @@ def here(ran: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return ran
 
 
+@pytest.mark.slow
 def test_a_real_run_on_this_cpu(here: Path) -> None:
     (real_run,) = (here / "runs").iterdir()
     out = jobkit("recommend", real_run, "--corpus", "100000").stdout
@@ -82,6 +83,7 @@ def test_nothing_is_written(tmp_path: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
+@pytest.mark.slow
 def test_without_a_run_the_first_line_names_the_latest(here: Path) -> None:
     (name,) = (f"runs/{path.name}" for path in (here / "runs").iterdir())
     assert jobkit("recommend").stdout.splitlines()[0] == f"Of the latest run, {name}:"
@@ -89,6 +91,7 @@ def test_without_a_run_the_first_line_names_the_latest(here: Path) -> None:
     assert name not in jobkit("collect", name).stdout.splitlines()[0]
 
 
+@pytest.mark.slow
 def test_what_finds_the_longest_items_works_as_printed(here: Path) -> None:
     (here / "letters.txt").write_text("A letter.\n\nAnother one, which is longer.\n", encoding="utf-8")
     told = jobkit("recommend", "--corpus", "letters.txt").stdout

@@ -62,6 +62,7 @@ def test_the_line_has_the_request_of_the_point(scheduler: str, line: str, here: 
     assert not (run / "journal.jsonl").read_text(), "nothing was submitted"
 
 
+@pytest.mark.slow
 def test_a_point_of_a_spec_runs_and_no_sweep_or_table_knows_of_it(here: Path) -> None:
     for _ in range(2):
         done = jobkit("shell", "spec.yaml", "--scheduler", "local", cwd=here)

@@ -31,6 +31,7 @@ def runs(tmp_path: Path, queue: Programs, monkeypatch: pytest.MonkeyPatch) -> Pa
     return tmp_path / "runs"
 
 
+@pytest.mark.slow
 def test_without_a_run_it_is_the_latest_and_a_list_of_the_others(runs: Path, queue: Programs) -> None:
     done = jobkit("status")
     assert done.returncode == 5
@@ -41,6 +42,7 @@ def test_without_a_run_it_is_the_latest_and_a_list_of_the_others(runs: Path, que
     assert jobkit("status", runs).stdout.endswith(f"{runs / EARLIER}  2 points, all begun\n")
 
 
+@pytest.mark.slow
 def test_several_runs_are_reported_in_a_line_each_first(runs: Path, queue: Programs) -> None:
     done = jobkit("status", runs / EARLIER, runs / LATER)
     assert done.returncode == 5
@@ -49,6 +51,7 @@ def test_several_runs_are_reported_in_a_line_each_first(runs: Path, queue: Progr
     assert queue.asked == {"squeue": 1}
 
 
+@pytest.mark.slow
 def test_a_point_behind_a_run_is_reported_whole(runs: Path) -> None:
     done = jobkit("status", runs / LATER, "p001", "2")
     assert (done.returncode, "\n\np002: point 2 of 2" in done.stdout) == (5, True)
@@ -57,6 +60,7 @@ def test_a_point_behind_a_run_is_reported_whole(runs: Path) -> None:
     assert (done.returncode, "no point 'p009'" in done.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_programs_get_all_of_it_in_one_document(runs: Path) -> None:
     done = jobkit("status", "--json")
     told = json.loads(done.stdout)
@@ -81,6 +85,7 @@ def test_a_watch_of_what_is_done_ends_at_once(runs: Path) -> None:
     assert (done.returncode, json.loads(done.stdout)["runs"][0]["exit_code"]) == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_watch_that_is_interrupted_says_so(runs: Path) -> None:
     argv: list[str | Path] = [JOBKIT, "status", "--watch", runs / LATER]
     watching = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -92,6 +97,7 @@ def test_a_watch_that_is_interrupted_says_so(runs: Path) -> None:
     assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_a_long_list_of_other_runs_is_cut(runs: Path) -> None:
     for day in range(1, 14):
         write_points(runs / f"older-202512{day:02}-101530-3f9a", grid([50]))

@@ -98,6 +98,7 @@ def _write_often(path: Path) -> None:
         files.write_atomically(path, "whole\n")
 
 
+@pytest.mark.slow
 def test_processes_that_write_one_file_at_the_same_moment_all_succeed(tmp_path: Path) -> None:
     writers = [Process(target=_write_often, args=(tmp_path / "text",)) for _ in range(4)]
     for writer in writers:

@@ -19,6 +19,7 @@ def in_the_way(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_whatever_needs_the_cache_says_so(in_the_way: Path) -> None:
     for need in (
         lambda: find_text("sample:9", base=in_the_way.parent, cache=in_the_way),

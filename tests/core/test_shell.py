@@ -13,6 +13,8 @@ import pytest
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError
 
+pytestmark = pytest.mark.slow
+
 
 def test_what_a_command_says_is_returned_with_its_status_and_its_environment_is_whole(
     monkeypatch: pytest.MonkeyPatch,
@@ -49,7 +51,6 @@ def test_a_wrapper_that_hangs_is_killed_with_what_has_not_left_its_session(tmp_p
         os.kill(int(left.read_text(encoding="ascii")), signal.SIGKILL)
 
 
-@pytest.mark.slow
 def test_an_interrupt_kills_the_command_and_goes_on_up(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
 

@@ -89,12 +89,14 @@ def shown(folder: Path, *words: str) -> str:
     return said.decode()
 
 
+@pytest.mark.slow
 def test_a_narrow_terminal_is_not_overrun(tmp_path: Path) -> None:
     said = shown(tmp_path, "recommend", str(RUN), "--corpus", "2e6", "--gpu", "t4").splitlines()
     assert any("Take batch_size" in line for line in said)
     assert [line for line in said if len(line) > 60 and "stanza-20261121" not in line] == []
 
 
+@pytest.mark.slow
 def test_a_page_of_help_is_set_for_a_terminal(tmp_path: Path) -> None:
     text = shown(tmp_path, "help", "walk-away")
     assert "\x1b[" in text

@@ -101,6 +101,7 @@ def test_what_says_that_it_does_not_matter_is_believed(install: Install, tmp_pat
     assert prepared(tmp_path, build=False) == []
 
 
+@pytest.mark.slow
 @pytest.mark.fault
 @pytest.mark.usefixtures("clock")
 def test_a_gpu_run_that_goes_on_with_a_cpu_build_is_warned_of(

@@ -159,6 +159,7 @@ def slurm(program: Program, tmp_path: Path) -> Program:
     return program
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("slurm")
 def test_jobs_are_chosen_by_id_array_and_name() -> None:
     every = ask((), days=7)
@@ -173,6 +174,7 @@ def test_jobs_are_chosen_by_id_array_and_name() -> None:
     assert "requeued" not in {job.name for job in found.jobs}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("row", "ids", "name", "message"),
     [
@@ -194,6 +196,7 @@ def test_nothing_to_judge_is_a_sentence(
     assert raised.value.hint or row
 
 
+@pytest.mark.slow
 def test_an_accounting_that_is_off_is_named(slurm: Program) -> None:
     slurm("sacct", "echo 'Slurm accounting storage is disabled' >&2; exit 1")
     with pytest.raises(JobkitError) as raised:
@@ -210,6 +213,7 @@ def test_without_a_scheduler_there_is_no_accounting() -> None:
     assert (done.returncode, "past jobs: jobkit waste --mine" in done.stderr) == (2, True)
 
 
+@pytest.mark.slow
 def test_grid_engine_is_asked_for_each_id(program: Program) -> None:
     program("qconf", f"cat {DATA}/sge/lab-complexes.txt")
     program("qacct", f"cat {DATA}/sge/past.txt")
@@ -217,6 +221,7 @@ def test_grid_engine_is_asked_for_each_id(program: Program) -> None:
     assert {group["name"] for group in data["groups"]} == {"simple", "arr"}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("slurm")
 def test_a_person_reads_the_table_the_confidence_and_the_lines() -> None:
     text = jobkit("waste", "--mine").stdout
@@ -228,6 +233,7 @@ def test_a_person_reads_the_table_the_confidence_and_the_lines() -> None:
     assert "does not advise less" in text
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("slurm")
 def test_ids_are_typed_as_schedulers_print_them() -> None:
     array = next(job.job_id.partition("_")[0] for job in ask((), days=7).jobs if "_" in job.job_id)

@@ -62,6 +62,7 @@ def test_auto_is_what_is_worth_measuring(spec: Path) -> None:
     assert all(size.in_spec == size.to_measure for size in found.sizes)
 
 
+@pytest.mark.slow
 def test_without_lengths_the_batch_size_is_the_load(spec: Path) -> None:
     found = preflight(spec, (f"workload={own_workload(spec.parent, 'lengths = None')}",))
     assert (found.source, found.items, found.longest) == (NONE, None, ())

@@ -16,6 +16,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield here
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", list(cases()), ids=lambda case: case.file)
 def test_an_answer_is_as_before(case: Case, folder: Path) -> None:
     changed = difference(case.file, answer(case, folder))

@@ -45,6 +45,7 @@ def outcomes(run: Path) -> list[Outcome | None]:
 ALL = ["77_2 RUNNING", "77_3 PENDING", "77_4 PENDING", "78_1 PENDING", "78_2 PENDING"]
 
 
+@pytest.mark.slow
 def test_all_of_a_run_is_one_command_a_job_and_the_jobs_that_wait_go_first(
     run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,6 +66,7 @@ def test_all_of_a_run_is_one_command_a_job_and_the_jobs_that_wait_go_first(
     assert "nothing to cancel: none of the other points is in the queue" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_points_by_number_and_id_and_what_waits_for_the_others_stays(
     run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,6 +81,7 @@ def test_points_by_number_and_id_and_what_waits_for_the_others_stays(
     assert outcomes(run) == [Outcome.OK, None, cancelled, cancelled, None, cancelled]
 
 
+@pytest.mark.slow
 def test_what_is_being_cancelled_is_not_cancelled_twice(
     run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -95,6 +98,7 @@ def test_what_is_being_cancelled_is_not_cancelled_twice(
     assert queue.called("scancel") == ["scancel 77_[2-3]", "scancel 77_[3-4]"]
 
 
+@pytest.mark.slow
 def test_points_that_share_a_job_end_together(run: Path, queue: Programs) -> None:
     (run / "tasks-2.txt").write_text("2 3 4\n5 6\n", encoding="utf-8")
     write_submitted(run, "slurm", "80", first=1, last=2, list="tasks-2.txt", round=2)
@@ -111,6 +115,7 @@ def test_points_that_share_a_job_end_together(run: Path, queue: Programs) -> Non
     assert outcomes(run)[1] is Outcome.BUG, "what had ended keeps its outcome"
 
 
+@pytest.mark.slow
 def test_who_submits_just_now_is_waited_for_and_cancelled_too(
     run: Path, queue: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +133,7 @@ def test_who_submits_just_now_is_waited_for_and_cancelled_too(
     assert {call.split()[1] for call in queue.called("scancel")} == {"77", "78", "80"}
 
 
+@pytest.mark.slow
 def test_a_refusal_is_reported_after_the_others_were_cancelled_and_silence_at_once(
     run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -146,6 +152,7 @@ def test_a_refusal_is_reported_after_the_others_were_cancelled_and_silence_at_on
     assert len(queue.called("scancel")) == 2
 
 
+@pytest.mark.slow
 def test_the_trials_of_the_largest_batch_end_with_the_run(run: Path, queue: Programs) -> None:
     write_submitted(run, "slurm", "79", first=1, last=1, offset=6, role=Role.FIND)
     (run / "find_max.json").write_text('{"memory_bytes": null, "ram_bytes": 1, "ledger": "x", "after": 0}')
@@ -181,6 +188,7 @@ environment: {variables: {ODD_TOLD: '%s', PYTHONPATH: '%s'}}
 """
 
 
+@pytest.mark.slow
 def test_a_run_here_is_cancelled_as_a_whole_and_brings_its_results_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +216,7 @@ def test_a_run_here_is_cancelled_as_a_whole_and_brings_its_results_home(
     assert "again: 1 point" in jobkit("resume", name, "2", "--set", "resources.walltime=2s").stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("most", "each", "said"),
     [(5, 2, "at most 2 at a time in each of 2 array jobs, 4 in all"), (0, 0, "any number at a time")],
@@ -226,6 +235,7 @@ def test_arrays_share_the_throttle_as_they_do_when_submitted(
     assert told == [("77", each), ("78", each)]
 
 
+@pytest.mark.slow
 def test_an_array_that_has_ended_is_left_alone(
     run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -237,6 +247,7 @@ def test_an_array_that_has_ended_is_left_alone(
     assert capsys.readouterr().err == "run: at most 3 at a time\n"
 
 
+@pytest.mark.slow
 def test_a_refusal_is_reported(run: Path, queue: Programs) -> None:
     queue.squeue("77_4 RUNNING", "78_1 PENDING")
     queue.add("scontrol", "echo '77_3-8: Invalid user id' >&2; exit 1")
@@ -246,6 +257,7 @@ def test_a_refusal_is_reported(run: Path, queue: Programs) -> None:
     assert len(queue.called("scontrol")) == 2
 
 
+@pytest.mark.slow
 def test_what_is_in_no_queue_cannot_be_throttled(run: Path, queue: Programs) -> None:
     queue.squeue()
     with pytest.raises(JobkitError, match="none of its points is in the queue or running") as caught:
@@ -255,6 +267,7 @@ def test_what_is_in_no_queue_cannot_be_throttled(run: Path, queue: Programs) -> 
     assert not queue.called("scontrol")
 
 
+@pytest.mark.slow
 def test_a_run_here_has_one_point_at_a_time(tmp_path: Path, queue: Programs) -> None:
     run = write_points(tmp_path / "here", grid([1, 2]))
     write_submitted(run, "local", "99", first=1, last=2)

@@ -52,6 +52,7 @@ def started(folder: Path, word: str) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_when_its_driver_is_killed_the_job_ends_after_the_running_point(
     driver: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
@@ -63,6 +64,7 @@ def test_when_its_driver_is_killed_the_job_ends_after_the_running_point(
     assert not (tmp_path / "began-2").exists()
 
 
+@pytest.mark.slow
 def test_when_the_job_is_killed_the_point_is_lost_and_another_job_runs_the_next(
     driver: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ def test_the_job_of_a_search_is_undecided_while_it_ends_and_when_it_left_no_trac
     )
 
 
+@pytest.mark.slow
 def test_only_what_failed_or_is_missing_is_submitted_by_what_it_gets(
     sweep: Sweep, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -75,6 +76,7 @@ def test_only_what_failed_or_is_missing_is_submitted_by_what_it_gets(
     assert roles == [("points", 1), ("points", 2), ("points", 3), ("points", 4), ("follow", 4)]
 
 
+@pytest.mark.slow
 def test_what_was_submitted_again_is_not_submitted_once_more(
     sweep: Sweep, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -88,6 +90,7 @@ def test_what_was_submitted_again_is_not_submitted_once_more(
         run_again(sweep.run, ("2",), ())
 
 
+@pytest.mark.slow
 def test_points_run_again_within_max_parallel_of_the_run(
     sweep: Sweep, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -104,6 +107,7 @@ def test_points_run_again_within_max_parallel_of_the_run(
     assert "max_parallel is 4: 1 point will begin when these have ended: 100, 101" in said
 
 
+@pytest.mark.slow
 def test_a_job_that_a_person_must_release_is_not_waited_for(sweep: Sweep) -> None:
     sweep.ended(OOM, OOM, OK, OK, None, None)
     name = sweep.points[0].run_id
@@ -113,6 +117,7 @@ def test_a_job_that_a_person_must_release_is_not_waited_for(sweep: Sweep) -> Non
     assert "--dependency" not in sweep.calls()[0]
 
 
+@pytest.mark.slow
 def test_two_at_once_submit_once(sweep: Sweep) -> None:
     sweep.ended(OK, OOM, BUG, OK, OK, OK)
     command = [sys.executable, "-m", "jobkit", "resume", str(sweep.run)]
@@ -148,6 +153,7 @@ def n1_failed(sweep: Sweep) -> None:
     (sweep.folder / "accounting").write_text(row, encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_a_node_that_failed_is_stayed_away_from(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
     n1_failed(sweep)
     assert run_again(sweep.run, (), ()) == 0
@@ -155,6 +161,7 @@ def test_a_node_that_failed_is_stayed_away_from(sweep: Sweep, capsys: pytest.Cap
     assert "#SBATCH --exclude=n1" in (sweep.run / "job-2.sh").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by_itself", [False, True])
 def test_a_node_that_failed_is_used_again_if_no_other_matches(
     sweep: Sweep, capsys: pytest.CaptureFixture[str], *, by_itself: bool
@@ -168,6 +175,7 @@ def test_a_node_that_failed_is_used_again_if_no_other_matches(
     assert sweep.standings()[1] is PointState.WAITING
 
 
+@pytest.mark.slow
 def test_a_node_that_a_person_excluded_stays_excluded(sweep: Sweep) -> None:
     n1_failed(sweep)
     sweep.refuse("n2,n1")
@@ -175,6 +183,7 @@ def test_a_node_that_a_person_excluded_stays_excluded(sweep: Sweep) -> None:
     assert "#SBATCH --exclude=n2\n" in (sweep.run / "job-2.sh").read_text()
 
 
+@pytest.mark.slow
 def test_a_check_that_refuses_leaves_nothing_behind(sweep: Sweep) -> None:
     n1_failed(sweep)  # so it is asked with that node excluded, and again without
     sweep.refuse("--test-only")
@@ -187,6 +196,7 @@ def test_a_check_that_refuses_leaves_nothing_behind(sweep: Sweep) -> None:
     assert run_again(sweep.run, (), ()) == 0
 
 
+@pytest.mark.slow
 def test_a_second_group_that_is_refused_is_reported(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
     sweep.ended(OK, OOM, BUG, LATE, OK, OK)
     sweep.refuse("job-3.sh")
@@ -200,6 +210,7 @@ def test_a_second_group_that_is_refused_is_reported(sweep: Sweep, capsys: pytest
     assert {"tasks-3.txt", "job-3.sh"}.isdisjoint(sweep.files())
 
 
+@pytest.mark.slow
 def test_after_a_lost_answer_no_other_group_is_submitted(sweep: Sweep) -> None:
     sweep.ended(OK, OOM, BUG, LATE, OK, OK)
     (sweep.folder / "mute").touch()
@@ -211,6 +222,7 @@ def test_after_a_lost_answer_no_other_group_is_submitted(sweep: Sweep) -> None:
         run_again(sweep.run, (), ())
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_is_reported(sweep: Sweep) -> None:
     sweep.ended(OK, OOM, OK, OK, OK, OK)
     (sweep.run / ".lock").mkdir()
@@ -221,6 +233,7 @@ def test_a_folder_that_cannot_be_written_is_reported(sweep: Sweep) -> None:
     assert "tasks-2.txt" in refused(sweep).message
 
 
+@pytest.mark.slow
 def test_a_task_without_a_trace_is_given_a_minute(
     sweep: Sweep, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -233,6 +246,7 @@ def test_a_task_without_a_trace_is_given_a_minute(
     assert len(sweep.calls()) == 2
 
 
+@pytest.mark.slow
 def test_what_was_cancelled_and_is_ending_runs_again_once_it_has_ended(
     sweep: Sweep, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -257,6 +271,7 @@ def test_what_was_cancelled_and_is_ending_runs_again_once_it_has_ended(
     assert (clock.slept - before, len(sweep.calls())) == (1, 2)
 
 
+@pytest.mark.slow
 def test_a_record_that_comes_home_in_that_minute_counts(sweep: Sweep, clock: Clock) -> None:
     sweep.ended(OK, None, OK, OK, OK, OK)
     clock.meanwhile = lambda: sweep.end(sweep.points[1], OK)
@@ -264,6 +279,7 @@ def test_a_record_that_comes_home_in_that_minute_counts(sweep: Sweep, clock: Clo
     assert (clock.slept, sweep.calls()) == (1, [])
 
 
+@pytest.mark.slow
 def test_points_share_tasks_as_the_spec_says(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
     sweep.ended(BUG, BUG, BUG, BUG, BUG, OK)
     sweep.refuse("follow.sh")
@@ -278,6 +294,7 @@ def test_points_share_tasks_as_the_spec_says(sweep: Sweep, capsys: pytest.Captur
     assert "--time=00:02:00\n" in (sweep.run / "job-3.sh").read_text(), "of the points that the job holds"
 
 
+@pytest.mark.slow
 def test_what_a_person_set_is_kept_for_the_points_that_it_was_set_for(
     sweep: Sweep, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -304,6 +321,7 @@ def left(sweep: Sweep) -> list[tuple[object, str]]:
     return [(event["points"], str(event["why"])) for event in events(sweep.run) if event["event"] == "left"]
 
 
+@pytest.mark.slow
 def test_the_job_that_follows_does_what_the_policy_says_and_no_more(
     sweep: Sweep, clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -318,11 +336,13 @@ def test_the_job_that_follows_does_what_the_policy_says_and_no_more(
     assert (len(sweep.calls()), clock.s >= 60) == (3, True)
 
 
+@pytest.mark.slow
 def test_where_there_is_nothing_to_follow_up_nothing_is_submitted(sweep: Sweep) -> None:
     sweep.ended(OK, BUG, OK, OK, OK, OK)
     assert (run_follow_up(sweep.run), sweep.calls(), left(sweep)) == (0, [], [])
 
 
+@pytest.mark.slow
 def test_what_the_node_may_not_submit_is_left_to_a_person(
     sweep: Sweep, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -339,6 +359,7 @@ def test_what_the_node_may_not_submit_is_left_to_a_person(
     assert read_journal(sweep.run).left is None
 
 
+@pytest.mark.slow
 def test_a_part_that_could_not_be_submitted_is_left_too(sweep: Sweep) -> None:
     sweep.ended(OK, OOM, OK, LATE, OK, OK)
     sweep.refuse("job-3.sh")
@@ -347,6 +368,7 @@ def test_a_part_that_could_not_be_submitted_is_left_too(sweep: Sweep) -> None:
     assert (points, "1 point not submitted" in why) == ([4], True)
 
 
+@pytest.mark.slow
 def test_a_controller_that_stays_away_is_left_to_a_person(sweep: Sweep, clock: Clock) -> None:
     sweep.ended(OK, OOM, OK, OK, OK, None)
     sweep.silent()
@@ -367,6 +389,7 @@ def local(tmp_path: Path) -> Path:
     return prepared.run_dir
 
 
+@pytest.mark.slow
 def test_here_the_points_run_at_once(local: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_again(local, ("1", "3"), ()) is None
     (seen,) = read_standings([local])
@@ -381,6 +404,7 @@ def test_here_the_points_run_at_once(local: Path, capsys: pytest.CaptureFixture[
     assert (local / "tasks-3.txt").read_text() == "2\n"
 
 
+@pytest.mark.slow
 def test_here_the_policy_is_followed_as_often_as_it_says(local: Path) -> None:
     def outcomes() -> list[tuple[Outcome | None, int]]:
         (seen,) = read_standings([local])
@@ -428,6 +452,7 @@ def test_here_it_can_be_interrupted(
     assert (event["event"], event["job_id"], event["said"]) == ("cancelled", driver.job_id, "interrupted")
 
 
+@pytest.mark.slow
 @pytest.mark.fault
 def test_a_run_that_was_killed_on_a_machine_that_is_gone(
     local: Path, monkeypatch: pytest.MonkeyPatch

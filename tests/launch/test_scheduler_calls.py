@@ -51,6 +51,7 @@ def request_of(**fields: object) -> JobRequest:
     return JobRequest(**(plain | fields))  # type: ignore[arg-type]  # a test names the fields it changes
 
 
+@pytest.mark.slow
 def test_every_refusal_is_reported_once_and_else_the_start_that_is_expected(queue: Programs) -> None:
     captured(queue, "sinfo", "slurm/sinfo")
     captured(queue, "sbatch", "slurm/test-only-memory")
@@ -66,6 +67,7 @@ def test_every_refusal_is_reported_once_and_else_the_start_that_is_expected(queu
     assert "start" in told
 
 
+@pytest.mark.slow
 def test_intent_and_answer_are_journalled_with_the_errand(tmp_path: Path, queue: Programs) -> None:
     captured(queue, "sbatch", "slurm/submit-cluster")
     listed = Array(first=1, last=3, offset=2, throttle=4, listed="tasks-2.txt")
@@ -84,6 +86,7 @@ def test_intent_and_answer_are_journalled_with_the_errand(tmp_path: Path, queue:
     assert (one.job, [points for _, points in one.tasks()]) == (taken.id, [(4,), (5,), (6,)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scheduler", "name", "answer"),
     [("slurm", "sbatch", "slurm/refused-partition"), ("sge", "qsub", "sge/refused-queue")],
@@ -101,6 +104,7 @@ def test_a_refusal_is_journalled_in_its_words(
     assert read_journal(tmp_path).unanswered is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "body",
     [
@@ -118,6 +122,7 @@ def test_an_answer_that_tells_nothing_leaves_the_intent_open(
     assert read_journal(tmp_path).unanswered is not None
 
 
+@pytest.mark.slow
 def test_a_busy_controller_is_asked_again(
     tmp_path: Path, queue: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +135,7 @@ def test_a_busy_controller_is_asked_again(
     assert [event["event"] for event in events(tmp_path)] == ["submitting", "refused"], "one intent"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("whole", "argv"), [(True, "7"), (False, "7_[2-3]")])
 def test_tasks_are_cancelled_by_one_command_and_named(
     tmp_path: Path, queue: Programs, argv: str, *, whole: bool
@@ -142,6 +148,7 @@ def test_tasks_are_cancelled_by_one_command_and_named(
     assert len(event["said"]) == MOST_SAID, "of a long answer the beginning"
 
 
+@pytest.mark.slow
 def test_a_change_that_is_refused_is_reported_and_journalled(tmp_path: Path, queue: Programs) -> None:
     captured(queue, "qdel", "sge/qdel-denied")
     captured(queue, "qalter", "sge/throttle-denied")
@@ -237,6 +244,7 @@ def test_a_journal_without_gaps_asks_nobody(run: Path, controller: Controller) -
     assert (adopted(run), controller.programs.called()) == ([], [])
 
 
+@pytest.mark.slow
 def test_an_array_that_was_taken_is_found_in_the_queue(run: Path, controller: Controller) -> None:
     controller.queue("7", "12")
     controller.away(accounting=True)
@@ -249,6 +257,7 @@ def test_an_array_that_was_taken_is_found_in_the_queue(run: Path, controller: Co
     assert [one.task.job_id for one in seen.points if one.task] == ["7"] * 3 + ["12"] * 3
 
 
+@pytest.mark.slow
 def test_what_has_ended_since_is_found_in_the_accounting(run: Path, controller: Controller) -> None:
     """An older job of this name may have been journalled in a line that was cut short: 10 is after 9."""
     controller.accounting("7", "9", "10")
@@ -261,6 +270,7 @@ def test_what_has_ended_since_is_found_in_the_accounting(run: Path, controller: 
         assert f"-S {minute_before:%Y-%m-%dT%H:%M:%S} --name {RUN_ID}" in calls
 
 
+@pytest.mark.slow
 def test_of_several_that_may_run_none_is_guessed(run: Path, controller: Controller) -> None:
     controller.queue("9")
     controller.accounting("10")
@@ -270,6 +280,7 @@ def test_of_several_that_may_run_none_is_guessed(run: Path, controller: Controll
     assert last(run)["event"] == "submitting"
 
 
+@pytest.mark.slow
 def test_what_the_journal_does_not_keep_is_not_adopted(
     run: Path, controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,6 +291,7 @@ def test_what_the_journal_does_not_keep_is_not_adopted(
         adopted(run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("queued", "ended"), [(("7", RUN_ID), ("7", RUN_ID)), (("12", "other"), ("13", f"{RUN_ID}-2"))]
 )
@@ -297,6 +309,7 @@ def test_one_that_was_not_taken_is_reported_as_refused(
     assert [one.standing for one in seen.points[3:]] == ["missing"] * 3
 
 
+@pytest.mark.slow
 def test_where_the_queue_is_silent_nothing_is_decided(run: Path, controller: Controller) -> None:
     controller.away()
     with pytest.raises(JobkitError, match="does not answer, and a submission of this run was cut off") as e:
@@ -311,6 +324,7 @@ def test_a_submission_of_this_moment_may_still_be_at_it(run: Path, controller: C
     assert (caught.value.exit_code, controller.programs.called()) == (3, [])
 
 
+@pytest.mark.slow
 def test_a_submission_of_the_future_was_made_before_the_clock_was_set_back(
     run: Path, controller: Controller
 ) -> None:
@@ -324,6 +338,7 @@ def test_a_submission_of_the_future_was_made_before_the_clock_was_set_back(
         assert datetime.fromisoformat(since).astimezone() < now - timedelta(hours=23)
 
 
+@pytest.mark.slow
 def test_a_list_of_tasks_a_role_and_a_round_are_kept(run: Path, controller: Controller) -> None:
     (run / "tasks-2.txt").write_text("4\n5\n6\n", encoding="utf-8")
     intent(run, controller.scheduler, round=2, list="tasks-2.txt", offset=0)

@@ -90,6 +90,7 @@ def cluster(queue: Programs) -> Programs:
     return queue
 
 
+@pytest.mark.slow
 def test_it_is_said_before_anything_is_submitted(
     cluster: Programs, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,6 +107,7 @@ def test_it_is_said_before_anything_is_submitted(
     assert lines[2].startswith("Slurm estimates a start at 2026-01-02 03:04:05: ")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("queue")
 def test_of_a_corpus_that_is_planned_already_every_shard_is_awaited(
     home: Path, capsys: pytest.CaptureFixture[str]
@@ -116,6 +118,7 @@ def test_of_a_corpus_that_is_planned_already_every_shard_is_awaited(
     assert "2/2 points" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_dry_run_reports_what_would_be_refused(
     cluster: Programs, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,6 +146,7 @@ def written() -> Prepared:
     return prepared
 
 
+@pytest.mark.slow
 def test_twice_the_same_command_is_one_run(home: Path) -> None:
     def sweep(*words: str) -> subprocess.CompletedProcess[str]:
         return jobkit("sweep", "spec.yaml", *words)
@@ -164,6 +168,7 @@ def test_twice_the_same_command_is_one_run(home: Path) -> None:
     assert len(list((home / "runs").iterdir())) == 2
 
 
+@pytest.mark.slow
 def test_twice_at_the_same_moment_is_one_run(home: Path) -> None:
     (home / "spec.yaml").write_text(ONE_POINT, encoding="utf-8")
     argv = [str(JOBKIT), "sweep", "spec.yaml"]
@@ -293,6 +298,7 @@ def test_each_request_is_an_array_and_the_throttle_holds_for_all_together() -> N
     assert {job.walltime_s for job in jobs} == {one.groups[0].resources.walltime}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("second", "found", "cancelled"),
     [
@@ -342,6 +348,7 @@ def prepared(queue: Programs) -> Prepared:
     return replace(ready("sweep.batch_size=[1,2,3]", "repeats=2"), follow_script=None)
 
 
+@pytest.mark.slow
 def test_intent_stands_in_the_journal_before_the_act(
     prepared: Prepared, tmp_path: Path, queue: Programs
 ) -> None:
@@ -363,6 +370,7 @@ def followed(prepared: Prepared, queue: Programs) -> Prepared:
 NUMBERED = 'case "$*" in *--test-only*) exit 0;; *find.sh*) {last};; *--offset*) echo 8;; *) echo 7;; esac'
 
 
+@pytest.mark.slow
 def test_a_job_follows_all_arrays(followed: Prepared, queue: Programs) -> None:
     queue.add("sbatch", NUMBERED.format(last="echo 9"))
     taken = sweep.submit(followed)
@@ -376,6 +384,7 @@ def test_a_job_follows_all_arrays(followed: Prepared, queue: Programs) -> None:
     assert " ".join(launch.submit_commands(followed)[-1]) == waits.replace(":7:8", ":JOB1:JOB2")
 
 
+@pytest.mark.slow
 def test_a_refused_follower_cancels_the_sweep(followed: Prepared, queue: Programs) -> None:
     queue.add("sbatch", NUMBERED.format(last='echo "Job dependency problem" >&2; exit 1'))
     with pytest.raises(JobkitError, match="Job dependency problem") as caught:
@@ -388,6 +397,7 @@ def test_a_refused_follower_cancels_the_sweep(followed: Prepared, queue: Program
     ]
 
 
+@pytest.mark.slow
 def test_a_refused_check_leaves_no_run_folder(prepared: Prepared, queue: Programs) -> None:
     queue.add("scontrol", "echo MaxArraySize = 1001")
     queue.add(
@@ -399,6 +409,7 @@ def test_a_refused_check_leaves_no_run_folder(prepared: Prepared, queue: Program
     assert not prepared.run_dir.exists()
 
 
+@pytest.mark.slow
 def test_a_place_that_cannot_be_written_is_named(prepared: Prepared, tmp_path: Path, queue: Programs) -> None:
     (tmp_path / "runs").write_text("a file is in the way", encoding="utf-8")
     queue.add("scontrol", "echo MaxArraySize = 1001")
@@ -406,6 +417,7 @@ def test_a_place_that_cannot_be_written_is_named(prepared: Prepared, tmp_path: P
         sweep.submit(prepared)
 
 
+@pytest.mark.slow
 def test_the_limits_are_asked_for_or_there_are_none(queue: Programs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jobkit.launch.scheduler_calls.PAUSES_S", (0.0,))
     monkeypatch.setenv("SBATCH_ACCOUNT", "of the shell")

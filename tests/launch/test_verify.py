@@ -65,6 +65,7 @@ def measured(run: Path, points: Iterable[Point], bytes_of: Callable[[Point], int
         write_record(run, replace(record(point), memory=memory))
 
 
+@pytest.mark.slow
 def test_on_a_cluster_it_is_one_job(run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]) -> None:
     assert verify.verify(run, memory=None) == 0
     assert queue.called() == [f"sbatch --parsable --array=1-1 {run}/find.sh --offset 4"]
@@ -87,6 +88,7 @@ def unlocked(run: Path) -> dict[str, bytes]:
     return {name: text for name, text in whole(run).items() if not name.endswith(".lock")}
 
 
+@pytest.mark.slow
 def test_a_run_reached_by_a_link_is_the_same_run(run: Path, tmp_path: Path) -> None:
     (tmp_path / "linked").symlink_to(run.parent)
     assert verify.verify(tmp_path / "linked" / "demo", memory=None) == 0
@@ -108,6 +110,7 @@ def test_a_batch_that_was_measured_is_no_job(
     assert {name: text for name, text in whole(run).items() if not name.endswith(".lock")} == before
 
 
+@pytest.mark.slow
 def test_what_is_being_tried_is_not_submitted_again(
     run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -128,6 +131,7 @@ def test_what_is_being_tried_is_not_submitted_again(
     assert len(queue.called("sbatch")) == 2
 
 
+@pytest.mark.slow
 def test_what_cannot_be_predicted_is_no_job(
     run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -144,6 +148,7 @@ def test_what_cannot_be_predicted_is_no_job(
     assert unlocked(run) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("find_max", "memory", "bytes_"),
     [
@@ -163,6 +168,7 @@ def test_the_memory_may_be_named_and_earlier_trials_are_not_counted_again(
     assert (goal["memory_bytes"], goal["ram_bytes"], goal["after"]) == (bytes_, 2 * GIB, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("harm", "there", "why"),
     [

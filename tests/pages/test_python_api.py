@@ -26,6 +26,7 @@ def steps() -> Iterator[tuple[str, str, str]]:
             yield language, text, following[1] if following[0] == "text" else ""
 
 
+@pytest.mark.slow
 def test_the_examples_print_what_stands_under_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("JOBKIT_CACHE", str(tmp_path / "cache"))

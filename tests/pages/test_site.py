@@ -65,6 +65,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_the_first_page_leads_to_every_page(site: Path) -> None:
     assert 'url=docs/README.html"' in (site / "index.html").read_text(encoding="utf-8")
     first = (site / "docs" / "README.html").read_text(encoding="utf-8")
@@ -74,6 +75,7 @@ def test_the_first_page_leads_to_every_page(site: Path) -> None:
         assert f">{name}</a>" in sidebar, name
 
 
+@pytest.mark.slow
 def test_no_page_loads_anything_from_another_address(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert len(pages) > len(listed())
@@ -85,6 +87,7 @@ def test_no_page_loads_anything_from_another_address(site: Path) -> None:
         assert not LOADED_BY_CSS.search(style.read_text(encoding="utf-8")), style
 
 
+@pytest.mark.slow
 def test_a_link_to_a_folder_is_text_and_one_to_a_file_downloads_it(site: Path) -> None:
     text = (site / "docs" / "adding-a-scheduler.html").read_text(encoding="utf-8")
     assert re.search(r'<a class="reference download internal"[^>]*"\.\./_downloads/\w+/protocol\.py"', text)

@@ -32,6 +32,7 @@ def planned(spec: Path, *overrides: str) -> list[object]:
     return [point.params["pinned"] for point in prepare(spec, options, build=False).points]
 
 
+@pytest.mark.slow
 def test_its_words_are_swept_and_the_device_decides_which(spec: Path) -> None:
     assert set(planned(spec)) == {"on", "off"}
     assert set(planned(spec, "device=cpu", "sweep.pinned=off")) == {"off"}
@@ -43,6 +44,7 @@ def test_its_words_are_swept_and_the_device_decides_which(spec: Path) -> None:
         planned(spec, "workload=stanza-ner")
 
 
+@pytest.mark.slow
 def test_it_works_and_reports_what_took_effect(spec: Path) -> None:
     workload = open_workload("mywork:Codes", str(spec.parent))
     workload.load(None, "cpu", {"batch_size": 2, "pinned": "off"}, 1)
@@ -68,6 +70,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["./mywork.py:Sentences", "mywork:Sentences", "sentences"])
 def test_the_class_of_the_page_works_by_each_name(package: Path, name: str) -> None:
     spec = package / "spec.yaml"

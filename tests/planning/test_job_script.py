@@ -64,6 +64,7 @@ SITES = {
 }
 
 
+@pytest.mark.slow
 def test_shellcheck_has_nothing_to_say_of_every_site_and_odd_names(tmp_path: Path) -> None:
     """The whole texts of usual names are compared, and checked, by tests/whole/test_environments.py."""
     texts = {}
@@ -159,6 +160,7 @@ awkward = st.text(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(folder=awkward, variable=awkward)
 def test_nothing_in_a_spec_reaches_the_shell(folder: str, variable: str, tmp_path: Path) -> None:
@@ -202,6 +204,7 @@ def test_what_a_container_cannot_be_given_is_refused(image: str, run_dir: str, w
         script("local", "local-default", run_dir, environment={"container": image})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("image", ["/my images/it's.sif", "/$(touch x)/`id`.sif", 'docker://a"b'])
 def test_no_image_reaches_the_shell(image: str, tmp_path: Path) -> None:
     body = script("local", "local-default", environment={"container": image})

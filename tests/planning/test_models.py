@@ -116,6 +116,7 @@ def test_a_model_without_what_it_builds_on_is_none(cache: Path, tiny_model: Mode
         assert "does not list en" in missing_files(folder, "en")
 
 
+@pytest.mark.slow
 def test_stanzas_own_folder_is_where_stanza_says(cache: Path) -> None:
     import stanza
     from platformdirs import user_cache_dir

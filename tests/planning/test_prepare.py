@@ -113,6 +113,7 @@ def test_the_batch_sizes_are_chosen_from_the_text(spec: Path, tmp_path: Path) ->
     assert load_spec(prepared.run_dir / "sweep.yaml").sweep.product["batch_size"] == chosen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("workload", "source"), [("count", TOKENIZER), ("tests.workloads.hungry:Unmeasured", NONE)]
 )
@@ -142,6 +143,7 @@ def test_how_many_points_share_a_job_is_the_specs_word_else_the_sites(
     assert prepare(spec, options, build=True).spec.pack == pack
 
 
+@pytest.mark.slow
 @pytest.mark.fault
 @pytest.mark.parametrize(
     ("name", "said"),
@@ -176,6 +178,7 @@ def test_a_workload_next_to_the_spec_is_looked_at_before_anything_is_submitted(
     assert "own" not in sys.modules, "the code of a user runs in another process"
 
 
+@pytest.mark.slow
 def test_a_knob_that_a_workload_of_ones_own_lacks_is_a_fault_of_the_spec(spec: Path, tmp_path: Path) -> None:
     name = own_workload(tmp_path, name="own_knobs")
     spec.write_text(f"workload: {name}\ntext: {tmp_path}/text.txt\nsweep:\n  batch_size: [1]\n  width: [2]\n")

@@ -188,6 +188,7 @@ def said() -> list[str]:
 ASKED_WRONGLY = r"own\.py:4\): lengths\(\) returned "
 
 
+@pytest.mark.slow
 def test_without_a_framework_they_are_found_at_once(tmp_path: Path, text: TextRef, said: list[str]) -> None:
     found = text_lengths("count", text, None, cache=tmp_path, say=said.append, fast=True)
     assert found.paragraphs == tuple((len(one),) for one in paragraphs_of(text))
@@ -231,6 +232,7 @@ def test_without_its_model_or_in_haste_they_are_estimated(
     assert (found.source, "estimated" in said[-1]) == (PUNCTUATION, True), "a sweep goes on if it fails"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "told"),
     [

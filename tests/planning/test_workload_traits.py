@@ -27,6 +27,7 @@ def code(folder: Path, body: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return "task:task"
 
 
+@pytest.mark.slow
 def test_a_result_comes_from_another_process_that_sees_no_card(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -39,6 +40,7 @@ def test_a_result_comes_from_another_process_that_sees_no_card(
     assert run_in_child(name, say=said.append, what="trying", gpus=True)[1] == "3"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -57,6 +59,7 @@ def test_a_failure_is_reported_in_words(
     assert caught.value.hint
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text(NAPS)
     told, cache = tmp_path / "told", tmp_path / "cache"
@@ -100,6 +103,7 @@ def test_a_sweep_with_a_model_imports_no_framework(
     assert list((tmp_path / "lengths").iterdir()), "the tokenizer was asked"
 
 
+@pytest.mark.slow
 def test_the_columns_of_the_rows_are_known_before_anything_runs(tmp_path: Path) -> None:
     assert traits("count").columns == ("words",)
     assert traits("stanza-ner").columns == ENTITY_COLUMNS

@@ -54,6 +54,7 @@ def test_a_damaged_state_file_is_named(folder: Path) -> None:
         place.found(folder, "slurm")
 
 
+@pytest.mark.slow
 def test_packages_are_installed_and_start_no_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The programs of the system that would change it are fakes; the script that calls them is real.
 

@@ -13,6 +13,8 @@ import pytest
 from jobkit.core.errors import JobkitError
 from jobkit.practice.daemons import Daemon, end_started, started, wait_for
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:

@@ -75,7 +75,6 @@ def test_tables_csv_and_json_have_it_and_do_not_take_unknown_for_0(collected: Co
 
 
 @pytest.mark.slow
-@pytest.mark.untraced
 def test_the_report_and_its_pictures_have_it(tmp_path: Path, collected: Collected) -> None:
     page = fragment(tmp_path / "run", collected)
     assert "Emptied caches against batch size. Bars: 95 % interval of the mean." in page

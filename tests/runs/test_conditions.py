@@ -99,6 +99,7 @@ def test_tf32_is_as_jobkit_set_it(precision: str | None, override: str | None, l
     assert f"; {words}; " in found.words
 
 
+@pytest.mark.slow
 def test_the_lines_are_shell_and_start_a_daemon_of_ones_own(tmp_path: Path) -> None:
     """A shell reads them as they are printed; the settings arrive, and the daemon ends with the job."""
     strange = "expandable_segments:True;$(touch hurt)"

@@ -68,6 +68,7 @@ def change(run: Path, **fields: object) -> None:
     (run / DRIVER_LOCK).write_text(json.dumps(asdict(replace(driver, **fields))))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_driver_lives_as_long_as_it_holds_its_lock(run: Path) -> None:
     with another(run) as (process, job):
         assert (life(run, job), is_held(run)) == (Life.ALIVE, True)
@@ -79,6 +80,7 @@ def test_a_driver_lives_as_long_as_it_holds_its_lock(run: Path) -> None:
         assert life(run, job) is Life.DEAD
 
 
+@pytest.mark.slow
 def test_a_second_driver_is_refused_by_name_and_a_dead_one_is_succeeded(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,6 +140,7 @@ def test_a_process_of_jobkit_0_1_is_not_the_one_that_asks(run: Path) -> None:
     assert life(run, JobId("7", "node07")) is Life.UNKNOWN
 
 
+@pytest.mark.slow
 @pytest.mark.program("ps")
 @pytest.mark.parametrize("spoilt", ["{", '{"pid": 1}'])
 def test_a_lock_file_without_its_words_is_no_driver_and_no_proof(run: Path, spoilt: str) -> None:
@@ -150,6 +153,7 @@ def test_a_lock_file_without_its_words_is_no_driver_and_no_proof(run: Path, spoi
         assert life(run, job) is Life.DEAD
 
 
+@pytest.mark.slow
 def test_a_machine_whose_process_still_works_is_not_gone(run: Path) -> None:
     with another(run) as (_, job):
         write_event(run, "submitted", scheduler="local", job_id=job.id, cluster="node07", first=1, last=2)
@@ -185,6 +189,7 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.fault
 def test_process_1_of_a_container_is_not_the_one_before_it(killed: Path) -> None:
     """FAULT: jobkit is process 1 of a container and is killed while a point runs; another container starts.

@@ -76,6 +76,7 @@ def refused(run: Path, word: str = "1", *, number: int | None = None, how: How =
     return raised.value
 
 
+@pytest.mark.slow
 def test_a_log_is_printed_whole_and_it_is_said_whose_it_is(run: Path) -> None:
     path = run / "logs" / "77_1.out"
     path.write_bytes(TEXT)
@@ -87,6 +88,7 @@ def test_a_log_is_printed_whole_and_it_is_said_whose_it_is(run: Path) -> None:
     assert (out, said[:2]) == (b"", [title, nothing])
 
 
+@pytest.mark.slow
 def test_a_point_that_printed_nothing_shows_what_is_known_of_it(run: Path) -> None:
     (run / "logs" / "77_1.out").touch()
     assert printed(run)[1][1].startswith("p001 try 1 has printed nothing: unsettled, slurm does not answer")
@@ -99,6 +101,7 @@ def test_a_point_that_printed_nothing_shows_what_is_known_of_it(run: Path) -> No
         assert (out, said[1]) == (b"", known)
 
 
+@pytest.mark.slow
 def test_a_log_that_is_to_come_is_no_mistake(run: Path, tmp_path: Path) -> None:
     error = refused(run, "2")
     assert error.message.startswith("p002 has no log yet")
@@ -110,6 +113,7 @@ def test_a_log_that_is_to_come_is_no_mistake(run: Path, tmp_path: Path) -> None:
     assert (error.exit_code, error.hint) == (5, f"jobkit resume {never} submits it")
 
 
+@pytest.mark.slow
 def test_a_log_that_is_gone(run: Path) -> None:
     write_exit(run, POINTS[0], Exit(status=0, stage="done"))
     error = refused(run)
@@ -147,6 +151,7 @@ def test_following_goes_on_with_the_job_that_a_point_was_submitted_again_as(run:
     assert said[-1] == f"p002 try 1: slurm job 78, task 1, {run / 'logs' / '78_1.out'}"
 
 
+@pytest.mark.slow
 def test_following_stops_where_nothing_is_to_come(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow_log, "ASK_EVERY_S", 0.3)
     (run / "logs" / "77_1.out").write_bytes(b"hello\n")

@@ -87,6 +87,7 @@ print(cached_answer(("squeue",), lambda: run(("squeue",)), 60).stdout, end="")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("cache")
 def test_processes_that_ask_at_once_cost_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "squeue"
@@ -114,6 +115,7 @@ def kept(run: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+@pytest.mark.slow
 def test_the_queue_is_asked_so_that_no_list_of_tasks_is_abbreviated(tmp_path: Path, queue: Programs) -> None:
     queue.add("squeue", 'echo "7_1|PENDING|length $SLURM_BITSTR_LEN"')
     (task,) = ask_queue(slurm, JOBS, [tmp_path]) or ()
@@ -122,6 +124,7 @@ def test_the_queue_is_asked_so_that_no_list_of_tasks_is_abbreviated(tmp_path: Pa
     assert kept(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_queue_that_fails_is_unknown_and_kept(tmp_path: Path, queue: Programs) -> None:
     queue.says("squeue", status=1, error="slurm_load_jobs error: Unable to contact slurm controller\n")
     assert ask_queue(slurm, JOBS, [tmp_path]) is None
@@ -131,6 +134,7 @@ def test_a_queue_that_fails_is_unknown_and_kept(tmp_path: Path, queue: Programs)
     assert str(answer["at"]).endswith("+00:00")
 
 
+@pytest.mark.slow
 def test_a_task_in_error_is_kept_and_other_jobs_are_left_out(tmp_path: Path, queue: Programs) -> None:
     queue.says("qstat", f"<job_info>{row(7, 'Eqw', 2)}{row(99, 'Eqw', 2)}</job_info>")
     tasks = ask_queue(sge, JOBS, [tmp_path])
@@ -139,6 +143,7 @@ def test_a_task_in_error_is_kept_and_other_jobs_are_left_out(tmp_path: Path, que
     assert [answer["kind"] for answer in kept(tmp_path)] == ["queue"]
 
 
+@pytest.mark.slow
 def test_one_accounting_call_for_all_jobs_is_kept_raw_and_once(
     tmp_path: Path, queue: Programs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +167,7 @@ def test_one_accounting_call_for_all_jobs_is_kept_raw_and_once(
     assert "-S 2026-01-02T15:45:00 -j 7,8" in queue.called("sacct")[0]
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_is_not_here_is_unknown_and_no_job_asks_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,6 +180,7 @@ def test_a_scheduler_that_is_not_here_is_unknown_and_no_job_asks_nobody(
     assert [answer["status"] for answer in kept(tmp_path)] == [127, 127]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0, reason="only root gives a folder away")
 def test_a_run_of_somebody_else_is_asked_about_by_its_owner(tmp_path: Path, queue: Programs) -> None:
     queue.says("qstat", "<job_info/>")
@@ -186,6 +193,7 @@ def test_a_run_of_somebody_else_is_asked_about_by_its_owner(tmp_path: Path, queu
     assert queue.called() == [f"qstat -u {owner} -xml" for owner in owners]
 
 
+@pytest.mark.slow
 def test_tasks_that_wait_for_queues_in_error_report_it(queue: Programs, cache: Path) -> None:
     def reasons(state: str, *flags: str) -> list[str]:
         rows = "".join(row(7, flag, task) for task, flag in enumerate(flags, 1))

@@ -108,6 +108,7 @@ def test_what_failed_here(tmp_path: Path, kept_cache: Path, monkeypatch: pytest.
         assert point(run, size).outcome is Outcome.OK
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outcome", sorted(SUBMITTED))
 def test_what_is_submitted_again(outcome: Outcome, sweep: Sweep) -> None:
     if outcome is Outcome.QUEUE_ERROR:
@@ -124,6 +125,7 @@ def test_what_is_submitted_again(outcome: Outcome, sweep: Sweep) -> None:
     assert ("--time=00:02:00" in script) is (outcome is Outcome.TIMEOUT)
 
 
+@pytest.mark.slow
 def test_inputs_and_results_that_could_not_be_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "text.txt").write_text("One.\n\nTwo.\n")

@@ -159,6 +159,7 @@ def run_of(folder: Path, points: list[Point], scheduler: str = "slurm") -> Path:
     return run
 
 
+@pytest.mark.slow
 def test_a_point_that_runs_tells_how_far_it_is_and_for_how_long(tmp_path: Path, queue: Programs) -> None:
     points = grid([50])
     run = run_of(tmp_path / "run", points)
@@ -176,6 +177,7 @@ def test_a_point_that_runs_tells_how_far_it_is_and_for_how_long(tmp_path: Path, 
     assert found.exit_code == 5
 
 
+@pytest.mark.slow
 def test_a_sweep_tells_how_long_it_has_to_go_unless_somebody_must_act(
     tmp_path: Path, queue: Programs
 ) -> None:
@@ -191,6 +193,7 @@ def test_a_sweep_tells_how_long_it_has_to_go_unless_somebody_must_act(
     assert (seen(run).to_go_s, seen(run).points[3].state) == (None, "stuck")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("row", "state"),
     [
@@ -226,6 +229,7 @@ def write_trial(run: Path, trial: Point, outcome: str | None) -> None:
     append_line(run / TRIALS_FILE, json.dumps(TRIAL | {"outcome": outcome, "measured_bytes": 8}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("outcome", "program", "answer", "end"),
     [
@@ -250,6 +254,7 @@ def test_how_the_job_that_tries_the_largest_batch_ended(
     assert job.why.startswith(end)
 
 
+@pytest.mark.slow
 def test_a_job_that_follows_and_left_no_trace_is_said_to_be_gone_or_cancelled(
     tmp_path: Path, queue: Programs
 ) -> None:
@@ -265,6 +270,7 @@ def test_a_job_that_follows_and_left_no_trace_is_said_to_be_gone_or_cancelled(
     assert (job.state, job.why[:12]) == ("ended", "cancelled at")
 
 
+@pytest.mark.slow
 def test_a_job_that_follows_and_has_ended_is_asked_about_once(tmp_path: Path, queue: Programs) -> None:
     points = grid([50])
     run = run_of(tmp_path / "run", points)
@@ -276,6 +282,7 @@ def test_a_job_that_follows_and_has_ended_is_asked_about_once(tmp_path: Path, qu
         assert queue.asked == asked
 
 
+@pytest.mark.slow
 def test_a_further_trial_of_the_largest_batch_is_of_the_job_that_made_it(
     tmp_path: Path, queue: Programs
 ) -> None:
@@ -329,6 +336,7 @@ def test_a_trial_that_ran_out_of_memory_has_its_answer(tmp_path: Path) -> None:
     assert standings(run) == [PointState.FAILED, PointState.DONE]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("queue")
 def test_what_the_journal_leaves_to_a_person_is_reported(tmp_path: Path) -> None:
     run = write_points(tmp_path / "run", grid([50]))
@@ -345,6 +353,7 @@ def test_what_the_journal_leaves_to_a_person_is_reported(tmp_path: Path) -> None
     assert seen(run).left is None, "what was left has been submitted"
 
 
+@pytest.mark.slow
 def test_where_points_stand(tmp_path: Path, programs: Programs) -> None:
     run = tmp_path / "run"
     points = sweep(run, 8)
@@ -372,6 +381,7 @@ def test_where_points_stand(tmp_path: Path, programs: Programs) -> None:
     )
 
 
+@pytest.mark.slow
 def test_points_that_share_a_task(tmp_path: Path, programs: Programs) -> None:
     run = tmp_path / "run"
     points = grid([1, 2, 3])
@@ -401,6 +411,7 @@ def test_a_run_of_another_user_is_known(tmp_path: Path, monkeypatch: pytest.Monk
     assert not seen(run).mine
 
 
+@pytest.mark.slow
 def test_one_queue_call_and_one_accounting_call_for_all_runs(tmp_path: Path, programs: Programs) -> None:
     runs = [tmp_path / name for name in ("one", "two", "three")]
     for run, job in zip(runs, ("77", "78", "79"), strict=True):
@@ -419,6 +430,7 @@ def test_one_queue_call_and_one_accounting_call_for_all_runs(tmp_path: Path, pro
     assert [one.points[50].outcome for one in found[1:]] == [None, None]
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_does_not_answer_is_silent(tmp_path: Path, programs: Programs) -> None:
     good, _ = sweep(tmp_path / "run", 2)
     write_record(tmp_path / "run", record(good))
@@ -431,6 +443,7 @@ def test_a_scheduler_that_does_not_answer_is_silent(tmp_path: Path, programs: Pr
     assert seen(tmp_path / "run").points[1].outcome is None, "silence makes nothing gone"
 
 
+@pytest.mark.slow
 def test_what_was_preempted_for_good_is_soon_asked_no_more(tmp_path: Path, programs: Programs) -> None:
     run = tmp_path / "run"
     sweep(run, 1)
@@ -446,6 +459,7 @@ def test_what_was_preempted_for_good_is_soon_asked_no_more(tmp_path: Path, progr
 EQW = "<job_list><JB_job_number>77</JB_job_number><state>{}</state><tasks>{}</tasks></job_list>"
 
 
+@pytest.mark.slow
 def test_a_task_in_eqw_is_stuck_and_runs_when_it_is_cleared(tmp_path: Path, programs: Programs) -> None:
     """Grid Engine: qacct has a record of the start that failed while the queue holds the task."""
     run = tmp_path / "run"
@@ -463,6 +477,7 @@ def test_a_task_in_eqw_is_stuck_and_runs_when_it_is_cleared(tmp_path: Path, prog
     assert outcomes(run) == [Outcome.TIMEOUT, Outcome.BUG]
 
 
+@pytest.mark.slow
 def test_a_point_that_was_submitted_again_is_looked_for_there(tmp_path: Path, programs: Programs) -> None:
     run = tmp_path / "run"
     one, _ = sweep(run, 2)
@@ -498,6 +513,7 @@ def test_a_point_that_was_submitted_again_is_looked_for_there(tmp_path: Path, pr
     ]
 
 
+@pytest.mark.slow
 def test_what_ran_by_hand_is_done_once_the_queue_has_let_the_point_go(
     tmp_path: Path, programs: Programs
 ) -> None:
@@ -512,6 +528,7 @@ def test_what_ran_by_hand_is_done_once_the_queue_has_let_the_point_go(
     assert standings(run) == [PointState.DONE]
 
 
+@pytest.mark.slow
 def test_what_is_gone_stays_gone_while_others_are_missed(tmp_path: Path, programs: Programs) -> None:
     run = tmp_path / "run"
     sweep(run, 2)
@@ -528,6 +545,7 @@ def test_what_is_gone_stays_gone_while_others_are_missed(tmp_path: Path, program
     assert outcomes(run) == [Outcome.CANCELLED, Outcome.LOST]
 
 
+@pytest.mark.slow
 def test_a_run_that_cannot_be_written_is_looked_at_all_the_same(tmp_path: Path, programs: Programs) -> None:
     run = tmp_path / "run"
     sweep(run, 2)
@@ -542,6 +560,7 @@ SHARED = (
 )
 
 
+@pytest.mark.slow
 def test_a_task_that_has_just_begun_is_not_cancelled_with_those_that_it_waited_with(
     tmp_path: Path, queue: Programs
 ) -> None:
@@ -560,6 +579,7 @@ def test_a_task_that_has_just_begun_is_not_cancelled_with_those_that_it_waited_w
     assert seen(run).points[1].standing is PointState.UNSETTLED, "its own row is on its way"
 
 
+@pytest.mark.slow
 def test_what_was_cancelled_by_hand_while_it_waited_is_asked_for_until_it_is_gone_for_good(
     tmp_path: Path, queue: Programs
 ) -> None:
@@ -585,6 +605,7 @@ def cut_short(run: Path, of: Point, number: int = 1) -> None:
     write_record(run, replace(cut, job=job))
 
 
+@pytest.mark.slow
 def test_a_task_that_is_about_to_be_requeued_is_not_over(tmp_path: Path, queue: Programs) -> None:
     (one,) = points = grid([50])
     run = write_points(tmp_path / "run", points)
@@ -604,6 +625,7 @@ def test_a_task_that_is_about_to_be_requeued_is_not_over(tmp_path: Path, queue: 
     assert seen(run).points[0].standing is PointState.FAILED, "a bug is a bug"
 
 
+@pytest.mark.slow
 def test_why_a_task_was_requeued_is_asked_though_its_point_is_done(tmp_path: Path, queue: Programs) -> None:
     (one,) = points = grid([50])
     run = write_points(tmp_path / "run", points)
@@ -626,6 +648,7 @@ def test_what_cannot_be_read_of_a_spec_is_not_known(tmp_path: Path) -> None:
         assert seen(run).requested == Requested()
 
 
+@pytest.mark.slow
 def test_what_is_missed_is_noted_when_it_is_news_and_once_a_minute(
     tmp_path: Path, programs: Programs
 ) -> None:

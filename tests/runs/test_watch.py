@@ -68,6 +68,7 @@ def words(found: Sequence[RunStanding]) -> str:
     return "".join(f"{one.points[0].state}\n" for one in found)
 
 
+@pytest.mark.slow
 def test_it_looks_ever_more_seldom_until_nothing_is_to_come(
     tmp_path: Path, queue: Programs, clock: Clock
 ) -> None:
@@ -85,6 +86,7 @@ def test_it_looks_ever_more_seldom_until_nothing_is_to_come(
     assert queue.asked["squeue"] == 20
 
 
+@pytest.mark.slow
 def test_a_program_gets_what_it_asked_for_and_nothing_else(
     tmp_path: Path, queue: Programs, clock: Clock
 ) -> None:
@@ -101,6 +103,7 @@ def test_a_program_gets_what_it_asked_for_and_nothing_else(
     assert [json.loads(text) for text in out] == ["running\n", "held\n", "stuck\n"]
 
 
+@pytest.mark.slow
 def test_on_a_terminal_each_look_is_drawn_over_the_one_before(
     tmp_path: Path, queue: Programs, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,6 +124,7 @@ def test_on_a_terminal_each_look_is_drawn_over_the_one_before(
     assert second.count(long) == 9, "the last look is whole"
 
 
+@pytest.mark.slow
 def test_the_policy_of_the_run_says_what_is_to_come(tmp_path: Path, queue: Programs, clock: Clock) -> None:
     """A point that ran out of host memory runs again by the job that follows: unless the spec says no."""
     points = grid([50])

@@ -51,6 +51,7 @@ def test_what_ps_says_of_drivers(status: int, text: str, error: str, alive: list
     assert {(task.task, task.state) for task in tasks or ()} <= {(local.WHOLE, State.RUNNING)}
 
 
+@pytest.mark.slow
 @pytest.mark.program("ps")
 def test_a_process_of_ones_own_is_found_by_the_real_ps() -> None:
     with subprocess.Popen(

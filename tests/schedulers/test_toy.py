@@ -64,6 +64,7 @@ def run_of(folder: Path) -> str:
     return str(run)
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_out_and_its_table_comes_home(
     queue: Callable[..., tuple[int, str]], tmp_path: Path
 ) -> None:
@@ -80,6 +81,7 @@ def test_a_sweep_goes_out_and_its_table_comes_home(
     assert "#TOY memory=" in said
 
 
+@pytest.mark.slow
 def test_points_that_wait_are_shown_and_cancelled(
     queue: Callable[..., tuple[int, str]], tmp_path: Path
 ) -> None:
@@ -104,6 +106,7 @@ def test_its_scripts_are_linted(queue: Callable[..., tuple[int, str]], tmp_path:
     assert [one["rule"] for one in script["findings"]] == ["space"]
 
 
+@pytest.mark.slow
 def test_the_doctor_asks_it_about_its_site(queue: Callable[..., tuple[int, str]]) -> None:
     _, said = queue("doctor", "spec.yaml", "--json")
     findings = {one["name"]: one for one in json.loads(said)["findings"] if one["where"] == toy.TITLE}

@@ -142,6 +142,7 @@ def of_one(paragraph):
 """
 
 
+@pytest.mark.slow
 def test_functions_are_tried_from_the_outside(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(SOURCE, encoding="utf-8")
     right = jobkit("workload", "check", "own.py:right", "--json", "--device", "cpu", cwd=tmp_path)
@@ -159,6 +160,7 @@ def test_functions_are_tried_from_the_outside(tmp_path: Path) -> None:
         assert any(line.split()[:2] == [check, "no"] for line in wrong.stdout.splitlines()), check
 
 
+@pytest.mark.slow
 def test_what_cannot_be_loaded_is_no_answer(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(SOURCE, encoding="utf-8")
     spec = tmp_path / "own.yaml"
@@ -175,6 +177,7 @@ def test_what_cannot_be_loaded_is_no_answer(tmp_path: Path) -> None:
     assert jobkit("workload", "check", "own.py:absent", cwd=tmp_path).returncode == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("refused", [0, 1])
 def test_the_network_is_gone(refused: int) -> None:
     """Whether or not the kernel gives a process a network namespace."""

@@ -40,6 +40,7 @@ def python_of(scheduler: str, more: str = "", **options: object) -> dict[str, Fi
     return by_names(doctor.python_here(case_of(scheduler, f"device: cpu\n{more}", **options)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheduler", ["slurm", "sge"])
 def test_a_cluster_that_would_take_the_job(scheduler: str, request: pytest.FixtureRequest) -> None:
     cluster: FakeCluster = request.getfixturevalue(f"fake_{scheduler}")
@@ -75,6 +76,7 @@ def test_a_controller_that_is_away_is_all_there_is_to_say(fake_slurm: FakeCluste
     assert found["scheduler"].status is Status.MISSING
 
 
+@pytest.mark.slow
 def test_this_machine_without_a_scheduler(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(here / "tmp"))
@@ -93,6 +95,7 @@ def test_this_machine_without_a_scheduler(here: Path, monkeypatch: pytest.Monkey
     assert not (here / "runs").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scheduler", "seen"), [("slurm", "yes"), ("sge", "no")])
 def test_only_some_schedulers_hand_variables_on(
     scheduler: str, seen: str, monkeypatch: pytest.MonkeyPatch
@@ -105,6 +108,7 @@ def test_only_some_schedulers_hand_variables_on(
     assert f"{seen}, of this place" in found.said
 
 
+@pytest.mark.slow
 def test_a_venv_without_jobkit_and_one_that_is_not_there(here: Path) -> None:
     venv = here / "venv"
     (venv / "bin").mkdir(parents=True)
@@ -133,6 +137,7 @@ def node_with_image(folder: Path, monkeypatch: pytest.MonkeyPatch, options: str 
     monkeypatch.setenv("FAKE_IMAGE_PATH", path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", ["", "-IS"])
 def test_the_probes_run_in_a_container(here: Path, monkeypatch: pytest.MonkeyPatch, options: str) -> None:
     node_with_image(here, monkeypatch, options)
@@ -144,6 +149,7 @@ def test_the_probes_run_in_a_container(here: Path, monkeypatch: pytest.MonkeyPat
     assert found["jobkit"].hint.startswith("when you build the image: " if options else "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scratch", "words"), [("/proc/$NO_SUCH_VARIABLE", ""), ("/proc/x", "(/proc/x)")])
 def test_scratch_that_cannot_be_made(here: Path, scratch: str, words: str) -> None:
     site = here / "ours.yaml"
@@ -153,6 +159,7 @@ def test_scratch_that_cannot_be_made(here: Path, scratch: str, words: str) -> No
     assert words in found.said
 
 
+@pytest.mark.slow
 def test_a_step_that_hangs_is_ended(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "STEP_LIMIT_S", 1)
     (here / "bin").mkdir()
@@ -165,6 +172,7 @@ def test_a_step_that_hangs_is_ended(here: Path, monkeypatch: pytest.MonkeyPatch)
     assert "it took too long" in found["jobkit"].said
 
 
+@pytest.mark.slow
 def test_the_program_of_a_command_is_looked_for(here: Path) -> None:
     def said(command: str) -> list[str]:
         workload = f"workload: {{command: '{command} {{batch_size}}', files: [tag]}}"

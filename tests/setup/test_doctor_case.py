@@ -40,6 +40,7 @@ def test_without_a_spec_a_small_one_is_looked_at(here: Path) -> None:
     assert with_gpus(alone, Survey(product="this machine")).spec.resources.gpus == 1
 
 
+@pytest.mark.slow
 def test_a_spec_is_taken_as_it_is(here: Path) -> None:
     case = opened(write(here / "spec.yaml", SPEC))
 

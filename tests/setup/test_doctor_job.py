@@ -43,6 +43,7 @@ def folders() -> list[Path]:
     return list(Path("runs").iterdir()) if Path("runs").exists() else []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheduler", ["slurm", "sge"])
 def test_what_a_job_finds_comes_home(scheduler: str, here: Path, request: pytest.FixtureRequest) -> None:
     cluster: FakeCluster = request.getfixturevalue(f"fake_{scheduler}")

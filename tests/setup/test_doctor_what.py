@@ -57,6 +57,7 @@ def test_a_file_of_another_kind_is_refused(here: Path, name: str, content: bytes
     assert hint in caught.value.hint
 
 
+@pytest.mark.slow
 def test_a_script_has_a_finding_for_each_line_that_is_ignored(
     here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,6 +81,7 @@ def test_a_script_has_a_finding_for_each_line_that_is_ignored(
         assert ("unrecognized option" in trial.said) is bool(status)
 
 
+@pytest.mark.slow
 def test_a_workload_is_tried(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     (here / "tagger.py").write_text("def tag(paragraphs):\n    return [[len(one)] for one in paragraphs]\n")

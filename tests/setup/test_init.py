@@ -38,6 +38,7 @@ def init(
     return begin(plan_for(folder, scheduler, site, only), said.append)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scheduler", "queue"), [("slurm", "cpu"), ("sge", "gpu.q")])
 def test_a_site_file_that_auto_finds_and_a_spec_that_fits(
     scheduler: str, queue: str, own_site: Path, tmp_path: Path, request: pytest.FixtureRequest
@@ -105,6 +106,7 @@ def test_a_spec_keeps_to_the_site_file_and_sets_nothing_that_it_has_no_header_li
     assert directives(resources, load_site("auto", "slurm"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scheduler", "title", "folder"), [("slurm", "Slurm", "/proc/project"), ("sge", "Grid Engine", "file")]
 )
@@ -125,6 +127,7 @@ def test_where_one_file_cannot_be_made_none_stays(
     assert not (tmp_path / "first.yaml").exists()
 
 
+@pytest.mark.slow
 def test_without_a_scheduler_a_spec_for_this_machine(
     own_site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +143,7 @@ def test_without_a_scheduler_a_spec_for_this_machine(
         assert ask_site(by_name(name)).trouble == f"{program}: command not found"
 
 
+@pytest.mark.slow
 def test_after_a_command_that_hangs_no_other_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

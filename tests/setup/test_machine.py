@@ -222,6 +222,7 @@ def test_what_python_finds_amiss(
     assert words in f"{found.said}\n{found.hint}"
 
 
+@pytest.mark.slow
 def test_what_brings_a_torch_for_cuda_can_be_pasted() -> None:
     words, command = node({"python": "/my env/bin/python"}, torch=FOR_CPU)["torch"].hint.splitlines()
 

@@ -10,6 +10,7 @@ import pytest
 from jobkit.worker.examine import examine, find_program, interpreter
 
 
+@pytest.mark.slow
 def test_it_runs_as_a_job_calls_it(tmp_path: Path) -> None:
     file = tmp_path / "examined.json"
     words = ["-m", "jobkit.worker.examine", "--device", "cpu", "--workload", "count", str(file)]
@@ -23,6 +24,7 @@ def test_it_runs_as_a_job_calls_it(tmp_path: Path) -> None:
     assert told["cpus"] >= 1
 
 
+@pytest.mark.slow
 @pytest.mark.xdist_group("torch")
 def test_torch_is_looked_at_where_the_work_needs_it() -> None:
     import torch

@@ -38,6 +38,7 @@ def short() -> Iterator[Path]:
         assert not with_variable(f"FAKE_HELD={name}/held")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("of", "mps"),
     [(replace(AUTO, gpus=2), ""), (replace(ONE_GPU, workers=1), "stubborn")],
@@ -52,6 +53,7 @@ def test_workers_are_clients_of_a_daemon_of_the_try_that_may_take_no_notice_of_q
     assert found.gpu.foreign_processes == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env", "reason"),
     [
@@ -92,6 +94,7 @@ def gpu(number: int, forbids_mps: str = "") -> GpuState:
 GPUS = gpu(0), gpu(1, "in MIG mode")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "env", "reason"),
     [
@@ -125,6 +128,7 @@ def test_what_forbids_mps_ends_a_try_that_must_have_it_and_is_in_the_record_of_a
         assert begun.mps == f"off: {reason}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("visible", ["1", "GPU-0"])
 def test_only_the_gpus_of_the_job_decide(
     begun: TryState, monkeypatch: pytest.MonkeyPatch, visible: str
@@ -154,6 +158,7 @@ def test_its_folder_is_next_to_the_jobs_if_that_has_a_long_path(short: Path) -> 
 # -- while it runs
 
 
+@pytest.mark.slow
 def test_a_daemon_that_does_not_answer_in_time_is_refused(
     begun: TryState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +186,7 @@ def clients(begun: TryState, stack: ExitStack, *names: int) -> None:
         client.recv(7)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_no_client_ends_the_try_unless_none_uses_the_gpu(begun: TryState) -> None:
     """Also a try that may do without MPS: some of its workers use it, and some do not."""
     begun.task = replace(begun.task, point=AUTO)
@@ -194,6 +200,7 @@ def test_a_worker_that_is_no_client_ends_the_try_unless_none_uses_the_gpu(begun:
     assert caught.value.outcome is Outcome.ENVIRONMENT
 
 
+@pytest.mark.slow
 def test_clients_are_counted_if_their_ids_are_hidden(
     begun: TryState, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -222,6 +229,7 @@ def cmdline(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", [0, 1])
 def test_the_end_of_daemon_or_guard_is_seen(begun: TryState, killed: int) -> None:
     with ExitStack() as stack:
@@ -239,6 +247,7 @@ def test_the_end_of_daemon_or_guard_is_seen(begun: TryState, killed: int) -> Non
     wait_until(lambda: all(map(gone, pids)))
 
 
+@pytest.mark.slow
 def test_a_guard_that_does_not_end_is_killed(begun: TryState, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANSWER_S", "QUIT_S", "KILL_S"):
         monkeypatch.setattr(mps, name, 0.1)

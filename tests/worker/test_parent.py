@@ -95,6 +95,7 @@ def test_a_client_that_ends_in_the_middle_of_its_request_is_forgotten(sent: byte
         assert parent_socket.receive(ours) is None
 
 
+@pytest.mark.slow
 def test_a_child_is_killed_if_its_client_ends_before_it_has_read_the_answer() -> None:
     with ExitStack() as stack:
         child = stack.enter_context(subprocess.Popen(["cat"], stdin=subprocess.PIPE))

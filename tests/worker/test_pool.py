@@ -26,6 +26,7 @@ def state(folder: Path) -> TryState:
     return TryState(task, now(), workers=[WorkerState() for _ in range(PLAIN.workers)])
 
 
+@pytest.mark.slow
 def test_workers_take_no_notice_of_a_schedulers_signals_and_one_may_end_before_the_others(
     tmp_path: Path,
 ) -> None:
@@ -43,6 +44,7 @@ def test_workers_take_no_notice_of_a_schedulers_signals_and_one_may_end_before_t
     assert [measured.items_per_call for measured in begun.workers] == [1, 1]
 
 
+@pytest.mark.slow
 def test_a_worker_whose_parent_has_gone_does_nothing() -> None:
     ours, theirs = Pipe()
     with ours, theirs:
@@ -51,6 +53,7 @@ def test_a_worker_whose_parent_has_gone_does_nothing() -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.slow
 def test_workers_end_with_their_supervisor_though_it_is_killed(tmp_path: Path) -> None:
     code = f"""\
         import os, signal, sys

@@ -43,6 +43,7 @@ def test_what_cannot_be_read_is_unknown(group: Path, monkeypatch: pytest.MonkeyP
     assert process.cgroup_peak() is None
 
 
+@pytest.mark.slow
 def test_the_age_of_a_process_counts_from_its_start() -> None:
     code = "from jobkit.worker import process; print(process.age_s())"
     began_s = time.monotonic()
@@ -51,6 +52,7 @@ def test_the_age_of_a_process_counts_from_its_start() -> None:
     assert process.started_at(2**22 + 1) is None
 
 
+@pytest.mark.slow
 def test_a_forked_child_is_waited_for_like_another() -> None:
     if (pid := os.fork()) == 0:
         signal.pause()
@@ -75,6 +77,7 @@ os.waitpid(pid, 0)
 """
 
 
+@pytest.mark.slow
 def test_a_child_closes_what_it_inherits_but_not_the_files_of_the_driver(tmp_path: Path) -> None:
     files = [str(tmp_path / name) for name in ("nvidiactl", "batches.jsonl")]
     done = subprocess.run([sys.executable, "-c", CHILD, *files], capture_output=True, text=True, check=True)

@@ -76,6 +76,7 @@ def test_a_paragraph_that_is_longer_than_the_limit_is_alone() -> None:
 # -- in a try
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workers", "fork"), [(1, True), (2, False)])
 def test_shortcuts_that_find_the_same_stay_and_the_check_has_figures_of_its_own(
     tmp_path: Path,
@@ -100,6 +101,7 @@ def test_shortcuts_that_find_the_same_stay_and_the_check_has_figures_of_its_own(
     assert sorted(map(str.strip, checked)) == sorted(COUNTED.split("\n\n")[::2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "inert"),
     [
@@ -125,6 +127,7 @@ def test_shortcuts_that_do_not_are_off_and_the_reason_is_recorded(
     assert len((tmp_path / ENTITIES_FILE).read_text().splitlines()) == 21
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "shortcuts"),
     [
@@ -143,6 +146,7 @@ def test_without_shortcuts_or_a_check_of_them_nothing_is_checked(
     assert bool(found.check) == (shortcuts == "exact")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("word", "workers", "outcome", "message"),
     [
@@ -167,6 +171,7 @@ def test_a_check_that_fails_is_named(
     assert not (tmp_path / BATCHES_FILE).exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_signal_ends_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
     monkeypatch.setenv("CUT_CHECK", "Term. Wait.")
@@ -174,6 +179,7 @@ def test_a_signal_ends_the_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert (found.outcome, found.signal, found.provisional) == (Outcome.CANCELLED, "TERM", True)
 
 
+@pytest.mark.slow
 def test_the_check_is_not_profiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What would start a profiled worker fails at once."""
     monkeypatch.setenv("CUT_CHECK", "Kill.")
@@ -189,6 +195,7 @@ def _failing(_: PointWork, task: Task) -> Launcher:
 # -- in a shard
 
 
+@pytest.mark.slow
 def test_a_shard_ends_before_its_first_call_if_they_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,7 @@ class LooksAndKeeps(Looks):
     GC: ClassVar[bool] = False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("workload", "text", "outcome"),
     [

@@ -82,6 +82,7 @@ def batches(folder: Path) -> list[Batch]:
     return [json_codec.from_json(Batch, line, where="batches") for _, line in lines]
 
 
+@pytest.mark.slow
 def test_several_workers_do_what_one_does(tmp_path: Path) -> None:
     entities = []
     for workers in (1, 2):
@@ -113,6 +114,7 @@ def test_several_workers_do_what_one_does(tmp_path: Path) -> None:
     assert found.memory.maxrss_bytes == max(share.maxrss_bytes or 0 for share in found.workers)
 
 
+@pytest.mark.slow
 def test_all_workers_take_part_once_all_have_loaded_and_loading_is_not_in_the_speed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,6 +131,7 @@ def test_all_workers_take_part_once_all_have_loaded_and_loading_is_not_in_the_sp
 # -- failures
 
 
+@pytest.mark.slow
 @pytest.mark.fault
 @pytest.mark.parametrize(
     ("word", "fork", "outcome", "message"),
@@ -169,6 +172,7 @@ def test_a_worker_that_fails_ends_the_try_with_its_outcome_and_the_batches_are_k
     assert len((tmp_path / ENTITIES_FILE).read_text().splitlines()) == 1 + found.summary.items
 
 
+@pytest.mark.slow
 def test_a_worker_that_the_kernel_killed_for_memory_is_distinguished_from_one_that_somebody_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +183,7 @@ def test_a_worker_that_the_kernel_killed_for_memory_is_distinguished_from_one_th
     assert "was killed by SIGKILL: the job's memory limit was reached" in found.message
 
 
+@pytest.mark.slow
 @pytest.mark.fault
 @pytest.mark.parametrize(
     ("word", "outcome", "message"),
@@ -205,6 +210,7 @@ def test_a_worker_that_ends_while_it_loads(
     assert (found.summary.work_s, found.summary.items_per_s) == (0, None)
 
 
+@pytest.mark.slow
 @pytest.mark.fault
 def test_a_hang_is_a_timeout_that_names_worker_and_batch(tmp_path: Path) -> None:
     """FAULT: one of the workers of a point hangs.
@@ -220,12 +226,14 @@ def test_a_hang_is_a_timeout_that_names_worker_and_batch(tmp_path: Path) -> None
     assert len(batches(tmp_path)) == 5
 
 
+@pytest.mark.slow
 def test_a_signal_ends_all_workers(tmp_path: Path) -> None:
     found = tried(tmp_path, replace(PLAIN, fork=True), "\n\n".join(["First."] * 5 + [TERM, WAIT, WAIT]))
     assert (found.outcome, found.signal, found.provisional) == (Outcome.CANCELLED, "TERM", True)
     assert len(batches(tmp_path)) >= 4
 
 
+@pytest.mark.slow
 def test_on_a_full_disk_the_record_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ExitStack() as mounts:
         small = mounts.enter_context(disk(tmp_path / "small", 1))
@@ -283,6 +291,7 @@ def on_cards(folder: Path, of: Point, **env: str) -> Record:
     return apart(folder, COUNTED, **{**cards, **env})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fork", [False, True])
 def test_the_workers_of_two_gpus_have_one_queue_and_contexts_of_their_own(
     tmp_path: Path,
@@ -320,6 +329,7 @@ def test_the_workers_of_two_gpus_have_one_queue_and_contexts_of_their_own(
     assert found.energy.attribution is wanted
 
 
+@pytest.mark.slow
 def test_a_signal_while_the_need_is_measured_ends_that_and_not_the_try(tmp_path: Path) -> None:
     """On GPUs without a counter: their energy is the integral of their power."""
     found = on_cards(tmp_path, replace(ON_CARDS, workers=1, fork=True), ON_CARD_TERM="1", FAKE_OLD="1")
@@ -330,6 +340,7 @@ def test_a_signal_while_the_need_is_measured_ends_that_and_not_the_try(tmp_path:
     assert found.energy.joules == pytest.approx(400 * found.energy.span_s)
 
 
+@pytest.mark.slow
 def test_a_worker_that_runs_out_of_gpu_memory_leaves_the_load(tmp_path: Path) -> None:
     found = on_cards(tmp_path, replace(ON_CARDS, workers=1, fork=True, cap_bytes=BYTES_PER_LOAD * 30))
     assert found.outcome is Outcome.GPU_OOM
@@ -350,6 +361,7 @@ def test_a_call_hangs_after_the_larger_of_two_times(longest_s: float, limit_s: f
 # -- profiled
 
 
+@pytest.mark.slow
 def test_of_several_workers_the_first_is_profiled(tmp_path: Path) -> None:
     found = tried(tmp_path, replace(PLAIN, workload="count", profile="python"))
     assert (found.outcome, found.point.profile) == (Outcome.OK, "python")
@@ -359,6 +371,7 @@ def test_of_several_workers_the_first_is_profiled(tmp_path: Path) -> None:
     assert f"calls: all {len(own)}, " in text
 
 
+@pytest.mark.slow
 def test_scalene_profiles_a_worker_that_it_starts(tmp_path: Path) -> None:
     pytest.importorskip("scalene")
     text = "\n\n".join([COUNTED] * 100)

@@ -48,6 +48,7 @@ def tried(folder: Path, of: Point) -> Record:
     return found
 
 
+@pytest.mark.slow
 def test_the_need_of_the_heaviest_call_is_measured_after_the_batches(tmp_path: Path, card: FakeTorch) -> None:
     found = tried(tmp_path, PLAIN)
     [need] = found.needs
@@ -63,6 +64,7 @@ def test_the_need_of_the_heaviest_call_is_measured_after_the_batches(tmp_path: P
     assert card.emptied == need.tries, "each try begins with an empty cache"
 
 
+@pytest.mark.slow
 def test_a_cap_of_the_point_holds_for_the_batches_and_after(tmp_path: Path, card: FakeTorch) -> None:
     cap = 107 * LOAD * BYTES_PER_LOAD // 100
     found = tried(tmp_path, replace(PLAIN, cap_bytes=cap))
@@ -72,6 +74,7 @@ def test_a_cap_of_the_point_holds_for_the_batches_and_after(tmp_path: Path, card
     assert cap <= card.cap_bytes <= cap + 1024
 
 
+@pytest.mark.slow
 def test_on_a_cpu_no_need_is_measured_and_the_cpu_time_of_the_try_alone_is_recorded(tmp_path: Path) -> None:
     before_s = process.cpu_s()
     found = tried(tmp_path, replace(PLAIN, workload="count"))
@@ -80,6 +83,7 @@ def test_on_a_cpu_no_need_is_measured_and_the_cpu_time_of_the_try_alone_is_recor
     assert (found.outcome, found.needs, found.retries, found.failed_load) == (Outcome.OK, (), None, None)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("card")
 @pytest.mark.parametrize(("workload", "load"), [("Held", None), ("Tells", LOAD)])
 def test_a_batch_that_runs_out_leaves_its_load_where_that_is_reported(
@@ -91,6 +95,7 @@ def test_a_batch_that_runs_out_leaves_its_load_where_that_is_reported(
     assert found.point.cap_bytes == 40 * BYTES_PER_LOAD
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", ["load", "sorted"])
 def test_a_point_may_work_on_a_part_of_the_text(tmp_path: Path, order: str) -> None:
     record = tried(tmp_path, replace(PLAIN, every=2, order=order))
@@ -101,6 +106,7 @@ def test_a_point_may_work_on_a_part_of_the_text(tmp_path: Path, order: str) -> N
     assert all(batch.first_item % 2 == 0 for batch in done)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("card")
 def test_a_profiled_point_leaves_its_profile_and_measures_no_need(tmp_path: Path) -> None:
     found = tried(tmp_path, replace(PLAIN, profile="python"))

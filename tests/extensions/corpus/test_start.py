@@ -57,6 +57,7 @@ def asked(home: Path) -> ApplyRequest:
     return request(home / "run", ["letters.txt"], home / "tagged")
 
 
+@pytest.mark.slow
 def test_a_corpus_is_worked_through_here_and_merged(home: Path) -> None:
     words = ("apply", "run", "--corpus", "letters.txt", "--out", "tagged")
     preview = jobkit(*words, "--shards", "2", "--dry-run")
@@ -237,6 +238,7 @@ def shown(run: Path) -> tuple[int, str]:
     return standing.exit_code, render(standing, "tagged", width=200, most=10)
 
 
+@pytest.mark.slow
 def test_the_folder_of_an_order_is_a_run_without_points_and_one_job_plans_at_a_time(
     ordered: ApplyRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -265,6 +267,7 @@ def test_the_folder_of_an_order_is_a_run_without_points_and_one_job_plans_at_a_t
     assert roles(ordered.out) == ["plan"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("clock")
 def test_what_was_cancelled_is_submitted_again_also_with_other_options(
     out: Path, ordered: ApplyRequest, sweep: Sweep, capsys: pytest.CaptureFixture[str]
@@ -280,6 +283,7 @@ def test_what_was_cancelled_is_submitted_again_also_with_other_options(
     assert roles(out) == ["plan", "plan"]
 
 
+@pytest.mark.slow
 def test_the_job_plans_and_submits_and_is_gone_on_with_by_names_and_sizes(
     out: Path, ordered: ApplyRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -306,6 +310,7 @@ def test_the_job_plans_and_submits_and_is_gone_on_with_by_names_and_sizes(
         plan_job.apply(ordered)
 
 
+@pytest.mark.slow
 def test_what_the_job_cannot_read_is_shown_and_nothing_is_submitted(out: Path) -> None:
     Path("letters.txt").write_bytes(b"caf\xe9\n")
     assert plan_job.run(out) == ExitCode.USAGE
@@ -318,6 +323,7 @@ def test_what_the_job_cannot_read_is_shown_and_nothing_is_submitted(out: Path) -
     assert "could not be planned" not in shown(out)[1]
 
 
+@pytest.mark.slow
 def test_shards_that_the_node_may_not_submit_are_left_to_a_person(out: Path, sweep: Sweep) -> None:
     sweep.refuse("job-")
     assert plan_job.run(out) == 0
@@ -326,6 +332,7 @@ def test_shards_that_the_node_may_not_submit_are_left_to_a_person(out: Path, swe
     assert "the job that planned the corpus could not submit 3 shards: " in shown(out)[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moved", [0, 3])
 def test_a_job_that_was_killed_as_it_wrote_is_done_again(
     out: Path, monkeypatch: pytest.MonkeyPatch, moved: int
@@ -349,6 +356,7 @@ def test_a_job_that_was_killed_as_it_wrote_is_done_again(
     assert len(read_points(out)[0]) == 3
 
 
+@pytest.mark.slow
 def test_a_job_that_was_killed_before_it_submitted_does_so_again(
     out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -368,6 +376,7 @@ def test_a_job_that_was_killed_before_it_submitted_does_so_again(
     assert read_points(out)[0] == points
 
 
+@pytest.mark.slow
 def test_the_request_follows_the_size_and_doubles_its_walltime(
     ordered: ApplyRequest, sweep: Sweep, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -379,6 +388,7 @@ def test_the_request_follows_the_size_and_doubles_its_walltime(
     assert "1 CPU, 3GiB of memory, walltime 03:10:00" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_without_a_scheduler_and_without_the_folder_it_is_refused(
     ordered: ApplyRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,6 +91,7 @@ def run(*arguments: object) -> subprocess.Popen[str]:
     return subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
 
 
+@pytest.mark.slow
 def test_of_many_claims_at_the_same_time_one_wins(tmp_path: Path, points: list[Point]) -> None:
     for number in range(1, 9):
         work(tmp_path, 1, number)

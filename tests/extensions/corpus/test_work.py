@@ -84,6 +84,7 @@ def batches(folder: Path) -> list[Batch]:
     return [json_codec.from_json(Batch, line, where="batches") for _, line in lines]
 
 
+@pytest.mark.slow
 def test_a_shard_leaves_a_row_for_each_paragraph_in_corpus_order(tmp_path: Path) -> None:
     [shard] = planned(tmp_path)
     found = tried(tmp_path, shard)
@@ -104,6 +105,7 @@ def test_a_shard_leaves_a_row_for_each_paragraph_in_corpus_order(tmp_path: Path)
     assert not list(out.glob("*.part"))
 
 
+@pytest.mark.slow
 def test_record_and_progress_are_those_of_a_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [shard] = planned(tmp_path)
     found = tried(tmp_path, shard)
@@ -120,6 +122,7 @@ def test_record_and_progress_are_those_of_a_sweep(tmp_path: Path, monkeypatch: p
     assert {batch.items for batch in batches(tmp_path / "out-2")} == {1}, "long paragraphs, small windows"
 
 
+@pytest.mark.slow
 def test_the_rows_do_not_depend_on_how_they_are_made(tmp_path: Path) -> None:
     [shard] = planned(tmp_path)
     tried(tmp_path, shard)
@@ -158,6 +161,7 @@ class Short(Count):
     COLUMNS = ("words", "letters")
 
 
+@pytest.mark.slow
 def test_the_rows_of_a_workload_without_columns_are_its_entities(tmp_path: Path) -> None:
     [shard] = planned(tmp_path, replace(SETTING, workload=f"{__name__}:Longest"))
     assert tried(tmp_path, shard).outcome is Outcome.OK
@@ -170,6 +174,7 @@ def test_the_rows_of_a_workload_without_columns_are_its_entities(tmp_path: Path)
     assert Entity._fields[1:] == tuple(rows[0])[2:]
 
 
+@pytest.mark.slow
 def test_a_row_that_does_not_fit_the_columns_is_a_bug_of_the_workload(tmp_path: Path) -> None:
     [shard] = planned(tmp_path, replace(SETTING, workload=f"{__name__}:Short"))
     found = tried(tmp_path, shard)
@@ -180,6 +185,7 @@ def test_a_row_that_does_not_fit_the_columns_is_a_bug_of_the_workload(tmp_path: 
 # -- failures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_corpus_that_has_changed_is_reported_and_no_rows_are_left(tmp_path: Path, workers: int) -> None:
     [shard] = planned(tmp_path, replace(SETTING, workers=workers))
@@ -210,6 +216,7 @@ def test_a_shard_without_paragraphs_is_reported(tmp_path: Path) -> None:
     assert "holds no paragraph" in tried(tmp_path, shard).message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("word", "outcome"), [("Kill.", Outcome.LOST), ("Memory.", Outcome.RAM_OOM)])
 def test_a_worker_that_fails_leaves_no_rows_the_next_try_all(tmp_path: Path, word: str, outcome: str) -> None:
     texts = [*COUNTED[:30], word, *COUNTED[30:]]
@@ -223,6 +230,7 @@ def test_a_worker_that_fails_leaves_no_rows_the_next_try_all(tmp_path: Path, wor
     assert len(read_rows(tmp_path / "out-2")) == len(texts)
 
 
+@pytest.mark.slow
 def test_a_signal_leaves_no_rows(tmp_path: Path) -> None:
     [shard] = planned(tmp_path, replace(TOLD, workers=2), *COUNTED[:20], "Term.", "Wait.", "Wait.")
     found = tried(tmp_path, shard)
@@ -230,6 +238,7 @@ def test_a_signal_leaves_no_rows(tmp_path: Path) -> None:
     assert not list((tmp_path / "out-1").glob("rows.json*"))
 
 
+@pytest.mark.slow
 def test_on_a_full_disk_the_record_is_kept_and_no_row(tmp_path: Path) -> None:
     texts = [f"Number {n} of many." for n in range(20_000)]
     [shard] = planned(tmp_path, replace(SETTING, sort_window=500, params={"batch_size": 500}), *texts)
@@ -284,6 +293,7 @@ def test_the_tagger_finds_in_a_shard_what_it_finds_in_a_text(tmp_path: Path, tin
 # -- memory
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_shard(tmp_path: Path) -> None:
     """The most resident memory of one process, of a shard and of one ten times as large."""
     setting = replace(SETTING, sort_window=2000, params={"batch_size": 100})

@@ -72,6 +72,7 @@ def answers(*lines: str) -> str:
 HELLO = '{"protocol": 1, "version": "0.1.0"}'
 
 
+@pytest.mark.slow
 def test_lines_of_a_login_shell_are_no_answers(capsys: pytest.CaptureFixture[str]) -> None:
     script = "echo Welcome; echo jobkit-on; " + answers(
         HELLO, '{"out": "hi"}', '{"err": "oh"}', '{"exit": 4}'
@@ -80,6 +81,7 @@ def test_lines_of_a_login_shell_are_no_answers(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr() == ("hi", "oh")
 
 
+@pytest.mark.slow
 def test_the_answer_is_acknowledged(tmp_path: Path) -> None:
     note = tmp_path / "note"
     script = answers(HELLO, '{"exit": 0}') + f"; read said; echo $said >{note}"
@@ -87,11 +89,13 @@ def test_the_answer_is_acknowledged(tmp_path: Path) -> None:
     assert note.read_text() == "accepted\n"
 
 
+@pytest.mark.slow
 def test_a_command_that_a_signal_ended_has_the_code_of_a_shell() -> None:
     for status, code in ((-9, 137), (-2, 130), (130, 130)):
         assert cluster(answers(HELLO, f'{{"exit": {status}}}')).run(["status"], kept="") == code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "message", "hint", "code"),
     [
@@ -117,6 +121,7 @@ def test_what_is_no_answer_is_an_error_that_helps(script: str, message: str, hin
     assert caught.value.exit_code == code
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["../../.ssh/config", "/etc/passwd", "runs/../../x"])
 def test_a_path_above_the_project_is_refused(path: str) -> None:
     answer = f'{{"answer": [["/home", "{path}", true]]}}'
@@ -124,6 +129,7 @@ def test_a_path_above_the_project_is_refused(path: str) -> None:
         cluster(answers(HELLO, answer)).find("runs")
 
 
+@pytest.mark.slow
 def test_a_terminal_is_not_given_what_it_would_obey(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = Terminal()
     monkeypatch.setattr(sys, "stdout", shown)
@@ -246,6 +252,7 @@ def put(folder: Path, name: str, script: str) -> None:
     (folder / name).chmod(0o755)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_jobkit_of_init_comes_first_then_that_of_the_path(tmp_path: Path, path: str, shell: str) -> None:
     argv = HOST.serve_argv()
@@ -257,6 +264,7 @@ def test_the_jobkit_of_init_comes_first_then_that_of_the_path(tmp_path: Path, pa
     assert asked(shell, argv, tmp_path, path=path, said="it's!\n") == (4, "venv --serve it's!\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shell", SHELLS)
 def test_rsync_begins_after_a_line_that_the_relay_knows(tmp_path: Path, path: str, shell: str) -> None:
     argv = HOST.rsync_argv(("--server", "-e.LsfxC", "."))

@@ -90,6 +90,7 @@ def laptop(home: Path, *argv: str, **changes: Any) -> Iterator[Laptop]:
         process.stdin = None if process.stdin and process.stdin.closed else process.stdin
 
 
+@pytest.mark.slow
 def test_a_command_answers_with_both_streams_and_its_code(tmp_path: Path) -> None:
     with laptop(tmp_path, words=["do", "it's $HOME"]) as side:
         answers = side.answers()
@@ -100,6 +101,7 @@ def test_a_command_answers_with_both_streams_and_its_code(tmp_path: Path) -> Non
     assert (tmp_path / "jobkit" / "letters").is_dir()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_command_knows_whether_a_terminal_shows_it(tmp_path: Path, *, terminal: bool) -> None:
     with laptop(tmp_path, words=["tty"], terminal=terminal) as side:
@@ -107,6 +109,7 @@ def test_a_command_knows_whether_a_terminal_shows_it(tmp_path: Path, *, terminal
     assert shown.endswith(f"{terminal} False\n")
 
 
+@pytest.mark.slow
 def test_an_answer_is_kept_until_the_laptop_has_it(tmp_path: Path) -> None:
     def runs() -> int:
         return len((tmp_path / "jobkit" / "letters" / "runs").read_text().splitlines())
@@ -129,6 +132,7 @@ def test_an_answer_is_kept_until_the_laptop_has_it(tmp_path: Path) -> None:
         side.until("exit")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("option", "end"), [("--new", "ctrl-c"), ("--watch", "gone"), ("-f", "gone")])
 def test_a_command_that_was_interrupted_runs_again(tmp_path: Path, option: str, end: str) -> None:
     for _ in range(2):
@@ -139,6 +143,7 @@ def test_a_command_that_was_interrupted_runs_again(tmp_path: Path, option: str, 
             assert side.until("exit" if end == "ctrl-c" else "ended").popitem()[1] == 130
 
 
+@pytest.mark.slow
 def test_the_same_command_at_the_same_time_waits(tmp_path: Path) -> None:
     with laptop(tmp_path, words=["wait"], kept="a") as first:
         first.until("out")
@@ -152,12 +157,14 @@ def test_the_same_command_at_the_same_time_waits(tmp_path: Path) -> None:
             assert second.until("exit") == {"exit": 130}
 
 
+@pytest.mark.slow
 def test_another_protocol_is_answered_with_this_one(tmp_path: Path) -> None:
     with laptop(tmp_path, protocol=PROTOCOL + 1, words=["do"]) as side:
         assert [answer["protocol"] for answer in side.answers()] == [PROTOCOL]
     assert not (tmp_path / "jobkit").exists()
 
 
+@pytest.mark.slow
 def test_a_request_of_a_later_version_may_have_more_fields(tmp_path: Path) -> None:
     line = json.dumps({**json.loads(Request(words=["do"]).as_line()), "later": 1, "project": "p"})
     done = subprocess.run(
@@ -167,6 +174,7 @@ def test_a_request_of_a_later_version_may_have_more_fields(tmp_path: Path) -> No
     assert b'{"exit": 4}' in done.stdout
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "jobkit").touch()
     with laptop(tmp_path, words=["do"]) as side:
@@ -174,6 +182,7 @@ def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     assert str(tmp_path / "jobkit") in error["error"]
 
 
+@pytest.mark.slow
 def test_the_program_itself_serves(tmp_path: Path) -> None:
     program = (sys.executable, "-m", "jobkit", SERVE)
     with laptop(tmp_path, *program, words=["--version"]) as side:
@@ -183,6 +192,7 @@ def test_the_program_itself_serves(tmp_path: Path) -> None:
         assert side.until("exit") == {"exit": 2}
 
 
+@pytest.mark.slow
 def test_runs_and_files_are_found_for_the_laptop(tmp_path: Path) -> None:
     run = tmp_path / "jobkit" / "letters" / "runs" / "letters-20260102-101530-3f9a"
     run.mkdir(parents=True)
@@ -200,6 +210,7 @@ def test_runs_and_files_are_found_for_the_laptop(tmp_path: Path) -> None:
         assert side.until("answer")["answer"] == [[place, f"runs/{run.name}", True]]
 
 
+@pytest.mark.slow
 def test_a_command_goes_on_if_the_connection_is_reset(tmp_path: Path) -> None:
     ours, its = socket.socketpair()
     request = Request(words=["count", "one"], kept="a", project="letters", origin="/home/ada/letters")
@@ -226,6 +237,7 @@ def test_a_folder_name_may_end_with_a_blank(tmp_path: Path, monkeypatch: pytest.
     assert server.project_folder(request, answers) == server.project_folder(request, answers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["ctrl-c", "gone"])
 def test_who_waits_for_the_same_command_may_go(tmp_path: Path, end: str) -> None:
     with laptop(tmp_path, words=["wait"], kept="a") as first:
@@ -238,6 +250,7 @@ def test_who_waits_for_the_same_command_may_go(tmp_path: Path, end: str) -> None
         assert first.until("exit") == {"exit": 130}
 
 
+@pytest.mark.slow
 def test_a_ctrl_c_that_comes_too_late_keeps_no_answer(tmp_path: Path) -> None:
     with laptop(tmp_path, words=["do"], kept="a") as side:
         side.until("exit")

@@ -39,6 +39,7 @@ def added(run: Path) -> list[Point]:
     return [point for point in points if not point.kind.swept]
 
 
+@pytest.mark.slow
 def test_on_a_cluster_it_is_a_job_with_its_point(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
     sweep.ended(OK, OK, OK, OK, BUG, OK)
     assert profile(sweep.run, "3", "python") == 0
@@ -62,6 +63,7 @@ def test_on_a_cluster_it_is_a_job_with_its_point(sweep: Sweep, capsys: pytest.Ca
     assert [each.profile for each in added(sweep.run)] == ["python", "torch"]
 
 
+@pytest.mark.slow
 def test_no_point_is_added_that_cannot_be_profiled(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep.ended(BUG, BUG, BUG, BUG, BUG, BUG)
     with pytest.raises(JobkitError, match="is bug: only a point that succeeded"):
@@ -97,6 +99,7 @@ def local(tmp_path: Path) -> Path:
     return prepared.run_dir
 
 
+@pytest.mark.slow
 def test_here_it_runs_at_once_and_changes_no_table(local: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = collect([local])
     capsys.readouterr()
@@ -119,6 +122,7 @@ def test_here_it_runs_at_once_and_changes_no_table(local: Path, capsys: pytest.C
     assert added(local)[-1].point_id == "batch_size-1-r1-profile-python-2"
 
 
+@pytest.mark.slow
 def test_a_profile_that_fails_is_reported_with_a_remedy(local: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(local.parent))
     (local.parent / "cProfile.py").write_text("raise RuntimeError('on purpose')\n", encoding="utf-8")

@@ -38,6 +38,7 @@ def test_a_value_stays_one_word_and_is_not_read_again(first: str, second: str) -
     assert made == ["run", f"--a={first}", second, f"{{}} {first}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", HOSTILE)
 def test_a_shell_gets_a_value_as_one_word_in_any_quotes(value: str) -> None:
     template = "printf '%s\\0' {v} \"{v}\" '{v}' \"\"'{v}'\"\""

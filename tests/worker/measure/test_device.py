@@ -104,6 +104,7 @@ def test_without_torch_it_is_the_environment(monkeypatch: pytest.MonkeyPatch) ->
     assert caught.value.outcome is Outcome.ENVIRONMENT
 
 
+@pytest.mark.slow
 def test_cuda_that_was_touched_cannot_be_used_after_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     here, bad = os.getpid(), True
     cuda = SimpleNamespace(_is_in_bad_fork=lambda: bad and os.getpid() != here)  # only a child knows
@@ -115,6 +116,7 @@ def test_cuda_that_was_touched_cannot_be_used_after_a_fork(monkeypatch: pytest.M
     assert not touched_cuda()
 
 
+@pytest.mark.slow
 @pytest.mark.program("cc")
 @pytest.mark.parametrize(("status", "touched"), [(0, True), (3, False)])
 def test_cuda_that_a_library_other_than_torch_touched(tmp_path: Path, status: int, *, touched: bool) -> None:

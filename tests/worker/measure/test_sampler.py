@@ -22,6 +22,7 @@ from tests.cluster.daemons import until
 MIB = 2**20
 
 
+@pytest.mark.slow
 def test_a_dead_sampler_answers_none() -> None:
     with sampling([]) as following:
         process = following._process
@@ -30,6 +31,7 @@ def test_a_dead_sampler_answers_none() -> None:
         assert following.ask("peaks") is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", ["sampling([])", "forked_sampling(os.getpid())"])
 def test_it_ends_with_its_parent(sampling: str) -> None:
     code = (
@@ -42,6 +44,7 @@ def test_it_ends_with_its_parent(sampling: str) -> None:
     until(lambda: started_at(int(done.stdout)) is None, "the end of the sampler", 10)
 
 
+@pytest.mark.slow
 def test_pages_that_processes_share_count_once() -> None:
     code = (
         "import os, sys\n"
@@ -121,6 +124,7 @@ def followed(*cards: Card, sees_all: bool = True) -> Peaks:
     return follower.peaks
 
 
+@pytest.mark.slow
 def test_of_several_gpus_memory_and_power_are_sums_and_utilisation_is_the_mean_if_all_answer() -> None:
     with ExitStack() as stack:
         one, two = (stack.enter_context(subprocess.Popen(["cat"], stdin=subprocess.PIPE)) for _ in range(2))
@@ -132,6 +136,7 @@ def test_of_several_gpus_memory_and_power_are_sums_and_utilisation_is_the_mean_i
     assert (peaks.device_bytes, peaks.process_bytes, peaks.utilisation_percent) == (None, None, [])
 
 
+@pytest.mark.slow
 def test_a_process_that_is_neither_this_nor_its_child_is_foreign() -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as child:
         own, foreign = {child.pid: 1}, {child.pid: 1, 1: 2}
@@ -144,6 +149,7 @@ def test_a_process_that_is_neither_this_nor_its_child_is_foreign() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_it_sees_most_spikes_of_20_ms_in_their_size() -> None:
     sizes = [(32 + 4 * n) * MIB for n in range(10)]  # each higher than the last, for peaks never fall
     seen = 0
@@ -169,6 +175,7 @@ def _spike(size: int, seconds: float) -> None:
             block[0] = 1
 
 
+@pytest.mark.slow
 def test_a_forked_sampler_follows_the_children_of_a_process() -> None:
     code = (
         f"import mmap, sys; block = mmap.mmap(-1, {64 * MIB}); block[:] = bytes(len(block)); sys.stdin.read()"
@@ -186,6 +193,7 @@ def _peak(following: sampler.Sampling) -> int:
     return peaks.rss_bytes or 0
 
 
+@pytest.mark.slow
 def test_of_a_command_its_program_is_followed_once_it_runs_and_few_samples_are_no_peak() -> None:
     if (pid := os.fork()) == 0:  # a child that has not started its program
         signal.pause()

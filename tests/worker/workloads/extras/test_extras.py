@@ -18,7 +18,10 @@ from jobkit.planning.sample import sample_text
 from jobkit.worker.workloads.base import EXTRAS, workload_class
 from jobkit.worker.workloads.model_files import fingerprint, folder_files
 
-pytestmark = pytest.mark.xdist_group("torch")  # one worker imports it, for all tests of this group
+pytestmark = [
+    pytest.mark.xdist_group("torch"),
+    pytest.mark.slow,
+]  # one worker imports it, for all tests of this group
 TAGGER, EMBEDDER, SPACY = EXTRAS
 PARAGRAPHS = split_paragraphs(sample_text(40))
 LONG = " ".join(PARAGRAPHS[:20])

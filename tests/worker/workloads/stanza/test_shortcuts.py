@@ -289,6 +289,7 @@ def test_the_check_names_how_many_paragraphs_have_other_tags(
 # -- versions
 
 
+@pytest.mark.slow
 def test_stanza_is_the_newest_version_that_they_are_written_for_or_the_oldest_one() -> None:
     import stanza
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.xdist_group("torch")
+pytestmark = [pytest.mark.xdist_group("torch"), pytest.mark.slow]
 
 HALVES = st.integers(-2, 2).map(lambda number: number / 2)
 """Few values, so that many sums are equal."""
