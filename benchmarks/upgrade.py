@@ -70,7 +70,7 @@ class User:
     def has(self, wheel: Path) -> None:
         """Install a wheel of jobkit in place of the one before."""
         if not self.environment.exists():
-            subprocess.run((sys.executable, "-m", "venv", "--without-pip", self.environment), check=True)
+            subprocess.run((sys.executable, "-m", "venv", "--without-pip", str(self.environment)), check=True)
             (self.site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
         python = str(self.environment / "bin" / "python")
         pip = (sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps")
