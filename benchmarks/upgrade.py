@@ -79,7 +79,7 @@ class User:
     def jobkit(self, *words: str, status: int | None = 0) -> str:
         """Run a command; return its standard output."""
         variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        argv = (self.environment / "bin" / "jobkit", *words)
+        argv = (str(self.environment / "bin" / "jobkit"), *words)
         done = subprocess.run(
             argv, cwd=self.folder, env=variables, capture_output=True, text=True, check=False
         )
