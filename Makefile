@@ -30,7 +30,7 @@ quick: setup
 	$(BIN)/python -m pytest tests -n 2 --dist loadgroup --quick
 
 # Tests on real schedulers mostly wait, the others compute: side by side they take the time of one.
-# CI adds to it: ALSO='coverage oldest'.
+# CI adds to it with ALSO, and leaves to `coverage` the tests that it runs.
 test: setup           ## before you push: all that CI checks but coverage, the oldest versions, and clusters (JOBKIT_CLUSTER=1 adds them)
 	$(MAKE) --jobs=5 --output-sync=target cluster lint unit $(ALSO)
 
@@ -49,9 +49,10 @@ lint: setup           ## style, types, import layers
 # with one (program) are skipped there, by its name, and run with the clusters.
 # Three workers on two cores, for many tests wait for a process.
 .PHONY: unit cluster coverage oldest
+UNIT = not oldest
 unit: model
 	path=$$($(BIN)/python -m tests.support.bare_path .cache/bare-path) && \
-	env -u JOBKIT_CLUSTER PATH="$$path" $(BIN)/python -m pytest tests -n 3 --dist loadgroup --ignore tests/cluster -m 'not oldest'
+	env -u JOBKIT_CLUSTER PATH="$$path" $(BIN)/python -m pytest tests -n 3 --dist loadgroup --ignore tests/cluster -m '$(UNIT)'
 
 coverage: setup       ## what the tests that start no process cover of jobkit; pyproject.toml has the least that it may be
 	$(BIN)/python -m pytest tests -n 2 --dist loadgroup --quick --cov --cov-report=
