@@ -32,6 +32,8 @@ NOW = "2026-11-27T12:00:00+00:00"
 WRITTEN_AT = 1_795_600_000  # two days before; a checkout gives its files the time at which it was made
 SITES = {"slurm": ("slurm-default",), "sge": ("sge-default", "lancaster-hec"), "local": ("local-default",)}
 NEW_ID = re.compile(r"(?<=-)20261127-120000-[0-9a-f]{4}")
+OTHERS = re.compile("XDG_|STANZA_|HF_|SBATCH_|SLURM_|SQUEUE_|SGE_|JOBKIT_")
+"""Variables of the user's that would change an answer."""
 VERSION = re.compile(r"\bjobkit \d+\.\d+\.\d+\S*")
 CPU_BUILD = "environment.setup=[':']"  # the nodes have another torch than this machine
 BLOCK = {"p", "h1", "h2", "h3", "li", "tr", "caption", "summary", "pre", "text", "title", "figcaption", "div"}
@@ -132,6 +134,8 @@ def project(folder: Path) -> Iterator[Path]:
         "PATH": "/usr/bin:/bin",
     }
     with pytest.MonkeyPatch.context() as patch, time_machine.travel(NOW, tick=False):
+        for name in filter(OTHERS.match, list(os.environ)):
+            patch.delenv(name)
         for name, value in variables.items():
             patch.setenv(name, value)
         yield folder / "project"
