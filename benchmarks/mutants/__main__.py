@@ -22,8 +22,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from coverage.numbits import numbits_to_nums
-
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PYTEST = (
@@ -98,21 +96,19 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def reaching(folder: Path, mutant: Mutant) -> list[str]:
     """Return the quick tests that reach a line of a patch; those that reach few lines of it come first."""
-    database = sqlite3.connect(folder / "reached")
-    rows = (
-        "select context.context, line_bits.numbits, file.path from line_bits"
-        " join context on context.id = line_bits.context_id join file on file.id = line_bits.file_id"
+    rows = sqlite3.connect(folder / "reached").execute(
+        "select context.context, arc.tono, file.path from arc"
+        " join context on context.id = arc.context_id join file on file.id = arc.file_id"
     )
     reached: set[str] = set()
     size: Counter[str] = Counter()
-    for context, bits, path in database.execute(rows):
+    for context, line, path in rows:
         name = str(Path(path).relative_to(folder))
         if context and name in mutant.lines:
-            lines = numbits_to_nums(bits)
-            test = context.partition("|")[0]
-            size[test] += len(lines)
+            test = re.split(r"[\[|@]", context)[0]  # without parameters and group
+            size[test] += 1
             # a change between two lines is reached by who reaches the line above or below it
-            if mutant.lines[name] & {number + step for number in lines for step in (-1, 0, 1)}:
+            if mutant.lines[name] & {abs(line) - 1, abs(line), abs(line) + 1}:
                 reached.add(test)
     return sorted(reached, key=lambda test: (size[test], test))[:MOST_TESTS]
 
@@ -123,9 +119,10 @@ def first_failure(folder: Path, tests: Iterable[str]) -> str:
     if not tests:
         return ""
     done = run(folder, "-x", "-n", "2", *tests)
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
-    if failed or done.returncode not in {0, 1}:
-        return failed[1] if failed else f"status {done.returncode}: {done.stdout[-200:]}"
+    if failed := re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE):
+        return failed[1]
+    if done.returncode:
+        raise SystemExit(f"status {done.returncode} of pytest {' '.join(tests)}: {done.stdout}{done.stderr}")
     return ""
 
 

@@ -116,7 +116,7 @@ def parse_seconds(text: str) -> float:
 
 def format_seconds(seconds: float) -> str:
     """Return seconds as `parse_seconds` reads them back."""
-    return f"{seconds:g}s"
+    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
 
 def format_walltime(duration_s: float) -> str:

@@ -25,12 +25,9 @@ def test_values(parse: Callable[[str], float], values: dict[str, float]) -> None
     assert {text: parse(text) for text in values} == values
 
 
-def test_short_times_are_written_back() -> None:
-    assert [units.parse_seconds(units.format_seconds(short)) for short in (2.0, 0.5, 0.001)] == [
-        2.0,
-        0.5,
-        0.001,
-    ]
+def test_times_are_written_back() -> None:
+    times = [2.0, 0.5, 0.001, 1000.001, 1_000_000.0]
+    assert [units.parse_seconds(units.format_seconds(time)) for time in times] == times
 
 
 @pytest.mark.parametrize(
