@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import tarfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -75,3 +76,16 @@ def test_an_archive_has_no_trace_of_who_made_it_and_when() -> None:
         assert [file.name for file in files] == sorted(file.name for file in files), path
         traces = {(file.uid, file.gid, file.uname, file.gname, file.mtime, file.mode) for file in files}
         assert traces == {(0, 0, "", "", 0, 0o644)}, path
+
+
+def test_every_fault_on_purpose_still_applies() -> None:
+    """A commit that moves such a line rewrites the patch: ``python -m benchmarks.mutants``."""
+    patches = sorted((archives.RECORDS.parent / "mutants").glob("*.patch"))
+    assert len(patches) == 20
+    for patch in patches:
+        text = patch.read_text(encoding="utf-8")
+        (file,) = re.findall(r"^--- a/(\S+)$", text, re.MULTILINE)
+        now = (archives.RECORDS.parents[1] / file).read_text(encoding="utf-8")
+        for hunk in re.split(r"^@@.*\n", text, flags=re.MULTILINE)[1:]:
+            before = "".join(line[1:] for line in hunk.splitlines(keepends=True) if line[0] in " -")
+            assert before in now, f"{patch.name}: {file} has changed there"
