@@ -34,7 +34,7 @@ from jobkit.core.records import FileRef, ModelRef, Point, TextRef
 from jobkit.schedulers.registry import by_name
 from jobkit.schedulers.types import JobRequest
 from jobkit.spec.axes import most, settings
-from jobkit.spec.directives import directives
+from jobkit.spec.directives import directives, queue_of
 from jobkit.spec.fields import Auto
 from jobkit.spec.site import Site
 from jobkit.spec.sweep_spec import Resources, SweepSpec
@@ -253,7 +253,7 @@ def request(name: str, spec: SweepSpec, site: Site, resources: Resources) -> Job
     header = directives(asked, site)
     return JobRequest(
         name=name,
-        queue=asked.queue or site.queue,
+        queue=queue_of(asked, site),
         gpus=asked.gpus,
         gpu_type=asked.gpu_type,
         cpus=asked.cpus,

@@ -48,6 +48,7 @@ from jobkit.setup.findings import (
 )
 from jobkit.setup.machine import MACHINE, PYTHON, NodeRequest, check_node, programs
 from jobkit.spec.axes import most, settings
+from jobkit.spec.directives import queue_of
 from jobkit.spec.fields import Auto
 from jobkit.spec.sweep_spec import Environment, SweepSpec
 from jobkit.spec.yaml_files import is_mapping
@@ -119,9 +120,11 @@ def _points(spec: SweepSpec) -> int:
 
 
 def _queue_key(case: Case) -> str:
-    if case.spec.resources.queue:
+    resources, site = case.spec.resources, case.site
+    if resources.queue:
         return "resources.queue in the spec"
-    return f"`queue` in {case.site_file}" if case.site.queue else "`queue` in the site file"
+    key = "cpu_queue" if site.cpu_queue and not resources.gpus else "queue"
+    return f"`{key}` in {case.site_file if queue_of(resources, site) else 'the site file'}"
 
 
 def _tried(case: Case, request: JobRequest, findings: Sequence[Finding]) -> Iterator[Finding]:

@@ -40,11 +40,17 @@ def directives(resources: Resources, site: Site) -> list[str]:
     return [*lines, *site.options, *resources.options.get(site.scheduler, [])]
 
 
+def queue_of(resources: Resources, site: Site) -> str | None:
+    """Return the queue for a job: the site may have one for work without a GPU."""
+    spelled = site.requests.queue and not resources.gpus
+    return resources.queue or (site.cpu_queue if spelled else None) or site.queue
+
+
 def _asked(resources: Resources, site: Site) -> dict[str, object]:
     """Return what is asked for, by the names of the site's requests; ``None`` if nothing is."""
     asked: dict[str, object] = {name: getattr(resources, name) or None for name in Requests.model_fields}
     return asked | {
-        "queue": resources.queue or site.queue,
+        "queue": queue_of(resources, site),
         "gpus": _gpus(resources, site) or None,
         "gpu_type": resources.gpu_type if resources.gpus else None,
         "memory": _memory(resources, site),

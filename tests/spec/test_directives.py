@@ -30,6 +30,14 @@ def test_memory_per_slot_and_the_type_of_a_gpu() -> None:
     assert not [line for line in lines_of(bare, cpus=1) if "cpu" in line], "one need not be asked for"
 
 
+def test_work_without_a_gpu_goes_to_the_queue_for_it() -> None:
+    site = SLURM.model_copy(update={"queue": "gpu", "cpu_queue": "cpu"})
+    asked: list[dict[str, object]] = [{"gpus": 0}, {"gpus": 1}, {"gpus": 0, "queue": "long"}]
+    assert [lines_of(site, **resources)[0] for resources in asked] == [
+        f"--partition={queue}" for queue in ("cpu", "gpu", "long")
+    ]
+
+
 @pytest.mark.parametrize(("gpus", "cpus", "each"), [(1, 1, 1), (2, 1, 2), (4, 2, 2), (0, 3, 0)])
 def test_gpus_per_slot_are_the_share_of_a_slot(gpus: int, cpus: int, each: int) -> None:
     found = [line for line in lines_of(PER_SLOT, gpus=gpus, cpus=cpus) if "ngpus" in line]

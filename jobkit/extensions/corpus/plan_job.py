@@ -50,6 +50,7 @@ from jobkit.runs.kinds import run_id_of
 from jobkit.runs.standing import first_task
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import ONE_TASK
+from jobkit.spec.directives import queue_of
 from jobkit.spec.sweep_spec import Resources
 
 LEAST_S, MINUTE_S = 600, 60
@@ -269,7 +270,7 @@ def _lines(setting: AppliedSetting, found: Sequence[SourceFile], resources: Reso
     size = format_bytes(sum(one.size_bytes for one in found))
     asked, peak = setting.spec.resources, setting.peak_bytes
     by_measure = enough(asked, peak_bytes=peak, longest_s=None, gpus=asked.gpus)
-    queue = resources.queue or setting.site.queue
+    queue = queue_of(resources, setting.site)
     rows = {
         "corpus": f"{format_count(len(found), 'file')}, {size}: to be read and planned by a job",
         "setting": f"{setting.words} ({setting.source})",
