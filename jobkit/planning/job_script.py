@@ -474,7 +474,10 @@ def _gate(spec: SweepSpec) -> list[str]:
 def activation(spec: SweepSpec, site: Site) -> list[str]:
     """Return the shell lines that make the environment ready, in order."""
     environment = spec.environment
-    lines = list(site.setup)
+    lines = []
+    if spec.command and environment.python is None:  # to a command `python` is that of the worker
+        lines.append('export PATH="${python%/*}:$PATH"')
+    lines += site.setup
     lines += [f"module load {shlex.quote(module)}" for module in environment.modules]
     if environment.conda:
         lines += ['eval "$(conda shell.bash hook)"', f"conda activate {shlex.quote(environment.conda)}"]

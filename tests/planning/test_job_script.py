@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -62,6 +63,14 @@ SITES = {
     "lancaster-hec": "sge",
     "local-default": "local",
 }
+
+
+def test_python_is_that_of_the_worker_to_a_command_unless_the_spec_names_an_environment() -> None:
+    first = 'export PATH="${python%/*}:$PATH"'
+    command: dict[str, Any] = {"workload": {"command": "python tag.py {text}"}}
+    assert first in script("sge", "sge-default", **command)
+    assert first not in script("sge", "sge-default", **command, environment={"venv": "/home/me/venv"})
+    assert first not in script("sge", "sge-default")
 
 
 @pytest.mark.slow
