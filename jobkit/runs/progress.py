@@ -133,7 +133,28 @@ def _left_s(point: Pace, expected: Mapping[str, float]) -> float | None:
     if point.left_s is not None:
         return point.left_s
     whole_s = _whole_s(point, expected)
-    return None if whole_s is None or point.elapsed_s is None else max(0.0, whole_s - point.elapsed_s)
+    if whole_s is None or point.elapsed_s is None or _is_late(point, expected):
+        return None
+    return max(0.0, whole_s - point.elapsed_s)
+
+
+LATE = 1.5
+"""How many times the expected time a point may run, until it is not known any more when it ends."""
+
+
+def overdue(points: Sequence[Pace]) -> list[int]:
+    """Return the places of the points that run for much longer than such points take, and report nothing."""
+    expected = _expected(points)
+    return [
+        place for place, point in enumerate(points) if point.standing == RUNNING and _is_late(point, expected)
+    ]
+
+
+def _is_late(point: Pace, expected: Mapping[str, float]) -> bool:
+    whole_s = _whole_s(point, expected)
+    if point.left_s is not None or point.elapsed_s is None or whole_s is None:
+        return False
+    return point.elapsed_s > LATE * whole_s
 
 
 def _whole_s(point: Pace, expected: Mapping[str, float]) -> float | None:

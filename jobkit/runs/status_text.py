@@ -16,7 +16,7 @@ from jobkit.core.blocks import table as terminal_table
 from jobkit.core.layout import Exit, names
 from jobkit.core.records import Outcome, described
 from jobkit.core.terminal import printable, shell_quote
-from jobkit.core.units import format_about, format_bytes_gib, format_clock, format_count, moment
+from jobkit.core.units import format_about, format_bytes_gib, format_clock, format_count, format_list, moment
 from jobkit.runs.hints import (
     HARMLESS,
     Advice,
@@ -32,7 +32,7 @@ from jobkit.runs.hints import (
 )
 from jobkit.runs.journal import JobTask
 from jobkit.runs.kinds import kind_of
-from jobkit.runs.progress import Progress, SkippedTime
+from jobkit.runs.progress import Progress, SkippedTime, overdue
 from jobkit.runs.standing import (
     ENDINGS,
     HELD,
@@ -107,6 +107,9 @@ def _about(run: RunStanding) -> Iterator[str]:
         parts.append(f"about {format_about(run.to_go_s)} to go if {at_a_time}, as now")
     if parts:
         yield ", ".join(map(plain, parts))
+    if late := [run.points[place] for place in overdue([point.pace for point in run.points])]:
+        names = format_list([point.point.point_id for point in late], MOST_ALIKE)
+        yield plain(f"when it ends is not known; running longer than others, without a report: {names}")
     landed = Counter(queue for point in run.points if (queue := point.counts.queue))
     if len(landed) > 1:
         counts = ", ".join(f"{number:,} in {queue}" for queue, number in landed.most_common())

@@ -54,8 +54,10 @@ ENDING_A = Pace(setting="a", standing="running", elapsed_s=5.0, left_s=5.0)
             0,
             25.0,
         ),
-        # A setting of which nothing is known takes as long as all did; what overran its like ends at once.
-        ([DONE_A, DONE_B, replace(RUNNING_A, elapsed_s=30.0), WAITING_C], 0, 15.0),
+        # A setting of which nothing is known takes as long as all did; what overran its like ends at once,
+        # but when is not known if it takes half as long again.
+        ([DONE_A, DONE_B, replace(RUNNING_A, elapsed_s=14.0), WAITING_C], 0, 15.0),
+        ([DONE_A, DONE_B, replace(RUNNING_A, elapsed_s=16.0), WAITING_C], 0, None),
         ([ENDING_A, WAITING_A], 0, 15.0),
         # On this machine there is a moment between two points in which none runs.
         ([DONE_A, WAITING_A], 1, 10.0),

@@ -81,6 +81,14 @@ def test_a_run_on_a_page() -> None:
     ]
 
 
+def test_when_a_run_ends_is_not_known_if_a_point_takes_longer_than_others_and_reports_nothing() -> None:
+    done = a_point(1, PointState.DONE, Outcome.OK, tries=[tried(1, Outcome.OK, record=record(point(1)))])
+    late = a_point(2, PointState.RUNNING, queued=waits(State.RUNNING, elapsed_s=100))
+    shown = lines(a_run([done, late]))
+    assert not [line for line in shown if "to go" in line]
+    assert "when it ends is not known; running longer than others, without a report: p002" in shown
+
+
 @given(st.lists(st.text(max_size=60), min_size=1, max_size=6), st.integers(40, 200))
 def test_no_row_is_wider_than_the_terminal_or_controls_it(words: list[str], width: int) -> None:
     points = [a_point(n, PointState.FAILED, Outcome.BUG, why=why) for n, why in enumerate(words, 1)]
