@@ -486,7 +486,6 @@ RESERVED_OPTIONS: Mapping[str, str] = {
     ),
     "-notify": "change warning_s in a site file for an earlier warning",
     **dict.fromkeys(("-S", "-r", "-terse"), "leave it out"),
-    "-hold_jid": "leave it out: find_max waits by it",
 }
 FORBIDDEN_PATH_CHARS = "\\'\"$,"
 """qsub drops quotes and expands ``$``: the job dies, or waits in Eqw, without a log (measured)."""

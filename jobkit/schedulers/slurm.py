@@ -533,7 +533,6 @@ RESERVED_OPTIONS: Mapping[str, str] = {
     ),
     "--signal": "change warning_s in a site file",
     **dict.fromkeys(("--parsable", "--wrap"), "leave it out"),
-    **dict.fromkeys(("--dependency", "-d"), "leave it out: find_max waits by it"),
 }
 FORBIDDEN_PATH_CHARS = "\\"
 """sbatch expands no ``%`` after a backslash: the job dies without a log (measured)."""

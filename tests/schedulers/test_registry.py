@@ -51,9 +51,17 @@ def test_what_jobkit_sets_itself_is_reported(scheduler: str, line: str, option: 
     [
         (
             "slurm",
-            ["--nice=100", "-A staff", "--comment='--array=1-3'", "--nice=1 # not --array", "-- --", ""],
+            [
+                "--nice=100",
+                "--dependency=afterok:7",
+                "-A staff",
+                "--comment='--array=1-3'",
+                "--nice=1 # not --array",
+                "-- --",
+                "",
+            ],
         ),
-        ("sge", ["-p -10", "-l tmpfs=1G -ac -ox=1"]),
+        ("sge", ["-p -10", "-l tmpfs=1G -ac -ox=1", "-hold_jid 7"]),
         ("none", ["--array=1"]),
     ],
 )
