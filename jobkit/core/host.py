@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.paths import config_folder
@@ -14,6 +15,23 @@ SERVE = "--serve"
 HERE = "here"
 """In place of a host: this machine."""
 _HOST = re.compile(r"""(["']?)on\1[ \t]*:[ \t]+(["']?)([\w.@:/~+-]+)\2[ \t]*(?:#.*)?""")
+_PASS = re.compile(r"^pass_variables:(.*(?:\n(?:[ \t#-].*)?)*)", re.MULTILINE)
+"""A list on a line, or on several."""
+
+
+def own_site() -> tuple[Path, list[str]]:
+    """Return the user's own site file and its lines, without PyYAML, which takes long to import."""
+    path = config_folder() / "site.yaml"
+    try:
+        return path, path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return path, []
+
+
+def passed_variables() -> list[str]:
+    """Return ``pass_variables`` of the user's site file: see `query_environment`."""
+    listed = _PASS.search("\n".join(own_site()[1]))
+    return re.findall(r"\w+", re.sub("#.*", "", listed[1])) if listed else []
 
 
 def usual_host() -> str:
@@ -24,12 +42,8 @@ def usual_host() -> str:
     JobkitError
         If the line is not ``on: HOST``.
     """
-    site = config_folder() / "site.yaml"
-    try:
-        lines = site.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        return ""
-    for number, line in enumerate(lines, 1):  # without PyYAML, which takes longer
+    site, lines = own_site()
+    for number, line in enumerate(lines, 1):
         if re.match(r"[\"']?on\b", line):
             if named := _HOST.fullmatch(line):
                 return named[3]

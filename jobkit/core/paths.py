@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import getpass
 import os
+import pwd
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +14,14 @@ from pathlib import Path
 import platformdirs
 
 from jobkit.core.errors import JobkitError
+
+
+def user_name() -> str:
+    """Return the name of this process's user, whatever USER says; it counts only if the uid has no name."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return getpass.getuser()
 
 
 def shipped_folder(name: str) -> Path:

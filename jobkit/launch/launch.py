@@ -23,7 +23,7 @@ from jobkit.planning.points import request
 from jobkit.planning.prepare import Prepared
 from jobkit.runs.trials import MOST_TRIALS
 from jobkit.schedulers.parsed_script import directives, read_script
-from jobkit.schedulers.registry import by_name, runs_here
+from jobkit.schedulers.registry import by_name, runs_here, submission_environment
 from jobkit.schedulers.types import ONE_TASK, Array, JobId
 from jobkit.spec.axes import most
 from jobkit.spec.sweep_spec import Resources, SweepSpec
@@ -274,7 +274,7 @@ class Session:
         """
         if self.refused:
             raise self.refused
-        return shell.attach(self.argv, scheduler_calls.submission_environment())
+        return shell.attach(self.argv, submission_environment())
 
 
 def session(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> Session:

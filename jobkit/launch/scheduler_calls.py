@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import sys
 import time
@@ -26,7 +25,7 @@ from jobkit.runs.kinds import run_id_of
 from jobkit.runs.queue import TIMEOUT_S
 from jobkit.schedulers.parsing import find_job_id, refusal
 from jobkit.schedulers.protocol import Scheduler
-from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
+from jobkit.schedulers.registry import by_name, query_environment, runs_here, submission_environment
 from jobkit.schedulers.types import Array, JobId, JobRequest
 
 PAUSES_S = (0.5, 1.5, 4.0, 8.0)
@@ -74,7 +73,7 @@ def check_submission(scheduler: Scheduler, request: JobRequest, script: str, arr
     JobkitError
         With every refusal, exit code 3.
     """
-    env = submission_environment()
+    env = query_environment(scheduler)
     checks = scheduler.checks(script, array, request)
     answers = [(check, run_while_busy(check.argv, scheduler.BUSY_PATTERN, env)) for check in checks]
     texts = [check.refusal(answer) for check, answer in answers]
@@ -195,7 +194,7 @@ def _change(
     scheduler: Scheduler, run_dir: Path, job: JobId, event: str, argv: Sequence[str], **fields: object
 ) -> str | None:
     """Change a job, and note the scheduler's message."""
-    done = run_while_busy(argv, scheduler.BUSY_PATTERN, submission_environment())
+    done = run_while_busy(argv, scheduler.BUSY_PATTERN, query_environment(scheduler))
     refused = refusal(done, scheduler.OVER_PATTERN)
     fields |= {"job_id": job.id, "cluster": job.cluster, "status": done.status, "said": done.said[:MOST_SAID]}
     try:
@@ -205,16 +204,6 @@ def _change(
             f"job {job} was {event}, but the journal could not record it: {file_error(error).message}\n"
         )
     return refused
-
-
-def submission_environment() -> Mapping[str, str]:
-    """Return this environment without the variables that would change a submission."""
-    leaking = [scheduler.LEAKING_VARIABLES for scheduler in SCHEDULERS.values()]
-    return {
-        name: value
-        for name, value in os.environ.items()
-        if not any(pattern.match(name) for pattern in leaking)
-    }
 
 
 SPAN = (
@@ -386,7 +375,7 @@ def _by_name(scheduler: Scheduler, run_dir: Path, since: datetime | None = None)
     queue, accounting = scheduler.search_argvs(name, begin.strftime("%Y-%m-%dT%H:%M:%S"))
     if not queue:
         return []
-    env = {**os.environ, **scheduler.ENVIRONMENT}
+    env = query_environment(scheduler)
     queued = scheduler.parse_queue(shell.run(queue, env=env, timeout_s=TIMEOUT_S))
     if queued is None:
         cut_off = "and a submission of this run was cut off"

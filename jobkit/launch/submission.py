@@ -17,6 +17,7 @@ from jobkit.planning.points import PointGroup
 from jobkit.runs.journal import FOLLOWED, Role
 from jobkit.runs.which_run import remember
 from jobkit.schedulers.protocol import Scheduler
+from jobkit.schedulers.registry import query_environment
 from jobkit.schedulers.survey import PRACTICE_ENV, PRACTICE_NEEDS
 from jobkit.schedulers.types import Array, JobId
 
@@ -37,7 +38,7 @@ def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:
     argv = scheduler.limit_argv()
     if not argv:
         return ""
-    env = scheduler_calls.submission_environment()
+    env = query_environment(scheduler)
     done = shell.run(argv, env=env) if once else run_while_busy(argv, scheduler.BUSY_PATTERN, env)
     hint = f"is this a login node? From a laptop: jobkit --on HOST. {PRACTICE_NEEDS} {PRACTICE_ENV}"
     return shell.check(done, "the scheduler does not answer", hint=hint).stdout

@@ -16,6 +16,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text, write_atomically
 from jobkit.core.shell import Completed, run
 from jobkit.practice.packages import search_path
+from jobkit.schedulers.registry import by_name, query_environment
 
 SCHEDULERS = "slurm", "sge"
 PORTS = 6
@@ -55,7 +56,7 @@ class Place:
 
     def ask(self, *argv: str, timeout_s: float = 60.0) -> Completed:
         """Run a command of the scheduler on this cluster."""
-        environment = {**os.environ, **self.variables, "PATH": search_path()}
+        environment = {**query_environment(by_name(self.scheduler)), **self.variables, "PATH": search_path()}
         return run(argv, env=environment, timeout_s=timeout_s)
 
 

@@ -43,7 +43,7 @@ from jobkit.runs.results import PointResult, read_result, read_run
 from jobkit.runs.standing import RunStanding
 from jobkit.schedulers.local import WHOLE
 from jobkit.schedulers.protocol import Scheduler
-from jobkit.schedulers.registry import SCHEDULERS, by_name
+from jobkit.schedulers.registry import SCHEDULERS, by_name, query_environment
 from jobkit.schedulers.types import Accounted, JobId, Queued, State
 
 FOLDER = "answers"
@@ -78,7 +78,9 @@ def _key(argv: tuple[str, ...]) -> str:
     """Return a name for a command on a cluster: two clusters may share a home, and use the same job ids."""
     patterns = [scheduler.CLUSTER_VARIABLES for scheduler in SCHEDULERS.values()]
     cluster = {
-        name: value for name, value in os.environ.items() if any(pattern.match(name) for pattern in patterns)
+        name: value
+        for name, value in os.environ.items()
+        if any(pattern.fullmatch(name) for pattern in patterns)
     }
     identity = [platform.node(), shutil.which(argv[0]), sorted(cluster.items()), argv]
     return hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
@@ -231,7 +233,7 @@ def _owners(runs: Sequence[Path]) -> tuple[str, ...]:
 
 def _ask(kind: str, scheduler: Scheduler, argv: tuple[str, ...], query: Query) -> SchedulerAnswer:
     def run() -> Completed:
-        return shell.run(argv, env={**os.environ, **scheduler.ENVIRONMENT}, timeout_s=TIMEOUT_S)
+        return shell.run(argv, env=query_environment(scheduler), timeout_s=TIMEOUT_S)
 
     return SchedulerAnswer(_now(), kind, scheduler.NAME, cached_answer(argv, run, query.max_age_s))
 

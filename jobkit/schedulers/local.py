@@ -27,6 +27,7 @@ CHARGES_PAGE_CACHE = False
 RESERVED_OPTIONS: Mapping[str, str] = {}
 FORBIDDEN_PATH_CHARS = ""
 ENVIRONMENT: Mapping[str, str] = {}
+ASKING_VARIABLES: Mapping[str, str] = {}
 CLUSTER_VARIABLES = LEAKING_VARIABLES = LOG_FAULT = protocol.NEVER
 BUSY_PATTERN = UNCONFIRMED_PATTERN = protocol.NEVER
 JOB_ID_PATTERNS: tuple[str, ...] = (r"(?P<id>\d+)",)

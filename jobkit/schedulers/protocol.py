@@ -44,9 +44,11 @@ class Scheduler(Protocol):
     ENVIRONMENT: Mapping[str, str]
     """The variables that its commands need so that jobkit can parse their output."""
     CLUSTER_VARIABLES: re.Pattern[str]
-    """Matches the beginning of variables that choose which cluster its commands ask."""
+    """Matches the variables that choose which cluster its commands ask: those that only ask get no other."""
     LEAKING_VARIABLES: re.Pattern[str]
     """Matches the beginning of variables that would change a submission: its commands do not get them."""
+    ASKING_VARIABLES: Mapping[str, str]
+    """Variables that ask for what a spec does not name, and its key in ``resources``."""
     JOB_VARIABLE: str
     """The variable that each of its jobs has, and no login shell; empty if there is none."""
     RECORDED_VARIABLES: tuple[str, ...]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 from collections import UserDict
@@ -10,9 +11,13 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import cast
 
+from jobkit.core import shell
 from jobkit.core.errors import JobkitError
+from jobkit.core.host import passed_variables
 from jobkit.core.terminal import suggest
 from jobkit.schedulers.protocol import Scheduler
+
+_PASSED = re.compile("PATH|HOME|USER|LOGNAME|SHELL|TMPDIR|TZ|LD_LIBRARY_PATH|KRB5CCNAME|MUNGE_.*")
 
 
 class _Schedulers(UserDict[str, Scheduler]):
@@ -28,6 +33,7 @@ class _Schedulers(UserDict[str, Scheduler]):
 SCHEDULERS: Mapping[str, Scheduler] = _Schedulers(
     {name: f"{__package__}.{name}" for name in ("slurm", "sge", "local")}  # type: ignore[misc]
 )
+ASK_WITHIN_S = 10.0
 LAST_RESORT = "local"
 """The scheduler that ``auto`` chooses if no other is there."""
 
@@ -81,6 +87,28 @@ def by_name(name: str) -> Scheduler:
     raise JobkitError(f"scheduler: there is none called {name!r}{suggest(name, list(SCHEDULERS))}")
 
 
+def query_environment(scheduler: Scheduler) -> dict[str, str]:
+    """Return the environment of a program that asks, cancels or changes.
+
+    A default that the user or the site exports for squeue, sacct, scancel or qstat would change what it
+    answers: with SQUEUE_PARTITION=gpu it lists no job of another partition. The user's site file can name
+    more variables to pass.
+    """
+    more, patterns = passed_variables(), (_PASSED, scheduler.CLUSTER_VARIABLES)
+    kept = {
+        name: text
+        for name, text in os.environ.items()
+        if name in more or any(pattern.fullmatch(name) for pattern in patterns)
+    }
+    return {**kept, "LC_ALL": "C.UTF-8", **scheduler.ENVIRONMENT}
+
+
+def submission_environment() -> dict[str, str]:
+    """Return this environment without the variables that would change a submission; jobs get the rest."""
+    leaking = [scheduler.LEAKING_VARIABLES for scheduler in SCHEDULERS.values()]
+    return {name: text for name, text in os.environ.items() if not any(one.match(name) for one in leaking)}
+
+
 def unused_schedulers() -> tuple[str, ...]:
     """Return the schedulers whose commands are on PATH here, if this process is in no job of theirs.
 
@@ -98,9 +126,18 @@ def choose_scheduler(name: str) -> tuple[str, str]:
     """Return the scheduler to use, and the reason in a few words."""
     if name != "auto":
         return name, "as requested"
-    looked_for: list[str] = []
-    for scheduler in SCHEDULERS.values():
-        if _is_here(scheduler):
-            return scheduler.NAME, f"{scheduler.PROGRAMS[0]} is on PATH"
-        looked_for += [" with ".join(scheduler.PROGRAMS)] if scheduler.PROGRAMS else []
-    return LAST_RESORT, f"neither {' nor '.join(looked_for)} is on PATH"
+    here = [scheduler for scheduler in SCHEDULERS.values() if _is_here(scheduler)]
+    if not here:
+        looked_for = [" with ".join(one.PROGRAMS) for one in SCHEDULERS.values() if one.PROGRAMS]
+        return LAST_RESORT, f"neither {' nor '.join(looked_for)} is on PATH"
+    if len(here) == 1:
+        return here[0].NAME, f"{here[0].PROGRAMS[0]} is on PATH"
+    if answering := next(filter(_answers, here), None):
+        return answering.NAME, f"{answering.PROGRAMS[0]} is on PATH and answers"
+    both = " and ".join(one.PROGRAMS[0] for one in here)
+    return here[0].NAME, f"{both} are on PATH, and none answers: --scheduler {here[1].NAME} takes the other"
+
+
+def _answers(scheduler: Scheduler) -> bool:
+    argv = scheduler.limit_argv()
+    return not argv or shell.run(argv, env=query_environment(scheduler), timeout_s=ASK_WITHIN_S).ok

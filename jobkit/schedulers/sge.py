@@ -15,15 +15,16 @@ Flags as in sge_status(5); qmod(1) clears an error, qrls(1) releases a hold.
 
 from __future__ import annotations
 
-import getpass
+import contextlib
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from fnmatch import fnmatchcase
 from functools import partial
 
+from jobkit.core.paths import user_name
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.core.units import format_list, format_memory
@@ -61,7 +62,7 @@ def accounting_argv(
     if name:
         return ("qacct", "-j", name)
     start = datetime.fromisoformat(since).strftime("%Y%m%d%H%M")
-    owners = users or (getpass.getuser(),)
+    owners = users or (user_name(),)
     return ("qacct", *(("-o", owners[0]) if len(owners) == 1 else ()), "-b", start, "-j")
 
 
@@ -102,6 +103,7 @@ def _accounted(record: Mapping[str, str]) -> Accounted:
         node=record.get("hostname", ""),
         max_rss_bytes=max_rss_bytes(record),
         elapsed_s=elapsed_s(record),
+        ended_at=_time(record, "end_time"),
     )
 
 
@@ -164,14 +166,14 @@ def elapsed_s(record: Mapping[str, str]) -> float | None:
     wall = seconds_of(record.get("ru_wallclock", ""))
     if wall:
         return wall
-    try:
-        begin, end = (
-            datetime.strptime(record[key], "%a %b %d %H:%M:%S %Y").replace(tzinfo=UTC)
-            for key in ("start_time", "end_time")
-        )
-    except (KeyError, ValueError):
-        return wall
-    return (end - begin).total_seconds()
+    begin, end = _time(record, "start_time"), _time(record, "end_time")
+    return (end - begin).total_seconds() if begin and end else wall
+
+
+def _time(record: Mapping[str, str], key: str) -> datetime | None:
+    with contextlib.suppress(KeyError, ValueError):
+        return datetime.strptime(record[key], "%a %b %d %H:%M:%S %Y").astimezone()
+    return None
 
 
 def resource_names(directives: Sequence[str]) -> tuple[str, ...]:
@@ -197,7 +199,10 @@ def checks(script: str, array: Array, request: JobRequest) -> tuple[Check, ...]:
         Check(sge_survey.QUEUES, partial(_queue_refusal, request), partial(_queue_outlook, request)),
         Check(sge_survey.RESOURCES, partial(_resource_refusal, request)),
         Check(sge_survey.INSTANCES, partial(_slots_refusal, request)),
-        Check(("qsub", "-w", "v", *submit_words(script, array)), partial(_verify_refusal, request)),
+        Check(
+            ("qsub", "-w", "v", *OVER_DEFAULTS, *submit_words(script, array)),
+            partial(_verify_refusal, request),
+        ),
     )
 
 
@@ -277,6 +282,11 @@ _FLAGS: Mapping[str, tuple[State, str]] = {
 }
 
 
+OVER_DEFAULTS = ("-b", "n", "-now", "n")
+"""Over lines of a sge_request file (sge_request(5)): with ``-b y`` qsub takes the script for a program and
+reads no header."""
+
+
 def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple[str, ...]:
     """Return the command that submits ``script`` as one array job; its header has the rest.
 
@@ -284,7 +294,7 @@ def submit_argv(script: str, array: Array, after: Sequence[JobId] = ()) -> tuple
     waits for all tasks of an array, whatever became of them (qsub(1)).
     """
     waits = ("-hold_jid", ",".join(job.id for job in after)) if after else ()
-    return ("qsub", "-terse", *waits, *submit_words(script, array))
+    return ("qsub", "-terse", *OVER_DEFAULTS, *waits, *submit_words(script, array))
 
 
 BATCH_ONLY = frozenset(("-a", "-b", "-c", "-i", "-shell", "-sync"))
@@ -370,9 +380,10 @@ def queue_argv(jobs: tuple[JobId, ...], users: tuple[str, ...] = ()) -> tuple[st
     """Return the one command that lists all jobs of their owners: with ids qstat shows no states.
 
     Without ``-g d``: pending tasks are then one row with all their ranges, never cut (measured
-    with 200 tasks in 24 ranges).
+    with 200 tasks in 24 ranges). ``-s`` over that of a sge_qstat file (sge_qstat(5)); ``z``, jobs that have
+    ended, is left out.
     """
-    return ("qstat", "-u", ",".join(users) or getpass.getuser(), "-xml")
+    return ("qstat", "-s", "prs", "-u", ",".join(users) or user_name(), "-xml")
 
 
 def diagnostic_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:
@@ -491,8 +502,9 @@ FORBIDDEN_PATH_CHARS = "\\'\"$,"
 """qsub drops quotes and expands ``$``: the job dies, or waits in Eqw, without a log (measured)."""
 ENVIRONMENT: Mapping[str, str] = {"SGE_SINGLE_LINE": "1"}
 """qconf then prints a long value on one line, without backslashes (qconf(1))."""
-CLUSTER_VARIABLES = re.compile(r"SGE_")
+CLUSTER_VARIABLES = re.compile(r"SGE_(ROOT|CELL|QMASTER_PORT|EXECD_PORT|CLUSTER_NAME)")
 LEAKING_VARIABLES = protocol.NEVER
+ASKING_VARIABLES: Mapping[str, str] = {}
 JOB_VARIABLE = "JOB_ID"
 RECORDED_VARIABLES: tuple[str, ...] = ("QUEUE", "NSLOTS")
 BUSY_PATTERN = re.compile(

@@ -14,16 +14,16 @@ The words are those of squeue(1), JOB REASON CODES: https://slurm.schedmd.com/jo
 
 from __future__ import annotations
 
-import getpass
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from jobkit.core.paths import user_name
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
-from jobkit.core.units import format_count, format_memory
+from jobkit.core.units import format_count, format_memory, moment
 from jobkit.schedulers import protocol, slurm_lint, slurm_survey
 from jobkit.schedulers.parsing import bytes_of, expand_tasks, seconds_of, task_ranges
 from jobkit.schedulers.slurm_survey import NODES, PARTITION, partitions
@@ -169,6 +169,7 @@ def _accounted(job: str, task: int, rows: _Rows, *, began: bool = True) -> Accou
         node="" if row["NodeList"] == "None assigned" else row["NodeList"],
         max_rss_bytes=rows.max_rss_bytes,
         elapsed_s=float(row["ElapsedRaw"]) if ended and row["ElapsedRaw"] else None,
+        ended_at=moment(row[END]) if ended else None,
         never_began=ended and not began,
     )
 
@@ -246,7 +247,7 @@ def checks(script: str, array: Array, request: JobRequest) -> tuple[Check, ...]:
         Check(tested, _test_only_refusal, _start_estimate),
     ]
     if request.account:
-        listed = (*SHOW, "assoc", f"user={getpass.getuser()}", "format=Account")
+        listed = (*SHOW, "assoc", f"user={user_name()}", "format=Account")
         refusal = partial(_name_refusal, "account of yours", request.account, "resources.account")
         asked.append(Check(listed, refusal))
     if request.qos:
@@ -538,7 +539,13 @@ FORBIDDEN_PATH_CHARS = "\\"
 """sbatch expands no ``%`` after a backslash: the job dies without a log (measured)."""
 ENVIRONMENT: Mapping[str, str] = {"SLURM_BITSTR_LEN": "0"}
 """Without it lists of array tasks are cut to 64 bytes (squeue(1), sacct(1))."""
-CLUSTER_VARIABLES = re.compile(r"SLURM_")
+CLUSTER_VARIABLES = re.compile(r"SLURM_(CONF|CLUSTERS|JWT)")
+ASKING_VARIABLES: Mapping[str, str] = {
+    "SBATCH_ACCOUNT": "account",
+    "SBATCH_PARTITION": "queue",
+    "SBATCH_QOS": "qos",
+}
+"""sbatch(1), input environment variables."""
 LEAKING_VARIABLES = re.compile(r"SBATCH_|SLURM_(?!(CONF|CLUSTERS|JWT)$)")
 """``SBATCH_*`` are options (sbatch(1), input environment variables), ``SLURM_*`` a surrounding job's."""
 JOB_VARIABLE = "SLURM_JOB_ID"

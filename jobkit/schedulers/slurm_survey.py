@@ -6,11 +6,11 @@ Man pages: sinfo(1), scontrol(1), sacct(1), sacctmgr(1), slurm.conf(5), gres.con
 
 from __future__ import annotations
 
-import getpass
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 
+from jobkit.core.paths import user_name
 from jobkit.schedulers.parsing import bytes_of, seconds_of
 from jobkit.schedulers.survey import AccountingStatus, Answers, Nodes, Queue, Survey, text_of, unanswered
 
@@ -32,7 +32,7 @@ def survey_argvs(answers: Answers) -> Mapping[str, tuple[str, ...]]:
     first = {CONTROLLER: ("scontrol", "ping"), "version": ("sinfo", "--version")}
     if CONTROLLER not in answers or not answers[CONTROLLER].ok:
         return first
-    user = getpass.getuser()
+    user = user_name()
     return {
         **first,
         CONFIG: ("scontrol", "show", "config"),

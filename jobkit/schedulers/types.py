@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from jobkit.core.records import Outcome
@@ -132,6 +133,7 @@ class Accounted:
     node: str = ""
     max_rss_bytes: int | None = None
     elapsed_s: float | None = None
+    ended_at: datetime | None = None
     never_began: bool = False
 
 

@@ -21,13 +21,12 @@ from jobkit.core.terminal import Say, shell_quote
 from jobkit.core.units import format_clock
 from jobkit.launch.helper_job import Errand, submit_errand
 from jobkit.launch.job import announce, ids
-from jobkit.launch.scheduler_calls import submission_environment
 from jobkit.planning.job_script import COPIER, PROGRAMS, SCRATCH_MARGIN_BYTES, render_bare, render_errand
 from jobkit.planning.prepare import run_id
 from jobkit.planning.resolve import idle_gpus, needed_gpus
 from jobkit.schedulers.lint import lint
 from jobkit.schedulers.parsed_script import IsFolder
-from jobkit.schedulers.registry import SCHEDULERS
+from jobkit.schedulers.registry import SCHEDULERS, query_environment, submission_environment
 from jobkit.schedulers.survey import Survey
 from jobkit.schedulers.types import ONE_TASK, JobRequest, State
 from jobkit.setup import check_workload, machine
@@ -139,7 +138,7 @@ def _tried(case: Case, request: JobRequest, findings: Sequence[Finding]) -> Iter
             return
         checks = case.scheduler.checks(str(script), ONE_TASK, request)
         asked = [check for check in checks if str(script) in check.argv]
-        env = submission_environment()
+        env = query_environment(case.scheduler)
         answers = [(check, shell.run(check.argv, env=env, timeout_s=ASK_LIMIT_S)) for check in asked]
     refused = [text for check, answer in answers if (text := check.refusal(answer))]
     if refused:
@@ -467,7 +466,7 @@ def _trial(name: str, path: Path) -> Finding:
     scheduler = SCHEDULERS[name]
     checks = scheduler.checks(str(path), ONE_TASK, _request(path.stem))
     check = next(check for check in checks if str(path) in check.argv)
-    answer = shell.run(check.argv, env=submission_environment(), timeout_s=ASK_LIMIT_S)
+    answer = shell.run(check.argv, env=query_environment(scheduler), timeout_s=ASK_LIMIT_S)
     if answer.status == shell.NOT_FOUND:
         return unknown(
             "job", f"there is no {check.argv[0]} on this machine", "type the same on a submit host"

@@ -15,9 +15,8 @@ from jobkit.core.shell import Completed
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.core.torch_build import cpu_build_problem
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_size, format_walltime
-from jobkit.launch.scheduler_calls import submission_environment
 from jobkit.schedulers.protocol import Scheduler
-from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
+from jobkit.schedulers.registry import by_name, choose_scheduler, query_environment, runs_here
 from jobkit.schedulers.survey import (
     PRACTICE_ENV,
     PRACTICE_NEEDS,
@@ -41,7 +40,7 @@ def ask_site(scheduler: Scheduler) -> Survey:
     enough, and a controller in trouble gets no more load.
     """
     answers: dict[str, Completed] = {}
-    environment = {**submission_environment(), **scheduler.ENVIRONMENT}
+    environment = query_environment(scheduler)
     while questions := {
         name: argv for name, argv in scheduler.survey_argvs(answers).items() if name not in answers
     }:

@@ -108,6 +108,7 @@ class Site(BaseModel):
     runs_dir: str | None = None
     pack: Annotated[int, Field(ge=1)] = 1
     on: Word | None = None
+    pass_variables: list[Word] = []
 
 
 def load_site(name: str, scheduler: str) -> Site:

@@ -9,7 +9,10 @@ import pytest
 
 from tests.support.commands import jobkit
 
-SPEC = "name: t\nworkload: count\ntext: sample:80\nresources: {gpus: 0}\nsweep: {batch_size: [10]}\n"
+SPEC = (
+    "name: t\nworkload: count\ntext: sample:80\nscheduler: local\n"
+    "resources: {gpus: 0}\nsweep: {batch_size: [10]}\n"
+)
 
 
 @pytest.fixture

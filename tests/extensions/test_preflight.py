@@ -16,7 +16,10 @@ from jobkit.extensions.preflight import blocks, preflight
 from jobkit.planning.texts import find_text, text_lengths
 from tests.support.builders import own_workload
 
-SPEC = "name: t\nworkload: count\ntext: text.txt\nsweep: {batch_size: [3, 200]}\nresources: {gpus: 0}\n"
+SPEC = (
+    "name: t\nworkload: count\ntext: text.txt\nscheduler: local\n"
+    "sweep: {batch_size: [3, 200]}\nresources: {gpus: 0}\n"
+)
 MODEL = ("workload=stanza-ner", "model={size: full, fallback: stand-in}", "text=sample:60")
 RECORDS = Path(__file__).parents[2] / "benchmarks" / "records" / "gpu"
 

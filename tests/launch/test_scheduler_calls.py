@@ -19,13 +19,13 @@ from jobkit.launch.scheduler_calls import (
     cancel_tasks,
     check_submission,
     reconcile_submission,
-    submission_environment,
     submit_array,
     throttle,
 )
 from jobkit.runs.journal import Role, read_journal
 from jobkit.runs.reader import read_standings
 from jobkit.schedulers import sge, slurm
+from jobkit.schedulers.registry import query_environment, submission_environment
 from jobkit.schedulers.types import Array, JobId, JobRequest
 from tests.support.builders import events, grid, point, write_event, write_points, write_submitted
 from tests.support.programs import Programs
@@ -167,6 +167,28 @@ def test_a_job_around_and_options_of_the_shell_do_not_leak_in(monkeypatch: pytes
         monkeypatch.setenv(name, "x")
     left = {name for name in submission_environment() if name.startswith(("SBATCH_", "SLURM_", "SGE_ROOT"))}
     assert left == {"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT", "SGE_ROOT"}
+
+
+@pytest.mark.parametrize("listed", [" [MY_ROUTE, x]  # of ours", "\n  - MY_ROUTE\n- x"])
+def test_programs_that_ask_get_no_default_of_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: str
+) -> None:
+    (tmp_path / "site.yaml").write_text(
+        f"name: ours\npass_variables:{listed}\non: HOME_PAGE\n", encoding="utf-8"
+    )
+    monkeypatch.setenv("JOBKIT_CONFIG", str(tmp_path))
+    for name in (
+        "SQUEUE_PARTITION",
+        "SCANCEL_STATE",
+        "SLURM_TIME_FORMAT",
+        "SLURM_CONF",
+        "MY_ROUTE",
+        "HOME_PAGE",
+    ):
+        monkeypatch.setenv(name, "x")
+    environment = query_environment(slurm)
+    assert {name for name, value in environment.items() if value == "x"} == {"SLURM_CONF", "MY_ROUTE"}
+    assert environment["SLURM_BITSTR_LEN"] == "0"
 
 
 RUN_ID = point().run_id

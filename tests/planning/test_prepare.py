@@ -61,7 +61,8 @@ def test_a_template_stands_next_to_the_spec_and_in_the_run_by_its_whole_path(
     (tmp_path / "mine.sh.j2").write_text("{% extends base %}{% block work %}true\n{% endblock %}")
     spec.write_text(SPEC + "template: mine.sh.j2\n", encoding="utf-8")
     monkeypatch.chdir("/")
-    prepared = prepare(spec, Options(runs_dir=tmp_path), build=False, say=print)
+    options = Options(scheduler="slurm", runs_dir=tmp_path)
+    prepared = prepare(spec, options, build=False, say=print)
     assert prepared.script.endswith("\ntrue\n")
     assert prepared.spec.template == str(tmp_path / "mine.sh.j2")
     again = tmp_path / "elsewhere" / "sweep.yaml"
@@ -99,7 +100,7 @@ def test_a_job_that_would_last_for_ever_is_refused(spec: Path, tmp_path: Path) -
 def test_the_batch_sizes_are_chosen_from_the_text(spec: Path, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("\n\n".join("x" * (50 + n % 7) for n in range(400)), encoding="utf-8")
     said: list[str] = []
-    options = Options(overrides=("sweep.batch_size=auto",), runs_dir=tmp_path / "runs")
+    options = Options(overrides=("sweep.batch_size=auto",), scheduler="local", runs_dir=tmp_path / "runs")
     prepared = prepare(spec, options, build=False, say=said.append)
     chosen = prepared.spec.sweep.product["batch_size"]
     assert len(chosen) == 5

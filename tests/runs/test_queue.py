@@ -190,7 +190,7 @@ def test_a_run_of_somebody_else_is_asked_about_by_its_owner(tmp_path: Path, queu
     os.chown(tmp_path, 4_000_000, -1)
     ask_queue(sge, JOBS, [tmp_path])
     owners = [pwd.getpwuid(nobody).pw_name, getpass.getuser()]  # the second owner has no name here
-    assert queue.called() == [f"qstat -u {owner} -xml" for owner in owners]
+    assert queue.called() == [f"qstat -s prs -u {owner} -xml" for owner in owners]
 
 
 @pytest.mark.slow

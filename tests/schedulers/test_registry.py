@@ -13,6 +13,7 @@ def test_an_unknown_scheduler_gets_the_nearest_name() -> None:
         by_name("slrum")
 
 
+@pytest.mark.slow
 def test_auto_looks_for_sbatch_then_qsub_then_runs_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -24,7 +25,10 @@ def test_auto_looks_for_sbatch_then_qsub_then_runs_here(
         assert unused_schedulers() == (("sge",) if chosen == "slurm" else ())
         (tmp_path / name).touch(0o755)
         assert choose_scheduler("auto")[0] == chosen
-    assert choose_scheduler("auto")[1] == "sbatch is on PATH"
+    none = "sbatch and qsub are on PATH, and none answers: --scheduler sge takes the other"
+    assert choose_scheduler("auto") == ("slurm", none)
+    (tmp_path / "qconf").write_text("#!/bin/sh\n", encoding="utf-8")
+    assert choose_scheduler("auto") == ("sge", "qsub is on PATH and answers")
     assert unused_schedulers() == ("slurm", "sge")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     assert unused_schedulers() == ("sge",), "this is a job of Slurm"

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import pwd
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -26,9 +28,10 @@ def queued(answer: tuple[Queued, ...] | None, job_id: str) -> dict[int, Queued]:
 
 
 def test_the_commands_that_submit_change_and_show_a_job() -> None:
-    assert sge.submit_argv("job.sh", ARRAY) == ("qsub", "-terse", "-t", "1-3", "-tc", "2", "job.sh")
+    first = "qsub -terse -b n -now n -t 1-3 -tc 2 job.sh"
+    assert sge.submit_argv("job.sh", ARRAY) == tuple(first.split())
     one, before = Array(first=1, last=1, offset=6, throttle=None), [JobId("7"), JobId("9")]
-    follows = "qsub -terse -hold_jid 7,9 -t 1-1 find.sh --offset 6"
+    follows = "qsub -terse -b n -now n -hold_jid 7,9 -t 1-1 find.sh --offset 6"
     assert sge.submit_argv("find.sh", one, before) == tuple(follows.split())
     assert sge.log_name("demo-1", "12", 3) == "demo-1.o12.3"
     assert sge.throttle_argv(JobId("12"), 3) == ("qalter", "-tc", "3", "12")
@@ -53,9 +56,10 @@ def test_an_array_counts_as_one_job() -> None:
 
 def test_jobs_are_asked_for_by_their_owners(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "ann")
-    assert sge.queue_argv((JobId("12"),)) == ("qstat", "-u", "ann", "-xml")
+    me = pwd.getpwuid(os.getuid()).pw_name
+    assert sge.queue_argv((JobId("12"),)) == ("qstat", "-s", "prs", "-u", me, "-xml")
     since, jobs = "2026-01-02T03:04:05", (JobId("1"), JobId("2"))
-    assert sge.queue_argv(jobs, ("ann", "bob")) == ("qstat", "-u", "ann,bob", "-xml")
+    assert sge.queue_argv(jobs, ("ann", "bob")) == ("qstat", "-s", "prs", "-u", "ann,bob", "-xml")
     assert sge.accounting_argv(jobs, since, "", ("ann",)) == (
         "qacct", "-o", "ann", "-b", "202601020304", "-j",
     )  # fmt: skip

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import importlib
-import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,9 +12,10 @@ from typing import cast
 
 from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError
+from jobkit.core.paths import user_name
 from jobkit.core.units import format_count, format_list
 from jobkit.schedulers.past import PastJob, PastJobs
-from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
+from jobkit.schedulers.registry import by_name, choose_scheduler, query_environment, runs_here
 
 JOB_ID = re.compile(r"\d+(?:[_.+]\d+|_\[[^\]]*\])?")
 """How people type a job: ``4711`` or ``4711_[1-3]``, a task ``4711_3`` or ``4711.3``, a part ``4711+1``."""
@@ -69,11 +68,11 @@ def ask(ids: Sequence[str], *, days: int, name: str = "*", scheduler: str = "aut
     """
     scheduler, ids = _chosen(scheduler), [id_.partition("_[")[0] for id_ in ids]
     past = past_of(scheduler)
-    environment = {**os.environ, **by_name(scheduler).ENVIRONMENT}
+    environment = query_environment(by_name(scheduler))
     site = shell.run(past.site_argv(), env=environment).stdout
     every = [
         job
-        for argv in past.argvs(tuple(ids), getpass.getuser(), days)
+        for argv in past.argvs(tuple(ids), user_name(), days)
         for job in _read(past, argv, site, environment)
     ]
     asked = [
@@ -131,7 +130,7 @@ def _read(
         answer = shell.run_streaming(argv, stream.writelines, text="", env=environment)
         if refusal := past.refusal(answer):
             message = f"{past.ACCOUNTING} does not answer: {' '.join(refusal.split())}"
-            hint = "a run of jobkit has records of its own: jobkit waste RUN"
+            hint = "--scheduler NAME asks another scheduler; jobkit waste RUN reads the records of a run"
             raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
         stream.seek(0)
         yield from past.read(stream, site)

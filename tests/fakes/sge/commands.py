@@ -120,7 +120,7 @@ def _questions(arguments: list[str]) -> dict[str, str]:
     left = list(arguments)
     while left:
         word = left.pop(0)
-        found[word] = left.pop(0) if word == "-u" else ""
+        found[word] = left.pop(0) if word in {"-s", "-u"} else ""
     return found
 
 

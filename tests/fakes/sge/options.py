@@ -9,7 +9,8 @@ from tests.fakes.common.entry import Refused
 
 FLAGS = frozenset({"cwd", "notify", "terse", "V", "soft", "hard", "clear"})
 TAKE_ONE = frozenset(
-    {"M", "N", "P", "S", "e", "hold_jid", "j", "l", "m", "o", "p", "q", "r", "t", "tc", "v", "w", "wd"}
+    {"M", "N", "P", "S", "b", "e", "hold_jid", "j", "l", "m", "now", "o", "p", "q", "r", "t", "tc", "v", "w"}
+    | {"wd"}
 )
 ADDED = frozenset({"l", "v", "hold_jid", "q"})
 """What is said again is added with a comma; all else is replaced."""

@@ -20,6 +20,7 @@ FORBIDDEN_PATH_CHARS = "%"
 ENVIRONMENT: Mapping[str, str] = {}
 CLUSTER_VARIABLES = re.compile("TOYQ")
 LEAKING_VARIABLES = re.compile("TOY_")
+ASKING_VARIABLES: Mapping[str, str] = {"TOY_QUEUE": "queue"}
 JOB_VARIABLE = "TOY_JOB"
 RECORDED_VARIABLES: tuple[str, ...] = ("TOY_QUEUE",)
 BUSY_PATTERN = UNCONFIRMED_PATTERN = OVER_PATTERN = protocol.NEVER
