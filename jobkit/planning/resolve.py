@@ -161,6 +161,13 @@ def resolve(
         "environment": spec.environment.of_folder(path.parent),
         **offered(spec, workload.knobs),
     }
+    variables = {
+        variable: key
+        for variable, key in SCHEDULERS[name].ASKING_VARIABLES.items()
+        if os.environ.get(variable) and getattr(spec.resources, key) is None
+    }
+    asked = {key: os.environ[variable] for variable, key in variables.items()}
+    decided["resources"] = spec.resources.model_copy(update=asked)
     if model and options.stand_in and model.stand_in:
         decided["model"] = spec.model.model_copy(update={"size": model.size, "fallback": "stand-in"})
     spec = spec.model_copy(update=decided)
@@ -170,7 +177,7 @@ def resolve(
     named = ResolvedSpec(
         spec=spec,
         site=site,
-        why=lookup.why,
+        why="; ".join([lookup.why, *(f"{name} is {os.environ[name]}" for name in variables)]),
         text=text,
         model=model,
         workload_folder=None if spec.command or spec.workload in SHIPPED else spec_folder(path),

@@ -39,6 +39,21 @@ def test_everything_auto_is_decided_and_nothing_is_written(spec: Path, tmp_path:
     assert asked.resources == ("ncpus", "h_vmem", "h_rt"), "to be checked"
 
 
+def test_what_the_shell_asks_of_sbatch_and_the_spec_does_not_is_asked_and_kept(
+    spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("ACCOUNT", "nlp"), ("PARTITION", "long"), ("QOS", "high")):
+        monkeypatch.setenv(f"SBATCH_{name}", value)
+    options = Options(overrides=("resources.qos=low",), scheduler="slurm", runs_dir=tmp_path)
+    prepared = prepare(spec, options, build=False, say=print)
+    lines = {"--account=nlp", "--partition=long", "--qos=low"}
+    assert {f"#SBATCH {line}" for line in lines} < set(prepared.script.splitlines())
+    assert prepared.spec.resources.account == "nlp"
+    assert prepared.why.endswith("; SBATCH_ACCOUNT is nlp; SBATCH_PARTITION is long")
+    prepared = prepare(spec, Options(scheduler="sge", runs_dir=tmp_path), build=False, say=print)
+    assert prepared.spec.resources.account is None
+
+
 def test_missing_things_are_faults_among_the_others(spec: Path) -> None:
     text = SPEC.replace("text.txt", "gone.txt").replace("count", "stanza-ner")
     more = "site: nowhere\nscheduler: sge\nmodel: {name: xx}\nrepeat: 1\ntemplate: gone.j2\n"
