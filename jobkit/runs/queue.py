@@ -411,8 +411,9 @@ def ask_about(scheduler: Scheduler, runs: Sequence[OpenRun], max_age_s: float) -
     missed = [run for run in runs if _missed(run, name)]
     accounts = _ask_accounting(scheduler, missed, query) if missed else ()
     for run in runs:
-        if name not in run.silent:
-            _note_missing(run, name, accounts, query)
+        _take_alive(run, name, accounts or ())
+        if name not in run.silent and (accounts is not None or not _has_answered(run)):
+            _note_missing(run, name, accounts or (), query)
         _judge_again(run, query)
 
 
@@ -441,6 +442,28 @@ def _take(run: OpenRun, scheduler: str, tasks: Iterable[Queued]) -> None:
             run.queued |= dict.fromkeys(held, queued)
 
 
+def _has_answered(run: OpenRun) -> bool:
+    """Return whether the accounting has ever answered about a run; some login nodes cannot ask it."""
+    return any(answer.kind == "accounting" and answer.completed.ok for answer in run.accounts.answers)
+
+
+def _take_alive(run: OpenRun, scheduler: str, accounts: Iterable[Accounted]) -> None:
+    """Add the tasks that the accounting alone lists as alive, unless jobkit has cancelled them.
+
+    A task whose end slurmdbd has missed is alive to it forever: `jobkit cancel` is the way out.
+    """
+    last = {(account.job_id, account.task): account for account in accounts if account.name in {"", run.name}}
+    for task in _missed(run, scheduler) - run.accounts.journal.cancelled.keys():
+        account = last.get((task.job_id, task.task))
+        # qacct's record of a run that is over and to be followed by another has a status
+        if account and not account.ended and account.outcome is None and account.exit_status is None:
+            state = State.RUNNING if account.node else State.PENDING
+            why = f"the queue does not list it; {account.evidence}"
+            run.queued[task] = Queued(
+                job_id=task.job_id, task=task.task, state=state, node=account.node, reason=why, name=run.name
+            )
+
+
 def _missed(run: OpenRun, scheduler: str) -> set[JobTask]:
     """Return the open tasks that the queue does not hold."""
     if scheduler in run.silent:
@@ -448,13 +471,15 @@ def _missed(run: OpenRun, scheduler: str) -> set[JobTask]:
     return {task for task in run.open if task.scheduler == scheduler and task not in run.queued}
 
 
-def _ask_accounting(scheduler: Scheduler, runs: Sequence[OpenRun], query: Query) -> tuple[Accounted, ...]:
-    """Ask the accounting about the tasks that have left the queue; return what it knows."""
+def _ask_accounting(
+    scheduler: Scheduler, runs: Sequence[OpenRun], query: Query
+) -> tuple[Accounted, ...] | None:
+    """Ask the accounting about the tasks that have left the queue; return what it knows, if it answers."""
     jobs = tuple(dict.fromkeys(job for run in runs for job in run.find_jobs(scheduler.NAME)))
     since = local_time(min(job.at for run in runs for job in run.accounts.journal.submissions))
     name = runs[0].name if len(runs) == 1 else ""
     folders = [run.folder for run in runs]
-    return ask_accounting(scheduler, jobs, since, name, folders, query) or ()
+    return ask_accounting(scheduler, jobs, since, name, folders, query)
 
 
 def _note_missing(run: OpenRun, scheduler: str, accounts: Sequence[Accounted], query: Query) -> None:

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -253,7 +254,7 @@ def decide_outcome(
 def _judge(tried: Try | None, accounted: Accounted | None, known: TaskFacts) -> TryOutcome:
     if tried is None:
         verdict = _by_accounting(
-            accounted, "left no try folder", "not started, or its folder is not copied home yet"
+            accounted, known, "left no try folder", "not started, or its folder is not copied home yet"
         )
         return _not_begun(verdict, accounted, known)
     if tried.record is not None:
@@ -262,7 +263,7 @@ def _judge(tried: Try | None, accounted: Accounted | None, known: TaskFacts) -> 
         verdict = _by_exit(tried.exit, accounted)
     else:
         verdict = _by_accounting(
-            accounted, "left no record", "no record yet: running, or not copied home yet"
+            accounted, known, "left no record", "no record yet: running, or not copied home yet"
         )
         verdict = _without_end(_cancelled(verdict, known), known)
     if not tried.problem:
@@ -357,7 +358,11 @@ def _exit_words(exit_: Exit) -> str:
     return "; ".join(filter(None, (f"exit file: {exit_.message or where}", signal, kept)))
 
 
-def _by_accounting(accounted: Accounted | None, left: str, silent: str) -> TryOutcome:
+VISIBLE_AFTER = timedelta(seconds=60)
+"""A shared file system may show so late what another machine wrote (nfs(5), ``acdirmax``)."""
+
+
+def _by_accounting(accounted: Accounted | None, known: TaskFacts, left: str, silent: str) -> TryOutcome:
     """Return the outcome by the accounting, of a try that left neither record nor exit file."""
     if accounted is None:
         return TryOutcome(outcome=None, evidence=silent)
@@ -370,7 +375,11 @@ def _by_accounting(accounted: Accounted | None, left: str, silent: str) -> TryOu
     if accounted.outcome is None and accounted.exit_status == NO_HOME:
         return TryOutcome(Outcome.STAGE_OUT, f"the job could not write in the run folder ({words})")
     if accounted.outcome in {None, Outcome.OK}:
-        return TryOutcome(outcome=Outcome.LOST, evidence=f"it ended ({words}) and {left}")
+        evidence = f"it ended ({words}) and {left}"
+        since = datetime.now(UTC) - accounted.ended_at if accounted.ended_at else VISIBLE_AFTER
+        if timedelta() <= since < VISIBLE_AFTER and not known.cancelled:
+            return TryOutcome(outcome=None, evidence=f"{evidence}, which a node's files may still do")
+        return TryOutcome(outcome=Outcome.LOST, evidence=evidence)
     return TryOutcome(outcome=accounted.outcome, evidence=f"accounting: {words}")
 
 

@@ -444,6 +444,37 @@ def test_a_scheduler_that_does_not_answer_is_silent(tmp_path: Path, programs: Pr
 
 
 @pytest.mark.slow
+def test_what_the_accounting_alone_lists_as_alive_is_not_lost(tmp_path: Path, programs: Programs) -> None:
+    run = tmp_path / "run"
+    sweep(run, 2)
+    programs.sacct("77_1 RUNNING 0:0", "77_2 FAILED 1:0")
+    for seconds in (0, 90):
+        programs.at(seconds)
+        alive, ended = seen(run).points
+        assert (alive.standing, ended.outcome) == (PointState.RUNNING, Outcome.LOST)
+    assert alive.why == "the queue does not list it; sacct: RUNNING, ExitCode 0:0"
+    programs.says("sacct", status=1, error="sacct: error: Problem talking to the database")
+    for seconds in (180, 300):
+        programs.at(seconds)
+        assert seen(run).points[0].outcome is None, "it answered before: its silence makes nothing gone"
+    write_event(run, "cancelled", job_id="77", tasks=[1], status=0, refused="")
+    programs.sacct("77_1 RUNNING 0:0", "77_2 FAILED 1:0")
+    assert seen(run).points[0].outcome is Outcome.CANCELLED, "the way out if slurmdbd has missed its end"
+
+
+@pytest.mark.slow
+def test_results_have_a_minute_to_come_home(tmp_path: Path, queue: Programs) -> None:
+    run = tmp_path / "run"
+    sweep(run, 2)
+    now = datetime.now().astimezone()
+    ends = (f"{now - timedelta(seconds=ago):%Y-%m-%dT%H:%M:%S}" for ago in (20, 70))
+    queue.says(
+        "sacct", *(f"77_{n}|COMPLETED|0:0|9|||1|n1|None|{RUN_ID}|{end}" for n, end in enumerate(ends, 1))
+    )
+    assert outcomes(run) == [None, Outcome.LOST]
+
+
+@pytest.mark.slow
 def test_what_was_preempted_for_good_is_soon_asked_no_more(tmp_path: Path, programs: Programs) -> None:
     run = tmp_path / "run"
     sweep(run, 1)
