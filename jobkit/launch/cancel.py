@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.terminal import note, note_next, shell_path
-from jobkit.core.units import format_count, format_list
+from jobkit.core.units import format_count, format_list, pauses
 from jobkit.launch import scheduler_calls
 from jobkit.launch.resubmit import refuse_silent, run_lock
 from jobkit.launch.scheduler_calls import StrayJobs, cancel_tasks, reconcile_submission, stray_jobs
@@ -24,6 +25,8 @@ from jobkit.schedulers.types import State
 from jobkit.spec.sweep_spec import load_spec
 
 MOST_NAMES = 8
+SEEN_WITHIN_S = 30.0
+"""How long to look whether what was cancelled has left the queue."""
 
 
 Part = tuple[Submission, tuple[int, ...]]
@@ -237,14 +240,35 @@ def _cancel_parts(
             note(f"cancelled: job {job.job}, which {PURPOSES[job.role]}")
     run, ended = shell_path(run_dir), [point for point in points if point.task in cancelled]
     noun = ended[0].point.kind.noun if ended else ""
-    if ended:
-        note(f"cancelled: {format_count(len(ended), noun)}")
+    alive = _alive_after(run_dir, cancelled)
+    if gone := [point for point in ended if point.task not in alive]:
+        note(f"cancelled: {format_count(len(gone), noun)}")
+    if alive:
+        ids = {point.task: point.point.point_id for point in points}
+        names = sorted({ids.get(task, f"job {task.job_id}") for task in alive})
+        note(
+            f"not cancelled within {SEEN_WITHIN_S:.0f} s, although the scheduler accepted it: "
+            f"{format_list(names, MOST_NAMES)}; jobkit status {run} shows how they stand"
+        )
     if any(point.standing is PointState.RUNNING for point in ended):
         note(f"running {noun}s copy their results to the run folder")
     note_next(f"jobkit resume {run}")
     if refusals:
         hint = f"jobkit status {run} shows what still runs"
         raise JobkitError("\n".join(refusals), hint=hint, exit_code=ExitCode.REFUSED)
+
+
+def _alive_after(run_dir: Path, cancelled: set[JobTask]) -> set[JobTask]:
+    """Return the tasks that wait or run still after a while; of a queue that does not answer all may."""
+    end, pause_s = time.monotonic() + SEEN_WITHIN_S, pauses(0.3, 5.0)
+    while cancelled:
+        (run,) = read_standings([run_dir])
+        alive = {task for task, queued in run.queued.items() if queued.state is not State.ENDING}
+        alive |= {task for task in cancelled if task.scheduler in run.silent}
+        if not alive & cancelled or time.monotonic() > end:
+            return alive & cancelled
+        time.sleep(next(pause_s))
+    return set()
 
 
 def throttle(run_dir: Path, most: int) -> int:

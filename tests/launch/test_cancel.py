@@ -27,8 +27,9 @@ WORKLOADS = Path(__file__).parents[1] / "workloads"
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a run of six points: the first is done, the fifth and sixth are a second array."""
+    monkeypatch.setattr("jobkit.launch.cancel.SEEN_WITHIN_S", 0.0)
     points = grid([1, 2, 3, 4, 5, 6])
     folder = write_points(tmp_path / "run", points)
     write_submitted(folder, "slurm", "77", first=1, last=4)
@@ -72,6 +73,7 @@ def test_points_by_number_and_id_and_what_waits_for_the_others_stays(
 ) -> None:
     write_submitted(run, "slurm", "79", first=1, last=1, offset=6, role=Role.FOLLOW)
     queue.squeue(*ALL, "79_1 PENDING")
+    queue.scancel("77_3", "77_4", "78_2")
     assert cancel(run, ["p006", "3", "4", "1", "p004"], []) == 0
     assert queue.called("scancel") == ["scancel 77_[3-4]", "scancel 78_2"]
     said = capsys.readouterr().err
@@ -87,12 +89,14 @@ def test_what_is_being_cancelled_is_not_cancelled_twice(
 ) -> None:
     queue.squeue(*ALL)
     cancel(run, ["2", "3"], [])
-    assert "cancelled: 2 points\n" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "not cancelled within 0 s, although the scheduler accepted it: p002, p003;" in said
     queue.squeue("77_2 COMPLETING", *ALL[1:])  # task 3 waits yet: the controller took no notice
     assert cancel(run, ["2"], []) == 0
     said = capsys.readouterr().err
     assert "p002 is being cancelled already\n" in said
     assert "cancelled: " not in said
+    queue.scancel("77_3", "77_4")
     cancel(run, ["2", "3", "4"], [])
     assert "p002, p003 are being cancelled already\ncancelled: 1 point\n" in capsys.readouterr().err
     assert queue.called("scancel") == ["scancel 77_[2-3]", "scancel 77_[3-4]"]

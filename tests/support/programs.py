@@ -52,6 +52,10 @@ class Programs:
         rows = [[*task.split(), "None"] for task in tasks]
         self.holds(*(f"{row[0]}|{row[1]}|{row[2]}|n1|1:00|N/A" for row in rows))
 
+    def scancel(self, *tasks: str) -> None:
+        """Let scancel end tasks: squeue then lists them no more."""
+        self.add("scancel", f"sed -i -E '/^({'|'.join(tasks)})[|]/d' '{self.folder}/squeue'")
+
     def sacct(self, *tasks: str) -> None:
         """Let sacct know tasks: ``77_1 FAILED 1:0``."""
         rows = map(str.split, tasks)
