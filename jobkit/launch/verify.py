@@ -13,6 +13,7 @@ from jobkit.launch import local, sweep
 from jobkit.launch.guards import measure_again, refuse_moved_run, warn_stand_in
 from jobkit.launch.job import announce, find_job
 from jobkit.launch.resubmit import run_lock
+from jobkit.launch.scheduler_calls import reconcile_submission
 from jobkit.launch.submission import submit_jobs
 from jobkit.planning.job_script import render_find
 from jobkit.planning.models import refuse_stand_in
@@ -45,6 +46,7 @@ def verify(run_dir: Path, *, memory: int | str | None, stand_in: bool = False) -
     refuse_moved_run(run_dir)
     _refuse_stand_in(run_dir, permitted=stand_in)
     with run_lock(run_dir, note):
+        reconcile_submission(run_dir, note)
         return _verify(run_dir, memory)
 
 

@@ -132,6 +132,18 @@ def test_what_is_being_tried_is_not_submitted_again(
 
 
 @pytest.mark.slow
+def test_a_job_whose_submission_had_no_answer_is_found(run: Path, queue: Programs) -> None:
+    measured(run, POINTS, lambda point: int(point.numbers["batch_size"]) * GIB // 100)
+    assert verify.verify(run, memory=None) == 0
+    journal = run / "journal.jsonl"
+    intent = json.loads(journal.read_text().splitlines()[0])
+    journal.write_text(json.dumps(intent | {"at": "2026-01-02T10:15:00+00:00"}) + "\n")
+    queue.squeue("77_1 PENDING")
+    assert verify.verify(run, memory=None) == 5
+    assert len(queue.called("sbatch")) == 1
+
+
+@pytest.mark.slow
 def test_what_cannot_be_predicted_is_no_job(
     run: Path, queue: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
