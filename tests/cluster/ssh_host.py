@@ -109,7 +109,8 @@ class Login:
     """How the user logs in."""
 
     shell: str = "bash"
-    banner: str = ""  # a line that all start files print, whether or not the shell is interactive
+    banner: str = ""
+    """All start files print it: a line, then the same without its end."""
     without: tuple[str, ...] = ()  # programs of /usr/bin that the user's PATH lacks
     variables: dict[str, str] = field(default_factory=dict)
     """As a site sets them: bash has them in login shells only, tcsh and fish always."""
@@ -195,7 +196,7 @@ class SshHost:
             done("usermod", "--shell", SHELLS[login.shell], self.user)
         self.login = login
         path, site = self._path(login.without), login.variables
-        greet = [f"echo '{login.banner}'"] if login.banner else []
+        greet = [f"echo '{login.banner}'", f"printf '{login.banner}'"] if login.banner else []
         self._start_file(".bashrc", *set_all("export {}='{}'", path), *greet)
         self._start_file(".profile", *set_all("export {}='{}'", site | path), *greet)
         self._start_file(".cshrc", *set_all("setenv {} '{}'", site | path), *greet)

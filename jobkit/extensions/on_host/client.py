@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import re
+import select
 import shutil
 import subprocess
 import sys
@@ -20,8 +22,8 @@ from typing import Any, TextIO
 from jobkit.core import shell, terminal
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.host import PROTOCOL
-from jobkit.extensions.on_host.connection import Connection
-from jobkit.extensions.on_host.protocol import ABSENT, ACCEPTED, INTERRUPT, Request, parse_answer
+from jobkit.extensions.on_host.connection import ANSWER_S, Connection
+from jobkit.extensions.on_host.protocol import ABSENT, ACCEPTED, INTERRUPT, READY, Request, parse_answer
 
 COMMANDS = (
     *("init", "doctor", "sweep", "status", "collect", "recommend", "apply", "resume", "tune", "profile"),
@@ -186,10 +188,12 @@ class Cluster:
             origin=str(Path.cwd()),
         )
         with _Conversation(self.connection.serve_argv()) as talk:
-            talk.send(request.as_line())
             for line in talk.lines():
-                if line.decode(errors="replace").strip() == ABSENT:
+                if line.rstrip().endswith(ABSENT.encode()):
                     raise self._absent()
+                if not talk.begun and line.rstrip().endswith(READY.encode()):
+                    talk.begun = True
+                    talk.send(request.as_line())
                 answer = parse_answer(line)
                 if answer is None:
                     continue
@@ -205,6 +209,8 @@ class Cluster:
                 if "exit" in answer:
                     talk.send(ACCEPTED)
                 yield answer
+            if talk.noise:
+                raise self._noisy(talk.noise)
             if not talk.answered:
                 raise self._silent(talk)
 
@@ -223,6 +229,14 @@ class Cluster:
         newer = answer["protocol"] > PROTOCOL
         there, here = f"jobkit {self.prefix} init installs {ours} there", "update jobkit on this machine"
         return JobkitError(message, hint=here if newer else there)
+
+    def _noisy(self, noise: bytes) -> JobkitError:
+        said = terminal.printable(noise.decode(errors="replace")[-MOST_NOISE:])
+        return JobkitError(
+            f"{self.host}: its login shell prints {said!r}, and begins no command within {ANSWER_S} s",
+            hint="a start file there waits; put this in front of what waits: [ -t 0 ] || return",
+            exit_code=ExitCode.REFUSED,
+        )
 
     def _silent(self, talk: _Conversation) -> JobkitError:
         said = talk.said()
@@ -301,7 +315,8 @@ class _Conversation:
     def __init__(self, argv: list[str]) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed at the end of the conversation
         self._process = shell.open_pipes(argv, self._errors)
-        self.answered = False
+        self.begun = self.answered = False
+        self.noise = b""
 
     def __enter__(self) -> _Conversation:  # noqa: PYI034 - no subclass
         return self
@@ -325,22 +340,29 @@ class _Conversation:
             self._to().flush()
 
     def lines(self) -> Iterator[bytes]:
-        """Yield what comes back, by the line; Ctrl-C is sent to the other end, and a second one ends it."""
-        interrupted = False
+        """Yield what comes back, by the line; Ctrl-C is sent to the other end, and a second one ends it.
+
+        A login shell that prints the beginning of a line, then nothing, ends it too: that is the noise.
+        """
+        interrupted, held = False, b""
         stream = self._process.stdout
         while stream is not None:
             try:
-                line = stream.readline()
+                if held and not self.begun and not select.select([stream], [], [], ANSWER_S)[0]:
+                    self.noise = held
+                    return
+                data = os.read(stream.fileno(), BLOCK_BYTES)
             except KeyboardInterrupt:
-                if interrupted:
+                if interrupted or not self.begun:
                     raise
                 interrupted = True
                 terminal.note("interrupting it; Ctrl-C again stops waiting for it")
                 self.send(INTERRUPT)
                 continue
-            if not line:
+            *lines, held = (held + data).split(b"\n")
+            yield from lines
+            if not data:
                 return
-            yield line
 
     def status(self) -> int:
         """Return ssh's exit status."""
@@ -355,6 +377,8 @@ class _Conversation:
         return self._process.stdin
 
 
+BLOCK_BYTES, MOST_NOISE = 1 << 16, 200
+"""Of one read, and of the end of the noise that an error names."""
 CONNECTION_LOST = 255
 """The status of ssh if an error of its own occurred (ssh(1))."""
 SETTLE_S = 5.0

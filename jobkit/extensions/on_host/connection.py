@@ -22,6 +22,7 @@ from jobkit.extensions.on_host.protocol import ABSENT, NO_RSYNC, READY
 PERSIST_S = 3600
 """How long a connection without a command stays open, unless the user's configuration names a time."""
 ANSWER_S = 15
+"""How long ssh may take to answer about a connection, and a login shell to go on with a line."""
 MOST_PATH = 60
 """Characters of the folder of the control sockets: ssh adds 58, and a socket has at most 108 (unix(7))."""
 QUIET = ("-a", "-x", "-oClearAllForwardings=yes", "-oRemoteCommand=none", "-oPermitLocalCommand=no")
@@ -36,6 +37,7 @@ _AS_AT_LOGIN = (
 )
 """csh and fish read their start files for every command; the others only some of them."""
 _SERVE = (
+    f"echo {READY}; "
     f'for p in "{VENV}/bin/jobkit" "$(command -v jobkit)"; do [ -x "$p" ] && exec "$p" {SERVE}; done; '
     f"echo {ABSENT}"
 )

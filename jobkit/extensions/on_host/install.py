@@ -26,7 +26,7 @@ from jobkit.extensions.on_host.protocol import MARK
 WHEELS = "$HOME/.local/share/jobkit"
 PYTHONS = ("python3.13", "python3.12", "python3.11", "python3")
 PYTHON, VERSION, HOME = (f"{MARK}{word} " for word in ("python", "version", "home"))
-"""What begins a line of the answer of `LOOK`."""
+"""What begins a line of the answer of `LOOK`, behind what a login shell prints."""
 INSTALLED = f"{MARK}installed"
 LOOK = f"""
 for p in {" ".join(PYTHONS)}; do
@@ -82,10 +82,7 @@ def _look(cluster: Cluster) -> dict[str, str]:
     """Return what the host answers, by the word that begins the line."""
     lines = _script(cluster, LOOK).stdout.splitlines()
     return {
-        word: line.removeprefix(word)
-        for word in (PYTHON, VERSION, HOME)
-        for line in lines
-        if line.startswith(word)
+        word: line.partition(word)[2] for word in (PYTHON, VERSION, HOME) for line in lines if word in line
     }
 
 

@@ -1,11 +1,12 @@
 """What the two sides of ``jobkit --on HOST`` send each other: a request, then answers, one line of JSON each.
 
 A line of an answer begins with `MARK`, so that what a login shell prints is no answer. The request travels
-on standard input: no shell reads a word of the user's.
+on standard input, once the login shell is through: no shell reads a word of the user's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -15,7 +16,7 @@ from jobkit.core.host import PROTOCOL
 
 MARK = "jobkit-on:"
 ABSENT, NO_RSYNC, READY = f"{MARK}absent", f"{MARK}no-rsync", f"{MARK}ready"
-"""Lines of the scripts that look for jobkit and for rsync on the cluster."""
+"""Lines of the scripts that look for jobkit and for rsync; the last follows what a login shell prints."""
 INTERRUPT, ACCEPTED = b"interrupt\n", b"accepted\n"
 """What follows the request: Ctrl-C, and that the whole answer has come."""
 
@@ -86,12 +87,11 @@ def answer_line(answer: Mapping[str, object]) -> bytes:
 
 
 def parse_answer(line: bytes) -> dict[str, Any] | None:
-    """Return the answer of a line; ``None`` of any other line, such as one of a login shell."""
-    if not line.startswith(f"{MARK}{{".encode()):
-        return None
-    try:
-        answer: dict[str, Any] = json.loads(line[len(MARK) :])
-    except (ValueError, RecursionError):
-        return None
-    right = all(isinstance(answer[key], kind) for key, kind in KINDS.items() if key in answer)
-    return answer if right else None
+    """Return the answer of a line, which a login shell may have begun; ``None`` of any other line."""
+    at = -1
+    while (at := line.find(f"{MARK}{{".encode(), at + 1)) >= 0:
+        with contextlib.suppress(ValueError, RecursionError):
+            answer: dict[str, Any] = json.loads(line[at + len(MARK) :])
+            if all(isinstance(answer.get(key, kind()), kind) for key, kind in KINDS.items()):
+                return answer
+    return None

@@ -43,10 +43,10 @@ def main(arguments: list[str]) -> int:
     process = shell.open_pipes(argv, own_input=True)
     stream = cast("BufferedReader", process.stdout)
     for line in stream:
-        if line.strip() == NO_RSYNC.encode():
+        if line.rstrip().endswith(NO_RSYNC.encode()):
             Path(os.environ[NOTE_VARIABLE]).write_text(NO_RSYNC)
             return shell.NOT_FOUND
-        if line.strip() == READY.encode():
+        if line.rstrip().endswith(READY.encode()):
             break
     while data := stream.read1(BLOCK_BYTES):
         sys.stdout.buffer.write(data)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 
 from jobkit.core.errors import JobkitError
-from jobkit.extensions.on_host import commands, connection, transfer
+from jobkit.extensions.on_host import client, commands, connection, transfer
 from jobkit.extensions.on_host.client import Cluster, Suggesting, suggest_here
 from jobkit.extensions.on_host.connection import Connection, connect
 from jobkit.extensions.on_host.protocol import ABSENT, MARK, NO_RSYNC, READY, parse_answer
@@ -54,11 +54,15 @@ def test_a_stream_changes_what_passes_and_is_the_terminal_that_it_was() -> None:
     assert stream.isatty()
 
 
+PROMPT = "printf 'Project? '; "
+"""What a login shell prints without the end of a line."""
+
+
 class Shell(Connection):
     """A connection whose other side is a script of the shell on this machine."""
 
     def serve_argv(self) -> list[str]:
-        return ["sh", "-c", f"read request; {self.host}"]
+        return ["sh", "-c", f"{PROMPT}echo {READY}; read request; {self.host}"]
 
 
 def cluster(script: str) -> Cluster:
@@ -74,11 +78,19 @@ HELLO = '{"protocol": 1, "version": "0.1.0"}'
 
 @pytest.mark.slow
 def test_lines_of_a_login_shell_are_no_answers(capsys: pytest.CaptureFixture[str]) -> None:
-    script = "echo Welcome; echo jobkit-on; " + answers(
+    script = "echo Welcome; echo jobkit-on; printf 'jobkit-on:{'; " + answers(
         HELLO, '{"out": "hi"}', '{"err": "oh"}', '{"exit": 4}'
     )
     assert cluster(script).run(["status"], kept="") == 4
     assert capsys.readouterr() == ("hi", "oh")
+
+
+@pytest.mark.slow
+def test_a_login_shell_that_waits_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "ANSWER_S", 0.1)
+    monkeypatch.setattr(sys.modules[__name__], "PROMPT", PROMPT + "read answer; ")
+    with pytest.raises(JobkitError, match="its login shell prints 'Project\\? '"):
+        cluster(answers(HELLO, '{"exit": 0}')).run(["status"], kept="")
 
 
 @pytest.mark.slow
@@ -257,11 +269,11 @@ def put(folder: Path, name: str, script: str) -> None:
 def test_the_jobkit_of_init_comes_first_then_that_of_the_path(tmp_path: Path, path: str, shell: str) -> None:
     argv = HOST.serve_argv()
     (tmp_path / ".profile").write_text(f"PATH={path}; export PATH\n")  # or that of the system's profile
-    assert asked(shell, argv, tmp_path, path=path) == (0, f"{ABSENT}\n")
+    assert asked(shell, argv, tmp_path, path=path) == (0, f"{READY}\n{ABSENT}\n")
     put(Path(path), "jobkit", 'read a; echo "path $1 $a"')
-    assert asked(shell, argv, tmp_path, path=path, said="it's!\n") == (0, "path --serve it's!\n")
+    assert asked(shell, argv, tmp_path, path=path, said="it's!\n") == (0, f"{READY}\npath --serve it's!\n")
     put(tmp_path / ".local/share/jobkit/venv/bin", "jobkit", 'read a; echo "venv $1 $a"; exit 4')
-    assert asked(shell, argv, tmp_path, path=path, said="it's!\n") == (4, "venv --serve it's!\n")
+    assert asked(shell, argv, tmp_path, path=path, said="it's!\n") == (4, f"{READY}\nvenv --serve it's!\n")
 
 
 @pytest.mark.slow
