@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
@@ -32,6 +33,39 @@ def passed_variables() -> list[str]:
     """Return ``pass_variables`` of the user's site file: see `query_environment`."""
     listed = _PASS.search("\n".join(own_site()[1]))
     return re.findall(r"\w+", re.sub("#.*", "", listed[1])) if listed else []
+
+
+@dataclass(slots=True)
+class Served:
+    """The request of a laptop that this process serves.
+
+    Attributes
+    ----------
+    note
+        The file that gets the run folder before anything is submitted; ``None`` without a request.
+    begun
+        The run folder that the same request has begun before; ``None`` if none.
+    """
+
+    note: Path | None = None
+    begun: Path | None = None
+
+
+served = Served()
+
+
+def note_begun(run_dir: Path) -> None:
+    """Note with the request that a run begins, so that the same request goes on with it.
+
+    Raises
+    ------
+    OSError
+        If it cannot be noted: then nothing may be submitted.
+    """
+    from jobkit.core.files import append_line
+
+    if served.note:
+        append_line(served.note, str(run_dir.absolute()))
 
 
 def usual_host() -> str:

@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from jobkit.core import files
 from jobkit.core.errors import JobkitError
+from jobkit.core.host import note_begun, served
 from jobkit.core.layout import ACCOUNTING_FILE, EXIT_FILE, JOURNAL_FILE, read_exit
 from jobkit.core.paths import CACHE_VARIABLE, cache_dir
+from jobkit.core.terminal import note
 from jobkit.core.units import pauses
 from jobkit.launch import scheduler_calls
 from jobkit.launch.job import Job, ids
 from jobkit.planning.job_script import FETCH_BODY, render_errand
 from jobkit.planning.prepare import run_id
 from jobkit.runs import queue
+from jobkit.runs.journal import read_journal
+from jobkit.runs.standing import first_task
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
 from jobkit.schedulers.types import ONE_TASK, Queued
@@ -95,21 +99,35 @@ class Errand:
 
 
 def submit_errand(scheduler: Scheduler, run_dir: Path, script: str) -> Errand:
-    """Make a folder for a job of one task, and submit the job.
+    """Make a folder for a job of one task, and submit the job; return that of a request that came before.
 
     Raises
     ------
     JobkitError
-        Exit code 3 if the scheduler refuses.
+        Exit code 3 if the scheduler refuses, or does not answer about the one that came before.
     OSError
         If the folder cannot be written.
     """
+    if errand := _begun(scheduler):
+        return errand
     (run_dir / "logs").mkdir(parents=True)
     for file in (JOURNAL_FILE, ACCOUNTING_FILE):
         (run_dir / file).touch()
     files.write_atomically(run_dir / "job.sh", script)
+    note_begun(run_dir)
     job = scheduler_calls.submit_array(scheduler, run_dir, Job(script="job.sh", array=ONE_TASK))
     return Errand(scheduler, run_dir, job)
+
+
+def _begun(scheduler: Scheduler) -> Errand | None:
+    """Return the job that the same request of a laptop has submitted before; ``None`` if none goes on."""
+    if served.begun is None:
+        return None
+    scheduler_calls.reconcile_submission(served.begun, note)
+    known = read_journal(served.begun)
+    going = [one for one in known.submissions if first_task(one) not in known.cancelled]
+    job = Job(script="job.sh", array=ONE_TASK)
+    return Errand(scheduler, served.begun, replace(job, id=going[-1].job)) if going else None
 
 
 # -- fetch a model

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from jobkit.core import shell
 from jobkit.core.errors import WOULD_REFUSE, ExitCode, JobkitError
+from jobkit.core.host import note_begun
 from jobkit.core.layout import SHELL_FOLDER, read_points
 from jobkit.core.terminal import Say, note, note_next, relative_path, shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
@@ -145,6 +146,7 @@ def detached(prepared: Prepared, check: sweep.Check) -> int:
     note(f"{headline(prepared)}\n{request_line(prepared)}")
     sweep.write_run(prepared, check)
     run_dir = prepared.run_dir
+    note_begun(run_dir)
     pid = shell.detach(local.driver_argv(run_dir), run_dir / "logs" / "driver.out")
     note(f"running here as process {pid}")
     note_follow(run_dir)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import append_line, read_text
+from jobkit.core.host import note_begun
 from jobkit.core.layout import COPY_FILE, POINTS_FILE, RESULTS_FOLDER, is_run_folder
 from jobkit.core.paths import config_folder, runs_path, shipped_folder
 from jobkit.core.terminal import did_you_mean, relative_path, shell_path
@@ -220,7 +221,14 @@ def _remembered_as(name: str) -> Path | None:
 
 
 def remember(run_dir: Path) -> None:
-    """Add a run folder to the user's list of runs; a list that cannot be written does not stop a run."""
+    """Add a run folder to the user's list of runs; a list that cannot be written does not stop a run.
+
+    Raises
+    ------
+    OSError
+        As `jobkit.core.host.note_begun`.
+    """
+    note_begun(run_dir)
     folder = run_dir.absolute()
     with suppress(OSError):
         if folder not in remembered():

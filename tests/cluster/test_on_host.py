@@ -14,7 +14,7 @@ import pytest
 
 from jobkit.core.host import PROTOCOL
 from tests.cluster.daemons import until
-from tests.cluster.lab import SGE, SLURM
+from tests.cluster.lab import SGE, SLURM, on
 from tests.cluster.ssh_host import SHELLS, SshHost, commands, end_jobs, kill
 
 ROOT = Path(__file__).parents[2]
@@ -276,6 +276,46 @@ def test_an_answer_that_is_lost_is_asked_for(ada: Ada, scheduler: str) -> None:
     code, _, said = ada.types("sweep first.yaml")
     assert code == 2
     assert "this sweep has a run already" in said
+
+
+@on("scheduler", "slurm", "sge")
+@pytest.mark.fault
+def test_a_command_that_was_killed_goes_on_with_its_run(ada: Ada, scheduler: str) -> None:
+    """FAULT: jobkit on the login node is killed after the job was submitted, before it knows the job's id.
+
+    HOW: real: kill -9 of both its processes as sbatch or qsub ends.
+    REPORTED: exit code 3; the same command, `--new` too, finds the job, within a minute.
+    LOST: nothing; one job was submitted.
+    """
+    ada.write(SPEC + f"scheduler: {scheduler}\npolicy: {{follow_up: false}}\n")
+    ada.host.cut_after({"slurm": "sbatch", "sge": "qsub"}[scheduler], killed=True)
+    code, _, said = ada.types("sweep first.yaml --new")
+    assert (code, "type the same command again" in said) == (3, True), said
+    until(lambda: ada.types("sweep first.yaml --new")[0] == 0, "the job is found", 90)
+    assert len(ada.runs()) == 1
+    assert len(ada.submitted()) == 1
+    assert ada.types("sweep first.yaml --new")[0] == 0
+    assert len(ada.runs()) == 2, "its answer has come, so it is another run"
+
+
+@pytest.mark.slurm
+@pytest.mark.fault
+def test_a_check_of_a_node_that_was_killed_waits_for_its_job(ada: Ada) -> None:
+    """FAULT: as above, of ``doctor --submit``.
+
+    HOW: as above.
+    REPORTED: exit code 3; the same command waits for the job that was submitted.
+    LOST: nothing; one job was submitted.
+    """
+    ada.write(SPEC + "scheduler: slurm\n")
+    ada.host.cut_after("sbatch", killed=True)
+    assert ada.types("doctor first.yaml --submit")[0] == 3
+    (job,) = ada.runs()
+    said = ["under way"]
+    while "under way" in said[-1]:
+        said.append("".join(map(str, ada.types("doctor first.yaml --submit"))))
+        assert f"has begun runs/{job.name} before" in said[-1]
+    assert not job.exists(), said[-1]
 
 
 @pytest.mark.slurm

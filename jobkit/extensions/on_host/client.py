@@ -8,6 +8,7 @@ import os
 import re
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -166,6 +167,8 @@ class Cluster:
                     terminal.note(f"{self.host}: the same command is running already; waiting for it")
                 if "exit" in answer:
                     code: int = answer["exit"]
+                    if code < 0 and code != -signal.SIGINT:
+                        terminal.note(f"{self.host}: signal {-code} ended this command there; {TYPE_AGAIN}")
                     return code if code >= 0 else 128 - code
         raise self.broken()
 
@@ -173,7 +176,7 @@ class Cluster:
         """Return the error of an answer that did not come."""
         return JobkitError(
             f"{self.host}: the connection broke before the answer came",
-            hint="type the same command again: it asks for the answer, and submits nothing twice",
+            hint=TYPE_AGAIN,
             exit_code=ExitCode.REFUSED,
         )
 
@@ -377,6 +380,7 @@ class _Conversation:
         return self._process.stdin
 
 
+TYPE_AGAIN = "type the same command again: it asks for the answer, and submits nothing twice"
 BLOCK_BYTES, MOST_NOISE = 1 << 16, 200
 """Of one read, and of the end of the noise that an error names."""
 CONNECTION_LOST = 255

@@ -1,7 +1,8 @@
 """The side on the cluster: read one request, run it, and answer; nothing of it stays running.
 
 A command whose answer matters is kept in a file until the laptop has all of it, so that one whose connection
-broke is asked about and not run again.
+broke is asked about and not run again. A file in the project has the run folder that it
+has begun, so that one that was killed goes on.
 """
 
 from __future__ import annotations
@@ -17,15 +18,18 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import platformdirs
 
+from jobkit.core import host
 from jobkit.core.errors import ExitCode, JobkitError, file_error
-from jobkit.core.files import exclusive_lock, try_lock, write_atomically
+from jobkit.core.files import exclusive_lock, last_line, try_lock, write_atomically
 from jobkit.core.host import PROTOCOL
+from jobkit.core.terminal import relative_path
 from jobkit.extensions.on_host.protocol import (
     ACCEPTED,
     INTERRUPT,
@@ -39,13 +43,14 @@ GRACE_S = 60.0
 """How long a command may go on once the connection has broken; then it is interrupted, as by Ctrl-C."""
 WATCHES = {"--wait", "--watch", "--follow", "-f"}
 """Options of commands that wait: they are interrupted at once."""
-ORIGIN_FILE = ".jobkit-on"
+ORIGIN_FILE, BEGUN_FOLDER = ".jobkit-on", ".jobkit-begun"
 KEEP_S = 7 * 86400
 BLOCK_BYTES = 1 << 16
-MOST_OPEN = 256
-"""More files than are open here."""
 POLL_S, PAUSE_S = 1.0, 0.05
 """How often a lock is tried again, and how long the beginning of a line waits for the rest of it."""
+
+NEW_RUN = {"sweep", "tune"}
+"""Commands that make a run folder of their own; the others find what they have begun."""
 
 Run = Callable[[list[str]], int]
 
@@ -59,7 +64,9 @@ def serve(run: Run) -> int:
         Runs a command line of jobkit, and returns its exit code.
     """
     answers = Answers(sys.stdout.buffer)
-    request = parse_request(_line_of_input() or b"{}")
+    if not (line := _line_of_input()):  # the laptop has gone
+        return 0
+    request = parse_request(line)
     answers.send({"protocol": PROTOCOL, "version": metadata.version("jobkit")})
     if request.protocol != PROTOCOL:
         return 0
@@ -88,24 +95,33 @@ class Answers:
 
     def __init__(self, out: BinaryIO) -> None:
         self._out = out
-        self._kept: BinaryIO | None = None
+        self._kept: io.FileIO | None = None
 
     @contextlib.contextmanager
     def keep(self, path: Path) -> Iterator[None]:
-        """Also write what is sent to a file, until the block ends."""
-        with path.open("wb") as kept:
-            self._kept = kept
-            try:
-                yield
-            finally:
-                self._kept = None
+        """Also write what is sent to a file, until the block ends or the disk is full."""
+        with contextlib.suppress(OSError):
+            self._kept = path.open("wb", buffering=0)
+        try:
+            yield
+        finally:
+            self._keep_no_more()
+
+    def _keep_no_more(self) -> None:
+        with contextlib.suppress(OSError):
+            self._kept.close() if self._kept else None
+        self._kept = None
 
     def send(self, answer: Mapping[str, object]) -> None:
         """Send an answer."""
         line = answer_line(answer)
         if self._kept:
-            self._kept.write(line)
-            self._kept.flush()
+            try:
+                written = self._kept.write(line)
+            except OSError:
+                written = None
+            if written != len(line):
+                self._keep_no_more()
         self.relay(line)
 
     def relay(self, data: bytes) -> None:
@@ -149,19 +165,47 @@ def _run(request: Request, run: Run, answers: Answers) -> None:
     if not request.kept:
         _relay(request, run, answers)
         return
-    kept = _kept_file(request)
-    lock = kept.with_suffix(".lock")
-    with exclusive_lock(lock, lambda: _wait_for_the_same(lock, answers)):
-        if _is_whole(kept):
+    note, kept = _note_and_answer(request)
+    with exclusive_lock(note, lambda: _wait_for_the_same(note, answers)):
+        if (code := _kept_code(kept)) is not None:
             answers.send({"kept": kept.stat().st_mtime})
             answers.relay(kept.read_bytes())
         elif not select.select([0], [], [], 0)[0]:  # else the laptop has gone while this waited
             with answers.keep(kept):
-                _relay(request, run, answers)
+                code = _relay(_go_on(request, note, answers), run, answers)
         while (said := _line_of_input()) == INTERRUPT:  # a Ctrl-C that came as the command ended
             pass
         if said == ACCEPTED:
-            kept.unlink()
+            with contextlib.suppress(OSError):
+                kept.unlink()
+            if code == 0 or (code and code > 0 and _is_answered(note)):
+                os.truncate(note, 0)
+
+
+def _go_on(request: Request, note: Path, answers: Answers) -> Request:
+    """Return a request as it goes on if the same has begun a run before."""
+    host.served.note, begun = note, _begun(note)
+    if begun is None:
+        return request
+    host.served.begun, words = begun, [word for word in request.words if word != "--again"]
+    answers.send({"err": f"this command has begun {relative_path(begun)} before: going on with it\n"})
+    if words[0] in NEW_RUN:
+        words = ["resume", str(begun), *(word for word in words if word == "--wait")]
+    return replace(request, words=words)
+
+
+def _begun(note: Path) -> Path | None:
+    """Return the run folder that a request has begun; ``None`` if none is there."""
+    run = Path(last_line(note).strip() or "none")
+    return run if run.is_absolute() and run.is_dir() else None
+
+
+def _is_answered(note: Path) -> bool:
+    """Return whether the scheduler has answered all that a request has submitted."""
+    from jobkit.runs.journal import read_journal
+
+    run = _begun(note)
+    return run is None or read_journal(run).unanswered is None
 
 
 def _wait_for_the_same(lock: Path, answers: Answers) -> None:
@@ -173,30 +217,38 @@ def _wait_for_the_same(lock: Path, answers: Answers) -> None:
                 raise JobkitError("interrupted; the same command goes on", exit_code=ExitCode.INTERRUPTED)
 
 
-def _kept_file(request: Request) -> Path:
-    folder = platformdirs.user_state_path("jobkit") / "on"
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for old in folder.iterdir():
-        if time.time() - old.stat().st_mtime > KEEP_S:
-            old.unlink(missing_ok=True)
+def _note_and_answer(request: Request) -> tuple[Path, Path]:
+    """Return the file with the run folder of a request, which is its lock too, and that of its answer.
+
+    Only the answer may be lost, if the user's folder for states cannot be written.
+    """
     name = hashlib.sha256(f"{Path.cwd()}\n{request.kept}".encode()).hexdigest()[:32]
-    return folder / f"{name}.answer"
+    notes, answers = Path.cwd() / BEGUN_FOLDER, platformdirs.user_state_path("jobkit") / "on"
+    notes.mkdir(exist_ok=True)
+    with contextlib.suppress(OSError):
+        answers.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for old in (*notes.iterdir(), *answers.iterdir()):
+            if time.time() - old.stat().st_mtime > KEEP_S:
+                old.unlink(missing_ok=True)
+    return notes / name, answers / f"{name}.answer"
 
 
-def _is_whole(kept: Path) -> bool:
-    """Return whether a file has the answer of a command that ended by itself."""
-    last = kept.read_bytes().splitlines(keepends=True)[-1:] if kept.is_file() else []
-    ends = [(parse_answer(line) or {}).get("exit") for line in last]
-    return any(end not in {None, ExitCode.INTERRUPTED, -signal.SIGINT} for end in ends)
+def _kept_code(kept: Path) -> int | None:
+    """Return the exit code of a kept answer; ``None`` if not all of it is there, or Ctrl-C ended it."""
+    with contextlib.suppress(OSError):
+        for line in kept.read_bytes().splitlines(keepends=True)[-1:] if kept.is_file() else []:
+            code: int = (parse_answer(line) or {}).get("exit", -1)
+            return code if code >= 0 and code != ExitCode.INTERRUPTED else None
+    return None
 
 
-def _relay(request: Request, run: Run, answers: Answers) -> None:
-    """Run a command in a process of its own, and send what it prints and its exit code."""
+def _relay(request: Request, run: Run, answers: Answers) -> int:
+    """Run a command in a process of its own, send what it prints and its exit code, and return that."""
     out, err, ready = os.pipe(), os.pipe(), os.pipe()
     answers.send({"begun": True})
     child = os.fork()
     if child == 0:
-        _be_the_command(request, run, out, err)
+        _be_the_command(request, run, out, err, ready)
     for _, its in (out, err, ready):
         os.close(its)
     os.read(ready[0], 1)  # returns once the child has closed its end: before, it would lose a Ctrl-C
@@ -206,13 +258,18 @@ def _relay(request: Request, run: Run, answers: Answers) -> None:
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     answers.send({"ended": code} if interrupted else {"exit": code})
+    return code
 
 
-def _be_the_command(request: Request, run: Run, out: tuple[int, int], err: tuple[int, int]) -> None:
-    """Be the command: its streams are the pipes, and a terminal of the laptop's size if there is one."""
+def _be_the_command(request: Request, run: Run, *pipes: tuple[int, int]) -> None:
+    """Be the command: its streams are the first pipes, and a terminal of the laptop's size if there is one.
+
+    It keeps the lock of the request, so that the same is not begun again if only its parent is killed.
+    """
+    (_, out), (_, err), _ = pipes
     os.setpgid(0, 0)
     nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nothing, 0), (out[1], 1), (err[1], 2)):
+    for source, target in ((nothing, 0), (out, 1), (err, 2)):
         os.dup2(source, target)
     os.environ |= {"COLUMNS": str(request.columns), "LINES": str(request.lines)} if request.columns else {}
     sys.stdin, sys.stderr = os.fdopen(0, encoding="utf-8"), os.fdopen(2, "w", encoding="utf-8", buffering=1)
@@ -221,7 +278,8 @@ def _be_the_command(request: Request, run: Run, out: tuple[int, int], err: tuple
     sys.argv = ["jobkit", *request.words]
     code = int(ExitCode.INTERRUPTED)
     try:
-        os.closerange(3, MOST_OPEN)
+        for end in (nothing, *(end for pipe in pipes for end in pipe)):
+            os.close(end)
         code = run(request.words)
         sys.stdout.flush()
     finally:

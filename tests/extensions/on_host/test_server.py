@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import select
 import socket
@@ -20,15 +21,23 @@ from jobkit.extensions.on_host import server
 from jobkit.extensions.on_host.protocol import ACCEPTED, INTERRUPT, Request, parse_answer
 
 PROGRAM = """\
-import sys, time
+import os, pathlib, sys, time
+from jobkit.core.host import note_begun
 from jobkit.extensions.on_host.server import serve
 
 def run(words):
-    print(words[-1], flush=True)
+    print(*words[1:], flush=True)
     print("said", file=sys.stderr, flush=True)
     if words[0] == "count":
         with open("runs", "a") as stream:
             stream.write("run\\n")
+    if words[0] == "sweep":
+        pathlib.Path("runs/a").mkdir(parents=True, exist_ok=True)
+        note_begun(pathlib.Path("runs/a"))
+        os.kill(os.getppid() if "go" in words else os.getpid(), 9)
+        while not pathlib.Path("go").exists():
+            time.sleep(0.01)
+        os._exit(0)
     if words[0] == "wait":
         try:
             time.sleep(60)
@@ -141,6 +150,49 @@ def test_a_command_that_was_interrupted_runs_again(tmp_path: Path, option: str, 
             side.until("out")
             side.send(INTERRUPT) if end == "ctrl-c" else side.goes()
             assert side.until("exit" if end == "ctrl-c" else "ended").popitem()[1] == 130
+
+
+@pytest.mark.slow
+def test_a_command_that_was_killed_goes_on_with_its_run(tmp_path: Path) -> None:
+    run = tmp_path / "jobkit" / "letters" / "runs" / "a"
+    for _ in range(2):
+        with laptop(tmp_path, words=["sweep", "--new", "--wait"], kept="a") as side:
+            assert side.until("exit") == {"exit": -9}
+            side.send(ACCEPTED)
+        with laptop(tmp_path, words=["sweep", "--new", "--wait"], kept="a") as side:
+            assert "has begun runs/a before" in side.until("err")["err"]
+            assert side.until("out") == {"out": f"{run} --wait\n"}
+            assert side.until("exit") == {"exit": 4}
+            side.send(ACCEPTED)
+
+
+def test_a_command_whose_parent_was_killed_is_waited_for(tmp_path: Path) -> None:
+    with laptop(tmp_path, words=["sweep", "go"], kept="a") as side:
+        assert not [answer for answer in side.answers() if "exit" in answer]
+    with laptop(tmp_path, words=["sweep", "go"], kept="a") as side:
+        assert side.until("busy")
+        (tmp_path / "jobkit" / "letters" / "go").touch()
+        assert "has begun runs/a before" in side.until("err")["err"]
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("fault", ["folder", "disk"])
+def test_a_full_state_folder_loses_the_answer_and_not_the_command(tmp_path: Path, fault: str) -> None:
+    """FAULT: nothing can be written to the folder of kept answers.
+
+    HOW: real: a file is in its place, or the file of the answer is /dev/full.
+    REPORTED: nothing; the command ends as it would.
+    LOST: the answer, if the connection breaks too.
+    """
+    place = tmp_path / "jobkit" / "letters"
+    name = hashlib.sha256(f"{place}\na".encode()).hexdigest()[:32]
+    folder = tmp_path / ".local" / "state" / "jobkit" / "on"
+    (folder if fault == "disk" else folder.parent).mkdir(parents=True)
+    folder.touch() if fault == "folder" else (folder / f"{name}.answer").symlink_to("/dev/full")
+    with laptop(tmp_path, words=["count", "one"], kept="a") as side:
+        assert side.until("out") == {"out": "one\n"}
+        assert side.until("exit") == {"exit": 4}
+        side.send(ACCEPTED)
 
 
 @pytest.mark.slow
