@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError
@@ -45,10 +47,13 @@ class Served:
         The file that gets the run folder before anything is submitted; ``None`` without a request.
     begun
         The run folder that the same request has begun before; ``None`` if none.
+    sent
+        The SHA-256 of files that the laptop has sent, by absolute path.
     """
 
     note: Path | None = None
     begun: Path | None = None
+    sent: Mapping[str, str] = field(default_factory=dict)
 
 
 served = Served()
@@ -66,6 +71,27 @@ def note_begun(run_dir: Path) -> None:
 
     if served.note:
         append_line(served.note, str(run_dir.absolute()))
+
+
+def refuse_other(path: Path, content: bytes) -> None:
+    """Refuse a file that is no longer the one that the laptop has sent.
+
+    Raises
+    ------
+    JobkitError
+        If another laptop has sent its own.
+    """
+    sent = served.sent.get(str(path.absolute()))
+    if sent and hashlib.sha256(content).hexdigest() != sent:
+        raise other_file(path)
+
+
+def other_file(path: Path) -> JobkitError:
+    """Return that a file is not the one that the laptop has sent."""
+    return JobkitError(
+        f"{path}: another machine, or another terminal, has just sent another file of this name",
+        hint="type the same command again; two who work at a time take a folder each: --on HOST:FOLDER",
+    )
 
 
 def usual_host() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -250,6 +251,17 @@ def test_a_transfer_that_breaks_goes_on(ada: Ada) -> None:
     assert code == 0, said
     assert (ada.there / "letters.txt").read_bytes() == big.read_bytes()
     assert len(ada.submitted()) == 1
+
+
+def test_a_spec_is_sent_that_differs_in_its_content_alone(ada: Ada) -> None:
+    """As that of a second laptop may: of the same size, and written in the same second."""
+    spec = ada.project / "first.yaml"
+    ada.types("sweep first.yaml --dry-run")
+    time_ns = spec.stat().st_mtime_ns
+    ada.write(SPEC.replace("100]", "200]"))
+    os.utime(spec, ns=(time_ns, time_ns))
+    ada.types("sweep first.yaml --dry-run")
+    assert (ada.there / "first.yaml").read_text() == spec.read_text()
 
 
 @SLURM

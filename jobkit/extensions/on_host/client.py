@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from importlib import metadata
@@ -129,14 +129,14 @@ class Cluster:
                 raise JobkitError(f"{self.host} names {path}, which is not below this folder")
         return parts
 
-    def run(self, words: list[str], *, kept: str) -> int:
+    def run(self, words: list[str], *, kept: str, sent: Mapping[str, str]) -> int:
         """Run a command there, show what it prints, and return its exit code.
 
         Parameters
         ----------
         words
             The command line after ``jobkit``.
-        kept
+        kept, sent
             As in `Request`.
 
         Raises
@@ -149,6 +149,7 @@ class Cluster:
         request = Request(
             words=words,
             kept=kept,
+            sent={**sent},
             terminal=shown,
             columns=size.columns if size else 0,
             lines=size.lines if size else 0,

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import platform
+import secrets
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import platformdirs
+
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
+from jobkit.core.files import write_atomically
 from jobkit.core.layout import COPY_FILE
 from jobkit.core.units import format_count, format_list
 from jobkit.extensions.on_host import transfer
@@ -120,8 +125,21 @@ def _host_and_folder(host: str) -> tuple[str, str]:
 
 def _run(cluster: Cluster, typed: Typed, inputs: Inputs) -> int:
     words = [*typed.name.split(), *inputs.words(typed.words)]
+    sent = inputs.marks()
     again = typed.name in READ | LEFT or "--dry-run" in words
-    return cluster.run(words, kept="" if again else _digest((*words, *inputs.state())))
+    kept = "" if again else _digest((_laptop(), *words, *(f"{name} {mark}" for name, mark in sent.items())))
+    return cluster.run(words, kept=kept, sent=sent)
+
+
+def _laptop() -> str:
+    """Return what tells this machine from another whose project is in a folder of the same path."""
+    note = platformdirs.user_state_path("jobkit") / "laptop"
+    with contextlib.suppress(OSError):
+        if not note.exists():
+            note.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(note, secrets.token_hex(16))
+        return note.read_text(encoding="utf-8")
+    return platform.node()
 
 
 def _digest(parts: Iterable[str]) -> str:

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import is_run_folder
+from jobkit.core.layout import COPY_FILE, is_run_folder
 from jobkit.core.terminal import did_you_mean, note
+from jobkit.extensions.on_host.protocol import mark
+from jobkit.extensions.on_host.transfer import is_large
 
 THERE = "on:"
 """Marks a path on the cluster."""
@@ -61,21 +63,26 @@ class Inputs:
             there.append(f"{option}={self.renamed[value]}" if attached else self.renamed.get(word, word))
         return there + [part for change in self.changes for part in ("--set", change)]
 
-    def state(self) -> list[str]:
-        """Return in what state the files are that travel, also those in folders: it changes with them."""
+    def marks(self) -> dict[str, str]:
+        """Return what the files are that travel, also those in folders, by their path in the project."""
         named = (*self.inside, *self.outside)
-        files = [file for path in named for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
-        stats = ((file, file.stat()) for file in files if file.is_file())
-        return [f"{file} {stat.st_size} {stat.st_mtime_ns}" for file, stat in stats]
+        copies = [marker.parent for path in named for marker in path.rglob(COPY_FILE)]
+        return {
+            self._there(file): mark(file, by_time=is_large(path))
+            for path in named
+            for file in (sorted(path.rglob("*")) if path.is_dir() else [path])
+            if file.is_file() and not any(map(file.is_relative_to, copies))
+        }
 
     def place(self, path: Path) -> str:
         """Let a file or folder travel, and return its path on the cluster, from the folder of the project."""
         path = Path(os.path.abspath(path))  # noqa: PTH100 - without `..`, and links as they are
-        if path.is_relative_to(self.base):
-            self.inside.append(path)
-            return str(path.relative_to(self.base))
-        self.outside.append(path)
-        return str(Path(OUTSIDE, *path.parts[1:]))
+        (self.inside if path.is_relative_to(self.base) else self.outside).append(path)
+        return self._there(path)
+
+    def _there(self, path: Path) -> str:
+        inside = path.is_relative_to(self.base)
+        return str(path.relative_to(self.base) if inside else Path(OUTSIDE, *path.parts[1:]))
 
 
 def find_inputs(params: Mapping[str, Any]) -> Inputs:

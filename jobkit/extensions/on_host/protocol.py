@@ -10,8 +10,10 @@ import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
+from jobkit.core.files import digest
 from jobkit.core.host import PROTOCOL
 
 MARK = "jobkit-on:"
@@ -49,7 +51,10 @@ class Request:
     origin
         The folder on the laptop that the project is.
     kept
-        The name under which the answer is kept until it has come; empty if it need not be.
+        The name under which the answer is kept until it has come; empty if it need not be. It differs by
+        laptop, command and files.
+    sent
+        What the files are that have travelled (see `mark`), by their path in the project.
     terminal
         Whether standard output is shown on a terminal.
     columns, lines
@@ -65,6 +70,7 @@ class Request:
     project: str = ""
     origin: str = ""
     kept: str = ""
+    sent: dict[str, str] = field(default_factory=dict)
     terminal: bool = False
     columns: int = 0
     lines: int = 0
@@ -95,3 +101,11 @@ def parse_answer(line: bytes) -> dict[str, Any] | None:
             if all(isinstance(answer.get(key, kind()), kind) for key, kind in KINDS.items()):
                 return answer
     return None
+
+
+def mark(file: Path, *, by_time: bool) -> str:
+    """Return what a file is: its SHA-256, or its size and time, as rsync compares large files."""
+    if not by_time:
+        return digest(file)[0]
+    found = file.stat()
+    return f"{found.st_size} {found.st_mtime_ns // 10**9}"

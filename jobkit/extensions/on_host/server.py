@@ -35,6 +35,7 @@ from jobkit.extensions.on_host.protocol import (
     INTERRUPT,
     Request,
     answer_line,
+    mark,
     parse_answer,
     parse_request,
 )
@@ -162,6 +163,7 @@ def project_folder(request: Request, answers: Answers) -> Path:
 
 
 def _run(request: Request, run: Run, answers: Answers) -> None:
+    _take_files(request.sent)
     if not request.kept:
         _relay(request, run, answers)
         return
@@ -180,6 +182,22 @@ def _run(request: Request, run: Run, answers: Answers) -> None:
                 kept.unlink()
             if code == 0 or (code and code > 0 and _is_answered(note)):
                 os.truncate(note, 0)
+
+
+def _take_files(sent: Mapping[str, str]) -> None:
+    """Refuse files that are not those that the laptop has sent; those that are read later are compared then.
+
+    Raises
+    ------
+    JobkitError
+        If another laptop, whose project has the same folder, has sent its own.
+    """
+    by_time = {name for name, what in sent.items() if " " in what}
+    for name, what in sent.items():
+        file = Path(name)
+        if not file.is_file() or mark(file, by_time=name in by_time) != what:
+            raise host.other_file(file)
+    host.served.sent = {str(Path.cwd() / name): sent[name] for name in sent.keys() - by_time}
 
 
 def _go_on(request: Request, note: Path, answers: Answers) -> Request:

@@ -31,7 +31,7 @@ LEAVE = ("rows.jsonl", "entities.tsv", "merged.*", "trace.json.gz", "profile.pst
 """Files of a run that no table and no picture needs, and which may be large."""
 AGAIN = "type the same command again: what has come is not sent again"
 LARGE_BYTES = 20 * 2**20
-"""From so much on the progress of a transfer is shown."""
+"""From so much on the progress of a transfer is shown, and no content is compared."""
 INSTALL = "install it there (ask who runs the cluster), or load its module in your login shell's start file"
 
 
@@ -47,20 +47,23 @@ def send(connection: Connection, files: Sequence[Path], base: Path, folder: str)
     folder
         The folder on the cluster, absolute; the one above it exists.
     """
-    if not files:
-        return
-    with tempfile.NamedTemporaryFile("wb", prefix="jobkit-on-") as listed:
-        listed.write(b"".join(os.fsencode(file.relative_to(base)) + b"\0" for file in files))
-        listed.flush()
-        from_list = (f"--files-from={listed.name}", "--from0", "--copy-links", *_copies(files, base))
-        large = sum(map(_size, files)) > LARGE_BYTES
-        _rsync(connection, (*from_list, f"{base}/", f"{THERE}:{folder}/"), progress=large)
+    for large in (False, True):
+        named = [path for path in files if is_large(path) is large]
+        if not named:
+            continue
+        with tempfile.NamedTemporaryFile("wb", prefix="jobkit-on-") as listed:
+            listed.write(b"".join(os.fsencode(path.relative_to(base)) + b"\0" for path in named))
+            listed.flush()
+            compared = () if large else ("--checksum",)
+            from_list = (f"--files-from={listed.name}", "--from0", "--copy-links", *_copies(named, base))
+            argv = (*compared, *from_list, f"{base}/", f"{THERE}:{folder}/")
+            _rsync(connection, argv, progress=large)
 
 
-def _size(path: Path) -> int:
-    """Return how many bytes a file has, or the files of a folder."""
+def is_large(path: Path) -> bool:
+    """Return whether a file or folder is so large that only sizes and times are compared."""
     files = path.rglob("*") if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files if file.is_file())
+    return sum(file.stat().st_size for file in files if file.is_file()) > LARGE_BYTES
 
 
 def _copies(files: Iterable[Path], base: Path) -> Iterator[str]:

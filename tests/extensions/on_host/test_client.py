@@ -81,7 +81,7 @@ def test_lines_of_a_login_shell_are_no_answers(capsys: pytest.CaptureFixture[str
     script = "echo Welcome; echo jobkit-on; printf 'jobkit-on:{'; " + answers(
         HELLO, '{"out": "hi"}', '{"err": "oh"}', '{"exit": 4}'
     )
-    assert cluster(script).run(["status"], kept="") == 4
+    assert cluster(script).run(["status"], kept="", sent={}) == 4
     assert capsys.readouterr() == ("hi", "oh")
 
 
@@ -90,21 +90,21 @@ def test_a_login_shell_that_waits_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(client, "ANSWER_S", 0.1)
     monkeypatch.setattr(sys.modules[__name__], "PROMPT", PROMPT + "read answer; ")
     with pytest.raises(JobkitError, match="its login shell prints 'Project\\? '"):
-        cluster(answers(HELLO, '{"exit": 0}')).run(["status"], kept="")
+        cluster(answers(HELLO, '{"exit": 0}')).run(["status"], kept="", sent={})
 
 
 @pytest.mark.slow
 def test_the_answer_is_acknowledged(tmp_path: Path) -> None:
     note = tmp_path / "note"
     script = answers(HELLO, '{"exit": 0}') + f"; read said; echo $said >{note}"
-    assert cluster(script).run(["sweep"], kept="a") == 0
+    assert cluster(script).run(["sweep"], kept="a", sent={}) == 0
     assert note.read_text() == "accepted\n"
 
 
 @pytest.mark.slow
 def test_a_command_that_a_signal_ended_has_the_code_of_a_shell() -> None:
     for status, code in ((-9, 137), (-2, 130), (130, 130)):
-        assert cluster(answers(HELLO, f'{{"exit": {status}}}')).run(["status"], kept="") == code
+        assert cluster(answers(HELLO, f'{{"exit": {status}}}')).run(["status"], kept="", sent={}) == code
 
 
 @pytest.mark.slow
@@ -127,7 +127,7 @@ def test_a_command_that_a_signal_ended_has_the_code_of_a_shell() -> None:
 )
 def test_what_is_no_answer_is_an_error_that_helps(script: str, message: str, hint: str, code: int) -> None:
     with pytest.raises(JobkitError) as caught:
-        cluster(script).run(["status"], kept="")
+        cluster(script).run(["status"], kept="", sent={})
     assert message in caught.value.message
     assert hint in caught.value.hint
     assert caught.value.exit_code == code
@@ -146,7 +146,7 @@ def test_a_terminal_is_not_given_what_it_would_obey(monkeypatch: pytest.MonkeyPa
     shown = Terminal()
     monkeypatch.setattr(sys, "stdout", shown)
     lines = ('{"out": "\\u001b]0;title\\u0007 \\u001b[31mred\\u001b[0m \\u001b[3F\\u001b[J"}', '{"exit": 0}')
-    assert cluster(answers(HELLO, *lines).replace("\\", "\\\\")).run(["status"], kept="") == 0
+    assert cluster(answers(HELLO, *lines).replace("\\", "\\\\")).run(["status"], kept="", sent={}) == 0
     assert shown.getvalue() == "\\x1b]0;title\\x07 \x1b[31mred\x1b[0m \x1b[3F\x1b[J"
 
 
@@ -162,19 +162,20 @@ class Named(Cluster):
     """A cluster that names files, and sends none."""
 
     parts: ClassVar[tuple[tuple[str, bool], ...]] = ()
-    kept: ClassVar[list[tuple[str, bool]]] = []
+    kept: ClassVar[list[tuple[str, str]]] = []
 
     def find(self, *_: str, **__: object) -> list[tuple[str, Path, bool]]:
         return [("/home", Path(path), is_folder) for path, is_folder in self.parts]
 
-    def run(self, words: list[str], *, kept: str) -> int:
-        self.kept.append((words[0], bool(kept)))
+    def run(self, words: list[str], *, kept: str, **_: object) -> int:
+        self.kept.append((words[0], kept))
         return 0
 
 
 @pytest.fixture
 def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(commands, "connect", lambda host: Connection(host, ()))
     monkeypatch.setattr(transfer, "_rsync", lambda *_, **__: None)
 
@@ -218,7 +219,19 @@ def test_an_answer_is_kept_where_a_second_run_would_begin_something_twice(named:
     for name in ("sweep", "verify", "cancel", "resume", "throttle", "merge", "status"):
         named(name, {})
     again = ("cancel", "resume", "throttle", "merge", "status")
-    assert Named.kept == [("sweep", True), ("verify", True), *((name, False) for name in again)]
+    kept = [(name, bool(kept)) for name, kept in Named.kept]
+    assert kept == [("sweep", True), ("verify", True), *((name, False) for name in again)]
+
+
+def test_a_laptop_asks_for_its_own_answer(
+    named: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    Named.kept.clear()
+    for laptop in ("mine", "mine", "yours"):
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / laptop))
+        named("sweep", {})
+    (_, first), (_, again), (_, other) = Named.kept
+    assert first == again != other
 
 
 @pytest.mark.parametrize("host", ["ssh://hec", "[::1]:jobs", "fe80::1"])

@@ -170,10 +170,10 @@ def test_a_file_that_would_have_another_path_there_is_refused(
 def test_what_travels_has_another_state_once_it_changes(project: Path) -> None:
     for params, path in (({"spec": spec(project)}, "letters.txt"), ({"corpus": ("more",)}, "more/a.txt")):
         (project / path).write_text("One.\n")
-        before = find_inputs(params).state()
-        assert find_inputs(params).state() == before
+        before = find_inputs(params).marks()
+        assert find_inputs(params).marks() == before
         (project / path).write_text("Two letters.\n")
-        assert find_inputs(params).state() != before
+        assert find_inputs(params).marks() != before
 
 
 @pytest.mark.usefixtures("project")

@@ -18,10 +18,11 @@ import pytest
 
 from jobkit.core.host import PROTOCOL, SERVE
 from jobkit.extensions.on_host import server
-from jobkit.extensions.on_host.protocol import ACCEPTED, INTERRUPT, Request, parse_answer
+from jobkit.extensions.on_host.protocol import ACCEPTED, INTERRUPT, Request, mark, parse_answer
 
 PROGRAM = """\
 import os, pathlib, sys, time
+from jobkit.core.errors import JobkitError
 from jobkit.core.host import note_begun
 from jobkit.extensions.on_host.server import serve
 
@@ -31,6 +32,14 @@ def run(words):
     if words[0] == "count":
         with open("runs", "a") as stream:
             stream.write("run\\n")
+    if words[0] == "read":
+        from jobkit.spec.yaml_files import read_document
+        spec = pathlib.Path(words[1])
+        spec.write_text("name: theirs")
+        try:
+            print(read_document(spec).data)
+        except JobkitError as error:
+            print(error)
     if words[0] == "sweep":
         pathlib.Path("runs/a").mkdir(parents=True, exist_ok=True)
         note_begun(pathlib.Path("runs/a"))
@@ -193,6 +202,32 @@ def test_a_full_state_folder_loses_the_answer_and_not_the_command(tmp_path: Path
         assert side.until("out") == {"out": "one\n"}
         assert side.until("exit") == {"exit": 4}
         side.send(ACCEPTED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("by_time", [True, False])
+def test_a_command_does_not_run_with_what_another_laptop_has_sent(tmp_path: Path, *, by_time: bool) -> None:
+    spec = tmp_path / "jobkit" / "letters" / "first.yaml"
+    spec.parent.mkdir(parents=True)
+    spec.write_text("mine")
+    sent = {"first.yaml": mark(spec, by_time=by_time)}
+    with laptop(tmp_path, words=["do"], sent=sent) as side:
+        assert side.until("exit") == {"exit": 4}
+    spec.write_text("yours!" if by_time else "your")
+    with laptop(tmp_path, words=["do"], sent=sent) as side:
+        assert "first.yaml: another machine" in side.until("error")["error"]
+
+
+def test_a_spec_that_another_laptop_sends_as_it_is_read_is_refused(tmp_path: Path) -> None:
+    spec = tmp_path / "jobkit" / "letters" / "first.yaml"
+    spec.parent.mkdir(parents=True)
+    spec.write_text("name: mine")
+    with laptop(
+        tmp_path, words=["read", "first.yaml"], sent={"first.yaml": mark(spec, by_time=False)}
+    ) as side:
+        shown = "".join(answer.get("out", "") for answer in side.answers())
+    assert "first.yaml: another machine" in shown
+    assert "theirs" not in shown
 
 
 @pytest.mark.slow
