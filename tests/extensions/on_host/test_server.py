@@ -175,6 +175,7 @@ def test_a_command_that_was_killed_goes_on_with_its_run(tmp_path: Path) -> None:
             side.send(ACCEPTED)
 
 
+@pytest.mark.slow
 def test_a_command_whose_parent_was_killed_is_waited_for(tmp_path: Path) -> None:
     with laptop(tmp_path, words=["sweep", "go"], kept="a") as side:
         assert not [answer for answer in side.answers() if "exit" in answer]
@@ -184,6 +185,7 @@ def test_a_command_whose_parent_was_killed_is_waited_for(tmp_path: Path) -> None
         assert "has begun runs/a before" in side.until("err")["err"]
 
 
+@pytest.mark.slow
 @pytest.mark.fault
 @pytest.mark.parametrize("fault", ["folder", "disk"])
 def test_a_full_state_folder_loses_the_answer_and_not_the_command(tmp_path: Path, fault: str) -> None:
@@ -218,6 +220,7 @@ def test_a_command_does_not_run_with_what_another_laptop_has_sent(tmp_path: Path
         assert "first.yaml: another machine" in side.until("error")["error"]
 
 
+@pytest.mark.slow
 def test_a_spec_that_another_laptop_sends_as_it_is_read_is_refused(tmp_path: Path) -> None:
     spec = tmp_path / "jobkit" / "letters" / "first.yaml"
     spec.parent.mkdir(parents=True)
