@@ -30,9 +30,9 @@ quick: setup
 	$(BIN)/python -m pytest tests -n 2 --dist loadgroup --quick
 
 # Tests on real schedulers mostly wait, the others compute: side by side they take the time of one.
-# CI adds to it with ALSO, and leaves to `coverage` the tests that it runs.
+# CI leaves to `coverage` the tests that it runs (UNIT).
 test: setup           ## before you push: all that CI checks but coverage, the oldest versions, and clusters (JOBKIT_CLUSTER=1 adds them)
-	$(MAKE) --jobs=5 --output-sync=target cluster lint unit $(ALSO)
+	$(MAKE) --jobs=3 --output-sync=target cluster lint unit
 
 .PHONY: model
 model: setup          ## the stand-in model that tests tag with, trained once a checkout

@@ -374,7 +374,7 @@ def test_of_several_workers_the_first_is_profiled(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_scalene_profiles_a_worker_that_it_starts(tmp_path: Path) -> None:
     pytest.importorskip("scalene")
-    text = "\n\n".join([COUNTED] * 100)
+    text = "\n\n".join([COUNTED] * 400)  # enough work for a sample of it, also on a busy machine
     found = tried(
         tmp_path, replace(PLAIN, workload="count", workload_folder=None, profile="scalene", workers=1), text
     )
