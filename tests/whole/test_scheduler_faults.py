@@ -16,7 +16,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
 from jobkit.launch import resubmit
 from jobkit.launch.resume import run_again
-from jobkit.runs import accounting
+from jobkit.runs import accounting, tries
 from jobkit.runs.reader import read_standings
 from jobkit.runs.standing import PointState, PointStatus, RunStanding
 from tests.fakes.cluster import FakeCluster
@@ -98,6 +98,7 @@ class Lab:
 def lab(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """Return a folder on a fake Slurm and on a fake Grid Engine; a minute passes at once."""
     monkeypatch.setattr(accounting, "GONE_AFTER", timedelta(seconds=1))
+    monkeypatch.setattr(tries, "VISIBLE_AFTER", timedelta(seconds=1))
     monkeypatch.setattr(resubmit, "POLL_S", 0.3)
     monkeypatch.setenv("PYTHONPATH", str(WORKLOADS))
     home = tmp_path / "home"
