@@ -130,6 +130,7 @@ def run_streaming(
             start_new_session=True,
             text=True,
             encoding="utf-8",
+            errors="replace",
         )
         try:
             with contextlib.closing(process.stdout or io.StringIO()) as lines:
