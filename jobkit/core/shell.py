@@ -103,7 +103,7 @@ def run(
 
 
 def run_streaming(
-    argv: Sequence[str], on_line: Callable[[str], None], *, text: str, env: Mapping[str, str]
+    argv: Sequence[str], on_line: Callable[[str], object], *, text: str, env: Mapping[str, str]
 ) -> Completed:
     """Run a command without a time limit; pass each line of its standard output to ``on_line``.
 

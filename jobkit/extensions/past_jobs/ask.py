@@ -131,7 +131,7 @@ def _read(
 ) -> Iterator[PastJob]:
     """Yield the jobs of an answer, which waits in a file: it may be larger than the memory."""
     with tempfile.TemporaryFile("w+", encoding="utf-8") as stream:
-        answer = shell.run_streaming(argv, stream.writelines, text="", env=environment)
+        answer = shell.run_streaming(argv, stream.write, text="", env=environment)
         if refusal := past.refusal(answer):
             message = f"{past.ACCOUNTING} does not answer: {' '.join(refusal.split())}"
             hint = "--scheduler NAME asks another scheduler; jobkit waste RUN reads the records of a run"
