@@ -105,7 +105,8 @@ def _of_jobs(ids: tuple[str, ...], name: str, days: int, scheduler: str, *, as_j
 
     history = ask(ids, days=days, name=name, scheduler=scheduler)
     if as_json:
-        terminal.say(terminal.as_json(show.as_data(history), indent=2))
+        for piece in show.as_json(history):
+            terminal.say(piece, nl=False)
     else:
         terminal.say(as_text(show.blocks(history), terminal.terminal_width()), nl=False)
     return 0

@@ -103,7 +103,7 @@ def run(
 
 
 def run_streaming(
-    argv: Sequence[str], on_line: Callable[[str], None], *, text: str, env: Mapping[str, str]
+    argv: Sequence[str], on_line: Callable[[str], object], *, text: str, env: Mapping[str, str]
 ) -> Completed:
     """Run a command without a time limit; pass each line of its standard output to ``on_line``.
 
@@ -130,6 +130,7 @@ def run_streaming(
             start_new_session=True,
             text=True,
             encoding="utf-8",
+            errors="replace",
         )
         try:
             with contextlib.closing(process.stdout or io.StringIO()) as lines:

@@ -58,13 +58,18 @@ def refusal(answer: Completed, harmless: re.Pattern[str]) -> str | None:
     return "\n".join(line for line in lines if not harmless.search(line)) or None
 
 
+def number_of(text: str) -> float | None:
+    """Return a number, ``None`` for any other text: ``NaN``, or more digits than a scheduler counts."""
+    return float(text) if re.fullmatch(r"\d{1,18}(?:\.\d+)?", text.strip()) else None
+
+
 def bytes_of(text: str) -> int | None:
     """Return a size in bytes: ``323760K``, ``50M``, ``2G``, ``4.688MB``; ``None`` if it is none.
 
     Both schedulers count in powers of two (sacct(1) MaxRSS; sge_types(1) memory_specifier,
     whose lower-case multipliers are powers of ten; this function ignores the case).
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGTP]?)B?", text.strip().upper())
+    found = re.fullmatch(r"(\d{1,18}(?:\.\d+)?)([KMGTP]?)B?", text.strip().upper())
     return int(float(found[1]) * _UNITS[found[2]]) if found else None
 
 
@@ -73,7 +78,7 @@ def seconds_of(text: str) -> float | None:
 
     ``None`` stands for no limit as well (``infinite``, ``UNLIMITED``, ``INFINITY``).
     """
-    found = re.fullmatch(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)s?", text.strip())
+    found = re.fullmatch(r"(?:(\d{1,9})-)?(?:(?:(\d{1,9}):)?(\d{1,9}):)?(\d{1,18}(?:\.\d+)?)s?", text.strip())
     if not found:
         return None
     days, hours, minutes, seconds = (float(group or 0) for group in found.groups())

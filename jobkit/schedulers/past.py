@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
+from jobkit.core.units import MAX_BYTES, format_count, format_memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +21,8 @@ class PastJob:
         As a person types it: ``4711``, ``4711_3`` or ``4711.3`` for a task, ``4711+1`` for a component.
     state
         The scheduler's own word or figures for how it ended.
-    ended
-        Whether this run has ended for good.
+    ended, again
+        Whether it ended for good, or the scheduler was to run the job again.
     well
         Whether it ended by itself, with status 0.
     outcome
@@ -51,6 +52,8 @@ class PastJob:
         How many nodes it had.
     environment
         The parallel environment of Grid Engine; empty without one.
+    doubts
+        The figures of the accounting that cannot be; their fields are ``None``.
     """
 
     scheduler: str
@@ -61,6 +64,7 @@ class PastJob:
     state: str
     ended: bool
     well: bool
+    again: bool = False
     outcome: Outcome | None = None
     began: str = ""
     elapsed_s: float = 0.0
@@ -78,6 +82,24 @@ class PastJob:
     gpu_percent: float | None = None
     nodes: int = 1
     environment: str = ""
+    doubts: tuple[str, ...] = ()
+
+
+MOST_BUSY = 10
+"""A site that does not confine jobs may let them keep a few times their CPUs busy; more is an error."""
+
+
+def without_impossible(job: PastJob) -> PastJob:
+    """Return a job without the figures that cannot be, which `PastJob.doubts` then names."""
+    cpu_s, held, doubts = job.cpu_s, job.held_bytes, []
+    most_s = job.cpus * (job.elapsed_s + 1)
+    if cpu_s is not None and cpu_s > MOST_BUSY * most_s:
+        doubts += [f"{cpu_s / most_s:,.0f} times the time of {format_count(job.cpus, 'CPU')}"]
+        cpu_s = None
+    if held is not None and held > MAX_BYTES:
+        doubts += [f"{format_memory(held)} of memory"]
+        held = None
+    return replace(job, cpu_s=cpu_s, held_bytes=held, doubts=tuple(doubts)) if doubts else job
 
 
 class PastJobs(Protocol):

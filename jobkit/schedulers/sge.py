@@ -41,11 +41,17 @@ _SIGKILL = 128 + 9
 
 # sge_status(5), "failed": the task will run again, so this record is not its end.
 _TO_COME = frozenset({24, 25})
-# The task was never started. 30 is an exit status of 100, which puts the task in error (Eqw): if
-# it has left the queue since: a user deleted it there, and no record reports that (measured).
-_QUEUE_ERRORS = frozenset({*range(1, 12), 21, *range(26, 37), 38})
-_NODE_FAILURES = frozenset({18, 19})
 _LIMIT = 37
+# Most of these tasks were never started. 30 is an exit status of 100, which puts the task in error (Eqw): if
+# it has left the queue since: a user deleted it there, and no record reports that (measured).
+_FAILED: Mapping[int, Outcome] = {
+    **dict.fromkeys((*range(1, 12), 21, *range(26, 37), 38), Outcome.QUEUE_ERROR),
+    **dict.fromkeys((18, 19), Outcome.NODE_FAIL),
+}
+_ENFORCED = re.compile(r"enforced [hs]_(?:(rt)|data|rss|vmem) limit")
+"""What Univa and Altair add: codes above 38, such as ``44 : execd enforced h_rt limit``."""
+_TIMES = ("%a %b %d %H:%M:%S %Y", "%m/%d/%Y %H:%M:%S.%f", "%m/%d/%Y %H:%M:%S")
+"""Of Sun, and of Univa and Altair; the Open Cluster Scheduler writes ISO 8601."""
 
 
 def accounting_argv(
@@ -103,7 +109,7 @@ def _accounted(record: Mapping[str, str]) -> Accounted:
         node=record.get("hostname", ""),
         max_rss_bytes=max_rss_bytes(record),
         elapsed_s=elapsed_s(record),
-        ended_at=_time(record, "end_time"),
+        ended_at=moment(record.get("end_time", "")),
     )
 
 
@@ -132,13 +138,13 @@ def _outcome(record: Mapping[str, str], failed: int | None, status: int | None) 
     file" (accounting(5)): so the figures are compared with the limits. A qdel looks like a
     ``kill -9`` (both ``failed 100``, measured), so neither is called cancelled.
     """
-    if failed in _QUEUE_ERRORS:
-        return Outcome.QUEUE_ERROR, ""
-    if failed in _NODE_FAILURES:
-        return Outcome.NODE_FAIL, ""
+    if shown := _FAILED.get(failed or 0):
+        return shown, ""
+    if enforced := _ENFORCED.search(record.get("failed", "")):
+        return (Outcome.TIMEOUT if enforced[1] else Outcome.RAM_OOM), ""
     if status != _SIGKILL and failed != _LIMIT:
         return None, ""
-    asked = limits(record.get("category", ""))
+    asked = requested(record)
     used_s, limit_s = elapsed_s(record), seconds_of(asked.get("h_rt", ""))
     if used_s is not None and limit_s is not None and used_s >= limit_s:
         return Outcome.TIMEOUT, f"ran {used_s:g} s of h_rt {limit_s:g} s"
@@ -150,9 +156,13 @@ def _outcome(record: Mapping[str, str], failed: int | None, status: int | None) 
     return (Outcome.TIMEOUT, "") if failed == _LIMIT else (None, "")
 
 
-def limits(category: str) -> dict[str, str]:
-    """Return the resources of a category, ``-q x -l h_rt=60,h_vmem=2G`` (accounting(5))."""
-    found = re.findall(r"(?:^|\s)-l\s+(\S+)", category)
+def requested(record: Mapping[str, str]) -> dict[str, str]:
+    """Return the resources of a job's category, ``-q x -l h_rt=60,h_vmem=2G`` (accounting(5)).
+
+    Univa's qacct prints the command line in its place, without the header lines of the script.
+    """
+    words = record.get("category") or record.get("submit_cmd", "")
+    found = re.findall(r"(?:^|\s)-l\s+(\S+)", re.sub(r"-soft\s.*?(?=\s-hard|$)", "", words))
     return dict(re.findall(r"([^,=]+)=([^,]*)", ",".join(found)))
 
 
@@ -166,13 +176,17 @@ def elapsed_s(record: Mapping[str, str]) -> float | None:
     wall = seconds_of(record.get("ru_wallclock", ""))
     if wall:
         return wall
-    begin, end = _time(record, "start_time"), _time(record, "end_time")
+    begin, end = (moment(record.get(key, "")) for key in ("start_time", "end_time"))
     return (end - begin).total_seconds() if begin and end else wall
 
 
-def _time(record: Mapping[str, str], key: str) -> datetime | None:
-    with contextlib.suppress(KeyError, ValueError):
-        return datetime.strptime(record[key], "%a %b %d %H:%M:%S %Y").astimezone()
+def moment(text: str) -> datetime | None:
+    """Return a time of qacct; ``None`` for ``-/-`` and whatever else is none."""
+    with contextlib.suppress(ValueError, OverflowError):
+        return datetime.fromisoformat(text).astimezone()
+    for form in _TIMES:
+        with contextlib.suppress(ValueError, OverflowError):
+            return datetime.strptime(text, form).astimezone()
     return None
 
 

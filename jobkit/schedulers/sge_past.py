@@ -8,19 +8,20 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from jobkit.core.shell import Completed
 from jobkit.core.units import MIB, format_walltime
 from jobkit.schedulers import sge, sge_survey
-from jobkit.schedulers.parsing import bytes_of, seconds_of
+from jobkit.schedulers.parsing import bytes_of, number_of, seconds_of
 from jobkit.schedulers.past import PastJob
 from jobkit.schedulers.survey import Consumable, Resource
 
 KEYS = frozenset(
     {"qname", "owner", "jobname", "jobnumber", "taskid", "start_time", "end_time", "granted_pe", "slots"}
     | {"failed", "exit_status", "ru_wallclock", "ru_maxrss", "cpu", "maxvmem", "category"}
+    | {"pe_taskid", "submit_cmd"}
 )
 """The lines of a record that are read: an accounting may have millions of them."""
 ACCOUNTING = "Grid Engine's accounting (qacct)"
@@ -38,7 +39,8 @@ class _Site:
     def of(cls, resources: Iterable[Resource]) -> _Site:
         named = {name: each for each in resources for name in (each.name, each.shortcut)}
         memories = sge_survey.memory_resources(named.values())
-        gpus = (name for name, each in named.items() if sge_survey.gpu_resource((each,)))
+        counted = [(name, each) for name, each in named.items() if each.counted is not Consumable.NOT]
+        gpus = (name for name, each in counted if sge_survey.gpu_resource((each,)))
         return cls(
             named, frozenset(name for name, each in named.items() if each in memories), frozenset(gpus)
         )
@@ -59,22 +61,33 @@ def argvs(ids: tuple[str, ...], user: str, days: int) -> tuple[tuple[str, ...], 
 def read(lines: Iterable[str], site: str) -> Iterator[PastJob]:
     """Yield the jobs: records are lines of ``key  value`` between rows of ``=``."""
     known = _Site.of(sge_survey.resources(site))
+    slaves_s: dict[str, float] = {}  # CPU time of the tasks that a parallel job has started on other hosts
+    for record in _records(lines):
+        job = _job(record, known)
+        if record.get("pe_taskid", "NONE") != "NONE":
+            slaves_s[job.job_id] = slaves_s.get(job.job_id, 0.0) + (job.cpu_s or 0.0)
+        elif (more_s := slaves_s.pop(job.job_id, None)) is not None:
+            yield replace(job, cpu_s=(job.cpu_s or 0.0) + more_s, held_bytes=None)
+        else:
+            yield job
+
+
+def _records(lines: Iterable[str]) -> Iterator[dict[str, str]]:
     record: dict[str, str] = {}
-    for line in lines:
+    for line in chain(lines, ("====",)):
         if line.startswith("====") and "jobnumber" in record:
-            yield _job(record, known)
+            yield record
             record = {}
         elif not line.startswith("="):
             key, _, value = line.partition(" ")
             if key in KEYS:
                 record[key] = " ".join(value.split())
-    if "jobnumber" in record:
-        yield _job(record, known)
 
 
 def _job(record: Mapping[str, str], known: _Site) -> PastJob:
     ended, outcome, words = sge.end_of(record)
-    asked, slots = sge.limits(record.get("category", "")), int(record.get("slots") or 1)
+    asked, slots = sge.requested(record), int(number_of(record.get("slots", "")) or 1)
+    began = sge.moment(record.get("start_time", ""))
     key = next((name for name in asked if name in known.memories), "")
     size, shares = bytes_of(asked.get(key, "")), _shares(known.resources.get(key), slots)
     gpus = [(known.resources[name], count) for name, count in asked.items() if name in known.gpus]
@@ -91,7 +104,8 @@ def _job(record: Mapping[str, str], known: _Site) -> PastJob:
         ended=ended,
         well=ended and words.endswith("failed 0, exit_status 0"),
         outcome=outcome,
-        began=_moment(record.get("start_time", "")),
+        again=not ended,
+        began=began.replace(tzinfo=None).isoformat(timespec="seconds") if began else "",
         elapsed_s=sge.elapsed_s(record) or 0.0,
         walltime_s=seconds_of(asked.get("h_rt", "")),
         memory_bytes=size * shares if size is not None else None,
@@ -101,22 +115,21 @@ def _job(record: Mapping[str, str], known: _Site) -> PastJob:
         process_bytes=process,
         cpus=slots,
         cpu_s=seconds_of(record.get("cpu", "")),
-        gpus=sum(int(seconds_of(count) or 0) * _shares(resource, slots) for resource, count in gpus),
+        gpus=sum(int(number_of(count) or 0) * _shares(resource, slots) for resource, count in gpus),
         environment="" if environment == "NONE" else environment,
     )
 
 
 def _shares(resource: Resource | None, slots: int) -> int:
-    """Return how often a job gets what it requests: once for each slot unless it is counted for the job."""
-    return 1 if resource is None or resource.counted is Consumable.JOB else slots
+    """Return how often a job gets what it requests.
 
-
-def _moment(text: str) -> str:
-    """Return a time of qacct, ``Thu Nov 26 00:29:25 2026``, as ISO; empty if it is none."""
-    try:
-        return datetime.strptime(text, "%a %b %d %H:%M:%S %Y").isoformat()  # noqa: DTZ007 - local time
-    except ValueError:
-        return ""
+    That is once for each slot if the resource is counted so; limits are multiplied too unless they are
+    counted otherwise (queue_conf(5)). A load value such as ``mem_free`` is what one host has.
+    """
+    if resource is None or resource.counted is Consumable.JOB:
+        return 1
+    limit = resource.name.startswith(("h_", "s_"))
+    return slots if limit or resource.counted is Consumable.SLOT else 1
 
 
 def refusal(answer: Completed) -> str:

@@ -37,6 +37,8 @@ _SHUT = {"u": "unreachable", "d": "disabled", "D": "disabled", "E": "in error", 
 _SHUT |= {"S": "suspended", "C": "suspended", "c": "misconfigured", "o": "orphaned"}
 
 _CONSUMABLE = {"YES": Consumable.SLOT, "Y": Consumable.SLOT, "JOB": Consumable.JOB, "J": Consumable.JOB}
+_CONSUMABLE |= {"HOST": Consumable.JOB, "H": Consumable.JOB}
+"""Univa counts such a resource once on each host of a job, which for a job of one host is once."""
 _REQUESTABLE = {"YES", "Y", "FORCED", "F"}
 
 
@@ -187,6 +189,8 @@ def _plainness(resource: Resource) -> tuple[bool, bool, int, str]:
 
 _MEMORY = ("h_vmem", "m_mem_free", "mem_free", "virtual_free", "h_rss", "s_vmem")
 """What sites count memory by, most often first; the names are complex(5)'s and Univa's."""
+_OF_SITES = ("h_data", "memory", "rmem")
+"""What some sites count it by: they are memory only there."""
 _UNCOUNTED = ("mem_free", "virtual_free", "h_vmem")
 """The same if nothing is counted: a node with that much free, before a limit on virtual memory."""
 
@@ -194,7 +198,8 @@ _UNCOUNTED = ("mem_free", "virtual_free", "h_vmem")
 def memory_resources(known: Iterable[Resource]) -> tuple[Resource, ...]:
     """Return the resources that are memory, the best to ask by first: counted ones, then those of nodes."""
     found = {resource.name: resource for resource in known if resource.kind == "MEMORY"}
-    counted = (name for name in _MEMORY if name in found and found[name].counted is not Consumable.NOT)
+    here = (name for name in _MEMORY + _OF_SITES if name in found)
+    counted = (name for name in here if found[name].counted is not Consumable.NOT)
     names = dict.fromkeys((*counted, *_UNCOUNTED, *_MEMORY))
     return tuple(found[name] for name in names if name in found)
 

@@ -25,7 +25,7 @@ from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.core.units import format_count, format_memory, moment
 from jobkit.schedulers import protocol, slurm_lint, slurm_survey
-from jobkit.schedulers.parsing import bytes_of, expand_tasks, seconds_of, task_ranges
+from jobkit.schedulers.parsing import bytes_of, expand_tasks, number_of, seconds_of, task_ranges
 from jobkit.schedulers.slurm_survey import NODES, PARTITION, partitions
 from jobkit.schedulers.survey import asked_for, no_such
 from jobkit.schedulers.types import (
@@ -154,21 +154,21 @@ def _accounted(job: str, task: int, rows: _Rows, *, began: bool = True) -> Accou
     row = rows.own
     word = _whole_word(row["State"].partition(" ")[0])  # "CANCELLED by 1234"
     ended = word in END_STATES and row[END] != UNKNOWN
-    status, _, signal = row["ExitCode"].partition(":")
+    status, signal = (number_of(part) for part in row["ExitCode"].partition(":")[::2])
     outcome, evidence = _outcome(word, rows)
     return Accounted(
         job_id=job,
         task=task,
         ended=ended,
         outcome=outcome if ended else None,
-        exit_status=(128 + int(signal) if signal.strip("0") else int(status)) if ended and status else None,
+        exit_status=int(128 + signal if signal else status) if ended and status is not None else None,
         evidence=evidence
         if ended or word not in END_STATES
         else f"sacct: {row['State']}, but not yet when and how",
         name=row["JobName"],
         node="" if row["NodeList"] == "None assigned" else row["NodeList"],
         max_rss_bytes=rows.max_rss_bytes,
-        elapsed_s=float(row["ElapsedRaw"]) if ended and row["ElapsedRaw"] else None,
+        elapsed_s=number_of(row["ElapsedRaw"]) if ended else None,
         ended_at=moment(row[END]) if ended else None,
         never_began=ended and not began,
     )
@@ -228,7 +228,7 @@ def _required_bytes(row: Mapping[str, str]) -> int | None:
     size = bytes_of(row["ReqMem"].rstrip("nc"))
     if size is None or not row["ReqMem"].endswith("c"):
         return size
-    return size * int(row["AllocCPUS"] or 1)
+    return size * int(number_of(row["AllocCPUS"]) or 1)
 
 
 SHOW = ("sacctmgr", "-n", "-P", "show")

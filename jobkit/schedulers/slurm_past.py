@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 import re
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from jobkit.core.shell import Completed
 from jobkit.core.units import MIB, format_walltime
 from jobkit.schedulers import slurm
-from jobkit.schedulers.parsing import bytes_of, seconds_of
+from jobkit.schedulers.parsing import bytes_of, number_of, seconds_of
 from jobkit.schedulers.past import PastJob
 
 ACCOUNTING = "Slurm's accounting (sacct)"
@@ -22,11 +23,12 @@ COLUMNS = (
     *("ReqMem", "AllocCPUS", "NNodes", "NTasks", "TotalCPU", "MaxRSS", "ReqTRES", "AllocTRES"),
     *("TRESUsageInMax", "TRESUsageInTot", "TRESUsageInAve", "JobName"),
 )
-"""The name is the last column, because it may contain a bar."""
+"""The name is the last column, because it may contain line ends."""
 _STEP = re.compile(r"(?P<job>\d+(?:_(?:\d+|\[.*\])|\+\d+)?)(?:\.(?P<step>\w+))?")
-_GPUS = re.compile(r"(?:^|,)gres/gpu=(\d+)")
+_GPUS = re.compile(r"(?:^|,)gres/gpu(:[^=,]+)?=(\d{1,9})(?=,|$)")
 _OF_GPU = re.compile(r"(?:^|,)gres/(gpumem|gpuutil)=([^,]+)")
 _MEMORY = re.compile(r"(?:^|,)mem=([^,]+)")
+_CPU = re.compile(r"(?:^|,)cpu=([^,]+)")
 
 Row = Mapping[str, str]
 
@@ -34,20 +36,28 @@ Row = Mapping[str, str]
 def argvs(ids: tuple[str, ...], user: str, days: int) -> tuple[tuple[str, ...], ...]:
     """Return the one command; see `jobkit.schedulers.past.PastJobs`.
 
-    ``-D`` because a job that was requeued has a row for each run. With ids sacct looks at all times, and
-    ``--allusers`` shows the job of another user if the site permits it (sacct(1)).
+    ``-D`` because a job that was requeued has a row for each run. A delimiter that no name can hold, and that
+    the header shows, because sacct prints line ends in names: the rest of a name could have the form of a
+    row. With ids sacct looks at all times, and ``--allusers`` shows the job of another user if the site
+    permits it (sacct(1)).
     """
     since = (datetime.now().astimezone() - timedelta(days=days)).strftime("%Y-%m-%dT%H:%M:%S")
     which = ("--allusers", "-j", ",".join(ids)) if ids else ("-u", user, "-S", since)
-    return (("sacct", "-n", "-P", "-D", *which, f"--format={','.join(COLUMNS)}"),)
+    bar = f"--delimiter=|{secrets.token_hex(3)}|"
+    return (("sacct", "-P", bar, "-D", *which, f"--format={','.join(COLUMNS)}"),)
 
 
 def read(lines: Iterable[str], site: str) -> Iterator[PastJob]:
-    """Yield the jobs; the rows of a job's steps follow its own (measured)."""
+    """Yield the jobs; the rows of a job's steps follow its own (measured).
+
+    A line with fewer cells is a part of a name. Without a header a bar parts the cells.
+    """
     del site
-    rows: list[Row] = []
-    for line in lines:
-        cells = line.rstrip("\n").split("|", len(COLUMNS) - 1)
+    bar, rows = "|", list[Row]()
+    for number, line in enumerate(lines):
+        if not number and (header := re.match(f"{COLUMNS[0]}(.+?){COLUMNS[1]}", line)):
+            bar = header[1]
+        cells = line.rstrip("\n").split(bar, len(COLUMNS) - 1)
         if len(cells) < len(COLUMNS) or not (found := _STEP.fullmatch(cells[0])):
             continue
         if rows and not found["step"]:
@@ -62,11 +72,13 @@ def read(lines: Iterable[str], site: str) -> Iterator[PastJob]:
 def _job(row: Row, steps: Sequence[Row]) -> PastJob:
     word, outcome = slurm.end_of(row, steps)
     nodes, cpus = max(1, _whole(row["NNodes"])), max(1, _whole(row["AllocCPUS"]))
-    by_cpu = row["ReqMem"].endswith("c")
-    reserved = _MEMORY.search(row["AllocTRES"] or row["ReqTRES"])
-    requested = bytes_of(reserved[1]) if reserved else None
-    used = dict(pair for step in steps for pair in _OF_GPU.findall(step["TRESUsageInMax"]))
-    gpus = _GPUS.search(row["ReqTRES"] or row["AllocTRES"])
+    by_cpu, ended = row["ReqMem"].endswith("c"), row["End"] != slurm.UNKNOWN
+    used = [pair for step in steps for pair in _OF_GPU.findall(step["TRESUsageInMax"])]
+    sizes = [size for name, text in used if name == "gpumem" and (size := bytes_of(text)) is not None]
+    loads = [load for name, text in used if name == "gpuutil" and (load := number_of(text)) is not None]
+    known = [step for step in steps if not step["JobID"].endswith(".extern")]
+    seen = nodes == 1 or sum(max(1, _whole(step["NNodes"])) for step in known) >= nodes
+    own = any(_held_by(step, nodes) for step in known)  # what .extern holds alone is Slurm's
     return PastJob(
         scheduler=slurm.NAME,
         job_id=row["JobID"],
@@ -74,23 +86,24 @@ def _job(row: Row, steps: Sequence[Row]) -> PastJob:
         user=row["User"],
         queue=row["Partition"],
         state=row["State"] if word != "FAILED" else f"status {row['ExitCode'].partition(':')[0]}",
-        ended=word in slurm.END_STATES and row["End"] != slurm.UNKNOWN,
+        ended=ended and word in slurm.END_STATES,
+        again=ended and word not in slurm.END_STATES,
         well=word == "COMPLETED",
         outcome=outcome,
         began=_began(row, steps),
-        elapsed_s=float(row["ElapsedRaw"] or 0),
+        elapsed_s=number_of(row["ElapsedRaw"]) or 0.0,
         walltime_s=60.0 * _whole(row["TimelimitRaw"]) or None,
-        memory_bytes=None if requested is None else requested // nodes,
+        memory_bytes=_requested(row, nodes, cpus),
         memory_key="--mem-per-cpu" if by_cpu else "--mem",
         memory_shares=max(1, cpus // nodes) if by_cpu else 1,
-        held_bytes=_held(steps, nodes),
-        process_bytes=max((size for step in steps if (size := bytes_of(step["MaxRSS"]))), default=None),
+        held_bytes=_held(steps, nodes) if own and seen else None,
+        process_bytes=max(filter(None, (bytes_of(step["MaxRSS"]) for step in known)), default=None),
         cpus=cpus,
-        cpu_s=seconds_of(row["TotalCPU"]),
+        cpu_s=_cpu_s(row, steps) if seen else None,
         processes=max((_whole(step["NTasks"]) for step in steps), default=1),
-        gpus=int(gpus[1]) if gpus else 0,
-        gpu_bytes=bytes_of(used["gpumem"]) if "gpumem" in used else None,
-        gpu_percent=float(used["gpuutil"]) if "gpuutil" in used else None,
+        gpus=_gpus(row["ReqTRES"]) or _gpus(row["AllocTRES"]),
+        gpu_bytes=max(sizes, default=None),
+        gpu_percent=max(loads, default=None),
         nodes=nodes,
     )
 
@@ -101,7 +114,29 @@ def _began(row: Row, steps: Sequence[Row]) -> str:
 
 
 def _whole(text: str) -> int:
-    return int(text) if text.isdecimal() else 0
+    return int(number_of(text) or 0)
+
+
+def _gpus(tres: str) -> int:
+    """Return the GPUs of a list of TRES, which has their number, or that of each type, or both."""
+    found = [(kind, int(number)) for kind, number in _GPUS.findall(tres)]
+    return sum(number for kind, number in found if not kind) or sum(number for _, number in found)
+
+
+def _requested(row: Row, nodes: int, cpus: int) -> int | None:
+    """Return the memory on each node; ReqMem is of a node or a CPU with ``n`` or ``c``, else of all nodes."""
+    tres = _MEMORY.search(row["AllocTRES"]) or _MEMORY.search(row["ReqTRES"])
+    size, of = bytes_of(tres[1] if tres else row["ReqMem"].rstrip("nc")), "" if tres else row["ReqMem"][-1:]
+    if size is not None:
+        size = size if of == "n" else size * (cpus if of == "c" else 1) // nodes
+    return size or None
+
+
+def _cpu_s(row: Row, steps: Sequence[Row]) -> float | None:
+    """Return the CPU time; some versions leave TotalCPU at 0 and have it in the TRES of the steps."""
+    total = seconds_of(row["TotalCPU"])
+    found = [seconds_of(text) for step in steps for text in _CPU.findall(step["TRESUsageInTot"])]
+    return total or math.fsum(filter(None, found)) or total
 
 
 def _held(steps: Sequence[Row], nodes: int) -> int | None:

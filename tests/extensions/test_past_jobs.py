@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from jobkit.core.blocks import as_text
 from jobkit.core.errors import JobkitError
 from jobkit.core.records import Outcome
 from jobkit.core.units import GIB, MIB
@@ -25,7 +26,8 @@ from jobkit.extensions.past_jobs.advice import (
     chance_of_next,
     covered_share,
 )
-from jobkit.extensions.past_jobs.ask import ask
+from jobkit.extensions.past_jobs.ask import History, ask
+from jobkit.extensions.past_jobs.show import as_json, blocks
 from jobkit.schedulers.past import PastJob
 from tests.support.commands import jobkit
 from tests.support.surveys import DATA, captured
@@ -68,10 +70,14 @@ LATE = OVER | {"outcome": Outcome.TIMEOUT}
     ("changes", "resource", "wanted"),
     [
         ({"held_bytes": 15 * GIB}, MEMORY, 16 * GIB),  # not more than was requested while that was enough
+        ({"held_bytes": 17 * GIB}, MEMORY, 21 * GIB),  # more than was requested, and no limit held
+        ({"cpu_s": 6000.0}, CPUS, 10),
+        ({"cpu_s": 4807.0}, CPUS, 8),  # all of them, in a run that was a little longer than 600 s
         ({"held_bytes": 90 * MIB}, MEMORY, 200 * MIB),
         ({"elapsed_s": 0.0, "held_bytes": 0}, WALLTIME, 300),
         (OVER, MEMORY, 24 * GIB),
         (OVER | {"held_bytes": 20 * GIB}, MEMORY, 30 * GIB),
+        (OVER | {"held_bytes": None}, MEMORY, 24 * GIB),
         (LATE, WALLTIME, 72_000),
         (OVER | {"outcome": Outcome.CANCELLED}, MEMORY, None),
         ({"held_bytes": None, "memory_bytes": None}, MEMORY, None),
@@ -179,6 +185,7 @@ def test_jobs_are_chosen_by_id_array_and_name() -> None:
     ("row", "ids", "name", "message"),
     [
         ("", ("999",), "*", "999: Slurm's accounting (sacct) has no such job"),
+        ("", ("999.0",), "*", "999.0: Slurm's accounting (sacct) has no job or task of this name"),
         ("", (), "zz*", "no job of yours called 'zz*'"),
         ("8|me|cpu|RUNNING|0:0|{at}|Unknown", ("8",), "*", "not ended yet"),
         ("8|me|cpu|CANCELLED by 0|0:0|{at}|{at}", ("8",), "*", "it used nothing"),
@@ -194,6 +201,7 @@ def test_nothing_to_judge_is_a_sentence(
         ask(ids, days=7, name=name)
     assert message in raised.value.message
     assert raised.value.hint or row
+    assert "." not in "".join(ids) or "jobkit waste 999" in raised.value.hint
 
 
 @pytest.mark.slow
@@ -239,7 +247,39 @@ def test_ids_are_typed_as_schedulers_print_them() -> None:
     array = next(job.job_id.partition("_")[0] for job in ask((), days=7).jobs if "_" in job.job_id)
     every = json.loads(jobkit("waste", f"{array}_[1-3]", "--json").stdout)
     two = json.loads(jobkit("waste", f"{array}_1,{array}_2", "--json").stdout)
-    assert [len(found["groups"][0]["jobs"]) for found in (every, two)] == [3, 2]
+    other = json.loads(jobkit("waste", f"{array}.1-3:1", f"{array}[1-3]", "--json").stdout)
+    assert [len(found["groups"][0]["jobs"]) for found in (every, two, other)] == [3, 2, 3]
+
+
+SAID = {
+    "more-memory": ["More was used than requested (memory)", "#SBATCH --mem=59392M"],
+    "more-cpus": ["More was used than requested (CPUs busy)", "#SBATCH --cpus-per-task=12"],
+    "extern-only": ["Not known: memory"],
+    "typed-gpus": ["0 % busy, 0.0 MiB", "No job used its GPU"],
+    "46-times": ["Cannot be, so it is not used: 111_9734: 46 times the time of 2 CPUs", "--mem=12288M"],
+    "requeued": ["requeued: 1 job on", "1 job ran again", "01:30:00   01:55:00"],
+    "cafe*": ["job on Slurm"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("slurm")
+@pytest.mark.parametrize("name", SAID)
+def test_what_is_said_of_jobs_of_other_sites(tmp_path: Path, name: str) -> None:
+    latin = captured("slurm/sites").stdout.replace("|huge", "|cafe-\xe9")
+    (tmp_path / "answer").write_text(latin, encoding="latin-1")
+    text = jobkit("waste", "--name", name).stdout
+    assert [words for words in SAID[name] if words not in text] == [], text
+    assert "The request fits" not in text
+
+
+def test_ten_thousand_jobs_are_printed_piece_by_piece() -> None:
+    history = History(scheduler="slurm", jobs=(JOB,) * 10_000, running=(), unknown=(), sampling_s=None)
+    assert "at most 0.03 %, with 95 % confidence" in as_text(blocks(history), None)
+    pieces = list(as_json(history))
+    assert max(map(len, pieces)) < sum(map(len, pieces)) / 9
+    (group,) = json.loads("".join(pieces))["groups"]
+    assert (len(group["jobs"]), group["jobs"][0]["name"]) == (10_000, "train")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-import re
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -11,7 +11,7 @@ from jobkit.schedulers import sge_past
 from jobkit.schedulers.past import PastJob
 from tests.support.surveys import captured
 
-MIB = 2**20
+MIB, GIB = 2**20, 2**30
 SITE = captured("sge/lab-complexes").stdout
 
 
@@ -41,13 +41,32 @@ def test_jobs_that_did_not_end_by_themselves(jobs: dict[str, PastJob]) -> None:
     assert not jobs["cancelled"].well
 
 
-def test_gpus_are_counted_by_slot_unless_the_site_counts_them_by_job() -> None:
-    record = "jobnumber 5\nslots 2\ncategory -l ngpus=1 -pe smp 2\n".splitlines(keepends=True)
-    (job,) = sge_past.read(record, SITE)
-    assert job.gpus == 2
-    by_job = re.sub(r"^(ngpus .*<= +YES +)YES", r"\1JOB", SITE, flags=re.MULTILINE)
-    (job,) = sge_past.read(record, by_job)
-    assert job.gpus == 1
+SITES: dict[str, dict[str, Any]] = {
+    "letters": {"elapsed_s": 314.272, "walltime_s": 7200, "memory_bytes": 16 * GIB, "memory_shares": 4},
+    "late": {"outcome": Outcome.TIMEOUT, "elapsed_s": 7195.099, "began": "2026-06-11T13:00:00"},
+    "vmem": {"outcome": Outcome.RAM_OOM, "well": False},
+    "rss": {"outcome": Outcome.RAM_OOM},
+    "task": {"job_id": "5.7", "walltime_s": 7200, "memory_key": "h_rss", "memory_bytes": 3 * GIB, "gpus": 2},
+    "no-fraction": {"elapsed_s": 314, "began": "2026-06-11T13:22:37"},
+    "mpi": {"cpu_s": 1500, "held_bytes": None, "well": True},
+    "open": {"began": "2026-06-11T13:22:37", "elapsed_s": 314, "held_bytes": 1778116608, "cpu_s": 300.736},
+    "plain": {"elapsed_s": 3600, "process_bytes": 19496 * 1024, "state": "qacct: failed 0, exit_status 1"},
+    "load": {"memory_bytes": 25 * GIB, "memory_shares": 1, "held_bytes": int(20.61 * GIB)},
+    "host": {"memory_bytes": 8 * GIB, "memory_shares": 1, "gpus": 1},
+    "site": {"memory_key": "rmem", "memory_bytes": 24 * GIB},
+    "unstarted": {"outcome": Outcome.QUEUE_ERROR, "began": ""},
+    "again": {"ended": False, "again": True},
+    "NaN": {"began": "", "elapsed_s": 0, "cpus": 1, "cpu_s": None, "held_bytes": None, "walltime_s": None},
+}
+"""Records as qacct of Sun, Son of, Univa's, Altair's and the Open Cluster Scheduler print them."""
+
+
+def test_records_of_other_sites_and_products() -> None:
+    site = captured("sge/sites-complexes").stdout
+    jobs = {job.name: job for job in sge_past.read(captured("sge/sites").stdout.splitlines(), site)}
+    found = {name: {key: getattr(jobs[name], key) for key in wanted} for name, wanted in SITES.items()}
+    assert found == SITES
+    assert jobs.keys() == SITES.keys()
 
 
 def test_the_lines_of_the_next_job(jobs: dict[str, PastJob]) -> None:

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 from jobkit.schedulers import slurm_past
-from jobkit.schedulers.past import PastJob
+from jobkit.schedulers.past import PastJob, without_impossible
 from tests.support.surveys import captured
 
-MIB = 2**20
+MIB, GIB = 2**20, 2**30
 
 
 @pytest.fixture(scope="module")
@@ -64,12 +65,33 @@ def test_jobs_that_did_not_end_well(jobs: dict[str, PastJob]) -> None:
     assert (first.state, first.ended) == ("REQUEUED", False)
 
 
-def test_the_use_of_gpus_is_read_where_the_site_records_it(jobs: dict[str, PastJob]) -> None:
-    assert (jobs["gpu"].gpus, jobs["gpu"].gpu_bytes, jobs["gpu"].gpu_percent) == (1, None, None)
-    text = captured("slurm/past").stdout
-    recorded = text.replace("energy=0,fs/disk", "gres/gpumem=2G,gres/gpuutil=37,energy=0,fs/disk")
-    (job,) = (job for job in slurm_past.read(recorded.splitlines(), "") if job.name == "gpu")
-    assert (job.gpu_bytes, job.gpu_percent) == (2 * 2**30, 37.0)
+NONE = {"held_bytes": None, "cpu_s": None}
+SITES: dict[str, dict[str, Any]] = {
+    "extern-only": {"held_bytes": None, "process_bytes": None, "cpu_s": 3600},
+    "typed-gpus": {"gpus": 2, "gpu_bytes": 0, "gpu_percent": 0},
+    "gpus-of-the-request": {"gpus": 2, "gpu_percent": None},
+    "gpus-of-two-types": {"gpus": 3},
+    "gpus-and-their-types": {"gpus": 3},
+    "gpu-of-a-step": {"gpus": 1, "gpu_bytes": 21794 * MIB, "gpu_percent": 99},
+    "twenty-nodes": NONE | {"walltime_s": None},
+    "two-nodes": {"memory_bytes": 16 * GIB, "held_bytes": 7 * GIB, "cpu_s": 10_800},
+    "46-times": {"cpu_s": None, "doubts": ("46 times the time of 2 CPUs",), "held_bytes": 10048532 * 1024},
+    "eight-tasks": {"held_bytes": 15594492 * 1024, "processes": 8, "cpu_s": 417.815},
+    "no-total-cpu": {"cpu_s": 7200, "doubts": ()},
+    "of-a-node": {"memory_bytes": 4 * GIB},
+    "of-a-cpu": {"memory_bytes": 8 * GIB, "memory_shares": 4},
+    "huge": {"held_bytes": None, "cpu_s": 1800},
+    "NaN": NONE | {"memory_bytes": None, "elapsed_s": 0, "cpus": 1, "gpus": 0, "gpu_percent": None},
+    "line": {"job_id": "119", "held_bytes": 9 * GIB},
+}
+"""Rows as the accounting of sites has them: steps, types of GPUs, versions, and figures that cannot be."""
+
+
+def test_rows_of_other_sites_and_versions() -> None:
+    read = slurm_past.read(captured("slurm/sites").stdout.splitlines(), "")
+    jobs = {job.name: without_impossible(job) for job in read}
+    found = {name: {key: getattr(jobs[name], key) for key in wanted} for name, wanted in SITES.items()}
+    assert found == SITES
 
 
 def test_rows_before_slurm_21_request_memory_by_cpu() -> None:
@@ -77,6 +99,15 @@ def test_rows_before_slurm_21_request_memory_by_cpu() -> None:
     (job,) = slurm_past.read([f"{row}cpu=4|cpu=4,mem=8G||||old\n"], "")
     assert (job.memory_bytes, job.memory_shares, job.walltime_s) == (8 * 2**30, 4, None)
     assert slurm_past.lines(job, memory=2 * 2**30, walltime=None, cpus=None) == ["#SBATCH --mem-per-cpu=512M"]
+
+
+def test_a_name_with_line_ends_is_no_row() -> None:
+    (argv,) = slurm_past.argvs(("7",), "me", 7)
+    bar = next(word.partition("=")[2] for word in argv if word.startswith("--delimiter="))
+    row = captured("slurm/past").stdout.splitlines()[0]
+    named = bar.join([*row.split("|")[:-1], f"a\n{row}\n{row}"])
+    (job,) = slurm_past.read([bar.join(slurm_past.COLUMNS), *named.split("\n")], "")
+    assert (job.job_id, job.name) == (row.partition("|")[0], "a")
 
 
 def test_a_job_that_never_began_and_lines_that_are_no_rows() -> None:

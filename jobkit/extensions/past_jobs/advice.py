@@ -51,6 +51,11 @@ class JobNeed:
         return median(self.used) if self.used else None
 
     @property
+    def overused(self) -> bool:
+        """Whether a job used more than it requested, and no limit ended it."""
+        return not self.exceeded and self.requested is not None and (self.most or 0) > self.requested
+
+    @property
     def changes(self) -> bool:
         """Whether the next request differs."""
         return self.next is not None and self.next != self.requested
@@ -87,7 +92,10 @@ def _whole_memory(size: float) -> int:
 
 
 def _busy_cpus(job: PastJob) -> tuple[float | None, float | None]:
-    return job.cpus, job.cpu_s / job.elapsed_s if job.cpu_s is not None and job.elapsed_s else None
+    """More than the requested CPUs only if that holds for a run that was a second longer: it is rounded."""
+    if job.cpu_s is None or not job.elapsed_s:
+        return job.cpus, None
+    return job.cpus, min(job.cpu_s / job.elapsed_s, max(job.cpus, job.cpu_s / (job.elapsed_s + 1)))
 
 
 MEMORY = JudgedResource(
@@ -125,16 +133,17 @@ class AlikeJobs:
         """Return what the next job needs of a resource.
 
         A job that failed, or that something else ended, counts with what it used until then; if no job ended
-        by itself, less than before is never advised.
+        by itself, less than before is never advised. More is only if a job had too little or used more.
         """
         pairs = [resource.read(job) for job in self.jobs]
         requested, used = pairs[0][0], tuple(sorted(value for _, value in pairs if value is not None))
         exceeded = sum(job.outcome is resource.lack for job in self.jobs if resource.lack)
         wanted: int | None = None
         if exceeded and requested is not None:
-            wanted = resource.round_up(resource.more * max(requested, *used))
+            wanted = resource.round_up(resource.more * max((requested, *used)))
         elif used and requested is not None and self.ended_well:
-            wanted = min(int(requested), resource.round_up(resource.margin * used[-1]))
+            wanted = resource.round_up(resource.margin * used[-1])
+            wanted = wanted if used[-1] > requested else min(int(requested), wanted)
         return JobNeed(name=resource.name, requested=requested, used=used, exceeded=exceeded, next=wanted)
 
     @property

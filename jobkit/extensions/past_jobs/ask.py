@@ -14,11 +14,15 @@ from jobkit.core import shell
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.paths import user_name
 from jobkit.core.units import format_count, format_list
-from jobkit.schedulers.past import PastJob, PastJobs
+from jobkit.schedulers.past import PastJob, PastJobs, without_impossible
 from jobkit.schedulers.registry import by_name, choose_scheduler, query_environment, runs_here
 
-JOB_ID = re.compile(r"\d+(?:[_.+]\d+|_\[[^\]]*\])?")
-"""How people type a job: ``4711`` or ``4711_[1-3]``, a task ``4711_3`` or ``4711.3``, a part ``4711+1``."""
+JOB_ID = re.compile(
+    r"\d+(?:[_.+]\d+|[_.]?\[[\d,:%-]*\]|[_.]\d+-[\d:-]+)?(?:\.(?:\d+|batch|extern|interactive))?"
+)
+"""How people type a job: ``4711`` or ``4711_[1-3]``, a task ``4711_3`` or ``4711.3``, a part ``4711+1``, and
+a step, ``4711.batch``."""
+_TASKS = re.compile(r"[_.]?\[|[_.]\d+-")
 MOST_NAMED = 5
 
 
@@ -66,7 +70,7 @@ def ask(ids: Sequence[str], *, days: int, name: str = "*", scheduler: str = "aut
     JobkitError
         If there is no accounting, it does not answer, or it has none of the jobs.
     """
-    scheduler, ids = _chosen(scheduler), [id_.partition("_[")[0] for id_ in ids]
+    scheduler, ids = _chosen(scheduler), [_TASKS.split(id_)[0] for id_ in ids]
     past = past_of(scheduler)
     environment = query_environment(by_name(scheduler))
     site = shell.run(past.site_argv(), env=environment).stdout
@@ -81,7 +85,7 @@ def ask(ids: Sequence[str], *, days: int, name: str = "*", scheduler: str = "aut
     over = {job.job_id for job in asked if job.ended}
     found = History(
         scheduler=scheduler,
-        jobs=tuple(job for job in asked if job.ended and job.began),
+        jobs=tuple(job for job in asked if (job.ended or (job.again and job.job_id in over)) and job.began),
         running=tuple(dict.fromkeys(job.job_id for job in asked if not job.ended and job.job_id not in over)),
         unknown=tuple(id_ for id_ in ids if not any(_is(job, id_) for job in every)),
         sampling_s=past.sampling_s(site),
@@ -127,13 +131,13 @@ def _read(
 ) -> Iterator[PastJob]:
     """Yield the jobs of an answer, which waits in a file: it may be larger than the memory."""
     with tempfile.TemporaryFile("w+", encoding="utf-8") as stream:
-        answer = shell.run_streaming(argv, stream.writelines, text="", env=environment)
+        answer = shell.run_streaming(argv, stream.write, text="", env=environment)
         if refusal := past.refusal(answer):
             message = f"{past.ACCOUNTING} does not answer: {' '.join(refusal.split())}"
             hint = "--scheduler NAME asks another scheduler; jobkit waste RUN reads the records of a run"
             raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
         stream.seek(0)
-        yield from past.read(stream, site)
+        yield from map(without_impossible, past.read(stream, site))
 
 
 def _nothing(found: History, past: PastJobs, ids: Sequence[str], days: int, name: str) -> tuple[str, str]:
@@ -144,6 +148,9 @@ def _nothing(found: History, past: PastJobs, ids: Sequence[str], days: int, name
         return f"{what}: not ended yet, so what it used is not known{more}", "type it again when it has ended"
     if ids:
         what, mine = format_list(list(ids), MOST_NAMED), "jobkit waste --mine --days 30 lists yours"
+        if whole := [id_ for id_ in found.unknown if not id_.isdecimal()]:
+            hint = f"of the whole job: jobkit waste {' '.join(re.split(r'[_.+]', id_)[0] for id_ in whole)}"
+            return f"{what}: {past.ACCOUNTING} has no job or task of this name", hint
         if found.unknown:
             return f"{what}: {past.ACCOUNTING} has no such job", f"was it on this cluster? {mine}"
         return f"{what}: it never began, so it used nothing", mine

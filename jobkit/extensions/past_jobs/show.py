@@ -5,9 +5,10 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
+from jobkit.core import terminal
 from jobkit.core.blocks import Block, Column
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap
@@ -30,6 +31,9 @@ from jobkit.schedulers.registry import by_name
 HOUR_S = 3600.0
 PERCENT = 100
 MOST_GROUPS = 10
+PIECE = 1000
+"""Jobs that are printed at once as JSON."""
+_FIELDS = tuple(field.name for field in fields(PastJob))
 _ENDS = {Outcome.RAM_OOM: "ran out of memory", Outcome.TIMEOUT: "ran out of walltime"}
 
 
@@ -43,8 +47,8 @@ def blocks(history: History) -> Iterator[Block]:
 
 def _title(group: AlikeJobs) -> Iterator[str]:
     first, last = group.jobs[0], group.jobs[-1]
-    ids = format_list([job.job_id for job in group.jobs], MOST_NAMED)
-    number = format_count(len(group.jobs), "job")
+    names = list(dict.fromkeys(job.job_id for job in group.jobs))
+    ids, number = format_list(names, MOST_NAMED), format_count(len(names), "job")
     when = " to ".join(dict.fromkeys((first.began[:10], last.began[:10])))
     yield f"{first.name}: {number} on {by_name(first.scheduler).TITLE}, {when}"
     yield f"{ids}, by {first.user}, in {first.queue}"
@@ -97,10 +101,14 @@ def _after(group: AlikeJobs) -> Iterator[str]:
     yield from _confidence(group)
     if idle_s := group.idle_gpu_s:
         yield f"No job used its GPU: leave out its line. They held {idle_s / HOUR_S:,.3g} GPU-hours."
+    needs = [group.need(resource) for resource in (MEMORY, WALLTIME, CPUS)]
+    if more := [need.name for need in needs if need.overused]:
+        yield f"More was used than requested ({', '.join(more)}): under a limit such jobs end, or are slower."
     lines = _lines(group)
     if not lines:
         if group.ended_well and not idle_s:
-            yield "The request fits: change nothing."
+            unknown = [need.name for need in needs if need.most is None]
+            yield f"Not known: {', '.join(unknown)}." if unknown else "The request fits: change nothing."
         return
     other = " (--mem also in place of --mem-per-cpu)" if any("--mem=" in line for line in lines) else ""
     yield f"For the next job like these, in place of its own lines{other}:"
@@ -121,6 +129,8 @@ def _ends(group: AlikeJobs) -> Iterator[str]:
 
 
 def _end(job: PastJob) -> str:
+    if job.again:
+        return "ran again"
     return _ENDS.get(job.outcome, f"ended as {job.outcome}") if job.outcome else f"failed ({job.state})"
 
 
@@ -135,9 +145,10 @@ def _confidence(group: AlikeJobs) -> Iterator[str]:
         yield f"One job says little: every second one uses more. Try --name {shlex.quote(first.name)}."
     else:
         more = PERCENT * (1 - covered_share(number))
+        most = f"{more:.0f}" if more >= 1 else f"{more:.1g}"
         yield (
             f"By the {number:,} jobs that completed, about 1 in {number + 1:,} of the next uses more than "
-            f"any of them; at most {more:.0f} %, with {PERCENT * CONFIDENCE:.0f} % confidence."
+            f"any of them; at most {most} %, with {PERCENT * CONFIDENCE:.0f} % confidence."
         )
 
 
@@ -173,6 +184,8 @@ def _doubts(history: History) -> Iterator[str]:
         yield f"Not ended yet, so not counted: {format_list(list(history.running), MOST_NAMED)}."
     if history.unknown:
         yield f"Not in the accounting: {format_list(list(history.unknown), MOST_NAMED)}."
+    if doubted := [f"{job.job_id}: {', '.join(job.doubts)}" for job in history.jobs if job.doubts]:
+        yield f"Cannot be, so it is not used: {format_list(doubted, MOST_NAMED)}."
     if history.sampling_s:
         yield (
             f"Memory is sampled every {history.sampling_s:g} s: the accounting does not see a peak that is "
@@ -191,37 +204,28 @@ def _doubts(history: History) -> Iterator[str]:
         )
 
 
-def as_data(history: History) -> dict[str, Any]:
-    """Return past jobs for programs; docs/waste.md lists the keys."""
-    return {
-        "scheduler": history.scheduler,
-        "sampling_s": history.sampling_s,
-        "running": history.running,
-        "unknown": history.unknown,
-        "groups": [_group_data(group) for group in alike(history.jobs)],
-    }
+def as_json(history: History) -> Iterator[str]:
+    """Yield JSON in pieces, so that many jobs need little memory; docs/waste.md lists the keys."""
+    keys = ("scheduler", "sampling_s", "running", "unknown")
+    yield terminal.as_json({key: getattr(history, key) for key in keys})[:-1] + ', "groups": ['
+    for number, group in enumerate(alike(history.jobs)):
+        yield f'{"," if number else ""}\n{{"name": {terminal.as_json(group.jobs[0].name)}, "jobs": ['
+        for first in range(0, len(group.jobs), PIECE):
+            jobs = group.jobs[first : first + PIECE]
+            rows = (terminal.as_json({name: getattr(job, name) for name in _FIELDS}) for job in jobs)
+            yield ("," if first else "") + "\n " + ",\n ".join(rows)
+        yield "],\n " + terminal.as_json(_group_data(group))[1:]
+    yield "]}\n"
 
 
 def _group_data(group: AlikeJobs) -> dict[str, Any]:
     number, reserved = group.ended_well, group.reserved_memory()
     return {
-        "name": group.jobs[0].name,
-        "jobs": [asdict(job) for job in group.jobs],
-        "needs": [_need_data(group.need(resource)) for resource in (MEMORY, WALLTIME, CPUS)],
+        "needs": [asdict(group.need(resource)) for resource in (MEMORY, WALLTIME, CPUS)],
         "ended_well": number,
         "chance_of_next": chance_of_next(number),
         "covered_share": covered_share(number),
         "lines": _lines(group),
         "idle_gpu_hours": None if group.idle_gpu_s is None else group.idle_gpu_s / HOUR_S,
         "reserved_gib_hours": reserved and [size / GIB / HOUR_S for size in reserved],
-    }
-
-
-def _need_data(need: JobNeed) -> dict[str, Any]:
-    return {
-        "name": need.name,
-        "requested": need.requested,
-        "used": need.used,
-        "exceeded": need.exceeded,
-        "next": need.next,
     }
