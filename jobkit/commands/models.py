@@ -15,7 +15,7 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import FOLDER, ModelRef
 from jobkit.core.units import MIB
-from jobkit.worker.workloads.base import EXTRAS
+from jobkit.worker.workloads.base import FRAMEWORKS
 
 F = TypeVar("F", bound=Callable[..., int])
 DOCTOR = "checks what else a sweep needs"
@@ -37,7 +37,7 @@ def workload_option() -> Callable[[F], F]:
     return click.option(
         "--for",
         "workload",
-        type=click.Choice(["stanza-ner", *EXTRAS]),
+        type=click.Choice(list(FRAMEWORKS)),
         default="stanza-ner",
         show_default=True,
         help="The workload that loads the model.",
@@ -177,12 +177,12 @@ def path(name: str, size: str, workload: str, fallback: str | None, as_json: boo
 
     If the stand-in is not built yet, that is an error (exit 2), with the command that builds it.
     """
-    from jobkit.planning.models import NOT_BUILT, find
+    from jobkit.planning.models import NOT_BUILT, USUAL, find
 
     wanted = {"name": name, "size": size, "fallback": fallback}
     model = find(workload, wanted, Path(), cache_dir())
     if model.fingerprint == NOT_BUILT:
-        hint = f"jobkit models build --size {size}{f' --for {workload}' * (workload in EXTRAS)}"
+        hint = f"jobkit models build --size {size}{f' --for {workload}' * (workload in USUAL)}"
         raise JobkitError(f"the {size} stand-in is not built yet: there is no {model.path}", hint=hint)
     terminal.say(terminal.as_json(asdict(model), indent=1) if as_json else model.path)
     return 0
