@@ -27,11 +27,11 @@ MOST_NAMED = 3
 @click.option(
     "--format",
     "fmt",
-    type=click.Choice(["table", "csv", "json", "md"]),
+    type=click.Choice(["table", *terminal.DELIMITERS, "json", "md"]),
     default="table",
     show_default=True,
-    metavar="[table|csv|md]",
-    help="table and md are for people, in GiB; csv is for programs, in bytes and seconds.",
+    metavar=f"[table|{'|'.join(terminal.DELIMITERS)}|md]",
+    help="table and md are for people, in GiB; csv and tsv are for programs, in bytes and seconds.",
 )
 @click.option(
     "--output",
@@ -85,7 +85,7 @@ def collect(
     with a bound, as `jobkit recommend RUN` does; else it prints why not. Of an old log it guesses by a
     straight line, without a bound.
 
-    csv has one row per point; --json has points, sizes (means, standard deviations and
+    csv and tsv have one row per point; --json has points, sizes (means, standard deviations and
     intervals), groups, estimates and notes.
 
     \b

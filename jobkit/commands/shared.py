@@ -153,10 +153,12 @@ wait_option = click.option(
 
 def format_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
     """Return the decorator that adds ``--format``, that of the results of a corpus, with its help."""
+    from jobkit.extensions.corpus.formats import FORMATS  # here, because only two commands have it
+
     return click.option(
         "--format",
         "fmt",
-        type=click.Choice(["jsonl", "tsv", "conll", "parquet"]),
+        type=click.Choice(FORMATS),
         default=default,
         show_default=True,
         help=meaning,

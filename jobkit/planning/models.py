@@ -325,8 +325,8 @@ def fetch_hub(name: str, cache: Path, *, endpoint: str | None, say: Say) -> Mode
     JobkitError
         If it cannot be fetched.
     """
-    if lack := missing_module("huggingface_hub", "huggingface_hub", "a model of the hub"):
-        raise lack
+    if absent := missing_module("huggingface_hub", "huggingface_hub", "a model of the hub"):
+        raise absent
     from huggingface_hub import snapshot_download
 
     folder = hub_folder(name, cache)

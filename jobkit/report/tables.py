@@ -106,7 +106,7 @@ def _table(settings: Sequence[Setting[Row]], searches: Mapping[str, SearchAnswer
 OF_DERIVED = ("group", "size", "speedup", "n", "outcomes", "front", "reserved")
 """The columns that are no field of a row, or of the derived ones."""
 _TEXTS = {column.name for column in fields(Row) if str(column.type).startswith(("str", "bool", "Outcome"))}
-"""The columns of a frame that hold no numbers; also ``outcomes``, and knobs with a word among their values."""
+"""The columns of a frame that hold no numbers; also ``outcomes``, and knobs that have words."""
 
 
 @dataclass(frozen=True, kw_only=True)

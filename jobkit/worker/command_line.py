@@ -25,9 +25,7 @@ TAKEN = (*RESERVED, "metrics", "grace", "parent", "config", "cache", "ledger", "
 """No knob has these names: jobkit has variables of these names."""
 SHELL = ("/bin/bash", "-o", "pipefail", "-c")
 
-_TOKEN = re.compile(
-    r"\{\{|\}\}|\{(?P<name>[A-Za-z_]\w*)\}|\{(?P<flag>--?[A-Za-z][\w-]*)\}|[{}]", re.ASCII
-)
+_TOKEN = re.compile(r"\{\{|\}\}|\{(?P<name>[A-Za-z_]\w*)\}|\{(?P<flag>--?[A-Za-z][\w-]*)\}|[{}]", re.ASCII)
 """``{name}`` is the value of a knob, ``{--flag}`` the word ``--flag`` if the knob of this name is true."""
 _SHELL_TOKEN = re.compile(rf"\\.|['\"]|{_TOKEN.pattern}", re.ASCII | re.DOTALL)
 _QUOTED = re.compile(rf"'|{_TOKEN.pattern}", re.ASCII)
@@ -142,7 +140,9 @@ def faults(command: Command, knobs: Iterable[str], sources: Iterable[Path] = ())
         possible = knobs if match["flag"] else known
         if (name := _name(match)) and name not in possible:
             instead = suggest(name, possible)
-            yield CommandFault(f"{match.group()}: no such knob in the sweep{instead}; a brace is written {{{{")
+            yield CommandFault(
+                f"{match.group()}: no such knob in the sweep{instead}; a brace is written {{{{"
+            )
     seen: dict[str, str] = {}
     for knob in knobs:
         if knob.lower() in TAKEN:

@@ -76,7 +76,7 @@ def test_braces_are_written_twice() -> None:
         ("run 'a {a}", ["a"], "no closing quotation"),
         (" ", [], "is empty"),
         ("run", ["a"], "has no place: write {a}"),
-        ("run {--fast} {--text}", ["a", "fast_"], "{--fast}: no such knob in the sweep; did you mean 'fast_'"),
+        ("run {--fast} {--text}", ["a", "fas"], "{--fast}: no such knob in the sweep; did you mean 'fas'"),
         ("run {--text}", ["a"], "{--text}: no such knob"),
         ("run {text}", ["text"], "jobkit uses this name"),
         ("run {a-b}", ["a_b"], "written twice"),
