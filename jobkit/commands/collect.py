@@ -126,7 +126,7 @@ def collect(
     if output is None:
         terminal.say(_which(collected, paths, fmt) + report, nl=False, colours=color)
         if fmt == "table":
-            _note_next(collected)
+            _note_next(collected, gpu_memory)
     else:
         _write(output, report)
     return collected.exit_code
@@ -141,13 +141,14 @@ def _which(collected: Collected, paths: tuple[Path, ...], fmt: str) -> str:
     return f"Of {number}: {format_list(runs[::-1], MOST_NAMED)}\n"
 
 
-def _note_next(collected: Collected) -> None:
+def _note_next(collected: Collected, gpu_memory: str | None) -> None:
     """Print what to type next, if one run was read that is done: the lines on other points have it else."""
     folders = {row.folder for row in collected.rows}
     if collected.exit_code or len(folders) != 1:
         return
     if is_run_folder(folder := Path(folders.pop())):
-        terminal.note_next(f"jobkit recommend {terminal.shell_path(folder)}")
+        given = f" --gpu-memory {terminal.shell_quote(gpu_memory)}" if gpu_memory else ""
+        terminal.note_next(f"jobkit recommend {terminal.shell_path(folder)}{given}")
 
 
 def _named(paths: tuple[Path, ...]) -> tuple[Path, ...]:

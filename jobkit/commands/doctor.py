@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jobkit.setup.doctor_case import Case
     from jobkit.setup.findings import Finding
 
+WITHIN = "10m"
 COLOURS = {"ok": "green", "warning": "yellow", "missing": "red", "unknown": "cyan"}
 
 
@@ -33,7 +34,7 @@ COLOURS = {"ok": "green", "warning": "yellow", "missing": "red", "unknown": "cya
 @click.option(
     "--within",
     metavar="DURATION",
-    default="10m",
+    default=WITHIN,
     show_default=True,
     help="With --submit: how long the job may wait in the queue before it is cancelled.",
 )
@@ -87,17 +88,18 @@ def doctor(
     word, within_s = word or "", parse_duration(within)
     what = checks.what_is(word)
     words = [word, *options.words]
+    waits = ["--submit", *(["--within", within] if within != WITHIN else [])] if submit else []
     if what in {What.SCRIPT, What.WORKLOAD}:
         if submit or words[1:]:
             raise click.UsageError(f"{word} is a {what}: only --json goes with it")
         checked = _under(what, word)
-        return _show(checked, what, words, nodes=False, as_json=as_json)
+        return _show(checked, what, words, [], nodes=False, as_json=as_json)
     from jobkit.setup.doctor_case import open_case
 
     case = open_case(Path(word) if word else None, options)
     unseen = not (submit or case.local)
     checked = _check(case, within_s if submit else None)
-    return _show(checked, what, words, nodes=unseen, as_json=as_json)
+    return _show(checked, what, words, waits, nodes=unseen, as_json=as_json)
 
 
 def _under(what: What, word: str) -> Iterator[Finding]:
@@ -113,7 +115,9 @@ def _under(what: What, word: str) -> Iterator[Finding]:
     yield from doctor.under(f"{what.capitalize()} {word}", found)
 
 
-def _show(checked: Iterator[Finding], what: What, words: list[str], *, nodes: bool, as_json: bool) -> int:
+def _show(
+    checked: Iterator[Finding], what: What, words: list[str], waits: list[str], *, nodes: bool, as_json: bool
+) -> int:
     """Print the findings and what to type next; return the exit code."""
     from jobkit.setup import findings
     from jobkit.setup.doctor import next_command
@@ -122,7 +126,7 @@ def _show(checked: Iterator[Finding], what: What, words: list[str], *, nodes: bo
     if as_json:
         terminal.say(terminal.as_json(findings.as_json(listed), indent=1))
     else:
-        again = f"jobkit doctor {shlex.join(filter(None, words))}".rstrip()
+        again = f"jobkit doctor {shlex.join(filter(None, [*words, *waits]))}".rstrip()
         then = next_command(what, words[0], words[1:])
         terminal.say(f"\n{findings.summary(listed)}\n{findings.advice(listed, again, then, nodes=nodes)}")
     return findings.exit_code(listed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -113,7 +114,9 @@ def _fetch_as_job(name: str, resources_url: str | None, scheduler: str, site: st
         "fetched" if succeeded else f"the download failed; its log is above and in {errand.run_dir}/logs"
     )
     if succeeded:
-        terminal.note_next("jobkit doctor", DOCTOR)
+        given = {"--scheduler": scheduler, "--site": site}
+        words = [word for name, value in given.items() if value != "auto" for word in (name, value)]
+        terminal.note_next(shlex.join(["jobkit", "doctor", *words]), DOCTOR)
     return ExitCode.DONE if succeeded else ExitCode.FAILED
 
 

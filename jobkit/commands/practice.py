@@ -61,12 +61,12 @@ def _folder(folder: Path | None) -> Path:
 
 def _running(folder: Path, scheduler: str | None) -> list[Cluster]:
     from jobkit.practice import cluster
+    from jobkit.practice.place import typed
 
     if clusters := cluster.running(folder, scheduler):
         return clusters
-    raise JobkitError(
-        f"no practice cluster is up in {folder}", hint=f"jobkit practice up {scheduler or 'slurm'}"
-    )
+    hint = f"jobkit practice up {scheduler or 'slurm'}{typed(folder)}"
+    raise JobkitError(f"no practice cluster is up in {folder}", hint=hint)
 
 
 def _only(folder: Path, scheduler: str | None) -> Cluster:
@@ -93,14 +93,16 @@ def up(scheduler: str, folder: Path | None, install: bool) -> int:
       jobkit practice up sge --dir /tmp/lesson
     """
     from jobkit.practice import cluster, packages
+    from jobkit.practice.place import typed
 
     where = _folder(folder)
     if install:
         packages.install(scheduler)
     started = cluster.up(where, scheduler)
     terminal.say(started.kind.summary(started.place))
-    option = f" --dir {terminal.shell_quote(where)}" if folder else ""
-    terminal.say(f'\n{scheduler} is up. For this shell: eval "$(jobkit practice env{option})"', err=True)
+    terminal.say(
+        f'\n{scheduler} is up. For this shell: eval "$(jobkit practice env{typed(where)})"', err=True
+    )
     return 0
 
 
@@ -135,16 +137,17 @@ def status(scheduler: str | None, folder: Path | None) -> int:
       2   not up, or something of it is broken
     """
     from jobkit.practice import cluster
+    from jobkit.practice.place import typed
 
-    clusters = cluster.running(_folder(folder), scheduler)
+    clusters = cluster.running(where := _folder(folder), scheduler)
     for one in clusters:
         state = "up" if (good := one.is_up()) else "broken"
         lost = f"; not running: {', '.join(one.stopped())}" if one.stopped() else ""
-        hint = "" if good else "\n  hint: jobkit practice fix"
+        hint = "" if good else f"\n  hint: jobkit practice fix{typed(where)}"
         terminal.say(f"{one.place.scheduler} is {state} in {one.place.folder}{lost}{hint}")
         terminal.say(one.kind.summary(one.place))
     if not clusters:
-        terminal.say(f"no practice cluster is up in {_folder(folder)}")
+        terminal.say(f"no practice cluster is up in {where}")
     return 0 if clusters and all(one.is_up() for one in clusters) else NOT_UP
 
 

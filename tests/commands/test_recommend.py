@@ -76,10 +76,11 @@ def test_cards_by_name_or_by_size_and_a_margin_that_is_a_share(tmp_path: Path) -
         assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 
 
-def test_nothing_is_written(tmp_path: Path) -> None:
+def test_nothing_is_written_and_no_other_setting_is_next(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "demo", records())
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    assert jobkit("recommend", folder).returncode == 0
+    assert "next: jobkit apply" in jobkit("recommend", folder).stderr
+    assert "next: " not in jobkit("recommend", folder, "--margin", "5%").stderr, "apply has no such option"
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
