@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jobkit.commands.shared import FilledPath, OutputPath, gpu_memory_option, json_option
+from jobkit.commands.shared import FilledPath, OutputPath, gpu_memory_option, json_option, write_output
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import write_atomically
 from jobkit.core.layout import is_run_folder
 from jobkit.core.units import format_count, format_list, parse_size
 
@@ -128,7 +127,7 @@ def collect(
         if fmt == "table":
             _note_next(collected, gpu_memory)
     else:
-        _write(output, report)
+        write_output(output, report)
     return collected.exit_code
 
 
@@ -160,14 +159,6 @@ def _named(paths: tuple[Path, ...]) -> tuple[Path, ...]:
     if not usual().exists():
         raise JobkitError(f"nothing to collect: there is no {usual()}/ here", hint=how_to_begin())
     return (usual(),)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        write_atomically(path, text)
-    except OSError as error:
-        hint = "name a file in a folder that exists"
-        raise JobkitError(f"--output {path}: {error.strerror}", hint=hint) from error
 
 
 def print_table(run: Path) -> int:

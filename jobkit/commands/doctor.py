@@ -105,14 +105,11 @@ def doctor(
 def _under(what: What, word: str) -> Iterator[Finding]:
     """Yield the findings about a script or a workload under a heading."""
     from jobkit.commands.lint import is_folder
-    from jobkit.setup import doctor
     from jobkit.setup import doctor as checks
-    from jobkit.setup.doctor import What
 
-    found = (
-        checks.script(Path(word), is_folder) if what is What.SCRIPT else checks.workload(word, terminal.note)
-    )
-    yield from doctor.under(f"{what.capitalize()} {word}", found)
+    script = what is checks.What.SCRIPT
+    found = checks.script(Path(word), is_folder) if script else checks.workload(word, terminal.note)
+    yield from checks.under(f"{what.capitalize()} {word}", found)
 
 
 def _show(
@@ -135,7 +132,6 @@ def _show(
 def _check(case: Case, within_s: int | None) -> Iterator[Finding]:
     """Yield the findings, each as soon as it is known."""
     from jobkit.setup import doctor
-    from jobkit.setup import doctor as checks
     from jobkit.setup.doctor_case import with_gpus
     from jobkit.setup.init import ask_site
 
@@ -147,8 +143,8 @@ def _check(case: Case, within_s: int | None) -> Iterator[Finding]:
     yield from doctor.safely(doctor.INPUTS, "folders", folders)
     yield from doctor.safely(doctor.PYTHON_HERE, "files", doctor.python_here(case))
     if within_s is not None:
-        in_job = checks.in_a_job(case, [*before, *asked], within_s, terminal.note)
-        yield from doctor.safely(checks.WHERE, "files", in_job)
+        in_job = doctor.in_a_job(case, [*before, *asked], within_s, terminal.note)
+        yield from doctor.safely(doctor.WHERE, "files", in_job)
 
 
 def _printed(findings: Iterable[Finding]) -> Iterator[Finding]:

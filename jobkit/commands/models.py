@@ -16,7 +16,7 @@ from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.paths import cache_dir
 from jobkit.core.records import FOLDER, ModelRef
 from jobkit.core.units import MIB
-from jobkit.worker.workloads.base import FRAMEWORKS
+from jobkit.worker.workloads.base import EXTRAS
 
 F = TypeVar("F", bound=Callable[..., int])
 DOCTOR = "checks what else a sweep needs"
@@ -33,16 +33,14 @@ def size_option(default: str) -> Callable[[F], F]:
     )
 
 
-def workload_option() -> Callable[[F], F]:
-    """Add ``--for``."""
-    return click.option(
-        "--for",
-        "workload",
-        type=click.Choice(list(FRAMEWORKS)),
-        default="stanza-ner",
-        show_default=True,
-        help="The workload that loads the model.",
-    )
+workload_option = click.option(
+    "--for",
+    "workload",
+    type=click.Choice([*EXTRAS]),
+    default="stanza-ner",
+    show_default=True,
+    help="The workload that loads the model.",
+)
 
 
 @click.group("models")
@@ -85,27 +83,23 @@ def fetch(name: str, resources_url: str | None, as_job: bool, scheduler: str | N
       jobkit models fetch en --as-job --site lancaster-hec
     """
     if as_job:
-        return _fetch_as_job(name, resources_url, scheduler or "auto", site or "auto")
-    if "/" in name:
-        from jobkit.planning.models import fetch_hub
+        return _fetch_as_job(name, resources_url, scheduler, site)
+    from jobkit.planning.models import fetch_hub, fetch_model
 
-        model = fetch_hub(name, cache_dir(), endpoint=resources_url, say=terminal.note)
-    else:
-        from jobkit.planning.models import fetch_model
-
-        model = fetch_model(name, cache_dir(), resources_url=resources_url, say=terminal.note)
-    terminal.say(model.path)
+    fetched = fetch_hub if "/" in name else fetch_model
+    terminal.say(fetched(name, cache_dir(), resources_url, say=terminal.note).path)
     terminal.note_next("jobkit doctor", DOCTOR)
     return 0
 
 
-def _fetch_as_job(name: str, resources_url: str | None, scheduler: str, site: str) -> int:
+def _fetch_as_job(name: str, resources_url: str | None, scheduler: str | None, site: str | None) -> int:
     from jobkit.launch.helper_job import submit_fetch, wait_for_fetch
     from jobkit.launch.job import announce
-    from jobkit.planning.resolve import DEFAULT_RUNS_DIR
+    from jobkit.planning.resolve import DEFAULT_RUNS_DIR, Options
 
     words = [name, *(["--resources-url", resources_url] if resources_url else [])]
-    errand = submit_fetch(name, words, scheduler=scheduler, site=site, runs_dir=Path(DEFAULT_RUNS_DIR))
+    asked = {"scheduler": scheduler or "auto", "site": site or "auto"}
+    errand = submit_fetch(name, words, **asked, runs_dir=Path(DEFAULT_RUNS_DIR))
     then = f"; run folder {errand.run_dir}; waiting for it (Ctrl-C does not cancel it)"
     announce(errand.scheduler.NAME, [errand.job], then)
     succeeded, log = wait_for_fetch(errand)
@@ -114,15 +108,14 @@ def _fetch_as_job(name: str, resources_url: str | None, scheduler: str, site: st
         "fetched" if succeeded else f"the download failed; its log is above and in {errand.run_dir}/logs"
     )
     if succeeded:
-        given = {"--scheduler": scheduler, "--site": site}
-        words = [word for name, value in given.items() if value != "auto" for word in (name, value)]
-        terminal.note_next(shlex.join(["jobkit", "doctor", *words]), DOCTOR)
+        given = Options(scheduler=scheduler, site=site).words
+        terminal.note_next(shlex.join(["jobkit", "doctor", *given]), DOCTOR)
     return ExitCode.DONE if succeeded else ExitCode.FAILED
 
 
 @models.command("build")
 @size_option("tiny")
-@workload_option()
+@workload_option
 def build(size: str, workload: str) -> int:
     """Build jobkit's stand-in model now, and print its folder.
 
@@ -170,7 +163,7 @@ def _kind(model: ModelRef) -> str:
 @models.command("path")
 @click.argument("name")
 @size_option("full")
-@workload_option()
+@workload_option
 @click.option(
     "--fallback", type=click.Choice(["stand-in"]), help="Also accept a stand-in that is already built."
 )
@@ -180,12 +173,12 @@ def path(name: str, size: str, workload: str, fallback: str | None, as_json: boo
 
     If the stand-in is not built yet, that is an error (exit 2), with the command that builds it.
     """
-    from jobkit.planning.models import NOT_BUILT, USUAL, find
+    from jobkit.planning.models import NOT_BUILT, find
 
     wanted = {"name": name, "size": size, "fallback": fallback}
     model = find(workload, wanted, Path(), cache_dir())
     if model.fingerprint == NOT_BUILT:
-        hint = f"jobkit models build --size {size}{f' --for {workload}' * (workload in USUAL)}"
+        hint = f"jobkit models build --size {size}{f' --for {workload}' * (workload != 'stanza-ner')}"
         raise JobkitError(f"the {size} stand-in is not built yet: there is no {model.path}", hint=hint)
     terminal.say(terminal.as_json(asdict(model), indent=1) if as_json else model.path)
     return 0

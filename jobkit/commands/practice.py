@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,7 +15,6 @@ from jobkit.core.errors import ExitCode, JobkitError
 if TYPE_CHECKING:
     from jobkit.practice.cluster import Cluster
 
-F = TypeVar("F", bound=Callable[..., object])
 NOT_UP = 2
 """The exit status of `status` if nothing is up."""
 
@@ -24,15 +22,13 @@ one_scheduler = click.argument("scheduler", type=click.Choice(["slurm", "sge"]))
 which_scheduler = click.argument("scheduler", type=click.Choice(["slurm", "sge"]), required=False)
 
 
-def dir_option(function: F) -> F:
-    """Add ``--dir``."""
-    return click.option(
-        "--dir",
-        "folder",
-        type=click.Path(file_okay=False, path_type=Path),
-        help="The folder with all files of the practice clusters.  [default: $JOBKIT_PRACTICE, else"
-        " jobkit/practice in your state folder]",
-    )(function)
+dir_option = click.option(
+    "--dir",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder with all files of the practice clusters.  [default: $JOBKIT_PRACTICE, else"
+    " jobkit/practice in your state folder]",
+)
 
 
 @click.group("practice")

@@ -38,6 +38,18 @@ class OutputPath(FilledPath):
         return path
 
 
+def write_output(path: Path, text: str) -> None:
+    """Write the file that ``--output`` names, all of it or nothing."""
+    from jobkit.core.errors import JobkitError
+    from jobkit.core.files import write_atomically
+
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        hint = "name a file in a folder that exists"
+        raise JobkitError(f"--output {path}: {error.strerror}", hint=hint) from error
+
+
 class OldNames(click.Option):
     """An option that also accepts its earlier names; no help and no error shows them.
 

@@ -100,7 +100,7 @@ def build_stand_in(size: str, cache: Path, *, say: Say) -> ModelRef:
     return describe_stand_in(size, cache)
 
 
-def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) -> ModelRef:
+def fetch_model(name: str, cache: Path, resources_url: str | None, *, say: Say) -> ModelRef:
     """Download Stanza's tokenizer and tagger of a language into the cache, whole or not at all.
 
     Stanza compares every file with its md5. The complete files of an interrupted fetch are kept next to
@@ -307,7 +307,7 @@ def find_folder(
     raise _folder_not_found(workload, name, size, places)
 
 
-def fetch_hub(name: str, cache: Path, *, endpoint: str | None, say: Say) -> ModelRef:
+def fetch_hub(name: str, cache: Path, endpoint: str | None, *, say: Say) -> ModelRef:
     """Download a model of the Hugging Face hub into the cache, by huggingface_hub, whole or not at all.
 
     An interrupted download goes on where it ended. ``$HF_ENDPOINT``, ``$HF_TOKEN`` and the other variables of
@@ -341,9 +341,7 @@ def fetch_hub(name: str, cache: Path, *, endpoint: str | None, say: Say) -> Mode
     if lack := lacking("", part):
         raise _folder_not_fetched(name, lack)
     with TemporaryDirectory(dir=folder.parent, prefix=".old-") as scratch:
-        if folder.exists():
-            folder.replace(Path(scratch) / "old")
-        part.replace(folder)
+        _swap(part, folder, Path(scratch) / "old")
     share_with_group(folder)
     return as_ref(folder, name)
 

@@ -7,7 +7,6 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
-from jobkit.answers.search_answer import SearchAnswer
 from jobkit.core.blocks import Block, as_markdown, as_text
 from jobkit.core.extensions import load_all
 from jobkit.core.terminal import DELIMITERS, as_json, for_csv
@@ -135,7 +134,9 @@ def group_block(
     title, *about = heading(collected.by_group[number], sizes)
     own = [estimate for estimate in per_group if estimate.group == number]
     search = collected.search(number)
-    answer = [*_answer_of(search)] if search else [*fastest_line(sizes), *front_line(sizes)]
+    answer = [*fastest_line(sizes), *front_line(sizes)]
+    if search:
+        answer = [f"The answer of the search: {format_setting(search.setting)}", *search.answer_lines()]
     unknown = ["No estimate of the largest batch: these points ran on a CPU."] if asked and not own else []
     return Block(
         title=title,
@@ -143,11 +144,6 @@ def group_block(
         columns=tuple(size_columns(sizes, collected.knobs, collected.own)),
         after=(*estimate_lines(own), *unknown, *about[1:]),
     )
-
-
-def _answer_of(search: SearchAnswer) -> Iterator[str]:
-    yield f"The answer of the search: {format_setting(search.setting)}"
-    yield from search.answer_lines()
 
 
 def missing_blocks(collected: Collected) -> Iterator[Block]:

@@ -189,15 +189,12 @@ def compared_lines(judgement: Judgement, settings: Sequence[Speed], chosen: Spee
     behind = [setting for setting in rest if judgement.rank(setting) < judgement.rank(chosen)]
     if behind:
         yield _next(judgement, chosen, max(behind, key=judgement.rank))
-    alike = [setting for setting in behind if _differs(judgement, chosen, setting) is False]
+    best = judgement.of(chosen).mean
+    alike = [one for one in behind if best.minus(judgement.of(one).mean).differs is False]
     quick = max(alike, key=lambda setting: setting.rate, default=None)
     if quick and chosen.rate and quick.rate > chosen.rate:
         times = f"{quick.rate / chosen.rate:.2f} times as fast"
         yield f"{quick.setting} is {times}, and no difference in {judgement.objective.name} is shown"
-
-
-def _differs(judgement: Judgement, chosen: Speed, other: Speed) -> bool | None:
-    return judgement.of(chosen).mean.minus(judgement.of(other).mean).differs
 
 
 def _next(judgement: Judgement, chosen: Speed, other: Speed) -> str:

@@ -16,7 +16,6 @@ from jobkit.core.knobs import BATCH_SIZE
 from jobkit.core.student import TWO_SIDED, half_width, unknown_spread
 from jobkit.core.terminal import NoWrap, shell_quote
 from jobkit.core.units import (
-    GIB,
     MIB,
     format_bytes_gib,
     format_count,
@@ -371,8 +370,7 @@ def _requested(advice: types.Recommendation) -> Iterator[str]:
     request = advice.request
     if request is None:
         return
-    size = request.memory_bytes
-    memory = format_bytes_gib(size, 0) if size >= GIB else format_memory(size)
+    memory = format_bytes_gib(request.memory_bytes, 0)
     yield f"Request {memory} and {format_walltime(request.walltime_s)} from the scheduler:"
     for lines in request.lines:
         of = "the run's own" if lines.own else "a plain one: queue, account and GPU type are yours to add"

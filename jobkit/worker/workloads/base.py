@@ -28,7 +28,7 @@ SHIPPED = {
 ENTRY_POINTS = "jobkit.workloads"
 """The group of entry points by which an installed package offers workloads under a name of one word."""
 
-FRAMEWORKS = {
+EXTRAS = {
     "stanza-ner": ("stanza", "stanza>=1.10"),
     "hf-token-classification": ("transformers", "jobkit[hf]"),
     "sentence-embedding": ("sentence_transformers", "jobkit[embedding]"),
@@ -221,7 +221,7 @@ def workload_class(name: str, folder: str | None = None) -> type[Workload]:
 
 def missing_framework(name: str) -> JobkitError | None:
     """Return the error of a shipped workload whose framework this Python lacks; ``None`` if it has it."""
-    module, package = FRAMEWORKS.get(name, ("", ""))
+    module, package = EXTRAS.get(name, ("", ""))
     return missing_module(module, package, f"workload {name!r}") if module else None
 
 

@@ -15,14 +15,14 @@ from jobkit.core.records import ModelRef
 from jobkit.planning import models, random_weights
 from jobkit.planning.random_weights import ARCHITECTURES
 from jobkit.planning.sample import sample_text
-from jobkit.worker.workloads.base import FRAMEWORKS, workload_class
+from jobkit.worker.workloads.base import EXTRAS, workload_class
 from jobkit.worker.workloads.model_files import fingerprint, folder_files
 
 pytestmark = [
     pytest.mark.xdist_group("torch"),
     pytest.mark.slow,
 ]  # one worker imports it, for all tests of this group
-EXTRAS = TAGGER, EMBEDDER, SPACY = tuple(FRAMEWORKS)[1:]
+FRAMEWORKS = TAGGER, EMBEDDER, SPACY = tuple(EXTRAS)[1:]
 PARAGRAPHS = split_paragraphs(sample_text(40))
 LONG = " ".join(PARAGRAPHS[:20])
 TEXT = [*PARAGRAPHS[:20], LONG]
@@ -30,11 +30,11 @@ TOLERANCE = 1e-5
 """Of a logit or a number of a vector: about a hundred times the rounding of 32-bit floats near 1."""
 
 
-@pytest.fixture(scope="module", params=[*EXTRAS])
+@pytest.fixture(scope="module", params=FRAMEWORKS)
 def model(request: pytest.FixtureRequest, kept_cache: Path) -> tuple[str, ModelRef]:
     """Return each workload with its tiny stand-in, built unless the cache has it."""
     workload = str(request.param)
-    pytest.importorskip(FRAMEWORKS[workload][0])
+    pytest.importorskip(EXTRAS[workload][0])
     described = models.stand_in(workload, "tiny", kept_cache)
     return workload, models.build(workload, described, kept_cache, say=print)
 
@@ -66,7 +66,7 @@ def test_the_lengths_give_the_load_that_is_measured_and_the_heaviest_batch_runs_
     for one in heavy:
         one.again()
     assert opened.attempted_load() > 0
-    assert {FRAMEWORKS[workload][0], "torch", "numpy"} <= set(opened.versions())
+    assert {EXTRAS[workload][0], "torch", "numpy"} <= set(opened.versions())
 
 
 def test_the_output_is_the_same_at_every_batch_size(model: tuple[str, ModelRef]) -> None:
