@@ -11,6 +11,7 @@ import click
 from jobkit.commands.shared import FilledPath, OutputPath, gpu_memory_option, json_option, write_output
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
+from jobkit.core.knobs import CPU
 from jobkit.core.layout import is_run_folder
 from jobkit.core.units import format_count, format_list, parse_size
 
@@ -146,7 +147,8 @@ def _note_next(collected: Collected, gpu_memory: str | None) -> None:
     if collected.exit_code or len(folders) != 1:
         return
     if is_run_folder(folder := Path(folders.pop())):
-        given = f" --gpu-memory {terminal.shell_quote(gpu_memory)}" if gpu_memory else ""
+        on_gpu = any(row.device != CPU for row in collected.rows)  # of a CPU recommend refuses the option
+        given = f" --gpu-memory {terminal.shell_quote(gpu_memory)}" if gpu_memory and on_gpu else ""
         terminal.note_next(f"jobkit recommend {terminal.shell_path(folder)}{given}")
 
 

@@ -70,6 +70,7 @@ def test_cards_by_name_or_by_size_and_a_margin_that_is_a_share(tmp_path: Path) -
     out = jobkit("recommend", folder, "--gpu", "t4,H100").stdout
     assert ("\nt4 " in out, "\nh100 " in out) == (True, True)
     assert "\n3GiB " in jobkit("recommend", folder, "--gpu-memory", "3GiB", "--margin", "5%").stdout
+    assert jobkit("collect", folder, "--gpu-memory", "3GiB").stderr.endswith("demo --gpu-memory 3GiB\n")
     refused = {"--gpu t4 --gpu-memory 3GiB": "both name", "--gpu t44": "did you mean 't4'"}
     for words, said in {**refused, **dict.fromkeys(MARGINS, "not a share")}.items():
         done = jobkit("recommend", folder, *words.split())
