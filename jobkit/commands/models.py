@@ -33,14 +33,16 @@ def size_option(default: str) -> Callable[[F], F]:
     )
 
 
-workload_option = click.option(
-    "--for",
-    "workload",
-    type=click.Choice([*EXTRAS]),
-    default="stanza-ner",
-    show_default=True,
-    help="The workload that loads the model.",
-)
+def workload_option() -> Callable[[F], F]:
+    """Add ``--for``."""
+    return click.option(
+        "--for",
+        "workload",
+        type=click.Choice([*EXTRAS]),
+        default="stanza-ner",
+        show_default=True,
+        help="The workload that loads the model.",
+    )
 
 
 @click.group("models")
@@ -115,7 +117,7 @@ def _fetch_as_job(name: str, resources_url: str | None, scheduler: str | None, s
 
 @models.command("build")
 @size_option("tiny")
-@workload_option
+@workload_option()
 def build(size: str, workload: str) -> int:
     """Build jobkit's stand-in model now, and print its folder.
 
@@ -163,7 +165,7 @@ def _kind(model: ModelRef) -> str:
 @models.command("path")
 @click.argument("name")
 @size_option("full")
-@workload_option
+@workload_option()
 @click.option(
     "--fallback", type=click.Choice(["stand-in"]), help="Also accept a stand-in that is already built."
 )
