@@ -146,8 +146,10 @@ class Memory:
         if limit_bytes is None:
             return self._unknown(0, "how much memory there is was not recorded: name it with --gpu-memory")
         capacity = self.allocator_bytes(limit_bytes)
-        if not self.load_by_batch:
-            return self._unknown(capacity, f"neither {BATCH_SIZE} nor {PADDED_CHARS} is a knob of this sweep")
+        if self.records and not self.load_by_batch:
+            swept = any(self.knob in record.params for record in self.records)
+            no_knob = f"neither {BATCH_SIZE} nor {PADDED_CHARS} is a knob of this sweep"
+            return self._unknown(capacity, "the workload reports no load" if swept else no_knob)
         return self._below_failed(self.predict(max(0.0, capacity)))
 
     def predict(self, capacity_bytes: float) -> Prediction:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jobkit.commands.shared import FilledPath, OutputPath, gpu_memory_option, json_option
+from jobkit.commands.shared import FilledPath, OutputPath, gpu_memory_option, json_option, write_output
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import write_atomically
+from jobkit.core.knobs import CPU
 from jobkit.core.layout import is_run_folder
 from jobkit.core.units import format_count, format_list, parse_size
 
@@ -27,11 +27,11 @@ MOST_NAMED = 3
 @click.option(
     "--format",
     "fmt",
-    type=click.Choice(["table", "csv", "json", "md"]),
+    type=click.Choice(["table", *terminal.DELIMITERS, "json", "md"]),
     default="table",
     show_default=True,
-    metavar="[table|csv|md]",
-    help="table and md are for people, in GiB; csv is for programs, in bytes and seconds.",
+    metavar=f"[table|{'|'.join(terminal.DELIMITERS)}|md]",
+    help="table and md are for people, in GiB; csv and tsv are for programs, in bytes and seconds.",
 )
 @click.option(
     "--output",
@@ -85,7 +85,7 @@ def collect(
     with a bound, as `jobkit recommend RUN` does; else it prints why not. Of an old log it guesses by a
     straight line, without a bound.
 
-    csv has one row per point; --json has points, sizes (means, standard deviations and
+    csv and tsv have one row per point; --json has points, sizes (means, standard deviations and
     intervals), groups, estimates and notes.
 
     \b
@@ -126,9 +126,9 @@ def collect(
     if output is None:
         terminal.say(_which(collected, paths, fmt) + report, nl=False, colours=color)
         if fmt == "table":
-            _note_next(collected)
+            _note_next(collected, gpu_memory)
     else:
-        _write(output, report)
+        write_output(output, report)
     return collected.exit_code
 
 
@@ -141,13 +141,15 @@ def _which(collected: Collected, paths: tuple[Path, ...], fmt: str) -> str:
     return f"Of {number}: {format_list(runs[::-1], MOST_NAMED)}\n"
 
 
-def _note_next(collected: Collected) -> None:
+def _note_next(collected: Collected, gpu_memory: str | None) -> None:
     """Print what to type next, if one run was read that is done: the lines on other points have it else."""
     folders = {row.folder for row in collected.rows}
     if collected.exit_code or len(folders) != 1:
         return
     if is_run_folder(folder := Path(folders.pop())):
-        terminal.note_next(f"jobkit recommend {terminal.shell_path(folder)}")
+        on_gpu = any(row.device != CPU for row in collected.rows)  # of a CPU recommend refuses the option
+        given = f" --gpu-memory {terminal.shell_quote(gpu_memory)}" if gpu_memory and on_gpu else ""
+        terminal.note_next(f"jobkit recommend {terminal.shell_path(folder)}{given}")
 
 
 def _named(paths: tuple[Path, ...]) -> tuple[Path, ...]:
@@ -159,14 +161,6 @@ def _named(paths: tuple[Path, ...]) -> tuple[Path, ...]:
     if not usual().exists():
         raise JobkitError(f"nothing to collect: there is no {usual()}/ here", hint=how_to_begin())
     return (usual(),)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        write_atomically(path, text)
-    except OSError as error:
-        hint = "name a file in a folder that exists"
-        raise JobkitError(f"--output {path}: {error.strerror}", hint=hint) from error
 
 
 def print_table(run: Path) -> int:

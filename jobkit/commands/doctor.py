@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from jobkit.setup.doctor_case import Case
     from jobkit.setup.findings import Finding
 
+WITHIN = "10m"
 COLOURS = {"ok": "green", "warning": "yellow", "missing": "red", "unknown": "cyan"}
 
 
@@ -33,7 +34,7 @@ COLOURS = {"ok": "green", "warning": "yellow", "missing": "red", "unknown": "cya
 @click.option(
     "--within",
     metavar="DURATION",
-    default="10m",
+    default=WITHIN,
     show_default=True,
     help="With --submit: how long the job may wait in the queue before it is cancelled.",
 )
@@ -87,33 +88,33 @@ def doctor(
     word, within_s = word or "", parse_duration(within)
     what = checks.what_is(word)
     words = [word, *options.words]
+    waits = ["--submit", *(["--within", within] if within != WITHIN else [])] if submit else []
     if what in {What.SCRIPT, What.WORKLOAD}:
         if submit or words[1:]:
             raise click.UsageError(f"{word} is a {what}: only --json goes with it")
         checked = _under(what, word)
-        return _show(checked, what, words, nodes=False, as_json=as_json)
+        return _show(checked, what, words, [], nodes=False, as_json=as_json)
     from jobkit.setup.doctor_case import open_case
 
     case = open_case(Path(word) if word else None, options)
     unseen = not (submit or case.local)
     checked = _check(case, within_s if submit else None)
-    return _show(checked, what, words, nodes=unseen, as_json=as_json)
+    return _show(checked, what, words, waits, nodes=unseen, as_json=as_json)
 
 
 def _under(what: What, word: str) -> Iterator[Finding]:
     """Yield the findings about a script or a workload under a heading."""
     from jobkit.commands.lint import is_folder
-    from jobkit.setup import doctor
     from jobkit.setup import doctor as checks
-    from jobkit.setup.doctor import What
 
-    found = (
-        checks.script(Path(word), is_folder) if what is What.SCRIPT else checks.workload(word, terminal.note)
-    )
-    yield from doctor.under(f"{what.capitalize()} {word}", found)
+    script = what is checks.What.SCRIPT
+    found = checks.script(Path(word), is_folder) if script else checks.workload(word, terminal.note)
+    yield from checks.under(f"{what.capitalize()} {word}", found)
 
 
-def _show(checked: Iterator[Finding], what: What, words: list[str], *, nodes: bool, as_json: bool) -> int:
+def _show(
+    checked: Iterator[Finding], what: What, words: list[str], waits: list[str], *, nodes: bool, as_json: bool
+) -> int:
     """Print the findings and what to type next; return the exit code."""
     from jobkit.setup import findings
     from jobkit.setup.doctor import next_command
@@ -122,7 +123,7 @@ def _show(checked: Iterator[Finding], what: What, words: list[str], *, nodes: bo
     if as_json:
         terminal.say(terminal.as_json(findings.as_json(listed), indent=1))
     else:
-        again = f"jobkit doctor {shlex.join(filter(None, words))}".rstrip()
+        again = f"jobkit doctor {shlex.join(filter(None, [*words, *waits]))}".rstrip()
         then = next_command(what, words[0], words[1:])
         terminal.say(f"\n{findings.summary(listed)}\n{findings.advice(listed, again, then, nodes=nodes)}")
     return findings.exit_code(listed)
@@ -131,7 +132,6 @@ def _show(checked: Iterator[Finding], what: What, words: list[str], *, nodes: bo
 def _check(case: Case, within_s: int | None) -> Iterator[Finding]:
     """Yield the findings, each as soon as it is known."""
     from jobkit.setup import doctor
-    from jobkit.setup import doctor as checks
     from jobkit.setup.doctor_case import with_gpus
     from jobkit.setup.init import ask_site
 
@@ -143,8 +143,8 @@ def _check(case: Case, within_s: int | None) -> Iterator[Finding]:
     yield from doctor.safely(doctor.INPUTS, "folders", folders)
     yield from doctor.safely(doctor.PYTHON_HERE, "files", doctor.python_here(case))
     if within_s is not None:
-        in_job = checks.in_a_job(case, [*before, *asked], within_s, terminal.note)
-        yield from doctor.safely(checks.WHERE, "files", in_job)
+        in_job = doctor.in_a_job(case, [*before, *asked], within_s, terminal.note)
+        yield from doctor.safely(doctor.WHERE, "files", in_job)
 
 
 def _printed(findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -42,7 +43,7 @@ def help(ctx: click.Context, topic: tuple[str, ...]) -> int:  # noqa: A001 - the
         return 0
     command, page = _command_help(ctx, topic), _pages().get("-".join(topic))
     if command or page:
-        _show(command, page.read_text(encoding="utf-8") if page else "")
+        _show(command, page)
     else:
         terminal.say("\n".join(_pages_with(ctx, " ".join(topic))))
     return 0
@@ -137,11 +138,12 @@ def _unknown(ctx: click.Context, topic: str) -> JobkitError:
     return JobkitError(f"{topic!r} is no command and no page, and no page contains it", hint=hint)
 
 
-def _show(command: str, page: str) -> None:
+def _show(command: str, page: Path | None) -> None:
+    text = page.read_text(encoding="utf-8") if page else ""
     if not sys.stdout.isatty():
-        terminal.say("\n\n".join(filter(None, (command, page.rstrip("\n")))))
+        terminal.say("\n\n".join(filter(None, (command, text.rstrip("\n")))))
         return
-    shown = filter(None, (command, _rendered(page) if page else ""))
+    shown = filter(None, (command, _rendered(without_links(text, page)) if page else ""))
     click.echo_via_pager("\n\n".join(shown), color=True)
 
 
@@ -154,7 +156,7 @@ def _rendered(page: str) -> str:
 
     out = StringIO()
     width = min(WIDEST, terminal.terminal_width() or WIDEST)
-    text = Markdown(_without_links(page), hyperlinks=False, code_theme="ansi_dark")
+    text = Markdown(page, hyperlinks=False, code_theme="ansi_dark")
     Console(file=out, force_terminal=True, width=width).print(text)
     return out.getvalue()
 
@@ -166,11 +168,12 @@ def _plain(page: str) -> str:
     return re.sub(r"^:{3,}.*\n", "", page, flags=re.MULTILINE)
 
 
-def _without_links(page: str) -> str:
-    """Return a page with its links to other pages replaced by ``jobkit help`` topics."""
+def without_links(text: str, page: Path) -> str:
+    """Return the text of a page with its links to other pages as ``jobkit help`` and their topics."""
+    topics = {str(path): topic for topic, path in _pages().items()}
 
     def topic(link: re.Match[str]) -> str:
-        return f"{link[1]} (`jobkit help {_topic(link[2])}`)"
+        name = topics.get(os.path.normpath(page.parent / link[2].partition("#")[0]))
+        return f"{link[1]} (`jobkit help {name}`)" if name else link[1]
 
-    page = re.sub(r"\[([^]]+)\]\((?!https?:)(?:\.\./)*([\w/-]+)\.md(?:#[^)]*)?\)", topic, _plain(page))
-    return re.sub(r"\[([^]]+)\]\((?!https?:)[^)]*\)", r"\1", page)
+    return re.sub(r"\[([^]]+)\]\((?!https?:)([^)]*)\)", topic, _plain(text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def init(folder: Path, scheduler: str | None, site: Path | None, only: str | Non
     width = max(len(terminal.relative_path(file.path)) for file in written)
     for file in written:
         terminal.say(f"wrote {terminal.relative_path(file.path):<{width}}  {file.what}")
-    spec = next((terminal.shell_path(file.path) for file in written if file.path.name == "first.yaml"), "")
-    terminal.say(terminal.next_line(f"jobkit doctor {spec}".rstrip()))
+    given = [*(("--scheduler", scheduler) if scheduler else ()), *(("--site", str(site)) if site else ())]
+    words = shlex.join(given) if only == "site" else terminal.shell_path(written[-1].path)
+    terminal.say(terminal.next_line(f"jobkit doctor {words}".rstrip()))
     return 0

@@ -31,7 +31,7 @@ def merge(run: Path, fmt: str | None, output: Path | None, fetch: bool) -> int:
 
     RUN is the folder that `jobkit apply --out` names. Each row has the document, the number of the
     paragraph in it, and the columns of the workload; start and end are characters of the document as it
-    was given.
+    was given. If the corpus has JSONL files, each row has its file too.
 
     \b
       jobkit merge tagged                                     writes tagged/merged.jsonl

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -37,7 +38,7 @@ def workload_option() -> Callable[[F], F]:
     return click.option(
         "--for",
         "workload",
-        type=click.Choice(["stanza-ner", *EXTRAS]),
+        type=click.Choice([*EXTRAS]),
         default="stanza-ner",
         show_default=True,
         help="The workload that loads the model.",
@@ -84,27 +85,23 @@ def fetch(name: str, resources_url: str | None, as_job: bool, scheduler: str | N
       jobkit models fetch en --as-job --site lancaster-hec
     """
     if as_job:
-        return _fetch_as_job(name, resources_url, scheduler or "auto", site or "auto")
-    if "/" in name:
-        from jobkit.planning.models import fetch_hub
+        return _fetch_as_job(name, resources_url, scheduler, site)
+    from jobkit.planning.models import fetch_hub, fetch_model
 
-        model = fetch_hub(name, cache_dir(), endpoint=resources_url, say=terminal.note)
-    else:
-        from jobkit.planning.models import fetch_model
-
-        model = fetch_model(name, cache_dir(), resources_url=resources_url, say=terminal.note)
-    terminal.say(model.path)
+    fetched = fetch_hub if "/" in name else fetch_model
+    terminal.say(fetched(name, cache_dir(), resources_url, say=terminal.note).path)
     terminal.note_next("jobkit doctor", DOCTOR)
     return 0
 
 
-def _fetch_as_job(name: str, resources_url: str | None, scheduler: str, site: str) -> int:
+def _fetch_as_job(name: str, resources_url: str | None, scheduler: str | None, site: str | None) -> int:
     from jobkit.launch.helper_job import submit_fetch, wait_for_fetch
     from jobkit.launch.job import announce
-    from jobkit.planning.resolve import DEFAULT_RUNS_DIR
+    from jobkit.planning.resolve import DEFAULT_RUNS_DIR, Options
 
     words = [name, *(["--resources-url", resources_url] if resources_url else [])]
-    errand = submit_fetch(name, words, scheduler=scheduler, site=site, runs_dir=Path(DEFAULT_RUNS_DIR))
+    asked = {"scheduler": scheduler or "auto", "site": site or "auto"}
+    errand = submit_fetch(name, words, **asked, runs_dir=Path(DEFAULT_RUNS_DIR))
     then = f"; run folder {errand.run_dir}; waiting for it (Ctrl-C does not cancel it)"
     announce(errand.scheduler.NAME, [errand.job], then)
     succeeded, log = wait_for_fetch(errand)
@@ -113,7 +110,8 @@ def _fetch_as_job(name: str, resources_url: str | None, scheduler: str, site: st
         "fetched" if succeeded else f"the download failed; its log is above and in {errand.run_dir}/logs"
     )
     if succeeded:
-        terminal.note_next("jobkit doctor", DOCTOR)
+        given = Options(scheduler=scheduler, site=site).words
+        terminal.note_next(shlex.join(["jobkit", "doctor", *given]), DOCTOR)
     return ExitCode.DONE if succeeded else ExitCode.FAILED
 
 
@@ -182,7 +180,7 @@ def path(name: str, size: str, workload: str, fallback: str | None, as_json: boo
     wanted = {"name": name, "size": size, "fallback": fallback}
     model = find(workload, wanted, Path(), cache_dir())
     if model.fingerprint == NOT_BUILT:
-        hint = f"jobkit models build --size {size}{f' --for {workload}' * (workload in EXTRAS)}"
+        hint = f"jobkit models build --size {size}{f' --for {workload}' * (workload != 'stanza-ner')}"
         raise JobkitError(f"the {size} stand-in is not built yet: there is no {model.path}", hint=hint)
     terminal.say(terminal.as_json(asdict(model), indent=1) if as_json else model.path)
     return 0

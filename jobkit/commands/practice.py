@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,7 +15,6 @@ from jobkit.core.errors import ExitCode, JobkitError
 if TYPE_CHECKING:
     from jobkit.practice.cluster import Cluster
 
-F = TypeVar("F", bound=Callable[..., object])
 NOT_UP = 2
 """The exit status of `status` if nothing is up."""
 
@@ -24,15 +22,13 @@ one_scheduler = click.argument("scheduler", type=click.Choice(["slurm", "sge"]))
 which_scheduler = click.argument("scheduler", type=click.Choice(["slurm", "sge"]), required=False)
 
 
-def dir_option(function: F) -> F:
-    """Add ``--dir``."""
-    return click.option(
-        "--dir",
-        "folder",
-        type=click.Path(file_okay=False, path_type=Path),
-        help="The folder with all files of the practice clusters.  [default: $JOBKIT_PRACTICE, else"
-        " jobkit/practice in your state folder]",
-    )(function)
+dir_option = click.option(
+    "--dir",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder with all files of the practice clusters.  [default: $JOBKIT_PRACTICE, else"
+    " jobkit/practice in your state folder]",
+)
 
 
 @click.group("practice")
@@ -61,12 +57,12 @@ def _folder(folder: Path | None) -> Path:
 
 def _running(folder: Path, scheduler: str | None) -> list[Cluster]:
     from jobkit.practice import cluster
+    from jobkit.practice.place import typed
 
     if clusters := cluster.running(folder, scheduler):
         return clusters
-    raise JobkitError(
-        f"no practice cluster is up in {folder}", hint=f"jobkit practice up {scheduler or 'slurm'}"
-    )
+    hint = f"jobkit practice up {scheduler or 'slurm'}{typed(folder)}"
+    raise JobkitError(f"no practice cluster is up in {folder}", hint=hint)
 
 
 def _only(folder: Path, scheduler: str | None) -> Cluster:
@@ -93,14 +89,16 @@ def up(scheduler: str, folder: Path | None, install: bool) -> int:
       jobkit practice up sge --dir /tmp/lesson
     """
     from jobkit.practice import cluster, packages
+    from jobkit.practice.place import typed
 
     where = _folder(folder)
     if install:
         packages.install(scheduler)
     started = cluster.up(where, scheduler)
     terminal.say(started.kind.summary(started.place))
-    option = f" --dir {terminal.shell_quote(where)}" if folder else ""
-    terminal.say(f'\n{scheduler} is up. For this shell: eval "$(jobkit practice env{option})"', err=True)
+    terminal.say(
+        f'\n{scheduler} is up. For this shell: eval "$(jobkit practice env{typed(where)})"', err=True
+    )
     return 0
 
 
@@ -135,16 +133,17 @@ def status(scheduler: str | None, folder: Path | None) -> int:
       2   not up, or something of it is broken
     """
     from jobkit.practice import cluster
+    from jobkit.practice.place import typed
 
-    clusters = cluster.running(_folder(folder), scheduler)
+    clusters = cluster.running(where := _folder(folder), scheduler)
     for one in clusters:
         state = "up" if (good := one.is_up()) else "broken"
         lost = f"; not running: {', '.join(one.stopped())}" if one.stopped() else ""
-        hint = "" if good else "\n  hint: jobkit practice fix"
+        hint = "" if good else f"\n  hint: jobkit practice fix{typed(where)}"
         terminal.say(f"{one.place.scheduler} is {state} in {one.place.folder}{lost}{hint}")
         terminal.say(one.kind.summary(one.place))
     if not clusters:
-        terminal.say(f"no practice cluster is up in {_folder(folder)}")
+        terminal.say(f"no practice cluster is up in {where}")
     return 0 if clusters and all(one.is_up() for one in clusters) else NOT_UP
 
 

@@ -109,16 +109,24 @@ def recommend(
         terminal.say(f"Of the latest run, {terminal.shell_path(found)}:")
     terminal.say(as_text(output.blocks(answer), terminal_width()), nl=False)
     if is_run_folder(found):
-        note_apply(found, corpus)
+        note_apply(found, corpus, chosen=bool(overrides or share or min_f1 < 1))
     return 0
 
 
-def note_apply(run: Path, corpus: tuple[str, ...] = ()) -> None:
-    """Print the command that works through the corpus; nothing of a run that `jobkit apply` refuses."""
+def note_apply(run: Path, corpus: tuple[str, ...] = (), *, chosen: bool = False) -> None:
+    """Print the command that works through the corpus; nothing of a run that `jobkit apply` refuses.
+
+    ``chosen`` is whether options chose the setting that `jobkit apply` does not have.
+    """
     from jobkit.core.layout import read_points
 
     point = next(iter(read_points(run)[0]), None)
     if point is None or point.command:
+        return
+    if chosen:
+        terminal.note(
+            "jobkit apply RUN chooses without these options: for this setting name a spec that has it"
+        )
         return
     named = bool(corpus) and not corpus[0].replace(",", "").replace("_", "").isdecimal()
     paths = " ".join(map(terminal.shell_quote, corpus)) if named else "CORPUS"

@@ -10,10 +10,9 @@ import click
 
 from jobkit.commands.compare import runs_named
 from jobkit.commands.recommend import note_apply
-from jobkit.commands.shared import FilledPath, OutputPath
+from jobkit.commands.shared import FilledPath, OutputPath, write_output
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import write_atomically
 from jobkit.core.records import Outcome
 
 if TYPE_CHECKING:
@@ -61,11 +60,7 @@ def report(runs: tuple[Path, ...], output: Path, dcgm: tuple[Path, ...]) -> int:
         hint = "name one RUN, or put each report into the logs/ folder of its run, as NAME.gpu-report"
         raise JobkitError(f"--dcgm {dcgm[0]}: {len(named)} runs are named", hint=hint)
     made = page(named, _more_figures(dcgm))
-    try:
-        write_atomically(output, made.html)
-    except OSError as error:
-        hint = "name a file in a folder that exists"
-        raise JobkitError(f"--output {output}: {error.strerror}", hint=hint) from error
+    write_output(output, made.html)
     terminal.say(f"report: {terminal.shell_path(output)} ({len(made.html.encode()) / 1000:.0f} kB)")
     if len(named) == 1:
         _note_next(named[0], made.outcomes)

@@ -38,6 +38,18 @@ class OutputPath(FilledPath):
         return path
 
 
+def write_output(path: Path, text: str) -> None:
+    """Write the file that ``--output`` names, all of it or nothing."""
+    from jobkit.core.errors import JobkitError
+    from jobkit.core.files import write_atomically
+
+    try:
+        write_atomically(path, text)
+    except OSError as error:
+        hint = "name a file in a folder that exists"
+        raise JobkitError(f"--output {path}: {error.strerror}", hint=hint) from error
+
+
 class OldNames(click.Option):
     """An option that also accepts its earlier names; no help and no error shows them.
 
@@ -153,10 +165,12 @@ wait_option = click.option(
 
 def format_option(meaning: str, default: str | None = None) -> Callable[[F], F]:
     """Return the decorator that adds ``--format``, that of the results of a corpus, with its help."""
+    from jobkit.extensions.corpus.formats import FORMATS  # here, because only two commands have it
+
     return click.option(
         "--format",
         "fmt",
-        type=click.Choice(["jsonl", "tsv", "conll", "parquet"]),
+        type=click.Choice(FORMATS),
         default=default,
         show_default=True,
         help=meaning,

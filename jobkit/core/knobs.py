@@ -62,6 +62,8 @@ EVERY = "every"
 SORTED = "sorted"
 ORDERS = ("load", "text", SORTED)
 OFF, ON, AUTO = "off", "on", "auto"
+SWITCH = _, TRUE = "false", "true"
+"""The words of a knob that a program has or has not, for which a spec may have bools."""
 PRECISION = "precision"
 """The knob of a workload that can compute in several formats of numbers."""
 FP32, TF32, FP16, BF16 = "fp32", "tf32", "fp16", "bf16"

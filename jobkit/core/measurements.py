@@ -5,8 +5,24 @@ Standard library only. Bytes and seconds; a value that could not be read is ``No
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
+
+T = TypeVar("T", int, float)
+
+
+def largest(values: Iterable[T | None]) -> T | None:
+    """Return the largest value that is known; ``None`` if none is."""
+    return max((value for value in values if value is not None), default=None)
+
+
+def total(values: Iterable[T | None]) -> T | None:
+    """Return the sum; ``None`` if a value is unknown."""
+    known = list(values)
+    return None if None in known else sum(value for value in known if value is not None)
+
 
 BASELINE_SLACK_BYTES = 16 * 2**20
 """Less than this above the baseline of a GPU is no memory of an earlier try: a CUDA context is larger."""

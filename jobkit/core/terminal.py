@@ -247,6 +247,10 @@ def for_terminal(text: str, *, colours: bool = False) -> str:
     return "".join(piece if number % 2 else _spelt(piece, _SHOWN) for number, piece in pieces)
 
 
+DELIMITERS = {"csv": ",", "tsv": "\t"}
+"""What separates the cells of a line in a format of tables."""
+
+
 def for_csv(cell: str) -> str:
     """Return a cell of a table that a spreadsheet shows and does not compute: a formula gets a quote."""
     safe = printable(cell)

@@ -180,6 +180,14 @@ def format_count(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
+def format_short(value: float) -> str:
+    """Return a number in few characters, for an axis: ``0.5``, ``300``, ``47k``, ``2.5M``."""
+    for scale, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= scale:
+            return f"{value / min(scale, 10 ** (3 * int(math.log10(scale) // 3))):g}{letter}"
+    return f"{value:g}"
+
+
 def format_f1(f1: float) -> str:
     """Return an F1 with four places, rounded down: only what is 1 reads as 1."""
     return f"{math.floor(f1 * 10_000) / 10_000:.4f}"

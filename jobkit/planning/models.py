@@ -24,7 +24,7 @@ from jobkit.core.records import FOLDER, FULL, STANZA, ModelRef
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.planning.random_weights import ARCHITECTURES, make_random, random_path
 from jobkit.planning.standin import SIZE_BYTES, is_built, make_standin, standin_path
-from jobkit.worker.workloads.base import missing_framework
+from jobkit.worker.workloads.base import missing_framework, missing_module
 from jobkit.worker.workloads.model_files import (
     RESOURCES_FILE,
     fingerprint,
@@ -92,13 +92,15 @@ def build_stand_in(size: str, cache: Path, *, say: Say) -> ModelRef:
     Raises
     ------
     JobkitError
-        If there is no such size.
+        If there is no such size, or stanza is not installed, which trains it.
     """
+    if (lack := missing_framework("stanza-ner")) and not is_built(standin_path(size, cache)):
+        raise lack
     make_standin(size, cache, say)
     return describe_stand_in(size, cache)
 
 
-def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) -> ModelRef:
+def fetch_model(name: str, cache: Path, resources_url: str | None, *, say: Say) -> ModelRef:
     """Download Stanza's tokenizer and tagger of a language into the cache, whole or not at all.
 
     Stanza compares every file with its md5. The complete files of an interrupted fetch are kept next to
@@ -118,6 +120,8 @@ def fetch_model(name: str, cache: Path, *, resources_url: str | None, say: Say) 
     """
     if not LANGUAGES.fullmatch(name):
         raise JobkitError(f"no model is called {name!r}", hint="name a language: jobkit models fetch en")
+    if lack := missing_framework("stanza-ner"):
+        raise lack
     import stanza
 
     folder = cache / "models" / name
@@ -303,21 +307,7 @@ def find_folder(
     raise _folder_not_found(workload, name, size, places)
 
 
-def build_random(workload: str, model: ModelRef, cache: Path, *, say: Say) -> ModelRef:
-    """Return a stand-in with random weights, built if it is not there yet.
-
-    Raises
-    ------
-    JobkitError
-        If the framework is not installed, or it cannot be built.
-    """
-    if lack := missing_framework(workload):
-        raise lack
-    make_random(workload, model.size, cache, say)
-    return random_model(workload, model.name, model.size, cache)
-
-
-def fetch_hub(name: str, cache: Path, *, endpoint: str | None, say: Say) -> ModelRef:
+def fetch_hub(name: str, cache: Path, endpoint: str | None, *, say: Say) -> ModelRef:
     """Download a model of the Hugging Face hub into the cache, by huggingface_hub, whole or not at all.
 
     An interrupted download goes on where it ended. ``$HF_ENDPOINT``, ``$HF_TOKEN`` and the other variables of
@@ -335,6 +325,8 @@ def fetch_hub(name: str, cache: Path, *, endpoint: str | None, say: Say) -> Mode
     JobkitError
         If it cannot be fetched.
     """
+    if absent := missing_module("huggingface_hub", "huggingface_hub", "a model of the hub"):
+        raise absent
     from huggingface_hub import snapshot_download
 
     folder = hub_folder(name, cache)
@@ -349,9 +341,7 @@ def fetch_hub(name: str, cache: Path, *, endpoint: str | None, say: Say) -> Mode
     if lack := lacking("", part):
         raise _folder_not_fetched(name, lack)
     with TemporaryDirectory(dir=folder.parent, prefix=".old-") as scratch:
-        if folder.exists():
-            folder.replace(Path(scratch) / "old")
-        part.replace(folder)
+        _swap(part, folder, Path(scratch) / "old")
     share_with_group(folder)
     return as_ref(folder, name)
 
@@ -576,8 +566,11 @@ def build(workload: str, model: ModelRef, cache: Path, *, say: Say) -> ModelRef:
     Raises
     ------
     JobkitError
-        If it cannot be built.
+        If the framework is not installed, or it cannot be built.
     """
     if model.kind == STANZA:
         return build_stand_in(model.size, cache, say=say)
-    return build_random(workload, model, cache, say=say)
+    if lack := missing_framework(workload):
+        raise lack
+    make_random(workload, model.size, cache, say)
+    return random_model(workload, model.name, model.size, cache)

@@ -384,8 +384,8 @@ def _asked(
 
 def _kept_at(workload: str, text: TextRef, model: ModelRef | None, cache: Path) -> Path | None:
     """Return the file that keeps lengths; ``None`` if they are quick to find, or the code may change."""
-    if workload not in SHIPPED or model is None:
+    if workload not in SHIPPED or model is None or missing_framework(workload):
         return None
-    framework, _ = EXTRAS.get(workload, ("stanza", ""))
+    framework, _ = EXTRAS[workload]
     parts = [workload, text.sha256, model.fingerprint, *map(metadata.version, ("jobkit", framework))]
     return cache / "lengths" / f"{hashlib.sha256(' '.join(parts).encode()).hexdigest()[:16]}.json"

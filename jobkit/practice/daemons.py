@@ -178,7 +178,7 @@ def wait_for(condition: Callable[[], bool], what: str, within_s: float = 60.0) -
         if time.monotonic() > end:
             raise JobkitError(
                 f"not within {within_s:g} s: {what}",
-                hint="jobkit practice reset starts again with an empty folder",
+                hint="jobkit practice reset, with the same --dir, starts again with an empty folder",
                 exit_code=ExitCode.REFUSED,
             )
         time.sleep(LOOK_EVERY_S)

@@ -12,6 +12,7 @@ from jobkit.core.shell import check
 from jobkit.practice import sge, slurm
 from jobkit.practice.cluster import Cluster
 from jobkit.practice.daemons import end_started, wait_for
+from jobkit.practice.place import typed
 
 NODE = slurm.NODES[-1]
 URGENT = "urgent"
@@ -121,7 +122,7 @@ def break_(cluster: Cluster, fault: str) -> str:
     if not cluster.is_started():
         raise JobkitError(
             f"no practice {cluster.place.scheduler} is up in {cluster.place.folder.parent}",
-            hint=f"jobkit practice up {cluster.place.scheduler}",
+            hint=f"jobkit practice up {cluster.place.scheduler}{typed(cluster.place.folder.parent)}",
         )
     return FAULTS[fault](cluster)
 

@@ -15,6 +15,7 @@ import platformdirs
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text, write_atomically
 from jobkit.core.shell import Completed, run
+from jobkit.core.terminal import shell_quote
 from jobkit.practice.packages import search_path
 from jobkit.schedulers.registry import by_name, query_environment
 
@@ -64,6 +65,11 @@ def default_folder() -> Path:
     """Return ``$JOBKIT_PRACTICE``, else ``practice`` in the user's state folder."""
     named = os.environ.get("JOBKIT_PRACTICE")
     return Path(named) if named else platformdirs.user_state_path("jobkit") / "practice"
+
+
+def typed(folder: Path) -> str:
+    """Return the option that names a folder; empty for the one that commands use without it."""
+    return "" if folder == default_folder().absolute() else f" --dir {shell_quote(folder)}"
 
 
 def found(folder: Path, scheduler: str) -> Place | None:

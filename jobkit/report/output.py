@@ -7,10 +7,9 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
-from jobkit.answers.search_answer import SearchAnswer
 from jobkit.core.blocks import Block, as_markdown, as_text
 from jobkit.core.extensions import load_all
-from jobkit.core.terminal import as_json, for_csv
+from jobkit.core.terminal import DELIMITERS, as_json, for_csv
 from jobkit.core.units import format_setting
 from jobkit.report.columns import size_columns
 from jobkit.report.estimates import (
@@ -26,7 +25,6 @@ from jobkit.report.estimates import (
 from jobkit.report.sources import FileReader
 from jobkit.report.tables import Collected
 
-FORMATS = ("table", "csv", "json", "md")
 MOST_NOTES = 20
 EXACT = 2**53
 """Below it, a float holds every whole number."""
@@ -49,8 +47,8 @@ def render(
     collected
         What was read.
     fmt
-        One of `FORMATS`. ``table`` and ``md`` are for people, in GiB; ``csv`` holds one row per
-        point and ``json`` points, sizes, groups, estimates and notes, both in bytes and seconds.
+        ``table`` and ``md`` are for people, in GiB; ``csv`` and ``tsv`` hold one row per point, and
+        ``json`` points, sizes, groups, estimates and notes, all in bytes and seconds.
     width
         Columns of the terminal: the least important columns of a table give way. Only ``table``.
     gpu_memory_bytes
@@ -58,8 +56,8 @@ def render(
     color
         Whether titles carry terminal colours. Only ``table``.
     """
-    if fmt == "csv":
-        return _csv(collected)
+    if fmt in DELIMITERS:
+        return _csv(collected, DELIMITERS[fmt])
     per_group = estimates(collected, gpu_memory_bytes)
     if fmt == "json":
         return _json(collected, per_group)
@@ -67,10 +65,10 @@ def render(
     return as_markdown(shown) if fmt == "md" else as_text(shown, width, color=color, wider=WIDER)
 
 
-def _csv(collected: Collected) -> str:
+def _csv(collected: Collected, delimiter: str) -> str:
     """Return a row a point; a spreadsheet takes its text for text."""
     stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
+    writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
     writer.writerow(map(for_csv, collected.point_columns))
     for record in map(_whole_numbers, collected.point_records()):
         writer.writerow(for_csv(cell) if isinstance(cell, str) else cell for cell in record.values())
@@ -136,7 +134,9 @@ def group_block(
     title, *about = heading(collected.by_group[number], sizes)
     own = [estimate for estimate in per_group if estimate.group == number]
     search = collected.search(number)
-    answer = [*_answer_of(search)] if search else [*fastest_line(sizes), *front_line(sizes)]
+    answer = [*fastest_line(sizes), *front_line(sizes)]
+    if search:
+        answer = [f"The answer of the search: {format_setting(search.setting)}", *search.answer_lines()]
     unknown = ["No estimate of the largest batch: these points ran on a CPU."] if asked and not own else []
     return Block(
         title=title,
@@ -144,11 +144,6 @@ def group_block(
         columns=tuple(size_columns(sizes, collected.knobs, collected.own)),
         after=(*estimate_lines(own), *unknown, *about[1:]),
     )
-
-
-def _answer_of(search: SearchAnswer) -> Iterator[str]:
-    yield f"The answer of the search: {format_setting(search.setting)}"
-    yield from search.answer_lines()
 
 
 def missing_blocks(collected: Collected) -> Iterator[Block]:

@@ -23,7 +23,7 @@ from jobkit.core.layout import (
 )
 from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import shell_path
-from jobkit.core.units import format_count, format_f1
+from jobkit.core.units import format_count, format_f1, format_list
 from jobkit.report.rows import Row, row_of_point
 from jobkit.runs.accounting import Accounts, read_accounts
 from jobkit.runs.driver_lock import is_held, last_driver
@@ -156,7 +156,10 @@ def _read_run(path: Path) -> Sources:
     also: list[str] = []
     alone: list[str] = []
     profiled: list[PointResult] = []
-    for result in _not_profiled(each_point(path, notes), profiled):
+    for result in each_point(path, notes):
+        if not result.point.kind.tabled:
+            profiled.append(result)
+            continue
         rows.append(row_of_point(str(path), result))
         if result.point.trial and not result.tries:
             waiting.append(result.point)
@@ -170,13 +173,14 @@ def _read_run(path: Path) -> Sources:
     if not tried and (path / SEARCH_GOAL_FILE).is_file():
         tried = ("the largest batch has not been tested yet: its job is to come, or its log has the reason",)
     if also:
-        notes.append(f"{path}: also run by hand, which no figure includes: {_some(also)}")
+        notes.append(f"{path}: also run by hand, which no figure includes: {format_list(also, MOST_NAMED)}")
     if alone:
-        notes.append(f"{path}: run only by hand, so that try counts until another try begins: {_some(alone)}")
+        named = format_list(alone, MOST_NAMED)
+        notes.append(f"{path}: run only by hand, so that try counts until another try begins: {named}")
     if profiled:
         names = [f"{result.point.point_id} ({result.outcome or 'to come'})" for result in profiled]
         shown = f"jobkit profile {shell_path(path)} POINT prints it"
-        notes.append(f"{path}: profiled, and in no table: {_some(names)}; {shown}")
+        notes.append(f"{path}: profiled, and in no table: {format_list(names, MOST_NAMED)}; {shown}")
     notes += [f"{path}: {line}" for line in tried]
     jobs = list(_in_logs(path, rows, notes))
     searches = {str(path): search} if (search := read_search(path)) else {}
@@ -189,15 +193,6 @@ def _in_logs(run: Path, rows: Sequence[Row], notes: list[str]) -> Iterator[Other
         logs = sorted((run / LOGS_FOLDER).glob(extension.logs)) if extension.logs else []
         if logs and (reader := load(name, "files")):
             yield from reader.more_figures(logs, rows, notes)
-
-
-def _not_profiled(results: Iterable[PointResult], profiled: list[PointResult]) -> Iterator[PointResult]:
-    """Yield the points that are not profiled; add the others to ``profiled``."""
-    for result in results:
-        if result.point.kind.tabled:
-            yield result
-        else:
-            profiled.append(result)
 
 
 def _add_agreement(rows: Sequence[Row]) -> Iterator[str]:
@@ -262,11 +257,6 @@ def _search_over(folder: Path, accounts: Accounts) -> bool:
 def _by_hand(result: PointResult) -> str:
     numbers = ", ".join(str(tried.number) for tried in reversed(result.by_hand))
     return f"{result.point.point_id} (try {numbers})"
-
-
-def _some(points: Sequence[str]) -> str:
-    more = len(points) - MOST_NAMED
-    return ", ".join(points[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _read_file(path: Path) -> Sources:

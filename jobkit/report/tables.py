@@ -106,7 +106,7 @@ def _table(settings: Sequence[Setting[Row]], searches: Mapping[str, SearchAnswer
 OF_DERIVED = ("group", "size", "speedup", "n", "outcomes", "front", "reserved")
 """The columns that are no field of a row, or of the derived ones."""
 _TEXTS = {column.name for column in fields(Row) if str(column.type).startswith(("str", "bool", "Outcome"))}
-"""The columns of a frame that hold no numbers; also ``outcomes``."""
+"""The columns of a frame that hold no numbers; also ``outcomes``, and knobs that have words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,12 +276,14 @@ class Collected:
         return tuple(_questions(self.rows))
 
 
-def _frame(records: Iterable[object], columns: Sequence[str]) -> pd.DataFrame:
+def _frame(records: Iterable[Mapping[str, object]], columns: Sequence[str]) -> pd.DataFrame:
     """Return a frame whose columns of numbers hold NaN for what is missing."""
     import pandas as pd
 
-    frame = pd.DataFrame(list(records), columns=list(columns))
-    numbers = [name for name in columns if name not in _TEXTS and name != "outcomes"]
+    rows = list(records)
+    words = {name for row in rows for name, value in row.items() if isinstance(value, str)}
+    frame = pd.DataFrame(rows, columns=list(columns))
+    numbers = [name for name in columns if name not in {*_TEXTS, *words, "outcomes"}]
     return frame.astype(dict.fromkeys(numbers, "float64"))
 
 

@@ -49,6 +49,7 @@ from jobkit.setup.machine import MACHINE, PYTHON, NodeRequest, check_node, progr
 from jobkit.spec.axes import most, settings
 from jobkit.spec.directives import queue_of
 from jobkit.spec.fields import Auto
+from jobkit.spec.site import own_site
 from jobkit.spec.sweep_spec import Environment, SweepSpec
 from jobkit.spec.yaml_files import is_mapping
 
@@ -521,7 +522,14 @@ def next_command(what: What, word: str, options: Sequence[str]) -> str:
         Those that the sweep needs too, so that it is the sweep that was checked.
     """
     if what is What.MACHINE:
-        return f"jobkit doctor {FIRST_SPEC}" if Path(FIRST_SPEC).is_file() else "jobkit init"
+        if Path(FIRST_SPEC).is_file():
+            return shlex.join(["jobkit", "doctor", FIRST_SPEC, *options])
+        given = dict(zip(options[::2], options[1::2], strict=True))
+        site = given.get("--site", "")
+        words = ["--scheduler", given["--scheduler"]] if "--scheduler" in given else []
+        words += ["--site-file", site] if (named := Path(site).is_file()) else []
+        words += ["--only", "spec"] if named or own_site().is_file() else []
+        return shlex.join(["jobkit", "init", *words])
     if what is What.SCRIPT:
         schedulers = (SCHEDULERS[name] for name in lint(_text(Path(word))).found)
         return f"{next(schedulers).PROGRAMS[0]} {shell_quote(word)}"

@@ -552,24 +552,28 @@ def plan_for(folder: Path, scheduler: str, site: Path | None, only: str | None) 
         write_site=not runs_here(name) and only != SPEC,
         date=datetime.now().astimezone().strftime("%Y-%m-%d"),
     )
-    _refuse_to_overwrite(plan, folder)
+    given = f" --scheduler {scheduler}" * (scheduler != "auto")
+    given += f" --site-file {shell_quote(site)}" if site else ""
+    _refuse_to_overwrite(plan, folder, given)
     return plan
 
 
-def _refuse_to_overwrite(plan: InitFiles, folder: Path) -> None:
+def _refuse_to_overwrite(plan: InitFiles, folder: Path, given: str) -> None:
     spec, site = plan.spec_file, plan.site_file if plan.write_site else None
     there = [path for path in (site, spec) if path is not None and path.exists()]
     if not there:
         return
     hints = []
     if site in there and plan.spec_file is not None and spec not in there:
-        hints.append(f"to keep it and write the spec alone: jobkit init {shell_quote(folder)} --only spec")
+        hints.append(
+            f"to keep it and write the spec alone: jobkit init {shell_quote(folder)} --only spec{given}"
+        )
     if spec in there and site is not None and site not in there:
-        hints.append("to keep it and write the site file alone: jobkit init --only site")
+        hints.append(f"to keep it and write the site file alone: jobkit init --only site{given}")
     if site in there:
         hints.append("for another site file, use --site-file FILE")
     if spec in there:
-        hints.append("for another spec: jobkit init ANOTHER-FOLDER")
+        hints.append(f"for another spec: jobkit init ANOTHER-FOLDER{given}")
     hints.append("to start again, move away: " + " ".join(map(str, there)))
     raise JobkitError(
         f"nothing was written, for there is already {' and '.join(map(str, there))}", hint="; ".join(hints)

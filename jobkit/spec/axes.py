@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, Field, GetPydanticSchema, PlainSerializer, WithJsonSchema
 from pydantic_core import core_schema
 
-from jobkit.core.knobs import AUTO, BATCH_SIZE, OFFERED, RUN_KNOBS, Knob, Value
+from jobkit.core.knobs import AUTO, BATCH_SIZE, OFFERED, RUN_KNOBS, SWITCH, Knob, Value
 from jobkit.core.student import LEAST
 from jobkit.core.terminal import suggest
 from jobkit.spec.fields import MOST, POSITIVE, STRICT
@@ -149,8 +149,8 @@ def value_faults(axes: Mapping[str, Any], known: Sequence[Knob]) -> Iterator[tup
             continue
         for place, value in _numbered(loc, values):
             # What is neither a number nor a word is a fault of the type.
-            wrong = isinstance(value, str | int if knob.words else str) and value not in (*knob.words, AUTO)
-            if wrong:
+            word = SWITCH[value] if isinstance(value, bool) else value
+            if isinstance(word, str | int if knob.words else str) and word not in (*knob.words, AUTO):
                 yield place, f"sweep.{'.'.join(map(str, place))}: {value!r}: should be {knob.expected}"
 
 

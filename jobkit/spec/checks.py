@@ -15,12 +15,12 @@ from pydantic_core import core_schema
 from jobkit.core.errors import JobkitError
 from jobkit.core.figures import by_key
 from jobkit.core.files import digest, files_of
-from jobkit.core.knobs import AUTO, BATCH_SIZE, CUT_BY, OFF, OFFERED, PADDED_CHARS, Knob
+from jobkit.core.knobs import AUTO, BATCH_SIZE, CUT_BY, OFF, OFFERED, PADDED_CHARS, SWITCH, Knob
 from jobkit.core.records import Command, FileRef
 from jobkit.core.terminal import suggest
 from jobkit.core.units import format_count
 from jobkit.schedulers.registry import own_option
-from jobkit.spec.axes import ENOUGH, Loc, Repeats, axis_faults, knob_values, offer_fault
+from jobkit.spec.axes import ENOUGH, Loc, Repeats, axis_faults, knob_values, offer_fault, value_faults
 from jobkit.spec.fields import STRICT
 from jobkit.spec.yaml_files import YamlDocument
 from jobkit.worker import command_line
@@ -180,8 +180,11 @@ def command_faults(
                 yield loc, f"{'.'.join(map(str, loc))}: {fault.what.partition(': ')[2]}"
             else:
                 yield ("workload", "command"), f"workload.command: {fault.what}"
+        axes = data["sweep"] if isinstance(data.get("sweep"), dict) else {}
+        flags = [Knob(name=name, words=SWITCH) for name in command_line.switches(text)]
+        yield from ((("sweep", *loc), what) for loc, what in value_faults(axes, flags))
         yield from _unstaged(text, folder, {ref.name.rstrip("/") for ref in refs})
-        if isinstance(axes := data.get("sweep"), dict) and axes.get(BATCH_SIZE) == AUTO:
+        if axes.get(BATCH_SIZE) == AUTO:
             what = f"sweep.{BATCH_SIZE}: {AUTO!r} is chosen by the lengths of a text, and a command has none"
             yield ("sweep", BATCH_SIZE), what
     yield from _pattern_faults(workload.get("metrics"))

@@ -18,7 +18,7 @@ from pydantic import (
 
 from jobkit.core import units
 from jobkit.core.errors import JobkitError
-from jobkit.core.knobs import AUTO, Value
+from jobkit.core.knobs import AUTO, SWITCH, Value
 from jobkit.core.terminal import suggest
 from jobkit.schedulers.registry import SCHEDULERS
 
@@ -58,18 +58,20 @@ POSITIVE: dict[str, object] = {"type": "integer", "exclusiveMinimum": 0, "maximu
 
 
 def _knob_value(value: object) -> object:
-    """Return a value of a knob if it is a whole number above 0, or a word."""
-    if isinstance(value, bool) or not isinstance(value, int | str):
+    """Return a value of a knob if it is a whole number above 0, or a word; of a bool its word."""
+    if isinstance(value, bool):
+        return SWITCH[value]
+    if not isinstance(value, int | str):
         raise ValueError("should be a whole number above 0, or a word")  # noqa: TRY004 - as in `_parsed`
     if isinstance(value, int) and not 0 < value <= MOST:
         raise ValueError("should be greater than 0" if value < 1 else f"should be at most {MOST:,}")
     if isinstance(value, str) and not re.fullmatch(WORD_PATTERN, value):
-        raise ValueError("should be a word of letters, digits, _, . and -")
+        raise ValueError("should be a word of letters, digits, _, . and -; a switch is true or false")
     return value
 
 
 WORD_PATTERN = r"[A-Za-z][A-Za-z0-9_.-]*"
-ANY_VALUE = {"anyOf": [POSITIVE, {"type": "string", "pattern": f"^{WORD_PATTERN}$"}]}
+ANY_VALUE = {"anyOf": [POSITIVE, {"type": "string", "pattern": f"^{WORD_PATTERN}$"}, {"type": "boolean"}]}
 KnobValue = Annotated[int | str, BeforeValidator(_knob_value), WithJsonSchema(ANY_VALUE)]
 """A whole number, or a word; which of them a knob has, `jobkit.spec.axes.knob_faults` checks."""
 

@@ -34,13 +34,14 @@ from jobkit.core import json_codec
 from jobkit.core.files import copy_files
 from jobkit.core.knobs import Value
 from jobkit.core.layout import FILES_FOLDER
+from jobkit.core.measurements import total
 from jobkit.core.records import Batch, Command, Outcome, Point
 from jobkit.core.units import format_count
 from jobkit.worker import process, steps
 from jobkit.worker.command_line import COUNTS, MODEL, OUTPUT, POINT, SCRATCH, TEXT, argv, variable
 from jobkit.worker.failure import Stopped, TryFailed, outcome_of_output
 from jobkit.worker.kinds import check_text
-from jobkit.worker.measure import memory, nvml
+from jobkit.worker.measure import nvml
 from jobkit.worker.measure.figures import GrowingFile, LinePart, OwnBatch, OwnFigures, Totals
 from jobkit.worker.measure.sampler import forked_sampling, process_tree, sampling
 from jobkit.worker.record import Task, TryState
@@ -368,7 +369,7 @@ def _open_gpus(state: TryState) -> list[str]:
     if point.device != "cuda":
         return []
     uuids = nvml.visible_uuids(point.gpus)
-    state.device_idle_bytes = memory.total(nvml.used_bytes(uuids).values()) if uuids else None
+    state.device_idle_bytes = total(nvml.used_bytes(uuids).values()) if uuids else None
     measured.gpu = steps.read_gpu(uuids[0] if uuids else None)
     return uuids
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobkit.core.knobs import GPUS, THREADS, WORKERS
+from jobkit.core.knobs import GPUS, THREADS, TRUE, WORKERS
 from jobkit.core.records import Command
 from jobkit.core.terminal import suggest
 
@@ -25,7 +25,8 @@ TAKEN = (*RESERVED, "metrics", "grace", "parent", "config", "cache", "ledger", "
 """No knob has these names: jobkit has variables of these names."""
 SHELL = ("/bin/bash", "-o", "pipefail", "-c")
 
-_TOKEN = re.compile(r"\{\{|\}\}|\{(?P<name>[A-Za-z_]\w*)\}|[{}]", re.ASCII)
+_TOKEN = re.compile(r"\{\{|\}\}|\{(?P<name>[A-Za-z_]\w*)\}|\{(?P<flag>--?[A-Za-z][\w-]*)\}|[{}]", re.ASCII)
+"""``{name}`` is the value of a knob, ``{--flag}`` the word ``--flag`` if the knob of this name is true."""
 _SHELL_TOKEN = re.compile(rf"\\.|['\"]|{_TOKEN.pattern}", re.ASCII | re.DOTALL)
 _QUOTED = re.compile(rf"'|{_TOKEN.pattern}", re.ASCII)
 """In single quotes a backslash means nothing."""
@@ -38,7 +39,17 @@ def variable(name: str) -> str:
 
 def placeholders(template: str) -> list[str]:
     """Return the names of the placeholders, in order."""
-    return [match["name"] for match in _TOKEN.finditer(template) if match["name"]]
+    return [name for match in _TOKEN.finditer(template) if (name := _name(match))]
+
+
+def switches(template: str) -> list[str]:
+    """Return the knobs that stand in a command as a flag."""
+    return [_name(match) for match in _TOKEN.finditer(template) if match["flag"]]
+
+
+def _name(match: re.Match[str]) -> str:
+    """Return what a placeholder names, ``use_fast`` for ``{--use-fast}``; empty for a brace."""
+    return match["name"] or (match["flag"] or "").lstrip("-").replace("-", "_")
 
 
 def argv(command: Command, values: Mapping[str, str]) -> list[str]:
@@ -51,17 +62,14 @@ def argv(command: Command, values: Mapping[str, str]) -> list[str]:
     """
     if command.shell:
         return [*SHELL, shell_text(command.template)]
-    return [fill(word, values) for word in shlex.split(command.template)]
 
+    def filled(match: re.Match[str]) -> str:
+        if match["flag"]:
+            return match["flag"] if values.get(_name(match)) == TRUE else ""
+        return values[match["name"]] if match["name"] else match.group()[0]
 
-def fill(word: str, values: Mapping[str, str]) -> str:
-    """Return a word with its placeholders filled, in one pass."""
-    return _TOKEN.sub(lambda match: _literal(match) or values[match["name"]], word)
-
-
-def _literal(match: re.Match[str]) -> str:
-    """Return the brace that a token stands for; empty for a placeholder."""
-    return "" if match["name"] else match.group()[0]
+    words = ((word, _TOKEN.sub(filled, word)) for word in shlex.split(command.template))
+    return [word for template, word in words if word or not switches(template)]
 
 
 def shell_text(template: str) -> str:
@@ -75,9 +83,11 @@ def shell_text(template: str) -> str:
         token, place = match.group(), match.end()
         if token in {"'", '"'}:
             quote = token if not quote else "" if token == quote else quote
-        elif match["name"]:
-            name = f"${{{variable(match['name'])}}}"
-            token = {"": f'"{name}"', '"': name, "'": f"'\"{name}\"'"}[quote]
+        elif name := _name(match):
+            value = f"${{{variable(name)}}}"
+            if match["flag"]:  # a word of its own, or none
+                value = f'$([ "{value}" != {TRUE} ] || printf %s {match["flag"]})'
+            token = {"": value if match["flag"] else f'"{value}"', '"': value, "'": f"'\"{value}\"'"}[quote]
         elif not token.startswith("\\"):
             token = token[0]
         parts.append(token)
@@ -124,12 +134,15 @@ def faults(command: Command, knobs: Iterable[str], sources: Iterable[Path] = ())
     """
     knobs = list(knobs)
     yield from _syntax(command)
-    known = (*knobs, *RESERVED, *COUNTS)
+    known = [*knobs, *RESERVED, *COUNTS]
     used = placeholders(command.template)
-    for name in dict.fromkeys(used):
-        if name not in known:
-            instead = suggest(name, list(known))
-            yield CommandFault(f"{{{name}}}: no such knob in the sweep{instead}; a brace is written {{{{")
+    for match in _TOKEN.finditer(command.template):
+        possible = knobs if match["flag"] else known
+        if (name := _name(match)) and name not in possible:
+            instead = suggest(name, possible)
+            yield CommandFault(
+                f"{match.group()}: no such knob in the sweep{instead}; a brace is written {{{{"
+            )
     seen: dict[str, str] = {}
     for knob in knobs:
         if knob.lower() in TAKEN:
@@ -137,7 +150,8 @@ def faults(command: Command, knobs: Iterable[str], sources: Iterable[Path] = ())
         elif other := seen.get(variable(knob)):
             yield CommandFault(f"{knob}: has the variable {variable(knob)}, as {other} has", knob)
         elif knob not in used and not _named(knob, command, sources):
-            what = f"{knob}: has no place: write {{{knob}}} in the command, or use {variable(knob)}"
+            place = f"{{{knob}}} in the command, or {{--{knob.replace('_', '-')}}} if it is a switch"
+            what = f"{knob}: has no place: write {place}, or use {variable(knob)}"
             yield CommandFault(f"{what} in it or in one of its files", knob)
         seen.setdefault(variable(knob), knob)
 

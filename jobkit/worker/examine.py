@@ -26,6 +26,7 @@ from jobkit.core.files import write_atomically
 from jobkit.worker.failure import TryFailed
 from jobkit.worker.measure import nvml
 from jobkit.worker.measure.device import open_device
+from jobkit.worker.workloads.base import missing_framework
 from jobkit.worker.workloads.own import checked_class
 
 MOST_SHEBANG_BYTES = 256
@@ -127,6 +128,8 @@ def _workload(name: str, folder: str | None) -> dict[str, str | None]:
     """Return what is wrong with the class of a workload, and how to fix it."""
     try:
         checked_class(name, folder)
+        if lack := missing_framework(name):
+            raise lack
     except JobkitError as error:
         return {"workload_error": error.message, "workload_hint": error.hint}
     return {"workload_error": None}

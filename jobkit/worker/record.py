@@ -10,12 +10,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import TypeVar
 
 from jobkit.core import measurements
 from jobkit.core.knobs import OFF, SHORTCUTS, Value
 from jobkit.core.layout import LENGTHS_FILE
-from jobkit.core.measurements import Share
+from jobkit.core.measurements import Share, largest
 from jobkit.core.records import Batch, JobFacts, Outcome, Point, Record
 from jobkit.worker import process
 from jobkit.worker.failure import BatchHung, Stopped, outcome_of
@@ -245,10 +244,10 @@ def record_of(state: TryState, error: BaseException | None) -> Record:
         forked=state.forked,
         import_s=_import_s(state),
         memory_wait_s=state.waited.seconds,
-        load_s=_largest(worker.load_s for worker in workers),
-        warm_up_s=_largest(worker.warm_up_s for worker in workers),
+        load_s=largest(worker.load_s for worker in workers),
+        warm_up_s=largest(worker.warm_up_s for worker in workers),
         needs=next((worker.needs for worker in workers if worker.needs), ()),
-        failed_load=_largest(worker.failed_load for worker in workers) if outcome in OUT_OF_MEMORY else None,
+        failed_load=largest(worker.failed_load for worker in workers) if outcome in OUT_OF_MEMORY else None,
         retries=state.tally.total.retries,
         workers=shares(state) if others else (),
         mps=state.mps,
@@ -267,14 +266,7 @@ def _smallest_gpu(workers: Iterable[WorkerState]) -> measurements.Gpu | None:
     if not gpus:
         return None
     smallest = min(gpus, key=lambda gpu: gpu.total_bytes or math.inf)
-    return replace(smallest, foreign_processes=_largest(gpu.foreign_processes for gpu in gpus))
-
-
-T = TypeVar("T", int, float)
-
-
-def _largest(values: Iterable[T | None]) -> T | None:
-    return max((value for value in values if value is not None), default=None)
+    return replace(smallest, foreign_processes=largest(gpu.foreign_processes for gpu in gpus))
 
 
 def _effective(workers: Sequence[WorkerState]) -> dict[str, Value | None]:
@@ -285,7 +277,7 @@ def _effective(workers: Sequence[WorkerState]) -> dict[str, Value | None]:
 
 def _of_all(values: Sequence[Value | None]) -> Value | None:
     words = dict.fromkeys(value for value in values if isinstance(value, str))
-    return ", ".join(words) if words else _largest(value for value in values if isinstance(value, int))
+    return ", ".join(words) if words else largest(value for value in values if isinstance(value, int))
 
 
 def shares(state: TryState) -> tuple[Share, ...]:
@@ -294,7 +286,7 @@ def shares(state: TryState) -> tuple[Share, ...]:
 
 
 def _import_s(state: TryState) -> float | None:
-    longest_s = _largest(worker.import_s for worker in state.workers)
+    longest_s = largest(worker.import_s for worker in state.workers)
     return None if longest_s is None else state.waited_s + longest_s
 
 

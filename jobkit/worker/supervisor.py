@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
 
+from jobkit.core.measurements import total
 from jobkit.worker import mps, pool, process, shortcuts, steps
 from jobkit.worker.failure import HANG, BatchHung, Stopped
 from jobkit.worker.kinds import work_of
@@ -88,7 +89,7 @@ def supervise(state: TryState, stack: ExitStack) -> None:
     workers.ask(dict.fromkeys(workers, ("open", {uuid: gpu.processes for uuid, gpu in gpus.items()})))
     idle_bytes = {uuid: gpus[uuid].used_bytes if uuid in gpus else None for uuid in _uuids(state.workers)}
     state.sampler = stack.enter_context(sampling(idle_bytes, steps.forked_from(state)))
-    state.device_idle_bytes = memory.total(idle_bytes.values()) if idle_bytes else None
+    state.device_idle_bytes = total(idle_bytes.values()) if idle_bytes else None
     workers.ask(dict.fromkeys(workers, ("load",)))
     steps.cut_calls(state, todo)
     _warm_up(state, workers, todo)

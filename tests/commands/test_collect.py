@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,8 @@ def test_output_goes_to_the_file_whole_and_a_dash_is_standard_output(here: Path)
     assert jobkit("collect", OLD_LOG, "--format", "csv", "--output", "points.csv").stdout == ""
     said = jobkit("collect", OLD_LOG, "--format", "csv", "--output", "-").stdout
     assert (said.count("\n"), said) == (3, Path("points.csv").read_text())
+    tabs = jobkit("collect", OLD_LOG, "--format", "tsv").stdout
+    assert [*csv.reader(tabs.splitlines(), "excel-tab")] == [*csv.reader(said.splitlines())]
     done = jobkit("collect", OLD_LOG, "--output", Path("nowhere", "table.txt"))
     assert (done.returncode, "--output" in done.stderr) == (2, True)
     assert [path.name for path in here.iterdir()] == ["points.csv"]

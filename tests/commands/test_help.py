@@ -8,10 +8,12 @@ from click.testing import CliRunner
 
 from jobkit import cli
 from jobkit.commands import listing
+from jobkit.commands.help import without_links
 from jobkit.core.errors import JobkitError
 
 ROOT = Path(__file__).parents[2]
-PAGES = {path.stem for path in (ROOT / "docs").glob("*.md")} | {"lesson"}
+DOCS = ROOT / "docs"
+PAGES = {path.stem for path in DOCS.glob("*.md")} | {"lesson"}
 NAMED = re.compile(r"jobkit help (?!lists)([a-z][a-z-]+)")
 
 
@@ -50,6 +52,13 @@ def test_a_page_is_printed_as_it_is_where_there_is_no_terminal() -> None:
     for topic, page in pages.items():
         text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
         assert help_of(*topic.split()).rstrip() == text.rstrip()
+
+
+def test_the_links_of_a_page_name_pages_that_help_opens() -> None:
+    texts = {page: without_links(page.read_text("utf-8"), page) for page in DOCS.rglob("*.md")}
+    assert "(`jobkit help lesson-3`)" in texts[DOCS / "lesson" / "README.md"]
+    for topic in {name for text in texts.values() for name in re.findall(r"\(`jobkit help (.+?)`\)", text)}:
+        assert help_of(topic)
 
 
 def test_a_word_is_found_in_all_pages() -> None:

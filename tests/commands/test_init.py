@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from jobkit.core.errors import WOULD_REFUSE
+from jobkit.setup.doctor import What, next_command
 from tests.support.commands import jobkit
 
 
@@ -39,6 +40,10 @@ def test_what_it_writes_passes_doctor_and_a_dry_run(
 
 @pytest.mark.usefixtures("fake_slurm")
 def test_only_a_site_file(here: Path) -> None:
-    done = jobkit("init", "--scheduler", "slurm", "--only", "site", "--site", here / "ours.yaml")
+    given = ["--scheduler", "slurm", "--site-file", str(here / "ours.yaml")]
+    done = jobkit("init", *given, "--only", "site")
     assert f"a spec names it: site: {here / 'ours.yaml'}" in done.stdout
-    assert done.stdout.splitlines()[-1] == "next: jobkit doctor"
+    words = ["--scheduler", "slurm", "--site", given[-1]]
+    assert done.stdout.splitlines()[-1] == f"next: jobkit doctor {' '.join(words)}"
+    assert next_command(What.MACHINE, "", words) == f"jobkit init {' '.join(given)} --only spec"
+    assert f"alone: jobkit init . --only spec {' '.join(given)};" in jobkit("init", *given).stderr

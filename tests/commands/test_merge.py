@@ -5,10 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jobkit.commands.apply import apply
-from jobkit.commands.merge import merge
 from jobkit.core.layout import read_points
-from jobkit.extensions.corpus import formats
 from jobkit.extensions.corpus.plan import read_corpus, read_plan, write_plan
 from jobkit.extensions.corpus.scan import scan
 from jobkit.extensions.corpus.sources import find_sources
@@ -83,9 +80,3 @@ def test_while_shards_run_the_hint_is_to_wait_and_to_resume_the_others(run: Path
 def test_standard_output_is_refused(run: Path) -> None:
     done = jobkit("merge", run, "--output", "-")
     assert (done.returncode, "whole or not at all" in done.stderr) == (2, True)
-
-
-def test_the_formats_are_those_that_can_be_written() -> None:
-    for command in (merge, apply):
-        (option,) = (one for one in command.params if one.name == "fmt")
-        assert tuple(getattr(option.type, "choices", ())) == formats.FORMATS

@@ -25,7 +25,7 @@ def test_whatever_needs_the_cache_says_so(in_the_way: Path) -> None:
         lambda: find_text("sample:9", base=in_the_way.parent, cache=in_the_way),
         lambda: find_text("http://localhost:9/x", base=in_the_way.parent, cache=in_the_way),
         lambda: make_standin("tiny", in_the_way, say=print),
-        lambda: fetch_model("en", in_the_way, resources_url=None, say=print),
+        lambda: fetch_model("en", in_the_way, None, say=print),
     ):
         with pytest.raises(JobkitError, match="cannot be written") as caught:
             need()

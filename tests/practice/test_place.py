@@ -10,6 +10,7 @@ import pytest
 
 from jobkit.core.errors import JobkitError
 from jobkit.practice import packages, place
+from tests.support.commands import jobkit
 
 
 @pytest.fixture
@@ -25,6 +26,11 @@ def test_a_folder_keeps_its_ports_and_another_gets_others(folder: Path) -> None:
     assert first.variables["SGE_QMASTER_PORT"] == str(first.ports[0])
     assert not set(first.ports) & set(second.ports)
     assert place.found(folder / "c", "sge") is None
+
+
+def test_a_hint_names_the_folder_that_was_named(folder: Path) -> None:
+    done = jobkit("practice", "env", "--dir", folder)
+    assert done.stderr.rstrip().endswith(f"hint: jobkit practice up slurm --dir {folder}")
 
 
 def test_a_port_that_is_taken_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:

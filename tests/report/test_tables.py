@@ -109,12 +109,13 @@ def test_only_on_a_cpu_the_host_is_what_is_measured(device: str, n: list[int], t
 
 def test_an_order_that_is_swept_is_compared_within_one_table(tmp_path: Path) -> None:
     points = [
-        replace(of, params={"batch_size": 50, "order": order}, order=order)
+        replace(of, params={"batch_size": 50, "order": order, "mode": order}, order=order)
         for of, order in zip(grid([50, 50]), ("load", "text"), strict=True)
     ]
     found = collect([write_records(tmp_path / "run", [record(p, work_s=8 / p.index) for p in points])])
     assert (len(found.groups), found.sizes["order"].tolist()) == (1, ["load", "text"])
     assert found.sizes["speedup"].tolist() == [1, 2]
+    assert found.points["mode"].tolist() == ["load", "text"], "a knob of the user's own may have words"
 
 
 def test_mps_where_it_can_be_used_is_one_table_and_a_refusal_another(tmp_path: Path) -> None:

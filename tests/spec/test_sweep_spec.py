@@ -83,7 +83,7 @@ def test_all_faults_at_once_in_the_order_of_the_file(tmp_path: Path) -> None:
         ("sweep: {include: [{padded_chars: 9, batch_size: 1}]}", "2:20", "sweep.include.0.padded_chars: "),
         ("sweep: {order: sideways}", "2:9", "'sideways': should be one of load, text, sorted"),
         ("sweep: {mps: [on, yes]}", "2:19", "sweep.mps.1: 'yes': should be one of off, on, auto"),
-        ("sweep: {batch_size: [true]}", "2:22", "should be a whole number above 0, or a word"),
+        ("sweep: {batch_size: [true]}", "2:22", "batch_size.0: True: should be a whole number above 0"),
         ("workload: a:B\nsweep: {mode: [a b]}", "3:16", "should be a word of letters, digits"),
         ("workload: count\nprecision: bf16", "3:12", "'bf16': count offers no choice; stanza-ner, hf-"),
         ("workload: 3", "2:11", "should be the name of a workload, or a mapping with a command"),

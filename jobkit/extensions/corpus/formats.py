@@ -1,4 +1,4 @@
-"""The formats of merged rows: JSON lines, TSV, CoNLL, and Parquet, which needs pyarrow."""
+"""The formats of merged rows: JSON lines, CSV, TSV, CoNLL, and Parquet, which needs pyarrow."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from itertools import islice
 from typing import BinaryIO
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.terminal import DELIMITERS
 
-FORMATS = ("jsonl", "tsv", "conll", "parquet")
+FORMATS = ("jsonl", "csv", "tsv", "conll", "parquet")
 DEFAULT_FORMAT = FORMATS[0]
 _GROUP_ROWS = 50_000
 TOKEN_COLUMNS = ("sentence", "token", "tag")
@@ -72,8 +73,8 @@ def write_rows(
     """
     if name == "jsonl":
         file.writelines(lines)
-    elif name == "tsv":
-        _write_text(file, _tsv(lines, columns))
+    elif name in DELIMITERS:
+        _write_text(file, _table(lines, columns, DELIMITERS[name]))
     elif name == "conll":
         _write_text(file, _conll(lines))
     else:
@@ -84,10 +85,10 @@ def _write_text(file: BinaryIO, parts: Iterable[str]) -> None:
     file.writelines(part.encode() for part in parts)
 
 
-def _tsv(lines: Iterable[bytes], columns: Sequence[str]) -> Iterator[str]:
+def _table(lines: Iterable[bytes], columns: Sequence[str], delimiter: str) -> Iterator[str]:
     """Yield a header line and a line for each row, as Python's csv module writes and reads them."""
     stream = io.StringIO()
-    writer = csv.writer(stream, dialect="excel-tab", lineterminator="\n")
+    writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
     names = ("document", "paragraph", *columns)
     writer.writerow(names)
     for line in lines:

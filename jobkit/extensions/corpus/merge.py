@@ -35,11 +35,15 @@ from jobkit.extensions.corpus.winners import claim_all, digest, read_winners, wi
 
 
 class Extent(NamedTuple):
-    """The rows of one piece: bytes of the ``rows.jsonl`` of the winner of a shard, by its index."""
+    """The rows of one piece: bytes of the ``rows.jsonl`` of the winner of a shard, by its index.
+
+    ``file`` is that of its documents; empty if no file of the corpus has several documents.
+    """
 
     shard: int
     start: int
     end: int
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +89,14 @@ def coverage(corpus: Corpus, shards: Iterable[Shard], winners: Mapping[int, Winn
         the plan does not have the whole corpus.
     """
     won: dict[tuple[int, int, int], Extent] = {}
+    files = [source.name if has_files(corpus) else "" for source in corpus.sources]
     planned: dict[tuple[int, int, int], tuple[int, Piece]] = {}
     for shard in shards:
         winner = winners.get(shard.index)
         for piece in shard.pieces:
             planned[_key(piece)] = (shard.index, piece)
         if winner:
-            _add(won, shard, winner)
+            _add(won, shard, winner, files)
     _check_whole(corpus, (piece for _, piece in planned.values()))
     missing = tuple(planned[key] for key in sorted(planned.keys() - won.keys()))
     pieces = tuple(planned[key][1] for key in sorted(planned))
@@ -102,7 +107,12 @@ def _key(piece: Piece) -> tuple[int, int, int]:
     return piece.source, piece.start, piece.skip
 
 
-def _add(won: dict[tuple[int, int, int], Extent], shard: Shard, winner: Winner) -> None:
+def has_files(corpus: Corpus) -> bool:
+    """Return whether a file has several documents, so that the document does not name the file."""
+    return any(source.kind == "jsonl" for source in corpus.sources)
+
+
+def _add(won: dict[tuple[int, int, int], Extent], shard: Shard, winner: Winner, files: Sequence[str]) -> None:
     """Add the pieces of a shard that has a winner."""
     if winner.paragraphs != shard.paragraphs:
         numbers = f"{winner.paragraphs:,} paragraphs where the plan has {shard.paragraphs:,}"
@@ -116,7 +126,7 @@ def _add(won: dict[tuple[int, int, int], Extent], shard: Shard, winner: Winner) 
         if key in won:
             shards = f"shards {won[key].shard} and {shard.index}"
             raise JobkitError(f"{shards} both have results of the same part of the corpus")
-        won[key] = Extent(shard.index, start, end)
+        won[key] = Extent(shard.index, start, end, files[piece.source])
 
 
 def _check_whole(corpus: Corpus, pieces: Iterable[Piece]) -> None:
@@ -127,18 +137,20 @@ def _check_whole(corpus: Corpus, pieces: Iterable[Piece]) -> None:
 
 
 def _joined(extents: Iterable[Extent]) -> tuple[Extent, ...]:
-    """Join extents that follow each other in the same file."""
+    """Join extents of a file of the corpus that follow each other in the rows of a shard."""
     joined: list[Extent] = []
     for extent in extents:
         last = joined[-1] if joined else None
-        if last and (last.shard, last.end) == (extent.shard, extent.start):
-            joined[-1] = Extent(last.shard, last.start, extent.end)
+        if last and (last.shard, last.end, last.file) == (extent.shard, extent.start, extent.file):
+            joined[-1] = last._replace(end=extent.end)
         else:
             joined.append(extent)
     return tuple(joined)
 
 
 _NAMED = 10
+FILE = "file"
+"""The column of merged rows that has the file, if files of the corpus have several documents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +202,8 @@ def merge(run_dir: Path, output: Path, form: str = "jsonl", *, void: Collection[
     winners, covered = _covered(run_dir, corpus, void)
     columns, types = _columns(winners.values())
     check_format(form, columns)
+    if named := has_files(corpus) and FILE not in columns:
+        columns, types = (*columns, FILE), (*types, {"str"})
     counts = counts_path(output)
     for path in (output, counts):
         _refuse_input(path, corpus)
@@ -198,7 +212,7 @@ def merge(run_dir: Path, output: Path, form: str = "jsonl", *, void: Collection[
     tally = _Tally()
     found = _lines(run_dir, winners, covered.extents)
     _publish(counts, lambda part: tally.write(part, read_pieces(corpus, covered.pieces), found))
-    lines = _lines(run_dir, winners, covered.extents)
+    lines = _lines(run_dir, winners, covered.extents, named=named)
     _publish(output, lambda part: write_rows(form, part, lines, columns, types))
     return Merged(
         output=output,
@@ -346,16 +360,19 @@ def _resume(run_dir: Path) -> str:
     return f"jobkit resume {shell_path(run_dir)}"
 
 
-def _lines(run_dir: Path, winners: Mapping[int, Winner], extents: Iterable[Extent]) -> Iterator[bytes]:
-    """Yield the rows of extents, line by line."""
-    for index, start, end in extents:
+def _lines(
+    run_dir: Path, winners: Mapping[int, Winner], extents: Iterable[Extent], *, named: bool = False
+) -> Iterator[bytes]:
+    """Yield the rows of extents, line by line; ``named`` is whether each gets the file of its document."""
+    for index, start, end, name in extents:
+        tail = f', "{FILE}": {json.dumps(name, ensure_ascii=False)}}}\n'.encode("utf-8", "backslashreplace")
         path = _rows_of(run_dir, winners[index])
         with os.fdopen(open_regular(path), "rb") as file:
             file.seek(start)
             left = end - start
             while left > 0 and (line := file.readline()):
                 left -= len(line)
-                yield line
+                yield line.removesuffix(b"}\n") + tail if named else line
         if left:
             raise JobkitError(f"{path}: changed while it was merged")
 

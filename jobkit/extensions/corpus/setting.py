@@ -15,12 +15,11 @@ from jobkit.core.layout import (
     FILES_FOLDER,
     SETTING_FILE,
     SPEC_FILE,
-    is_run_folder,
     read_points,
 )
 from jobkit.core.paths import ledger_path
 from jobkit.core.records import FULL, ModelRef, Outcome, Point, Record, TextRef
-from jobkit.core.terminal import Say, relative_path, shell_path
+from jobkit.core.terminal import Say, relative_path
 from jobkit.core.units import format_count, format_setting
 from jobkit.launch.guards import measure_again
 from jobkit.planning import resolve
@@ -369,8 +368,3 @@ def _peak(records: Sequence[Record]) -> int | None:
 
 def _no_text() -> TextRef:
     return TextRef(path="", sha256="", size_bytes=0, name="")
-
-
-def advise_run(run: Path) -> str:
-    """Return the command that applies a finished run to a corpus."""
-    return f"jobkit apply {shell_path(run)} --corpus PATH... --out DIR" if is_run_folder(run) else ""

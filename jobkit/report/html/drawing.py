@@ -14,6 +14,7 @@ from itertools import pairwise
 from operator import itemgetter
 
 from jobkit.core.terminal import display_width, printable
+from jobkit.core.units import format_short
 
 WIDTH, HEIGHT = 500, 310
 """So narrow that the text can be read on a telephone."""
@@ -67,14 +68,6 @@ def element(name: str, text: str | None = None, /, **attributes: object) -> str:
 
 def _short(value: object) -> str:
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else str(value)
-
-
-def number(value: float) -> str:
-    """Return a number for an axis: ``0.5``, ``300``, ``47k``, ``2.5M``."""
-    for scale, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if abs(value) >= scale:
-            return f"{value / min(scale, 10 ** (3 * int(math.log10(scale) // 3))):g}{letter}"
-    return f"{value:g}"
 
 
 def ticks(top: float) -> list[float]:
@@ -219,7 +212,7 @@ class Drawing:
         for value in ticks(1.1 * self.top):
             y = self.y(value)
             yield rule((LEFT - 4, y), (LEFT, y))
-            yield text((LEFT - 7.0, y + 4), number(value), "end", "")
+            yield text((LEFT - 7.0, y + 4), format_short(value), "end", "")
         yield text((4.0, 12.0), self.up, "start", "")
 
     def _place(self, where: Spot, words: str, css: str, *, first: bool) -> str:
@@ -243,7 +236,7 @@ def across_axis(at: Iterable[Spot], bottom: float, name: str) -> Iterable[str]:
     last = -math.inf
     yield rule((LEFT, bottom), (WIDTH - RIGHT, bottom))
     for value, x in at:
-        words = number(value)
+        words = format_short(value)
         half = CHARACTER_PX * len(words) / 2
         if x - half > last:
             yield rule((x, bottom), (x, bottom + 4))

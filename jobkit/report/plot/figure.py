@@ -26,7 +26,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.figures import SPEED
 from jobkit.core.files import write_atomically
 from jobkit.core.terminal import printable
-from jobkit.core.units import GIB, format_list
+from jobkit.core.units import GIB, format_list, format_short
 from jobkit.report.estimates import heading
 from jobkit.report.plot import memory_data
 from jobkit.report.plot.data import (
@@ -318,15 +318,7 @@ def _ticks(axis: Axis, *, logarithmic: bool) -> None:
     else:
         axis.set_major_locator(ticker.MaxNLocator(MOST_TICKS, steps=[1, 2, 2.5, 5, 10]))
     axis.set_minor_formatter(ticker.NullFormatter())
-    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: short(value)))
-
-
-def short(value: float) -> str:
-    """Return a number in few characters: ``0.5``, ``300``, ``47k``, ``2.5M``."""
-    for scale, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if abs(value) >= scale:
-            return f"{value / min(scale, 10 ** (3 * int(math.log10(scale) // 3))):g}{letter}"
-    return f"{value:g}"
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: format_short(value)))
 
 
 def draw_knob(axes: Axes, panel: KnobPanel) -> list[Label]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobkit.answers import speed
 from jobkit.answers.objective import Objective
 from jobkit.answers.setting import Mean, Setting, setting_with, settings_of
 from jobkit.answers.speed import Speed
 from jobkit.core.errors import JobkitError
-from jobkit.core.figures import MAX, SPEED, WORK, choosable, format_figure, reported, units_of
+from jobkit.core.figures import MAX, MIN, SPEED, WORK, choosable, format_figure, reported, units_of
 from jobkit.core.records import Record
 from jobkit.core.terminal import did_you_mean, printable
 from jobkit.core.units import format_count, format_list
@@ -54,7 +54,7 @@ class Judgement:
     Attributes
     ----------
     objective
-        Of the spec, with its constraints.
+        Of the spec, with its constraints; the time of the work, if there is no speed to choose by.
     unit
         Of its metric.
     settings
@@ -109,8 +109,11 @@ def judge(run: str, settings: Sequence[Speed], records: Sequence[Record], object
     JobkitError
         If no point has the metric, or its unit differs between points.
     """
-    figure, run_as_one = objective.figure, Setting(points=tuple(records))
-    well, values = run_as_one.well, run_as_one.values(figure)
+    run_as_one = Setting(points=tuple(records))
+    if objective.by_speed and not run_as_one.values(SPEED):  # the workload reports no items
+        objective = replace(objective, metric=WORK.key, direction=MIN)
+    figure, well = objective.figure, run_as_one.well
+    values = run_as_one.values(figure)
     if not values:
         raise _missing(run, objective, well)
     units = units_of(well, figure)
@@ -135,11 +138,6 @@ def judge(run: str, settings: Sequence[Speed], records: Sequence[Record], object
 
 def _missing(run: str, objective: Objective, well: Sequence[Record]) -> JobkitError:
     """Return the error that no point has the metric of the objective."""
-    if objective.metric == SPEED.key:
-        return JobkitError(
-            f"{run}: no point has recorded its speed: the workload reports no items",
-            hint=f"report items, or choose by another figure: --set objective.metric={WORK.key}",
-        )
     names = list(dict.fromkeys(name for record in well for name in reported(record)))
     if objective.metric in choosable():
         return JobkitError(
@@ -191,15 +189,12 @@ def compared_lines(judgement: Judgement, settings: Sequence[Speed], chosen: Spee
     behind = [setting for setting in rest if judgement.rank(setting) < judgement.rank(chosen)]
     if behind:
         yield _next(judgement, chosen, max(behind, key=judgement.rank))
-    alike = [setting for setting in behind if _differs(judgement, chosen, setting) is False]
+    best = judgement.of(chosen).mean
+    alike = [one for one in behind if best.minus(judgement.of(one).mean).differs is False]
     quick = max(alike, key=lambda setting: setting.rate, default=None)
     if quick and chosen.rate and quick.rate > chosen.rate:
         times = f"{quick.rate / chosen.rate:.2f} times as fast"
         yield f"{quick.setting} is {times}, and no difference in {judgement.objective.name} is shown"
-
-
-def _differs(judgement: Judgement, chosen: Speed, other: Speed) -> bool | None:
-    return judgement.of(chosen).mean.minus(judgement.of(other).mean).differs
 
 
 def _next(judgement: Judgement, chosen: Speed, other: Speed) -> str:

@@ -13,7 +13,7 @@ from jobkit.answers.search_answer import read_search
 from jobkit.core.errors import JobkitError
 from jobkit.core.layout import SPEC_FILE, is_run_folder
 from jobkit.core.paths import ledger_path
-from jobkit.core.records import RESULTS, Outcome, Record
+from jobkit.core.records import RESULTS, Outcome
 from jobkit.core.terminal import shell_quote
 from jobkit.report.recommend.types import RunData
 from jobkit.report.sources import never_began
@@ -55,6 +55,7 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
     site, more = site_of(spec)
     sweep = [point for point in run.points if point.point.kind.swept]
     records = [record for point in sweep if (record := timed(point.counts))]
+    first = next((record for record in records if record.outcome is Outcome.OK), None)
     tried = settled_trials(
         trials(folder),
         {point.point.index: point.verdict.outcome for point in run.points},
@@ -79,17 +80,11 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
         notes=(*run.notes, *notes, *more),
         trials=describe_trials(tried),
         tried=tuple(tried),
-        ledger=_ledger(records),
+        ledger=ledger.summary(ledger.entries(ledger_path()), first) if first else None,
         agreements=agreements(sweep),
         objective=_objective(spec) if spec else Objective(),
         search=read_search(folder, _objective(spec) if spec and overrides else None),
     )
-
-
-def _ledger(records: Sequence[Record]) -> str | None:
-    """Return a summary of the results of the user's predictions of this kind in other runs."""
-    first = next((record for record in records if record.outcome is Outcome.OK), None)
-    return ledger.summary(ledger.entries(ledger_path()), first) if first else None
 
 
 def _spec(folder: Path, overrides: Sequence[str]) -> tuple[SweepSpec | None, list[str]]:

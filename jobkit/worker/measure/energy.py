@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jobkit.core.measurements import Attribution, Energy
+from jobkit.core.measurements import Attribution, Energy, total
 from jobkit.worker.measure.nvml import GpuHandle, list_handles, nvml
 
 IDLE_LEAST_S = 1.0
@@ -57,7 +57,7 @@ class Meter:
 
     def sample_power(self, now_s: float) -> None:
         """Add the energy since the last sample, by the mean of the two powers; skip a GPU's failure."""
-        power_w = _sum(gpu.power_w() for gpu in self._gpus)
+        power_w = total(gpu.power_w() for gpu in self._gpus)
         if power_w is None:
             return
         if self._power_w is not None:
@@ -76,18 +76,12 @@ class Meter:
         ]
         return Energy(
             span_s=now_s - self._began_s,
-            counter_j=_sum(spent),
+            counter_j=total(spent),
             power_j=self._power_j if self._samples > 1 else None,
             power_samples=self._samples,
             attribution=attribution,
             reason=reason,
         )
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    """Return the sum; ``None`` if a value is unknown."""
-    known = list(values)
-    return None if None in known else sum(value for value in known if value is not None)
 
 
 class Owners:

@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import reduce
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import open_regular
-from jobkit.core.measurements import Metric, Summary
+from jobkit.core.measurements import Metric, Summary, largest, total
 from jobkit.core.records import Batch
 from jobkit.worker import process
 
@@ -384,12 +384,12 @@ class Totals:
             batches=self.batches + other.batches,
             items=self.items + other.items,
             characters=self.characters + other.characters,
-            sentences=_sum(self.sentences, other.sentences),
-            padded_chars=_sum(self.padded_chars, other.padded_chars),
-            load_max=_largest(self.load_max, other.load_max),
+            sentences=total((self.sentences, other.sentences)),
+            padded_chars=total((self.padded_chars, other.padded_chars)),
+            load_max=largest((self.load_max, other.load_max)),
             retries=self.retries if other.retries is None else (self.retries or 0) + other.retries,
             seconds=self.seconds + other.seconds,
-            end_s=_largest(self.end_s, other.end_s),
+            end_s=largest((self.end_s, other.end_s)),
         )
 
     @property
@@ -491,15 +491,3 @@ def percentile(ordered: Sequence[float], share: float) -> float | None:
     below = math.floor(place)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (place - below) * (ordered[above] - ordered[below])
-
-
-T = TypeVar("T", int, float)
-
-
-def _largest(*values: T | None) -> T | None:
-    known: Iterable[T] = (value for value in values if value is not None)
-    return max(known, default=None)
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other

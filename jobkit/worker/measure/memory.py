@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from jobkit.core import files
-from jobkit.core.measurements import BASELINE_SLACK_BYTES, MemoryReadings
+from jobkit.core.measurements import BASELINE_SLACK_BYTES, MemoryReadings, largest, total
 from jobkit.core.units import MIB
 from jobkit.worker.measure import nvml
 from jobkit.worker.measure.sampler import Peaks
@@ -55,11 +55,11 @@ def split_memory(
     device_idle_bytes, device_baseline_bytes, cgroup_peak_bytes
         As `MemoryReadings` has them.
     """
-    largest, sums = _over(processes, _largest), _over(processes, total)
+    most, sums = _over(processes, largest), _over(processes, total)
     process_peak_bytes = process_peak(peaks, device_idle_bytes)
     return MemoryReadings(
-        **asdict(largest),
-        activations_bytes=_largest([_activations(readings) for readings in processes]),
+        **asdict(most),
+        activations_bytes=largest([_activations(readings) for readings in processes]),
         other_bytes=subtract(process_peak_bytes, sums.context_bytes, sums.allocated_peak_bytes),
         process_peak_bytes=process_peak_bytes,
         device_peak_bytes=peaks.device_bytes if peaks else None,
@@ -75,16 +75,6 @@ def _over(processes: Sequence[Readings], one: Callable[[Sequence[int | None]], i
     """Return one value for each reading of several processes."""
     names = [field.name for field in fields(Readings)]
     return Readings(**{name: one([getattr(readings, name) for readings in processes]) for name in names})
-
-
-def _largest(values: Sequence[int | None]) -> int | None:
-    return max((value for value in values if value is not None), default=None)
-
-
-def total(values: Iterable[int | None]) -> int | None:
-    """Return the sum; ``None`` if a value is unknown."""
-    known = list(values)
-    return None if None in known else sum(value for value in known if value is not None)
 
 
 def _activations(readings: Readings) -> int | None:

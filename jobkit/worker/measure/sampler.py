@@ -24,7 +24,7 @@ from typing import IO, NoReturn
 
 from jobkit.core import json_codec
 from jobkit.core.errors import JobkitError
-from jobkit.core.measurements import Energy
+from jobkit.core.measurements import Energy, largest, total
 from jobkit.worker.measure.energy import Meter, Owners, in_initial_namespace
 from jobkit.worker.measure.nvml import GpuHandle, nvml, open_gpu
 from jobkit.worker.process import Forked, close_files
@@ -145,15 +145,15 @@ class Follower:
             peaks.samples += 1
             peaks.period_s = (time.monotonic() - self._began_s) / peaks.samples
         rss = self._rss_bytes()
-        self._rss_peak = _max(self._rss_peak, rss - self._shared_bytes if rss else None)
+        self._rss_peak = largest((self._rss_peak, rss - self._shared_bytes if rss else None))
         self._rss_samples += rss > PAGE_BYTES * len(self._tree)  # exec(2) begins with a page
         if not self._below or self._rss_samples >= LEAST_SAMPLES:
-            peaks.rss_bytes = _max(peaks.rss_bytes, self._rss_peak)
+            peaks.rss_bytes = largest((peaks.rss_bytes, self._rss_peak))
         if self._gpus:
             used, queries = zip(*(gpu.used_bytes() for gpu in self._gpus), strict=True)
             peaks.memory_query = queries[0]
-            peaks.device_bytes = _max(peaks.device_bytes, None if None in used else sum(used))
-            peaks.process_bytes = _max(peaks.process_bytes, self._process_bytes())
+            peaks.device_bytes = largest((peaks.device_bytes, total(used)))
+            peaks.process_bytes = largest((peaks.process_bytes, self._process_bytes()))
 
     def _rss_bytes(self) -> int:
         return sum(rss_bytes(pid) or 0 for pid in (*self._tree, *self._others))
@@ -207,10 +207,6 @@ class Follower:
         # A child that has not started its program yet is a copy of its parent, which does not count.
         self._tree = [pid for pid in tree if not self._stack or stack_start(pid) != self._stack]
         self._own.update(self._tree)
-
-
-def _max(*values: int | None) -> int | None:
-    return max((value for value in values if value is not None), default=None)
 
 
 def rss_bytes(pid: int) -> int | None:

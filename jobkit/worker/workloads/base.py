@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,11 +29,12 @@ ENTRY_POINTS = "jobkit.workloads"
 """The group of entry points by which an installed package offers workloads under a name of one word."""
 
 EXTRAS = {
-    "hf-token-classification": ("transformers", "hf"),
-    "sentence-embedding": ("sentence_transformers", "embedding"),
-    "spacy-ner": ("spacy", "spacy"),
+    "stanza-ner": ("stanza", "stanza>=1.10"),
+    "hf-token-classification": ("transformers", "jobkit[hf]"),
+    "sentence-embedding": ("sentence_transformers", "jobkit[embedding]"),
+    "spacy-ner": ("spacy", "jobkit[spacy]"),
 }
-"""The module that a shipped workload needs if jobkit does not bring it, and the extra that does."""
+"""The module that a shipped workload needs, and what pip installs to have it."""
 
 
 CHARACTERS = "padded characters"
@@ -219,13 +221,16 @@ def workload_class(name: str, folder: str | None = None) -> type[Workload]:
 
 def missing_framework(name: str) -> JobkitError | None:
     """Return the error of a shipped workload whose framework this Python lacks; ``None`` if it has it."""
-    module, extra = EXTRAS.get(name, ("", ""))
-    if not module or importlib.util.find_spec(module):
+    module, package = EXTRAS.get(name, ("", ""))
+    return missing_module(module, package, f"workload {name!r}") if module else None
+
+
+def missing_module(module: str, package: str, what: str) -> JobkitError | None:
+    """Return the error that this Python lacks a module, with the line that installs it; else ``None``."""
+    if importlib.util.find_spec(module):
         return None
-    hint = f"{sys.executable} -m pip install 'jobkit[{extra}]'"
-    return JobkitError(
-        f"workload {name!r} needs the Python module {module}, which is not installed", hint=hint
-    )
+    hint = f"{sys.executable} -m pip install {shlex.quote(package)}"
+    return JobkitError(f"{what} needs the Python module {module}, which is not installed", hint=hint)
 
 
 FORM = f"name one of {', '.join(SHIPPED)}, ./FILE.py:FUNCTION, or package.module:Class"

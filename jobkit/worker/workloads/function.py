@@ -28,7 +28,7 @@ from types import ModuleType
 from typing import Any, ClassVar, Literal, NoReturn, cast
 
 from jobkit.core.errors import JobkitError, file_error
-from jobkit.core.knobs import BATCH_SIZE, RUN_KNOBS, Knob, Value, numbers
+from jobkit.core.knobs import BATCH_SIZE, RUN_KNOBS, SWITCH, TRUE, Knob, Value, numbers
 from jobkit.core.records import FileRef, ModelRef
 from jobkit.core.terminal import did_you_mean
 from jobkit.core.units import format_count
@@ -333,6 +333,8 @@ def _hint_of(parameter: inspect.Parameter, owner: Function) -> object:
 
 def _words(parameter: inspect.Parameter, owner: Function) -> tuple[str, ...]:
     hint = _hint_of(parameter, owner)
+    if hint is bool or isinstance(parameter.default, bool):
+        return SWITCH
     values = typing.get_args(hint) if typing.get_origin(hint) is Literal else ()
     return tuple(values) if all(isinstance(value, str) for value in values) else ()
 
@@ -391,7 +393,7 @@ class FunctionWorkload:
             values["loaded"] = self.LOADER(**taken)
         self._arguments = self._taken(self.FUNCTION, values)
         self._effective = {
-            name: value
+            name: SWITCH[value] if isinstance(value, bool) else value
             for name, value in {**taken, **self._arguments}.items()
             if isinstance(value, int | str) and name not in {*GIVEN, BATCH_SIZE}
         }
@@ -408,7 +410,9 @@ class FunctionWorkload:
             if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD}:
                 continue
             if parameter.name in values:
-                taken[parameter.name] = values[parameter.name]
+                value = values[parameter.name]
+                switch = _words(parameter, function) == SWITCH
+                taken[parameter.name] = value == TRUE if switch else value
             elif parameter.default is not parameter.empty:
                 taken[parameter.name] = parameter.default
             else:

@@ -101,7 +101,10 @@ def test_a_number_too_large_for_parquet() -> None:
 
 def test_no_row_at_all() -> None:
     assert [written(name) for name in ("jsonl", "conll")] == [b"", b""]
-    assert written("tsv") == b"document\tparagraph\tx\n"
+    assert [written(name) for name in ("tsv", "csv")] == [
+        b"document\tparagraph\tx\n",
+        b"document,paragraph,x\n",
+    ]
     assert parquet.read_table(io.BytesIO(written("parquet"))).num_rows == 0
 
 
@@ -140,7 +143,9 @@ def undisturbed(tmp_path: Path, texts: Path) -> bytes:
     alone = tmp_path / "alone"
     alone.mkdir()
     plan(alone, scan(find_sources([str(texts)])), 1)
-    return (work(alone, 1, columns=COLUMNS) / "rows.jsonl").read_bytes()
+    rows = map(json.loads, (work(alone, 1, columns=COLUMNS) / "rows.jsonl").read_bytes().splitlines())
+    files = ({**row, "file": "in/c.jsonl" if row["document"][0] == "d" else row["document"]} for row in rows)
+    return b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in files)
 
 
 def test_the_output_is_that_of_one_process(run: Path, tmp_path: Path, undisturbed: bytes) -> None:
@@ -269,7 +274,8 @@ def test_parquet_has_typed_columns(run: Path, tmp_path: Path, undisturbed: bytes
     merge(run, tmp_path / "out.parquet", "parquet")
     table = parquet.read_table(tmp_path / "out.parquet")
     assert table.to_pylist() == [json.loads(line) for line in undisturbed.splitlines()]
-    assert [str(field.type) for field in table.schema] == ["string", "int64", "string", *["int64"] * 3]
+    kinds = ["string", "int64", "string", *["int64"] * 3, "string"]
+    assert [str(field.type) for field in table.schema] == kinds
 
 
 def test_conll_needs_tokens(run: Path, tmp_path: Path) -> None:

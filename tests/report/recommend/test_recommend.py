@@ -148,6 +148,8 @@ def test_a_sweep_of_another_knob_has_no_largest_batch() -> None:
     found = told(*changed)
     assert found.batch.largest.reason.startswith("neither batch_size nor padded_chars")
     assert found.batch.recommended.setting == "sentences_per_ner_batch 175"
+    unloaded = [replace(one, summary=replace(one.summary, load_max=0)) for one in records() if one.summary]
+    assert told(*unloaded).batch.largest.reason == "the workload reports no load"
 
 
 def test_a_budget_has_a_largest_budget() -> None:
@@ -183,7 +185,7 @@ def test_records_that_say_nothing_together_are_refused() -> None:
     mixed = [replace(one, point=replace(one.point, order="text")) for one in records()[:3]]
     with pytest.raises(JobkitError, match="differ in order of work: load, text"):
         told(*records()[3:], *mixed)
-    with pytest.raises(JobkitError, match="no point has recorded its speed"):
+    with pytest.raises(JobkitError, match="no point has measured work_s"):
         told(*(replace(one, summary=None) for one in records()))
 
 

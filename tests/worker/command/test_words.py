@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jobkit.core.records import Command
-from jobkit.worker.command_line import argv, faults, fill, needs, paths, shell_text, variable
+from jobkit.worker.command_line import argv, faults, needs, paths, shell_text, variable
 
 HOSTILE = (
     "{text}",
@@ -47,8 +47,20 @@ def test_a_shell_gets_a_value_as_one_word_in_any_quotes(value: str) -> None:
     assert done.stdout.decode().split("\0") == [*[value] * 4, ""]
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("value", "flag"), [("true", ["--use-fast"]), ("false", []), ("", [])])
+def test_a_switch_is_its_flag_or_no_word(value: str, flag: list[str]) -> None:
+    """Also in a shell, in quotes too, and in a setting that does not have the knob."""
+    template = "printf '%s ' {--use-fast} -a{use_fast} \"{--use-fast}\" '{--use-fast}'"
+    words = argv(Command(template=template), {"use_fast": value})
+    assert words == ["printf", "%s ", *flag, f"-a{value}", *flag * 2]
+    shell = argv(Command(template=template, shell=True), {})  # noqa: S604 - a field of a dataclass
+    done = subprocess.run(shell, env={"JOBKIT_USE_FAST": value}, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [*flag, f"-a{value}", *flag * 2]
+
+
 def test_braces_are_written_twice() -> None:
-    assert fill("{{print}} {x}", {"x": "1"}) == "{print} 1"
+    assert argv(Command(template="{{print}} {x}"), {"x": "1"}) == ["{print}", "1"]
     assert (
         shell_text("awk '{{print $1}}' ${{HOME}} \\' {x}") == "awk '{print $1}' ${HOME} \\' \"${JOBKIT_X}\""
     )
@@ -64,6 +76,8 @@ def test_braces_are_written_twice() -> None:
         ("run 'a {a}", ["a"], "no closing quotation"),
         (" ", [], "is empty"),
         ("run", ["a"], "has no place: write {a}"),
+        ("run {--fast} {--text}", ["a", "fas"], "{--fast}: no such knob in the sweep; did you mean 'fas'"),
+        ("run {--text}", ["a"], "{--text}: no such knob"),
         ("run {text}", ["text"], "jobkit uses this name"),
         ("run {a-b}", ["a_b"], "written twice"),
         ("run {a_b} JOBKIT_A_B", ["a_b", "a.b"], "as a_b has"),

@@ -82,8 +82,8 @@ SWEPT = """
     def load(device, threads, model, mode: Literal["fast", "exact"] = "fast"):
         return (device, threads, model, mode)
 
-    def tag(paragraphs, batch_size, loaded, beam=5, width: int = 3, *, scale=0.5, workers=1, **more):
-        return [[loaded, batch_size, beam, width, scale]] * len(paragraphs)
+    def tag(texts, batch_size, loaded, beam=5, width: int = 3, *, scale=0.5, workers=1, low=False, **more):
+        return [[loaded, batch_size, beam, width, scale, low]] * len(texts)
 """
 
 
@@ -98,13 +98,15 @@ def test_parameters_are_knobs_and_what_jobkit_fills_in(tmp_path: Path) -> None:
         "beam": (),
         "width": (),
         "mode": ("fast", "exact"),
+        "low": ("false", "true"),
     }
     workload = own.open_workload("tagger.py:tag", folder)
-    workload.load(Path("m"), "cuda", {"batch_size": 2, "beam": 9, "mode": "exact"}, 4)
+    workload.load(Path("m"), "cuda", {"batch_size": 2, "beam": 9, "mode": "exact", "low": "true"}, 4)
     assert workload.items_per_call() == 2
     rows = workload.process(TEXT).rows or ()
-    assert [row[1] for row in rows[:5]] == [("cuda", 4, Path("m"), "exact"), 2, 9, 3, 0.5]
-    assert workload.effective() == {"batch_size": 2, "beam": 9, "width": 3, "mode": "exact", "workers": 1}
+    assert [row[1] for row in rows[:6]] == [("cuda", 4, Path("m"), "exact"), 2, 9, 3, 0.5, True]
+    words = {"mode": "exact", "low": "true"}
+    assert workload.effective() == {"batch_size": 2, "beam": 9, "width": 3, "workers": 1, **words}
     assert workload.versions().keys() == {"python", "tagger.py"}
 
 

@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.xdist_group("torch"),
     pytest.mark.slow,
 ]  # one worker imports it, for all tests of this group
-TAGGER, EMBEDDER, SPACY = EXTRAS
+FRAMEWORKS = TAGGER, EMBEDDER, SPACY = tuple(EXTRAS)[1:]
 PARAGRAPHS = split_paragraphs(sample_text(40))
 LONG = " ".join(PARAGRAPHS[:20])
 TEXT = [*PARAGRAPHS[:20], LONG]
@@ -30,7 +30,7 @@ TOLERANCE = 1e-5
 """Of a logit or a number of a vector: about a hundred times the rounding of 32-bit floats near 1."""
 
 
-@pytest.fixture(scope="module", params=[*EXTRAS])
+@pytest.fixture(scope="module", params=FRAMEWORKS)
 def model(request: pytest.FixtureRequest, kept_cache: Path) -> tuple[str, ModelRef]:
     """Return each workload with its tiny stand-in, built unless the cache has it."""
     workload = str(request.param)
