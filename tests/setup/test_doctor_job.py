@@ -89,6 +89,16 @@ def test_a_job_in_error_is_cancelled_at_once(fake_sge: FakeCluster) -> None:
     assert found["job"].hint.startswith("what the scheduler says: ")
 
 
+def test_a_job_that_never_begins_names_what_to_change(
+    fake_slurm: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "WALLTIME_S", 10**6)
+    found = looked(case_of("slurm"))["job"]
+    assert "will not begin: PartitionTimeLimit: the walltime is longer" in found.said
+    assert found.hint.startswith("change resources.walltime in the spec; ")
+    assert "cancelled" in json.dumps(fake_slurm.words(fake_slurm.jobs()[0].id)).lower()
+
+
 def test_a_job_that_vanishes_without_an_answer(
     fake_slurm: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
