@@ -280,7 +280,7 @@ _FLAGS: Mapping[str, tuple[State, str]] = {
     "t": (State.RUNNING, ""),
     "h": (
         State.HELD,
-        "held by its owner, by an operator (who types qrls -h o,s {job}), or until another job ends",
+        "held by its owner, by an operator (who types qrls -h os {job}), or until another job ends",
     ),
     "q": (State.PENDING, ""),
     "z": (State.ENDING, ""),

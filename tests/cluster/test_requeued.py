@@ -81,6 +81,36 @@ def test_a_task_is_requeued_half_way(halted: HaltedSweep) -> None:
 
 
 @SLURM
+def test_a_task_is_held_while_it_is_requeued(halted: HaltedSweep) -> None:
+    """FAULT: a task is requeued and held, or held by its owner or by an administrator.
+
+    HOW: real: `scontrol requeuehold`, `hold` and `uhold`, Slurm.
+    REPORTED: it is held, without a time at which it begins, and with the command of whoever releases it.
+    LOST: nothing.
+    """
+    run = halted.sweep()
+    halted.waits(1)
+    task = f"{begun(run).job}_1"
+
+    def held(reason: str, told: str) -> None:
+        halted.wait_until(lambda: in_queue(task) == f"PENDING {reason}", 30)
+        status = halted.lab.jobkit("status", run).stdout
+        assert f"waiting for a person: {seen(run)[0].point.point_id} ({reason}: held " in status
+        assert told in status
+        assert "to begin about" not in status
+
+    scontrol("requeuehold", task)
+    held("job requeued in held state", f"\nnext: scontrol release {task} ")
+    scontrol("release", task)
+    scontrol("hold", task)  # of root: an administrator
+    held("JobHeldAdmin", f"; an administrator types: scontrol release {task}\n")
+    scontrol("uhold", task)
+    held("JobHeldUser", f"\nnext: scontrol release {task} ")
+    scontrol("release", task)
+    assert seen(run)[0].state == "waiting"
+
+
+@SLURM
 def test_a_task_is_preempted(slurm_alone: SlurmDaemons, halted: HaltedSweep) -> None:
     """FAULT: a task is preempted by a job in a partition of higher priority.
 
