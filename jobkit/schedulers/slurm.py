@@ -501,7 +501,7 @@ def parse_queue(answer: Completed) -> tuple[Queued, ...] | None:
             name=name,
             node=node,
             elapsed_s=None if state is State.PENDING else seconds_of(elapsed),
-            start_at="" if start == "N/A" or state in {State.HELD, State.ERROR} else start,
+            start_at="" if start == "N/A" or _has_no_begin(state, reason) else start,
         )
         for job, listed, _, (word, reason, node, elapsed, start, last) in rows_of_tasks(answer.stdout, 7)
         for name, partitions in [last.rsplit("|", 1) if "|" in last else (last, "")]
@@ -517,6 +517,11 @@ def _queue_state(word: str, reason: str, partitions: str) -> State | None:
     if state not in {State.PENDING, State.HELD} or known.state is State.PENDING:
         return state
     return state if known.of_partition and "," in partitions else known.state
+
+
+def _has_no_begin(state: State, reason: str) -> bool:
+    """Return whether another job or a person must act first; then squeue may show an old begin (measured)."""
+    return state in {State.HELD, State.ERROR} or _meaning(reason) is _REASONS["dependency"]
 
 
 def diagnostic_argvs(jobs: tuple[JobId, ...], name: str) -> tuple[tuple[str, ...], ...]:

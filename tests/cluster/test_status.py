@@ -23,8 +23,8 @@ import pytest
 from jobkit.core.records import Outcome
 from jobkit.runs.queue import ask_queue
 from jobkit.schedulers import sge
-from jobkit.schedulers.types import JobId, Queued, State
-from tests.cluster.daemons import SgeDaemons, Wait
+from jobkit.schedulers.types import JobId, Queued, Remedy, State
+from tests.cluster.daemons import SgeDaemons, Wait, said
 from tests.cluster.lab import COUNT, RELEASE, SGE, SLURM, ClusterLab, FaultySweep, held_by
 from tests.support.commands import jobkit_process
 
@@ -150,6 +150,7 @@ def test_what_is_held_or_in_error_is_fixed_by_what_is_advised(
     assert "begins when the points have ended" in said.stdout
     if wrong:
         assert "Eqw: could not be started" in said.stdout
+        assert "is stuck" in lab.jobkit("resume", run, "2").stderr
         point = lab.jobkit("status", run, "2").stdout
         assert "queue_error" in point
         assert f"qmod -cj {job}.2" in point
@@ -166,55 +167,27 @@ def test_what_is_held_or_in_error_is_fixed_by_what_is_advised(
     assert last.stdout.count("6 points: ") > 1, "each change was told"
 
 
-@SLURM
-def test_a_held_dependency_is_released_then_waits_and_then_can_never_begin(
-    lab: ClusterLab, wait_until: Wait
-) -> None:
-    before = subprocess.check_output(
-        ["sbatch", "--parsable", "--hold", "-o", "/dev/null", "--wrap", "true"], text=True
-    ).strip()
-    options = f'{{slurm: ["--hold", "--dependency=afterok:{before}"]}}'
-    assert lab.sweep(lab.spec(COUNT), "--set", f"resources.options={options}").returncode == 0
-    run = lab.run_dir()
-
-    def first(key: str) -> object:
-        return told(lab, run)["points"][0][key]
-
-    assert (first("state"), first("start_at")) == ("held", None)
-    subprocess.run(shlex.split(told(lab, run)["next"][0]["command"]), check=True)
-    wait_until(lambda: first("why") == "Dependency: waits for another job to end", 30)
-    subprocess.run(["scancel", before], check=True)
-    wait_until(lambda: first("state") == "stuck", 30)
-    assert str(first("why")).startswith("DependencyNeverSatisfied: ")
-    assert lab.jobkit("cancel", run).returncode == 0
-
-
 @pytest.mark.sge
 def test_each_hold_of_grid_engine_names_who_releases_it(wait_until: Wait) -> None:
-    job = subprocess.check_output(
-        ["qsub", "-terse", "-t", "1-3", "-r", "y", "-o", "/dev/null", "-j", "y", "-b", "y", "sleep", "60"],
-        text=True,
-    ).partition(".")[0]
+    submit = "qsub -terse -t 1-2 -r y -o /dev/null -j y -b y sleep 60"
+    job = str(said(*submit.split())).partition(".")[0]
 
-    def tasks() -> list[Queued]:
-        return [task for task in ask_queue(sge, (JobId(job),), []) or () if task.state is not State.ENDING]
+    def tasks(state: State) -> list[Queued]:
+        return [task for task in ask_queue(sge, (JobId(job),), []) or () if task.state is state]
 
-    wait_until(lambda: {task.state for task in tasks()} == {State.RUNNING}, 30)
-    subprocess.run(["qhold", f"{job}.1"], check=True)
-    subprocess.run(["qhold", "-h", "o", f"{job}.2"], check=True)
-    subprocess.run(["qmod", "-rj", job], check=True)
-    wait_until(lambda: [task.state for task in tasks()].count(State.HELD) == 2, 30)
-    mine, theirs = (task for task in tasks() if task.state is State.HELD)
-    assert mine.reason.startswith("hR")
-    assert mine.start_at == ""
-    way_out = sge.remedy(JobId(job), (mine.task,), mine)
-    assert way_out is not None
-    subprocess.run(way_out.argv, check=True)
-    (admin,) = re.findall(rf"\(who types (qrls -h os {job})\)", sge.explain(theirs))
-    wait_until(lambda: [task.task for task in tasks() if task.state is State.HELD] == [theirs.task], 30)
-    subprocess.run(shlex.split(admin), check=True)
-    wait_until(lambda: State.HELD not in {task.state for task in tasks()}, 30)
-    subprocess.run(["qdel", job], check=True)
+    wait_until(lambda: len(tasks(State.RUNNING)) == 2, 30)
+    said("qhold", f"{job}.1")
+    said("qhold", "-h", "o", f"{job}.2")
+    said("qmod", "-rj", job)
+    wait_until(lambda: len(tasks(State.HELD)) == 2, 30)
+    mine, theirs = tasks(State.HELD)
+    assert (mine.reason[:2], mine.start_at) == ("hR", "")
+    said(*(sge.remedy(JobId(job), (1,), mine) or Remedy()).argv)
+    wait_until(lambda: tasks(State.HELD) == [theirs], 30)
+    (admin,) = re.findall(rf"qrls -h os {job}", sge.explain(theirs))
+    said(*admin.split())
+    wait_until(lambda: not tasks(State.HELD), 30)
+    said("qdel", job)
 
 
 @SGE

@@ -203,16 +203,14 @@ def test_a_finished_point_has_a_line_with_the_time_to_go_and_a_failure_its_reaso
 def test_what_a_person_must_release_is_printed_once_with_its_command(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    held = a_point(1, PointState.WAITING, queued=waits(State.HELD, "job_requeued_in_held_state"))
-    run = replace(a_run([held]), queued={TASK: waits(State.HELD, "job_requeued_in_held_state")})
-    progress = ProgressBars(run.folder, [held.point])
+    held = waits(State.HELD, "JobHeldUser")
+    run = a_run([a_point(1, PointState.WAITING, queued=held)], queued={TASK: held})
+    progress = ProgressBars(run.folder, [run.points[0].point])
     progress.refresh(run)
     progress.refresh(run)
-    said = [line.strip() for line in capsys.readouterr().err.splitlines()]
-    assert said == [
-        "1 point, waiting: job_requeued_in_held_state: held when it was requeued",
-        "next: scontrol release 77_1  releases 1 point",
-    ]
+    first, step = capsys.readouterr().err.splitlines()
+    assert first.strip() == "1 point, waiting: JobHeldUser: held by its owner"
+    assert step.strip() == "next: scontrol release 77_1  releases 1 point"
 
 
 @pytest.mark.slow
