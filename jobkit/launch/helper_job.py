@@ -26,7 +26,7 @@ from jobkit.runs.journal import read_journal
 from jobkit.runs.standing import first_task
 from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import by_name, choose_scheduler, runs_here
-from jobkit.schedulers.types import ONE_TASK, Queued
+from jobkit.schedulers.types import ONE_TASK, Queued, State
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import SweepSpec
 
@@ -66,6 +66,14 @@ class Errand:
     def gone(self) -> bool:
         """Whether it left the queue so long ago that its answer would be home."""
         return time.monotonic() - self.in_queue_at > GONE_GRACE_S
+
+    @property
+    def blocked(self) -> str:
+        """Why it does not begin unless a person acts; empty if it may."""
+        queued = self.queued
+        if queued is None or queued.state not in {State.ERROR, State.HELD}:
+            return ""
+        return self.scheduler.explain(queued) or str(queued.state)
 
     @property
     def log(self) -> str:
@@ -180,4 +188,6 @@ def wait_for_fetch(errand: Errand) -> tuple[bool, str]:
     for _ in errand.wait_for(EXIT_FILE):
         if errand.queued is None and errand.gone:
             return False, errand.log or "the job left the queue and printed nothing"
+        if errand.blocked:
+            return False, f"it will not begin: {errand.blocked}; {errand.cancel()}"
     return read_exit(errand.run_dir / EXIT_FILE).status == 0, errand.log

@@ -431,9 +431,10 @@ def _notices(run: RunStanding) -> Iterator[str]:
         yield under_way if _submitting(run) else no_answer
     if run.left is not None:
         yield from _left(run, run.left)
-    for points, *_ in _blocked(run, run.points):
+    for points, _, way_out in _blocked(run, run.points):
         names = format_list([point.point.point_id for point in points], MOST_NAMES)
-        yield f"waiting for a person: {names} ({points[0].why or points[0].state})"
+        typed = f"; an administrator types: {shlex.join(way_out.admin_argv)}" if way_out.admin_argv else ""
+        yield f"waiting for a person: {names} ({points[0].why or points[0].state}){typed}"
 
 
 def _submitting(run: RunStanding) -> bool:
@@ -492,7 +493,7 @@ def releases(run: RunStanding, points: Sequence[PointStatus], typed: str) -> Ite
 
 def _run_again(run: RunStanding, typed: str) -> Iterator[Step]:
     """Yield what runs points again, and what releases a job that waits for them."""
-    yield from _release_jobs(run)
+    yield from release_jobs(run)
     failed = [point for point in run.points if point.standing is PointState.FAILED and not point.cancelled]
     does = _resumes(run)
     if _submitting(run):
@@ -511,7 +512,8 @@ def _reason(failed: Sequence[PointStatus], typed: str) -> Iterator[Step]:
         yield Step(f"jobkit status {typed} {point.point.index}", does, FixKind.LOOK)
 
 
-def _release_jobs(run: RunStanding) -> Iterator[Step]:
+def release_jobs(run: RunStanding) -> Iterator[Step]:
+    """Yield what releases the jobs that wait for the points, or that plan them."""
     for job in run.jobs:
         if job.queued is not None and (job.state == PointState.STUCK or _idle(run, job)):
             sent = job.submission

@@ -77,13 +77,13 @@ def test_a_task_in_error_is_released_by_a_command_and_holds_the_job_that_follows
     run = with_job(a_run([DONE, *stuck]), Role.FOLLOW, State.PENDING, "Dependency")
     assert commands(run)[0] == "qmod -cj 77.3-4 77.6 77.9"
     (notice,) = advice(run, "runs/demo").notices
-    assert "p003, p004, p006 and 1 more (Eqw: " in notice
+    assert "p003, p004, p006 and 1 more (Eqw)" in notice
     assert "a person must release them" in job_line(run, run.jobs[0])
 
 
 def test_tasks_that_wait_for_different_reasons_are_released_apart() -> None:
     held = a_point(3, PointState.WAITING, queued=waits(State.HELD, "JobHeldUser"))
-    long = a_point(4, PointState.STUCK, queued=waits(State.ERROR, "PartitionTimeLimit"))
+    long = a_point(4, PointState.STUCK, queued=waits(State.ERROR, "QOSMaxWallDurationPerJobLimit"))
     never = a_point(5, PointState.STUCK, queued=waits(State.ERROR, "DependencyNeverSatisfied"))
     admin = a_point(6, PointState.WAITING, queued=waits(State.HELD, "JobHeldAdmin"))
     advised = advice(a_run([held, long, never, admin]), "runs/demo")
@@ -95,6 +95,7 @@ def test_tasks_that_wait_for_different_reasons_are_released_apart() -> None:
         RESUME,
     ]
     assert len(advised.notices) == 4
+    assert advised.notices[-1].endswith("; an administrator types: scontrol release 77_6")
 
 
 def test_a_scheduler_that_does_not_answer_is_named_and_nothing_is_submitted() -> None:
