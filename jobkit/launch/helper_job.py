@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobkit.core import files
 from jobkit.core.errors import JobkitError
-from jobkit.core.host import note_begun, served
+from jobkit.core.extensions import load_all
+from jobkit.core.host import note_begun
 from jobkit.core.layout import ACCOUNTING_FILE, EXIT_FILE, JOURNAL_FILE, read_exit
 from jobkit.core.paths import CACHE_VARIABLE, cache_dir
 from jobkit.core.terminal import note
@@ -121,13 +122,13 @@ def submit_errand(scheduler: Scheduler, run_dir: Path, script: str) -> Errand:
 
 def _begun(scheduler: Scheduler) -> Errand | None:
     """Return the job that the same request of a laptop has submitted before; ``None`` if none goes on."""
-    if served.begun is None:
-        return None
-    scheduler_calls.reconcile_submission(served.begun, note)
-    known = read_journal(served.begun)
-    going = [one for one in known.submissions if first_task(one) not in known.cancelled]
-    job = Job(script="job.sh", array=ONE_TASK)
-    return Errand(scheduler, served.begun, replace(job, id=going[-1].job)) if going else None
+    for run_dir in (request.begun for request in load_all("request") if request.begun):
+        scheduler_calls.reconcile_submission(run_dir, note)
+        known = read_journal(run_dir)
+        for one in known.submissions:
+            if first_task(one) not in known.cancelled:
+                return Errand(scheduler, run_dir, Job(script="job.sh", array=ONE_TASK, id=one.job))
+    return None
 
 
 # -- fetch a model

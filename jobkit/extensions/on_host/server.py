@@ -25,7 +25,6 @@ from typing import Any, BinaryIO
 
 import platformdirs
 
-from jobkit.core import host
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.files import exclusive_lock, last_line, try_lock, write_atomically
 from jobkit.core.host import PROTOCOL
@@ -35,10 +34,10 @@ from jobkit.extensions.on_host.protocol import (
     INTERRUPT,
     Request,
     answer_line,
-    mark,
     parse_answer,
     parse_request,
 )
+from jobkit.extensions.on_host.served import SERVED
 
 GRACE_S = 60.0
 """How long a command may go on once the connection has broken; then it is interrupted, as by Ctrl-C."""
@@ -163,7 +162,8 @@ def project_folder(request: Request, answers: Answers) -> Path:
 
 
 def _run(request: Request, run: Run, answers: Answers) -> None:
-    _take_files(request.sent)
+    SERVED.sent = {str(Path.cwd() / name): what for name, what in request.sent.items()}
+    SERVED.refuse_other()
     if not request.kept:
         _relay(request, run, answers)
         return
@@ -184,28 +184,12 @@ def _run(request: Request, run: Run, answers: Answers) -> None:
                 os.truncate(note, 0)
 
 
-def _take_files(sent: Mapping[str, str]) -> None:
-    """Refuse files that are not those that the laptop has sent; those that are read later are compared then.
-
-    Raises
-    ------
-    JobkitError
-        If another laptop, whose project has the same folder, has sent its own.
-    """
-    by_time = {name for name, what in sent.items() if " " in what}
-    for name, what in sent.items():
-        file = Path(name)
-        if not file.is_file() or mark(file, by_time=name in by_time) != what:
-            raise host.other_file(file)
-    host.served.sent = {str(Path.cwd() / name): sent[name] for name in sent.keys() - by_time}
-
-
 def _go_on(request: Request, note: Path, answers: Answers) -> Request:
     """Return a request as it goes on if the same has begun a run before."""
-    host.served.note, begun = note, _begun(note)
+    SERVED.note, begun = note, _begun(note)
     if begun is None:
         return request
-    host.served.begun, words = begun, [word for word in request.words if word != "--again"]
+    SERVED.begun, words = begun, [word for word in request.words if word != "--again"]
     answers.send({"err": f"this command has begun {relative_path(begun)} before: going on with it\n"})
     if words[0] in NEW_RUN:
         words = ["resume", str(begun), *(word for word in words if word == "--wait")]
