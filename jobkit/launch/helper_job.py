@@ -22,6 +22,7 @@ from jobkit.launch import scheduler_calls
 from jobkit.launch.job import Job, ids
 from jobkit.planning.job_script import FETCH_BODY, render_errand
 from jobkit.planning.prepare import run_id
+from jobkit.planning.resolve import asked_by_shell
 from jobkit.runs import queue
 from jobkit.runs.journal import read_journal
 from jobkit.runs.standing import first_task
@@ -164,10 +165,14 @@ def submit_fetch(name: str, words: list[str], *, scheduler: str, site: str, runs
         {
             "name": f"fetch-{name}",
             "workload": "count",
-            "resources": FETCH_RESOURCES | {"queue": where.cpu_queue},
+            "resources": FETCH_RESOURCES,
             "environment": {"variables": {CACHE_VARIABLE: str(cache_dir())}},
         }
     )
+    resources, variables = asked_by_shell(spec.resources, chosen)
+    for line in variables:
+        note(line)
+    spec = spec.model_copy(update={"resources": resources})
     run_dir = runs_dir.absolute() / run_id(spec.name)
     script = render_errand(spec, where, run_dir, FETCH_BODY, fetch=words)
     return submit_errand(by_name(chosen), run_dir, script)
