@@ -14,7 +14,6 @@ from jobkit.core.units import format_count, format_list, pauses
 from jobkit.launch import scheduler_calls
 from jobkit.launch.resubmit import refuse_silent, run_lock
 from jobkit.launch.scheduler_calls import StrayJobs, cancel_tasks, reconcile_submission, stray_jobs
-from jobkit.launch.submission import share
 from jobkit.runs import standing
 from jobkit.runs.driver_lock import last_driver
 from jobkit.runs.journal import ADDERS, PURPOSES, JobTask, Role, Submission, read_journal
@@ -287,47 +286,26 @@ def throttle(run_dir: Path, most: int) -> int:
         If nothing of the run is in the queue, or it runs here; exit code 3 if the scheduler
         does not answer, or refuses.
     """
+    run = shell_path(run_dir)
     with run_lock(run_dir, note):
         (standing,) = read_standings([run_dir])
-        jobs = _live(standing)
-        each = share(most, len(jobs)) or 0
-        refusals = []
-        for job in jobs:
-            refused = scheduler_calls.throttle(by_name(job.scheduler), run_dir, job.job, each)
-            if refused:
-                refusals.append(f"{job.scheduler} did not change job {job.job}: {refused}")
+        refuse_silent(standing, "nothing was changed")
+        arrays = standing.arrays_in_queue()
+        if not arrays:
+            raise JobkitError(
+                f"none of its {standing.noun}s is in the queue or running: there is nothing to throttle",
+                hint=f"jobkit resume {run} --set max_parallel=N submits them again with another number",
+            )
+        scheduler = by_name(standing.submissions[-1].scheduler)
+        if scheduler.RUNS_HERE:
+            message = f"a run on this machine has one {standing.noun} at a time"
+            raise JobkitError(message, hint=f"jobkit cancel {run} stops it")
+        refusals = scheduler_calls.throttle(scheduler, run_dir, most, arrays)
     if refusals:
-        hint = f"jobkit status {shell_path(run_dir)} shows what runs"
+        hint = f"jobkit status {run} shows what runs"
         raise JobkitError("\n".join(refusals), hint=hint, exit_code=ExitCode.REFUSED)
     words = f"at most {most} at a time" if most else "any number at a time"
-    if most and len(jobs) > 1:
-        words = f"at most {each} at a time in each of {len(jobs)} array jobs, {each * len(jobs)} in all"
+    if 0 < most < len(arrays):
+        words = f"at most 1 at a time in each of {len(arrays)} array jobs"
     note(f"{run_dir.name}: {words}")
     return 0
-
-
-def _live(standing: RunStanding) -> list[Submission]:
-    """Return the arrays of points that the queue holds tasks of.
-
-    Raises
-    ------
-    JobkitError
-        As `throttle`.
-    """
-    refuse_silent(standing, "nothing was changed")
-    run = shell_path(standing.folder)
-    held = {(task.scheduler, task.job_id) for task in standing.queued}
-    jobs = [
-        submission
-        for submission in standing.submissions
-        if submission.role is Role.POINTS and (submission.scheduler, submission.job.id) in held
-    ]
-    if not jobs:
-        raise JobkitError(
-            f"none of its {standing.noun}s is in the queue or running: there is nothing to throttle",
-            hint=f"jobkit resume {run} --set max_parallel=N submits them again with another number",
-        )
-    if not by_name(jobs[0].scheduler).throttle_argv(jobs[0].job, 0):
-        message = f"a run on this machine has one {standing.noun} at a time"
-        raise JobkitError(message, hint=f"jobkit cancel {run} stops it")
-    return jobs
