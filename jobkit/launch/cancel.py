@@ -53,7 +53,13 @@ def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
     whole = not named and not kept
     with _settled(run_dir, whole=whole):
         (run,) = read_standings([run_dir])
-        _refuse_unknown(run)
+        driver = last_driver(run_dir)
+        if driver and not driver.reachable and any(runs_here(task.scheduler) for task in run.queued):
+            who = f"process {driver.pid} on {driver.host}"
+            hint = f"run the same command on {driver.host}"
+            message = f"it runs as {who}, which jobkit cannot reach from here"
+            raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
+        refuse_silent(run, "nothing was cancelled")
         forgotten = _cancel_strays(run_dir) if whole else False
         points = points_to_cancel(run, named, kept)
         note(f"{run.title} was: {standing.count_by_state(run)}")
@@ -115,9 +121,8 @@ def _schedulers(run_dir: Path) -> set[str]:
 
 def _cancel_strays(run_dir: Path) -> bool:
     """Cancel the jobs of a run that its journal does not list; return whether there were any."""
-    jobs = [
-        (by_name(name), job) for name in _schedulers(run_dir) for job in stray_jobs(run_dir, by_name(name))
-    ]
+    found = map(by_name, _schedulers(run_dir))
+    jobs = [(scheduler, job) for scheduler in found for job in stray_jobs(run_dir, scheduler)]
     for scheduler, job in jobs:
         note(f"{scheduler.NAME} job {job} belongs to this run, but its journal does not list it")
         if refused := cancel_tasks(scheduler, run_dir, job, (), whole=True):
@@ -126,15 +131,6 @@ def _cancel_strays(run_dir: Path) -> bool:
             raise JobkitError(message, hint=hint, exit_code=ExitCode.REFUSED)
         note(f"cancelled: job {job}")
     return bool(jobs)
-
-
-def _refuse_unknown(run: RunStanding) -> None:
-    """Refuse if it is unknown what still runs."""
-    driver = last_driver(run.folder)
-    if driver and not driver.reachable and any(runs_here(task.scheduler) for task in run.queued):
-        message = f"it runs as process {driver.pid} on {driver.host}, which jobkit cannot reach from here"
-        raise JobkitError(message, hint=f"run the same command on {driver.host}", exit_code=ExitCode.REFUSED)
-    refuse_silent(run, "nothing was cancelled")
 
 
 def points_to_cancel(run: RunStanding, named: Sequence[str], kept: Sequence[str]) -> list[PointStatus]:
@@ -184,16 +180,6 @@ def _refuse_parts_of_jobs(
             raise JobkitError(message, hint="they end together: name them all, or none of them")
 
 
-def _followers(run: RunStanding) -> Iterator[Part]:
-    """Yield the jobs that follow and have not ended."""
-    jobs = standing.followers(run, Role.FOLLOW)
-    jobs += standing.followers(run, *ADDERS)[-1:]
-    for job, queued in jobs:
-        ended = standing.first_task(job) in run.ended
-        if queued is not None or not (ended or (job.role in ADDERS and run.kind.finished(run.folder))):
-            yield job, (job.first,)
-
-
 def _parts(run: RunStanding, points: Sequence[PointStatus], *, whole: bool) -> list[Part]:
     """Return the tasks of points, job by job; before them the jobs that follow, if all is cancelled.
 
@@ -205,7 +191,12 @@ def _parts(run: RunStanding, points: Sequence[PointStatus], *, whole: bool) -> l
         chosen += [task for task, queued in run.queued.items() if queued.state is not State.ENDING]
     for task in chosen:
         tasks.setdefault((task.scheduler, task.job_id), set()).add(task.task)
-    first = list(_followers(run)) if whole else []
+    first: list[Part] = []
+    for job, queued in (*standing.followers(run, Role.FOLLOW), *standing.followers(run, *ADDERS)[-1:]):
+        ended = standing.first_task(job) in run.ended
+        ended |= job.role in ADDERS and run.kind.finished(run.folder)
+        if whole and (queued is not None or not ended):
+            first.append((job, (job.first,)))
     for job, _ in first:
         tasks.pop((job.scheduler, job.job.id), None)
     jobs = {(submission.scheduler, submission.job.id): submission for submission in run.submissions}

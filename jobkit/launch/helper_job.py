@@ -110,8 +110,12 @@ def submit_errand(scheduler: Scheduler, run_dir: Path, script: str) -> Errand:
     OSError
         If the folder cannot be written.
     """
-    if errand := _begun(scheduler):
-        return errand
+    for begun in (request.begun for request in load_all("request") if request.begun):
+        scheduler_calls.reconcile_submission(begun, note)
+        known = read_journal(begun)
+        for one in known.submissions:
+            if first_task(one) not in known.cancelled:
+                return Errand(scheduler, begun, Job(script="job.sh", array=ONE_TASK, id=one.job))
     (run_dir / "logs").mkdir(parents=True)
     for file in (JOURNAL_FILE, ACCOUNTING_FILE):
         (run_dir / file).touch()
@@ -119,17 +123,6 @@ def submit_errand(scheduler: Scheduler, run_dir: Path, script: str) -> Errand:
     note_begun(run_dir)
     job = scheduler_calls.submit_array(scheduler, run_dir, Job(script="job.sh", array=ONE_TASK))
     return Errand(scheduler, run_dir, job)
-
-
-def _begun(scheduler: Scheduler) -> Errand | None:
-    """Return the job that the same request of a laptop has submitted before; ``None`` if none goes on."""
-    for run_dir in (request.begun for request in load_all("request") if request.begun):
-        scheduler_calls.reconcile_submission(run_dir, note)
-        known = read_journal(run_dir)
-        for one in known.submissions:
-            if first_task(one) not in known.cancelled:
-                return Errand(scheduler, run_dir, Job(script="job.sh", array=ONE_TASK, id=one.job))
-    return None
 
 
 # -- fetch a model

@@ -270,16 +270,13 @@ class ProgressBars:
         queued = (entry for task, entry in run.queued.items() if task not in follow)
         reasons = sorted({entry.reason for entry in queued if entry.reason})
         why = f", waiting: {', '.join(reasons)}" if reasons and not self._tasks else ""
-        self._print_reason(why)
-        unit = f"{self._noun}s{self._to_go(run)}{why}"
-        self._bars.update(self._all, completed=self._total - len(self._left), unit=unit)
-        return set(self._left)
-
-    def _print_reason(self, why: str) -> None:
-        """Print why all points wait, each reason once: only a terminal shows it in the bar."""
+        # Each reason once: only a terminal shows it in the bar.
         if why and why not in self._said and not self._console.is_terminal:
             self._print([f"{format_count(self._total, self._noun)}{why}"])
         self._said.add(why)
+        unit = f"{self._noun}s{self._to_go(run)}{why}"
+        self._bars.update(self._all, completed=self._total - len(self._left), unit=unit)
+        return set(self._left)
 
     def _show(self, point: PointStatus, run: RunStanding) -> None:
         index, tries = point.point.index, point.tries
@@ -287,11 +284,9 @@ class ProgressBars:
             if index not in self._tasks:
                 name = f"{printable(point.point.point_id):<20}"
                 self._tasks[index] = self._bars.add_task(name, total=None, unit="batches")
-            progress = progress_of_try(tries[0])
-            if progress:
-                self._bars.update(
-                    self._tasks[index], completed=progress.batches, total=progress.batches_total
-                )
+            if progress := progress_of_try(tries[0]):
+                done, total = progress.batches, progress.batches_total
+                self._bars.update(self._tasks[index], completed=done, total=total)
         elif tries:
             return  # the try is from before
         if point.standing in ENDINGS:

@@ -131,11 +131,6 @@ class Answers:
             self._out.flush()
 
 
-def _projects(folder: Path) -> list[str]:
-    """Return the names of the projects in a folder."""
-    return sorted(note.parent.name for note in folder.glob(f"*/{ORIGIN_FILE}"))
-
-
 def project_folder(request: Request, answers: Answers) -> Path:
     """Return the folder of the project, made if it is missing.
 
@@ -145,9 +140,10 @@ def project_folder(request: Request, answers: Answers) -> Path:
         If it belongs to another folder of a laptop.
     """
     place = Path.home() / Path(request.folder).expanduser() / request.project
-    others = [] if place.is_dir() else _projects(place.parent)
+    others = sorted(note.parent.name for note in place.parent.glob(f"*/{ORIGIN_FILE}"))
+    is_new = not place.is_dir()
     place.mkdir(parents=True, exist_ok=True)
-    if others:
+    if is_new and others:
         answers.send({"err": f"a new project: {place}; there are {', '.join(others)} too\n"})
     note = place / ORIGIN_FILE
     if not note.exists():
@@ -162,6 +158,8 @@ def project_folder(request: Request, answers: Answers) -> Path:
 
 
 def _run(request: Request, run: Run, answers: Answers) -> None:
+    from jobkit.runs.journal import read_journal
+
     SERVED.sent = {str(Path.cwd() / name): what for name, what in request.sent.items()}
     SERVED.refuse_other()
     if not request.kept:
@@ -180,7 +178,9 @@ def _run(request: Request, run: Run, answers: Answers) -> None:
         if said == ACCEPTED:
             with contextlib.suppress(OSError):
                 kept.unlink()
-            if code == 0 or (code and code > 0 and _is_answered(note)):
+            # A command that failed is over once the scheduler has answered all that it has submitted.
+            over = code == 0 or (begun := _begun(note)) is None or read_journal(begun).unanswered is None
+            if over and code is not None and code >= 0:
                 os.truncate(note, 0)
 
 
@@ -200,14 +200,6 @@ def _begun(note: Path) -> Path | None:
     """Return the run folder that a request has begun; ``None`` if none is there."""
     run = Path(last_line(note).strip() or "none")
     return run if run.is_absolute() and run.is_dir() else None
-
-
-def _is_answered(note: Path) -> bool:
-    """Return whether the scheduler has answered all that a request has submitted."""
-    from jobkit.runs.journal import read_journal
-
-    run = _begun(note)
-    return run is None or read_journal(run).unanswered is None
 
 
 def _wait_for_the_same(lock: Path, answers: Answers) -> None:
