@@ -94,14 +94,12 @@ def applied(lab: ClusterLab) -> Applied:
 
 def test_a_shard_runs_again_while_the_others_go_on(applied: Applied) -> None:
     """At most two at a time: the resumed shard takes a slot of the array, which gets it back."""
-    fault = applied.lab.home / "fault"
-    fault.touch()
+    (fault := applied.lab.home / "fault").touch()
     applied.takes(f"1 / (not Path({str(fault)!r}).exists() or 'word 0.' not in map(str.strip, paragraphs))")
     assert applied.apply(shards=8).returncode == 0
     until(lambda: read_standings([applied.out])[0].points[0].standing is PointState.FAILED, "a shard fails")
     fault.unlink()
-    done = applied.lab.jobkit("resume", applied.out)
-    assert "1 shard may begin next to job" in done.stderr, done.stderr
+    assert "1 shard may begin next to job" in applied.lab.jobkit("resume", applied.out).stderr
     wait_for(lambda: applied.done() == 8, 180)
     tries = sorted((path.parent.name, read_begin(path).at) for path in applied.out.glob("results/*/*/begin"))
     assert [name for name, _ in tries] == ["try-1"] * 8 + ["try-2"], "no shard ran twice"

