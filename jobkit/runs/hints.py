@@ -202,13 +202,12 @@ def remedy(outcome: Outcome, message: str, *, run: str, point: int, alone: bool 
     alone
         Whether to run only this point, and not all points that failed.
     """
-    pairs = ((step, _of_point(step.command) if alone else step.command) for step in _steps(outcome, message))
-    return tuple(replace(step, command=command.format(run=run, point=point)) for step, command in pairs)
-
-
-def _of_point(command: str) -> str:
-    """Return a command for one point, if it would run all points that failed."""
-    return command if "{point}" in command else command.replace(RESUME, f"{RESUME} {{point}}")
+    steps = []
+    for step in _steps(outcome, message):
+        one = alone and "{point}" not in step.command
+        command = step.command.replace(RESUME, f"{RESUME} {{point}}") if one else step.command
+        steps.append(replace(step, command=command.format(run=run, point=point)))
+    return tuple(steps)
 
 
 def _steps(outcome: Outcome, message: str) -> tuple[Step, ...]:
@@ -312,9 +311,8 @@ def _unpaced(run: RunStanding, point: PointStatus) -> tuple[int, str] | None:
     if resources is None:
         return None
     if planned_s is not None and _enough_s(planned_s) > resources.walltime:
-        return _enough_s(
-            planned_s
-        ), f"{format_about(planned_s)} were planned; a quarter more, and time to copy"
+        why = f"{format_about(planned_s)} were planned; a quarter more, and time to copy"
+        return _enough_s(planned_s), why
     return resources.walltime, "as the policy adds after a timeout"
 
 
@@ -324,12 +322,8 @@ def _foreseen(run: RunStanding, point: PointStatus) -> Foreseen:
 
 
 def _enough_s(work_s: float) -> int:
-    return math.ceil(_with_warning(MARGIN * work_s) / STEP_S) * STEP_S
-
-
-def _with_warning(work_s: float) -> float:
     """Return the walltime of some work, which the warning ends a minute, or a quarter, before it."""
-    return min(work_s * 4 / 3, work_s + WARNING_S)
+    return math.ceil(min(MARGIN * work_s * 4 / 3, MARGIN * work_s + WARNING_S) / STEP_S) * STEP_S
 
 
 def _far(point: PointStatus) -> str:
@@ -355,9 +349,8 @@ def _memory(run: RunStanding, full: Sequence[PointStatus]) -> ResourceNeed:
     size, held = max(known), max(_held_bytes(run, point) for point in full)
     if size < MARGIN * held:
         size = math.ceil(MARGIN * held / GIB) * GIB
-        return ResourceNeed(
-            MEMORY, format_size(size), f"{format_memory(held)} were measured; a quarter more, in whole GiB"
-        )
+        because = f"{format_memory(held)} were measured; a quarter more, in whole GiB"
+        return ResourceNeed(MEMORY, format_size(size), because)
     return ResourceNeed(MEMORY, format_size(size), "as the policy adds after a lack of memory")
 
 
@@ -529,7 +522,9 @@ def _resume(run: RunStanding, failed: Sequence[PointStatus], typed: str, does: s
     if not all(need.value for need in needs) or not limited:
         yield from _reason(failed, typed)
     yield from _with_more(needs, limited, typed, only=others)
-    yield from _fixes([] if limited else failed, typed)
+    if not limited and len({point.outcome for point in failed}) == 1 and (outcome := failed[0].outcome):
+        steps = remedy(outcome, failed[0].verdict.evidence, run=typed, point=failed[0].point.index)
+        yield from (step for step in steps if step.kind in {FixKind.FIX, FixKind.LOOK})
     if others or not limited:
         yield Step(f"jobkit resume {typed}", does)
 
@@ -544,13 +539,6 @@ def _with_more(
         yield Step(f"jobkit resume {typed} {words}", "; ".join(need.because for need in needs), FixKind.FIX)
 
 
-def _fixes(failed: Sequence[PointStatus], typed: str) -> Iterator[Step]:
-    """Yield what fixes the cause if all points failed with the same outcome."""
-    if len({point.outcome for point in failed}) == 1 and (outcome := failed[0].outcome):
-        steps = remedy(outcome, failed[0].verdict.evidence, run=typed, point=failed[0].point.index)
-        yield from (step for step in steps if step.kind in {FixKind.FIX, FixKind.LOOK})
-
-
 def _resumes(run: RunStanding) -> str:
     """Return what `jobkit resume` does; empty if it would do nothing."""
     if run.planner or not run.points:
@@ -559,11 +547,8 @@ def _resumes(run: RunStanding) -> str:
         run.counts[word] for word in (PointState.FAILED, standing.CANCELLED, PointState.MISSING)
     )
     again = [f"{_the(failed, run.noun)} that failed"] if failed else []
-    again += (
-        [f"{_the(cancelled, run.noun)} that {'was' if cancelled == 1 else 'were'} cancelled"]
-        if cancelled
-        else []
-    )
+    if cancelled:
+        again.append(f"{_the(cancelled, run.noun)} that {'was' if cancelled == 1 else 'were'} cancelled")
     what = [f"runs again {' and '.join(again)}"] if again else []
     here = run.schedulers and all(map(runs_here, run.schedulers))
     those = _the(missing, run.noun)
@@ -576,7 +561,9 @@ def _look(run: RunStanding, typed: str) -> Iterator[Step]:
     """Yield what shows more: how the run goes on, or its results."""
     standings = {point.standing for point in run.points}
     moving = {PointState.RUNNING, PointState.WAITING}
-    if moving & (standings | {job.state for job in run.jobs if _may_add(run, job)}):
+    follows = PointState.FAILED in standings  # else the job that runs failed points again adds nothing
+    jobs = {job.state for job in run.jobs if follows or job.submission.role is not Role.FOLLOW}
+    if moving & (standings | jobs):
         yield Step(f"jobkit status {typed} --watch", "follows it to its end", FixKind.WATCH)
     running = next((point.point for point in run.points if point.standing is PointState.RUNNING), None)
     if running is not None:
@@ -585,12 +572,6 @@ def _look(run: RunStanding, typed: str) -> Iterator[Step]:
         )
     for command, does in run.kind.looks(run, typed):
         yield Step(command, does, FixKind.LOOK)
-
-
-def _may_add(run: RunStanding, job: JobStanding) -> bool:
-    """Return whether a job may still add to a run; one that runs failed points again needs some."""
-    failed = any(point.standing is PointState.FAILED for point in run.points)
-    return job.submission.role is not Role.FOLLOW or failed
 
 
 def _the(number: int, noun: str) -> str:

@@ -290,11 +290,9 @@ class ProgressBars:
             if index not in self._tasks:
                 name = f"{printable(point.point.point_id):<20}"
                 self._tasks[index] = self._bars.add_task(name, total=None, unit="batches")
-            progress = progress_of_try(tries[0])
-            if progress:
-                self._bars.update(
-                    self._tasks[index], completed=progress.batches, total=progress.batches_total
-                )
+            if progress := progress_of_try(tries[0]):
+                done, total = progress.batches, progress.batches_total
+                self._bars.update(self._tasks[index], completed=done, total=total)
         elif tries:
             return  # the try is from before
         if point.standing in ENDINGS:

@@ -87,7 +87,7 @@ def scheduler(case: Case, survey: Survey) -> Iterator[Finding]:
     if case.local:
         return
     findings = [machine.controller(survey)]
-    findings += [finding for finding in case.opening if finding.name == "site file"]
+    findings += [finding for finding in case.opening if finding.name != "spec"]
     try:
         request = case.request()
     except JobkitError as error:

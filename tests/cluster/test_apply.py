@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks import soak_apply
+from jobkit.core.layout import read_begin
 from jobkit.extensions.corpus.standing import live_points
 from jobkit.extensions.corpus.winners import read_winners
 from jobkit.runs.reader import read_standings
+from jobkit.runs.standing import PointState
 from tests.cluster.daemons import BUSY, until, wait_for
 from tests.cluster.lab import SGE, SLURM, ClusterLab, on
 from tests.cluster.test_client import dies
@@ -24,6 +26,7 @@ from tests.support import commands
 
 SLOW = """\
 import time
+from pathlib import Path
 from jobkit.worker.workloads.function import Count
 
 class Slow(Count):
@@ -54,7 +57,7 @@ class Applied:
         (lab.home / "letters.txt").write_text("\n".join(self.paragraphs), encoding="utf-8")
         self.takes(0.02)
 
-    def takes(self, seconds: float) -> None:
+    def takes(self, seconds: float | str) -> None:
         """Let a call of ten paragraphs take so long."""
         (self.lab.home / "slow.py").write_text(SLOW % seconds, encoding="utf-8")
 
@@ -87,6 +90,23 @@ class Applied:
 @pytest.fixture
 def applied(lab: ClusterLab) -> Applied:
     return Applied(lab)
+
+
+def test_a_shard_runs_again_while_the_others_go_on(applied: Applied) -> None:
+    """At most two at a time: the resumed shard takes a slot of the array, which gets it back."""
+    (fault := applied.lab.home / "fault").touch()
+    applied.takes(f"1 / (not Path({str(fault)!r}).exists() or 'word 0.' not in map(str.strip, paragraphs))")
+    assert applied.apply(shards=8).returncode == 0
+    until(lambda: read_standings([applied.out])[0].points[0].standing is PointState.FAILED, "a shard fails")
+    fault.unlink()
+    assert "1 shard may begin next to job" in applied.lab.jobkit("resume", applied.out).stderr
+    wait_for(lambda: applied.done() == 8, 180)
+    tries = sorted((path.parent.name, read_begin(path).at) for path in applied.out.glob("results/*/*/begin"))
+    assert [name for name, _ in tries] == ["try-1"] * 8 + ["try-2"], "no shard ran twice"
+    assert tries[8][1] < tries[7][1], "it did not wait for the end of the array"
+    events = map(json.loads, (applied.out / "journal.jsonl").read_text().splitlines())
+    assert [event["throttle"] for event in events if event["event"] == "throttled"] == [1, 1, 2]
+    assert applied.merged() == applied.rows
 
 
 def test_a_corpus_is_worked_through_and_merged(applied: Applied) -> None:

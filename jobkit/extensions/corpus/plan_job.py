@@ -6,6 +6,7 @@ Until the job has planned, the run folder has an order (``apply.json``), a journ
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import tempfile
 import time
@@ -142,12 +143,18 @@ def read_order(run_dir: Path) -> CorpusJobSpec:
 
 
 def _order(request: start.ApplyRequest, setting: AppliedSetting) -> CorpusJobSpec:
+    # A node does not have the variables of the shell (see `asked_by_shell`).
+    keys = by_name(setting.spec.scheduler).ASKING_VARIABLES.values()
+    asked = {key: value for key in keys if (value := getattr(setting.spec.resources, key))}
     return CorpusJobSpec(
         run_id=run_id_of(request.out) or run_id(setting.spec.name),
         folder=str(Path.cwd()),
         word=str(request.word),
         paths=request.paths,
-        overrides=request.options.overrides,
+        overrides=(
+            *request.options.overrides,
+            *(f"resources.{key}={json.dumps(value)}" for key, value in asked.items()),
+        ),
         scheduler=setting.spec.scheduler,
         site=setting.spec.site,
         minutes=request.wishes.minutes,

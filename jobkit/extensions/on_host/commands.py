@@ -7,7 +7,7 @@ import hashlib
 import platform
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -127,7 +127,8 @@ def _run(cluster: Cluster, typed: Typed, inputs: Inputs) -> int:
     words = [*typed.name.split(), *inputs.words(typed.words)]
     sent = inputs.marks()
     again = typed.name in READ | LEFT or "--dry-run" in words
-    kept = "" if again else _digest((_laptop(), *words, *(f"{name} {mark}" for name, mark in sent.items())))
+    what = "\0".join((_laptop(), *words, *(f"{name} {mark}" for name, mark in sent.items())))
+    kept = "" if again else hashlib.sha256(what.encode("utf-8", "surrogateescape")).hexdigest()
     return cluster.run(words, kept=kept, sent=sent)
 
 
@@ -140,10 +141,6 @@ def _laptop() -> str:
             write_atomically(note, secrets.token_hex(16))
         return note.read_text(encoding="utf-8")
     return platform.node()
-
-
-def _digest(parts: Iterable[str]) -> str:
-    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def _send(cluster: Cluster, inputs: Inputs) -> None:

@@ -28,6 +28,7 @@ PYTHONS = ("python3.13", "python3.12", "python3.11", "python3")
 PYTHON, VERSION, HOME = (f"{MARK}{word} " for word in ("python", "version", "home"))
 """What begins a line of the answer of `LOOK`, behind what a login shell prints."""
 INSTALLED = f"{MARK}installed"
+NOT_PACKED = (".pyc", "/RECORD", "/INSTALLER", "/REQUESTED", "direct_url.json")
 LOOK = f"""
 for p in {" ".join(PYTHONS)}; do
   q=$(command -v "$p") && "$q" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || continue
@@ -61,7 +62,7 @@ def install_if_missing(cluster: Cluster) -> bool:
     """
     found = _look(cluster)
     version = metadata.version("jobkit")
-    if _fits(found.get(VERSION, "")):
+    if found.get(VERSION, "").endswith(f"protocol {PROTOCOL}"):
         terminal.note(f"{cluster.host} has {found[VERSION]}")
         return True
     if PYTHON not in found:
@@ -71,7 +72,9 @@ def install_if_missing(cluster: Cluster) -> bool:
         )
     folder = f"{found[HOME]}/.local/share/jobkit"
     terminal.note(_plan(cluster.host, found, version, folder))
-    if not _yes():
+    sys.stderr.write("Install it? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
         terminal.note("nothing was changed")
         return False
     _install(cluster, found[PYTHON], folder)
@@ -98,11 +101,6 @@ def _script(cluster: Cluster, script: str, *, show: bool = False) -> shell.Compl
     return shell.Completed(done.argv, done.status, "".join(lines), done.stderr)
 
 
-def _fits(version: str) -> bool:
-    """Return whether a line of ``jobkit --version`` names this protocol."""
-    return version.endswith(f"protocol {PROTOCOL}")
-
-
 def _plan(host: str, found: dict[str, str], version: str, folder: str) -> str:
     other = found.get(VERSION)
     has = f"{host} has {other}, which this version cannot talk to." if other else f"{host} has no jobkit."
@@ -116,13 +114,6 @@ def _plan(host: str, found: dict[str, str], version: str, folder: str) -> str:
             *(["Jobs that use an older jobkit there now may fail."] if other else []),
         )
     )
-
-
-def _yes() -> bool:
-    """Ask, and return the answer; anything but a yes is a no."""
-    sys.stderr.write("Install it? [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def _install(cluster: Cluster, python: str, folder: str) -> None:
@@ -156,17 +147,8 @@ def make_wheel(folder: Path) -> Path:
     origin = json.loads(own.read_text("direct_url.json") or "{}")
     if origin.get("dir_info", {}).get("editable"):
         source = unquote(urlparse(origin["url"]).path)
-        argv = [
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            "--quiet",
-            "--no-deps",
-            "--wheel-dir",
-            str(folder),
-            source,
-        ]
+        options = ("--quiet", "--no-deps", "--wheel-dir", str(folder))
+        argv = [sys.executable, "-m", "pip", "wheel", *options, source]
         shell.check(shell.run(argv, timeout_s=BUILD_S), "the wheel of this checkout cannot be built")
         return next(folder.glob("jobkit-*.whl"))
     wheel = folder / f"jobkit-{own.version}-py3-none-any.whl"
@@ -175,9 +157,7 @@ def make_wheel(folder: Path) -> Path:
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as packed:
         for file in own.files or ():
             name = file.as_posix()
-            if name.startswith("..") or name.endswith(
-                (".pyc", "/RECORD", "/INSTALLER", "/REQUESTED", "direct_url.json")
-            ):
+            if name.startswith("..") or name.endswith(NOT_PACKED):
                 continue
             data = Path(str(file.locate())).read_bytes()
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
