@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 MEMORY_FACTOR = 1.2
 LEAST_ROOM_BYTES = 256 * MIB
-"""A first load held 190 MiB more than a later one, and the shell of a job 34 (docs/measurements.md)."""
+"""A first load held 192 MiB more than a later one, and the shell of a job 34 MiB (benchmarks/records)."""
 TEXT_BYTES = 128 * MIB
 """What a shard holds of its text beyond this is added."""
 SMALL_STEP_BYTES, SMALL_STEPS = 100 * MIB, 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,100 +12,75 @@ from hypothesis import strategies as st
 
 from jobkit.answers.speed import CorpusVolume, duration, speeds
 from jobkit.core.measurements import MemoryReadings
-from jobkit.core.records import Record
-from jobkit.core.units import GIB
+from jobkit.core.units import GIB, format_size, format_walltime
+from jobkit.extensions.corpus.plan import Piece
 from jobkit.extensions.corpus.setting import AppliedSetting, find_setting
+from jobkit.extensions.corpus.shards import ShardOptions, plan_shards
 from jobkit.extensions.past_jobs.advice import MEMORY, WALLTIME, AlikeJobs
 from jobkit.planning.resolve import Options
-from jobkit.report.recommend.request import PointUse, RunUse, request
-from jobkit.report.rows import row_of_point
+from jobkit.report.recommend.request import RunUse, read_use, request
+from jobkit.report.recommend.waste import unused_memory, unused_walltime
 from jobkit.runs.request import held_by, memory_request, walltime_request
-from jobkit.runs.results import PointResult
-from jobkit.runs.tries import Try, TryOutcome
-from jobkit.schedulers.past import PastJob
-from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import Resources
+from tests.extensions.test_past_jobs import JOB
 from tests.support.applied import measured_run
-from tests.support.builders import ITEMS, grid
+from tests.support.builders import ITEMS, grid, write_submitted
 from tests.support.recommendations import material, measured
-from tests.support.requests import by_apply, by_waste
 
-RUN = RunUse(
-    run="run",
-    scheduler="slurm",
-    points=(),
-    to_come=0,
-    threads=None,
-    sites=[load_site("slurm-default", "slurm")],
-    own=True,
-    notes=(),
-)
+Case = tuple[AppliedSetting, RunUse]
 
 
-@pytest.fixture(scope="module")
-def setting(tmp_path_factory: pytest.TempPathFactory) -> AppliedSetting:
+def setting_of(run: Path) -> AppliedSetting:
     options = Options(scheduler="slurm", site="slurm-default")
-    run = measured_run(tmp_path_factory.mktemp("measured") / "run")
     return find_setting(run, options, build=False, say=lambda _: None)
 
 
-def use_of(told: Record, asked: Resources, seconds: float) -> PointUse:
-    one = Try(number=1, record=told, verdict=TryOutcome(told.outcome, ""))
-    row = row_of_point("run", PointResult(point=told.point, all_tries=(one,)))
-    held = told.memory.maxrss_bytes
-    return PointUse(row=row, asked=asked, pack=1, seconds=seconds, ram_bytes=held, task=None)
+@pytest.fixture(scope="module")
+def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
+    run = measured_run(tmp_path_factory.mktemp("measured") / "run")
+    write_submitted(run, "local", "77", first=1, last=6)
+    return setting_of(run), read_use(run)
 
 
-def job_of(asked: Resources, held: int, seconds: float) -> AlikeJobs:
-    job = PastJob(
-        scheduler="slurm",
-        job_id="1",
-        name="demo",
-        user="me",
-        queue="gpu",
-        state="COMPLETED",
-        ended=True,
-        well=True,
-        elapsed_s=seconds,
-        walltime_s=asked.walltime,
-        memory_bytes=asked.memory,
-        held_bytes=held,
-    )
-    return AlikeJobs((job,))
+def by_apply(setting: AppliedSetting, text: CorpusVolume) -> tuple[int, int]:
+    """Return the memory and the walltime that a shard with all of a text requests."""
+    size = {"paragraphs": text.paragraphs, "characters": text.characters or 0}
+    piece = Piece(source=0, start=0, end=1, longest=1, sha256="", **size)
+    found = plan_shards([piece], replace(setting, past=()), ShardOptions(number=1)).measured
+    return found.memory, found.walltime
 
 
 @settings(max_examples=1000, deadline=None)
 @given(seed=st.integers(0, 2**32), repeats=st.integers(1, 3))
-def test_recommend_apply_and_both_kinds_of_waste_request_alike(
-    setting: AppliedSetting, seed: int, repeats: int
-) -> None:
+def test_recommend_apply_and_both_kinds_of_waste_request_alike(case: Case, seed: int, repeats: int) -> None:
     drawn = random.Random(seed)  # noqa: S311 - no secret
-    sizes, work = sorted(drawn.sample((20, 40, 85, 130, 175, 220), 2)), 10 ** drawn.uniform(-2, 3)
+    sizes, work_s = sorted(drawn.sample((20, 40, 85, 130, 175, 220), 2)), 10 ** drawn.uniform(-2, 5)
     told = [
         replace(
-            measured(one, 100 / work * drawn.uniform(0.8, 1.2)),
+            measured(one, ITEMS / work_s * drawn.uniform(0.8, 1.2)),
             memory=MemoryReadings(maxrss_bytes=int(10 ** drawn.uniform(7, 11))),
-            task_s=None,
         )
         for one in grid(sizes, repeats)
     ]
     had = {"memory": drawn.randrange(1, 129) * GIB, "walltime": drawn.randrange(60, 10**5)}
-    asked = Resources().model_copy(update=had)
-    chosen = drawn.choice(speeds(told))
+    asked, chosen = Resources().model_copy(update=had), drawn.choice(speeds(told))
     like = next(one for one in told if one.params == chosen.params)
     text = CorpusVolume(paragraphs=ITEMS, characters=drawn.randrange(1, 10**6))
     time = duration(chosen, items=text.paragraphs, characters=text.characters)
     advice = request(replace(material(told), resources=asked), like, time)
     assert advice
-    applied = replace(setting, speed=chosen, peak_bytes=held_by(told, like))
+    applied = replace(case[0], speed=chosen, peak_bytes=held_by(told, like))
     assert (advice.memory_bytes, advice.walltime_s) == by_apply(applied, text)
 
-    held, seconds = max(one.memory.maxrss_bytes or 0 for one in told), drawn.uniform(1, 10**5)
-    enough = memory_request(held), walltime_request(seconds)
+    used = (max(one.memory.maxrss_bytes or 0 for one in told), drawn.uniform(1, 10**5))
+    enough = memory_request(used[0]), walltime_request(used[1])
     assert like.params["batch_size"] != sizes[-1] or advice.memory_bytes == enough[0]
-    uses = [use_of(one, asked, seconds) for one in told]
-    wasted = by_waste(replace(RUN, points=uses))
-    needs = [job_of(asked, held, seconds).need(one) for one in (MEMORY, WALLTIME)]
-    for need, least, less, now in zip(needs, enough, wasted, had.values(), strict=True):
-        assert need.next == min(least, now)
-        assert less == (least if least < now and need.used[-1] < now / 2 else None)
+    uses = [replace(case[1].points[0], asked=asked, ram_bytes=used[0], seconds=used[1])]
+    waste = [judge(replace(case[1], points=uses)).fix for judge in (unused_memory, unused_walltime)]
+    past = replace(JOB, memory_bytes=had["memory"], walltime_s=had["walltime"])
+    jobs = AlikeJobs((replace(past, held_bytes=used[0], elapsed_s=used[1]),))
+    for at, (need, words) in enumerate(((MEMORY, format_size), (WALLTIME, format_walltime))):
+        now, least, fix = [*had.values()][at], enough[at], waste[at]
+        assert jobs.need(need).next == min(least, now)
+        less = [words(least)] if least < now and used[at] < now / 2 else []
+        assert (list(fix.keys.values()) if fix else []) == less
