@@ -111,7 +111,6 @@ class Trial:
         done = subprocess.run(
             [*JOBKIT, *map(str, words)], cwd=self.home, capture_output=True, text=True, check=False
         )
-        (self.home / "client.log").open("a").write(f"$ jobkit {' '.join(map(str, words))}\n{done.stderr}\n")
         if done.returncode not in {0, 4}:
             raise RuntimeError(f"{self.name}: {words}: {done.stderr}")
         return done.stdout
