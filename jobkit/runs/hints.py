@@ -28,8 +28,8 @@ from jobkit.runs import standing
 from jobkit.runs.journal import PLANNERS, PURPOSES, STILL_AT_IT, Role
 from jobkit.runs.kinds import Foreseen, kind_for
 from jobkit.runs.progress import Progress, progress_of
-from jobkit.runs.request import memory_request, used_ram, walltime_request
-from jobkit.runs.results import task_s, timed
+from jobkit.runs.request import held_in, memory_request, walltime_request
+from jobkit.runs.results import task_s
 from jobkit.runs.standing import HELD, JobStanding, PointState, PointStatus, RunStanding, given_to
 from jobkit.runs.tries import Try
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
@@ -234,6 +234,7 @@ def _plain(command: str) -> str:
 
 
 WALLTIME, MEMORY = "resources.walltime", "resources.memory"
+ROOM = "a quarter more, and time to copy"
 MOST_NAMES = 3
 
 
@@ -287,9 +288,7 @@ def progress_of_try(tried: Try) -> Progress | None:
 def _walltime(run: RunStanding, late: Sequence[PointStatus]) -> ResourceNeed:
     paces = [(point, _whole_s(point)) for point in late]
     found = [
-        _unpaced(run, point)
-        if whole_s is None
-        else (walltime_request(whole_s), f"{_far(point)}; a quarter more, and time to copy")
+        _unpaced(run, point) if whole_s is None else (walltime_request(whole_s), _far(point))
         for point, whole_s in paces
     ]
     known = [one for one in found if one is not None]
@@ -307,7 +306,7 @@ def _unpaced(run: RunStanding, point: PointStatus) -> tuple[int, str] | None:
     if resources is None:
         return None
     if planned_s is not None and (walltime_s := walltime_request(planned_s)) > resources.walltime:
-        return walltime_s, f"{format_about(planned_s)} were planned; a quarter more, and time to copy"
+        return walltime_s, f"{format_about(planned_s)} were planned; {ROOM}"
     return resources.walltime, "as the policy adds after a timeout"
 
 
@@ -319,7 +318,7 @@ def _foreseen(run: RunStanding, point: PointStatus) -> Foreseen:
 def _far(point: PointStatus) -> str:
     progress, spent_s = progress_of_try(point.counts), task_s(point.counts)
     of = f" of {progress.batches_total:,}" if progress and progress.batches_total else ""
-    return f"{progress.batches if progress else 0:,}{of} batches took {spent_s or 0:,.0f} s"
+    return f"{progress.batches if progress else 0:,}{of} batches took {spent_s or 0:,.0f} s; {ROOM}"
 
 
 def _whole_s(point: PointStatus) -> float | None:
@@ -349,8 +348,7 @@ def _held_bytes(run: RunStanding, point: PointStatus) -> int:
     def alike(other: PointStatus) -> bool:
         return (other.point.workers, other.point.gpus) == (point.point.workers, point.point.gpus)
 
-    tries = [other.counts for other in run.points if other.outcome is Outcome.OK and alike(other)]
-    held = [used_ram(record) for tried in tries if (record := timed(tried))]
+    held = [held_in(other.counts) for other in run.points if other.outcome is Outcome.OK and alike(other)]
     return max((size for size in (_foreseen(run, point).peak_bytes, *held) if size), default=0)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from jobkit.core.records import Outcome, Record
 from jobkit.core.units import GIB, MIB
+from jobkit.runs.tries import Try
 from jobkit.schedulers.registry import SCHEDULERS
 
 if TYPE_CHECKING:
@@ -73,6 +74,13 @@ def used_ram(record: Record) -> int | None:
     checked = record.check.rss_peak_bytes if record.check else None
     known = (memory.ram_peak_bytes, cgroup, checked, record.accounted_rss_bytes)
     return max((peak for peak in known if peak is not None), default=None)
+
+
+def held_in(tried: Try) -> int | None:
+    """Return the most RAM of a try, by its record or by the accounting of a job that ran it alone."""
+    own = used_ram(tried.record) if tried.record else None
+    accounted = tried.account.max_rss_bytes if tried.account and tried.alone else None
+    return max(own or 0, accounted or 0) or None
 
 
 def held_by(records: Iterable[Record], like: Record) -> int | None:

@@ -18,8 +18,8 @@ from jobkit.report.recommend.run_data import site_of
 from jobkit.report.recommend.types import Lines, RequestAdvice, RunData
 from jobkit.report.rows import Row, row_of_point
 from jobkit.runs.journal import JobTask, Journal, Submission
-from jobkit.runs.request import WARNING_S, enough, held_by, used_ram
-from jobkit.runs.results import PointResult, Run, read_run, task_s, timed
+from jobkit.runs.request import WARNING_S, enough, held_by, held_in
+from jobkit.runs.results import PointResult, Run, read_run, task_s
 from jobkit.runs.retry_rule import changed_resources, scaled_request
 from jobkit.runs.tries import Try
 from jobkit.schedulers.registry import SCHEDULERS, by_name, runs_here
@@ -242,8 +242,7 @@ def _uses(folder: Path, run: Run, meant: Sequence[PointResult]) -> Iterator[Poin
         tried = result.counts
         if not tried.number or tried.by_hand:
             continue
-        words, record = _words(journal, sent, result.point, tried.task), timed(tried)
-        accounted = tried.account.max_rss_bytes if tried.account else None
+        words = _words(journal, sent, result.point, tried.task)
         before = [
             other
             for other in reversed(result.tries)
@@ -255,7 +254,7 @@ def _uses(folder: Path, run: Run, meant: Sequence[PointResult]) -> Iterator[Poin
             asked=_asked(spec, result.point, before),
             pack=1 if runs_here(spec.scheduler) else spec.pack,
             seconds=task_s(tried, shared=tried.task in run.accounts.packed),
-            ram_bytes=used_ram(record) if record else accounted,
+            ram_bytes=held_in(tried),
             task=tried.task,
             on_path=sent[tried.task].on_path if tried.task in sent else None,
         )
