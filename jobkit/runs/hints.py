@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +15,6 @@ from jobkit.core.records import Outcome
 from jobkit.core.terminal import shell_quote
 from jobkit.core.torch_build import cuda_install_command
 from jobkit.core.units import (
-    GIB,
     format_about,
     format_count,
     format_list,
@@ -30,6 +28,7 @@ from jobkit.runs import standing
 from jobkit.runs.journal import PLANNERS, PURPOSES, STILL_AT_IT, Role
 from jobkit.runs.kinds import Foreseen, kind_for
 from jobkit.runs.progress import Progress, progress_of
+from jobkit.runs.request import held_in, memory_request, walltime_request
 from jobkit.runs.results import task_s
 from jobkit.runs.standing import HELD, JobStanding, PointState, PointStatus, RunStanding, given_to
 from jobkit.runs.tries import Try
@@ -234,11 +233,8 @@ def _plain(command: str) -> str:
 
 
 WALLTIME, MEMORY = "resources.walltime", "resources.memory"
-MARGIN, STEP_S = 1.25, 60
-"""How much more walltime than the pace asks for, in whole minutes."""
+ROOM = "a quarter more, and time to copy"
 MOST_NAMES = 3
-WARNING_S = 60
-"""The default of ``warning_s`` in a site file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +270,7 @@ def is_limited(point: PointStatus) -> bool:
 def needed_by(run: RunStanding, points: Sequence[PointStatus]) -> list[ResourceNeed]:
     """Return what points need that ran out of walltime or memory, each key once.
 
-    The walltime is that of the measured pace and a quarter more. Of a point without one it is what the
+    The walltime is that of the measured pace. Of a point without one it is what the
     policy of the spec gives after a try without enough, and so is the memory; both are never less than what
     was measured before.
     """
@@ -290,7 +286,10 @@ def progress_of_try(tried: Try) -> Progress | None:
 
 def _walltime(run: RunStanding, late: Sequence[PointStatus]) -> ResourceNeed:
     paces = [(point, _whole_s(point)) for point in late]
-    found = [_unpaced(run, point) if whole_s is None else _paced(point, whole_s) for point, whole_s in paces]
+    found = [
+        _unpaced(run, point) if whole_s is None else (walltime_request(whole_s), _far(point))
+        for point, whole_s in paces
+    ]
     known = [one for one in found if one is not None]
     if len(known) < len(found):
         return ResourceNeed(WALLTIME, "", "HH:MM:SS: more than before; the spec of the run cannot be read")
@@ -300,19 +299,13 @@ def _walltime(run: RunStanding, late: Sequence[PointStatus]) -> ResourceNeed:
     return ResourceNeed(WALLTIME, format_walltime(seconds), because + more)
 
 
-def _paced(point: PointStatus, whole_s: float) -> tuple[int, str]:
-    """Return enough walltime for a point by its measured pace, and why."""
-    return _enough_s(whole_s), f"{_far(point)}; a quarter more, and time to copy"
-
-
 def _unpaced(run: RunStanding, point: PointStatus) -> tuple[int, str] | None:
     """Return the walltime of a point without a pace, and why; ``None`` if the spec cannot be read."""
     resources, planned_s = _by_policy(run, point), _foreseen(run, point).seconds
     if resources is None:
         return None
-    if planned_s is not None and _enough_s(planned_s) > resources.walltime:
-        why = f"{format_about(planned_s)} were planned; a quarter more, and time to copy"
-        return _enough_s(planned_s), why
+    if planned_s is not None and (walltime_s := walltime_request(planned_s)) > resources.walltime:
+        return walltime_s, f"{format_about(planned_s)} were planned; {ROOM}"
     return resources.walltime, "as the policy adds after a timeout"
 
 
@@ -321,15 +314,10 @@ def _foreseen(run: RunStanding, point: PointStatus) -> Foreseen:
     return kind_for(point.point).foreseen(run.folder, point.point)
 
 
-def _enough_s(work_s: float) -> int:
-    """Return the walltime of some work, which the warning ends a minute, or a quarter, before it."""
-    return math.ceil(min(MARGIN * work_s * 4 / 3, MARGIN * work_s + WARNING_S) / STEP_S) * STEP_S
-
-
 def _far(point: PointStatus) -> str:
     progress, spent_s = progress_of_try(point.counts), task_s(point.counts)
     of = f" of {progress.batches_total:,}" if progress and progress.batches_total else ""
-    return f"{progress.batches if progress else 0:,}{of} batches took {spent_s or 0:,.0f} s"
+    return f"{progress.batches if progress else 0:,}{of} batches took {spent_s or 0:,.0f} s; {ROOM}"
 
 
 def _whole_s(point: PointStatus) -> float | None:
@@ -347,10 +335,9 @@ def _memory(run: RunStanding, full: Sequence[PointStatus]) -> ResourceNeed:
     if len(known) < len(full):
         return ResourceNeed(MEMORY, "", "SIZE: more than before; the spec of the run cannot be read")
     size, held = max(known), max(_held_bytes(run, point) for point in full)
-    if size < MARGIN * held:
-        size = math.ceil(MARGIN * held / GIB) * GIB
-        because = f"{format_memory(held)} were measured; a quarter more, in whole GiB"
-        return ResourceNeed(MEMORY, format_size(size), because)
+    if held and size < (wanted := memory_request(held)):
+        because = f"{format_memory(held)} were measured; a fifth more"
+        return ResourceNeed(MEMORY, format_size(wanted), because)
     return ResourceNeed(MEMORY, format_size(size), "as the policy adds after a lack of memory")
 
 
@@ -360,8 +347,7 @@ def _held_bytes(run: RunStanding, point: PointStatus) -> int:
     def alike(other: PointStatus) -> bool:
         return (other.point.workers, other.point.gpus) == (point.point.workers, point.point.gpus)
 
-    records = [other.record for other in run.points if other.outcome is Outcome.OK and alike(other)]
-    held = [record.memory.ram_peak_bytes for record in records if record]
+    held = [held_in(other.counts) for other in run.points if other.outcome is Outcome.OK and alike(other)]
     return max((size for size in (_foreseen(run, point).peak_bytes, *held) if size), default=0)
 
 

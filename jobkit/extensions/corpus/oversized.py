@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED_CHARS, numbers
-from jobkit.core.units import GIB, format_count, format_memory
+from jobkit.core.units import format_count, format_memory
 from jobkit.extensions.corpus.plan import Corpus, Piece
 from jobkit.extensions.corpus.reading import Paragraph, read_pieces
 from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.planning.texts import estimated_lengths
-from jobkit.report.recommend.request import MEMORY_FACTOR
+from jobkit.runs.request import memory_request
 
 MOST_NAMED = 10
 LENGTHS: Mapping[str, Callable[[str], Sequence[int]]] = {
@@ -133,5 +132,4 @@ def memory_of(heavy: OversizedPiece, setting: AppliedSetting, usual_bytes: int) 
     line = setting.memory.line if setting.memory else ""
     if isinstance(line, str) or setting.point.device != CPU:
         return usual_bytes
-    needed = line.upper(heavy.load)
-    return max(usual_bytes, math.ceil(MEMORY_FACTOR * needed / GIB) * GIB)
+    return max(usual_bytes, memory_request(line.upper(heavy.load)))

@@ -44,10 +44,10 @@ from jobkit.planning.job_script import little, render_resume
 from jobkit.planning.points import request as request_of
 from jobkit.planning.prepare import run_id
 from jobkit.planning.resolve import Options
-from jobkit.report.recommend.request import enough
 from jobkit.runs import journal
 from jobkit.runs.journal import STILL_AT_IT, Role, read_journal
 from jobkit.runs.kinds import run_id_of
+from jobkit.runs.request import enough
 from jobkit.runs.standing import first_task
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import ONE_TASK
@@ -275,8 +275,7 @@ def _resources(setting: AppliedSetting, found: Sequence[SourceFile], unfinished:
 def _lines(setting: AppliedSetting, found: Sequence[SourceFile], resources: Resources) -> Iterator[str]:
     """Yield what is known before the corpus is read."""
     size = format_bytes(sum(one.size_bytes for one in found))
-    asked, peak = setting.spec.resources, setting.peak_bytes
-    by_measure = enough(asked, peak_bytes=peak, longest_s=None, gpus=asked.gpus)
+    by_measure = enough(setting.spec.resources, held_bytes=setting.peak_bytes)
     queue = queue_of(resources, setting.site)
     rows = {
         "corpus": f"{format_count(len(found), 'file')}, {size}: to be read and planned by a job",

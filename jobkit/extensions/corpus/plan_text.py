@@ -188,13 +188,12 @@ def _request(prospect: CorpusSummary) -> str:
 
 
 def _rests_on(plan: CorpusPlan) -> str:
-    """Return on what time the walltime rests, if that is no upper end that the plan shows."""
+    """Return on what length of a shard the walltime rests."""
     each = plan.each
     if each is None or plan.resources.walltime != plan.measured.walltime:
         return ""
-    if each.high_s is None:
-        return " (for twice the expected time, as there is no interval)"
-    return f" (for up to {format_about(each.high_s)}, as the spread is unknown)" if each.unknown else ""
+    why = ", twice the mean" if each.high_s is None else ", as the spread is unknown" if each.unknown else ""
+    return f" (for a shard of up to {format_about(each.longest_s)}{why})"
 
 
 def _warnings(prospect: CorpusSummary) -> Iterator[str]:

@@ -18,7 +18,7 @@ from jobkit.core.layout import (
     read_points,
 )
 from jobkit.core.paths import ledger_path
-from jobkit.core.records import FULL, ModelRef, Outcome, Point, Record, TextRef
+from jobkit.core.records import FULL, ModelRef, Point, Record, TextRef
 from jobkit.core.terminal import Say, relative_path
 from jobkit.core.units import format_count, format_setting
 from jobkit.launch.guards import measure_again
@@ -28,9 +28,9 @@ from jobkit.planning.resolve import Options, ResolvedSpec
 from jobkit.planning.workload_traits import Traits
 from jobkit.report.recommend.advice import memory_of_setting, paragraphs, recommend
 from jobkit.report.recommend.energy import EnergyUse, energy_answer
-from jobkit.report.recommend.request import used_ram
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import RecommendOptions, RunData
+from jobkit.runs.request import held_by
 from jobkit.runs.which_run import find_run, refuse_unmeasured
 from jobkit.schedulers.registry import choose_scheduler, runs_here
 from jobkit.spec.fields import Auto
@@ -67,7 +67,7 @@ class AppliedSetting:
     memory
         With its largest load; ``None`` if that is not known.
     peak_bytes
-        The most RAM that a try of the setting held; ``None`` if unknown.
+        As in `jobkit.runs.request.held_by`.
     measured
         Paragraphs of the text that was measured; 0 if none was.
     past
@@ -173,8 +173,7 @@ def _of_run(run: Path, options: Options, refuse: Refuse) -> AppliedSetting:
     for point in points[:1]:
         refuse(point.workload, point.model, measure_again(run, point))
     params, speed, found = _chosen(run, material)
-    measured = material.search.winner_records if material.search else material.records
-    alike = [record for record in measured if speed and record.params == speed.params]
+    alike = [record for record in material.measured if speed and record.params == speed.params]
     spec = load_spec(run / SPEC_FILE, (*found, *_spec_words(options)))
     spec, site, why = _placed(spec, options, _scheduler_of(run))
     first = alike[0].point if alike else points[0]
@@ -205,7 +204,7 @@ def _of_run(run: Path, options: Options, refuse: Refuse) -> AppliedSetting:
         speed=speed if speed and speed.rates else None,
         energy=_energy(alike, speed) if speed else None,
         memory=memory_of_setting(material, alike[0]) if alike else None,
-        peak_bytes=_peak(alike),
+        peak_bytes=held_by(material.measured, alike[0]) if alike else None,
         measured=paragraphs(material.records),
         past=past_of(first, next((record.gpu.name for record in alike if record.gpu), None)),
     )
@@ -359,11 +358,6 @@ def _alone(
 def _energy(records: Sequence[Record], speed: Speed) -> EnergyUse | None:
     answer = energy_answer(records, speed, CorpusVolume(paragraphs=1))
     return answer.recommended if answer else None
-
-
-def _peak(records: Sequence[Record]) -> int | None:
-    well = [record for record in records if record.outcome is Outcome.OK]
-    return max((used for record in well if (used := used_ram(record))), default=None)
 
 
 def _no_text() -> TextRef:

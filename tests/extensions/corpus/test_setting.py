@@ -15,7 +15,7 @@ from jobkit.answers.memory_line import fit_memory
 from jobkit.answers.observations import RAM
 from jobkit.answers.stats import Observation
 from jobkit.core.errors import JobkitError
-from jobkit.core.units import GIB
+from jobkit.core.units import GIB, MIB
 from jobkit.extensions.corpus import start
 from jobkit.extensions.corpus.oversized import OversizedPiece, find_heavy, longest_item, refuse_too_large
 from jobkit.extensions.corpus.plan import Piece, cut_loads
@@ -163,12 +163,9 @@ def test_earlier_corpora_widen_the_interval_by_how_far_they_were_off(setting: Ap
     assert (two.high_s or 0) / two.expected_s < 1.1
 
 
-def test_memory_has_the_window_and_walltime_the_interval_unless_given(setting: AppliedSetting) -> None:
-    wide = replace(setting, spec=setting.spec.model_copy(update={"sort_window": 400}))
-    sizes = [plan_shards(pieces(), one, ShardOptions(number=1)).resources.memory for one in (setting, wide)]
-    assert setting.peak_bytes
-    assert sizes[0] > setting.peak_bytes
-    assert sizes[1] >= sizes[0]
+def test_memory_has_the_text_beyond_128_mib_and_both_are_as_given(setting: AppliedSetting) -> None:
+    long = plan_shards(pieces(4, 100 * MIB // 4), setting, ShardOptions(number=1))
+    assert long.resources.memory == 2 * GIB
     given = replace(setting, given=("resources.memory", "resources.walltime"))
     resources = plan_shards(pieces(), given, ShardOptions(number=1)).resources
     assert (resources.memory, resources.walltime) == (2**30, 120)

@@ -91,7 +91,7 @@ def test_a_corpus_is_worked_through_here_and_merged(home: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "figures"),
     [
-        ("memory=500MiB", ("500MiB", "600.0 MiB", "resources.memory=1GiB")),
+        ("memory=500MiB", ("500MiB", "600.0 MiB", "resources.memory=900MiB")),
         ("memory=600MiB", ()),
         ("walltime=00:00:09", ("00:00:09", "about 9 s", "resources.walltime=00:05:00")),
         ("walltime=00:00:12", ()),
