@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import SPEC_FILE, read_batches
+from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import shell_quote
 from jobkit.core.torch_build import cuda_install_command
@@ -27,11 +27,10 @@ from jobkit.core.units import (
 from jobkit.runs import standing
 from jobkit.runs.journal import PLANNERS, PURPOSES, STILL_AT_IT, Role
 from jobkit.runs.kinds import Foreseen, kind_for
-from jobkit.runs.progress import Progress, progress_of
+from jobkit.runs.progress import progress_of_try, whole_s
 from jobkit.runs.request import held_in, memory_request, walltime_request
 from jobkit.runs.results import task_s
 from jobkit.runs.standing import HELD, JobStanding, PointState, PointStatus, RunStanding, given_to
-from jobkit.runs.tries import Try
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Queued, Remedy, State
 from jobkit.worker.failure import (
@@ -279,22 +278,17 @@ def needed_by(run: RunStanding, points: Sequence[PointStatus]) -> list[ResourceN
     return [*([_walltime(run, late)] if late else []), *([_memory(run, full)] if full else [])]
 
 
-def progress_of_try(tried: Try) -> Progress | None:
-    """Return how far a try is, or how far it came; ``None`` if no batch is home."""
-    return progress_of(read_batches(tried.folder)[0]) if tried.folder else None
-
-
 def _walltime(run: RunStanding, late: Sequence[PointStatus]) -> ResourceNeed:
-    paces = [(point, _whole_s(point)) for point in late]
+    paces = [(point, whole_s(point.counts, shared=point.counts.task in point.shared_tasks)) for point in late]
     found = [
-        _unpaced(run, point) if whole_s is None else (walltime_request(whole_s), _far(point))
-        for point, whole_s in paces
+        _unpaced(run, point) if longest_s is None else (walltime_request(longest_s), _far(point))
+        for point, longest_s in paces
     ]
     known = [one for one in found if one is not None]
     if len(known) < len(found):
         return ResourceNeed(WALLTIME, "", "HH:MM:SS: more than before; the spec of the run cannot be read")
     seconds, because = max(known, key=itemgetter(0))
-    names = [point.point.point_id for point, whole_s in paces if whole_s is None]
+    names = [point.point.point_id for point, longest_s in paces if longest_s is None]
     more = f"; the time of {format_list(names, MOST_NAMES)} was not measured yet" if names else ""
     return ResourceNeed(WALLTIME, format_walltime(seconds), because + more)
 
@@ -318,16 +312,6 @@ def _far(point: PointStatus) -> str:
     progress, spent_s = progress_of_try(point.counts), task_s(point.counts)
     of = f" of {progress.batches_total:,}" if progress and progress.batches_total else ""
     return f"{progress.batches if progress else 0:,}{of} batches took {spent_s or 0:,.0f} s; {ROOM}"
-
-
-def _whole_s(point: PointStatus) -> float | None:
-    """Return how long the whole of a point takes at the pace of the try; ``None`` if that is not known."""
-    progress = progress_of_try(point.counts)
-    spent_s = task_s(point.counts, shared=point.counts.task in point.shared_tasks)
-    if progress is None or progress.left_s is None or not spent_s or not progress.work_s:
-        return None
-    at_once = max(1.0, progress.work_s / spent_s)  # of several workers
-    return spent_s + progress.left_s / at_once
 
 
 def _memory(run: RunStanding, full: Sequence[PointStatus]) -> ResourceNeed:

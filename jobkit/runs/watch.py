@@ -20,8 +20,9 @@ from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Point
 from jobkit.core.terminal import for_terminal, note, printable, shell_quote
 from jobkit.core.units import format_about, format_count, pauses
-from jobkit.runs.hints import job_line, progress_of_try, release_jobs, releases
+from jobkit.runs.hints import job_line, release_jobs, releases
 from jobkit.runs.journal import PLANNERS, SEARCHES, Role
+from jobkit.runs.progress import progress_of_try
 from jobkit.runs.queue import record_accounting
 from jobkit.runs.reader import read_standings
 from jobkit.runs.retry import any_retry_due
