@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from jobkit.core.records import Outcome, Point
 from jobkit.core.terminal import shell_path
 from jobkit.extensions.corpus.plan import Winner, read_corpus
 from jobkit.extensions.corpus.standing import corpus_json, corpus_lines, read_parts
-from jobkit.extensions.corpus.winners import has_rows, winner_path
+from jobkit.extensions.corpus.winners import has_rows, read_claim, winner_path
 from jobkit.runs.journal import Role
 from jobkit.runs.kinds import Foreseen, NextStep, Order, RunKind
 from jobkit.runs.standing import PointState, RunStanding
@@ -117,12 +118,10 @@ class CorpusRun(RunKind):
 
 
 def _winner(home: Path) -> Winner | None:
-    """Return the try that won of a shard; ``None`` if none has, or that cannot be read."""
-    path = winner_path(home.parents[1], home.name)
-    try:
-        return from_json(Winner, read_text(path), where=str(path))
-    except (OSError, JobkitError):
-        return None
+    """Return the try that won of a shard; ``None`` if none has, or that may not be read."""
+    with suppress(JobkitError):
+        return read_claim(winner_path(home.parents[1], home.name))
+    return None
 
 
 CORPUS = CorpusRun()

@@ -335,10 +335,10 @@ def _check_rows(run_dir: Path, winners: Sequence[Winner]) -> None:
     damaged = [winner for winner, good in zip(winners, whole, strict=True) if not good]
     if damaged:
         paths = [str(_rows_of(run_dir, winner)) for winner in damaged]
-        first = shell_path(winner_path(run_dir, damaged[0].point_id))
+        first = shell_path(winner_path(run_dir, damaged[0].point_id).with_suffix(""))
         raise JobkitError(
             f"rows do not match their SHA-256: {format_list(paths, _NAMED)}",
-            hint=f"copy them back; or run the shard again: rm {first}, then {_resume(run_dir)}",
+            hint=f"copy them back; or run the shard again: rm -r {first}.*, then {_resume(run_dir)}",
         )
 
 

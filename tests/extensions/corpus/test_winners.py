@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -141,36 +142,62 @@ def test_a_shard_that_is_withdrawn_cannot_win(tmp_path: Path, points: list[Point
     assert claim_all(tmp_path, points) == {1: won}
 
 
-def test_without_links_the_file_is_created_once_and_another_error_is_an_error(
-    tmp_path: Path, points: list[Point], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(code, os.strerror(code))
+@pytest.fixture
+def no_links(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Let no file be linked; return a list with the error."""
 
+    def refuse(*_: object) -> None:
+        raise OSError(code[0], os.strerror(code[0]))
+
+    code = [errno.EPERM]
     monkeypatch.setattr(os, "link", refuse)
-    for number in (1, 2):
-        work(tmp_path, 1, number)
-    path, code = winners.winner_path(tmp_path, points[0].point_id), errno.ENOSPC
+    return code
+
+
+def test_another_error_than_that_of_a_file_system_without_links_is_an_error(
+    tmp_path: Path, points: list[Point], no_links: list[int]
+) -> None:
+    work(tmp_path, 1)
+    no_links[0] = errno.ENOSPC
     with pytest.raises(OSError, match="No space"):
         claim(tmp_path, points[0], 1)
     assert list((tmp_path / "winners").iterdir()) == []
-    for code in (errno.EPERM, errno.EOPNOTSUPP):  # noqa: B007 - `refuse` reads it
-        first = claim(tmp_path, points[0], 1)
-        winners._publish(path, b"another\n")  # as one that came to the same decision a moment later
-        assert read_winners(tmp_path) == {1: first}
-        assert len(list(path.parent.iterdir())) == 1
-        path.unlink()
 
 
-def test_a_torn_winner_is_named(tmp_path: Path, points: list[Point]) -> None:
-    work(tmp_path, 1)
-    (tmp_path / "winners").mkdir()
+@pytest.mark.usefixtures("no_links")
+def test_without_links_one_of_500_claims_at_the_same_time_wins(tmp_path: Path, points: list[Point]) -> None:
+    for number in range(1, 6):
+        work(tmp_path, 1, number)
+    with ThreadPoolExecutor(100) as threads:
+        found = set(threads.map(lambda n: claim(tmp_path, points[0], n % 5 + 1), range(500)))
+    assert found == {*read_winners(tmp_path).values()}
+    assert withdraw(tmp_path, points[0]) in found
+    assert {path.name for path in (tmp_path / "winners").iterdir()} == {
+        "shard-00001.json",
+        "shard-00001.claim",
+    }
+
+
+@pytest.mark.parametrize("content", ["", '{"index"', "[" * 100_000])
+@pytest.mark.parametrize("linked", [True, False])
+def test_a_claim_without_its_content_is_decided_once_by_the_next(
+    tmp_path: Path, points: list[Point], request: pytest.FixtureRequest, content: str, *, linked: bool
+) -> None:
+    """Also a claim that was killed before it had copied what its folder holds."""
+    if not linked:
+        request.getfixturevalue("no_links")
+    for number in (1, 2):
+        work(tmp_path, 1, number)
     path = winners.winner_path(tmp_path, points[0].point_id)
-    path.write_text('{"index"')
-    for call in (lambda: claim(tmp_path, points[0], 1), lambda: read_winners(tmp_path)):
-        with pytest.raises(JobkitError, match=r"shard-00001\.json") as caught:
-            call()
-        assert "rm " in caught.value.hint
+    path.parent.mkdir()
+    path.write_text(content)
+    assert read_winners(tmp_path) == {}
+    first = claim(tmp_path, points[0], 1)
+    assert (
+        claim(tmp_path, points[0], 2) == first == withdraw(tmp_path, points[0]) == read_winners(tmp_path)[1]
+    )
+    path.unlink()
+    assert claim(tmp_path, points[0], 2) == first
 
 
 def test_a_point_of_another_plan_has_no_shard(tmp_path: Path, points: list[Point]) -> None:
