@@ -182,7 +182,8 @@ def _checked(path: Path, name: str) -> TextRef:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        convert = f"iconv -f latin1 -t utf-8 {shell_quote(path)} > {shell_quote(f'{path}.utf8')}"
+        new = path.with_name(f"{path.stem}.utf8{path.suffix}")
+        convert = f"iconv -f latin1 -t utf-8 {shell_quote(path)} > {shell_quote(new)}"
         hint = f"convert it first, for instance: {convert}"
         raise JobkitError(f"text {path}: not UTF-8 at byte {error.start}", hint=hint) from error
     if not split_paragraphs(text):

@@ -57,12 +57,21 @@ def test_a_real_run_on_this_cpu(here: Path) -> None:
     assert "(t, n=2)" in out or "spread unknown (n=2)" in out
     assert "--gres" not in out
 
-    told = json.loads(jobkit("recommend", real_run, "--json", "--corpus", "words.yaml").stdout)
+    (here / "words.txt").symlink_to("words.yaml")
+    told = json.loads(jobkit("recommend", real_run, "--json", "--corpus", "words.txt").stdout)
     assert (told["schema"], told["measured"]["capacity_bytes"]) == (1, 2**30)
     assert told["request"]["memory_bytes"] == 2**30
     assert told["corpus"]["characters"] == len(SPEC)
     assert told["time"]["low_s"] < told["time"]["expected_s"] < told["time"]["high_s"]
     assert len(told["batch"]["settings"]) == 2
+
+    (here / "in").mkdir()
+    (here / "in/a.txt").write_text("One.", encoding="utf-8")
+    (here / "in/b.txt").write_bytes(b"caf\xe9")
+    refused = jobkit("recommend", real_run, "--corpus", "in").stderr
+    skipped = jobkit("recommend", real_run, "--corpus", "in", "--skip-bad")
+    assert "iconv -f latin1 -t utf-8" in refused
+    assert ("1 paragraph" in skipped.stdout, "--skip-bad" in skipped.stderr) == (True, True)
 
 
 def test_cards_by_name_or_by_size_and_a_margin_that_is_a_share(tmp_path: Path) -> None:

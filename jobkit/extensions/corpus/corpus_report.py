@@ -160,12 +160,13 @@ def _of_winners(
     folder: Path, results: Sequence[PointResult], planned: Mapping[int, Shard], notes: list[str]
 ) -> Mapping[str, Any]:
     """Return the provenance of the shards whose result counts, and whose plan can be read."""
-    try:
-        winners = read_winners(folder)
-    except JobkitError as error:
-        notes.append(f"{error.message}: what was promised is compared with nothing")
-        return {}
+    winners = read_winners(folder)
     live = {result.point.index for result in results if result.outcome is Outcome.OK} & planned.keys()
+    if open_shards := [
+        result.point.point_id for result in results if result.point.index in live - winners.keys()
+    ]:
+        what = f"the result of {format_list(open_shards, MOST_NAMED)} is not claimed: it is in no sum"
+        notes.append(f"{what} until jobkit status {shell_path(folder)} claims it")
     counted = {index: winner for index, winner in winners.items() if index in live}
     return provenance(folder, results, counted) if counted else {}
 

@@ -75,6 +75,8 @@ class Corpus:
         Of JSONL documents.
     skipped
         The bad places that the user chose to leave out.
+    unread
+        The names of the files in its folders that jobkit does not read.
     documents, paragraphs, characters
         Of all that is not skipped.
     format
@@ -85,6 +87,7 @@ class Corpus:
     text_field: str = "text"
     id_field: str = "id"
     skipped: tuple[Bad, ...] = ()
+    unread: tuple[str, ...] = ()
     documents: int
     paragraphs: int
     characters: int

@@ -15,11 +15,12 @@ from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar, cast
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.terminal import shell_quote
 from jobkit.extensions.corpus.plan import Bad, Corpus, Piece, Source
 from jobkit.extensions.corpus.reading import BOM, BadLineError, Fields, generated_id, parse_line
 from jobkit.extensions.corpus.scan_part import id_hash, lines_of, scan_part, scan_parts, source_of
 from jobkit.extensions.corpus.scan_text import PartResult, PieceRow, ScanPart
-from jobkit.extensions.corpus.sources import JSONL, SourceFile, open_stream, skip
+from jobkit.extensions.corpus.sources import JSONL, CorpusFiles, SourceFile, open_stream, skip
 
 if TYPE_CHECKING:
     import numpy as np
@@ -446,9 +447,12 @@ def refusal(bad: Sequence[tuple[int, Bad]], found: Sequence[SourceFile]) -> Jobk
     ]
     more = f"\n  and {len(bad) - _SHOWN:,} more" if len(bad) > _SHOWN else ""
     places = "1 place" if len(bad) == 1 else f"{len(bad):,} places"
+    latin = (found[source] for source, one in bad if one.reason.startswith("not UTF-8"))
+    path = next((shell_quote(one.path) for one in latin if not one.compression), "")
+    convert = f" (iconv -f latin1 -t utf-8 {path} > converted && mv converted {path})" if path else ""
     return JobkitError(
         f"the corpus cannot be read in {places}:{''.join(lines)}{more}",
-        hint="fix them (iconv converts text that is not UTF-8), or leave them out: --skip-bad",
+        hint=f"fix them{convert}, or leave them out: --skip-bad",
     )
 
 
@@ -473,7 +477,7 @@ class Scan:
 
 
 def scan(
-    found: Sequence[SourceFile],
+    corpus: CorpusFiles,
     *,
     text_field: str = "text",
     id_field: str = "id",
@@ -485,7 +489,7 @@ def scan(
 
     Parameters
     ----------
-    found
+    corpus
         Of `jobkit.extensions.corpus.sources.find_sources`.
     text_field, id_field
         Of JSONL documents.
@@ -501,6 +505,7 @@ def scan(
     JobkitError
         If something is bad and not to be skipped: the message has all of it. If no paragraph is left.
     """
+    found = corpus.files
     size = sum(one.size_bytes for one in found)
     number = processes or (1 if size < _ALONE_BYTES else cores())
     findings = Findings()
@@ -517,7 +522,7 @@ def scan(
         again, in_order(scan_part, [part for _, part in again], number), strict=True
     ):
         reads[place] = (part, result)
-    return _result(found, reads, findings, [bad for _, bad in listed], (text_field, id_field))
+    return _result(corpus, reads, findings, [bad for _, bad in listed], (text_field, id_field))
 
 
 def _read(
@@ -543,12 +548,13 @@ def _read(
 
 
 def _result(
-    found: Sequence[SourceFile],
+    files: CorpusFiles,
     reads: Sequence[Read],
     findings: Findings,
     skipped: Sequence[Bad],
     fields: tuple[str, str],
 ) -> Scan:
+    found = files.files
     kept = [number for number in range(len(found)) if number not in findings.files]
     left = [read for read in reads if read[0].source not in findings.files]
     digests = {part.source: result.sha256 for part, result in left if result.sha256}
@@ -559,6 +565,7 @@ def _result(
         text_field=fields[0],
         id_field=fields[1],
         skipped=tuple(skipped),
+        unread=files.unread,
         documents=sum(source.kind != JSONL for source in sources)
         + sum(result.documents for _, result in left),
         paragraphs=sum(piece.paragraphs for piece in pieces),

@@ -337,7 +337,7 @@ def _permits_stand_in(request: ApplyRequest) -> bool:
         or (is_corpus_folder(request.out) and not is_unplanned(request.out))
     ):
         return True
-    return all(is_sample_file(Path(found.path), cache_dir()) for found in find_sources(request.paths))
+    return all(is_sample_file(Path(found.path), cache_dir()) for found in find_sources(request.paths).files)
 
 
 def columns(point: Point) -> tuple[str, ...]:

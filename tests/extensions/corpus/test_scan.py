@@ -209,7 +209,7 @@ def test_several_processes_find_what_one_finds(tmp_path: Path, monkeypatch: pyte
     seen: list[int] = []
     alone = scan(found, processes=1)
     assert scan(found, processes=3, seen=seen.append) == alone
-    assert sum(seen) == sum(one.size_bytes for one in found)
+    assert sum(seen) == sum(one.size_bytes for one in found.files)
 
 
 KILLED = """\
