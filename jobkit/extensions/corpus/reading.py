@@ -144,7 +144,7 @@ def read_shard(run_dir: Path, index: int) -> Iterator[Paragraph]:
 def read_pieces(corpus: Corpus, pieces: tuple[Piece, ...]) -> Iterator[Paragraph]:
     """Yield the paragraphs of pieces in corpus order; see `read_shard`."""
     fields = Fields(corpus.text_field, corpus.id_field)
-    left_out = _left_out(corpus)
+    left_out = left_out_lines(corpus)
     for number, group in groupby(enumerate(pieces), key=lambda one: one[1].source):
         source = corpus.sources[number]
         for at, piece, data in _blocks(source, group):
@@ -156,7 +156,7 @@ def read_pieces(corpus: Corpus, pieces: tuple[Piece, ...]) -> Iterator[Paragraph
                 yield paragraph._replace(piece=at)
 
 
-def _left_out(corpus: Corpus) -> dict[str, set[int]]:
+def left_out_lines(corpus: Corpus) -> dict[str, set[int]]:
     """Return the lines of each source that are skipped."""
     lines: dict[str, set[int]] = {}
     for bad in corpus.skipped:
@@ -201,17 +201,24 @@ def _of_lines(
         paragraph
         for number, line in enumerate(data.split(b"\n"), piece.line)
         if number not in left_out and (bare := line.removeprefix(BOM) if number == 1 else line).strip()
-        for paragraph in _of_line(source, number, bare, fields)
+        for paragraph in numbered(*document_of(source, number, bare, fields), 0, 0)
     )
     return islice(found, piece.skip, piece.skip + piece.paragraphs)
 
 
-def _of_line(source: Source, number: int, line: bytes, fields: Fields) -> Iterator[Paragraph]:
+def document_of(source: Source, number: int, line: bytes, fields: Fields) -> tuple[str, str]:
+    """Return the id and the text of a document of JSONL.
+
+    Raises
+    ------
+    JobkitError
+        If the line is none.
+    """
     try:
         document = parse_line(line, fields)
     except BadLineError as error:  # the digest is right: another version of jobkit made the plan
         raise JobkitError(f"{source.path}:{number}: {error}", hint=_HINT) from error
-    return numbered(document.id or generated_id(source.name, number), document.text, 0, 0)
+    return document.id or generated_id(source.name, number), document.text
 
 
 def numbered(document: str, given: str, number: int, offset: int) -> Iterator[Paragraph]:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import resource
 from dataclasses import replace
 from importlib import util
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyarrow import parquet
 
 from jobkit.core.errors import JobkitError
@@ -17,7 +21,7 @@ from jobkit.core.json_codec import to_json
 from jobkit.core.layout import PLAN_FILE
 from jobkit.extensions.corpus.formats import check_format, write_rows
 from jobkit.extensions.corpus.merge import merge
-from jobkit.extensions.corpus.plan import ROWS_FILE, append_shards, read_plan
+from jobkit.extensions.corpus.plan import ROWS_FILE, append_shards, read_corpus, read_plan
 from jobkit.extensions.corpus.reading import Paragraph, read_shard
 from jobkit.extensions.corpus.rows import RowsWriter
 from jobkit.extensions.corpus.scan import scan
@@ -69,6 +73,12 @@ def test_cells_of_tsv() -> None:
     found = written("tsv", *values).decode().splitlines()
     assert found[0] == "document\tparagraph\tx"
     assert found[1:] == ['d\t0\t"a\tb', '"', "d\t0\t", 'd\t0\t"[1, ""é""]"', "d\t0\ttrue", "d\t0\t1.5"]
+
+
+@given(st.lists(st.text(st.sampled_from("a \r\n\t\"'\\#é\u2028")), min_size=1))
+def test_pandas_reads_back_what_is_in_a_tsv(values: list[str]) -> None:
+    frame = pd.read_csv(io.BytesIO(written("tsv", *values)), sep="\t", dtype=str, keep_default_na=False)
+    assert frame["x"].tolist() == values
 
 
 @pytest.mark.parametrize(
@@ -156,13 +166,14 @@ def test_the_output_is_that_of_one_process(run: Path, tmp_path: Path, undisturbe
 
 
 def test_every_document_has_a_line_with_its_paragraphs_and_rows(tmp_path: Path) -> None:
-    """Also documents without a row, and once a document that several shards share."""
+    """Also documents without a row or a paragraph, and once a document that several shards share."""
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "long.txt").write_text("word word\n\n...\n\n" * 40, encoding="utf-8")
     (folder / "silent.txt").write_text("...\n\n!\n", encoding="utf-8")
+    (folder / "nothing.txt").write_text(" \n\n", encoding="utf-8")
     documents: list[dict[str, object]] = [
-        {"id": f"d{n}", "text": "one\n\n?" if n % 2 else "-"} for n in range(9)
+        {"id": f"d{n}", "text": ("-", "one\n\n?", "\r\n")[n % 3]} for n in range(9)
     ]
     (folder / "some.jsonl").write_text(jsonl(documents), encoding="utf-8")
     run = tmp_path / "run"
@@ -173,9 +184,10 @@ def test_every_document_has_a_line_with_its_paragraphs_and_rows(tmp_path: Path) 
     merged = merge(run, tmp_path / "out.tsv", "tsv")
     lines = (tmp_path / "out.documents.jsonl").read_text(encoding="utf-8").splitlines()
     found = [tuple(json.loads(line).values()) for line in lines]
-    assert found[:2] == [("in/long.txt", 80, 80), ("in/silent.txt", 2, 0)]
-    assert found[2:] == [(f"d{n}", 1 + n % 2, n % 2) for n in range(9)]
-    assert (merged.documents, merged.silent, merged.counts) == (11, 6, tmp_path / "out.documents.jsonl")
+    assert found[:3] == [("in/long.txt", 80, 80), ("in/nothing.txt", 0, 0), ("in/silent.txt", 2, 0)]
+    assert found[3:] == [(f"d{n}", *[(1, 0), (2, 1), (0, 0)][n % 3]) for n in range(9)]
+    assert (merged.documents, merged.silent, merged.counts) == (12, 8, tmp_path / "out.documents.jsonl")
+    assert merged.documents == read_corpus(run).documents
     assert sum(paragraphs for _, paragraphs, _ in found) == merged.paragraphs
     assert sum(rows for *_, rows in found) == merged.rows
 
@@ -195,6 +207,23 @@ def test_a_try_whose_script_was_killed_counts(run: Path, tmp_path: Path, undistu
     (run / "winners" / "shard-00003.json").unlink()
     merge(run, tmp_path / "out.jsonl")
     assert (tmp_path / "out.jsonl").read_bytes() == undisturbed
+
+
+def test_a_full_disk_leaves_nothing_half(run: Path, tmp_path: Path) -> None:
+    merged = merge(run, tmp_path / "out.jsonl")
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("out*")}
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    sizes = sorted(map(len, before.values()))
+    for room in (sizes[0] - 1, sizes[1] - 1):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, limit[1]))
+        try:
+            for name in ("out.jsonl", "new.jsonl"):
+                with pytest.raises(JobkitError, match="File too large"):
+                    merge(run, tmp_path / name)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+    assert merged.output.name in before
 
 
 def refused(run: Path, reason: str) -> JobkitError:
