@@ -10,7 +10,7 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import BATCH_SIZE, CPU, PADDED_CHARS, numbers
 from jobkit.core.units import GIB, format_count, format_memory
 from jobkit.extensions.corpus.plan import Corpus, Piece
-from jobkit.extensions.corpus.reading import Paragraph, read_pieces
+from jobkit.extensions.corpus.reading import place_of, read_pieces
 from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.planning.texts import estimated_lengths
 from jobkit.report.recommend.request import MEMORY_FACTOR
@@ -91,13 +91,7 @@ def _looked_at(
     items = sum(len(own) for _, own in paragraphs)
     together = numbers(setting.point.params).get(BATCH_SIZE, 1)
     together = 1 if PADDED_CHARS in setting.point.params else min(together, items)
-    return OversizedPiece(piece, _where(corpus, piece, worst), longest, together * longest)
-
-
-def _where(corpus: Corpus, piece: Piece, paragraph: Paragraph) -> str:
-    name = corpus.sources[piece.source].name
-    document = "" if paragraph.document == name else f", document {paragraph.document}"
-    return f"{name}{document}, paragraph {paragraph.number + 1:,}"
+    return OversizedPiece(piece, place_of(corpus, piece, worst), longest, together * longest)
 
 
 def refuse_too_large(heavy: Sequence[OversizedPiece], setting: AppliedSetting) -> None:

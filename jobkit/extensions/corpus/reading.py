@@ -91,6 +91,13 @@ def _check_surrogates(text: str) -> None:
 _HINT = "restore the input, or plan the changed corpus in a new folder: jobkit apply"
 
 
+def place_of(corpus: Corpus, piece: Piece, paragraph: Paragraph) -> str:
+    """Return in words where a paragraph of a piece is."""
+    name = corpus.sources[piece.source].name
+    document = "" if paragraph.document == name else f", document {paragraph.document}"
+    return f"{name}{document}, paragraph {paragraph.number + 1:,}"
+
+
 class Paragraph(NamedTuple):
     r"""A paragraph, and where it is in its document.
 

@@ -333,6 +333,22 @@ def test_a_shard_slower_than_99_in_100_is_named(promised: Path) -> None:
     assert (data["done"], data["slow"]) == (2, ["shard-00002"])
 
 
+def test_a_shard_that_failed_is_shown_with_its_longest_paragraph(tagged: Path) -> None:
+    for index in (1, 2):
+        end_well(tagged, index)
+    point = read_points(tagged)[0][2]
+    write_record(tagged, replace(measured_record(point, 1.0), outcome=Outcome.RAM_OOM))
+    texts = (tagged.parent / "letters.txt").read_text().split("\n\n")
+    number = max(range(40, 60), key=lambda at: len(texts[at]))
+    text, _ = status(tagged)
+    assert (
+        f"shard-00003 failed; its longest paragraph, {len(texts[number]) + 1} characters: letters.txt, "
+        in text
+    )
+    assert f"paragraph {number + 1}\n" in text
+    assert "jobkit merge tagged --allow-missing\n" in text
+
+
 def test_a_plan_that_cannot_be_read_is_no_error(tagged: Path) -> None:
     (tagged / PLAN_FILE).write_text("{")
     text, data = status(tagged)
