@@ -19,7 +19,7 @@ from typing import IO
 from jobkit.answers.loads import PUNCTUATION, Lengths
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
-from jobkit.core.paragraphs import split_paragraphs
+from jobkit.core.paragraphs import JSONL_ENDINGS, split_paragraphs
 from jobkit.core.paths import CACHE_VARIABLE, cache_write_errors, make_folder, share_with_group
 from jobkit.core.records import ModelRef, TextRef
 from jobkit.core.terminal import Say, shell_quote
@@ -260,6 +260,18 @@ def paragraphs_of(text: TextRef) -> list[str]:
     return read_paragraphs(Path(text.path))
 
 
+def one_paragraph(text: TextRef) -> str:
+    """Return what to do about a text of one paragraph, in which a batch has nothing to hold; else empty."""
+    if len(paragraphs_of(text)) > 1:
+        return ""
+    path = Path(text.path)
+    lines = f"sed G {shell_quote(path)} > {shell_quote(path.with_name(f'{path.stem}.lines.txt'))}"
+    return (
+        f"text {text.name} is one paragraph, so every batch is alike: blank lines separate paragraphs. If a line "
+        f"is a document: {lines}; or name a JSONL file (.jsonl), a document a line"
+    )
+
+
 def cached_lengths(workload: str, text: TextRef, model: ModelRef | None, cache: Path) -> Lengths | None:
     """Return what `text_lengths` found earlier, ``None`` if it was never asked."""
     path = _kept_at(workload, text, model, cache)
@@ -388,5 +400,6 @@ def _kept_at(workload: str, text: TextRef, model: ModelRef | None, cache: Path) 
     if workload not in SHIPPED or model is None:
         return None
     framework, _ = EXTRAS.get(workload, ("stanza", ""))
-    parts = [workload, text.sha256, model.fingerprint, *map(metadata.version, ("jobkit", framework))]
+    jsonl = ["jsonl"] if text.path.lower().endswith(JSONL_ENDINGS) else []
+    parts = [workload, text.sha256, *jsonl, model.fingerprint, *map(metadata.version, ("jobkit", framework))]
     return cache / "lengths" / f"{hashlib.sha256(' '.join(parts).encode()).hexdigest()[:16]}.json"

@@ -17,6 +17,7 @@ from uuid import uuid4
 from jobkit.core.errors import ExitCode, JobkitError, file_error
 from jobkit.core.files import open_regular
 from jobkit.core.layout import read_points, try_folder
+from jobkit.core.paragraphs import BOM, Fields
 from jobkit.core.terminal import shell_path
 from jobkit.core.units import format_list
 from jobkit.extensions.corpus.formats import check_format, write_rows
@@ -30,14 +31,7 @@ from jobkit.extensions.corpus.plan import (
     read_corpus,
     read_plan,
 )
-from jobkit.extensions.corpus.reading import (
-    BOM,
-    Fields,
-    document_of,
-    left_out_lines,
-    numbered,
-    read_pieces,
-)
+from jobkit.extensions.corpus.reading import document_of, left_out_lines, numbered, read_pieces
 from jobkit.extensions.corpus.scan_part import lines_of
 from jobkit.extensions.corpus.sources import JSONL, open_stream
 from jobkit.extensions.corpus.winners import claim_all, digest, read_winners, winner_path

@@ -15,9 +15,10 @@ from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any, BinaryIO, Generic, TypeVar, cast
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.paragraphs import BOM, BadLineError, Fields, parse_line
 from jobkit.core.terminal import shell_quote
 from jobkit.extensions.corpus.plan import Bad, Corpus, Piece, Source
-from jobkit.extensions.corpus.reading import BOM, BadLineError, Fields, generated_id, parse_line
+from jobkit.extensions.corpus.reading import generated_id
 from jobkit.extensions.corpus.scan_part import id_hash, lines_of, scan_part, scan_parts, source_of
 from jobkit.extensions.corpus.scan_text import PartResult, PieceRow, ScanPart
 from jobkit.extensions.corpus.sources import JSONL, CorpusFiles, SourceFile, open_stream, skip

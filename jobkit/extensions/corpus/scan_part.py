@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from jobkit.core.files import open_regular
-from jobkit.core.paragraphs import spans
-from jobkit.extensions.corpus.reading import BOM, BadLineError, Fields, parse_line
+from jobkit.core.paragraphs import BOM, BadLineError, Fields, parse_line, spans
 from jobkit.extensions.corpus.scan_text import (
     BadPartError,
     PartResult,

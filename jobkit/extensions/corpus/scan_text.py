@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jobkit.extensions.corpus.reading import BOM
+from jobkit.core.paragraphs import BOM
 from jobkit.extensions.corpus.sources import Stream
 
 LONGEST_BYTES = 2**26

@@ -15,6 +15,7 @@ from typing import BinaryIO, Protocol
 
 from jobkit.core.errors import JobkitError, file_error
 from jobkit.core.files import open_regular
+from jobkit.core.paragraphs import JSONL_ENDINGS
 from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.units import format_list
 
@@ -187,7 +188,7 @@ def read_exactly(stream: Stream, number: int) -> bytes:
 
 
 TEXT, JSONL = "text", "jsonl"
-_KINDS = {".txt": TEXT, ".jsonl": JSONL, ".ndjson": JSONL}
+_KINDS = {".txt": TEXT, **dict.fromkeys(JSONL_ENDINGS, JSONL)}
 _COMPRESSED = {".gz": "gz", ".zst": "zst"}
 READ = ".txt, .jsonl and .ndjson, also with .gz or .zst"
 """The endings of the files that are read, in words."""
