@@ -15,7 +15,6 @@ from jobkit.commands.shared import (
     run_and_corpus,
     set_option,
     skip_bad_option,
-    text_field_option,
 )
 from jobkit.core import terminal
 from jobkit.core.errors import JobkitError
@@ -48,7 +47,6 @@ PERCENT = 100
     help="Also accept a precision whose F1 with the entities of fp32 is at least this.",
 )
 @skip_bad_option
-@text_field_option
 @set_option
 @json_option
 def recommend(
@@ -59,7 +57,6 @@ def recommend(
     margin: str,
     min_f1: float,
     skip_bad: bool,
-    text_field: str,
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> int:
@@ -103,9 +100,7 @@ def recommend(
     material = read_material(found, overrides)
     options = RecommendOptions(
         gpus=gpus,
-        corpus=read_corpora(corpus, material.records, skip_bad=skip_bad, text_field=text_field)
-        if corpus
-        else None,
+        corpus=read_corpora(corpus, material.records, skip_bad=skip_bad) if corpus else None,
         margin=share,
         min_f1=min_f1,
     )

@@ -159,10 +159,9 @@ def _is_shown(entry: os.DirEntry[str]) -> bool:
 
 def _file_in(folder: Path) -> str:
     """Return what to name in place of a folder: a file in it, if it has one."""
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        inside = sorted(entry.name for entry in islice(entries, MOST_NAMES) if _is_shown(entry))
-        if inside:
-            return f"name one file, such as {shell_quote(folder / inside[0])}"
+    with contextlib.suppress(OSError, ValueError), os.scandir(folder) as entries:
+        first = min(entry.name for entry in islice(entries, MOST_NAMES) if _is_shown(entry))
+        return f"name one file, such as {shell_quote(folder / first)}"
     return "name one file"
 
 
@@ -267,8 +266,8 @@ def one_paragraph(text: TextRef) -> str:
     path = Path(text.path)
     lines = f"sed G {shell_quote(path)} > {shell_quote(path.with_name(f'{path.stem}.lines.txt'))}"
     return (
-        f"text {text.name} is one paragraph, so every batch is alike: blank lines separate paragraphs. If a line "
-        f"is a document: {lines}; or name a JSONL file (.jsonl), a document a line"
+        f"text {text.name} is one paragraph, so every batch is alike: blank lines separate paragraphs. "
+        f"If a line is a document: {lines}; or name a JSONL file (.jsonl), a document a line"
     )
 
 

@@ -65,14 +65,6 @@ def test_a_real_run_on_this_cpu(here: Path) -> None:
     assert told["time"]["low_s"] < told["time"]["expected_s"] < told["time"]["high_s"]
     assert len(told["batch"]["settings"]) == 2
 
-    (here / "in").mkdir()
-    (here / "in/a.txt").write_text("One.", encoding="utf-8")
-    (here / "in/b.txt").write_bytes(b"caf\xe9")
-    refused = jobkit("recommend", real_run, "--corpus", "in").stderr
-    skipped = jobkit("recommend", real_run, "--corpus", "in", "--skip-bad")
-    assert "iconv -f latin1 -t utf-8" in refused
-    assert ("1 paragraph" in skipped.stdout, "--skip-bad" in skipped.stderr) == (True, True)
-
 
 def test_cards_by_name_or_by_size_and_a_margin_that_is_a_share(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "demo", records())

@@ -106,24 +106,21 @@ def test_gpus_that_every_point_holds_and_none_uses_are_warned_of(
     assert bool(lines) is bool(said)
 
 
-@pytest.mark.parametrize("name", ["lines.txt", "lines.NDJSON"])
 def test_a_text_of_one_paragraph_is_warned_of_and_jsonl_is_read_as_documents(
-    spec: Path, tmp_path: Path, name: str
+    spec: Path, tmp_path: Path
 ) -> None:
-    path = tmp_path / name
-    path.write_text('{"text": "One.\\r\\n\\r\\nTwo."}\n{"text": ""}\n{"text": "Three."}\n')
     said: list[str] = []
-    options = Options(overrides=(f"text={name}",), scheduler="local", runs_dir=tmp_path)
-    lengths = prepare(spec, options, build=False, say=said.append).lengths
-    assert lengths
-    assert len(lengths.paragraphs) == (1 if name == "lines.txt" else 3)
-    assert bool(said) == (name == "lines.txt")
-    if said:
-        assert f"sed G {path} > {path.with_suffix('.lines.txt')}" in said[0]
-        return
-    path.write_text('{"text": "One."}\nTwo.\n')
+    for name, number in (("lines.NDJSON", 3), ("lines.txt", 1)):
+        (tmp_path / name).write_text('{"text": "One.\\r\\n\\r\\nTwo."}\n{"text": ""}\n{"text": "Three."}\n')
+        options = Options(overrides=(f"text={name}",), scheduler="local", runs_dir=tmp_path)
+        assert not said
+        lengths = prepare(spec, options, build=False, say=said.append).lengths
+        assert lengths
+        assert len(lengths.paragraphs) == number
+    assert f"sed G {tmp_path}/lines.txt > {tmp_path}/lines.lines.txt" in said[0]
+    (tmp_path / "lines.NDJSON").write_text('{"text": "One."}\nTwo.\n')
     with pytest.raises(JobkitError, match=r"lines.NDJSON:2: not JSON"):
-        prepare(spec, options, build=False)
+        prepare(spec, Options(overrides=("text=lines.NDJSON",), scheduler="local"), build=False)
 
 
 def test_a_job_that_would_last_for_ever_is_refused(spec: Path, tmp_path: Path) -> None:

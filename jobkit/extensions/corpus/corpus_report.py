@@ -162,11 +162,8 @@ def _of_winners(
     """Return the provenance of the shards whose result counts, and whose plan can be read."""
     winners = read_winners(folder)
     live = {result.point.index for result in results if result.outcome is Outcome.OK} & planned.keys()
-    if open_shards := [
-        result.point.point_id for result in results if result.point.index in live - winners.keys()
-    ]:
-        what = f"the result of {format_list(open_shards, MOST_NAMED)} is not claimed: it is in no sum"
-        notes.append(f"{what} until jobkit status {shell_path(folder)} claims it")
+    if late := [one.point.point_id for one in results if one.point.index in live - winners.keys()]:
+        notes.append(f"jobkit status has not claimed {format_list(late, MOST_NAMED)} yet: in no sum")
     counted = {index: winner for index, winner in winners.items() if index in live}
     return provenance(folder, results, counted) if counted else {}
 
@@ -208,8 +205,9 @@ def _done(report: CorpusReport) -> Iterator[str]:
     done = [result.point.index for result in report.done]
     shards = [report.planned[index] for index in done if index in report.planned]
     paragraphs, all_of_it = sum(shard.paragraphs for shard in shards), report.corpus.paragraphs
+    documents = format_count(report.corpus.documents, "document")
     yield f"{report.title[:1].upper()}{report.title[1:]}."
-    yield f"{paragraphs:,} of {format_count(all_of_it, 'paragraph')} of {_documents(report)} are done."
+    yield f"{paragraphs:,} of {format_count(all_of_it, 'paragraph')} of {documents} are done."
     if report.data:
         yield f"{format_count(report.data['rows'], 'row')}."
     if left_out := len(report.corpus.skipped):
@@ -219,10 +217,6 @@ def _done(report: CorpusReport) -> Iterator[str]:
         yield NoWrap(f"jobkit status {run}", "How far it is: ")
     elif not report.counts:
         yield NoWrap(f"jobkit merge {run}", "Join the results: ")
-
-
-def _documents(report: CorpusReport) -> str:
-    return format_count(report.corpus.documents, "document")
 
 
 def _promise(data: Mapping[str, Any]) -> Iterator[str]:

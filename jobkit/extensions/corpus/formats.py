@@ -89,8 +89,7 @@ def _tsv(lines: Iterable[bytes], columns: Sequence[str]) -> Iterator[str]:
     stream = io.StringIO()
     writer = csv.writer(stream, dialect="excel-tab", lineterminator="\r\n")  # what ends a line is quoted
     names = ("document", "paragraph", *columns)
-    rows = map(json.loads, lines)
-    for values in chain([names], ([_cell(row[name]) for name in names] for row in rows)):
+    for values in chain([names], ([_cell(row[name]) for name in names] for row in map(json.loads, lines))):
         writer.writerow(values)
         yield stream.getvalue().removesuffix("\r\n") + "\n"
         stream.seek(0)

@@ -35,7 +35,7 @@ from jobkit.extensions.corpus.plan import Corpus, Source, is_corpus_folder, is_u
 from jobkit.extensions.corpus.plan_text import LABEL, format_bytes, low_memory, unread_words
 from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.extensions.corpus.shards import ShardOptions
-from jobkit.extensions.corpus.sources import CorpusFiles, SourceFile, find_sources
+from jobkit.extensions.corpus.sources import CorpusFiles, find_sources
 from jobkit.launch import job, launch, resume, scheduler_calls, submission
 from jobkit.launch.guards import refuse_moved_run
 from jobkit.launch.resubmit import read_settled, run_lock
@@ -187,21 +187,10 @@ def apply(request: start.ApplyRequest, *, dry_run: bool = False, wait: bool = Fa
     return _submit(request, setting, found, dry_run=dry_run, wait=wait)
 
 
-def _as_planned(before: Corpus, found: Sequence[SourceFile]) -> Corpus:
+def _as_planned(before: Corpus, found: Sequence[Source]) -> Corpus:
     """Return a corpus as it was planned, with the names and sizes of its files now."""
     digests = {source.path: source.sha256 for source in before.sources}
-    sources = tuple(
-        Source(
-            path=one.path,
-            name=one.name,
-            kind=one.kind,
-            compression=one.compression,
-            size_bytes=one.size_bytes,
-            mtime_ns=one.mtime_ns,
-            sha256=digests.get(one.path, ""),
-        )
-        for one in found
-    )
+    sources = (replace(one, sha256=digests.get(one.path, "")) for one in found)
     left_out = {bad.source for bad in before.skipped if not bad.line}
     return replace(before, sources=tuple(source for source in sources if source.name not in left_out))
 
@@ -253,7 +242,7 @@ def _unfinished(run_dir: Path) -> int:
     return sum(first_task(job) not in before.cancelled for job in jobs)
 
 
-def _resources(setting: AppliedSetting, found: Sequence[SourceFile], unfinished: int) -> Resources:
+def _resources(setting: AppliedSetting, found: Sequence[Source], unfinished: int) -> Resources:
     """Return what the job requests, with twice the walltime for each job that did not finish."""
     size = sum(one.size_bytes for one in found)
     return little(

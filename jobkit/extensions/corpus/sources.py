@@ -18,6 +18,7 @@ from jobkit.core.files import open_regular
 from jobkit.core.paragraphs import JSONL_ENDINGS
 from jobkit.core.terminal import shell_path, shell_quote
 from jobkit.core.units import format_list
+from jobkit.extensions.corpus.plan import Source
 
 GZIP, ZSTD = "gz", "zst"
 MOST_NAMED = 5
@@ -196,23 +197,11 @@ _TAR = re.compile(r"\.(tar(\.\w+)?|t[bgx]z2?)$")
 _STDIN = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFile:
-    """A file of the corpus that is not read yet; its fields are those of `Source`."""
-
-    path: str
-    name: str
-    kind: str
-    compression: str
-    size_bytes: int
-    mtime_ns: int
-
-
 @dataclass(frozen=True, slots=True)
 class CorpusFiles:
     """The files of a corpus, and the names of those in its folders that are not read."""
 
-    files: list[SourceFile]
+    files: list[Source]
     unread: tuple[str, ...]
 
 
@@ -232,7 +221,7 @@ def find_sources(paths: Sequence[str]) -> CorpusFiles:
     """
     if not paths:
         raise JobkitError("no corpus", hint="--corpus PATH...: text files, JSONL files or folders of them")
-    found: list[SourceFile] = []
+    found: list[Source] = []
     unread: list[str] = []
     for path in paths:
         found += _below(path, unread)
@@ -240,7 +229,7 @@ def find_sources(paths: Sequence[str]) -> CorpusFiles:
     return CorpusFiles(found, tuple(sorted(map(_printable, unread), key=lambda name: "/." in name)))
 
 
-def _below(path: str, unread: list[str]) -> list[SourceFile]:
+def _below(path: str, unread: list[str]) -> list[Source]:
     if path in _STDIN:
         raise JobkitError(
             f"--corpus {path}: standard input cannot be read a second time after a failure",
@@ -273,7 +262,7 @@ def _way(path: Path) -> str:
     )
 
 
-def _in_folder(folder: str, unread: list[str]) -> list[SourceFile]:
+def _in_folder(folder: str, unread: list[str]) -> list[Source]:
     name = Path(folder).resolve().name
     found, left = [], []
     for inside, is_read in _names(Path(folder), ""):
@@ -282,9 +271,8 @@ def _in_folder(folder: str, unread: list[str]) -> list[SourceFile]:
         else:
             left.append(f"{name}/{inside}")
     if not found:
-        has = f"; it has {format_list(left, MOST_NAMED)}" if left else ""
-        message = f"--corpus {folder}: a folder without a file that is read{has}"
-        raise JobkitError(message, hint=f"jobkit reads {READ}")
+        message = f"--corpus {folder}: a folder without a file that is read: {format_list(left, MOST_NAMED)}"
+        raise JobkitError(message.removesuffix(": "), hint=f"jobkit reads {READ}")
     unread += left
     return found
 
@@ -302,11 +290,6 @@ def _names(folder: Path, before: str) -> Iterator[tuple[str, bool]]:
             yield f"{before}{entry.name}{'/' * is_folder}", is_read
 
 
-def is_jsonl(name: str) -> bool:
-    """Return whether a file is of JSON lines, by its name."""
-    return kind_of(name)[0] == JSONL
-
-
 def kind_of(name: str) -> tuple[str, str]:
     """Return the kind and the compression of a file by its name; an empty kind if it is not read."""
     base, ending = os.path.splitext(name.lower())  # noqa: PTH122 - a name, not a path
@@ -319,10 +302,10 @@ def _printable(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def _found(path: str, name: str) -> SourceFile:
+def _found(path: str, name: str) -> Source:
     status = os.stat(path)  # noqa: PTH116 - 100,000 Path objects cost time
     kind, compression = kind_of(name)
-    return SourceFile(
+    return Source(
         path=os.path.abspath(path),  # noqa: PTH100 - the same
         name=_printable(name),
         kind=kind,
@@ -332,7 +315,7 @@ def _found(path: str, name: str) -> SourceFile:
     )
 
 
-def _refuse_twice(found: list[SourceFile]) -> None:
+def _refuse_twice(found: list[Source]) -> None:
     seen: dict[str, str] = {}
     for one in found:
         if one.path in seen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
@@ -184,16 +184,9 @@ def read_parts(folder: Path) -> Mapping[int, PlannedShard]:
 @lru_cache(maxsize=4)
 def _read_parts(folder: Path, _changed_ns: int, _size: int) -> Mapping[int, PlannedShard]:
     """Return what was planned of each shard, by index: read again only if the file has changed."""
+    names = [one.name for one in fields(PlannedShard)]
     return {
-        shard.index: PlannedShard(
-            shard.paragraphs,
-            shard.characters,
-            shard.expected_s,
-            shard.low_s,
-            shard.high_s,
-            shard.slow_s,
-            max(shard.pieces, key=lambda piece: piece.longest),
-        )
+        shard.index: PlannedShard(**{name: getattr(shard, name) for name in names})
         for shard in read_plan(folder)
     }
 
@@ -315,5 +308,4 @@ def corpus_json(run: RunStanding) -> dict[str, object] | None:
     if found is None:
         return None
     names = (*CorpusStanding.__dataclass_fields__, "share", "speed", "broken")
-    values = {name: getattr(found, name) for name in names}
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    return {name: getattr(found, name) for name in names}

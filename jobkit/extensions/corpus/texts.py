@@ -12,14 +12,14 @@ from jobkit.extensions.corpus.sources import TEXT, find_sources, kind_of
 from jobkit.planning.texts import SAMPLE, find_text
 
 
-def volume(texts: Sequence[str], *, skip_bad: bool, text_field: str) -> CorpusVolume | None:
+def volume(texts: Sequence[str], *, skip_bad: bool) -> CorpusVolume | None:
     """Return the size of all that ``jobkit apply`` would read; ``None`` of one that may be a plain text.
 
     Parameters
     ----------
     texts
         Files and folders of any kind that a corpus may have.
-    skip_bad, text_field
+    skip_bad
         As for `jobkit.extensions.corpus.scan.scan`.
 
     Raises
@@ -33,7 +33,7 @@ def volume(texts: Sequence[str], *, skip_bad: bool, text_field: str) -> CorpusVo
         return None
     from jobkit.extensions.corpus.scan import scan  # it brings processes, which a number does not need
 
-    read = scan(find_sources(texts), skip_bad=skip_bad, text_field=text_field).corpus
+    read = scan(find_sources(texts), skip_bad=skip_bad).corpus
     name = text if not more else f"{text} and {format_count(len(more), 'more path')}"
     return CorpusVolume(name=name, paragraphs=read.paragraphs, characters=read.characters)
 

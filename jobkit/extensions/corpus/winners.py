@@ -17,7 +17,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from jobkit.core.errors import JobkitError, file_error, name_file_in_errors
-from jobkit.core.files import open_regular, parse_object, read_lines, read_text
+from jobkit.core.files import open_regular, parse_object, read_lines, read_text, sync_folder
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.layout import BAD_ROWS, POINTS_FILE, WINNERS_FOLDER, names, try_folder, try_numbers
 from jobkit.core.records import Point
@@ -164,7 +164,7 @@ def _publish(path: Path, content: bytes) -> None:
                 raise
             if read_claim(path) is None:
                 _claim_folder(part, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     finally:
         part.unlink(missing_ok=True)
 
@@ -185,7 +185,7 @@ def _claim_folder(part: Path, path: Path) -> None:
             raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
     with suppress(FileExistsError):
         _write(path, (_folder(path) / path.name).read_bytes())
 
@@ -199,15 +199,6 @@ def _write(path: Path, content: bytes) -> None:
     with name_file_in_errors(path), path.open("xb", buffering=0) as file:
         file.write(content)
         os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # some file systems cannot sync a folder
-            os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def read_claim(path: Path) -> Winner | None:

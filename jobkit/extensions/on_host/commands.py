@@ -219,8 +219,8 @@ def _merge(cluster: Cluster, typed: Typed) -> int:
     code = _run(cluster, merged, Inputs(Path.cwd()))
     if code and not (code == ExitCode.TO_COME and typed.params.get("allow_missing")):
         return code
-    names = ("output", "fmt", "allow_missing")
-    params = {key: str(value) for key in names if (value := typed.params.get(key))}
+    keys = ("output", "fmt", "allow_missing")
+    params = {key: str(value) for key in keys if (value := typed.params.get(key))}
     parts = cluster.find("merged", str(typed.params["run"]), **params)
     output = Path(params.get("output", "none"))
     for _, path, _ in parts:

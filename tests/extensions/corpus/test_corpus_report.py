@@ -87,7 +87,7 @@ def test_damaged_lines_are_notes(tagged: Path) -> None:
     winner.write_text("{", encoding="utf-8")
     found = read_corpus_report(tagged)
     assert found.data["shards"] == 1
-    assert any("the result of shard-00002 is not claimed" in note for note in found.notes)
+    assert any("has not claimed shard-00002" in note for note in found.notes)
 
 
 def test_a_corpus_that_is_not_planned_has_no_report(tagged: Path) -> None:
