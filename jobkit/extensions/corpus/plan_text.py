@@ -19,6 +19,7 @@ from jobkit.core.units import (
     format_memory,
     format_size,
     format_walltime,
+    parse_size,
 )
 from jobkit.extensions.corpus.plan import Corpus
 from jobkit.extensions.corpus.setting import AppliedSetting
@@ -110,7 +111,9 @@ def _shards(prospect: CorpusSummary) -> str:
         within = max(SMALL_SPREAD, math.ceil(1000 * spread) / 1000)
         alike = f" (loads within {100 * within:.1f} % of each other)"
     if alone := len(plan.shards) - plan.even:
-        alike += f", {alone:,} of them of a large paragraph"
+        sizes = {word.partition("=")[2] for words in plan.needs.values() for word in words}
+        most = "".join(f" ({size})" for size in sorted(sizes, key=parse_size)[-1:])
+        alike += f", {alone:,} of them of a large paragraph{most}"
     if plan.each is None:
         size = format_size(UNKNOWN_BYTES)
         return f"{number}{alike}; speed not known: shards of {size} at most, walltime as in the spec"
