@@ -8,12 +8,11 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import groupby, islice
-from pathlib import Path
 from typing import NamedTuple
 
 from jobkit.core.errors import JobkitError, file_error
 from jobkit.core.paragraphs import BOM, BadLineError, Fields, parse_line, spans
-from jobkit.extensions.corpus.plan import Corpus, Piece, Source, read_corpus, read_planned
+from jobkit.extensions.corpus.plan import Corpus, Piece, Source
 from jobkit.extensions.corpus.sources import BrokenError, Stream, open_stream, read_exactly, skip
 
 
@@ -64,26 +63,14 @@ def given_offset(paragraph: Paragraph, at: int) -> int:
     return paragraph.offset + at + bisect_left(paragraph.returns, at)
 
 
-def read_shard(run_dir: Path, index: int) -> Iterator[Paragraph]:
-    """Yield the paragraphs of a shard in corpus order; in memory is one piece at a time.
-
-    Parameters
-    ----------
-    run_dir
-        The run folder, with ``corpus.json`` and ``plan.jsonl``.
-    index
-        Of the point, from 1.
+def read_pieces(corpus: Corpus, pieces: tuple[Piece, ...]) -> Iterator[Paragraph]:
+    """Yield the paragraphs of pieces in corpus order; in memory is one piece at a time.
 
     Raises
     ------
     JobkitError
         If an input is gone, or differs from what was planned: then nothing of that piece is yielded.
     """
-    return read_pieces(read_corpus(run_dir), read_planned(run_dir, index).pieces)
-
-
-def read_pieces(corpus: Corpus, pieces: tuple[Piece, ...]) -> Iterator[Paragraph]:
-    """Yield the paragraphs of pieces in corpus order; see `read_shard`."""
     fields = Fields(corpus.text_field, corpus.id_field)
     left_out = left_out_lines(corpus)
     for number, group in groupby(enumerate(pieces), key=lambda one: one[1].source):

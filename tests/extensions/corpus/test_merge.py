@@ -23,12 +23,12 @@ from jobkit.core.layout import PLAN_FILE
 from jobkit.extensions.corpus.formats import check_format, write_rows
 from jobkit.extensions.corpus.merge import merge
 from jobkit.extensions.corpus.plan import ROWS_FILE, read_corpus, read_plan
-from jobkit.extensions.corpus.reading import Paragraph, read_shard
+from jobkit.extensions.corpus.reading import Paragraph
 from jobkit.extensions.corpus.rows import RowsWriter
 from jobkit.extensions.corpus.scan import scan
 from jobkit.extensions.corpus.sources import find_sources
 from jobkit.extensions.corpus.winners import claim, claim_all, read_winners
-from tests.support.corpora import jsonl, plan, points_of, work
+from tests.support.corpora import jsonl, plan, points_of, read_shard, work
 
 
 def test_no_manifest_stays_of_an_earlier_process_or_of_one_that_fails(tmp_path: Path) -> None:

@@ -28,10 +28,10 @@ from jobkit.core.units import parse_size
 from jobkit.extensions.corpus import scan as scanning
 from jobkit.extensions.corpus import scan_part, scan_text
 from jobkit.extensions.corpus.plan import read_corpus, read_planned
-from jobkit.extensions.corpus.reading import Paragraph, given_offset, read_shard
+from jobkit.extensions.corpus.reading import Paragraph, given_offset
 from jobkit.extensions.corpus.scan import Scan, in_order, scan
 from jobkit.extensions.corpus.sources import find_sources
-from tests.support.corpora import HARD, jsonl, plan, read_all, read_as_text, reference
+from tests.support.corpora import HARD, jsonl, plan, read_all, read_as_text, read_shard, reference
 
 
 @contextmanager

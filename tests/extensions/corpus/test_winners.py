@@ -6,8 +6,6 @@ import errno
 import json
 import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -87,24 +85,6 @@ def test_rows_that_are_not_complete_never_win(tmp_path: Path, points: list[Point
     assert read_winners(tmp_path) == {}
 
 
-def run(*arguments: object) -> subprocess.Popen[str]:
-    words = [sys.executable, "-m", "jobkit.extensions.corpus.winners", *map(str, arguments)]
-    return subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
-
-
-@pytest.mark.slow
-def test_of_many_claims_at_the_same_time_one_wins(tmp_path: Path, points: list[Point]) -> None:
-    for number in range(1, 9):
-        work(tmp_path, 1, number)
-    processes = [run(tmp_path, name, number) for number, name in enumerate([points[0].point_id, 1] * 4, 1)]
-    errors = [process.communicate()[1] for process in processes]
-    assert errors == [""] * 8
-    assert [process.returncode for process in processes] == [0] * 8
-    (winner,) = read_winners(tmp_path).values()
-    assert winner == claim(tmp_path, points[0], 1)
-    assert len(list((tmp_path / "winners").iterdir())) == 1
-
-
 @pytest.mark.parametrize(
     ("arguments", "status", "reason"),
     [
@@ -154,8 +134,9 @@ def no_links(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return code
 
 
-def test_without_links_one_of_500_claims_at_the_same_time_wins_and_another_error_is_an_error(
-    tmp_path: Path, points: list[Point], no_links: list[int]
+@pytest.mark.parametrize("linked", [True, False])
+def test_one_of_500_claims_at_the_same_time_wins_and_another_error_is_an_error(
+    tmp_path: Path, points: list[Point], no_links: list[int], monkeypatch: pytest.MonkeyPatch, *, linked: bool
 ) -> None:
     for number in range(1, 6):
         work(tmp_path, 1, number)
@@ -164,10 +145,12 @@ def test_without_links_one_of_500_claims_at_the_same_time_wins_and_another_error
         claim(tmp_path, points[0], 1)
     assert list((tmp_path / "winners").iterdir()) == []
     no_links[0] = errno.EOPNOTSUPP
+    if linked:
+        monkeypatch.undo()
     with ThreadPoolExecutor(100) as threads:
         found = set(threads.map(lambda n: claim(tmp_path, points[0], n % 5 + 1), range(500)))
     assert found == {*read_winners(tmp_path).values()} == {withdraw(tmp_path, points[0])}
-    assert len(list((tmp_path / "winners").iterdir())) == 2, "the file, and the folder that decided"
+    assert len(list((tmp_path / "winners").iterdir())) == (1 if linked else 2), "the folder that decided"
 
 
 @pytest.mark.usefixtures("no_links")
