@@ -175,23 +175,19 @@ def _claim_folder(part: Path, path: Path) -> None:
     What the claimed folder holds is then copied to the name under which others look for it; a file of that
     name without its content, which a kill left, decides nothing.
     """
-    folder = part.with_suffix(".new")
+    folder, claimed = part.with_suffix(".new"), path.with_suffix(".claim")
     folder.mkdir()
     try:
         part.rename(folder / path.name)
-        folder.rename(_folder(path))
+        folder.rename(claimed)
     except OSError:
-        if not _folder(path).is_dir():
+        if not claimed.is_dir():
             raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     sync_folder(path.parent)
     with suppress(FileExistsError):
-        _write(path, (_folder(path) / path.name).read_bytes())
-
-
-def _folder(path: Path) -> Path:
-    return path.with_suffix(".claim")
+        _write(path, (claimed / path.name).read_bytes())
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -209,7 +205,7 @@ def read_claim(path: Path) -> Winner | None:
     JobkitError
         If it may not be read.
     """
-    for place in (path, _folder(path) / path.name):
+    for place in (path, path.with_suffix(".claim") / path.name):
         try:
             return from_json(Winner, read_text(place), where=str(place))
         except FileNotFoundError:
