@@ -226,7 +226,7 @@ def merge(
         counts=counts,
         shards=len(winners),
         rows=sum(winner.rows for winner in winners.values()),
-        paragraphs=corpus.paragraphs,
+        paragraphs=corpus.paragraphs - tally.missing.total(),
         documents=tally.documents,
         silent=tally.silent,
         missing=tally.missing,
