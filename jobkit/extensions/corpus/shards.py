@@ -121,8 +121,8 @@ def plan_shards(
         _time(part, setting, forked=setting.spares_import and place > 0) for place, part in enumerate(parts)
     ]
     shards = tuple(map(_shard, count(first), parts, times))
-    each = max(times, key=_expected, default=None)
     known = [time for time in times if time]
+    each = max(known, key=lambda time: time.expected_s, default=None)
     measured = enough(
         setting.spec.resources,
         held_bytes=setting.peak_bytes,
@@ -152,10 +152,6 @@ def _needs(
         for shard, size in zip(shards, sizes, strict=True)
         if size > resources.memory
     }
-
-
-def _expected(time: Duration | None) -> float:
-    return time.expected_s if time else 0.0
 
 
 def _number(pieces: Sequence[Piece], setting: AppliedSetting, wishes: ShardOptions) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 import platformdirs
 
 from jobkit.core import terminal
-from jobkit.core.errors import JobkitError
+from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.files import write_atomically
 from jobkit.core.layout import COPY_FILE
 from jobkit.core.units import format_count, format_list
@@ -213,9 +213,11 @@ def _merge(cluster: Cluster, typed: Typed) -> int:
 
     words = [word for word in typed.words if word != "--fetch"]
     merged = Typed(typed.name, words, typed.params, typed.run_here)
-    if code := _run(cluster, merged, Inputs(Path.cwd())):
+    code = _run(cluster, merged, Inputs(Path.cwd()))
+    if code and not (code == ExitCode.TO_COME and typed.params.get("allow_missing")):
         return code
-    params = {key: str(value) for key in ("output", "fmt") if (value := typed.params.get(key))}
+    keys = ("output", "fmt", "allow_missing")
+    params = {key: str(value) for key in keys if (value := typed.params.get(key))}
     parts = cluster.find("merged", str(typed.params["run"]), **params)
     output = Path(params.get("output", "none"))
     for _, path, _ in parts:
@@ -224,7 +226,7 @@ def _merge(cluster: Cluster, typed: Typed) -> int:
     transfer.fetch(cluster.connection, parts, Path.cwd(), leave=())
     for _, path, _ in parts:
         terminal.say(f"fetched {path}")
-    return 0
+    return code
 
 
 def _init(cluster: Cluster, typed: Typed) -> int:

@@ -420,8 +420,10 @@ def _merged(request: Request) -> list[list[str | bool]]:
 
     run = run_named(request.words[0])
     output = request.about.get("output")
-    merged = Path(output) if output else run / f"merged.{request.about.get('fmt') or read_corpus(run).format}"
-    made = (merged, counts_path(merged), run / "provenance.json")
+    form = request.about.get("fmt") or read_corpus(run).format
+    stems = ("merged", "merged.partial") if request.about.get("allow_missing") else ("merged",)
+    merged = [Path(output)] if output else [run / f"{stem}.{form}" for stem in stems]
+    made = (*merged, *map(counts_path, merged), run / "provenance.json")
     return [_parts(path) for path in made if path.is_file()]
 
 

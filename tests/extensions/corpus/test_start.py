@@ -180,11 +180,6 @@ def test_all_that_cannot_be_read_is_reported_before_anything_is_written(asked: A
     assert (kept.documents, len(kept.skipped)) == (2, 2)
 
 
-def test_a_format_that_cannot_be_filled_is_refused_at_a_dry_run_too(asked: ApplyRequest) -> None:
-    with pytest.raises(JobkitError, match="--format conll"):
-        start.apply(replace(asked, fmt="conll"), dry_run=True)
-
-
 def test_only_changed_keys_are_given(asked: ApplyRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[tuple[str, ...]] = []
     monkeypatch.setattr(resume, "run_again", lambda *words, **_: given.append(words[2]))
