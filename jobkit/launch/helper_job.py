@@ -110,7 +110,9 @@ def submit_errand(scheduler: Scheduler, run_dir: Path, script: str) -> Errand:
     """
     if errand := _begun(scheduler):
         return errand
-    (run_dir / "logs").mkdir(parents=True)
+    run_dir.parent.mkdir(parents=True, exist_ok=True)
+    files.make_run_folder(run_dir, group=False)
+    (run_dir / "logs").mkdir()
     for file in (JOURNAL_FILE, ACCOUNTING_FILE):
         (run_dir / file).touch()
     files.write_atomically(run_dir / "job.sh", script)

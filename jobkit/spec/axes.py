@@ -149,8 +149,8 @@ def value_faults(axes: Mapping[str, Any], known: Sequence[Knob]) -> Iterator[tup
             continue
         for place, value in _numbered(loc, values):
             # What is neither a number nor a word is a fault of the type.
-            wrong = isinstance(value, str | int if knob.words else str) and value not in (*knob.words, AUTO)
-            if wrong:
+            whole = value == AUTO and len(place) == 1  # `axis_faults` has the others
+            if not whole and isinstance(value, str | int if knob.words else str) and value not in knob.words:
                 yield place, f"sweep.{'.'.join(map(str, place))}: {value!r}: should be {knob.expected}"
 
 
