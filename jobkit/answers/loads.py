@@ -95,7 +95,7 @@ class Lengths:
             rows = tuple(tuple(_length(length) for length in row) for row in data["paragraphs"])
             unit, padded = str(data.get("unit", CHARACTERS)), data.get("padded") is not False
             return cls(paragraphs=rows, source=str(data["source"]), unit=unit, padded=padded)
-        except (ValueError, KeyError, TypeError) as error:
+        except (JobkitError, ValueError, KeyError, TypeError) as error:
             raise JobkitError(f"{where}: no lengths of a text: {error!r}") from error
 
 
