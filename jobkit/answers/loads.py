@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
+from jobkit.core.json_codec import parse_json
 from jobkit.core.knobs import BATCH_SIZE, CUT_BY, PADDED_CHARS, SORTED
 from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.records import Point
@@ -88,13 +89,13 @@ class Lengths:
             Where it is anything else.
         """
         try:
-            data = json.loads(text)
+            data = parse_json(text, where)
             if data["schema"] != SCHEMA:
                 raise ValueError(f"schema {data['schema']!r}, not {SCHEMA}")  # noqa: TRY301 - reported below
             rows = tuple(tuple(_length(length) for length in row) for row in data["paragraphs"])
             unit, padded = str(data.get("unit", CHARACTERS)), data.get("padded") is not False
             return cls(paragraphs=rows, source=str(data["source"]), unit=unit, padded=padded)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (JobkitError, ValueError, KeyError, TypeError) as error:
             raise JobkitError(f"{where}: no lengths of a text: {error!r}") from error
 
 

@@ -152,6 +152,11 @@ stand_in_option = click.option(
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON for programs: bytes, seconds, no NaN."
 )
+show_environment_option = click.option(
+    "--show-environment",
+    is_flag=True,
+    help="Print the values of `environment` too.",
+)
 text_field_option = click.option(
     "--text-field", metavar="FIELD", default="text", show_default=True, help="The field of a JSONL text."
 )

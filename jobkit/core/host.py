@@ -7,6 +7,7 @@ from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import load_all
+from jobkit.core.files import MOST_BYTES, read_text
 from jobkit.core.paths import config_folder
 
 PROTOCOL = 1
@@ -24,8 +25,8 @@ def own_site() -> tuple[Path, list[str]]:
     """Return the user's own site file and its lines, without PyYAML, which takes long to import."""
     path = config_folder() / "site.yaml"
     try:
-        return path, path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
+        return path, read_text(path, MOST_BYTES).splitlines()
+    except OSError:
         return path, []
 
 

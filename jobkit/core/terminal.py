@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import difflib
+import io
 import json
 import re
 import shlex
@@ -13,9 +14,7 @@ import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
-
-from jobkit.core.files import mask
+from typing import Self, TextIO
 
 _WORDS_OF_KEYS = {
     "resources.queue": "partition p q",
@@ -161,7 +160,7 @@ def display_width(text: str) -> int:
 
 
 def say(text: str, *, err: bool = False, nl: bool = True, colours: bool = False) -> None:
-    """Print a text, safe for a terminal and without secrets: the one way by which commands print.
+    """Print a text, safe for a terminal: the one way by which commands print.
 
     Parameters
     ----------
@@ -173,9 +172,32 @@ def say(text: str, *, err: bool = False, nl: bool = True, colours: bool = False)
         Whether it holds colours of jobkit's own, with all else in it made safe before.
     """
     stream = sys.stderr if err else sys.stdout
-    shown = for_terminal(mask(text), colours=colours)
+    shown = for_terminal(text, colours=colours)
     stream.write((shown if stream.isatty() else _COLOUR.sub("", shown)) + "\n" * nl)
     stream.flush()
+
+
+def accept_any_text(stream: TextIO) -> None:
+    """Let a stream write plain characters for those that its encoding lacks, whoever prints."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors=_PLAINLY)
+
+
+_PLAIN = {"─": "-", "±": "+-", "“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-", "→": "->"}  # noqa: RUF001
+_PLAINLY = "jobkit.plainly"
+
+
+def _plainly(error: UnicodeError) -> tuple[str, int]:
+    """Return plain characters for those that an encoding lacks; an escape if none are known."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    known = (_PLAIN.get(char) or unicodedata.normalize("NFKD", char) for char in lacking)
+    plain = (text.encode("ascii", "ignore").decode() for text in known)
+    return "".join(text or _spelling(char) for text, char in zip(plain, lacking, strict=True)), error.end
+
+
+codecs.register_error(_PLAINLY, _plainly)
 
 
 def note(line: str) -> None:

@@ -124,7 +124,9 @@ def submit_errand(scheduler: Scheduler, run_dir: Path, script: str) -> Errand:
         for one in known.submissions:
             if first_task(one) not in known.cancelled:
                 return Errand(scheduler, begun, Job(script="job.sh", array=ONE_TASK, id=one.job))
-    (run_dir / "logs").mkdir(parents=True)
+    run_dir.parent.mkdir(parents=True, exist_ok=True)
+    files.make_run_folder(run_dir, group=False)
+    (run_dir / "logs").mkdir()
     for file in (JOURNAL_FILE, ACCOUNTING_FILE):
         (run_dir / file).touch()
     files.write_atomically(run_dir / "job.sh", script)

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.extensions import extension_of, load
-from jobkit.core.files import mask_override
 from jobkit.core.records import Point
 from jobkit.core.terminal import note, note_next, relative_path, shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
@@ -35,6 +34,7 @@ from jobkit.runs.standing import RunStanding, count_by_state, given_to
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import Resources, SweepSpec
+from jobkit.spec.yaml_files import hide_override
 
 JOB_PATIENCE_S = 300.0
 """How long the job that follows waits for a controller that is away, of its ten minutes."""
@@ -253,7 +253,7 @@ def describe_group(group: RetryGroup, base: Resources, noun: str) -> str:
     """Return a group in words: its number of points, and what they get beyond the run's own spec."""
     resources = group.spec.resources
     sizes = ("resources.memory=", "resources.walltime=")
-    what = [mask_override(override) for override in group.given if not override.startswith(sizes)]
+    what = [hide_override(override) for override in group.given if not override.startswith(sizes)]
     what = [f"with {', '.join(what)}"] if what else []
     if resources.memory != base.memory:
         what.append(f"with {format_size(resources.memory)} of memory")

@@ -76,9 +76,10 @@ def write_files(prepared: Prepared, run_dir: Path) -> None:
     """
     if runs_here(prepared.spec.scheduler):
         check_programs()
+    files.make_run_folder(run_dir, group=prepared.site.group_can_read)
     copy_files(prepared.points[0].files, run_dir)
     for folder in (run_dir / "logs", run_dir / layout.RESULTS_FOLDER):
-        folder.mkdir(parents=True)
+        folder.mkdir()
     files.write_atomically(run_dir / layout.SPEC_FILE, prepared.spec.as_yaml())
     lines = "".join(json_codec.to_json(point) + "\n" for point in prepared.points)
     files.write_atomically(run_dir / layout.POINTS_FILE, lines)

@@ -16,6 +16,7 @@ import jinja2
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import load
+from jobkit.core.files import MOST_BYTES, read_text
 from jobkit.core.knobs import CUDA
 from jobkit.core.paths import config_folder, shipped_folder
 from jobkit.core.records import FOLDER, ModelRef, Point
@@ -94,7 +95,7 @@ def _templates(own: str | None) -> tuple[jinja2.Environment, set[str]]:
         if name != own:
             return None
         try:
-            return Path(name).read_text(encoding="utf-8"), name, lambda: True
+            return read_text(name, MOST_BYTES), name, lambda: True
         except OSError as error:
             hint = "see `template` in the spec"
             raise JobkitError(f"template {name}: {error.strerror}", hint=hint) from error

@@ -27,7 +27,7 @@ from jobkit.spec.axes import name_faults, value_faults
 from jobkit.spec.checks import add_offer_faults, command_faults, file_refs, sources, swept
 from jobkit.spec.site import Site, find_site, load_site, portable_name
 from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec, setting_overrides
-from jobkit.spec.yaml_files import YamlDocument
+from jobkit.spec.yaml_files import YamlDocument, hide_override
 from jobkit.worker.workloads.base import SHIPPED, class_name, missing_framework
 from jobkit.worker.workloads.function import file_ref, names_file, source_path
 
@@ -75,7 +75,7 @@ class Options:
     def words(self) -> tuple[str, ...]:
         """The options without ``--setting`` and ``--stand-in``, as a person types them."""
         named = {**self.named, **({"runs-dir": str(self.runs_dir)} if self.runs_dir else {})}
-        pairs = [("--set", change) for change in self.overrides]
+        pairs = [("--set", hide_override(change)) for change in self.overrides]
         pairs += [(f"--{name}", value) for name, value in named.items()]
         return tuple(word for pair in pairs for word in pair)
 
@@ -256,7 +256,7 @@ class _Lookup:
             workload = str(data.get("workload", "stanza-ner"))
             self.model = _found(document, "model", partial(self._find_model, workload, model))
         scheduler = data.get("scheduler", "auto")
-        if isinstance(name := data.get("site", "auto"), str) and scheduler in {"auto", *SCHEDULERS}:
+        if isinstance(name := data.get("site", "auto"), str) and scheduler in ["auto", *SCHEDULERS]:
             chosen, self.why = choose_scheduler(scheduler)
             if scheduler != "auto":
                 self.why = "from --scheduler" if ("scheduler",) in document.overrides else "from the spec"

@@ -18,7 +18,7 @@ from typing import IO
 
 from jobkit.answers.loads import PUNCTUATION, Lengths
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import write_atomically
+from jobkit.core.files import read_bytes, write_atomically
 from jobkit.core.paragraphs import JSONL_ENDINGS, split_paragraphs
 from jobkit.core.paths import CACHE_VARIABLE, cache_write_errors, make_folder, share_with_group
 from jobkit.core.records import ModelRef, TextRef
@@ -36,6 +36,8 @@ SAMPLE = re.compile(r"sample(?::([1-9]\d{0,3}))?", re.ASCII)
 MOST_PARAGRAPHS = 9999
 MOST_SAMPLE_BYTES = 1 << 22
 """More than the text of `MOST_PARAGRAPHS` has, so that a large corpus is not read."""
+MOST_TEXT_BYTES = 1 << 32
+"""Of the text of a sweep, which every point reads whole; a corpus may be larger."""
 TIMEOUT_S = 60
 BLOCK_BYTES = 1 << 20
 MOST_NAMES = 10_000
@@ -90,7 +92,7 @@ def is_sample_file(path: Path, cache: Path) -> bool:
     try:
         digests = {note.read_text(encoding="ascii").strip() for note in notes}
         small = path.stat().st_size <= MOST_SAMPLE_BYTES
-        return small and hashlib.sha256(path.read_bytes()).hexdigest() in digests
+        return small and hashlib.sha256(read_bytes(path)).hexdigest() in digests
     except (OSError, ValueError):
         return False
 
@@ -168,7 +170,7 @@ def _file_in(folder: Path) -> str:
 def _checked(path: Path, name: str) -> TextRef:
     """Return a text that has been read whole, as a job will read it."""
     try:
-        data = path.read_bytes()
+        data = read_bytes(path, MOST_TEXT_BYTES)
     except IsADirectoryError as error:
         raise JobkitError(f"text {path}: is a folder", hint=_file_in(path)) from error
     except OSError as error:

@@ -598,11 +598,7 @@ def _read_file(path: str, read: Callable[[str], T], problems: list[str]) -> T | 
 
 
 def _read_record(path: str, point: Point) -> Record:
-    text = read_text(path)
-    try:
-        record = from_dict(Record, _with_point(parse_object(text, path), point), where=path)
-    except RecursionError as error:
-        raise JobkitError(f"{path}: nested too deep") from error
+    record = from_dict(Record, _with_point(parse_object(read_text(path), path), point), where=path)
     if _identity(record.point) != _identity(point):
         of = record.point
         raise JobkitError(f"{path}: of another point ({of.run_id} {of.point_id}), number {of.index}")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import read_text
+from jobkit.core.files import MOST_BYTES, read_text
 from jobkit.core.paths import cache_dir
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.core.units import format_clock
@@ -185,7 +185,8 @@ def inputs(case: Case, *, nodes_tell: bool = False) -> Iterator[Finding]:
         Whether a node will report which folders it sees: then jobkit does not guess.
     """
     shared = not (case.local or nodes_tell)
-    findings = [machine.run_folders(case.runs_dir, shared=shared), machine.cache(shared=shared)]
+    folders = machine.run_folders(case.runs_dir, shared=shared, group=case.site.group_can_read)
+    findings = [folders, machine.cache(shared=shared)]
     if case.given:
         findings.append(machine.text(case.spec, case.base))
     if case.program and (program := machine.program_here(case.program, case.staged_program)):
@@ -432,7 +433,7 @@ def what_is(word: str) -> What:
 
 def _text(path: Path) -> str:
     try:
-        text = read_text(path)
+        text = read_text(path, MOST_BYTES)
     except OSError as error:
         raise JobkitError(
             f"{path}: cannot be read: {error.strerror}", hint="name a file: a spec, or a job script"

@@ -61,16 +61,19 @@ def commands(scheduler: Scheduler, why: str) -> Finding:
     return missing("commands", message, f"{hint}; without a scheduler: --scheduler local")
 
 
-def run_folders(folder: Path, *, shared: bool) -> Finding:
-    """Return whether run folders and their logs can be written.
+def run_folders(folder: Path, *, shared: bool, group: bool) -> Finding:
+    """Return whether run folders and their logs can be written, and who can read them.
 
     Parameters
     ----------
     shared
         Whether nodes must see them.
+    group
+        Whether the site opens them for the group.
     """
     hint = "name another place: --runs-dir FOLDER, or `runs_dir` in the site file"
-    return _folder("run folders", folder, hint, shared=shared)
+    readers = "your group can read them" if group else "only you can read them (site file: group_can_read)"
+    return _folder("run folders", folder, hint, shared=shared, more=f"; {readers}")
 
 
 def cache(*, shared: bool) -> Finding:
@@ -79,7 +82,7 @@ def cache(*, shared: bool) -> Finding:
     return _folder("cache", cache_dir(), hint, shared=shared)
 
 
-def _folder(name: str, folder: Path, hint: str, *, shared: bool) -> Finding:
+def _folder(name: str, folder: Path, hint: str, *, shared: bool, more: str = "") -> Finding:
     """Return whether a folder, or its nearest parent that exists, is writable and has room."""
     there = folder
     try:
@@ -99,7 +102,7 @@ def _folder(name: str, folder: Path, hint: str, *, shared: bool) -> Finding:
         return warning(
             name, f"{message}, on {kind}: a disk of this machine, which nodes may not see", f"{seen}{hint}"
         )
-    return fine(name, f"{message}{f', on {kind}' if kind else ''}")
+    return fine(name, f"{message}{f', on {kind}' if kind else ''}{more}")
 
 
 def text(spec: SweepSpec, base: Path) -> Finding:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobkit.core.files import read_bytes
 from jobkit.core.knobs import GPUS, THREADS, TRUE, WORKERS
 from jobkit.core.records import Command
 from jobkit.core.terminal import suggest
@@ -175,7 +176,7 @@ def _syntax(command: Command) -> Iterator[CommandFault]:
 
 def _named(name: str, command: Command, sources: Iterable[Path]) -> bool:
     return names_variable(name, command.template) or any(
-        names_variable(name, path.read_bytes()) for path in sources
+        names_variable(name, read_bytes(path)) for path in sources
     )
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import write_atomically
+from jobkit.core.files import open_regular, write_atomically
 from jobkit.worker.failure import TryFailed
 from jobkit.worker.measure import nvml
 from jobkit.worker.measure.device import open_device
@@ -101,7 +101,7 @@ def interpreter(script: Path) -> str:
     A carriage return at the end of the line belongs to the name, as for the kernel (execve(2)).
     """
     try:
-        with script.open("rb") as stream:
+        with os.fdopen(open_regular(script), "rb") as stream:
             line, _, _ = stream.read(MOST_SHEBANG_BYTES).partition(b"\n")
     except OSError:  # one may execute a program that one cannot read
         return ""

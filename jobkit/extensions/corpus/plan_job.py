@@ -226,7 +226,7 @@ def _submit(
     _check(order, setting, resources, script)
     texts = {SPEC_FILE: spec.as_yaml(), ORDER_FILE: to_json(order) + "\n", PLAN_SCRIPT: script}
     if not is_unplanned(run_dir):
-        _make_folder(run_dir, texts)
+        _make_folder(run_dir, texts, group=setting.site.group_can_read)
     with run_lock(run_dir, note):
         if _is_under_way(run_dir, order):
             return ExitCode.TO_COME
@@ -296,7 +296,7 @@ def _check(order: CorpusJobSpec, setting: AppliedSetting, resources: Resources, 
             note(line)
 
 
-def _make_folder(run_dir: Path, texts: Mapping[str, str]) -> None:
+def _make_folder(run_dir: Path, texts: Mapping[str, str], *, group: bool) -> None:
     """Write a run folder without points under another name, and rename it once it is whole.
 
     Raises
@@ -314,7 +314,8 @@ def _make_folder(run_dir: Path, texts: Mapping[str, str]) -> None:
                     f"{run_dir}: another command has just made it", hint="type the same command again"
                 )
             shutil.rmtree(part, ignore_errors=True)  # of a command that was killed
-            (part / LOGS_FOLDER).mkdir(parents=True)
+            files.make_run_folder(part, group=group)
+            (part / LOGS_FOLDER).mkdir()
             for name in (POINTS_FILE, JOURNAL_FILE, ACCOUNTING_FILE):
                 (part / name).touch()
             for name, text in texts.items():

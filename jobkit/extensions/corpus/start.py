@@ -253,6 +253,8 @@ class ApplyRequest:
         The format in which the results are wanted.
     script
         Whether a dry run prints the job script, and not the plan.
+    show_environment
+        Whether that script is printed with the values of `environment`.
     processes
         How many read the corpus; ``None`` for one for each core.
     earlier
@@ -269,6 +271,7 @@ class ApplyRequest:
     skip_bad: bool = False
     fmt: str = DEFAULT_FORMAT
     script: bool = False
+    show_environment: bool = False
     processes: int | None = None
     earlier: bool = False
 
@@ -306,7 +309,9 @@ def apply(request: ApplyRequest, *, dry_run: bool = False, wait: bool = False) -
     planned = prepare(request, setting, corpus, pieces, read_s)
     if dry_run:
         prepared = planned.prepared
-        preview(request, planned.lines, prepared.script, launch.submit_commands(prepared, note))
+        script = prepared.script
+        script = script if request.show_environment else prepared.spec.hidden_in(script, request.word)
+        preview(request, planned.lines, script, launch.submit_commands(prepared, note))
         return 0
     return _start(planned, wait=wait)
 

@@ -203,7 +203,7 @@ def _claim(run: Path, cluster: Cluster) -> None:
     if run.is_dir() and not (run / COPY_FILE).exists():
         hint = f"rename one of them, or type the command in another folder; {cluster.host} keeps its own"
         raise JobkitError(f"{run}: this folder is no copy of that on {cluster.host}", hint=hint)
-    run.mkdir(parents=True, exist_ok=True)
+    run.mkdir(mode=0o700, parents=True, exist_ok=True)
     (run / COPY_FILE).write_text(f"{cluster.typed}\n", encoding="utf-8")
 
 

@@ -22,9 +22,11 @@ ABSENT, NO_RSYNC, READY = f"{MARK}absent", f"{MARK}no-rsync", f"{MARK}ready"
 INTERRUPT, ACCEPTED = b"interrupt\n", b"accepted\n"
 """What follows the request: Ctrl-C, and that the whole answer has come."""
 
-KINDS = {"out": str, "err": str, "error": str, "hint": str, "version": str} | dict.fromkeys(
-    ("exit", "code", "protocol"), int
-)
+KINDS: Mapping[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("out", "err", "error", "hint", "version"), str),
+    **dict.fromkeys(("exit", "code", "protocol"), int),
+    "kept": (int, float),
+}
 """Of what the parts of an answer are, by name."""
 
 
@@ -98,7 +100,7 @@ def parse_answer(line: bytes) -> dict[str, Any] | None:
     while (at := line.find(f"{MARK}{{".encode(), at + 1)) >= 0:
         with contextlib.suppress(ValueError, RecursionError):
             answer: dict[str, Any] = json.loads(line[at + len(MARK) :])
-            if all(isinstance(answer.get(key, kind()), kind) for key, kind in KINDS.items()):
+            if all(isinstance(answer[key], kind) for key, kind in KINDS.items() if key in answer):
                 return answer
     return None
 

@@ -385,6 +385,8 @@ class Search:
 
     def _failure(self) -> str:
         """Return why not even one worker has a speed."""
+        if not self.results:
+            return "no setting was measured"
         candidate, result = self.results[-1]
         message = result.record.message if result.record else ""
         size = f"{self.goal.size_knob} {numbers(candidate.params)[self.goal.size_knob]:,}"

@@ -16,6 +16,7 @@ from jobkit.answers.setting import Mean
 from jobkit.answers.speed import SPEED_TOLERANCE
 from jobkit.core import files
 from jobkit.core.blocks import Block, Column
+from jobkit.core.errors import JobkitError
 from jobkit.core.figures import LOAD, SPEED
 from jobkit.core.layout import JOB_SCRIPT, SPEC_FILE
 from jobkit.core.records import Outcome
@@ -55,6 +56,8 @@ from jobkit.report.plot.data import (
 )
 from jobkit.report.plot.memory_data import Marks, MemoryPanel
 from jobkit.report.rows import Row
+from jobkit.spec.sweep_spec import Environment
+from jobkit.spec.yaml_files import as_yaml, read_document
 
 LABELLED_PX = 32
 """The height of a row with a label above its marks."""
@@ -468,9 +471,14 @@ def source(run: Path, facts: Block) -> Folded:
 def _files(run: Path) -> Iterator[Block]:
     for name in (SPEC_FILE, JOB_SCRIPT):
         try:
-            text = files.mask(files.read_text(run / name))
-        except OSError:
+            text, data = files.read_text(run / name), read_document(run / SPEC_FILE).data
+            environment = Environment.model_validate(data.get("environment", {}))
+        except (OSError, ValueError, JobkitError):
             continue
+        if environment.setup or environment.variables:
+            changed = {**data, "environment": {**data["environment"], **environment.shown(SPEC_FILE)}}
+            hidden = environment.hidden_in(text, SPEC_FILE, data.get("template"))
+            text = as_yaml(changed) if name == SPEC_FILE else hidden
         code = [NoWrap(line) for line in text[:MOST_CHARACTERS].split("\n")]
         cut = f"Cut here: the whole file is {name} in the run folder." if len(text) > MOST_CHARACTERS else ""
         yield Block(title=name, after=(*code, cut), folded=True)

@@ -28,6 +28,7 @@ from types import ModuleType
 from typing import Any, ClassVar, Literal, NoReturn, cast
 
 from jobkit.core.errors import JobkitError, file_error
+from jobkit.core.files import MOST_BYTES, read_bytes
 from jobkit.core.knobs import BATCH_SIZE, RUN_KNOBS, SWITCH, TRUE, Knob, Value, numbers
 from jobkit.core.records import FileRef, ModelRef
 from jobkit.core.terminal import did_you_mean
@@ -228,7 +229,7 @@ def _imports(data: bytes) -> tuple[str, ...]:
 
 def _read(workload: str, path: Path, original: str) -> bytes:
     try:
-        return path.read_bytes()
+        return read_bytes(path, MOST_BYTES)
     except FileNotFoundError:
         near = did_you_mean(path.name, [other.name for other in sorted(path.parent.glob("*.py"))])
         message = f"workload {workload!r}: there is no file {original}{near and f'; {near}'}"
