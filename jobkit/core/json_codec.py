@@ -38,13 +38,7 @@ def _as_dict(value: Any) -> dict[str, Any]:  # noqa: ANN401 - json.dumps hands o
 
 
 def parse_json(text: str, where: str) -> Any:  # noqa: ANN401 - JSON is Any
-    """Return JSON; not NaN, nor a number that is too large to compute with.
-
-    Raises
-    ------
-    JobkitError
-        If it is anything else, or nested too deep.
-    """
+    """Return JSON; not NaN, nor a number that is too large to compute with."""
     try:
         return _DECODER.decode(text)
     except RecursionError:
@@ -74,19 +68,9 @@ _DECODER = json.JSONDecoder(parse_float=_finite, parse_int=_whole, parse_constan
 def from_json(kind: type[T], text: str, *, where: str) -> T:
     """Read a dataclass back from JSON.
 
-    Parameters
-    ----------
-    kind
-        ``Point``, ``Batch``, ``Record``, ...
-    text
-        One JSON object. Keys that this version does not know are ignored.
-    where
-        ``file`` or ``file:line``, for the message.
-
-    Raises
-    ------
-    JobkitError
-        If the text is not a JSON object, lacks a field, or has a newer schema.
+    ``kind``: ``Point``, ``Batch``, ``Record``, ...
+    ``text``: one JSON object. Keys that this version does not know are ignored.
+    ``where``: ``file`` or ``file:line``, for the message.
     """
     return from_dict(kind, parse_json(text, where), where=where)
 
