@@ -74,12 +74,8 @@ def _host(ctx: click.Context) -> str:
 class OnHost(click.Command):
     """A command that runs on a cluster: its words are read there, and here only as far as they name files.
 
-    Parameters
-    ----------
-    command
-        The command.
-    host
-        As `--on` names it.
+    ``command``: the command.
+    ``host``: as `--on` names it.
     """
 
     def __init__(self, command: click.Command, host: str) -> None:

@@ -53,10 +53,7 @@ def write_output(path: Path, text: str) -> None:
 class OldNames(click.Option):
     """An option that also accepts its earlier names; no help and no error shows them.
 
-    Parameters
-    ----------
-    old
-        The earlier names.
+    ``old``: the earlier names.
     """
 
     def __init__(self, *arguments: Any, old: tuple[str, ...] = (), **options: Any) -> None:  # noqa: ANN401 - click's own

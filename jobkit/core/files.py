@@ -25,13 +25,7 @@ from jobkit.core.units import format_count
 
 
 def open_regular(path: Path | str, flags: int = os.O_RDONLY) -> int:
-    """Open a regular file; refuse any other, because a FIFO in a run folder would block its reader.
-
-    Raises
-    ------
-    OSError
-        Also if it is not a regular file.
-    """
+    """Open a regular file; refuse any other, because a FIFO in a run folder would block its reader."""
     handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     mode = os.fstat(handle).st_mode
     if stat.S_ISREG(mode):
@@ -96,11 +90,6 @@ def append_line(path: Path, line: str) -> None:
 
     If a full disk or a crash cut the last line short, that line is ended first, so that only it is lost.
     If the line holds a secret, no other user can read the file from then on.
-
-    Raises
-    ------
-    OSError
-        With the name of the file.
     """
     with name_file_in_errors(path):
         handle = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
@@ -152,11 +141,6 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
     Of several processes that write it at the same moment, one after the other replaces it. If it holds a
     secret, no other user can read it.
-
-    Raises
-    ------
-    OSError
-        With the name of the file.
     """
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     with name_file_in_errors(path):
@@ -193,13 +177,7 @@ SKIPPED_FILES = ("__pycache__", ".git", "*.pyc")
 
 
 def digest(path: Path | str) -> tuple[str, int]:
-    """Return the SHA-256 and the size of a file; of a folder those over the names and the files in it.
-
-    Raises
-    ------
-    OSError
-        If a file cannot be read, or is no regular file.
-    """
+    """Return the SHA-256 and the size of a file; of a folder those over the names and the files in it."""
     path = Path(path)
     if not path.is_dir():
         with os.fdopen(open_regular(path), "rb") as stream:
@@ -225,13 +203,7 @@ def files_of(path: Path) -> list[Path]:
 
 
 def copy_files(source: Path, target: Path) -> None:
-    """Copy a file, or a folder without `SKIPPED_FILES`, with its modes.
-
-    Raises
-    ------
-    OSError
-        With the name of a file.
-    """
+    """Copy a file, or a folder without `SKIPPED_FILES`, with its modes."""
     for file in files_of(source):
         copy = target / file.relative_to(source) if source.is_dir() else target
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -250,15 +222,10 @@ def read_tolerantly(
 ) -> tuple[list[T], tuple[str, ...]]:
     """Parse the lines of a file; return the values and at most one note on the lines that failed.
 
-    Parameters
-    ----------
-    path
-        A missing file has no lines and needs no note.
-    parse
-        Called with a line and ``file:line``; raises JobkitError for a damaged line. A line that
-        jobkit 0.1 appended to one cut short is read all the same.
-    growing
-        Whether a last line without a newline is still being written: it is skipped without a note.
+    ``path``: A missing file has no lines and needs no note.
+    ``parse``: called with a line and ``file:line``; raises JobkitError for a damaged line. A line that jobkit
+        0.1 appended to one cut short is read all the same.
+    ``growing``: whether a last line without a newline is still being written: it is skipped without a note.
     """
     values: list[T] = []
     faults: list[str] = []
@@ -281,13 +248,7 @@ def read_tolerantly(
 
 
 def parse_object(line: str, where: str) -> dict[str, Any]:
-    """Return a line as a JSON object.
-
-    Raises
-    ------
-    JobkitError
-        If it is not one.
-    """
+    """Return a line as a JSON object."""
     try:
         data = json.loads(line)
     except ValueError as error:
@@ -307,19 +268,9 @@ def exclusive_lock(
 ) -> Iterator[None]:
     """Hold a lock file; another process waits until the holder exits or dies.
 
-    Parameters
-    ----------
-    path
-        The lock file; it remains, empty.
-    busy
-        Called before the wait if another process holds the lock.
-    unlocked
-        Called if the file system has no locks: then the block runs without one.
-
-    Raises
-    ------
-    OSError
-        With the name of the file, if it cannot be opened for writing.
+    ``path``: the lock file; it remains, empty.
+    ``busy``: called before the wait if another process holds the lock.
+    ``unlocked``: called if the file system has no locks: then the block runs without one.
     """
     handle = open_regular(path, os.O_RDWR | os.O_CREAT)
     try:
@@ -338,12 +289,8 @@ def exclusive_lock(
 def try_lock(handle: int, *, shared: bool = False, wait: bool = False) -> bool | None:
     """Lock an open file; return whether that succeeded, ``None`` if its file system has no locks.
 
-    Parameters
-    ----------
-    shared
-        Whether to take a shared lock, which shows that no process holds it exclusively.
-    wait
-        Whether to wait until the lock is free.
+    ``shared``: whether to take a shared lock, which shows that no process holds it exclusively.
+    ``wait``: whether to wait until the lock is free.
     """
     try:
         fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
@@ -383,12 +330,8 @@ LOCAL_TYPES = re.compile(r"ext\d|xfs|btrfs|zfs|f2fs|jfs|reiserfs|vfat|tmpfs|ramf
 def filesystem_type(path: str, mountinfo: str) -> str:
     r"""Return the type of the file system that holds a path; empty if unknown.
 
-    Parameters
-    ----------
-    path
-        Absolute, with links resolved.
-    mountinfo
-        The text of ``/proc/self/mountinfo`` (proc(5)): the mount point is the fifth word, with
+    ``path``: absolute, with links resolved.
+    ``mountinfo``: the text of ``/proc/self/mountinfo`` (proc(5)): the mount point is the fifth word, with
         spaces as ``\040``; the type follows the `` - ``. If two mounts share a mount point, the later counts.
     """
     best, kind = -1, ""

@@ -36,27 +36,13 @@ def passed_variables() -> list[str]:
 
 
 def note_begun(run_dir: Path) -> None:
-    """Note with the request of a laptop that a run begins, so that the same request goes on with it.
-
-    Raises
-    ------
-    JobkitError
-        If another laptop has sent other files since.
-    OSError
-        If it cannot be noted: then nothing may be submitted.
-    """
+    """Note with the request of a laptop that a run begins, so that the same request goes on with it."""
     for request in load_all("request"):
         request.note_begun(run_dir)
 
 
 def usual_host() -> str:
-    """Return the ``on`` of the user's site file; empty without one.
-
-    Raises
-    ------
-    JobkitError
-        If the line is not ``on: HOST``.
-    """
+    """Return the ``on`` of the user's site file; empty without one."""
     site, lines = own_site()
     for number, line in enumerate(lines, 1):
         if re.match(r"[\"']?on\b", line):

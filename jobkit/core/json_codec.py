@@ -39,19 +39,9 @@ def _as_dict(value: Any) -> dict[str, Any]:  # noqa: ANN401 - json.dumps hands o
 def from_json(kind: type[T], text: str, *, where: str) -> T:
     """Read a dataclass back from JSON.
 
-    Parameters
-    ----------
-    kind
-        ``Point``, ``Batch``, ``Record``, ...
-    text
-        One JSON object. Keys that this version does not know are ignored.
-    where
-        ``file`` or ``file:line``, for the message.
-
-    Raises
-    ------
-    JobkitError
-        If the text is not a JSON object, lacks a field, or has a newer schema.
+    ``kind``: ``Point``, ``Batch``, ``Record``, ...
+    ``text``: one JSON object. Keys that this version does not know are ignored.
+    ``where``: ``file`` or ``file:line``, for the message.
     """
     try:
         data = json.loads(text)

@@ -75,13 +75,7 @@ class BadLineError(ValueError):
 
 
 def parse_line(line: bytes, fields: Fields) -> Document:
-    """Return the document of a line.
-
-    Raises
-    ------
-    BadLineError
-        If it is not UTF-8, not JSON, not an object, or its text or id is not text.
-    """
+    """Return the document of a line."""
     data = _load(line)
     if not isinstance(data, dict):
         raise BadLineError("not a JSON object")

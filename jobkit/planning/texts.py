@@ -46,23 +46,12 @@ KEY_HINT = "`text` may be a path, an http(s) address, or `sample`"
 def find_text(name: str, *, base: Path, cache: Path, write: bool = True) -> TextRef:
     """Return the text that a spec names.
 
-    Parameters
-    ----------
-    name
-        ``sample`` for the built-in one, ``sample:300`` for one of 300 paragraphs; a path,
-        relative to ``base`` or else to the working folder; or an http(s) address, downloaded once.
-    base
-        The folder of the spec.
-    cache
-        The cache folder: the sample and downloads are in its ``texts/``.
-    write
-        Whether the cache may be written: otherwise the sample is described as it would be, and
-        an address must have been downloaded before.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such text, or it is a folder, empty, binary, not UTF-8, or white space.
+    ``name``: ``sample`` for the built-in one, ``sample:300`` for one of 300 paragraphs; a path, relative to
+        ``base`` or else to the working folder; or an http(s) address, downloaded once.
+    ``base``: the folder of the spec.
+    ``cache``: the cache folder: the sample and downloads are in its ``texts/``.
+    ``write``: whether the cache may be written: otherwise the sample is described as it would be, and an
+        address must have been downloaded before.
     """
     texts = cache / "texts"
     if match := SAMPLE.fullmatch(name):
@@ -226,13 +215,7 @@ def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
 
 
 def _fetch(address: str, into: IO[bytes]) -> None:
-    """Download an address into a file.
-
-    Raises
-    ------
-    OSError
-        If it cannot be downloaded completely.
-    """
+    """Download an address into a file."""
     from urllib.request import (
         Request,
         urlopen,  # as above
@@ -295,23 +278,11 @@ def text_lengths(
     A workload that does not report them has none (`Lengths.unknown`). If they need a model that
     is not there yet, they are estimated.
 
-    Parameters
-    ----------
-    workload, text, model
-        As a point names them.
-    cache
-        The cache folder: the lengths found by a shipped workload's model are kept in its ``lengths/``.
-    say
-        Prints a line about work that takes time.
-    fast
-        Whether to estimate them rather than to use a model.
-    folder
-        The folder in which jobkit looks for the user's own workload: the spec's.
-
-    Raises
-    ------
-    JobkitError
-        If the workload fails to find them.
+    ``workload``, ``text``, ``model``: as a point names them.
+    ``cache``: the cache folder: the lengths found by a shipped workload's model are kept in its ``lengths/``.
+    ``say``: prints a line about work that takes time.
+    ``fast``: whether to estimate them rather than to use a model.
+    ``folder``: the folder in which jobkit looks for the user's own workload: the spec's.
     """
     known, paragraphs = traits(workload, folder), paragraphs_of(text)
     if not known.reports_lengths:
@@ -345,14 +316,7 @@ def lengths_or_estimate(
     say: Say,
     folder: str | None = None,
 ) -> Lengths:
-    """Return what `text_lengths` finds; an estimate if a shipped workload cannot find them.
-
-    Raises
-    ------
-    JobkitError
-        If a workload of the user's own fails: the fault is in the user's code, and is reported
-        before anything is submitted.
-    """
+    """Return what `text_lengths` finds; an estimate if a shipped workload cannot find them."""
     try:
         return text_lengths(workload, text, model, cache=cache, say=say, folder=folder)
     except JobkitError as error:

@@ -189,16 +189,10 @@ BY_MESSAGE = {
 def remedy(outcome: Outcome, message: str, *, run: str, point: int, alone: bool = False) -> tuple[Step, ...]:
     """Return what to type about an outcome, in order.
 
-    Parameters
-    ----------
-    message
-        Of the outcome: it decides between several remedies.
-    run
-        The run folder, as a shell takes it.
-    point
-        The point's number.
-    alone
-        Whether to run only this point, and not all points that failed.
+    ``message``: of the outcome: it decides between several remedies.
+    ``run``: the run folder, as a shell takes it.
+    ``point``: the point's number.
+    ``alone``: whether to run only this point, and not all points that failed.
     """
     steps = []
     for step in _steps(outcome, message):
@@ -238,21 +232,11 @@ MOST_NAMES = 3
 
 @dataclass(frozen=True, slots=True)
 class ResourceNeed:
-    """What points need of what they ran out of.
+    """What points need of what they ran out of."""
 
-    Attributes
-    ----------
-    key
-        Of the spec.
-    value
-        Enough of it; empty if that is not known.
-    because
-        The measured reason; if the value is not known, why not.
-    """
-
-    key: str
-    value: str
-    because: str
+    key: str  # of the spec
+    value: str  # enough of it; empty if that is not known
+    because: str  # the measured reason; if the value is not known, why not
 
     @property
     def option(self) -> str:
@@ -366,10 +350,7 @@ _Blocked = tuple[Sequence[PointStatus], Queued, Remedy]
 def advice(run: RunStanding, folder: str) -> Advice:
     """Return what blocks a run, and what to type next, the most urgent first.
 
-    Parameters
-    ----------
-    folder
-        The run folder as a person types it, unquoted.
+    ``folder``: the run folder as a person types it, unquoted.
     """
     typed = shell_quote(folder)
     notices = list(_notices(run))

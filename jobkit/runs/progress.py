@@ -15,23 +15,15 @@ from jobkit.runs.tries import Try
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What a try has done of its work.
+    """What a try has done of its work."""
 
-    Attributes
-    ----------
-    batches, batches_total
-        Calls of the workload; the total is ``None`` if the batches do not report it.
-    characters, characters_total
-        As read.
-    work_s
-        What those batches took.
-    """
-
+    # `batches`, `batches_total`: calls of the workload; the total is ``None`` if the batches do not
+    # report it
     batches: int
     batches_total: int | None
-    characters: int
+    characters: int  # `characters`, `characters_total`: as read
     characters_total: int | None
-    work_s: float
+    work_s: float  # what those batches took
 
     @property
     def left_s(self) -> float | None:
@@ -67,24 +59,12 @@ def progress_of(batches: Sequence[Batch]) -> Progress | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How long a point takes.
+    """How long a point takes."""
 
-    Attributes
-    ----------
-    setting
-        Points of one setting take equally long.
-    standing
-        ``done``, ``running``, ``waiting``; any other counts for nothing.
-    elapsed_s
-        How long it took, staging and environment included, or has been running.
-    left_s
-        What it has to go by its own batches.
-    """
-
-    setting: str
-    standing: str
-    elapsed_s: float | None = None
-    left_s: float | None = None
+    setting: str  # points of one setting take equally long
+    standing: str  # ``done``, ``running``, ``waiting``; any other counts for nothing
+    elapsed_s: float | None = None  # how long it took, staging and environment included, or has been running
+    left_s: float | None = None  # what it has to go by its own batches
 
     @property
     def whole_s(self) -> float | None:
@@ -102,12 +82,8 @@ def to_go(points: Sequence[Pace], *, at_a_time: int = 0) -> float | None:
 
     A point that waits is expected to need the mean of its setting, else the mean of all points.
 
-    Parameters
-    ----------
-    points
-        All points of the sweep.
-    at_a_time
-        How many run at a time if that is known: 1 on this machine. Between two points none runs.
+    ``points``: all points of the sweep.
+    ``at_a_time``: how many run at a time if that is known: 1 on this machine. Between two points none runs.
 
     Returns
     -------
@@ -183,18 +159,10 @@ def mean(seconds: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SkippedTime:
-    """Job time that skipped points saved.
+    """Job time that skipped points saved."""
 
-    Attributes
-    ----------
-    points
-        How many pruned points are counted here.
-    seconds
-        Of all of them, if each had taken as long as the point that is the reason.
-    """
-
-    points: int
-    seconds: float
+    points: int  # how many pruned points are counted here
+    seconds: float  # of all of them, if each had taken as long as the point that is the reason
 
 
 def skipped_time(points: Sequence[PointResult]) -> SkippedTime | None:

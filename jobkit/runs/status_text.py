@@ -75,14 +75,9 @@ COLUMNS = (
 def render(run: RunStanding, folder: str, *, width: int, most: int) -> str:
     """Return how a run stands, in lines that end with a newline.
 
-    Parameters
-    ----------
-    folder
-        The run folder as a person types it.
-    width
-        Columns of the terminal.
-    most
-        Of more points than this, only those that a person wants to see are listed.
+    ``folder``: the run folder as a person types it.
+    ``width``: columns of the terminal.
+    ``most``: of more points than this, only those that a person wants to see are listed.
     """
     advised = advice(run, folder)
     lines = [headline(run), *_about(run)]
@@ -268,10 +263,7 @@ MARGIN = 12
 def render_point(run: RunStanding, point: PointStatus, folder: str) -> str:
     """Return all about a point, in lines that end with a newline.
 
-    Parameters
-    ----------
-    folder
-        The run folder as a person types it.
+    ``folder``: the run folder as a person types it.
     """
     of, noun = point.point, point.point.kind.noun
     knobs = [f"{name} {value}" for name, value in of.params.items()]
@@ -397,10 +389,7 @@ Json = dict[str, object]
 def run_json(run: RunStanding, folder: str) -> Json:
     """Return a run as JSON takes it.
 
-    Parameters
-    ----------
-    folder
-        The run folder as a person types it.
+    ``folder``: the run folder as a person types it.
     """
     advised = advice(run, folder)
     standings = Counter(point.standing for point in run.points)
@@ -506,21 +495,10 @@ def text(
 ) -> str:
     """Return runs, or points of one, as printed.
 
-    Parameters
-    ----------
-    runs
-        Their folders as a person types them.
-    points
-        Numbers or ids; nothing for the runs themselves.
-    width
-        Columns of the terminal.
-    most
-        Of more points than this, only those that a person wants to see are listed.
-
-    Raises
-    ------
-    JobkitError
-        If a word names no point.
+    ``runs``: their folders as a person types them.
+    ``points``: numbers or ids; nothing for the runs themselves.
+    ``width``: columns of the terminal.
+    ``most``: of more points than this, only those that a person wants to see are listed.
     """
     if points:
         (run,), (folder,) = standings, runs
@@ -554,13 +532,7 @@ def as_json(
     points: Sequence[str],
     others: Sequence[Path] = (),
 ) -> str:
-    """Return the same for programs, on one line; docs/commands.md lists the keys.
-
-    Raises
-    ------
-    JobkitError
-        If a word names no point.
-    """
+    """Return the same for programs, on one line; docs/commands.md lists the keys."""
     data: dict[str, object] = {"schema": SCHEMA, "at": datetime.now(UTC).isoformat(timespec="seconds")}
     if points:
         (run,) = standings

@@ -64,10 +64,7 @@ def commands(scheduler: Scheduler, why: str) -> Finding:
 def run_folders(folder: Path, *, shared: bool) -> Finding:
     """Return whether run folders and their logs can be written.
 
-    Parameters
-    ----------
-    shared
-        Whether nodes must see them.
+    ``shared``: whether nodes must see them.
     """
     hint = "name another place: --runs-dir FOLDER, or `runs_dir` in the site file"
     return _folder("run folders", folder, hint, shared=shared)
@@ -114,12 +111,8 @@ def text(spec: SweepSpec, base: Path) -> Finding:
 def program_here(word: str, staged: Path | None) -> Finding | None:
     """Return whether the program of a command can be started, if it travels with the run.
 
-    Parameters
-    ----------
-    word
-        The first word of the command.
-    staged
-        The file, if it travels with the run.
+    ``word``: the first word of the command.
+    ``staged``: the file, if it travels with the run.
     """
     if placeholders(word):
         return unknown("program", f"{word}: a knob decides it, so it is not looked for")
@@ -136,12 +129,8 @@ def program_here(word: str, staged: Path | None) -> Finding | None:
 def model(spec: SweepSpec, base: Path, sweep: str) -> Finding:
     """Return whether the model of a spec is on this machine, since a job never downloads.
 
-    Parameters
-    ----------
-    base
-        The folder of the spec.
-    sweep
-        The command that sweeps the spec; empty if none needs the model: then its absence is a warning.
+    ``base``: the folder of the spec.
+    ``sweep``: the command that sweeps the spec; empty if none needs the model: then its absence is a warning.
     """
     from jobkit.planning import models  # here, for a workload without a model
     from jobkit.planning.standin import is_built, standin_path
@@ -186,27 +175,13 @@ SUPPORT = "ask the cluster's support"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiteRequest:
-    """What is compared with the site.
+    """What is compared with the site."""
 
-    Attributes
-    ----------
-    request
-        What one point asks for.
-    site
-        The site file, which spells that.
-    queue_key
-        The key, and the file, that names the queue.
-    limit
-        The largest task index of an array, ``None`` if the controller has none.
-    points
-        How many points there are; 0 without a sweep.
-    """
-
-    request: JobRequest
-    site: Site
-    queue_key: str = "`queue` in the site file"
-    limit: int | None = None
-    points: int = 0
+    request: JobRequest  # what one point asks for
+    site: Site  # the site file, which spells that
+    queue_key: str = "`queue` in the site file"  # the key, and the file, that names the queue
+    limit: int | None = None  # the largest task index of an array, ``None`` if the controller has none
+    points: int = 0  # how many points there are; 0 without a sweep
 
     def queues(self, survey: Survey) -> RequestedQueues:
         """Return the queues of the site that the request names."""
@@ -405,42 +380,18 @@ def check_site(survey: Survey, asking: SiteRequest) -> list[Finding]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRequest:
-    """What the points of a sweep need on a machine.
+    """What the points of a sweep need on a machine."""
 
-    Attributes
-    ----------
-    device
-        ``cpu`` or ``cuda``.
-    workload
-        As a spec names it.
-    gpus
-        How many one point asks for.
-    scratch_bytes
-        Room for its inputs.
-    seen
-        Files and folders that a point reads.
-    python
-        What the job calls Python.
-    on_node
-        Whether the machine is one that runs points.
-    jobkit
-        The version that submits.
-    given
-        Whether the user's spec asks for all this.
-    container
-        The image in which the worker runs; empty for none.
-    """
-
-    device: str
-    workload: str
-    gpus: int
-    scratch_bytes: int
-    seen: tuple[str, ...]
-    python: str
-    on_node: bool
-    jobkit: str
-    given: bool = True
-    container: str = ""
+    device: str  # ``cpu`` or ``cuda``
+    workload: str  # as a spec names it
+    gpus: int  # how many one point asks for
+    scratch_bytes: int  # room for its inputs
+    seen: tuple[str, ...]  # files and folders that a point reads
+    python: str  # what the job calls Python
+    on_node: bool  # whether the machine is one that runs points
+    jobkit: str  # the version that submits
+    given: bool = True  # whether the user's spec asks for all this
+    container: str = ""  # the image in which the worker runs; empty for none
 
 
 NodeProbe = Callable[[Facts, NodeRequest], Finding | None]

@@ -55,10 +55,7 @@ def _name(match: re.Match[str]) -> str:
 def argv(command: Command, values: Mapping[str, str]) -> list[str]:
     """Return the argument list of a command.
 
-    Parameters
-    ----------
-    values
-        Of each placeholder. A shell gets them as variables only.
+    ``values``: of each placeholder. A shell gets them as variables only.
     """
     if command.shell:
         return [*SHELL, shell_text(command.template)]
@@ -125,12 +122,8 @@ class CommandFault:
 def faults(command: Command, knobs: Iterable[str], sources: Iterable[Path] = ()) -> Iterator[CommandFault]:
     """Yield the faults of a command.
 
-    Parameters
-    ----------
-    knobs
-        Of the sweep.
-    sources
-        The staged files, in which a variable may be named.
+    ``knobs``: of the sweep.
+    ``sources``: the staged files, in which a variable may be named.
     """
     knobs = list(knobs)
     yield from _syntax(command)

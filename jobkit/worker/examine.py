@@ -53,16 +53,10 @@ def examine(
 ) -> dict[str, Any]:
     """Return what this Python has for a workload on a device.
 
-    Parameters
-    ----------
-    device
-        ``cpu`` or ``cuda``.
-    workload
-        Its name, as in a spec.
-    folder
-        The folder with a workload of the user's own.
-    program
-        What a command starts: a name that is looked up on ``PATH``, or a path.
+    ``device``: ``cpu`` or ``cuda``.
+    ``workload``: its name, as in a spec.
+    ``folder``: the folder with a workload of the user's own.
+    ``program``: what a command starts: a name that is looked up on ``PATH``, or a path.
     """
     needs_torch = device == "cuda" or workload in NEEDS_TORCH
     gpus = nvml.list_gpus()  # before this process opens a GPU and is counted on it

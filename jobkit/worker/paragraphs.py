@@ -44,21 +44,13 @@ def calls(
 ) -> list[Call]:
     """Return the calls in the order of work.
 
-    Parameters
-    ----------
-    paragraphs
-        The text, or a window of it.
-    items_per_call
-        Paragraphs a call; the last call may hold fewer.
-    cap
-        The largest number of sentences that the framework pads together; ``None`` for a whole call.
-    largest_first
-        Whether the largest load comes first, so that a lack of memory shows in seconds and the
+    ``paragraphs``: the text, or a window of it.
+    ``items_per_call``: paragraphs a call; the last call may hold fewer.
+    ``cap``: the largest number of sentences that the framework pads together; ``None`` for a whole call.
+    ``largest_first``: whether the largest load comes first, so that a lack of memory shows in seconds and the
         allocator does not grow step by step; else the calls are in order.
-    places
-        Of the paragraphs, in the order in which they are cut.
-    first
-        The number of the first paragraph.
+    ``places``: of the paragraphs, in the order in which they are cut.
+    ``first``: the number of the first paragraph.
     """
     cuts = [places[start : start + items_per_call] for start in range(0, len(places), items_per_call)]
     made = [
@@ -72,12 +64,8 @@ def calls(
 def sorted_places(longest: Sequence[int], window: int | None) -> list[int]:
     """Return the numbers of paragraphs by their longest sentence, the longest first.
 
-    Parameters
-    ----------
-    longest
-        The length of the longest sentence of each paragraph.
-    window
-        How many paragraphs of the text are sorted together; ``None`` for all.
+    ``longest``: the length of the longest sentence of each paragraph.
+    ``window``: how many paragraphs of the text are sorted together; ``None`` for all.
     """
     size = window or max(len(longest), 1)
     windows = (range(start, min(start + size, len(longest))) for start in range(0, len(longest), size))
@@ -87,13 +75,9 @@ def sorted_places(longest: Sequence[int], window: int | None) -> list[int]:
 def longest_sentences(paragraphs: Sequence[str], lengths: Path | None) -> list[int]:
     """Return the length of the longest sentence of each paragraph.
 
-    Parameters
-    ----------
-    paragraphs
-        The text.
-    lengths
-        The file in the run folder with the lengths that were computed when the run was planned. If it
-        cannot be read, or has none, punctuation decides.
+    ``paragraphs``: the text.
+    ``lengths``: the file in the run folder with the lengths that were computed when the run was planned. If
+        it cannot be read, or has none, punctuation decides.
     """
     with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, KeyError):  # then as without it
         data = json.loads(lengths.read_text(encoding="utf-8")) if lengths else {}
@@ -141,15 +125,7 @@ def read_paragraphs(path: Path, name: str = "") -> list[str]:
     indentation; a line of only white space ends the paragraph. A byte order mark is dropped,
     ``\r\n`` and ``\r`` become ``\n``.
 
-    Parameters
-    ----------
-    name
-        By which a JSONL file is known; by default that of the path.
-
-    Raises
-    ------
-    JobkitError
-        If the file is missing, is not UTF-8, has a line that is no document, or holds no paragraph.
+    ``name``: by which a JSONL file is known; by default that of the path.
     """
     name = name or str(path)
     try:

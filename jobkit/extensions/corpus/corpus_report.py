@@ -40,22 +40,13 @@ MOST_DOCUMENTS = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardTry:
-    """A try of a shard over time.
+    """A try of a shard over time."""
 
-    Attributes
-    ----------
-    name
-        Of the shard, with the number of the try.
-    began_s, ended_s
-        Seconds since the first try began; ``None`` for an end that is not known.
-    outcome
-        In a word; ``to come`` while it has none.
-    """
-
-    name: str
+    name: str  # of the shard, with the number of the try
+    # `began_s`, `ended_s`: seconds since the first try began; ``None`` for an end that is not known
     began_s: float
     ended_s: float | None
-    outcome: str
+    outcome: str  # in a word; ``to come`` while it has none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,33 +60,17 @@ class DocumentCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusReport:
-    """What a run folder has of a corpus.
+    """What a run folder has of a corpus."""
 
-    Attributes
-    ----------
-    folder
-        Of the run.
-    corpus
-        What was read.
-    results
-        The shards, and their tries.
-    planned
-        The shards of the plan that could be read, by index.
-    data
-        As `jobkit.extensions.corpus.provenance.provenance` has it, of the shards that are done; else empty.
-    counts
-        Of each document, in corpus order; empty if the results are not merged.
-    notes
-        What could not be read.
-    """
-
-    folder: Path
-    corpus: Corpus
-    results: Sequence[PointResult]
-    planned: Mapping[int, Shard]
+    folder: Path  # of the run
+    corpus: Corpus  # what was read
+    results: Sequence[PointResult]  # the shards, and their tries
+    planned: Mapping[int, Shard]  # the shards of the plan that could be read, by index
+    # as `jobkit.extensions.corpus.provenance.provenance` has it, of the shards that are done; else
+    # empty
     data: Mapping[str, Any]
-    counts: Sequence[DocumentCount]
-    notes: Sequence[str]
+    counts: Sequence[DocumentCount]  # of each document, in corpus order; empty if the results are not merged
+    notes: Sequence[str]  # what could not be read
 
     @property
     def first(self) -> Point:
@@ -115,13 +90,7 @@ class CorpusReport:
 
 
 def read_corpus_report(folder: Path) -> CorpusReport:
-    """Read what a run folder has of a corpus. A damaged line becomes a note.
-
-    Raises
-    ------
-    JobkitError
-        If the corpus is not planned yet, or what was read of it is damaged.
-    """
+    """Read what a run folder has of a corpus. A damaged line becomes a note."""
     if is_unplanned(folder):
         hint = f"jobkit status {shell_path(folder)} shows the job that plans it"
         raise JobkitError(f"{folder}: the corpus is not planned yet", hint=hint)

@@ -23,17 +23,8 @@ TOKEN_COLUMNS = ("sentence", "token", "tag")
 def check_format(name: str, columns: Sequence[str]) -> None:
     """Refuse a format that cannot be written.
 
-    Parameters
-    ----------
-    name
-        One of `FORMATS`.
-    columns
-        Of the workload.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such format, the columns do not fill it, or its library is not installed.
+    ``name``: one of `FORMATS`.
+    ``columns``: of the workload.
     """
     if name not in FORMATS:
         raise JobkitError(f"--format {name}: no such format", hint=f"one of {', '.join(FORMATS)}")
@@ -55,21 +46,9 @@ def write_rows(
 ) -> None:
     """Write rows in a format.
 
-    Parameters
-    ----------
-    name
-        One of `FORMATS`.
-    lines
-        The rows, as `jobkit.extensions.corpus.rows.RowsWriter` writes them.
-    columns, types
-        The names after document and paragraph, and the types of the values in each.
-
-    Raises
-    ------
-    JobkitError
-        If a value does not fit.
-    OSError
-        If the disk is full.
+    ``name``: one of `FORMATS`.
+    ``lines``: the rows, as `jobkit.extensions.corpus.rows.RowsWriter` writes them.
+    ``columns``, ``types``: the names after document and paragraph, and the types of the values in each.
     """
     if name == "jsonl":
         file.writelines(lines)

@@ -51,21 +51,12 @@ class Extent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What the winners have of a corpus.
+    """What the winners have of a corpus."""
 
-    Attributes
-    ----------
-    extents
-        In corpus order, those of consecutive pieces of one shard as one.
-    missing
-        The pieces that no winner has, and the index of the shard that was last planned for each.
-    pieces
-        All pieces of the corpus, in its order.
-    """
-
-    extents: tuple[Extent, ...]
+    extents: tuple[Extent, ...]  # in corpus order, those of consecutive pieces of one shard as one
+    # the pieces that no winner has, and the index of the shard that was last planned for each
     missing: tuple[tuple[int, Piece], ...]
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Piece, ...]  # all pieces of the corpus, in its order
 
     @property
     def open_shards(self) -> tuple[int, ...]:
@@ -76,20 +67,9 @@ class Coverage:
 def coverage(corpus: Corpus, shards: Iterable[Shard], winners: Mapping[int, Winner]) -> Coverage:
     """Return what the winners have of a corpus.
 
-    Parameters
-    ----------
-    corpus
-        With the number of its paragraphs.
-    shards
-        All lines of the plan, also those that a later plan replaced.
-    winners
-        By the index of their shard.
-
-    Raises
-    ------
-    JobkitError
-        If two winners have the same piece, a winner has another number of paragraphs than its shard, or
-        the plan does not have the whole corpus.
+    ``corpus``: with the number of its paragraphs.
+    ``shards``: all lines of the plan, also those that a later plan replaced.
+    ``winners``: by the index of their shard.
     """
     won: dict[tuple[int, int, int], Extent] = {}
     files = [source.name if has_files(corpus) else "" for source in corpus.sources]
@@ -158,28 +138,18 @@ FILE = "file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """What was merged.
+    """What was merged."""
 
-    Attributes
-    ----------
-    output, counts
-        The file, and the one with the counts of each document.
-    shards, rows, paragraphs, documents
-        Their numbers; paragraphs and documents also without a row.
-    silent
-        How many of the documents have no row.
-    missing
-        By document, how many of its paragraphs no shard has a result of.
-    """
-
-    output: Path
+    output: Path  # `output`, `counts`: the file, and the one with the counts of each document
     counts: Path
+    # `shards`, `rows`, `paragraphs`, `documents`: their numbers; paragraphs and documents also without
+    # a row
     shards: int
     rows: int
     paragraphs: int
     documents: int
-    silent: int
-    missing: Counter[str]
+    silent: int  # how many of the documents have no row
+    missing: Counter[str]  # by document, how many of its paragraphs no shard has a result of
 
 
 def merge(
@@ -195,24 +165,11 @@ def merge(
     Next to it, `counts_path` gets a line for each document: how many paragraphs and rows it has, and how many
     paragraphs are missing.
 
-    Parameters
-    ----------
-    run_dir
-        The folder of an apply.
-    output
-        The file; an older one is replaced at the end.
-    form
-        One of `jobkit.extensions.corpus.formats.FORMATS`.
-    void
-        The shards that count for nothing, also if they have a winner: others do their work.
-    allow_missing
-        Whether to write the results that there are, if there are any.
-
-    Raises
-    ------
-    JobkitError
-        If a shard has no result, results overlap or are damaged, an input has changed, the format cannot
-        be written, or the file cannot.
+    ``run_dir``: the folder of an apply.
+    ``output``: the file; an older one is replaced at the end.
+    ``form``: one of `jobkit.extensions.corpus.formats.FORMATS`.
+    ``void``: the shards that count for nothing, also if they have a winner: others do their work.
+    ``allow_missing``: whether to write the results that there are, if there are any.
     """
     corpus = read_corpus(run_dir)
     winners, covered = _covered(run_dir, corpus, void, allow_missing=allow_missing)
@@ -279,13 +236,7 @@ class _Tally:
         self.documents = self.silent = 0
 
     def write(self, file: BinaryIO, documents: Iterable[tuple[str, int]], rows: Iterable[bytes]) -> None:
-        """Write a line for each document; documents and rows are both in corpus order.
-
-        Raises
-        ------
-        JobkitError
-            If a row is of no document that comes next.
-        """
+        """Write a line for each document; documents and rows are both in corpus order."""
         owners = (json.loads(row)["document"] for row in rows)
         owner = next(owners, None)
         for document, paragraphs in documents:

@@ -32,41 +32,20 @@ LENGTHS: Mapping[str, Callable[[str], Sequence[int]]] = {
 
 @dataclass(frozen=True, slots=True)
 class OversizedPiece:
-    """A piece with a paragraph that no measured batch covers.
+    """A piece with a paragraph that no measured batch covers."""
 
-    Attributes
-    ----------
-    piece
-        It has a shard of its own.
-    where
-        The paragraph that needs most, in words.
-    characters
-        Of that paragraph.
-    longest
-        The characters of its longest item, as the framework sees it.
-    load
-        Of the piece, if it is worked through alone.
-    known
-        Whether what was measured says how much memory it needs.
-    """
-
-    piece: Piece
-    where: str
-    characters: int
-    longest: int
-    load: int
-    known: bool
+    piece: Piece  # it has a shard of its own
+    where: str  # the paragraph that needs most, in words
+    characters: int  # of that paragraph
+    longest: int  # the characters of its longest item, as the framework sees it
+    load: int  # of the piece, if it is worked through alone
+    known: bool  # whether what was measured says how much memory it needs
 
 
 def find_heavy(corpus: Corpus, pieces: Sequence[Piece], setting: AppliedSetting) -> list[OversizedPiece]:
     """Return the pieces that must not share a shard with others, by what was measured of the setting.
 
     Only paragraphs that are longer than the bound allows an item to be are looked at.
-
-    Raises
-    ------
-    JobkitError
-        If the corpus cannot be read again.
     """
     items = longest_item(setting) if setting.point.workload in LENGTHS else None
     limit = min(covered(setting), math.inf if items is None else items)
@@ -114,13 +93,7 @@ def _looked_at(
 
 
 def refuse_too_large(heavy: Sequence[OversizedPiece], setting: AppliedSetting) -> None:
-    """Refuse paragraphs of which it is not known that their shard has the memory that they need.
-
-    Raises
-    ------
-    JobkitError
-        With all of them.
-    """
+    """Refuse paragraphs of which it is not known that their shard has the memory that they need."""
     lines = list(_too_large(heavy, setting))
     if not lines:
         return

@@ -66,44 +66,27 @@ POLL_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusJobSpec:
-    """What a job is to plan: ``apply.json``.
+    """What a job is to plan: ``apply.json``."""
 
-    Attributes
-    ----------
-    run_id
-        Of the run, and the name of its jobs.
-    folder
-        In which the command was typed: its paths begin there.
-    word, paths, overrides, text_field, id_field, skip_bad, fmt
-        As in `jobkit.extensions.corpus.start.ApplyRequest`.
-    scheduler, site
-        Decided: a node may lack the commands by which ``auto`` finds them.
-    minutes, number
-        As in `jobkit.extensions.corpus.shards.ShardOptions`.
-    cpus
-        How many processes may read the corpus.
-    stand_in
-        Whether a person permits a stand-in model; ``None`` of an earlier version, which did not ask.
-    caveat
-        The label of the stand-in model; empty for a real one.
-    """
-
-    run_id: str
-    folder: str
+    run_id: str  # of the run, and the name of its jobs
+    folder: str  # in which the command was typed: its paths begin there
+    # `word`, `paths`, `overrides`, `text_field`, `id_field`, `skip_bad`, `fmt`: as in
+    # `jobkit.extensions.corpus.start.ApplyRequest`
     word: str
     paths: tuple[str, ...]
     overrides: tuple[str, ...]
-    scheduler: str
+    scheduler: str  # `scheduler`, `site`: decided: a node may lack the commands by which ``auto`` finds them
     site: str
-    minutes: float
+    minutes: float  # `minutes`, `number`: as in `jobkit.extensions.corpus.shards.ShardOptions`
     number: int | None
     text_field: str
     id_field: str
     skip_bad: bool
     fmt: str
-    cpus: int
+    cpus: int  # how many processes may read the corpus
+    # whether a person permits a stand-in model; ``None`` of an earlier version, which did not ask
     stand_in: bool | None = None
-    caveat: str = ""
+    caveat: str = ""  # the label of the stand-in model; empty for a real one
 
     def request(self, run_dir: Path) -> start.ApplyRequest:
         """Return what was asked of `jobkit apply`; its paths hold in `folder`."""
@@ -128,13 +111,7 @@ class CorpusJobSpec:
 
 
 def read_order(run_dir: Path) -> CorpusJobSpec:
-    """Return what is to be planned.
-
-    Raises
-    ------
-    JobkitError
-        If the file cannot be read.
-    """
+    """Return what is to be planned."""
     path = run_dir / ORDER_FILE
     try:
         return from_json(CorpusJobSpec, read_text(path), where=str(path))
@@ -173,11 +150,6 @@ def apply(request: start.ApplyRequest, *, dry_run: bool = False, wait: bool = Fa
     """Submit the job that plans a corpus, or go on; return as `jobkit.extensions.corpus.start.apply`.
 
     The corpus is not read here: of a folder that is planned already, files are compared by name and size.
-
-    Raises
-    ------
-    JobkitError
-        If the setting, a path or the folder is no good, or there is no scheduler; exit code 3 if it refuses.
     """
     start.refuse_other_folder(request.out)
     setting = start.find_permitted(request, build=not dry_run)
@@ -279,13 +251,7 @@ def _lines(setting: AppliedSetting, found: CorpusFiles, resources: Resources) ->
 
 
 def _check(order: CorpusJobSpec, setting: AppliedSetting, resources: Resources, script: str) -> None:
-    """Ask the scheduler whether it would accept the job, before anything is written.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3.
-    """
+    """Ask the scheduler whether it would accept the job, before anything is written."""
     spec = setting.spec.model_copy(update={"pack": 1})
     asked = request_of(order.run_id, spec, setting.site, resources)
     with tempfile.TemporaryDirectory(prefix="jobkit-") as place:
@@ -297,13 +263,7 @@ def _check(order: CorpusJobSpec, setting: AppliedSetting, resources: Resources, 
 
 
 def _make_folder(run_dir: Path, texts: Mapping[str, str]) -> None:
-    """Write a run folder without points under another name, and rename it once it is whole.
-
-    Raises
-    ------
-    JobkitError
-        If it cannot be written, or is there already.
-    """
+    """Write a run folder without points under another name, and rename it once it is whole."""
     part = run_dir.with_name(f".{run_dir.name}.part")
     try:
         run_dir.parent.mkdir(parents=True, exist_ok=True)
@@ -326,13 +286,7 @@ def _make_folder(run_dir: Path, texts: Mapping[str, str]) -> None:
 
 
 def _is_under_way(run_dir: Path, order: CorpusJobSpec) -> bool:
-    """Return whether a job already plans, and print that.
-
-    Raises
-    ------
-    JobkitError
-        If it plans something else; exit code 3 if the scheduler does not answer.
-    """
+    """Return whether a job already plans, and print that."""
     run = read_settled(run_dir, by_name(order.scheduler), note)
     if run.planner is None:
         return False
@@ -347,13 +301,7 @@ def _is_under_way(run_dir: Path, order: CorpusJobSpec) -> bool:
 
 
 def go_on(run_dir: Path, *, wait: bool = False) -> int | None:
-    """Submit the job that plans a corpus again, if none does; return as `apply`.
-
-    Raises
-    ------
-    JobkitError
-        As `apply`.
-    """
+    """Submit the job that plans a corpus again, if none does; return as `apply`."""
     refuse_moved_run(run_dir)
     order = read_order(run_dir)
     with _in_folder(order):
@@ -362,13 +310,7 @@ def go_on(run_dir: Path, *, wait: bool = False) -> int | None:
 
 @contextlib.contextmanager
 def _in_folder(order: CorpusJobSpec) -> Iterator[None]:
-    """Work in the folder in which an order was typed.
-
-    Raises
-    ------
-    JobkitError
-        If it is not there.
-    """
+    """Work in the folder in which an order was typed."""
     if not Path(order.folder).is_dir():
         hint = "the paths of the corpus begin there; type `jobkit apply` again in another folder"
         raise JobkitError(f"{order.folder}: no such folder", hint=hint)

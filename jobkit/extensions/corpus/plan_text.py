@@ -34,25 +34,14 @@ SMALL_SPREAD = 0.001
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusSummary:
-    """What is known before the work begins.
+    """What is known before the work begins."""
 
-    Attributes
-    ----------
-    corpus, setting, plan
-        What is worked through, how, and in which parts.
-    read_s
-        How long it took to read the corpus; ``None`` if it was read before.
-    now
-        When it would begin.
-    before
-        How long earlier corpora took, next to what was predicted, in words; empty if there were none.
-    """
-
-    corpus: Corpus
+    corpus: Corpus  # `corpus`, `setting`, `plan`: what is worked through, how, and in which parts
     setting: AppliedSetting
     plan: CorpusPlan
-    read_s: float | None
-    now: datetime
+    read_s: float | None  # how long it took to read the corpus; ``None`` if it was read before
+    now: datetime  # when it would begin
+    # how long earlier corpora took, next to what was predicted, in words; empty if there were none
     before: str = ""
 
     @property
@@ -224,10 +213,7 @@ def _warnings(prospect: CorpusSummary) -> Iterator[str]:
 def low_memory(setting: AppliedSetting, measured_bytes: int) -> Iterator[str]:
     """Yield that a person has set less memory than a try of the setting held.
 
-    Parameters
-    ----------
-    measured_bytes
-        What a shard would request if a person had set nothing.
+    ``measured_bytes``: what a shard would request if a person had set nothing.
     """
     asked, peak = setting.spec.resources.memory, setting.peak_bytes
     if peak is None or asked >= peak or not {*setting.given} & {"resources", "resources.memory"}:

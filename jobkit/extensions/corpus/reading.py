@@ -32,30 +32,14 @@ def place_of(corpus: Corpus, piece: Piece, paragraph: Paragraph) -> str:
 
 
 class Paragraph(NamedTuple):
-    r"""A paragraph, and where it is in its document.
+    r"""A paragraph, and where it is in its document."""
 
-    Attributes
-    ----------
-    document
-        The id of its document.
-    number
-        In the document, from 0.
-    text
-        With ``\n`` line ends, also where the document has ``\r\n`` or ``\r``.
-    offset
-        How many characters of the document, as it was given, are before it.
-    returns
-        The positions in ``text`` of the line ends that were ``\r\n`` as given.
-    piece
-        The piece of the shard that holds it, from 0.
-    """
-
-    document: str
-    number: int
-    text: str
-    offset: int
-    returns: tuple[int, ...] = ()
-    piece: int = 0
+    document: str  # the id of its document
+    number: int  # in the document, from 0
+    text: str  # with ``\n`` line ends, also where the document has ``\r\n`` or ``\r``
+    offset: int  # how many characters of the document, as it was given, are before it
+    returns: tuple[int, ...] = ()  # the positions in ``text`` of the line ends that were ``\r\n`` as given
+    piece: int = 0  # the piece of the shard that holds it, from 0
 
 
 def given_offset(paragraph: Paragraph, at: int) -> int:
@@ -64,13 +48,7 @@ def given_offset(paragraph: Paragraph, at: int) -> int:
 
 
 def read_pieces(corpus: Corpus, pieces: tuple[Piece, ...]) -> Iterator[Paragraph]:
-    """Yield the paragraphs of pieces in corpus order; in memory is one piece at a time.
-
-    Raises
-    ------
-    JobkitError
-        If an input is gone, or differs from what was planned: then nothing of that piece is yielded.
-    """
+    """Yield the paragraphs of pieces in corpus order; in memory is one piece at a time."""
     fields = Fields(corpus.text_field, corpus.id_field)
     left_out = left_out_lines(corpus)
     for number, group in groupby(enumerate(pieces), key=lambda one: one[1].source):
@@ -135,13 +113,7 @@ def _of_lines(
 
 
 def document_of(source: Source, number: int, line: bytes, fields: Fields) -> tuple[str, str]:
-    """Return the id and the text of a document of JSONL.
-
-    Raises
-    ------
-    JobkitError
-        If the line is none.
-    """
+    """Return the id and the text of a document of JSONL."""
     try:
         document = parse_line(line, fields)
     except BadLineError as error:  # the digest is right: another version of jobkit made the plan
@@ -152,14 +124,9 @@ def document_of(source: Source, number: int, line: bytes, fields: Fields) -> tup
 def numbered(document: str, given: str, number: int, offset: int) -> Iterator[Paragraph]:
     r"""Yield the paragraphs of a part of a document that begins and ends between paragraphs.
 
-    Parameters
-    ----------
-    document
-        Its id.
-    given
-        The part, with line ends as given.
-    number, offset
-        How many paragraphs and characters of the document are before it.
+    ``document``: its id.
+    ``given``: the part, with line ends as given.
+    ``number``, ``offset``: how many paragraphs and characters of the document are before it.
     """
     if "\r" not in given:
         for count, (start, end) in enumerate(spans(given), number):

@@ -61,19 +61,9 @@ class _Rest:
 def replan(run_dir: Path, wishes: ShardOptions, overrides: Sequence[str], *, wait: bool) -> int | None:
     """Cancel what is open, cut what has no winner into new shards, and go on; return as `resume.run_again`.
 
-    Parameters
-    ----------
-    run_dir
-        The folder of a corpus, absolute.
-    wishes
-        Of the new shards.
-    overrides
-        ``key=value`` of each ``--set``, for all that is left.
-
-    Raises
-    ------
-    JobkitError
-        If a key may not change, or what is open does not end.
+    ``run_dir``: the folder of a corpus, absolute.
+    ``wishes``: of the new shards.
+    ``overrides``: ``key=value`` of each ``--set``, for all that is left.
     """
     refuse_keys(overrides)
     refuse_moved_run(run_dir)
@@ -101,13 +91,7 @@ def _placed(overrides: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _end_open(run_dir: Path) -> None:
-    """Cancel all that is in the queue or runs, and wait until it has ended.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 if it has not ended in time, or a scheduler does not answer.
-    """
+    """Cancel all that is in the queue or runs, and wait until it has ended."""
     deadline = time.monotonic() + PATIENCE_S
     (run,) = read_standings([run_dir])
     if _open(run):

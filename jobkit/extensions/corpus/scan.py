@@ -110,14 +110,9 @@ def tasks(
 ) -> Iterator[list[ScanPart]]:
     """Yield what a process reads at once: a range of a large file, or several small files.
 
-    Parameters
-    ----------
-    found
-        The files.
-    fields
-        The names of text and id of a JSONL document.
-    left_out
-        Numbers of files that are not read.
+    ``found``: the files.
+    ``fields``: the names of text and id of a JSONL document.
+    ``left_out``: numbers of files that are not read.
     """
     target = piece_bytes(found)
     task: list[ScanPart] = []
@@ -167,19 +162,9 @@ def cores() -> int:
 def in_order(work: Callable[[Task], Answer], tasks: Iterable[Task], processes: int) -> Iterator[Answer]:
     """Yield the answer to each task, in the order of the tasks, computed by several processes.
 
-    Parameters
-    ----------
-    work
-        A function of a module; it is imported in each process.
-    tasks
-        Taken as processes become free, so that there may be many.
-    processes
-        How many; with one the work is done in this process.
-
-    Raises
-    ------
-    JobkitError
-        That of the work, or if a process was killed.
+    ``work``: A function of a module; it is imported in each process.
+    ``tasks``: taken as processes become free, so that there may be many.
+    ``processes``: how many; with one the work is done in this process.
     """
     if processes < 2:  # noqa: PLR2004 - this process alone
         yield from map(work, tasks)
@@ -294,14 +279,9 @@ def lines_before(reads: Sequence[Read]) -> list[int]:
 def doubled(reads: Sequence[Read], ids: Ids, dropped: Container[int]) -> Iterator[tuple[int, int, str]]:
     """Yield the part, the line in it and the reason of each document whose id an earlier one has.
 
-    Parameters
-    ----------
-    reads
-        The parts, in corpus order.
-    ids
-        To which `hashes_of` each part was added.
-    dropped
-        The sources that are left out.
+    ``reads``: the parts, in corpus order.
+    ``ids``: to which `hashes_of` each part was added.
+    ``dropped``: the sources that are left out.
     """
     repeated, sources = ids.repeated(), _likened(reads)
     first: dict[str, str] = {}
@@ -361,34 +341,19 @@ _SHOWN = 1_000
 
 @dataclass(slots=True)
 class Findings:
-    """What is bad.
+    """What is bad."""
 
-    Attributes
-    ----------
-    files
-        For the number of a file that is bad as a whole the line, if it is known, and the reason.
-    lines
-        For the number of a part of JSONL its bad lines, from the part's first, and the reasons.
-    """
-
+    # for the number of a file that is bad as a whole the line, if it is known, and the reason
     files: dict[int, tuple[int, str]] = field(default_factory=dict)
+    # for the number of a part of JSONL its bad lines, from the part's first, and the reasons
     lines: dict[int, dict[int, str]] = field(default_factory=dict)
     _number: int = 0
 
     def add(self, number: int, part: ScanPart, bad: Iterable[tuple[int, str]], before: int = 0) -> None:
         """Add what is bad in a part.
 
-        Parameters
-        ----------
-        number
-            Of the part.
-        before
-            How many lines of the file are before it.
-
-        Raises
-        ------
-        JobkitError
-            If there is too much.
+        ``number``: of the part.
+        ``before``: how many lines of the file are before it.
         """
         for line, reason in bad:
             self._number += 1
@@ -452,18 +417,10 @@ _ALONE_BYTES = 2**24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scan:
-    """What was read.
+    """What was read."""
 
-    Attributes
-    ----------
-    corpus
-        To be written as ``corpus.json``; what was bad is in its ``skipped``.
-    pieces
-        In corpus order.
-    """
-
-    corpus: Corpus
-    pieces: list[Piece]
+    corpus: Corpus  # to be written as ``corpus.json``; what was bad is in its ``skipped``
+    pieces: list[Piece]  # in corpus order
 
 
 def scan(
@@ -477,23 +434,11 @@ def scan(
 ) -> Scan:
     """Read a corpus once, on all cores.
 
-    Parameters
-    ----------
-    corpus
-        Of `jobkit.extensions.corpus.sources.find_sources`.
-    text_field, id_field
-        Of JSONL documents.
-    skip_bad
-        Whether to leave out what cannot be read: a text file, an archive, or a line of JSONL.
-    processes
-        How many read; by default one for each core.
-    seen
-        Called from time to time with the bytes of files that were read since the last call.
-
-    Raises
-    ------
-    JobkitError
-        If something is bad and not to be skipped: the message has all of it. If no paragraph is left.
+    ``corpus``: of `jobkit.extensions.corpus.sources.find_sources`.
+    ``text_field``, ``id_field``: of JSONL documents.
+    ``skip_bad``: whether to leave out what cannot be read: a text file, an archive, or a line of JSONL.
+    ``processes``: how many read; by default one for each core.
+    ``seen``: called from time to time with the bytes of files that were read since the last call.
     """
     found, fields = corpus.files, Fields(text_field, id_field)
     size = sum(one.size_bytes for one in found)

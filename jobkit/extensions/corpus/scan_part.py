@@ -36,13 +36,7 @@ def source_of(name: str) -> str:
 
 
 def lines_of(stream: Stream) -> Iterator[bytes]:
-    """Yield the lines of a stream with their line ends.
-
-    Raises
-    ------
-    BadPartError
-        If a line is too long.
-    """
+    """Yield the lines of a stream with their line ends."""
     rest: list[bytes] = []
     size = 0
     while block := stream.read(LINE_BLOCK_BYTES):
@@ -61,13 +55,7 @@ def lines_of(stream: Stream) -> Iterator[bytes]:
 
 
 def scan_jsonl(stream: Stream, part: ScanPart, result: PartResult) -> None:
-    """Add the documents of a JSONL file, or of a range of one, to a result.
-
-    Raises
-    ------
-    BadPartError
-        If a line is too long.
-    """
+    """Add the documents of a JSONL file, or of a range of one, to a result."""
     fields = part.fields
     open_piece = _Open(result, part.target)
     place = result.start

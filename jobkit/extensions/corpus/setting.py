@@ -46,50 +46,27 @@ MOST_LISTED = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedSetting:
-    """A setting, ready to be applied, and what is known of it.
+    """A setting, ready to be applied, and what is known of it."""
 
-    Attributes
-    ----------
-    spec
-        With this setting alone, everything ``auto`` decided: ``sweep.yaml`` of the folder to come.
-    site, why
-        As in `jobkit.planning.prepare.Prepared`.
-    inputs
-        What the shards share, without the run id and the corpus.
-    point
-        A shard with neither run id nor corpus.
-    source
-        Where the setting is from, in words.
-    given
-        The keys that a person set.
-    speed, energy
-        ``None`` if they were not measured.
-    memory
-        With its largest load; ``None`` if that is not known.
-    peak_bytes
-        As in `jobkit.runs.request.held_by`.
-    call_characters, call_load
-        The characters of a mean call and the largest load that were measured; 0 if none was.
-    measured
-        Paragraphs of the text that was measured; 0 if none was.
-    past
-        How far the times that were predicted of earlier corpora with this workload, model and GPU were off.
-    """
-
+    # with this setting alone, everything ``auto`` decided: ``sweep.yaml`` of the folder to come
     spec: SweepSpec
-    site: Site
+    site: Site  # `site`, `why`: as in `jobkit.planning.prepare.Prepared`
     why: str
-    inputs: Inputs
-    point: Point
-    source: str
-    given: tuple[str, ...] = ()
-    speed: Speed | None = None
+    inputs: Inputs  # what the shards share, without the run id and the corpus
+    point: Point  # A shard with neither run id nor corpus
+    source: str  # where the setting is from, in words
+    given: tuple[str, ...] = ()  # the keys that a person set
+    speed: Speed | None = None  # `speed`, `energy`: ``None`` if they were not measured
     energy: EnergyUse | None = None
-    memory: Memory | None = None
-    peak_bytes: int | None = None
+    memory: Memory | None = None  # with its largest load; ``None`` if that is not known
+    peak_bytes: int | None = None  # as in `jobkit.runs.request.held_by`
+    # `call_characters`, `call_load`: the characters of a mean call and the largest load that were
+    # measured; 0 if none was
     call_characters: int = 0
     call_load: int = 0
-    measured: int = 0
+    measured: int = 0  # paragraphs of the text that was measured; 0 if none was
+    # how far the times that were predicted of earlier corpora with this workload, model and GPU were
+    # off
     past: tuple[float, ...] = ()
 
     @property
@@ -125,23 +102,11 @@ def find_setting(
 ) -> AppliedSetting:
     """Return the setting that a run or a spec names.
 
-    Parameters
-    ----------
-    word
-        A run folder, or its name, or a spec.
-    options
-        What the command line adds.
-    build
-        Whether a missing stand-in model is built now.
-    say
-        Prints what takes time.
-    refuse
-        Is called with the model before it is built.
-
-    Raises
-    ------
-    JobkitError
-        If it is neither, names no setting or several, or a key may not change.
+    ``word``: A run folder, or its name, or a spec.
+    ``options``: what the command line adds.
+    ``build``: whether a missing stand-in model is built now.
+    ``say``: prints what takes time.
+    ``refuse``: is called with the model before it is built.
     """
     refuse_keys(options.overrides)
     if run := find_run(word):
@@ -154,13 +119,7 @@ def find_setting(
 
 
 def refuse_keys(overrides: Sequence[str]) -> None:
-    """Refuse to change a key that belongs to the setting.
-
-    Raises
-    ------
-    JobkitError
-        With the keys that may change.
-    """
+    """Refuse to change a key that belongs to the setting."""
     for override in overrides:
         key = override.partition("=")[0].strip()
         if key.partition(".")[0] not in CHANGEABLE:
@@ -285,13 +244,7 @@ def _settings(spec: SweepSpec, inputs: Inputs | None) -> tuple[Point, ...]:
 
 
 def _one_of(settings: Sequence[dict[str, Value]] | Sequence[object], path: Path) -> dict[str, Value]:
-    """Return the only setting of a spec.
-
-    Raises
-    ------
-    JobkitError
-        With the settings, if there are several.
-    """
+    """Return the only setting of a spec."""
     found = [dict(params) for params in settings if isinstance(params, dict)]
     if len(found) == 1:
         return found[0]

@@ -36,47 +36,23 @@ WINDOWS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardOptions:
-    """What a person wants of the shards.
+    """What a person wants of the shards."""
 
-    Attributes
-    ----------
-    minutes
-        How long each may take.
-    number
-        How many there are; ``None`` for as many as the time of each makes.
-    """
-
-    minutes: float = MINUTES
-    number: int | None = None
+    minutes: float = MINUTES  # how long each may take
+    number: int | None = None  # how many there are; ``None`` for as many as the time of each makes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusPlan:
-    """A corpus cut into shards.
-
-    Attributes
-    ----------
-    each
-        How long the largest shard takes; ``None`` if no speed is known.
-    whole
-        How long all take, one after the other.
-    resources
-        What each requests.
-    measured
-        What each would request if a person had set nothing.
-    needs
-        By index the shards that request more, as ``key=value``.
-    even
-        How many shards are of equal load: the others are of a large paragraph each.
-    """
+    """A corpus cut into shards."""
 
     shards: tuple[Shard, ...]
-    each: Duration | None
-    whole: Duration | None
-    resources: Resources
-    measured: Resources
-    needs: Mapping[int, tuple[str, ...]]
-    even: int
+    each: Duration | None  # how long the largest shard takes; ``None`` if no speed is known
+    whole: Duration | None  # how long all take, one after the other
+    resources: Resources  # what each requests
+    measured: Resources  # what each would request if a person had set nothing
+    needs: Mapping[int, tuple[str, ...]]  # by index the shards that request more, as ``key=value``
+    even: int  # how many shards are of equal load: the others are of a large paragraph each
 
     @property
     def spread(self) -> float:
@@ -96,18 +72,11 @@ def plan_shards(
 ) -> CorpusPlan:
     """Return a corpus, or the rest of one, cut into shards of equal load.
 
-    Parameters
-    ----------
-    pieces
-        Of the corpus, in its order.
-    setting
-        That works through it.
-    wishes
-        How long a shard may take, or how many there are to be.
-    first
-        The index of the first shard.
-    heavy
-        Pieces with a shard of their own, behind the others.
+    ``pieces``: of the corpus, in its order.
+    ``setting``: that works through it.
+    ``wishes``: how long a shard may take, or how many there are to be.
+    ``first``: the index of the first shard.
+    ``heavy``: pieces with a shard of their own, behind the others.
     """
     if not pieces:
         raise JobkitError("the corpus holds no paragraph", hint="name the files with --corpus")
@@ -212,18 +181,11 @@ def points_of(
 ) -> tuple[Point, ...]:
     """Return the points of shards.
 
-    Parameters
-    ----------
-    template
-        A shard with the setting.
-    run_dir
-        The run folder to be.
-    run_id
-        The name of its jobs.
-    corpus
-        What they are part of.
-    plan_number
-        1 for the first plan, 2 for the first that was made again.
+    ``template``: A shard with the setting.
+    ``run_dir``: the run folder to be.
+    ``run_id``: the name of its jobs.
+    ``corpus``: what they are part of.
+    ``plan_number``: 1 for the first plan, 2 for the first that was made again.
     """
     path, name = str(run_dir / CORPUS_FILE), corpus.sources[0].name
     return tuple(

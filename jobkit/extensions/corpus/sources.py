@@ -63,15 +63,7 @@ class Stream(Protocol):
 def open_stream(
     path: str, compression: str, seen: Callable[[bytes], object] | None = None
 ) -> Iterator[Stream]:
-    """Open a source; each block of the file itself, as it is on disk, is also given to ``seen``.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read, with its name.
-    BrokenError
-        From ``read``, if the archive is broken.
-    """
+    """Open a source; each block of the file itself, as it is on disk, is also given to ``seen``."""
     with os.fdopen(open_regular(path), "rb", buffering=0) as file:
         raw = _Seen(file, seen) if seen else file
         yield _unpacked(raw, compression)
@@ -162,13 +154,7 @@ class _Archive:
 
 
 def need_zstandard() -> None:
-    """Refuse a ``.zst`` file if zstandard is not installed.
-
-    Raises
-    ------
-    JobkitError
-        With the command that installs it.
-    """
+    """Refuse a ``.zst`` file if zstandard is not installed."""
     if find_spec("zstandard") is None:
         raise JobkitError("a .zst file needs zstandard", hint="pip install 'jobkit[zst]'")
 
@@ -208,16 +194,8 @@ class CorpusFiles:
 def find_sources(paths: Sequence[str]) -> CorpusFiles:
     """Return the files of a corpus, in the order of the paths, below a folder by name.
 
-    Parameters
-    ----------
-    paths
-        Files and folders as the user gave them. Of a folder, at any depth, the files that end as `READ` says,
-        in small or capital letters; hidden files and links to folders are not read.
-
-    Raises
-    ------
-    JobkitError
-        If a path is standard input, is missing, is not read, holds no text, or is given twice.
+    ``paths``: files and folders as the user gave them. Of a folder, at any depth, the files that end as
+        `READ` says, in small or capital letters; hidden files and links to folders are not read.
     """
     if not paths:
         raise JobkitError("no corpus", hint="--corpus PATH...: text files, JSONL files or folders of them")

@@ -49,13 +49,6 @@ def settle(run_dir: Path) -> dict[int, Winner]:
     """Make a complete try the winner of each shard that has none; return all winners, by index.
 
     Rows that do not match their manifest, though their try has ended, are marked: the shard runs again.
-
-    Raises
-    ------
-    JobkitError
-        If a winner or the plan cannot be read.
-    OSError
-        If a winner cannot be written.
     """
     points = live_points(run_dir)
     winners = claim_all(run_dir, points)
@@ -100,33 +93,24 @@ class PlannedShard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusStanding:
-    """How far a corpus is.
+    """How far a corpus is."""
 
-    Attributes
-    ----------
-    shards, done
-        How many there are, and have ended well.
-    paragraphs, paragraphs_done, characters, characters_done
-        Of the corpus; done are also those of running shards whose batches are home.
-    took_s, promised_s, low_s, high_s
-        Over the shards that are done: the time that they took, and what was promised, with its interval.
-    slow
-        The names of shards that take longer than 99 in 100 were to take.
-    left_s, left_low_s, left_high_s
-        Until the end, if as many run at a time as now.
-    """
-
-    shards: int
+    shards: int  # `shards`, `done`: how many there are, and have ended well
     done: int
+    # `paragraphs`, `paragraphs_done`, `characters`, `characters_done`: of the corpus; done are also
+    # those of running shards whose batches are home
     paragraphs: int
     paragraphs_done: int
     characters: int
     characters_done: int
+    # `took_s`, `promised_s`, `low_s`, `high_s`: over the shards that are done: the time that they took,
+    # and what was promised, with its interval
     took_s: float | None = None
     promised_s: float | None = None
     low_s: float | None = None
     high_s: float | None = None
-    slow: tuple[str, ...] = ()
+    slow: tuple[str, ...] = ()  # the names of shards that take longer than 99 in 100 were to take
+    # `left_s`, `left_low_s`, `left_high_s`: until the end, if as many run at a time as now
     left_s: float | None = None
     left_low_s: float | None = None
     left_high_s: float | None = None

@@ -69,11 +69,6 @@ def write_folder(prepared: Prepared, corpus: Corpus, shards: Sequence[Shard], pr
     """Write the run folder under another name, and rename it once it is whole.
 
     A folder that is there and not planned yet gets what it lacks, the points last.
-
-    Raises
-    ------
-    JobkitError
-        If it cannot be written, or is there already.
     """
     run_dir = prepared.run_dir
     part = run_dir.with_name(f".{run_dir.name}.part")
@@ -114,13 +109,7 @@ def _move_into(part: Path, run_dir: Path) -> None:
 
 
 def refuse_planning_job(run_dir: Path) -> None:
-    """Refuse to plan a corpus here that a job plans.
-
-    Raises
-    ------
-    JobkitError
-        If such a job waits or runs.
-    """
+    """Refuse to plan a corpus here that a job plans."""
     (run,) = read_standings([run_dir])
     if run.planner:
         typed = shell_path(run_dir)
@@ -131,13 +120,7 @@ def refuse_planning_job(run_dir: Path) -> None:
 
 
 def refuse_other_folder(run_dir: Path) -> None:
-    """Refuse a place that holds something else than the folder of a corpus.
-
-    Raises
-    ------
-    JobkitError
-        If it does.
-    """
+    """Refuse a place that holds something else than the folder of a corpus."""
     if is_corpus_folder(run_dir):
         return
     try:
@@ -154,17 +137,8 @@ def refuse_other_folder(run_dir: Path) -> None:
 def refuse_differences(run_dir: Path, corpus: Corpus, point: Point) -> None:
     """Refuse to go on with a folder if another corpus or another setting is asked for.
 
-    Parameters
-    ----------
-    corpus
-        As it is now.
-    point
-        A shard with the setting that is asked for.
-
-    Raises
-    ------
-    JobkitError
-        With all that differs.
+    ``corpus``: as it is now.
+    ``point``: A shard with the setting that is asked for.
     """
     points, _ = read_points(run_dir)
     found = [*corpus_differences(read_corpus(run_dir), corpus), *_setting_differences(points[0], point)]
@@ -231,45 +205,20 @@ MOST_LISTED = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyRequest:
-    """What a person asks of `jobkit apply`.
+    """What a person asks of `jobkit apply`."""
 
-    Attributes
-    ----------
-    word
-        The run, or the spec.
-    paths
-        The corpus, as typed.
-    out
-        The run folder to be, absolute.
-    options
-        What the command line adds to the spec.
-    wishes
-        What it asks of the shards.
-    text_field, id_field
-        Of JSONL documents.
-    skip_bad
-        Whether what cannot be read is left out.
-    fmt
-        The format in which the results are wanted.
-    script
-        Whether a dry run prints the job script, and not the plan.
-    processes
-        How many read the corpus; ``None`` for one for each core.
-    earlier
-        Whether it was asked of an earlier version, which used a stand-in without a question.
-    """
-
-    word: Path
-    paths: tuple[str, ...]
-    out: Path
-    options: Options
-    wishes: ShardOptions
-    text_field: str = "text"
+    word: Path  # the run, or the spec
+    paths: tuple[str, ...]  # the corpus, as typed
+    out: Path  # the run folder to be, absolute
+    options: Options  # what the command line adds to the spec
+    wishes: ShardOptions  # what it asks of the shards
+    text_field: str = "text"  # `text_field`, `id_field`: of JSONL documents
     id_field: str = "id"
-    skip_bad: bool = False
-    fmt: str = DEFAULT_FORMAT
-    script: bool = False
-    processes: int | None = None
+    skip_bad: bool = False  # whether what cannot be read is left out
+    fmt: str = DEFAULT_FORMAT  # the format in which the results are wanted
+    script: bool = False  # whether a dry run prints the job script, and not the plan
+    processes: int | None = None  # how many read the corpus; ``None`` for one for each core
+    # whether it was asked of an earlier version, which used a stand-in without a question
     earlier: bool = False
 
 
@@ -287,14 +236,7 @@ class Planned:
 
 
 def apply(request: ApplyRequest, *, dry_run: bool = False, wait: bool = False) -> int | None:
-    """Work through a corpus, or go on with it; return an exit code, or ``None`` if all shards have ended.
-
-    Raises
-    ------
-    JobkitError
-        With all that is wrong with the corpus; if the folder is of something else; exit code 3 if the
-        scheduler refuses.
-    """
+    """Work through a corpus, or go on with it; return an exit code, or ``None`` if all shards have ended."""
     refuse_other_folder(request.out)
     if unplanned := is_unplanned(request.out):
         refuse_planning_job(request.out)
@@ -312,13 +254,7 @@ def apply(request: ApplyRequest, *, dry_run: bool = False, wait: bool = False) -
 
 
 def find_permitted(request: ApplyRequest, *, build: bool) -> AppliedSetting:
-    """Return the setting that a person asks for; refuse a stand-in for a corpus that is not the sample.
-
-    Raises
-    ------
-    JobkitError
-        As `jobkit.extensions.corpus.setting.find_setting`.
-    """
+    """Return the setting that a person asks for; refuse a stand-in for a corpus that is not the sample."""
 
     def refuse(workload: str, model: ModelRef | None, ways: tuple[str, ...]) -> None:
         if model and model.stand_in and not _permits_stand_in(request):
@@ -347,13 +283,7 @@ def columns(point: Point) -> tuple[str, ...]:
 
 
 def read(request: ApplyRequest) -> tuple[Corpus, Sequence[Piece], float]:
-    """Read a corpus once; return it, its pieces, and how long that took.
-
-    Raises
-    ------
-    JobkitError
-        With every place that cannot be read, unless they are to be left out.
-    """
+    """Read a corpus once; return it, its pieces, and how long that took."""
     begin = time.monotonic()
     found = scan(
         find_sources(request.paths),

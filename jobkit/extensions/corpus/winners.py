@@ -39,10 +39,7 @@ def has_rows(home: str, folder: str) -> bool:
 
     Their digest is compared when the winner is chosen; a try whose rows failed that has `BAD_ROWS`.
 
-    Parameters
-    ----------
-    home, folder
-        Of the point and of the try.
+    ``home``, ``folder``: of the point and of the try.
     """
     if os.path.exists(f"{Path(home).parents[1]}/{WINNERS_FOLDER}/{Path(home).name}.json"):  # noqa: PTH110 - quick
         return True
@@ -60,13 +57,6 @@ def claim(run_dir: Path, point: Point, try_number: int) -> Winner | None:
     Returns
     -------
     The winner, whoever it is; ``None`` if there is none, because the rows are not complete.
-
-    Raises
-    ------
-    JobkitError
-        If the plan or a winner cannot be read.
-    OSError
-        If the winner cannot be written.
     """
     path = winner_path(run_dir, point.point_id)
     if read_claim(path):
@@ -87,14 +77,10 @@ def withdraw(run_dir: Path, point: Point) -> Winner | None:
     It is the same claim as that of a winner: either a try has won, or the shard is withdrawn, never both,
     also if a job that was believed dead ends at this moment.
 
+
     Returns
     -------
     The winner if there is one: then the shard is done and its pieces must not be planned again.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
     """
     path = winner_path(run_dir, point.point_id)
     closed = Winner(
@@ -128,15 +114,7 @@ def _complete(folder: Path, paragraphs: int) -> Rows | None:
 def digest(path: Path, *, sync: bool = False) -> tuple[int, str]:
     """Return the size and the SHA-256 of a file.
 
-    Parameters
-    ----------
-    sync
-        Whether to wait until it is on disk.
-
-    Raises
-    ------
-    OSError
-        If it cannot be read.
+    ``sync``: whether to wait until it is on disk.
     """
     found = hashlib.sha256()
     size = 0
@@ -198,13 +176,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def read_claim(path: Path) -> Winner | None:
-    """Return the claim of a shard that holds; ``None`` if there is none.
-
-    Raises
-    ------
-    JobkitError
-        If it may not be read.
-    """
+    """Return the claim of a shard that holds; ``None`` if there is none."""
     for place in (path, path.with_suffix(".claim") / path.name):
         try:
             return from_json(Winner, read_text(place), where=str(place))
@@ -218,13 +190,7 @@ def read_claim(path: Path) -> Winner | None:
 
 
 def read_winners(run_dir: Path) -> dict[int, Winner]:
-    """Return the winners by the index of their point, without the shards that are withdrawn.
-
-    Raises
-    ------
-    JobkitError
-        If one may not be read.
-    """
+    """Return the winners by the index of their point, without the shards that are withdrawn."""
     folder = run_dir / WINNERS_FOLDER
     paths = sorted({(folder / name).with_suffix(".json") for name in names(folder)})
     found = [winner for path in paths if (winner := _won(path))]

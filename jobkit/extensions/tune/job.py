@@ -146,13 +146,7 @@ def tune_on_cluster(prepared: PreparedSearch, check: Check, *, wait: bool) -> in
 
 
 def _check(prepared: PreparedSearch) -> None:
-    """Ask the scheduler whether it would accept the job.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3.
-    """
+    """Ask the scheduler whether it would accept the job."""
     spec = prepared.spec
     needed = resources(spec, prepared.points[0], prepared.goal)
     asked = request(prepared.run_dir.name, spec, prepared.site, needed)
@@ -172,12 +166,8 @@ def go_on(
 ) -> int | None:
     """Go on with a search that was cut short; return an exit code, or ``None`` if it has ended.
 
-    Parameters
-    ----------
-    by_itself
-        Whether no person asked: then only so many jobs are submitted, `MOST_JOBS`.
-    wait
-        Whether to wait for its end.
+    ``by_itself``: whether no person asked: then only so many jobs are submitted, `MOST_JOBS`.
+    ``wait``: whether to wait for its end.
     """
     if (run_dir / SETTING_FILE).is_file():
         note(f"the search has ended: jobkit tune {shell_path(run_dir)} prints its answer")
