@@ -1,7 +1,4 @@
-"""Files of a run: append a whole line, write atomically, hide secrets, read damaged JSON lines, lock.
-
-The end of the module finds the type of a file system, and whether other machines probably see it.
-"""
+"""Files of a run: append lines, write atomically, hide secrets, read damaged JSON lines, lock."""
 
 from __future__ import annotations
 
@@ -50,15 +47,15 @@ _IN_BLOCK = re.compile(r"""(^( +)["']?(\w+)["']?:)[ ](.*(?:\n\2 +.*|\n[ ]*(?=\n)
 
 
 def is_secret(name: str) -> bool:
-    """Return whether a variable holds a secret, by the last word of its name: ``HF_TOKEN``, ``key``."""
+    """Return whether the last word of a variable's name marks a secret: ``HF_TOKEN``, ``key``."""
     return name.rpartition("_")[2].lower() in _SECRET_WORDS
 
 
 def mask(text: str) -> str:
-    """Return a text with ``***`` for the secrets in it.
+    """Return a text with ``***`` for the values of secret variables (`is_secret`).
 
-    A secret is the value of a variable (see `is_secret`) that a shell exports, that ``--set
-    environment.variables...`` gives, or that ``variables`` of a spec has.
+    They are those that a shell exports, ``--set environment.variables...`` gives, or a spec's ``variables``
+    has.
     """
     text = _ASSIGNED.sub(lambda found: found[1] + MASK if is_secret(found[2]) else found[0], text)
     text = _MAPPED.sub(
@@ -74,22 +71,22 @@ def mask(text: str) -> str:
 
 
 def mask_override(word: str) -> str:
-    """Return ``key=value`` of a ``--set`` with ``***`` for a secret, which may have blanks."""
+    """Return ``key=value`` of a ``--set`` with ``***`` for a secret, which may contain blanks."""
     key = word.partition("=")[0].strip()
     hidden = key.startswith("environment.") and is_secret(key.rpartition(".")[2])
     return f"{key}={MASK}" if hidden else mask(word)
 
 
 def _mode(text: str) -> int:
-    """Return the mode of a file that holds a text, before the umask: with a secret its owner's alone."""
+    """Return the mode of a file before the umask: only its owner reads a text with a secret."""
     return 0o600 if mask(text) != text else 0o666
 
 
 def append_line(path: Path, line: str) -> None:
     """Append one line to a file and flush it to disk.
 
-    If a full disk or a crash cut the last line short, that line is ended first, so that only it is lost.
-    If the line holds a secret, no other user can read the file from then on.
+    If a full disk or a crash cut the last line short, that line is ended first, so that only it is lost. Once
+    the file holds a secret, no other user can read it.
     """
     with name_file_in_errors(path):
         handle = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
@@ -107,11 +104,6 @@ def append_line(path: Path, line: str) -> None:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield ``(line number from 1, line)`` of a JSON-lines file, without blank lines.
-
-    A last line without a newline may be half-written; it is yielded too, and the caller's parser
-    decides whether it is whole.
-    """
     with open(open_regular(path), encoding="utf-8", errors="replace") as stream:
         for number, line in enumerate(stream, 1):
             if line.strip():
@@ -119,7 +111,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def last_line(path: Path) -> str:
-    """Return the last whole line of a file, read from its end; empty if there is none."""
+    """Return the last whole line of a file; empty if there is none."""
     handle = open_regular(path)
     try:
         end, tail = os.fstat(handle).st_size, b""
@@ -137,10 +129,10 @@ _BLOCK_BYTES = 2**16
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that a reader sees either all of it or nothing; text as UTF-8.
+    """Write a file, text as UTF-8, so that a reader sees either all of it or nothing.
 
-    Of several processes that write it at the same moment, one after the other replaces it. If it holds a
-    secret, no other user can read it.
+    Processes that write it at the same moment replace it one after the other. No other user can read a file
+    with a secret.
     """
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     with name_file_in_errors(path):
@@ -167,17 +159,16 @@ def sync_folder(folder: Path) -> None:
 
 
 def read_text(path: Path | str) -> str:
-    """Return the text of a small file; replace bytes that are not UTF-8."""
     with open(open_regular(path), "rb", buffering=0) as stream:
         return stream.read().decode("utf-8", "replace")
 
 
 SKIPPED_FILES = ("__pycache__", ".git", "*.pyc")
-"""What no run takes along of a folder of the user's."""
+"""Names of files and folders inside a user's folder that no run copies."""
 
 
 def digest(path: Path | str) -> tuple[str, int]:
-    """Return the SHA-256 and the size of a file; of a folder those over the names and the files in it."""
+    """Return the SHA-256 and the size of a file; for a folder, over the names and contents of its files."""
     path = Path(path)
     if not path.is_dir():
         with os.fdopen(open_regular(path), "rb") as stream:
@@ -191,7 +182,7 @@ def digest(path: Path | str) -> tuple[str, int]:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return a file, or the files in a folder by name, without `SKIPPED_FILES`."""
+    """Return a file, or the files in a folder sorted by name, without `SKIPPED_FILES`."""
     if not path.is_dir():
         return [path]
     kept = (
@@ -203,7 +194,6 @@ def files_of(path: Path) -> list[Path]:
 
 
 def copy_files(source: Path, target: Path) -> None:
-    """Copy a file, or a folder without `SKIPPED_FILES`, with its modes."""
     for file in files_of(source):
         copy = target / file.relative_to(source) if source.is_dir() else target
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -214,18 +204,16 @@ T = TypeVar("T")
 
 
 _BEGINS = '{"at": '
-"""The beginning of a line of a journal or an accounting. Inside a string its quotes are escaped."""
 
 
 def read_tolerantly(
     path: Path, parse: Callable[[str, str], T], *, growing: bool = True
 ) -> tuple[list[T], tuple[str, ...]]:
-    """Parse the lines of a file; return the values and at most one note on the lines that failed.
+    """Parse the lines of a file, if it exists; return the values and at most one note on lines that failed.
 
-    ``path``: A missing file has no lines and needs no note.
     ``parse``: called with a line and ``file:line``; raises JobkitError for a damaged line. A line that jobkit
-        0.1 appended to one cut short is read all the same.
-    ``growing``: whether a last line without a newline is still being written: it is skipped without a note.
+    0.1 appended to one cut short is read all the same.
+    ``growing``: a last line without a newline is still being written: it is skipped without a note.
     """
     values: list[T] = []
     faults: list[str] = []
@@ -248,7 +236,6 @@ def read_tolerantly(
 
 
 def parse_object(line: str, where: str) -> dict[str, Any]:
-    """Return a line as a JSON object."""
     try:
         data = json.loads(line)
     except ValueError as error:
@@ -266,9 +253,8 @@ NO_LOCK_ERRNOS = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno
 def exclusive_lock(
     path: Path, busy: Callable[[], None], unlocked: Callable[[], None] = lambda: None
 ) -> Iterator[None]:
-    """Hold a lock file; another process waits until the holder exits or dies.
+    """Hold a lock file, which remains, empty; another process waits until the holder exits or dies.
 
-    ``path``: the lock file; it remains, empty.
     ``busy``: called before the wait if another process holds the lock.
     ``unlocked``: called if the file system has no locks: then the block runs without one.
     """
@@ -289,8 +275,7 @@ def exclusive_lock(
 def try_lock(handle: int, *, shared: bool = False, wait: bool = False) -> bool | None:
     """Lock an open file; return whether that succeeded, ``None`` if its file system has no locks.
 
-    ``shared``: whether to take a shared lock, which shows that no process holds it exclusively.
-    ``wait``: whether to wait until the lock is free.
+    A ``shared`` lock shows that no process holds it exclusively.
     """
     try:
         fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
