@@ -22,8 +22,6 @@ _SENTENCE_END = re.compile(rf"(?<=[.!?]){_TITLES}[\"')\u201d\u2019]*\s+(?![a-z])
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Paragraphs that the workload gets at once, and their numbers in the text, from 0."""
-
     items: tuple[int, ...]
     paragraphs: tuple[str, ...]
 
@@ -44,13 +42,11 @@ def calls(
 ) -> list[Call]:
     """Return the calls in the order of work.
 
-    ``paragraphs``: the text, or a window of it.
-    ``items_per_call``: paragraphs a call; the last call may hold fewer.
+    ``paragraphs``: the text, or a window of it that begins with paragraph ``first``.
     ``cap``: the largest number of sentences that the framework pads together; ``None`` for a whole call.
-    ``largest_first``: whether the largest load comes first, so that a lack of memory shows in seconds and the
-        allocator does not grow step by step; else the calls are in order.
-    ``places``: of the paragraphs, in the order in which they are cut.
-    ``first``: the number of the first paragraph.
+    ``largest_first``: the largest load comes first, so that a lack of memory shows in seconds and the
+    allocator does not grow step by step; else the calls are in order.
+    ``places``: the numbers of the paragraphs, in the order in which they are cut.
     """
     cuts = [places[start : start + items_per_call] for start in range(0, len(places), items_per_call)]
     made = [
@@ -62,9 +58,8 @@ def calls(
 
 
 def sorted_places(longest: Sequence[int], window: int | None) -> list[int]:
-    """Return the numbers of paragraphs by their longest sentence, the longest first.
+    """Return the numbers of paragraphs, those with the longest sentence first.
 
-    ``longest``: the length of the longest sentence of each paragraph.
     ``window``: how many paragraphs of the text are sorted together; ``None`` for all.
     """
     size = window or max(len(longest), 1)
@@ -75,9 +70,8 @@ def sorted_places(longest: Sequence[int], window: int | None) -> list[int]:
 def longest_sentences(paragraphs: Sequence[str], lengths: Path | None) -> list[int]:
     """Return the length of the longest sentence of each paragraph.
 
-    ``paragraphs``: the text.
     ``lengths``: the file in the run folder with the lengths that were computed when the run was planned. If
-        it cannot be read, or has none, punctuation decides.
+    it cannot be read, or has none, punctuation decides.
     """
     with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, KeyError):  # then as without it
         data = json.loads(lengths.read_text(encoding="utf-8")) if lengths else {}
@@ -89,7 +83,7 @@ def longest_sentences(paragraphs: Sequence[str], lengths: Path | None) -> list[i
 def cut_by_budget(lengths: Iterable[int], padded_chars: int) -> list[int]:
     """Return how many consecutive items each batch holds, so that items x longest is within a budget.
 
-    An item that is longer than the budget is a batch of its own.
+    An item longer than the budget is a batch of its own.
     """
     sizes: list[int] = []
     count = longest = 0
@@ -102,7 +96,7 @@ def cut_by_budget(lengths: Iterable[int], padded_chars: int) -> list[int]:
 
 
 def split_sentences(paragraph: str) -> list[str]:
-    """Return the sentences of a paragraph, in order, judged by punctuation."""
+    """Return the sentences of a paragraph, judged by punctuation."""
     return [sentence for sentence in _SENTENCE_END.split(paragraph) if sentence]
 
 
@@ -119,13 +113,9 @@ def estimated_load(paragraphs: Sequence[str], cap: int | None) -> int:
 
 
 def read_paragraphs(path: Path, name: str = "") -> list[str]:
-    r"""Return the paragraphs of a UTF-8 text, unchanged; of a JSONL file those of all its documents.
+    r"""Return the paragraphs of a UTF-8 text; those of all documents if ``name`` or the path is JSONL's.
 
-    A line with more than white space belongs to the paragraph and keeps its newline and its
-    indentation; a line of only white space ends the paragraph. A byte order mark is dropped,
-    ``\r\n`` and ``\r`` become ``\n``.
-
-    ``name``: by which a JSONL file is known; by default that of the path.
+    A byte order mark is dropped, ``\r\n`` and ``\r`` become ``\n``.
     """
     name = name or str(path)
     try:
