@@ -40,11 +40,8 @@ ROUND = tuple(step * 10**power for power in range(7) for step in (1, 2, 5))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One of the longest items."""
-
     length: int  # in what the framework pads to
-    # `paragraph`, `item`: its place: which paragraph of the text, which item of the paragraph; both
-    # from 0
+    # which paragraph of the text, and which item of the paragraph; both from 0
     paragraph: int
     item: int
     beginning: str  # how it begins, judged by punctuation
@@ -52,17 +49,14 @@ class Item:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaddedSize:
-    """What is known of one batch size."""
-
     batch_size: int
     load: int  # the largest of this batch size and of all smaller ones
     own_load: int  # the largest at exactly this batch size
-    # `first_paragraph`, `from_batch_size`: the call that makes ``load``: its first paragraph, from 0,
-    # and its batch size
+    # the first paragraph, from 0, of the call that makes ``load``, and its batch size
     first_paragraph: int
     from_batch_size: int
-    # `efficiency`, `efficiency_sorted`: characters over padded characters, as the text stands and if it
-    # were sorted by length; ``None`` if no lengths are known
+    # characters over padded characters, as the text stands and if it were sorted by length; ``None`` if no
+    # lengths are known
     efficiency: float | None
     efficiency_sorted: float | None
     gpu_bytes: int | None  # what the process may take on the GPU, roughly; ``None`` if nothing is known of it
@@ -72,8 +66,6 @@ class PaddedSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingLoad:
-    """A setting that the spec sweeps, and its batches."""
-
     params: Mapping[str, Value]
     load: int  # the largest, which the records of the run confirm
     batches: int  # their number in one pass over the text
@@ -83,10 +75,7 @@ class SettingLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
-    """What the text shows."""
-
-    # `text`, `workload`, `model`, `stand_in`, `device`: what the spec names; ``model`` is ``None`` if
-    # there is none
+    # what the spec names; ``model`` is ``None`` if there is none
     text: str
     workload: str
     model: str | None
@@ -95,7 +84,7 @@ class Preflight:
     device: str
     source: str  # `source`, `unit`: as in `jobkit.answers.loads.Lengths`
     unit: str
-    # `paragraphs`, `items`, `characters`: how many; ``items`` is ``None`` if no lengths are known
+    # numbers; ``items`` is ``None`` if no lengths are known
     paragraphs: int
     items: int | None
     characters: int
@@ -122,12 +111,9 @@ def preflight(
 ) -> Preflight:
     """Return what can be known of a sweep before anything runs.
 
-    ``path``: the spec.
     ``overrides``: ``key=value`` of each ``--set``.
     ``fast``: whether to estimate lengths from punctuation if the workload needs a model for them.
-    ``gpu_memory_bytes``: the memory of the GPU, if it is known.
     ``stand_in``: whether a stand-in takes the place of a model that is missing.
-    ``say``: prints a line about work that takes time.
     """
     options = Options(overrides=overrides, stand_in=stand_in)
     named = resolve(path, options, fetch=True, build=not fast, say=say)
@@ -179,7 +165,6 @@ def _gathered(named: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen, 
 
 
 def _setting(spec: SweepSpec, lengths: Lengths, params: Mapping[str, Value]) -> SettingLoad:
-    """Return what the text shows of a setting."""
     by_length = params.get(ORDER, spec.order) == SORTED
     knobs = numbers(params)
     lengths = lengths.every(knobs.get(EVERY, spec.every))
@@ -294,7 +279,7 @@ def _heading(report: Preflight) -> Iterator[str]:
 
 
 def _items(report: Preflight) -> str:
-    """Return what the items of this text are: sentences, unless no paragraph has two."""
+    """Return the name of the items: sentences, unless no paragraph has two."""
     return "sentences" if report.items is None or report.items > report.paragraphs else "paragraphs"
 
 
