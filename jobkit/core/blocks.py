@@ -9,7 +9,6 @@ from functools import cached_property
 from jobkit.core.terminal import display_width, for_markdown, printable, wrap_lines
 
 GAP = 2
-"""Blanks between two columns."""
 UNKNOWN = "?"
 BOLD, DIM = 1, 2
 
@@ -55,7 +54,7 @@ class Block:
         return cls(title=title.strip(), before=tuple(before), columns=tuple(columns), after=tuple(after))
 
     def shown(self, width: int | None = None) -> list[Column]:
-        """Return the columns that have a value and, if a width is given, fit it.
+        """Return the columns that have a value, and fit a width if it is given.
 
         A table whose cells are all unknown, except the names of its rows, has no column.
         """

@@ -61,10 +61,7 @@ ERRNO_HINTS = {
 
 
 def file_error(error: OSError, path: object = "", *, hint: str = "") -> JobkitError:
-    """Translate an OSError into a JobkitError with the file, the reason and a hint.
-
-    ``path``: the file, if the error itself names none. ``hint``: follows the hint of any error number.
-    """
+    """Translate an OSError; ``path`` is the file, if the error itself names none."""
     written = error.filename2 if error.errno in DISK_FULL else None  # of a copy it is the second
     where = written or error.filename or path or "standard output"
     return JobkitError(

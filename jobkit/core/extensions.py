@@ -2,8 +2,7 @@
 
 An extension adds a kind of run or of point, or reads files of other programs. The kernel imports none: it
 asks this table by a file that marks a run folder, or by the name that a point has (`PointKind.extension`).
-
-Standard library only: the compute node imports this module.
+Standard library only, because the compute node imports this module.
 """
 
 from __future__ import annotations

@@ -18,7 +18,6 @@ from jobkit.core.units import GIB, format_memory
 MIN, MAX = "min", "max"
 BYTES, SHARE = "bytes", "share"
 NO_UNIT = frozenset({"", "1"})
-"""Units that are not printed."""
 LARGEST = 1e100
 """The largest figure, up or down, that is taken from a workload."""
 DERIVED = ("sd", "n", "low", "high")
@@ -315,7 +314,6 @@ FIGURES: dict[str, Figure] = {
     )
 }
 AGREEMENT = (ENTITIES, DIFFER, F1)
-"""The figures that only a run with several precisions has."""
 SPEEDUP = Figure(
     name="speedup",
     label="Speed-up",
@@ -329,7 +327,6 @@ SPEEDUP = Figure(
 
 
 def choosable() -> dict[str, Figure]:
-    """Return by key the figures that settings may be chosen by, without those of workloads."""
     return {figure.key: figure for figure in FIGURES.values() if figure.key}
 
 
@@ -353,8 +350,6 @@ def _own(name: str) -> Figure:
 
 
 def _own_in_unit(column: str, name: str, unit: str) -> Figure:
-    """Return the figure that a workload reports as ``name`` in one unit, for a column."""
-
     def read(record: Record) -> float | None:
         metric = reported(record).get(name)
         return metric.value if metric and metric.unit == unit else None

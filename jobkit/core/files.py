@@ -47,16 +47,12 @@ _IN_BLOCK = re.compile(r"""(^( +)["']?(\w+)["']?:)[ ](.*(?:\n\2 +.*|\n[ ]*(?=\n)
 
 
 def is_secret(name: str) -> bool:
-    """Return whether the last word of a variable's name marks a secret: ``HF_TOKEN``, ``key``."""
+    """Return whether a variable holds a secret, by the last word of its name: ``HF_TOKEN``, ``key``."""
     return name.rpartition("_")[2].lower() in _SECRET_WORDS
 
 
 def mask(text: str) -> str:
-    """Return a text with ``***`` for the values of secret variables (`is_secret`).
-
-    They are those that a shell exports, ``--set environment.variables...`` gives, or a spec's ``variables``
-    has.
-    """
+    """Return a text with ``***`` for the values of secret variables: exported, of ``--set``, or of a spec."""
     text = _ASSIGNED.sub(lambda found: found[1] + MASK if is_secret(found[2]) else found[0], text)
     text = _MAPPED.sub(
         lambda found: _IN_MAPPED.sub(lambda one: one[1] + MASK if is_secret(one[2]) else one[0], found[0]),

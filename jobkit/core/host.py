@@ -10,8 +10,7 @@ from jobkit.core.extensions import load_all
 from jobkit.core.paths import config_folder
 
 PROTOCOL = 1
-"""Version of the requests between the two machines; raised by a change that an older jobkit would not
-understand."""
+"""Version of the requests between both machines; raised by a change that older jobkits do not understand."""
 SERVE = "--serve"
 """The only word of the command line if jobkit reads a request on the host."""
 HERE = "here"

@@ -23,8 +23,7 @@ CPU, CUDA = "cpu", "cuda"
 class Knob:
     name: str  # as in a spec
     words: tuple[str, ...] = ()  # its values, if they are words; empty if they are whole numbers above 0
-    # whether the load of a batch grows with it. Such knobs decide the order of the points and which
-    # points are pruned.
+    # whether the load of a batch grows with it: then it decides the order of points, and which are pruned
     grows_load: bool = False
     devices: tuple[str, ...] = (CPU, CUDA)  # the devices on which it means something: ``cpu``, ``cuda``
     cuda_words: tuple[str, ...] = ()  # those of its words that mean something on a GPU only

@@ -51,8 +51,6 @@ JSONL_ENDINGS = (".jsonl", ".ndjson")
 
 
 class Fields(NamedTuple):
-    """The names of the fields of a document in JSONL."""
-
     text: str = "text"
     id: str = "id"
 

@@ -77,10 +77,7 @@ def make_folder(folder: Path) -> Path:
 
 
 def share_with_group(path: Path) -> None:
-    """Give the group the permissions that it has on the parent folder.
-
-    Only in a folder with the set-group-ID bit, which marks a cache that a group shares.
-    """
+    """In a folder with the set-group-ID bit, give the group the permissions that it has on that folder."""
     parent_mode = path.parent.stat().st_mode
     if parent_mode & stat.S_ISGID:
         for entry in (path, *path.rglob("*")):

@@ -25,8 +25,6 @@ _KILL_WAIT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The answer of a command."""
-
     argv: tuple[str, ...]  # the command as it was run, never through a shell
     # negative for a signal; else see `NOT_FOUND` and its neighbours
     status: int
@@ -85,8 +83,8 @@ def run_streaming(
 ) -> Completed:
     """Run a command without a time limit; pass each line of its standard output to ``on_line``.
 
-    Ctrl-C in a terminal reaches only this process, which then kills the command.
-    ``text``: the standard input of the command. ``env``: its whole environment.
+    Ctrl-C in a terminal reaches only this process, which then kills the command. ``env`` is the whole
+    environment.
     """
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(  # noqa: S603 - an argv list, no shell
@@ -157,10 +155,7 @@ def open_pipes(
 
 
 def attach(argv: Sequence[str], env: Mapping[str, str], *, output: IO[str] | None = None) -> int:
-    """Run a command at the terminal of this process and return its exit status, negative for a signal.
-
-    Ctrl-C reaches the command too, which decides what becomes of it.
-    """
+    """Run a command at this terminal, whose Ctrl-C reaches it; return its status, negative for a signal."""
     try:
         process = subprocess.Popen(tuple(argv), env=dict(env), stdout=output)  # noqa: S603 - an argv list, no shell
     except OSError as error:

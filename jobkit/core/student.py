@@ -39,7 +39,7 @@ def welch_half_width(
 ) -> float | None:
     """Return half the interval of the difference of two means (Welch, Biometrika 34, 1947, 28-35).
 
-    ``variances`` and ``degrees`` of freedom of each mean; ``None`` if a mean has no degree of freedom.
+    ``None`` if a mean has no degree of freedom.
     """
     if not all(degrees):
         return None

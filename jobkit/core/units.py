@@ -33,10 +33,7 @@ _CLOCK = re.compile(r"(?:(\d{1,18})-)?(\d{1,18}):([0-5]\d):([0-5]\d)", re.ASCII)
 
 
 def parse_size(text: str) -> int:
-    """Return a size such as ``8GiB``, ``512M`` or ``30GB`` in bytes.
-
-    A bare number is refused: schedulers disagree on what it means.
-    """
+    """Return ``8GiB`` or ``30GB`` in bytes; refuse a bare number: schedulers disagree on what it means."""
     match = _SIZE.fullmatch(text.strip())
     scale = SIZE_UNITS.get(match[2]) if match else None
     if match is None or scale is None:
@@ -51,7 +48,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_duration(text: str) -> int:
-    """Return a duration such as ``00:10:00``, ``1-12:00:00`` or ``90m`` in seconds.
+    """Return ``00:10:00``, ``1-12:00:00`` or ``90m`` in seconds.
 
     ``MM:SS`` is refused: Slurm reads it as minutes, people read it as hours.
     """
