@@ -130,15 +130,11 @@ def typical(workload: str, model: ModelRef | None) -> FittedLine | None:
 
 
 def is_auto(spec: SweepSpec) -> bool:
-    """Return whether jobkit chooses the batch sizes."""
     return isinstance(spec.sweep.product.get(BATCH_SIZE), Auto)
 
 
 def named_gpu_bytes(spec: SweepSpec) -> int | None:
-    """Return the memory of the GPU that a spec's ``find_max`` names; ``None`` if it names none.
-
-    On a CPU it names the memory of the process, which no line of a GPU is about.
-    """
+    """Return the GPU memory that ``find_max`` names; ``None`` on a CPU, where it is the process's."""
     memory = spec.find_max.memory if spec.find_max and spec.device != "cpu" else None
     return memory if isinstance(memory, int) else None
 

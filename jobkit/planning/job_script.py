@@ -35,7 +35,6 @@ def fill(name: str, own: str | None, values: Mapping[str, object]) -> tuple[str,
     """Fill a template with values; return the text and the names of the templates that took part.
 
     ``own``: the path of the spec's own template, which is not searched for.
-    ``values``: ``base`` is the shipped template of the scheduler.
     """
     try:
         environment, used = _templates(own)
@@ -158,7 +157,6 @@ def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None =
     """Return what the template of a job may use; `jobkit help templates-and-sites` explains each value.
 
     ``point``: any point of the run, for they share text, model and device; ``None`` for a job that runs none.
-    ``run_dir`` is absolute.
     """
     text, model = (point.text, point.model) if point else (None, None)
     binds = _binds(point)
@@ -292,10 +290,7 @@ def render_bare(spec: SweepSpec, site: Site, run_dir: Path, body: str, **more: o
 
 
 def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
-    """Return the script of the job that follows a sweep and runs the batch that was predicted.
-
-    It requests what a point requests.
-    """
+    """Return the script of the job that runs the batch predicted by a sweep, with the request of a point."""
     purpose = f"Runs after the sweep {spec.name}: {FIND_PURPOSE}"
     asking = _requesting(spec, point)
     return render_search(asking, site, point, run_dir, "jobkit.answers.search", purpose=purpose)
@@ -319,8 +314,8 @@ def render_search(
 def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
     """Return the script of the job that follows a sweep and runs points again as the policy says.
 
-    It requests next to nothing, on the site's queue for work without a GPU. It runs the Python that ran
-    `jobkit sweep`, which has all that a submission needs.
+    It requests next to nothing, and runs the Python that ran `jobkit sweep`, which has all that a submission
+    needs.
     """
     purpose = f"Runs after the sweep {spec.name}: {FOLLOW_PURPOSE}"
     return render_resume(spec, site, point, run_dir, little(spec, site), purpose)
@@ -338,10 +333,7 @@ def little(spec: SweepSpec, site: Site, **more: int) -> Resources:
 def render_resume(
     spec: SweepSpec, site: Site, point: Point, run_dir: Path, resources: Resources, purpose: str
 ) -> str:
-    """Return the script of a job that runs ``jobkit resume`` on a node, by the Python that runs now.
-
-    ``point``: it has the run's id. ``purpose``: for a comment of the script.
-    """
+    """Return the script of a job that runs ``jobkit resume`` on a node, by the Python that runs now."""
     changes = {"resources": resources, "template": None, "environment": Environment(), "pack": 1}
     bare = spec.model_copy(update=changes)
     places = {name: os.environ[name] for name in PLACES if name in os.environ}
@@ -361,7 +353,6 @@ def _gate(spec: SweepSpec) -> list[str]:
 
 
 def activation(spec: SweepSpec, site: Site) -> list[str]:
-    """Return the shell lines that make the environment ready, in order."""
     environment = spec.environment
     lines = []
     if spec.command and environment.python is None:  # to a command `python` is that of the worker

@@ -117,7 +117,6 @@ def model_places(name: str, cache: Path) -> tuple[Path, ...]:
 
 
 def list_models(cache: Path) -> tuple[ModelRef, ...]:
-    """Return the models on this machine: fetched ones, Stanza's own, stand-ins."""
     named = {place for name in _languages(cache) for place in model_places(name, cache)}
     real = [
         _ref(place, name, FULL, stand_in=False)
@@ -238,11 +237,7 @@ HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 def find_folder(
     workload: str, name: str, size: str, *, fallback: str | None, path: Path | None, cache: Path
 ) -> ModelRef:
-    """Return the model that a spec names; a stand-in that is not built is described as it would be.
-
-    ``name``: ``en`` is the usual English model of the workload. ``path``: the user's folder, used in place of
-    the name.
-    """
+    """Return the model that a spec names; a stand-in that is not built is described as it would be."""
     if path is not None:
         return _of_user(workload, path.expanduser().absolute())
     name = USUAL.get(workload, name) if name == ENGLISH else name
@@ -410,10 +405,7 @@ def is_folder(workload: str, model: Mapping[str, object]) -> bool:
 
 
 def find(workload: str, model: Mapping[str, object], base: Path, cache: Path) -> ModelRef:
-    """Return the model that ``model``, a part of a spec in the folder ``base``, names.
-
-    A missing stand-in is described as it would be.
-    """
+    """Return the model that a spec in ``base`` names; a missing stand-in is described as it would be."""
     name, size = str(model.get("name", "en")), str(model.get("size", "full"))
     fallback = str(model["fallback"]) if model.get("fallback") else None
     if not is_folder(workload, model):
@@ -435,10 +427,7 @@ def find_or_stand_in(workload: str, model: Mapping[str, object], base: Path, cac
 
 
 def refuse_stand_in(workload: str, model: ModelRef | None, command: str, *ways: str) -> None:
-    """Refuse a stand-in where ``command`` needs the real model; ``None`` is a workload without a model.
-
-    ``ways``: what to do once the real model is there; by default to type the command again.
-    """
+    """Refuse a stand-in where ``command`` needs the real model; ``ways`` say what to do once it is there."""
     if model is None or not model.stand_in:
         return
     message = f"{command} needs the real {model.name}, not this: {model.label}"
@@ -458,7 +447,6 @@ def stand_in(workload: str, size: str, cache: Path) -> ModelRef:
 
 
 def build(workload: str, model: ModelRef, cache: Path, *, say: Say) -> ModelRef:
-    """Return a stand-in, built if it is not there yet."""
     if model.kind == STANZA:
         return build_stand_in(model.size, cache, say=say)
     if lack := missing_framework(workload):

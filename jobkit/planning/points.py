@@ -216,7 +216,6 @@ def _header(spec: SweepSpec, site: Site, resources: Resources) -> list[str]:
 
 
 def request(name: str, spec: SweepSpec, site: Site, resources: Resources) -> JobRequest:
-    """Return what a job called ``name`` requests, in the words of the spec."""
     asked, scheduler = resources, by_name(site.scheduler)
     header = directives(asked, site)
     return JobRequest(

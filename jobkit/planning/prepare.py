@@ -49,7 +49,6 @@ class Prepared:
 
     @property
     def groups(self) -> tuple[PointGroup, ...]:
-        """The points by their requests, in the order of the first of each group."""
         points = [point for point in self.points if point.index not in self.needs]
         return group_points(self.spec, self.site, points or self.points)
 
@@ -114,10 +113,7 @@ def planned(
     say: Say,
     points_of: Callable[[SweepSpec, Inputs], tuple[Point, ...]] = plan,
 ) -> Prepared:
-    """Return a run whose spec is decided.
-
-    ``spec`` has nothing ``auto``; ``points_of`` returns the points with which the run begins.
-    """
+    """Return a run whose spec has nothing ``auto``; ``points_of`` returns the points with which it begins."""
     run_dir = options.runs_folder(named.site) / run_id(spec.name)
     inputs = Inputs(
         run_id=run_dir.name,

@@ -93,7 +93,6 @@ def make_random(workload: str, size: str, cache: Path, say: Say) -> None:
 
 
 def build_tagger(path: str, size: str, *, say: Say) -> None:
-    """Save a BERT for token classification with its tokenizer."""
     import torch
     from transformers import BertConfig, BertForTokenClassification
 
@@ -137,7 +136,6 @@ def build_embedder(path: str, size: str, *, say: Say) -> None:
 
 
 def build_spacy(path: str, size: str, *, say: Say) -> None:
-    """Save a spaCy pipeline with a named-entity recognizer only."""
     import numpy as np
     import spacy
 

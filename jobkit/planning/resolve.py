@@ -99,10 +99,7 @@ def resolve(
     say: Say,
     check: Callable[[ResolvedSpec, Traits], None] = lambda *_: None,
 ) -> ResolvedSpec:
-    """Return a spec with everything that it names; ``fetch`` its text and ``build`` its model if missing.
-
-    ``check``: called before a model is built, and may refuse.
-    """
+    """Return a spec with everything that it names; ``check`` may refuse it before a model is built."""
     lookup = _Lookup(path, fetch, options.stand_in)
     spec = load_spec(path, options.all_overrides, (lookup.look_up,))
     text, workload, site, model = lookup.text, lookup.traits, lookup.site, lookup.model
@@ -142,10 +139,7 @@ def resolve(
 
 
 def asked_by_shell(resources: Resources, scheduler: str) -> tuple[Resources, list[str]]:
-    """Return resources with what variables such as SBATCH_ACCOUNT request and the spec does not.
-
-    The list has a line for a person about each variable.
-    """
+    """Return resources with what variables such as SBATCH_ACCOUNT, not the spec, request; a line on each."""
     asking = SCHEDULERS[scheduler].ASKING_VARIABLES.items()
     names = [name for name, key in asking if os.environ.get(name) and getattr(resources, key) is None]
     asked = {key: os.environ[name] for name, key in asking if name in names}
@@ -160,7 +154,6 @@ def _built(workload: str, model: ModelRef, say: Say) -> ModelRef:
 
 
 def _refuse_other_device(spec: SweepSpec, knobs: Iterable[Knob]) -> None:
-    """Refuse a knob, or a value of one, that means nothing on the device of the points."""
     named = {knob.name: knob for knob in knobs}
     for key, value in _values(spec):
         knob = named.get(key.removeprefix("sweep."))
@@ -185,10 +178,7 @@ def _values(spec: SweepSpec) -> Iterator[tuple[str, object]]:
 
 @dataclass(slots=True)
 class _Lookup:
-    """Finds what the raw data of a spec names, and adds an error for what it cannot find.
-
-    Site and template are looked up by names that a spec in any other folder may use, too.
-    """
+    """Finds what the raw data of a spec names, and adds an error for what it cannot find."""
 
     path: Path
     fetch: bool
@@ -269,10 +259,7 @@ def _found(document: YamlDocument, key: str, find: Callable[[], T], *below: int 
 
 
 def idle_gpus(spec: SweepSpec, scheduler: str, device: str) -> str:
-    """Return a line about GPUs that every point holds and no point uses; empty if there are none.
-
-    Without a scheduler no GPU is held. ``device`` is that of a point: ``cpu`` or ``cuda``.
-    """
+    """Return a line about GPUs that every point holds and no point uses; empty if there are none."""
     gpus = spec.resources.gpus
     if runs_here(scheduler) or not gpus or device == CUDA:
         return ""
@@ -343,10 +330,7 @@ def _wrong_torch(spec: SweepSpec, site: Site) -> str:
 
 
 def warn_again(say: Say, spec: SweepSpec, points: Iterable[Point], *more: str) -> None:
-    """Warn of points that run again, where `refuse_unusable_gpu` would refuse a sweep or a file has changed.
-
-    ``more``: hints that follow the command that installs another torch.
-    """
+    """Warn of points that run again where `refuse_unusable_gpu` would refuse them or a file has changed."""
     points = list(points)
     if points and (path := _changed_file(points[0])):
         say(f"note: {path} has changed; the run goes on with its own copy of it, in files/")

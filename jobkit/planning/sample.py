@@ -85,11 +85,7 @@ class Sample:
 
 @functools.cache
 def generate(seed: int, paragraphs: int = PARAGRAPHS) -> Sample:
-    """Return the text of a seed: other seeds give other text of the same kind.
-
-    `SEED` is the sample text's; training and evaluation have their own. The distribution of lengths is the
-    same for any number of paragraphs.
-    """
+    """Return the text of a seed: `SEED` is that of the sample, training and evaluation have their own."""
     author = _Author(random.Random(seed), _rules())  # noqa: S311 - not cryptography
     step = 100 / max(paragraphs - 1, 1)
     goals = [_percentile(PARAGRAPH_CHARS, index * step) for index in range(paragraphs)]
@@ -171,7 +167,6 @@ class _Author:
         return order
 
     def expand(self, rule: str) -> SampleText:
-        """Return one expansion of a rule, its entities marked."""
         alternatives = self.rules[rule]
         template = alternatives[int(self.dice.random() * len(alternatives))]
         parts = enumerate(_SLOT.split(template))  # text and names of rules by turns
@@ -229,7 +224,6 @@ def _concatenate(pieces: Iterable[SampleText]) -> SampleText:
 
 
 def _capitalised(piece: SampleText) -> SampleText:
-    """Return a sentence whose first letter, perhaps after a quotation mark, is in upper case."""
     at = 1 if piece.text.startswith("“") else 0
     return SampleText(piece.text[:at] + piece.text[at].upper() + piece.text[at + 1 :], piece.entities)
 
@@ -252,7 +246,6 @@ def _laid_out(sentences: Sequence[SampleText], indent: int, hanging: int) -> Sam
 
 
 def _moved(sentences: Sequence[SampleText], places: Sequence[int], text: str) -> SampleText:
-    """Return the laid-out text with every span moved to the new place of its characters."""
     entities: list[LabelledSpan] = []
     spans: list[tuple[int, int]] = []
     at = 0

@@ -50,10 +50,7 @@ def word_counts(sample: Sample) -> Counter[str]:
 
 
 def tagged_sentences(sample: Sample) -> Iterator[list[dict[str, Any]]]:
-    """Yield sentences to train on, as Stanza's token dictionaries with BIES tags.
-
-    Long sentences are left out, and many of those that teach little.
-    """
+    """Yield sentences that teach something, as Stanza's token dictionaries with BIES tags."""
     gold: dict[int, list[Entity]] = {}
     for entity in sample.gold:
         gold.setdefault(entity.paragraph, []).append(entity)
@@ -117,8 +114,6 @@ SAVED_BATCH_SIZE = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandinSize:
-    """The dimensions of a stand-in and the length of its training."""
-
     # widths of the character models, of the tagger's LSTM, and of a word vector
     charlm_hidden: int
     ner_hidden: int
@@ -134,8 +129,6 @@ class StandinSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandinOrder:
-    """The model to build: from which text, how large, in which folder, on which device."""
-
     folder: Path
     sample: Sample
     size: StandinSize
@@ -216,7 +209,6 @@ def make_word_vectors(order: StandinOrder) -> Any:  # noqa: ANN401 - Stanza is u
 
 
 def train_ner(order: StandinOrder, *, characters: Any, vectors: Any) -> None:  # noqa: ANN401 - Stanza is untyped
-    """Train the tagger on the gold entities of the text and write it."""
     from stanza.models.common.doc import Document
     from stanza.models.ner.data import DataLoader
     from stanza.models.ner.trainer import Trainer
@@ -400,10 +392,7 @@ def read_card(folder: Path) -> Card:
 
 
 def make_standin(size: str, cache: Path, say: Say) -> Card:
-    """Build the stand-in of a size in the cache unless it is there; of several processes one builds it.
-
-    ``full`` is trained on a GPU if there is one.
-    """
+    """Build a stand-in unless it is there; ``full`` is trained on a GPU if there is one."""
     folder = standin_path(size, cache)
     what, gpus = f"building the stand-in model ({size})", size == "full"
     build_once(folder, "jobkit.planning.standin:train", size, what=what, gpus=gpus, say=say)

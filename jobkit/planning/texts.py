@@ -270,12 +270,8 @@ def text_lengths(
 ) -> Lengths:
     """Return the lengths of a text's items, in the unit in which the workload's framework pads.
 
-    A workload that does not report them has none (`Lengths.unknown`). Lengths that need a model which is not
-    there yet are estimated.
-
-    ``cache``: keeps, in ``lengths/``, the lengths found by a shipped workload's model.
-    ``fast``: whether to estimate them rather than to use a model.
-    ``folder``: the spec's folder, in which jobkit looks for the user's own workload.
+    A workload that does not report them has none (`Lengths.unknown`). If they need a model that is not there
+    yet, or with ``fast``, they are estimated. The cache keeps those that a shipped workload's model finds.
     """
     known, paragraphs = traits(workload, folder), paragraphs_of(text)
     if not known.reports_lengths:

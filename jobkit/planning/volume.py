@@ -30,10 +30,7 @@ def read_corpora(texts: Sequence[str], records: Sequence[Record], *, skip_bad: b
 
 
 def read_corpus(text: str, records: Sequence[Record]) -> CorpusVolume:
-    """Return the user's corpus: a number of paragraphs, or a file.
-
-    ``records``: of the run; lengths may be known for their workload and model.
-    """
+    """Return the user's corpus: a number of paragraphs, or a file; ``records`` may tell its lengths."""
     if (number := _NUMBER.fullmatch(text)) and not Path(text).exists():
         return CorpusVolume(paragraphs=_paragraphs(number[0]))
     try:

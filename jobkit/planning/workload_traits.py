@@ -116,11 +116,7 @@ def command_traits(template: str, knobs: Iterable[str], sources: Iterable[Path])
 
 @functools.cache
 def traits(name: str, folder: str | None = None, staged: str | None = None) -> Traits:
-    """Return what jobkit must know of a workload.
-
-    ``folder``: the spec's, in which jobkit looks for the user's module. ``staged``: the ``files/`` of a run
-    that consists of the user's files.
-    """
+    """Return what jobkit must know of a workload; the user's is in ``folder``, or in the ``staged`` files."""
     if name in SHIPPED:
         fields = own.traits(name, None, say=print)
     else:
