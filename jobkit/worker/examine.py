@@ -50,10 +50,7 @@ def main() -> None:
 def examine(
     device: str, workload: str, folder: str | None = None, program: str | None = None
 ) -> dict[str, Any]:
-    """Return what this Python has for a workload on a device (``cpu`` or ``cuda``).
-
-    ``folder``: has a workload of the user's own. ``program``: of a command, a path or a name on ``PATH``.
-    """
+    """Return what this Python has for a workload on a device; a command starts ``program``."""
     needs_torch = device == "cuda" or workload in NEEDS_TORCH
     gpus = nvml.list_gpus()  # before this process opens a GPU and is counted on it
     return {

@@ -1,7 +1,4 @@
-"""What differs between the kinds of work of a point: that of a sweep is here, others are in extensions.
-
-A step asks `work_of` and calls a hook; it never asks which kind it is.
-"""
+"""What differs between the kinds of work of a point; a step calls a hook and never asks for the kind."""
 
 from __future__ import annotations
 

@@ -146,10 +146,7 @@ class MpsDaemon:
 
 @contextlib.contextmanager
 def _running(point: Point, work: Path) -> Iterator[MpsDaemon]:
-    """Run a daemon for the length of the block.
-
-    Its folder is in ``work``, the job's folder on scratch, or next to it if that path is too long.
-    """
+    """Run a daemon for the block; its folder is in ``work``, or next to it if that path is too long."""
     folder = _make_folder((work, work.parent))
     with process.signals_blocked():
         guard = subprocess.Popen(  # noqa: S603 - our own module, an argv list

@@ -22,6 +22,8 @@ _SENTENCE_END = re.compile(rf"(?<=[.!?]){_TITLES}[\"')\u201d\u2019]*\s+(?![a-z])
 
 @dataclass(frozen=True, slots=True)
 class Call:
+    """Paragraphs that the workload gets at once, and their numbers in the text, from 0."""
+
     items: tuple[int, ...]
     paragraphs: tuple[str, ...]
 
@@ -40,12 +42,10 @@ def calls(
     places: Sequence[int],
     first: int = 0,
 ) -> list[Call]:
-    """Return the calls in the order of work.
+    """Return the calls in the order of work; ``first`` is the number of the window's first paragraph.
 
-    ``paragraphs``: the text, or a window of it that begins with paragraph ``first``.
     ``cap``: the largest number of sentences that the framework pads together; ``None`` for a whole call.
-    ``largest_first``: the largest load comes first, so that a lack of memory shows in seconds and the
-    allocator does not grow step by step; else the calls are in order.
+    ``largest_first``: so that a lack of memory shows in seconds and the allocator does not grow step by step.
     ``places``: the numbers of the paragraphs, in the order in which they are cut.
     """
     cuts = [places[start : start + items_per_call] for start in range(0, len(places), items_per_call)]
@@ -58,21 +58,14 @@ def calls(
 
 
 def sorted_places(longest: Sequence[int], window: int | None) -> list[int]:
-    """Return the numbers of paragraphs, those with the longest sentence first.
-
-    ``window``: how many paragraphs of the text are sorted together; ``None`` for all.
-    """
+    """Return the numbers of paragraphs, longest sentence first; within windows, if ``window`` is given."""
     size = window or max(len(longest), 1)
     windows = (range(start, min(start + size, len(longest))) for start in range(0, len(longest), size))
     return [place for part in windows for place in sorted(part, key=lambda at: (-longest[at], at))]
 
 
 def longest_sentences(paragraphs: Sequence[str], lengths: Path | None) -> list[int]:
-    """Return the length of the longest sentence of each paragraph.
-
-    ``lengths``: the file in the run folder with the lengths that were computed when the run was planned. If
-    it cannot be read, or has none, punctuation decides.
-    """
+    """Return the longest sentence's length of each paragraph: from the run's file, else by punctuation."""
     with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, KeyError):  # then as without it
         data = json.loads(lengths.read_text(encoding="utf-8")) if lengths else {}
         if data.get("source") == "tokenizer" and len(data["paragraphs"]) == len(paragraphs):
@@ -101,10 +94,7 @@ def split_sentences(paragraph: str) -> list[str]:
 
 
 def estimated_load(paragraphs: Sequence[str], cap: int | None) -> int:
-    """Return sentences x longest sentence in characters, judged by punctuation.
-
-    It decides only the order of work; the record holds the load that the framework saw.
-    """
+    """Return sentences x longest sentence in characters, by punctuation; only the order of work needs it."""
     lengths = [len(sentence) for text in paragraphs for sentence in split_sentences(text)]
     size = min(cap, len(lengths)) if cap else len(lengths)
     step = size or 1

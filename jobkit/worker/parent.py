@@ -29,8 +29,7 @@ from jobkit.worker import parent_socket, process
 from jobkit.worker.parent_socket import ForkRequest
 
 FORKED = "forked"
-"""The parent's first answer; the exit status follows. Any other first answer is the reason why it did not
-fork."""
+"""The parent's first answer; the exit status follows. Any other answer is the reason why it did not fork."""
 TICK_S = 0.5
 """The longest time between the end of the owner and the end of its parent."""
 FORWARDED = (signal.SIGTERM, signal.SIGINT)
@@ -112,8 +111,7 @@ class Parent:
     environment: Mapping[str, str]  # with which the framework was imported
     refusal: str  # why no try may be forked; else empty
     waited_s: float  # the time that the next client has waited for the framework
-    # by the process id of each child that has not been waited for, the connection of its client; ``None``
-    # once that has ended
+    # by the process id of each child not waited for: its client's connection, ``None`` once that has ended
     children: dict[int, socket.socket | None] = field(default_factory=dict)
 
     def serve(self) -> ForkRequest | None:

@@ -43,10 +43,7 @@ def main() -> None:
 
 
 def work_forked(supervisor: Connection[Any, Any], parent: int, environment: Mapping[str, str]) -> NoReturn:
-    """Work, as `main` does, in a new child of the supervisor.
-
-    ``supervisor``: the worker's end of the connection; of the supervisor's files it keeps only this.
-    """
+    """Work in a new child of the supervisor, of whose files it keeps only its end of the connection."""
     status = 1
     try:
         if process.end_with(parent):
@@ -102,10 +99,7 @@ class Worker:
         return Report(self._measured, done, outcome_of(error, self._measured.code) if error else None)
 
     def open(self, foreign_processes: Mapping[str, int | None]) -> None:
-        """Import the framework and open the device.
-
-        ``foreign_processes``: on each GPU before any worker opened it.
-        """
+        """Import the framework and open the device; ``foreign_processes`` were on the GPUs before."""
         measured = self._measured
         self._workload = steps.open_workload(self._task, measured)
         self._device = steps.device_of(self._task.point, measured, self._workload)

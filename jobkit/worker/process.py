@@ -156,10 +156,9 @@ def cgroup_peak() -> int | None:
 
 
 def oom_kills() -> int | None:
-    """Return how many processes of this process's cgroup v2 the kernel has killed for lack of memory.
+    """Return how many processes of this cgroup v2 the kernel killed for lack of memory; ``None`` if unknown.
 
-    The nearest group that counts them is read: groups above it also hold other jobs. ``None`` as for
-    `cgroup_peak`.
+    The nearest group that counts them is read: groups above it also hold other jobs.
     """
     with contextlib.suppress(OSError, ValueError, KeyError):
         group = _cgroup()

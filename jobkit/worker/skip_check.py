@@ -45,8 +45,7 @@ class FailedTry:
 @dataclass(frozen=True, slots=True)
 class EarlyExit:
     outcome: Outcome
-    # the id of the point that ran out of memory or of a repeat that was measured, or the outcome of the
-    # points that failed
+    # the id of the point that ran out of memory or was measured, or the outcome of the points that failed
     because: str
     message: str
 
@@ -54,11 +53,10 @@ class EarlyExit:
 def check_still_needed(
     point: Point, failed: Sequence[FailedTry], gpu: Gpu | None, *, prune: bool, stop_after: int
 ) -> EarlyExit | None:
-    """Return the early exit of a point; ``None`` if the point is to run.
+    """Return the early exit of a point by the failed tries of its round; ``None`` if it is to run.
 
-    ``failed``: the tries of the round that failed. ``gpu``: the GPU of this task; if it is unknown, nothing
-    is pruned. ``prune``: whether to skip a larger load than one that ran out of GPU memory. ``stop_after``:
-    the number of points that must fail in one way; 0 for never.
+    On an unknown GPU nothing is pruned. ``stop_after``: the number of points that must fail in one way; 0 for
+    never.
     """
     others = [other for other in failed if other.point.index != point.index]
     same_way: dict[tuple[Outcome, str], set[int]] = defaultdict(set)

@@ -154,10 +154,7 @@ def device_of(point: Point, measured: WorkerState, workload: Workload) -> Device
 
 
 def preload(point: Point, inputs: Path | None = None) -> str:
-    """Import the framework of a point, so that processes that work can be forked from this one.
-
-    Return why they must not be forked; empty if they may.
-    """
+    """Import the framework, so that processes can be forked; return why they must not be, else empty."""
     if not point.fork:
         return "the spec has fork: false"
     if point.command:
@@ -346,9 +343,9 @@ def keep_batch(
 def ask_workload(
     measured: WorkerState, workload: Workload, *, worked: bool, error: BaseException | None
 ) -> BaseException | None:
-    """Ask the workload for what the record reports of it; return ``error``, or the one that it raises now.
+    """Ask the workload for its part of the record; return ``error``, or the error that it raises now.
 
-    ``worked``: whether a batch is done: before, nothing has taken effect.
+    Unless a batch has ``worked``, nothing has taken effect.
     """
     try:
         effective = dict(workload.effective()) if worked else {}

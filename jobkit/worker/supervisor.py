@@ -1,7 +1,4 @@
-"""Several workers in one point: load them all, then let them work from one queue. Opens no device itself.
-
-It imports the framework first, so that the workers can be forked from it.
-"""
+"""Several workers in one point, forked from this process, which imports the framework and opens no device."""
 
 from __future__ import annotations
 

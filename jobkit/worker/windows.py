@@ -42,7 +42,6 @@ class Todo:
 
     ``more``: the windows after the first; ``None`` if there are none.
     ``size``: the paragraphs of each window but the last; ``None`` if there is one window.
-    ``warm_up_texts``: the first paragraphs of all.
     """
 
     def __init__(self, first: Window, more: Iterator[Window] | None = None, size: int | None = None) -> None:
@@ -55,10 +54,7 @@ class Todo:
         self._ahead: Future[Window | None]
 
     def cut(self, cut: Callable[[Window], None]) -> None:
-        """Cut the first window; every other window is cut when it has been read.
-
-        ``cut``: orders a window and fills it with its calls.
-        """
+        """Cut the first window into calls; the others are cut by ``cut``, too, when they have been read."""
         self._cut = cut
         cut(self._open[0])
 

@@ -43,11 +43,7 @@ EXIT_STOPPED = 143
 
 
 def main(words: Sequence[str], **inherited: Any) -> int:  # noqa: ANN401 - fields of several types
-    """Run one try and return the worker's exit status.
-
-    ``words``: the arguments of ``python -m jobkit.worker``. ``inherited``: fields of `Task` that the parent
-    of a forked try sets.
-    """
+    """Run one try and return the worker's exit status; the parent of a forked try sets ``inherited``."""
     arguments = _parser().parse_args(words)
     try:
         task = replace(_task(arguments), **inherited)

@@ -42,10 +42,9 @@ class Device:
             self.torch.cuda.synchronize()
 
     def cap(self, size_bytes: int | None) -> None:
-        """Limit what torch's allocator may reserve; ``None`` lifts the limit.
+        """Limit what torch's allocator may reserve, the CUDA context on top; ``None`` lifts the limit.
 
-        The CUDA context comes on top of the limit. torch takes a share of the GPU's memory and rounds down,
-        hence the kilobyte more.
+        torch takes a share of the GPU's memory and rounds down, hence the kilobyte more.
         """
         if self.torch:
             total = int(self.torch.cuda.get_device_properties(0).total_memory)

@@ -35,10 +35,7 @@ def in_initial_namespace(link: Path = Path("/proc/self/ns/pid")) -> bool:
 
 
 class Meter:
-    """Measures the energy of one GPU or more from its construction on.
-
-    All times are seconds of a clock that never goes back.
-    """
+    """Measures the energy of GPUs from its construction on; its times are those of a monotonic clock."""
 
     def __init__(self, gpus: Sequence[GpuHandle], now_s: float) -> None:
         self._gpus = gpus
@@ -91,10 +88,7 @@ class Owners:
         self._foreign = [False] * len(gpus)
 
     def strangers(self, listed: Sequence[Collection[int]], own: Collection[int]) -> bool:
-        """Note the job's processes on each GPU; return whether a GPU has others.
-
-        ``own``: the ids of all processes that the job has had.
-        """
+        """Note the job's processes on each GPU; return whether a GPU has others."""
         known = set(own)
         self._own = [seen or not known.isdisjoint(pids) for seen, pids in zip(self._own, listed, strict=True)]
         return any(

@@ -139,10 +139,7 @@ class LinePart(Enum):
 
 
 class GrowingFile:
-    """Reads the lines of a file that others append to.
-
-    ``take``: gets each line without its end, or a part of a long line.
-    """
+    """Reads the lines of a file that others append to; ``take`` gets each line, a long one in parts."""
 
     def __init__(self, path: Path, take: Callable[[bytes, LinePart], None]) -> None:
         self._path, self._take = path, take
@@ -291,8 +288,7 @@ def _report(what: str) -> None:
 def finish(file: GrowingFile, figures: OwnFigures, limits_s: Iterable[float]) -> None:
     """Read the rest of a file of figures when its program has ended; count what there is no time for.
 
-    ``limits_s``: the time of each step, first for all figures, then for metrics; a signal may come between
-    two steps.
+    ``limits_s``: the time of each step, first for all figures, then for metrics.
     """
     file.end_here()
     if not _read_rest(file, limits_s):
@@ -394,11 +390,7 @@ class Tally:
         return reduce(Totals.plus, self._by_worker.values(), Totals())
 
     def summary(self, *, items_total: int, batches_total: int, wall_s: float | None = None) -> Summary:
-        """Summarise a try, complete or cut short.
-
-        ``wall_s``: how long a command ran. The work took no longer than that, nor than the seconds of its
-        busiest worker.
-        """
+        """Summarise a try. A command worked no longer than ``wall_s``, nor than its busiest worker."""
         total, seconds = self.total, sorted(self._seconds)
         work_s = total.seconds if total.end_s is None else total.end_s
         if wall_s is not None:

@@ -44,11 +44,7 @@ def split_memory(
     device_baseline_bytes: int | None = None,
     cgroup_peak_bytes: int | None = None,
 ) -> MemoryReadings:
-    """Split the memory of a try by instrument.
-
-    ``processes``: readings of torch, the kernel and NVML, for each process that works. ``peaks``: the
-    sampler's.
-    """
+    """Split the memory of a try by instrument, from the readings of its processes and the sampler's peaks."""
     most, sums = _over(processes, largest), _over(processes, total)
     process_peak_bytes = process_peak(peaks, device_idle_bytes)
     return MemoryReadings(

@@ -56,13 +56,9 @@ class Bracket(NamedTuple):
 
 
 def bracket(passes: Callable[[int], bool], low_bytes: int, high_bytes: int) -> Bracket:
-    """Search the edge between the caps that fail and those that pass, from just below the upper end.
+    """Search the edge between the caps that fail (``low_bytes``) and those that pass (``high_bytes``).
 
-    Small batches need all that was reserved.
-
-    ``passes``: returns whether the work succeeds under a cap in bytes.
-    ``low_bytes``: a cap that is too small: the memory of the tensors alone, less one byte.
-    ``high_bytes``: a cap that suffices: the reserve without a cap.
+    It starts just below the upper end, because small batches need all that was reserved.
     """
     tries, finest = 0, max(STEP_BYTES, int(FINEST_SHARE * high_bytes))
     cap_bytes = high_bytes - finest

@@ -213,10 +213,7 @@ def pss_bytes(pid: int) -> int | None:
 
 
 def stack_start(pid: int) -> int | None:
-    """Return the address of a process's stack, which a fork shares and exec changes (proc(5), stat).
-
-    ``None`` if the process has exited, or the address cannot be read.
-    """
+    """Return where a process's stack is, which a fork shares and exec changes (proc(5)); ``None`` if gone."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
         return int(stat.rpartition(")")[2].split()[25]) or None
@@ -302,11 +299,10 @@ class Sampling:
 def sampling(
     uuids: Iterable[str], others: Iterable[int] = (), *, parent: int | None = None
 ) -> Iterator[Sampling]:
-    """Sample this process tree and GPUs from a child process for the length of the block.
+    """Sample this process tree and GPUs, or the children of ``parent``, from a child process.
 
-    ``others``: ids of processes outside this tree whose memory counts too: the one that this process was
-    forked from.
-    ``parent``: sample the children of this process, in place of the caller's tree.
+    ``others``: processes outside this tree whose memory counts too: the one that this process was forked
+    from.
     """
     argv = [
         sys.executable,
