@@ -115,7 +115,6 @@ def _notes(
 
 
 def _form(figure: Figure, means: Sequence[float]) -> str:
-    """Return the format of the means of a column."""
     known = [float(f"{abs(mean):.{DIGITS}g}") for mean in means if mean]
     whole = all(mean % 1 == 0 for mean in means)
     if figure.own and known and not LEAST <= min(known) <= max(known) < MOST:

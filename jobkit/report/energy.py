@@ -30,10 +30,7 @@ def per_1000(sizes: Iterable[Setting[Row]]) -> Figure:
 
 
 def front(sizes: Sequence[Setting[Row]]) -> list[bool | None]:
-    """Return for each setting of a table whether no other setting beats it in both time and energy.
-
-    ``None`` if its speed or its energy is unknown, or if there is no other setting to compare with.
-    """
+    """Return for each setting whether no other beats it in both time and energy; ``None`` if not known."""
     figure = per_1000(sizes)
     speeds, joules = ([size.mean(one) for size in sizes] for one in (SPEED, figure))
     times = [1 / mean.value if mean else None for mean in speeds]
@@ -42,7 +39,6 @@ def front(sizes: Sequence[Setting[Row]]) -> list[bool | None]:
 
 
 def remarks(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield each remark on the energy of points once."""
     measured = [(row, row.record.energy) for row in rows if row.record and row.record.energy]
     reasons = Counter((row.energy_attribution, row.energy_reason) for row, _ in measured)
     for (attribution, reason), number in sorted(reasons.items(), key=str):

@@ -41,8 +41,6 @@ BOUNDED = "the prediction, which has a bound, is the answer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEstimate:
-    """The largest batch of one group, for one value of the other knobs."""
-
     group: int  # its number, a row of ``Collected.groups``
     knob: str  # the knob that the estimate is about
     # in a file without records, which has no loads: a straight line in the batch size, a guess without a
@@ -119,7 +117,7 @@ def group_memory(
 
 
 def guess_of_file(rows: Sequence[Row], gpu_memory_bytes: int | None = None) -> Estimate:
-    """Return the straight line through the peaks of a file, and where it meets the memory of the GPU.
+    """Return the line through the peaks of a file, and where it meets the memory of the GPU.
 
     On a CPU the line is that of RAM, without a limit.
     """
@@ -298,7 +296,6 @@ def _equation(knob: str, line: BatchLine) -> str:
 
 
 def count_lines(collected: Collected) -> str:
-    """Return in words how many points have no figures."""
     cancelled = sum(row.outcome == Outcome.CANCELLED and not row.trial for row in collected.rows)
     failed = collected.failed - cancelled
     counts = {"failed": failed, "cancelled": cancelled, "still to come": collected.to_come}
@@ -323,7 +320,7 @@ def missing_lines(collected: Collected) -> tuple[str, ...]:
 def without_figures(collected: Collected) -> list[Row]:
     """Return the points that are not in a table, first those that failed.
 
-    Conclusive trials are not among them, because notes name these; nor are repeats that were not needed.
+    Conclusive trials, which notes name, and repeats that were not needed are not among them.
     """
     return sorted(
         (

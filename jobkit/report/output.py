@@ -94,10 +94,7 @@ def _json(collected: Collected, per_group: Iterable[GroupEstimate]) -> str:
 def blocks(
     collected: Collected, per_group: Sequence[GroupEstimate], *, asked: bool = False
 ) -> Iterator[Block]:
-    """Yield a block for each group, then the points without figures, figures of other programs, the notes.
-
-    ``asked``: whether the user named a GPU to estimate for.
-    """
+    """Yield a block for each group, then points without figures, figures of other programs, and notes."""
     for number in range(len(collected.by_group)):
         yield group_block(collected, number, per_group, asked=asked)
     yield from missing_blocks(collected)

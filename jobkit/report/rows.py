@@ -109,7 +109,6 @@ class Row:
 
     @property
     def answered(self) -> bool:
-        """Whether its outcome answers the question of the point."""
         return self.outcome in (TRIAL if self.trial else SWEPT).answers
 
     def value(self, figure: Figure) -> float | None:

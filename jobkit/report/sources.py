@@ -78,10 +78,7 @@ class Sources:
 
 
 class FileReader(Protocol):
-    """How an extension reads files that jobkit did not write: its hook ``files``.
-
-    ``key``: in JSON, the key of its figures on jobs.
-    """
+    """The hook ``files``: how an extension reads files of other programs; ``key`` is its key in JSON."""
 
     key: ClassVar[str]
 
@@ -184,10 +181,7 @@ def _in_logs(run: Path, rows: Sequence[Row], notes: list[str]) -> Iterator[Other
 
 
 def _add_agreement(rows: Sequence[Row]) -> Iterator[str]:
-    """Add to the rows of a run how their entities agree with those of fp32; yield what that means.
-
-    Nothing is added or yielded unless the run sweeps the precision.
-    """
+    """Add to the rows how their entities agree with fp32, if the precision is swept; yield what it means."""
     if not sweeps_precision(row.params for row in rows):
         return
     by_index = agreements([row.result for row in rows if row.result])

@@ -41,8 +41,6 @@ OF_A_SIZE = ("effective", "inert", "items_total", "gpu_instrument")
 
 @dataclass(frozen=True, kw_only=True)
 class Size(Setting[Row]):
-    """A setting in a table, next to others."""
-
     # its speed over that of the smallest size of the group that succeeded; that size itself has no interval
     times: Ratio | None
     # whether no other size of the group beats it in both time and energy; ``None`` if not known
@@ -96,8 +94,7 @@ def _table(settings: Sequence[Setting[Row]], searches: Mapping[str, SearchAnswer
 OF_DERIVED = ("group", "size", "speedup", "n", "outcomes", "front", "reserved")
 """The columns that are no field of a row or of the derived columns."""
 _TEXTS = {column.name for column in fields(Row) if str(column.type).startswith(("str", "bool", "Outcome"))}
-"""The columns of a frame that hold no numbers; ``outcomes`` and knobs that have words are such columns, too.
-"""
+"""The columns of a frame that hold no numbers, besides ``outcomes`` and knobs that have words."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -383,7 +380,6 @@ def _early(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _shared_gpus(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield remarks on other work on the GPUs of the points."""
     left = [size for row in rows if row.record and (size := row.record.memory.left_bytes)]
     if left:
         points = f"{format_count(len(left), 'point')} began with up to {format_memory(max(left))}"
@@ -397,7 +393,6 @@ def _shared_gpus(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _of_own(rows: Sequence[Row], own: Sequence[Figure]) -> Iterator[str]:
-    """Yield each remark on the figures that the workload reports once."""
     records = [row.record for row in rows if row.record]
     bad = [record.metrics_bad_lines for record in records if record.metrics_bad_lines]
     if bad:
