@@ -30,8 +30,7 @@ SPEC_SUFFIXES = (".yaml", ".yml")
 LEAST_BYTES = 4 * 2**20
 """The least growth of the memory from which a line through it means anything: the allocator keeps some."""
 LEAST_R2, LEAST_R2_RESIDENT = 0.98, 0.9
-"""The least R² with which the load explains the memory; torch counts tensors, a CPU's allocator keeps more.
-"""
+"""The least R² with which the load explains memory; torch counts tensors, a CPU's allocator keeps more."""
 NEAR = 1e-3
 """Numbers that differ by less are equal: a batch is padded, and sums come in another order."""
 
@@ -64,11 +63,9 @@ class Subject:
 
 
 def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> Subject:
-    """Return what a workload's name or a spec names, with its text and its model.
+    """Return what a workload's name or a spec names; the spec's own text is not used, because it may be long.
 
-    ``text``: as in a spec, whose own text is not used because it may be long. ``model``: ``NAME`` or
-    ``NAME:SIZE``; empty for that of the spec, or for the small stand-in. ``device``: ``cpu``, ``cuda`` or
-    ``auto``.
+    ``model``: ``NAME`` or ``NAME:SIZE``; empty for that of the spec, or for the small stand-in.
     """
     decided = device if device != "auto" else CUDA if nvml.list_gpus() else "cpu"
     name, _, size = model.partition(":")
