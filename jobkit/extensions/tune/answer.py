@@ -147,7 +147,6 @@ class Answer(Tuning, SearchAnswer):
             )
 
     def worth(self) -> Iterator[str]:
-        """Yield how the answer compares with the plain loop, in sentences."""
         if self.is_loop:
             yield _not_shown(self)
         else:
@@ -226,7 +225,6 @@ def _model(tuning: Tuning) -> ModelRef | None:
 
 
 def headline(run_dir: Path, tuning: Tuning) -> str:
-    """Return the cost of the search: settings, points, time, and the GPU or the CPUs."""
     goal = tuning.goal
     records = [result.record for _, result in tuning.results if result.record]
     gpu = next((record.gpu.name for record in records if record.gpu), None)
@@ -277,7 +275,6 @@ def _measured(results: Sequence[PointResult]) -> Setting[Record] | None:
 
 
 def _remark(tuning: Tuning, setting: Setting[Record] | None, results: Sequence[PointResult]) -> str:
-    """Return why a setting is out, or how a point of it failed."""
     return tuning.goal.objective.broken(setting) if setting else str(results[-1].outcome or "to come")
 
 
@@ -348,7 +345,6 @@ def _help(tuning: Tuning, answer: TuneAnswer) -> str:
 
 
 def _best_other(tuning: Tuning) -> Iterator[str]:
-    """Yield how the best finalist compares with the plain loop, or why there is none."""
     best, finals = tuning.best, tuning.finals
     broken = [finals.broken(speed) for speed in finals.finalists if finals.broken(speed)]
     if best is None:
@@ -378,7 +374,6 @@ def _of_earlier_version(tuning: Tuning) -> Iterator[str]:
 
 
 def _on(speed: Speed) -> str:
-    """Return the text on which a finalist ran, and how often it ran."""
     return f"on {_text(speed)}, {format_count(speed.repeats, 'repeat')} each"
 
 
@@ -413,7 +408,6 @@ def _loop_part(tuning: Tuning) -> Iterator[str]:
 
 
 def _objective(tuning: Tuning, winner: Speed) -> str:
-    """Return the metric of the objective, next to that of the plain loop."""
     objective, unit = tuning.goal.objective, _unit(tuning)
     own, of_loop = (_mean(tuning, one, objective.figure) for one in (winner, tuning.loop))
     words = f"{objective.name} {own.words(unit)}" if own else f"no {objective.name}"

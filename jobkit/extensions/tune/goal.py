@@ -53,7 +53,6 @@ NO_BUDGET = 2**62
 LOOKS = 3
 """Repeats end after this many times ``tune.repeats`` at most; the intervals are looked at after each time."""
 AGAIN = 12
-"""The most points of the search that are measured again."""
 SIZE_STEPS = (16, 4, 2, 1)
 """The largest size over each size: four sizes make a line of memory."""
 
@@ -213,8 +212,7 @@ def _sizes(
 ) -> dict[int, int]:
     """Return the sizes to be tried, ascending, each with its largest load.
 
-    ``work_unit``: paragraphs of a call, if the size is a budget of padded characters; ``None`` for a batch
-    size.
+    ``work_unit``: paragraphs of a call; ``None`` if the size is a batch size and not a budget.
     """
     loads = Loads(lengths, by_length=order == SORTED, window=window)
     if work_unit is None:

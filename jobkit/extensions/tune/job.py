@@ -81,18 +81,15 @@ def preview(prepared: PreparedSearch) -> str:
 
 
 def tune_job(index: int) -> Job:
-    """Return the job that searches for the fastest setting; its task is the point with which it begins."""
     array = Array(first=1, last=1, offset=index - 1, throttle=None)
     return Job(script=TUNE_SCRIPT, array=array, role=Role.TUNE)
 
 
 def _jobs(index: int, *, follow: bool) -> list[Job]:
-    """Return the job of a search, which begins with a point, and the job that follows it."""
     return [tune_job(index), *([follow_job(1)] if follow else [])]
 
 
 def tune_here(prepared: PreparedSearch, check: Check) -> None:
-    """Search on this machine, with a line for each point."""
     run_dir = prepared.run_dir
     note(f"{_headline(prepared)}\nrun folder: {relative_path(run_dir)}")
     write_run(prepared, check)
@@ -114,7 +111,6 @@ def _search(run_dir: Path) -> None:
 
 
 def _ending(run_dir: Path, point: Point) -> str:
-    """Return in a line how a point ended: its speed, or its outcome."""
     result = next(result for result in read_run(run_dir).points if result.point.index == point.index)
     summary = result.record.summary if result.record else None
     end = f"{result.outcome}: {result.verdict.evidence}"
@@ -160,7 +156,7 @@ def go_on(
 ) -> int | None:
     """Go on with a search that was cut short; return an exit code, or ``None`` if it has ended.
 
-    ``by_itself``: whether no person asked: then at most `MOST_JOBS` jobs are submitted.
+    If no person asked (``by_itself``) at most `MOST_JOBS` jobs are submitted.
     """
     if (run_dir / SETTING_FILE).is_file():
         note(f"the search has ended: jobkit tune {shell_path(run_dir)} prints its answer")

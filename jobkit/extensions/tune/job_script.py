@@ -37,10 +37,7 @@ def prepare_search(
     say: Say = lambda _: None,
     find_node: Callable[[SweepSpec, Site], Node | None] = lambda *_: None,
 ) -> PreparedSearch:
-    """Return the search for the fastest setting of a spec; see `jobkit.planning.prepare.prepare`.
-
-    ``find_node`` asks the scheduler for the largest node on which the search may run.
-    """
+    """Return the search of a spec; ``find_node`` asks the scheduler for the largest node that may run it."""
     named = prepare.resolved(path, options, say, build=build, needs_real=lambda _: "jobkit tune")
     named.spec.refuse_command("jobkit tune")
     node, lengths = find_node(named.spec, named.site), prepare.lengths_of(named, say)

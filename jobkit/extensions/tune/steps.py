@@ -45,8 +45,7 @@ CONTENDERS = 3
 """The number of the best settings of the search measured again before two of them are finalists."""
 DOUBT = 0.45
 """A step is beyond doubt if the logarithm of its gain is farther from that of the least gain than this over
-the root of the number of repeats. It is 1.6 standard deviations of the ratio of two speeds that scatter by 20
-%."""
+the root of the number of repeats: 1.6 standard deviations of the ratio of speeds that scatter by 20 %."""
 TIMES = 2
 """How often a step in doubt is measured."""
 LOOP_S = 20.0
@@ -118,16 +117,12 @@ class TuneGoal:
 
     @property
     def most_settings(self) -> int:
-        """The most settings that are measured, the plain loop included."""
         others = self.mps + len(self.sizes) - 1 if self.workers > 1 else 0
         return 1 + len(self.sizes) + len(self.steps) + others + bool(self.other_order) + self.shortcuts
 
     @property
     def most_points(self) -> int:
-        """The most points, retries not counted.
-
-        If repeats end once the answer is shown, they are twice the points without any measured again.
-        """
+        """The most points without retries; if repeats end early, at most twice those measured only once."""
         once = self.most_settings - 1 + 3 * self.repeats
         if self.share or not self.looks:
             return self.most_settings - 1 + self.again + 3 * max(self.repeats, self.most_repeats)
@@ -183,10 +178,7 @@ class MeasuredCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneAnswer:
-    """The end of a search."""
-
-    # the settings that were measured on the whole text, the fastest in the search first; empty if nothing
-    # could be chosen
+    # the settings measured on the whole text, the fastest in the search first; empty if none could be chosen
     finalists: tuple[Mapping[str, Value], ...] = ()
     # what keeps the search from a faster setting: ``cores``, ``GPU``, ``memory``, ``text`` or ``time``
     limit: str = ""
@@ -213,7 +205,6 @@ def follow(
 @dataclass(slots=True)
 class Search:
     goal: TuneGoal
-    # the candidates so far with their results, in order
     results: list[tuple[Candidate, MeasuredCandidate]] = field(default_factory=list)
     memory: Memory | str = ""  # what one worker shows about memory, or why it shows nothing
     limit: str = ""  # `limit`, `why`: as in `TuneAnswer`
@@ -281,7 +272,6 @@ class Search:
         ]
 
     def _means(self, *phases: str) -> list[tuple[Candidate, float]]:
-        """Return the settings that have a speed, each with the mean speed of its repeats."""
         groups: dict[tuple[tuple[str, Value], ...], list[tuple[Candidate, MeasuredCandidate]]] = {}
         for one, result in self._good(*phases):
             groups.setdefault(tuple(sorted(one.params.items())), []).append((one, result))
@@ -295,7 +285,6 @@ class Search:
         return next(found, 0.0)
 
     def _repeats(self, params: Mapping[str, Value]) -> int:
-        """Return how often a setting was measured in the search."""
         return sum(one.params == params for one, _ in self.results)
 
     def _again(self, *candidates: Candidate) -> Generator[Candidate, MeasuredCandidate, bool]:
@@ -417,10 +406,7 @@ class Search:
     # -- other values
 
     def _compare(self) -> Generator[Candidate, MeasuredCandidate, None]:
-        """Try the best number of workers without MPS, at other sizes, in another order, without shortcuts.
-
-        One worker was measured at all sizes before.
-        """
+        """Vary the best setting: without MPS, at other sizes, in another order, without shortcuts."""
         for candidate in self._fastest()[:RIVALS]:
             yield from self._again(candidate)
         yield from self._try_without_mps()
@@ -437,7 +423,6 @@ class Search:
             yield from self._try_in_time(Candidate({**best.params, SHORTCUTS: OFF}, SEARCH))
 
     def _fastest(self) -> list[Candidate]:
-        """Return the settings of the search, the fastest first."""
         means = self._means(MEMORY, SEARCH)
         return [one for one, _ in sorted(means, key=lambda pair: pair[1], reverse=True)]
 
@@ -461,7 +446,6 @@ class Search:
         )
 
     def _other_sizes(self, size: int, workers: int) -> list[int]:
-        """Return the other sizes at which memory holds so many workers."""
         sizes = dict.fromkeys(self._size(one) for one, _ in self._good(MEMORY))
         held = {other: self.most_workers(other) for other in sizes if other != size}
         return [other for other, most in held.items() if most is None or workers <= most]
@@ -478,10 +462,7 @@ class Search:
             yield from self._again(candidate)
 
     def _finalists(self) -> list[dict[str, Value]]:
-        """Return the two best settings that keep the constraints, on the whole text.
-
-        Only the best one if the search shows beyond doubt that it is faster.
-        """
+        """Return the two best settings that keep the constraints; only one if it is faster beyond doubt."""
         ranked = self._ranked()
         if self.tried is not None:
             ranked = [one for one in self.tried if one.phase == FINAL and whole(one.params) != self.goal.loop]
@@ -511,7 +492,6 @@ class Search:
         return (value * record.point.every if figure is WORK else value,)
 
     def _no_metric(self) -> str:
-        """Return why there is nothing to choose by."""
         metric = self.goal.objective.metric
         if metric == SPEED.key:
             return (
@@ -558,7 +538,6 @@ class Search:
         return Finals(objective=goal.objective, loop=goal.loop, looks=goal.looks, records=records)
 
     def _no_winner(self) -> str:
-        """Return why neither the plain loop nor a finalist is the answer."""
         finals = self._finals()
         reasons = list(dict.fromkeys(filter(None, map(finals.broken, finals.speeds))))
         if not reasons:
@@ -599,7 +578,6 @@ class Search:
         return math.ceil(loop_s / of_loop_s), min(every, self.goal.memory_every)
 
     def _parts_tried(self) -> tuple[int, int]:
-        """Return the parts of a search that has ended."""
         parts: dict[bool, int] = {}
         for one in self.tried or ():
             if one.phase == FINAL:

@@ -42,8 +42,6 @@ may end as ``environment``."""
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """A search, as far as it has come."""
-
     goal: TuneGoal
     results: tuple[tuple[Candidate, PointResult], ...]  # the points, each with its candidate
     next: Candidate | TuneAnswer  # what is to be measured next, or the answer
@@ -146,7 +144,6 @@ class Tuning:
         return "faster" if objective.by_speed else f"better by {objective.name}"
 
     def setting_of(self, speed: Speed | None) -> Setting[Record] | None:
-        """Return a finalist, or the plain loop, with its repeats."""
         return self.finals.setting(speed) if speed else None
 
     def records_of(self, speed: Speed | None) -> tuple[Record, ...]:
@@ -155,10 +152,7 @@ class Tuning:
 
     @property
     def gain(self) -> Ratio | None:
-        """The speed of the winner over that of the plain loop.
-
-        ``None`` if one of them has no speed, or the plain loop is the answer.
-        """
+        """The speed of the winner over the plain loop's; ``None`` if one is unknown, or the loop has won."""
         return None if self.is_loop else self.times
 
     @property
