@@ -133,7 +133,6 @@ def _words(name: str, row: Row) -> str:
 
 
 def verdict(ratio: Ratio, figure: Figure) -> str:
-    """Return in words whether two means differ."""
     if ratio.differs is None:
         return "one repeat: cannot show a difference"
     if not ratio.differs:
@@ -247,7 +246,6 @@ def _differing(pair: SideComparison) -> tuple[Column, ...]:
 
 
 def _about(pair: SideComparison) -> Iterator[str]:
-    """Yield what to know before the tables are read."""
     first, other = pair.first, pair.other
     if not pair.differ:
         yield "They share GPU or machine, text, model, versions and settings."

@@ -109,12 +109,7 @@ def preflight(
     stand_in: bool = False,
     say: Say = lambda _: None,
 ) -> Preflight:
-    """Return what can be known of a sweep before anything runs.
-
-    ``overrides``: ``key=value`` of each ``--set``.
-    ``fast``: whether to estimate lengths from punctuation if the workload needs a model for them.
-    ``stand_in``: whether a stand-in takes the place of a model that is missing.
-    """
+    """Return what can be known of a sweep before anything runs; ``fast`` judges lengths by punctuation."""
     options = Options(overrides=overrides, stand_in=stand_in)
     named = resolve(path, options, fetch=True, build=not fast, say=say)
     named.spec.refuse_command("jobkit preflight")

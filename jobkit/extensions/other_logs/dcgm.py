@@ -31,8 +31,6 @@ _SPREAD = re.compile(rf"Avg:\s*{_DCGM_NUMBER}\s*,\s*Max:\s*{_DCGM_NUMBER}\s*,\s*
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The mean, the largest and the smallest of DCGM's samples."""
-
     mean: float
     most: float
     least: float
@@ -133,7 +131,6 @@ class JobFigures:
         return asdict(self)
 
     def block(self) -> Block:
-        """Return a table with the lines below it."""
         columns = (
             Column("figure", [figure.name for figure in self.figures], left=True),
             Column("DCGM", [shown(figure.dcgm, figure.unit) for figure in self.figures]),
@@ -178,10 +175,7 @@ def points_of(report: str, rows: Sequence[Row]) -> tuple[list[Row], str]:
 
 
 def side_by_side(file: str, reports: Sequence[GpuReport], rows: Sequence[Row], how: str = "") -> JobFigures:
-    """Return the figures of a report, one for each GPU, next to those of its points.
-
-    ``rows``: all points of a run or of a log. ``how``: how the points were found, if a reader must know.
-    """
+    """Return the reports on the GPUs next to the figures of the points; ``how`` says how they were found."""
     log = all(row.workload == LOG for row in rows)
     own = f"the {LOG_NAME}" if log else "jobkit"
     figures = (
@@ -268,7 +262,6 @@ def _memory(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, log:
 
 
 def _why_memory(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, log: bool) -> str:
-    """Return what the two peaks count."""
     dcgm = _most([report.memory_peak_bytes for report in reports]) or 0
     mine = _most([row.value(GPU_MEMORY) for row in rows]) or 0
     seen = _sum([report.processes for report in reports])

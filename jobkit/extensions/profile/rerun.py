@@ -127,7 +127,6 @@ def _add(run: RunStanding, source: PointStatus, profiler: str | None, overrides:
 
 
 def _print(point: PointStatus) -> int:
-    """Print the profile of a point that has ended, and the place of its files."""
     files, name = point.chosen, point.point.point_id
     if point.outcome is not Outcome.OK or files is None:
         run = shell_path(Path(files.folder).parents[2]) if files else "RUN"

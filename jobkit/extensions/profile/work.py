@@ -184,8 +184,7 @@ class TorchProfiler:
     """
 
     LIMIT_S = 1.0
-    """It ends within a call, too. A second on a CPU was 270,000 operations, 4 MB of trace and 20 s to write.
-    """
+    """It ends within a call, too. A second on a CPU was 270,000 operations, 4 MB of trace, 20 s to write."""
 
     def __init__(self, point: Point) -> None:
         from torch.profiler import ProfilerActivity, profile
@@ -360,7 +359,6 @@ class ProfiledWork(PointWork):
         )
 
     def recording(self, task: Task) -> Recording:
-        """Return the profile of the calls of this process, if it is the one to profile."""
         return ProfileRecording(task.point) if task.observed else Recording()
 
 
