@@ -15,12 +15,12 @@ BOLD, DIM = 1, 2
 
 @dataclass(frozen=True)
 class Column:
-    head: str  # its name, in one or more lines
-    cells: Sequence[str]  # one a row
+    head: str  # name in one or more lines
+    cells: Sequence[str]  # a cell for each row
     # if room is short, the columns of the highest rank are left out first; those of rank 0 stay
     rank: int = 0
     left: bool = False  # whether it is flush left; numbers are flush right
-    notes: tuple[str, ...] = ()  # what it means, in lines below the table
+    notes: tuple[str, ...] = ()  # what the column means, in lines below the table
     sum_of: tuple[str, ...] = ()  # the heads of its parts: a table that has all of them leaves the sum out
 
     @cached_property
@@ -41,7 +41,7 @@ class Block:
     list, a `NoWrap` is code to copy, and an empty line is a gap.
     """
 
-    title: str = ""  # empty if it goes on with what the block before it is about
+    title: str = ""  # empty if it goes on with the subject of the block before
     # the lines above and below the table; without a table one follows the other
     before: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()  # the table: columns without a value are not shown

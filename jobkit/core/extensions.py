@@ -17,8 +17,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    marks: tuple[str, ...] = ()  # files of which any marks a run folder as one of its runs
-    logs: str = ""  # A pattern of names of files in ``logs/`` of any run, which it reads; empty for none
+    marks: tuple[str, ...] = ()  # a run folder with any of these files is a run of this extension
+    logs: str = ""  # pattern of files in ``logs/`` of any run which the extension reads; empty for none
     # by the name of a hook: the object that the extension has for it, as ``module:name``
     parts: Mapping[str, str] = field(default_factory=dict)
 

@@ -30,17 +30,17 @@ DIGITS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    name: str  # of its column in CSV and JSON
-    label: str  # in words
-    unit: str  # of its values; `BYTES` are shown as GiB, a `SHARE` in percent
+    name: str  # the name of its column in CSV and JSON
+    label: str
+    unit: str  # `BYTES` are shown as GiB, a `SHARE` in percent
     # returns the figure of a record, or ``None`` if it is not known
     read: Callable[[Record], float | None] = lambda _: None
     direction: str = ""  # which values are better: `MIN` or `MAX`; empty if neither is
     key: str = ""  # its name in ``objective`` and ``constraints``; empty if no setting is chosen by it
     # whether a setting keeps a bound of a figure that is not known: not every machine can measure it
     optional: bool = True
-    compared: bool = False  # whether `jobkit compare` has it
-    more: str = "more"  # `more`, `less`: what a setting is whose mean is larger, or smaller
+    compared: bool = False
+    more: str = "more"  # how a setting with a larger, or a smaller, mean is called
     less: str = "less"
     interval: bool = False  # whether its means have a 95 % interval in tables and JSON
     # whether a picture shows it against the batch size; speed, memory and energy have pictures of their own

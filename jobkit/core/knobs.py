@@ -21,12 +21,12 @@ CPU, CUDA = "cpu", "cuda"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knob:
-    name: str  # as in a spec
+    name: str
     words: tuple[str, ...] = ()  # its values, if they are words; empty if they are whole numbers above 0
     # whether the load of a batch grows with it: then it decides the order of points, and which are pruned
     grows_load: bool = False
-    devices: tuple[str, ...] = (CPU, CUDA)  # the devices on which it means something: ``cpu``, ``cuda``
-    cuda_words: tuple[str, ...] = ()  # those of its words that mean something on a GPU only
+    devices: tuple[str, ...] = (CPU, CUDA)  # the devices on which it means something
+    cuda_words: tuple[str, ...] = ()  # the words that mean something on a GPU only
 
     @property
     def expected(self) -> str:

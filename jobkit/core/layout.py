@@ -185,11 +185,11 @@ BY_HAND = "hand"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
     scheduler: str  # ``slurm``, ``sge``, ``local``, or ``hand`` if a person typed ``bash job.sh K``
-    job: str  # `job`, `task`: the scheduler's ids; empty by hand
+    job: str  # the scheduler's ids of the job and the task; empty by hand
     task: int | None
     restart: int  # how often the scheduler had started this task before
-    round: int  # the submission that it belongs to: 1 is the sweep, later numbers are ``jobkit resume``
-    host: str = ""  # `host`, `pid`: of the job script
+    round: int  # the submission that the try belongs to: 1 is the sweep, later numbers are ``jobkit resume``
+    host: str = ""  # host and process id of the job script
     pid: int | None = None
     at: str = ""  # UTC by the clock of the node, ISO 8601
     queue: str = ""  # the queue that the job got; empty without one
@@ -222,7 +222,7 @@ class Exit:
     # known only if the script itself found it, before or instead of a record
     outcome: Outcome | None = None
     signal: str | None = None  # the signal that the script received, else ``None``
-    message: str = ""  # one line, for a person
+    message: str = ""
     # why a point was skipped: if ``pruned``, the id of the point that ran out of memory; if ``stopped``, the
     # outcome of the points that failed. Empty in files of earlier versions.
     because: str = ""

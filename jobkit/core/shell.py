@@ -25,10 +25,10 @@ _KILL_WAIT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    argv: tuple[str, ...]  # the command as it was run, never through a shell
+    argv: tuple[str, ...]
     # negative for a signal; else see `NOT_FOUND` and its neighbours
     status: int
-    stdout: str  # `stdout`, `stderr`: its two streams, decoded as UTF-8; undecodable bytes are replaced
+    stdout: str  # decoded as UTF-8; undecodable bytes are replaced
     stderr: str
 
     @property

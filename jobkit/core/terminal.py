@@ -110,8 +110,8 @@ class NoWrap(str):
 
     __slots__ = ("code", "words")
 
-    code: str  # what to copy
-    words: str  # what stands before it, with the blanks between
+    code: str  # the part to copy
+    words: str  # the words before the code, with the blanks between
 
     def __new__(cls, code: str, words: str = "") -> Self:
         line = super().__new__(cls, words + code)

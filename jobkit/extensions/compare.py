@@ -32,14 +32,14 @@ WORK = ("text_sha256", "model_fingerprint", "workload")
 class Side:
     """A group of points of one run: all that share GPU, model, text, versions and settings."""
 
-    letter: str  # `letter`, `run`, `title`: its short name, the run folder, and what was run, in words
+    letter: str  # its short name
     run: str
-    title: str
-    first: Row  # the first point of the group
+    title: str  # what was run, in words
+    first: Row
     sizes: Mapping[str, Size]  # by setting, in words
     # the setting that a search found, in words; then the side has only the last phase of the search
     answer: str = ""
-    found: str = ""  # the same in a sentence
+    found: str = ""  # the answer of the search in a sentence
 
     @property
     def fastest(self) -> tuple[str, Size] | None:
@@ -65,10 +65,10 @@ class ComparedSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideComparison:
-    first: Side  # `first`, `other`: the sides
+    first: Side
     other: Side
     differ: Sequence[tuple[str, str, str]]  # the columns in which they differ, with the two values in words
-    lines: Mapping[Figure, Sequence[ComparedSetting]]  # by figure, the settings that both have
+    lines: Mapping[Figure, Sequence[ComparedSetting]]  # by figure, the settings that both sides have
 
 
 def sides(runs: Sequence[Collected]) -> list[Side]:

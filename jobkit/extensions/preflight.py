@@ -40,18 +40,18 @@ ROUND = tuple(step * 10**power for power in range(7) for step in (1, 2, 5))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    length: int  # in what the framework pads to
+    length: int  # in the unit to which the framework pads
     # which paragraph of the text, and which item of the paragraph; both from 0
     paragraph: int
     item: int
-    beginning: str  # how it begins, judged by punctuation
+    beginning: str  # the first words, judged by punctuation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaddedSize:
     batch_size: int
-    load: int  # the largest of this batch size and of all smaller ones
-    own_load: int  # the largest at exactly this batch size
+    load: int  # the largest load of this batch size and of all smaller ones
+    own_load: int  # the largest load at exactly this batch size
     # the first paragraph, from 0, of the call that makes ``load``, and its batch size
     first_paragraph: int
     from_batch_size: int
@@ -59,18 +59,18 @@ class PaddedSize:
     # lengths are known
     efficiency: float | None
     efficiency_sorted: float | None
-    gpu_bytes: int | None  # what the process may take on the GPU, roughly; ``None`` if nothing is known of it
-    in_spec: bool  # `in_spec`, `to_measure`: whether the spec sweeps it, and whether it is worth measuring
+    gpu_bytes: int | None  # what the process may take on the GPU, roughly; ``None`` if unknown
+    in_spec: bool  # whether the spec sweeps it, and whether it is worth measuring
     to_measure: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingLoad:
     params: Mapping[str, Value]
-    load: int  # the largest, which the records of the run confirm
-    batches: int  # their number in one pass over the text
+    load: int  # the largest load, which the records of the run confirm
+    batches: int  # the number of batches in one pass over the text
     efficiency: float | None  # characters over padded characters; ``None`` if no lengths are known
-    alone: int = 0  # how many items are longer than ``padded_chars``: each is a batch of its own
+    alone: int = 0  # the number of items longer than ``padded_chars``: each is a batch of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,21 +80,21 @@ class Preflight:
     workload: str
     model: str | None
     stand_in: bool
-    caveat: str  # what the model is, if it is not the model that its name promises; else empty
+    caveat: str  # what the model is if it is not the one that its name promises; else empty
     device: str
-    source: str  # `source`, `unit`: as in `jobkit.answers.loads.Lengths`
+    source: str  # as in `jobkit.answers.loads.Lengths`
     unit: str
     # numbers; ``items`` is ``None`` if no lengths are known
     paragraphs: int
     items: int | None
     characters: int
     longest: tuple[Item, ...]
-    saturation: int  # `saturation`, `limit`: as in `jobkit.answers.loads.Loads`
+    saturation: int  # as in `jobkit.answers.loads.Loads`
     saturation_load: int
     limit: int
     measure: tuple[int, ...]  # the batch sizes worth measuring
-    why: str  # what was chosen and why, in a line
-    gpu_memory_bytes: int | None  # the GPU that was taken for it; ``None`` if nothing is known of it
+    why: str  # the choice and its reason, in a line
+    gpu_memory_bytes: int | None  # the GPU for which they are chosen; ``None`` if its memory is unknown
     gpu_memory_named: bool  # whether the user named that GPU
     sizes: tuple[PaddedSize, ...]
     settings: tuple[SettingLoad, ...]

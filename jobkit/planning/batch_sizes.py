@@ -68,9 +68,9 @@ def share(gpu_bytes: float) -> float:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
     sizes: Sizes  # the batch sizes, and the reason if they are fewer than wanted
-    loads: Loads  # of the text
-    largest_load: float | None  # the largest load that the GPU holds by `TYPICAL`; ``None`` if it is unknown
-    gpu: str  # the GPU in words; empty if nothing is known
+    loads: Loads
+    largest_load: float | None  # the largest load that the GPU holds by `TYPICAL`; ``None`` if unknown
+    gpu: str  # the GPU in words; empty if unknown
     share: float = TOP_LOAD_SHARE  # the part of the GPU, or else of the text, that the largest size uses
 
     @property

@@ -139,9 +139,9 @@ PLACES = ("JOBKIT_CONFIG", "JOBKIT_CACHE", "JOBKIT_LEDGER")
 class Claim:
     """How the first complete rows of a try become the rows that count."""
 
-    module: str  # claims them once they are home; its arguments are the run folder, the point and the try
-    manifest: str  # the file of a try that says that its rows are complete
-    folder: str  # in the run folder; it has a file ``POINT.json`` for each point whose rows are claimed
+    module: str  # claims the rows once they are home; its arguments are the run folder, the point and the try
+    manifest: str  # a try with this file has complete rows
+    folder: str  # in the run folder: has a file ``POINT.json`` for each point whose rows are claimed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -51,7 +51,7 @@ class Inputs:
     run_id: str
     text: TextRef
     model: ModelRef | None
-    device: str  # ``cpu`` or ``cuda``, decided
+    device: str
     # as in `jobkit.core.records.Point`
     workload_folder: str | None = None
     load_knobs: tuple[str, ...] = LOAD_KNOBS
@@ -182,8 +182,8 @@ def point_id(params: Mapping[str, Value], repeat: int) -> str:
 class PointGroup:
     """The points of a run that request the same resources and share an array."""
 
-    points: tuple[int, ...]  # their indices, in order
-    resources: Resources  # of one point
+    points: tuple[int, ...]  # the indices of the points, in order
+    resources: Resources  # the request of one point
     request: JobRequest
     # the header lines that differ from the request of the run's first point, which the script has
     options: tuple[str, ...] = ()

@@ -31,12 +31,12 @@ __all__ = ["Options", "Prepared", "lengths_of", "planned", "prepare", "resolved"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    spec: SweepSpec  # with everything ``auto`` decided
+    spec: SweepSpec  # has nothing ``auto``
     site: Site
     why: str  # why this scheduler, for a person
-    inputs: Inputs  # what its points share, as `jobkit.planning.points.plan` takes it
+    inputs: Inputs  # what the points share, for `jobkit.planning.points.plan`
     points: tuple[Point, ...]
-    run_dir: Path  # the path of the run folder, which does not exist yet
+    run_dir: Path  # the run folder, which does not exist yet
     script: str  # the text of ``job.sh``
     # of the text's items; ``None`` for a preview that would have to run a model to find them
     lengths: Lengths | None = None

@@ -38,9 +38,9 @@ SCORE_SPREAD = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    name: str  # as tables print it
-    size_bytes: int  # about, for a plan that is made before it is built
-    dimensions: Mapping[str, int] = field(default_factory=dict)  # for the configuration of the framework
+    name: str
+    size_bytes: int  # the approximate size on disk, for a plan made before the stand-in is built
+    dimensions: Mapping[str, int] = field(default_factory=dict)  # for the framework's configuration
 
 
 _TINY = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}

@@ -40,7 +40,7 @@ class Options:
     overrides: tuple[str, ...] = ()  # ``key=value`` of each ``--set``
     # the run of ``jobkit tune``, or its ``setting.yaml``, whose setting applies before ``overrides``
     setting: Path | None = None
-    scheduler: str | None = None  # `scheduler`, `site`: override the spec's if they are given
+    scheduler: str | None = None  # overrides the spec's, as does ``site``
     site: str | None = None
     runs_dir: Path | None = None  # overrides the site's if it is given
     # whether a stand-in replaces a missing model, and is permitted for any text
@@ -71,14 +71,14 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedSpec:
-    spec: SweepSpec  # with everything ``auto`` decided except the batch sizes
-    site: Site  # `site`, `why`, `text`, `model`, `workload_folder`: as in `Prepared` and its points
+    spec: SweepSpec  # has nothing ``auto`` except the batch sizes
+    site: Site
     why: str
     text: TextRef
     model: ModelRef | None
     workload_folder: str | None
-    knobs: tuple[Knob, ...]  # of the workload
-    files: tuple[FileRef, ...] = ()  # the user's files of which it consists
+    knobs: tuple[Knob, ...]  # knobs of the workload
+    files: tuple[FileRef, ...] = ()  # the user's files that make up the workload
     pads: bool = True  # whether the workload says that it pads the items of a batch to the longest
 
     @property

@@ -230,7 +230,7 @@ def _capitalised(piece: SampleText) -> SampleText:
 
 def _laid_out(sentences: Sequence[SampleText], indent: int, hanging: int) -> SampleText:
     """Return sentences as one paragraph, wrapped and indented, with all offsets moved along."""
-    places: list[int] = []  # of every character of the sentences joined by spaces
+    places: list[int] = []  # the place of each character of the sentences joined by spaces
     text = " " * indent
     column = indent
     for word in re.findall(r" ?[^ ]+", " ".join(piece.text for piece in sentences)):

@@ -122,7 +122,7 @@ class StandinSize:
     # words are rows of a table
     characters: int
     words: int
-    ner_steps: int  # `ner_steps`, `tokenizer_steps`: training steps, of 16 sentences and 16 stretches of text
+    ner_steps: int  # training steps, of 16 sentences and of 16 stretches of text
     ner_rate: float  # the tagger's learning rate, for Adam
     tokenizer_steps: int
 
@@ -369,7 +369,7 @@ class Card:
     # the number of sentences that it found in that text, and the true number
     sentences: int
     gold_sentences: int
-    device: str  # the device on which it was trained
+    device: str
     versions: Mapping[str, str]
 
 

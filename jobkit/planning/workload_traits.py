@@ -95,7 +95,7 @@ class Traits(NamedTuple):
     needs_model: bool
     reports_lengths: bool
     knobs: tuple[Knob, ...]
-    columns: tuple[str, ...] = ()  # of the rows that ``jobkit apply`` writes, after document and paragraph
+    columns: tuple[str, ...] = ()  # columns of the rows of ``jobkit apply`` after document and paragraph
     # what its load counts, and whether the items of a batch are padded to the longest
     unit: str = CHARACTERS
     pads: bool = True

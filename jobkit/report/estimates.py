@@ -41,18 +41,18 @@ BOUNDED = "the prediction, which has a bound, is the answer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEstimate:
-    group: int  # its number, a row of ``Collected.groups``
-    knob: str  # the knob that the estimate is about
+    group: int  # a row of ``Collected.groups``
+    knob: str  # the knob whose largest value is estimated
     # in a file without records, which has no loads: a straight line in the batch size, a guess without a
     # bound. For a run of jobkit only the reason why there is no line.
     by_knob: Estimate
-    by_load: Estimate | None = None  # ``None``: a log has no load. The key is kept for programs.
+    by_load: Estimate | None = None  # ``None``, because a log has no load; the key is kept for programs
     # for a run of jobkit the prediction of `jobkit recommend`, or the reason why there is none
     prediction: Prediction | None = None
     run: str = ""  # the folder of the first run of the group
     unit: str = CHARACTERS  # what a load counts
-    others: str = ""  # the values of all other knobs that it holds for, in words; empty if none varies
-    allocator: str = ""  # the allocator setting that it holds for, in words after a comma
+    others: str = ""  # the values of all other knobs, in words; empty if none varies
+    allocator: str = ""  # the allocator setting, in words after a comma
 
 
 def estimates(collected: Collected, gpu_memory_bytes: int | None = None) -> tuple[GroupEstimate, ...]:

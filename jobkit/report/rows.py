@@ -26,8 +26,8 @@ from jobkit.runs.results import PointResult
 class FileFormat:
     """What rows of a file that jobkit did not write have in common: they have figures, but no record."""
 
-    about: str  # what the file is, below the title of its table
-    remark: str  # what a reader must know of its figures
+    about: str  # a line on the file, below the title of its table
+    remark: str  # a remark on its figures
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Row:
     point: str
     index: int
     repeat: int
-    phase: str | None = None  # of a search (`jobkit.answers.search_answer`); ``None`` of any other point
+    phase: str | None = None  # of a search (`jobkit.answers.search_answer`); ``None`` for other points
     trial: bool = False
     tries: int = 1
     outcome: Outcome | None = None
@@ -70,7 +70,7 @@ class Row:
     shortcuts: str | None = None
     gpu: str | None = None
     gpu_capacity_bytes: int | None = None
-    versions: str | None = None  # of the libraries, and of the driver and CUDA
+    versions: str | None = None  # versions of the libraries, the driver and CUDA
     # the host of a point on a CPU, because the CPU is measured; the file, for rows without a record
     machine: str | None = None
     items: int | None = None
@@ -93,14 +93,14 @@ class Row:
     idle_w: float | None = None
     energy_attribution: str | None = None
     energy_reason: str | None = None
-    params: Mapping[str, Value] = field(default_factory=dict)  # the values of the knobs
+    params: Mapping[str, Value] = field(default_factory=dict)
     # by name the figures that its record does not have: of another program's file, of a try that left no
     # record, how its entities agree with those of fp32, and its speed over that of the smallest setting of
     # its group
     figures: dict[str, float | None] = field(default_factory=dict)
     # of the try that counts; its energy is attributed by all points that were collected
     record: Record | None = None
-    result: PointResult | None = None  # what the run folder holds of the point
+    result: PointResult | None = None  # the content of the run folder about the point
     # of the file that it comes from; ``None`` for a point of a run folder
     file_format: FileFormat | None = None
     # numbers of its group and of its size in the tables; ``None`` for a point without figures

@@ -107,7 +107,7 @@ class Collected:
     # versions, or another column of `SETTING`.
     by_group: Sequence[Row]
     knobs: tuple[str, ...]  # the names of the knob columns, ``batch_size`` first
-    notes: tuple[str, ...]  # files skipped and why, and what a reader must know of the rows
+    notes: tuple[str, ...]  # files skipped and why, and remarks on the rows
     own: tuple[Figure, ...] = ()  # the figures that the workloads report
     # by run folder the predictions that were tried, with their outcomes
     trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
@@ -115,7 +115,7 @@ class Collected:
     profiled: tuple[Outcome | None, ...] = ()
     # figures of other programs on whole jobs
     jobs: tuple[OtherFigures, ...] = ()
-    searches: Mapping[str, SearchAnswer] = field(default_factory=dict)  # by run folder what a search found
+    searches: Mapping[str, SearchAnswer] = field(default_factory=dict)  # by run folder its search's answer
     _lengths: dict[str, Lengths | None] = field(default_factory=dict)
 
     @property

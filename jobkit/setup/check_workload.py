@@ -54,7 +54,7 @@ class WorkloadAnswer:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     workload: str
-    folder: str  # in which jobkit looks for the user's code
+    folder: str  # where jobkit looks for the user's code
     text: TextRef
     traits: Traits
     model: ModelRef | None

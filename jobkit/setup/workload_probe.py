@@ -55,7 +55,7 @@ Rows = list[list[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputDifference:
-    paragraphs: int = 0  # that differ
+    paragraphs: int = 0  # the number of paragraphs that differ
     distance: float = 0.0  # the largest difference of two numbers; infinite if anything else differs
 
 
@@ -65,9 +65,9 @@ class KnobTrial:
 
     name: str
     values: list[Value]
-    reported: list[Value | None] = field(default_factory=list)  # by ``effective``, for each value
+    reported: list[Value | None] = field(default_factory=list)  # what ``effective`` returned for each value
     changes: bool = False  # whether output or load differed between two values
-    error: str = ""  # why it could not be tried; else empty
+    error: str = ""  # why the knob could not be tried; else empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,14 +79,14 @@ class Probe:
     loads: list[int]
     peaks: list[int]
     memory: str  # `ALLOCATED` or `RESIDENT`
-    rows: bool  # `rows`, `counts`: whether the workload returns rows, and counts of tokens
+    rows: bool  # whether the workload returns rows, and counts of tokens
     counts: bool
-    by_size: list[OutputDifference]  # by batch size how the output differs from that at the first
+    by_size: list[OutputDifference]  # by batch size, how the output differs from that at the first
     again: OutputDifference  # how a second run at the same batch size differs
-    size_reported: list[Value | None]  # by batch size what ``effective`` reported
+    size_reported: list[Value | None]  # by batch size, what ``effective`` returned
     knobs: list[KnobTrial]
     not_json: str = ""  # why ``jobkit apply`` could not write a row; else empty
-    failed: str = ""  # the batch size at which it failed, and why
+    failed: str = ""  # the batch size that failed, and why
 
 
 def probe(

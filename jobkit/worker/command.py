@@ -58,12 +58,12 @@ STARTED = 0
 
 @dataclass(frozen=True, slots=True)
 class CommandEnd:
-    status: int | None  # its exit status, negative for a signal; ``None`` if it could not be started
+    status: int | None  # exit status, negative for a signal; ``None`` if the command could not be started
     # the largest high-water mark of one process (getrusage(2)); ``None`` if it may be that of this process,
     # which a child inherits until it runs its program
     maxrss_bytes: int | None = None
-    left: int = 0  # how many processes it left behind, which were killed
-    error: str = ""  # why it could not be started
+    left: int = 0  # the number of processes that it left behind, which were killed
+    error: str = ""  # why the command could not be started
 
 
 class Keeper:

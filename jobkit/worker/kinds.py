@@ -20,10 +20,10 @@ from jobkit.worker.workloads.entities import EntitiesFile, Output
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launcher:
-    why: str = ""  # why the process cannot be forked; empty if it may be
+    why: str = ""  # why the process cannot be forked; empty if it can
     # of Python, before ``-m MODULE``; if there are any, this process cannot do the work itself
     arguments: Sequence[str] = ()
-    variables: Mapping[str, str] = field(default_factory=dict)  # of its environment
+    variables: Mapping[str, str] = field(default_factory=dict)  # environment of the process
 
 
 class Recording:

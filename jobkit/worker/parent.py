@@ -107,10 +107,10 @@ def _forwarding(parent: socket.socket) -> Any:  # noqa: ANN401 - typeshed's name
 @dataclass(slots=True)
 class Parent:
     listener: socket.socket
-    owner: int | None  # the process id of the owner; ``None`` once it has asked this process to end
-    environment: Mapping[str, str]  # with which the framework was imported
+    owner: int | None  # process id; ``None`` once the owner has asked this process to end
+    environment: Mapping[str, str]  # the variables with which the framework was imported
     refusal: str  # why no try may be forked; else empty
-    waited_s: float  # the time that the next client has waited for the framework
+    waited_s: float  # how long the next client has waited for the framework
     # by the process id of each child not waited for: its client's connection, ``None`` once that has ended
     children: dict[int, socket.socket | None] = field(default_factory=dict)
 

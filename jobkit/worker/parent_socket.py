@@ -81,10 +81,10 @@ def send(parent: socket.socket, words: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ForkRequest:
-    words: list[str]  # `words`, `environment`, `folder`: of the client; the folder is its working folder
+    words: list[str]  # the client's arguments, variables and working folder
     environment: dict[str, str]
     folder: str
-    files: list[int]  # descriptors here of the client's standard files, and of the lock if it has one
+    files: list[int]  # descriptors here of the client's standard files, and of its lock if there is one
 
     def differs(self, environment: Mapping[str, str]) -> str:
         """Return why a child of a process with this environment would differ from a fresh one; else empty."""

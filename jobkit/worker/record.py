@@ -66,7 +66,7 @@ class WorkerState:
 
     readings: memory.Readings = field(default_factory=memory.Readings)
     code: str | None = None  # the folder of the user's own code; ``None`` with a shipped workload
-    columns: tuple[str, ...] = ()  # of the rows of the workload
+    columns: tuple[str, ...] = ()  # columns of the workload's rows
     # the energy counters of idle GPUs just before this process opens its own, by UUID
     opening: Mapping[str, EnergyReading] = field(default_factory=dict)
     gpu: measurements.Gpu | None = None
@@ -81,13 +81,13 @@ class WorkerState:
     effective: Mapping[str, Value | None] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     failed_load: int | None = None
-    refused: str = ""  # as in `Task`, of the process that checks the shortcuts
+    refused: str = ""  # as in `Task`, set by the process that checks the shortcuts
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     measured: WorkerState  # all that it has measured so far
-    done: Done | None  # the batch, if the step was one
+    done: Done | None  # the batch, if the step was a call
     failure: tuple[Outcome, str] | None  # the outcome and the message, if the step failed
 
 
@@ -96,10 +96,10 @@ class TryState:
     task: Task
     started_at: str
     workers: list[WorkerState] = field(default_factory=lambda: [WorkerState()])
-    workload: Workload | None = None  # of this process once it is loaded; a supervisor has none
+    workload: Workload | None = None  # the workload of this process once it is loaded; a supervisor has none
     mps: str = OFF  # as in `Record`
     forked: bool = False
-    waited_s: float = 0.0  # seconds of imports that they waited for
+    waited_s: float = 0.0  # seconds that the workers waited for imports
     tally: Tally = field(default_factory=Tally)
     # the work, once it is read; and where the rows go, which only a command writes itself
     todo: Todo | None = None

@@ -84,7 +84,7 @@ def check_still_needed(
 @dataclass(frozen=True, slots=True)
 class Until:
     share: float  # half the 95 % interval of the mean speed, as a share of the mean
-    least: int  # `least`, `most`: repeats that run in any case, and that are planned
+    least: int  # repeats that run in any case, and repeats that are planned
     most: int
 
 

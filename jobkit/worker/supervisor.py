@@ -31,7 +31,7 @@ class CallQueue:
     hang_s: float
     # by worker: its call, and when that began
     running: dict[int, tuple[Call, float]] = field(default_factory=dict)
-    longest_s: float = 0.0  # of the batches so far
+    longest_s: float = 0.0  # of all batches so far
 
     def next_call(self, worker: int, now_s: float) -> Call | None:
         """Return the next call for a free worker; ``None`` if no call waits."""

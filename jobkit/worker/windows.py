@@ -30,11 +30,11 @@ class Window:
     """Paragraphs that are ordered and cut into calls together."""
 
     first: int  # the number of the first paragraph, from 0
-    texts: Sequence[str]  # of the paragraphs
-    places: Sequence[Any] = ()  # of the paragraphs, where each was found, for the output; empty for a text
+    texts: Sequence[str]  # the paragraphs
+    places: Sequence[Any] = ()  # for the output, where each paragraph was found; empty for a text
     waiting: deque[Call] = field(default_factory=deque)
-    left: int = 0  # how many calls have not ended
-    rows: list[Row] = field(default_factory=list)  # of the calls that have ended
+    left: int = 0  # the number of calls that have not ended
+    rows: list[Row] = field(default_factory=list)  # the rows of calls that have ended
 
 
 class Todo:

@@ -47,10 +47,10 @@ class GpuReport:
 
     gpu: int  # DCGM's number of the GPU
     seconds: float | None = None  # from the start of the job to its end
-    processes: int | None = None  # that DCGM saw on the GPU
+    processes: int | None = None  # the number of processes that DCGM saw on the GPU
     # the difference of the GPU's energy counter between DCGM's first sample in the job and its last
     energy_j: float | None = None
-    power_w: Spread | None = None  # of the GPU
+    power_w: Spread | None = None
     # the largest peak of one process, by the driver's accounting of each process that DCGM saw
     memory_peak_bytes: int | None = None
     # "SM Utilization": NVML's utilisation, the share of time in which any kernel ran
@@ -110,22 +110,22 @@ EVEN = 0.05
 
 @dataclass(frozen=True, slots=True)
 class DcgmFigure:
-    name: str  # in words
-    dcgm: float | None  # `dcgm`, `own`: the values; ``None`` if not known
+    name: str
+    dcgm: float | None  # DCGM's value and ours; ``None`` if not known
     own: float | None
     unit: str  # ``s``, ``%``, ``J``, ``W``, ``bytes``, or empty for a count
-    why: str = ""  # what each counts, if they differ; else empty
+    why: str = ""  # what each value counts, if they differ; else empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFigures:
     key: ClassVar[str] = "dcgm"
-    file: str  # of the report
-    source: str  # the run folder, or the log, that the other figures are from
+    file: str  # the report
+    source: str  # the run folder, or the log, with the other figures
     whose: str  # ``jobkit`` or ``log``
-    points: int  # how many points they are of
-    figures: tuple[DcgmFigure, ...]  # those that DCGM has
-    remarks: tuple[str, ...]  # what to know of the report, in sentences without a full stop
+    points: int  # the number of points with the other figures
+    figures: tuple[DcgmFigure, ...]  # the figures that DCGM has
+    remarks: tuple[str, ...]  # remarks on the report, in sentences without a full stop
 
     def data(self) -> Mapping[str, object]:
         return asdict(self)

@@ -51,12 +51,12 @@ class LogRun:
     """One run as a log reports it; ``None`` for what the log does not have."""
 
     batch_size: int  # paragraphs per call
-    items: int  # paragraphs in all
-    total_s: float  # of the whole loop, writing included
-    logged_batch_s: float  # what the log calls the mean batch time: ``total_s / items * batch_size``
+    items: int  # all paragraphs
+    total_s: float  # time of the whole loop, writing included
+    logged_batch_s: float  # the mean batch time by the log: ``total_s / items * batch_size``
     gpu_capacity_bytes: int | None = None
     gpu_before_bytes: int | None = None
-    gpu_model_bytes: int | None = None  # CUDA context and weights together, above what was used before
+    gpu_model_bytes: int | None = None  # CUDA context and weights together, above the memory in use before
     # above the model, and in all; sampled every 50 paragraphs
     gpu_batch_peak_bytes: int | None = None
     gpu_peak_bytes: int | None = None

@@ -42,7 +42,7 @@ class ProfileCost:
     """The cost of a function, a line or an operation itself, without what it calls."""
 
     what: str
-    where: str  # ``file:line`` of the Python code; empty if it is not known
+    where: str  # ``file:line`` of the Python code; empty if unknown
     seconds: float
     calls: int | None = None  # ``None`` if the time was sampled
 

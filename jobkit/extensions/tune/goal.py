@@ -59,8 +59,8 @@ SIZE_STEPS = (16, 4, 2, 1)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    cpus: int  # of the largest one
-    where: str  # where that is, for a person: ``partition 'cpu'``
+    cpus: int  # the CPUs of the largest node
+    where: str  # the place of that node, for a person: ``partition 'cpu'``
 
 
 def largest_node(survey: Survey, spec: SweepSpec, site: Site) -> Node | None:

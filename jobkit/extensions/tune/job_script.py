@@ -26,7 +26,7 @@ MODULE = "jobkit.extensions.tune.search"
 class PreparedSearch(prepare.Prepared):
     """A search for the fastest setting that could be submitted now; it has only its first point so far."""
 
-    goal: TuneGoal  # what it is to find
+    goal: TuneGoal
 
 
 def prepare_search(

@@ -64,13 +64,13 @@ class TuneGoal:
     size_knob: str
     sizes: tuple[int, ...]
     loads: tuple[int, ...]
-    order: str  # of the text's paragraphs and sentences
+    order: str  # the order of paragraphs and sentences
     # characters over padded characters at the middle size, by the orders that were compared
     padding: Mapping[str, float] = field(default_factory=dict)
     loop: Mapping[str, Value]  # the knobs of the plain loop: one worker, text order, a fixed batch size
-    workers: int  # `workers`, `cpus`: the most workers, and the CPUs of each
+    workers: int  # the most workers, and the CPUs of each
     cpus: int
-    limited_by: str  # why there are not more workers: a key of the spec, or the CPUs that there are
+    limited_by: str  # why there are not more workers: a key of the spec, or the number of CPUs
     mps: bool  # whether workers may share a GPU through MPS
     # whether the workload has shortcuts: all settings but the plain loop use them, unless they are refused
     shortcuts: bool = False
@@ -91,7 +91,7 @@ class TuneGoal:
     other_order: str = ""
     gain: float = 0.05  # the share by which twice as many workers must be faster, else the search ends
     budget_s: float  # the time that the search may take
-    memory_bytes: int | None = None  # of the GPU, or on a CPU of the job; ``None`` for all of the GPU
+    memory_bytes: int | None = None  # memory of the GPU, or on a CPU of the job; ``None`` for all of the GPU
     # what the finalists are chosen by, and the constraints of the spec
     objective: Objective = field(default_factory=Objective)
 
@@ -158,7 +158,7 @@ class Candidate:
 class MeasuredCandidate:
     outcome: Outcome | None
     record: Record | None
-    held_s: float  # how long it held its GPU, or its CPUs, all tries together
+    held_s: float  # how long all tries together held the GPU, or the CPUs
 
     @property
     def refused(self) -> bool:
@@ -182,7 +182,7 @@ class TuneAnswer:
     finalists: tuple[Mapping[str, Value], ...] = ()
     # what keeps the search from a faster setting: ``cores``, ``GPU``, ``memory``, ``text`` or ``time``
     limit: str = ""
-    why: str  # the same in a sentence without a full stop; without finalists why there are none
+    why: str  # the limit in a sentence without a full stop; without finalists why there are none
 
 
 Steps = Generator[Candidate, MeasuredCandidate, TuneAnswer]
@@ -206,10 +206,10 @@ def follow(
 class Search:
     goal: TuneGoal
     results: list[tuple[Candidate, MeasuredCandidate]] = field(default_factory=list)
-    memory: Memory | str = ""  # what one worker shows about memory, or why it shows nothing
-    limit: str = ""  # `limit`, `why`: as in `TuneAnswer`
+    memory: Memory | str = ""  # what one worker shows about memory, or why nothing
+    limit: str = ""  # as in `TuneAnswer`
     why: str = ""
-    shortcuts: str = EXACT  # of the settings that are tried
+    shortcuts: str = EXACT  # the value for the settings that are tried
     # all candidates of a search that has ended: they show what the budget decided; ``None`` while it goes on.
     # The times of files cannot show it, because a copy of the run folder loses them.
     tried: tuple[Candidate, ...] | None = None

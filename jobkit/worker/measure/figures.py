@@ -230,8 +230,8 @@ class OwnFigures:
     flush: Callable[[], None] = _nothing  # lets others read the batches so far
     # by name the pattern that finds a metric in a line of the output
     patterns: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
-    metrics: dict[str, Metric] = field(default_factory=dict)  # the last value of each
-    bad_lines: int = 0  # how many lines are no figures, or were not read
+    metrics: dict[str, Metric] = field(default_factory=dict)  # the last value of each metric
+    bad_lines: int = 0  # the number of lines that are no figures, or were not read
     # whether there is time for metrics only: in a file of many lines they may be the last
     hurried: bool = False
 
@@ -316,15 +316,15 @@ def _read_rest(file: GrowingFile, limits_s: Iterable[float]) -> bool:
 class Totals:
     """The sums over batches; over none by default."""
 
-    batches: int = 0  # `batches`, `items`, `characters`: how many
+    batches: int = 0
     items: int = 0
     characters: int = 0
     # sums; ``None`` if a batch does not report its number
     sentences: int | None = 0
     padded_chars: int | None = 0
-    load_max: int | None = None  # the largest load
-    retries: int | None = None  # of the allocator, of the batches that report it; ``None`` if none does
-    seconds: float = 0.0  # of all batches
+    load_max: int | None = None
+    retries: int | None = None  # the allocator's, in batches that report them; ``None`` if none does
+    seconds: float = 0.0  # the sum over the batches
     # when the last batch ended, in seconds since the work began; ``None`` if that is not followed
     end_s: float | None = None
 

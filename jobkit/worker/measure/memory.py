@@ -112,7 +112,7 @@ Sizes = Mapping[str, int | None]
 @dataclass(frozen=True, slots=True)
 class Wait:
     seconds: float | None = None  # ``None`` if the try has no GPU, or NVML cannot tell which
-    baseline_bytes: int | None = None  # the sum over the GPUs; ``None`` if it is not known of one
+    baseline_bytes: int | None = None  # the sum over the GPUs; ``None`` if one is unknown
 
 
 def wait(folder: Path, uuids: Sequence[str]) -> Wait:

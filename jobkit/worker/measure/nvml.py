@@ -127,8 +127,8 @@ class GpuState:
     uuid: str
     driver: str
     total_bytes: int | None
-    used_bytes: int | None  # memory in use on the device, by all processes
-    processes: int | None  # number of compute processes on it
+    used_bytes: int | None  # memory in use by all processes
+    processes: int | None  # the number of compute processes
     accounting: bool | None  # see `GpuHandle.accounting`
     forbids_mps: str  # see `GpuHandle.forbids_mps`
 

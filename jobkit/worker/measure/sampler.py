@@ -57,11 +57,11 @@ class Peaks:
     process_bytes: int | None = None
     rss_bytes: int | None = None
     memory_query: str | None = None
-    samples: int = 0  # `samples`, `period_s`: number of samples of the work, and the mean time between two
+    samples: int = 0  # samples of the work, and the mean time between two
     period_s: float | None = None
     utilisation_percent: list[float] = field(default_factory=list)
-    power_max_w: float | None = None  # of all devices together
-    energy: Energy | None = None  # of all devices; ``None`` without one, and before the work
+    power_max_w: float | None = None  # the largest sum over all devices
+    energy: Energy | None = None  # energy of all devices; ``None`` without devices, and before the work
 
 
 class Follower:
