@@ -16,17 +16,19 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jobkit.core import files
 from jobkit.core.blocks import Block, Column, notes_of
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import extension_of, load, load_all
-from jobkit.core.layout import is_run_folder
+from jobkit.core.layout import JOB_SCRIPT, SPEC_FILE, is_run_folder
 from jobkit.core.records import ModelRef, Outcome
 from jobkit.core.terminal import NoWrap, for_terminal
 from jobkit.core.units import format_count
 from jobkit.report import output
 from jobkit.report.estimates import estimates
-from jobkit.report.html.pictures import Folded, OfRun, PictureGroup, folded, pictures, source
+from jobkit.report.html.svg import svg
 from jobkit.report.plot.data import group_plots
+from jobkit.report.plot.pictures import Picture, pictures
 from jobkit.report.recommend import output as recommendation
 from jobkit.report.recommend import waste
 from jobkit.report.recommend.advice import recommend
@@ -41,6 +43,83 @@ if TYPE_CHECKING:
     import jinja2
 
 PARTS = resources.files("jobkit.report.html")
+MOST_CHARACTERS = 40_000
+"""Of a spec or script in the page; the rest is in the run folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """Blocks of which the page shows no more than a title until the reader asks for them."""
+
+    title: str
+    blocks: Sequence[Block]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PictureGroup:
+    """A group of points: its pictures, its scaling table, and the pictures below the table."""
+
+    block: Block
+    pictures: Sequence[Picture]
+    below: Sequence[Picture] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfRun:
+    """A run on the page, in the order in which it shows it.
+
+    Attributes
+    ----------
+    name
+        Of the run.
+    outcomes
+        Of its points.
+    titles
+        What was run.
+    caveats
+        The stand-in models that it measured.
+    tiles
+        The answer.
+    groups
+        Its points, by what sets them apart.
+    missing
+        The points without figures.
+    tables
+        What else there is to look up.
+    folded
+        The rest, of which the page shows the titles: a title, and the blocks below it.
+    """
+
+    name: str
+    outcomes: frozenset[Outcome | None]
+    titles: Sequence[str]
+    caveats: Sequence[str] = ()
+    tiles: Sequence[Block] = ()
+    groups: Sequence[PictureGroup] = ()
+    missing: Sequence[Block] = ()
+    tables: Sequence[Block] = ()
+    folded: Sequence[Folded]
+
+
+def folded(block: Block) -> Folded:
+    """Return a block of which the page shows the title."""
+    return Folded(block.title, [replace(block, title="")])
+
+
+def source(run: Path, facts: Block) -> Folded:
+    """Return where the figures are from: some facts, and the spec and the script of a run folder."""
+    return Folded("Where the figures are from", [facts, *_files(run)])
+
+
+def _files(run: Path) -> Iterator[Block]:
+    for name in (SPEC_FILE, JOB_SCRIPT):
+        try:
+            text = files.mask(files.read_text(run / name))
+        except OSError:
+            continue
+        code = [NoWrap(line) for line in text[:MOST_CHARACTERS].split("\n")]
+        cut = f"Cut here: the whole file is {name} in the run folder." if len(text) > MOST_CHARACTERS else ""
+        yield Block(title=name, after=(*code, cut), folded=True)
 
 
 def render(name: str, /, **values: object) -> str:
@@ -81,7 +160,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"paragraphs": paragraphs, "notes": notes_of}
+    environment.filters |= {"paragraphs": paragraphs, "notes": notes_of, "svg": svg}
     environment.tests["code"] = lambda line: isinstance(line, NoWrap)
     return environment
 
@@ -192,8 +271,9 @@ def _with_answer(shown: OfRun, advice: Recommendation) -> OfRun:
     if advice.search is None:
         hidden = [Block.of(limit), *details] if limit else details
         return replace(answered, folded=[*map(folded, hidden), *shown.folded])
-    measured = replace(advice.search.table, before=tuple(limit))
-    groups = [replace(group, block=measured) for group in shown.groups]
+    tables = [replace(advice.search.table, before=tuple(limit))]
+    tables += [Block(title=group.block.title) for group in shown.groups[1:]]
+    groups = [replace(group, block=table) for group, table in zip(shown.groups, tables, strict=True)]
     every = Folded("All figures of the search", [group.block for group in shown.groups])
     return replace(answered, groups=groups, folded=[*map(folded, details), every, *shown.folded])
 
