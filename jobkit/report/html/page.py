@@ -27,7 +27,6 @@ from jobkit.core.units import format_count
 from jobkit.report import output
 from jobkit.report.estimates import estimates
 from jobkit.report.html.svg import svg
-from jobkit.report.plot.data import group_plots
 from jobkit.report.plot.pictures import Picture, pictures
 from jobkit.report.recommend import output as recommendation
 from jobkit.report.recommend import waste
@@ -286,11 +285,9 @@ def _models(collected: Collected) -> Iterator[ModelRef]:
 def _groups(collected: Collected) -> list[PictureGroup]:
     groups = []
     per_group = estimates(collected)
-    for number, plot in enumerate(group_plots(collected)):
-        rows = [row for row in collected.rows if row.group == number]
+    for number, drawn in enumerate(pictures(collected)):
         block = output.group_block(collected, number, per_group)
-        drawn = pictures(plot, rows)
-        first = 1 if plot.search and plot.search.rows else len(drawn)
+        first = 1 if collected.searches else len(drawn)  # the settings of a search
         groups.append(PictureGroup(block=block, pictures=drawn[:first], below=drawn[first:]))
     return groups
 

@@ -19,7 +19,6 @@ from jobkit.core.errors import JobkitError
 from jobkit.core.files import write_atomically
 from jobkit.core.terminal import printable
 from jobkit.report.estimates import heading
-from jobkit.report.plot.data import group_plots
 from jobkit.report.plot.drawing import (
     CHARACTER_PX,
     COLOURS,
@@ -167,8 +166,7 @@ def _drawn(collected: Collected, gpu_memory_bytes: int | None) -> list[list[Pict
             "text, model, GPU, versions or settings are never mixed",
             hint="name fewer runs, one picture each: jobkit collect RUN --plot FILE",
         )
-    rows = [[row for row in collected.rows if row.group == number] for number in range(count)]
-    return [pictures(*pair) for pair in zip(group_plots(collected, gpu_memory_bytes), rows, strict=True)]
+    return pictures(collected, gpu_memory_bytes)
 
 
 def _titles(collected: Collected) -> list[list[str]]:

@@ -24,6 +24,7 @@ from jobkit.report.plot.data import (
     GroupPlot,
     KnobPanel,
     energy_finding,
+    group_plots,
     knob_finding,
     memory_finding,
     search_finding,
@@ -45,6 +46,7 @@ from jobkit.report.plot.drawing import (
 )
 from jobkit.report.plot.memory_data import Marks, MemoryPanel
 from jobkit.report.rows import Row
+from jobkit.report.tables import Collected
 
 FAR = 6.0
 """If the limit or the prediction is this many times beyond the measurements, it is left out and named."""
@@ -88,16 +90,21 @@ class Picture:
     data: Block
 
 
-def pictures(group: GroupPlot, rows: Sequence[Row]) -> list[Picture]:
-    """Return the pictures of a group.
+def pictures(collected: Collected, gpu_memory_bytes: int | None = None) -> list[list[Picture]]:
+    """Return the pictures of each group, in the order of the tables.
 
     Parameters
     ----------
-    group
-        Its panels.
-    rows
-        The points of the group, for the batch sizes of the loads.
+    collected
+        What was read.
+    gpu_memory_bytes
+        The GPU to draw the capacity of; by default the one measured on.
     """
+    rows = [[row for row in collected.rows if row.group == n] for n in range(len(collected.by_group))]
+    return [_of_group(*pair) for pair in zip(group_plots(collected, gpu_memory_bytes), rows, strict=True)]
+
+
+def _of_group(group: GroupPlot, rows: Sequence[Row]) -> list[Picture]:
     found = [_of_knob(group.speed)] if group.speed.series else []
     found += [_of_search(group.search)] if group.search and group.search.rows else []
     if group.memory.spots():
