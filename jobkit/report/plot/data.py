@@ -108,13 +108,12 @@ class EnergyPanel:
 
 @dataclass(frozen=True, slots=True)
 class GroupPlot:
-    """The panels of a group, a row of ``Collected.groups``; ``energy`` is ``None`` if there is none.
+    """The panels of a group; ``energy`` is ``None`` if there is none.
 
     ``others`` are those of the figures that have a picture of their own; ``search`` is of the settings of a
     search.
     """
 
-    group: int
     memory: MemoryPanel
     speed: KnobPanel
     energy: EnergyPanel | None = None
@@ -147,14 +146,14 @@ def _group(collected: Collected, group: int, gpu_memory_bytes: int | None) -> Gr
         proof = [size for size in sizes if found.rests_on(size.first.phase)]
         first = next(row.group for row in collected.rows if row.folder == rows[0].folder)
         search = found.panel if group == first else None  # it shows the settings of all groups
-        return GroupPlot(group, memory, KnobPanel(knob=BATCH_SIZE), _energy(proof), search=search)
+        return GroupPlot(memory, KnobPanel(knob=BATCH_SIZE), _energy(proof), search=search)
     speed = _over_knob(sizes, collected.knobs, SPEED)
     others = [figure for figure in FIGURES.values() if figure.drawn]
     others += [] if speed.series else [WORK]
     others += [] if memory.spots() else [GPU_MEMORY, RAM]
     panels = [_over_knob(sizes, collected.knobs, figure) for figure in (*collected.own, *others)]
     drawn = tuple(panel for panel in panels if panel.series)
-    return GroupPlot(group, memory, speed, _energy(sizes), drawn)
+    return GroupPlot(memory, speed, _energy(sizes), drawn)
 
 
 def _energy(sizes: Sequence[Size]) -> EnergyPanel | None:
@@ -203,19 +202,18 @@ def _over_knob(settings: Sequence[Size], knobs: Sequence[str], figure: Figure) -
     if not known:
         return KnobPanel(figure=figure, knob=knob or BATCH_SIZE)
     if knob is None:
-        places = {float(place): one for place, one in enumerate(known, 1)}
-        names = {place: format_setting(one.params) for place, one in places.items()}
-        return KnobPanel(figure=figure, knob="setting", series=(_series("", places, figure),), names=names)
+        names = {float(place): format_setting(one.params) for place, one in enumerate(known)}
+        series = _series("", [*zip(names, known, strict=True)], figure)
+        return KnobPanel(figure=figure, knob="setting", series=(series,), names=names)
     numbered = ((_number(one.params.get(knob)), one) for one in known)
     over = sorted(((number, one) for number, one in numbered if number is not None), key=itemgetter(0))
     one_line = len(dict(over)) == len(over)  # the other knobs move with it
-    lines: dict[str, dict[float, Size]] = defaultdict(dict)
+    lines: dict[str, list[tuple[float, Size]]] = defaultdict(list)
     for number, one in over:
         record = None if one_line else one.first.record
-        lines[other_knobs(record, knob) if record else ""][number] = one
-    several_lines = len(lines) > 1
-    series = tuple(_series(name if several_lines else "", line, figure) for name, line in lines.items())
-    panel = KnobPanel(figure=figure, knob=knob, series=series)
+        lines[other_knobs(record, knob) if record else ""].append((number, one))
+    named = ((name if len(lines) > 1 else "", line) for name, line in lines.items())
+    panel = KnobPanel(figure=figure, knob=knob, series=tuple(_series(*one, figure) for one in named))
     return replace(panel, knee=_knee(panel)) if figure is SPEED else panel
 
 
@@ -230,9 +228,9 @@ def _number(value: object) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _series(name: str, settings: Mapping[float, Size], figure: Figure) -> KnobSeries:
-    means = (Mean.of(value / figure.scale for value in one.values(figure)) for one in settings.values())
-    return KnobSeries(name=name, sizes=tuple(settings), means=tuple(means))
+def _series(name: str, settings: Sequence[tuple[float, Size]], figure: Figure) -> KnobSeries:
+    means = (Mean.of(value / figure.scale for value in one.values(figure)) for _, one in settings)
+    return KnobSeries(name=name, sizes=tuple(size for size, _ in settings), means=tuple(means))
 
 
 def _knee(panel: KnobPanel) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -113,19 +113,12 @@ def around(values: Sequence[float]) -> Spot:
     return low - margin, high + margin
 
 
-def ticks(low: float, high: float, *, logarithmic: bool = False) -> list[float]:
-    """Return a few round numbers of a range."""
-    if logarithmic:
-        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        return [
-            times * 10.0**power
-            for power in powers
-            for times in (1, 2, 5)
-            if low <= times * 10.0**power <= high
-        ]
+def ticks(low: float, high: float) -> dict[float, str]:
+    """Return a few round numbers of a range, with their words."""
     step = 10 ** math.floor(math.log10((high - low) / MOST_TICKS))
     step *= next(times for times in (1, 2, 2.5, 5, 10) if (high - low) / (step * times) <= MOST_TICKS)
-    return [step * index for index in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+    places = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
+    return {step * place: format_short(step * place) for place in places}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -240,7 +233,7 @@ class Drawing:
     def _across(self) -> Iterator[Part]:
         bottom, last = self.bottom, -math.inf
         yield Stroke([(LEFT, bottom), (WIDTH - RIGHT, bottom)], "grey", width=1)
-        for value, words in _words(self.x_ticks, ticks(*self.x_range, logarithmic=self.logarithmic)):
+        for value, words in (ticks(*self.x_range) if self.x_ticks is None else self.x_ticks).items():
             at = Words((self.x(value), bottom + 17), words, "middle")
             if at.box[0] > last and at.box[2] <= WIDTH:
                 yield Stroke([(at.spot[0], bottom), (at.spot[0], bottom + 4)], "grey", width=1)
@@ -251,14 +244,12 @@ class Drawing:
     def _up(self) -> Iterator[Part]:
         last = math.inf
         yield Stroke([(LEFT, TOP), (LEFT, self.bottom)], "grey", width=1)
-        for value, words in sorted(
-            _words(self.y_ticks, ticks(*sorted(self.y_range))), key=lambda one: -self.y(one[0])
-        ):
-            at = Words((LEFT - 7, self.y(value) + 4), words, "end")
-            if at.box[3] < last:
-                yield Stroke([(LEFT - 4, self.y(value)), (LEFT, self.y(value))], "grey", width=1)
-                yield at
-                last = at.box[1] + 2
+        for value, words in (ticks(*self.y_range) if self.y_ticks is None else self.y_ticks).items():
+            y = self.y(value)
+            if abs(y - last) > FONT_PX:
+                yield Stroke([(LEFT - 4, y), (LEFT, y)], "grey", width=1)
+                yield Words((LEFT - 7, y + 4), words, "end")
+                last = y
         yield Words((0, 12), _fitted(self.up, 0))
 
     def _place(self, label: Words, *, far: bool) -> Words | None:
@@ -289,10 +280,6 @@ class Drawing:
             parts += [Words((x + SAMPLE_PX + 6, y + ENTRY_PX * at), line) for at, line in enumerate(lines)]
             x, y = x + width + 14, y + ENTRY_PX * (len(lines) - 1)
         return parts, y + 8 if parts else self.height
-
-
-def _words(given: Mapping[float, str] | None, numbers: Iterable[float]) -> Iterable[tuple[float, str]]:
-    return ((value, format_short(value)) for value in numbers) if given is None else given.items()
 
 
 def _fitted(words: str, left: float) -> str:

@@ -140,21 +140,6 @@ def figure(collected: Collected, *, gpu_memory_bytes: int | None = None, size: s
     """
     from matplotlib.figure import Figure
 
-    drawn, titles = _drawn(collected, gpu_memory_bytes), _titles(collected)
-    most = max(1, *map(len, drawn))
-    columns = min(3, most) if size == SCREEN else min(2, most, len(drawn))
-    parts, height = _sheet(titles, drawn, columns)
-    width_in = columns * PANEL_IN if size == SCREEN else COLUMN_IN if columns == 1 else PAGE_IN
-    inch = width_in / (columns * COLUMN_PX)  # inches of a pixel
-    whole = Figure(figsize=(width_in, height * inch))
-    axes = whole.add_axes((0, 0, 1, 1), xlim=(0, columns * COLUMN_PX), ylim=(height, 0))
-    axes.set_axis_off()
-    for part in parts:
-        _paint(axes, part, 72 * inch)
-    return whole
-
-
-def _drawn(collected: Collected, gpu_memory_bytes: int | None) -> list[list[Picture]]:
     count = len(collected.by_group)
     if not count:
         raise JobkitError(
@@ -166,7 +151,18 @@ def _drawn(collected: Collected, gpu_memory_bytes: int | None) -> list[list[Pict
             "text, model, GPU, versions or settings are never mixed",
             hint="name fewer runs, one picture each: jobkit collect RUN --plot FILE",
         )
-    return pictures(collected, gpu_memory_bytes)
+    drawn, titles = pictures(collected, gpu_memory_bytes), _titles(collected)
+    most = max(1, *map(len, drawn))
+    columns = min(3, most) if size == SCREEN else min(2, most, len(drawn))
+    parts, height = _sheet(titles, drawn, columns)
+    width_in = columns * PANEL_IN if size == SCREEN else COLUMN_IN if columns == 1 else PAGE_IN
+    inch = width_in / (columns * COLUMN_PX)  # inches of a pixel
+    whole = Figure(figsize=(width_in, height * inch))
+    axes = whole.add_axes((0, 0, 1, 1), xlim=(0, columns * COLUMN_PX), ylim=(height, 0))
+    axes.set_axis_off()
+    for part in parts:
+        _paint(axes, part, 72 * inch)
+    return whole
 
 
 def _titles(collected: Collected) -> list[list[str]]:

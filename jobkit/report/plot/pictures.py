@@ -140,15 +140,10 @@ def _of_memory(panel: MemoryPanel, names: Mapping[float, str]) -> Picture:
     right = drawing.x_range[1]
     for curve, dash in ((panel.line, SOLID), (panel.bound, DASHED)):
         if curve:
-            along = [
-                (right * step / STEPS, curve.at(right * step / STEPS) / GIB) for step in range(STEPS + 1)
-            ]
-            drawing.line(
-                [spot for spot in along if 0 <= spot[1] <= drawing.y_range[1]],
-                curve.name,
-                css="grey",
-                dash=dash,
-            )
+            loads = (right * step / STEPS for step in range(STEPS + 1))
+            along = ((load, curve.at(load) / GIB) for load in loads)
+            seen = [(load, size) for load, size in along if 0 <= size <= drawing.y_range[1]]
+            drawing.line(seen, curve.name, css="grey", dash=dash)
     if panel.limit and not beyond:
         height = panel.limit.size_bytes / GIB
         drawing.line([(0, height), (right, height)], panel.limit.name, css="limit", dash=DOTTED)
@@ -174,30 +169,24 @@ def _memory_axes(panel: MemoryPanel) -> tuple[Drawing, list[str]]:
     """Return axes from 0 that hold everything, and the names of what is so far off that it is left out."""
     seen = panel.spots(*(kind for kind in LOOKS if kind != memory_data.PREDICTED)) or panel.spots()
     right, top = (max(values) for values in zip(*seen, strict=True))
-    ahead = [marks for marks in panel.marks if marks.kind == memory_data.PREDICTED]
-    loads = [right, panel.reach or 0.0, *(load for marks in ahead for load, _ in marks.spots)]
-    sizes = [top, *(size for marks in ahead for _, size in marks.spots)]
-    sizes += [panel.limit.size_bytes] if panel.limit else []
-    far = max(loads) > FAR * right or max(sizes) > FAR * top
-    beyond = [panel.limit.name] if far and panel.limit else []
-    beyond += [marks.name for marks in ahead] if far else []
-    right, top = (right, 1.25 * top) if far else (max(loads), max(sizes))
+    ahead = panel.spots(memory_data.PREDICTED)
+    most_load = max(right, panel.reach or 0.0, *(load for load, _ in ahead))
+    most = max(top, panel.limit.size_bytes if panel.limit else 0.0, *(size for _, size in ahead))
+    far = most_load > FAR * right or most > FAR * top
+    names = [panel.limit.name] if panel.limit else []
+    names += [marks.name for marks in panel.marks if marks.kind == memory_data.PREDICTED]
+    right, top = (right, 1.25 * top) if far else (most_load, most)
     if panel.line:
         top = max(top, panel.line.at(right))  # so that the line reaches the largest load
-    axes = Drawing(
-        across=panel.across,
-        up=f"{panel.up}, GiB",
-        x_range=from_zero(right),
-        y_range=from_zero(top / GIB, 1.1),
-    )
-    return axes, beyond
+    up, across = f"{panel.up}, GiB", panel.across
+    axes = Drawing(across=across, up=up, x_range=from_zero(right), y_range=from_zero(top / GIB, 1.1))
+    return axes, names if far else []
 
 
 def _draw_marks(drawing: Drawing, marks: Marks, names: Mapping[float, str], shape: str, css: str) -> None:
     """Draw marks of a kind, of those at one pixel one; the largest has the name of the kind as its label."""
-    apart = {
-        tuple(map(round, drawing.at((load, size / GIB)))): (load, size / GIB) for load, size in marks.spots
-    }
+    spots = [(load, size / GIB) for load, size in marks.spots]
+    apart = {tuple(map(round, drawing.at(spot))): spot for spot in spots}
     named: set[str] = set()
     for number, (load, size) in enumerate(sorted(apart.values(), reverse=True)):
         own = names.get(load, "")
@@ -317,13 +306,11 @@ def _half(mean: Mean) -> str:
 
 def _of_search(panel: SearchPanel) -> Picture:
     """Return the settings of a search by speed, a row each: phases, intervals and the plain loop."""
-    ends = [mean.value + (mean.half_width or 0.0) for row in panel.rows for mean in row.means.values()]
-    drawing = row_drawing("paragraphs/s", from_zero(max(ends)), len(panel.rows))
+    most = max(mean.value + (mean.half_width or 0.0) for row in panel.rows for mean in row.means.values())
+    drawing = row_drawing("paragraphs/s", from_zero(most), len(panel.rows))
     if base := panel.base:
-        speed = base.last.value
-        drawing.line(
-            [(speed, 0), (speed, len(panel.rows))], f"{base.name}: {speed:,.4g}/s", css="limit", dash=DOTTED
-        )
+        ends, name = [(base.last.value, 0), (base.last.value, len(panel.rows))], base.name
+        drawing.line(ends, f"{name}: {base.last.value:,.4g}/s", css="limit", dash=DOTTED)
     for number, row in enumerate(panel.rows):
         y = _name_row(drawing, number, row.name)
         for phase, (shape, css) in zip(panel.phases, PHASES, strict=False):

@@ -29,7 +29,6 @@ from tests.report.test_own_figures import reporting, without_items
 from tests.support.builders import grid, record, write_records
 
 COMMITTED = {
-    "committed": RECORDS / "gpu" / "stanza-20261121-034922-0192",
     "slack": ONE,
     "capped": RECORDS / "find-max" / "default-allocator-4GiB-20261121-084250-7545",
     "workers": group("workers") / "table-20261122-125756-f497",
@@ -129,13 +128,9 @@ def test_series_have_marks_dashes_and_names_of_their_own_and_sizes_far_apart_are
     assert (hundred - five) / (ten - five) == pytest.approx(4.32, abs=0.01)
 
 
-def test_predictions_that_were_tried_are_marked_and_named(tmp_path: Path) -> None:
-    _, memory = drawn(made("capped", tmp_path))
-    assert "verified, batch " in "\n".join(words(memory))
+def test_predictions_that_were_tried_are_named_and_a_limit_far_beyond_is_not_drawn() -> None:
+    assert "verified, batch " in "\n".join(words(drawn(COMMITTED["capped"])[1]))
     assert len({shape for shape, _ in LOOKS.values()}) == len(LOOKS), "grey says the same"
-
-
-def test_a_limit_far_beyond_is_named_and_not_drawn() -> None:
     memory = drawn(ONE)[1]
     beyond = ["beyond this picture:", "GPU less context, 139.12 GiB", "predicted, batch 11,835"]
     assert [one for one in words(memory) if one in beyond] == beyond
