@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import click
@@ -24,7 +23,8 @@ from jobkit.core import terminal
 @shared.scheduler_option
 @shared.site_option
 @shared.runs_dir_option
-@click.option("--dry-run", is_flag=True, help="Print the job script and the submit commands; submit nothing.")
+@shared.dry_run_option
+@shared.script_option
 @click.option("--new", is_flag=True, help="Start another run even if this sweep already has one.")
 @shared.wait_option
 @click.option("--detach", is_flag=True, help="Run a local sweep in the background and return at once.")
@@ -37,6 +37,7 @@ def sweep(
     site: str | None,
     runs_dir: Path | None,
     dry_run: bool,
+    script: bool,
     new: bool,
     wait: bool,
     detach: bool,
@@ -68,13 +69,13 @@ def sweep(
     """
     if wait and detach:
         raise click.UsageError("--wait and --detach contradict each other")
+    from jobkit.core.layout import JOB_SCRIPT
     from jobkit.launch import guards, launch
     from jobkit.planning.prepare import Options, prepare
     from jobkit.runs.which_run import find_run
     from jobkit.schedulers.registry import runs_here
 
-    messages: list[str] = []
-    say = partial(_say_and_keep, messages)
+    dry_run = dry_run or script
     options = Options(
         overrides=overrides,
         setting=setting if setting is None or setting.is_file() else find_run(setting) or setting,
@@ -83,7 +84,7 @@ def sweep(
         runs_dir=runs_dir,
         stand_in=stand_in,
     )
-    prepared = prepare(spec, options, build=not dry_run, say=say)
+    prepared = prepare(spec, options, build=not dry_run, say=terminal.note)
 
     def check() -> None:
         if not new:
@@ -91,8 +92,8 @@ def sweep(
 
     check()
     if dry_run:
-        terminal.say(launch.preview(prepared, say))
-        _repeat_refusals(messages)
+        plan, commands = launch.plan_lines(prepared), launch.submit_commands(prepared)
+        launch.preview(plan, prepared.script, prepared.run_dir / JOB_SCRIPT, commands, only_script=script)
         return 0
     from jobkit.commands.collect import print_table
     from jobkit.launch.resume import run_follow_up
@@ -105,18 +106,3 @@ def sweep(
         launch.here(prepared, check)
         code = run_follow_up(prepared.run_dir) or None
     return print_table(Path(terminal.relative_path(prepared.run_dir))) if code is None else code
-
-
-def _say_and_keep(messages: list[str], message: str) -> None:
-    """Print a message, and keep it."""
-    messages.append(message)
-    terminal.note(message)
-
-
-def _repeat_refusals(messages: list[str]) -> None:
-    """Print again why the sweep would be refused: the script has scrolled it away."""
-    from jobkit.core.errors import WOULD_REFUSE
-
-    for message in messages:
-        if WOULD_REFUSE in message:
-            terminal.note(message)

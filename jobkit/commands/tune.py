@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 @shared.scheduler_option
 @shared.site_option
 @shared.runs_dir_option
-@click.option("--dry-run", is_flag=True, help="Print the job script and the submit commands; submit nothing.")
+@shared.dry_run_option
+@shared.script_option
 @click.option("--new", is_flag=True, help="Start another run even if this sweep already has one.")
 @shared.wait_option
 @shared.json_option
@@ -35,6 +36,7 @@ def tune(
     site: str | None,
     runs_dir: Path | None,
     dry_run: bool,
+    script: bool,
     new: bool,
     wait: bool,
     as_json: bool,
@@ -70,6 +72,7 @@ def tune(
     from jobkit.planning.prepare import Options
     from jobkit.schedulers.registry import runs_here
 
+    dry_run = dry_run or script
     options = Options(
         overrides=overrides, scheduler=scheduler, site=site, runs_dir=runs_dir, stand_in=stand_in
     )
@@ -81,7 +84,7 @@ def tune(
 
     check()
     if dry_run:
-        terminal.say(job.preview(prepared))
+        job.preview(prepared, only_script=script)
         return 0
     if runs_here(prepared.spec.scheduler):
         job.tune_here(prepared, check)

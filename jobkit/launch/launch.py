@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from jobkit.core import shell
 from jobkit.core.errors import WOULD_REFUSE, ExitCode, JobkitError
 from jobkit.core.host import note_begun
 from jobkit.core.layout import SHELL_FOLDER, read_points
-from jobkit.core.terminal import Say, note, note_next, relative_path, shell_path, shell_quote
+from jobkit.core.terminal import note, note_next, relative_path, say, shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
 from jobkit.launch import local, scheduler_calls, submission, sweep
 from jobkit.launch.guards import find_duplicate
@@ -37,34 +38,57 @@ if TYPE_CHECKING:
     from jobkit.spec.site import Site
 
 
-def preview(prepared: Prepared, report: Say = note) -> str:
-    """Return the script, and as comments what it would run and the commands that would submit it.
+def preview(
+    plan: Sequence[str], script: str, path: Path, commands: Iterable[Sequence[str]], *, only_script: bool
+) -> None:
+    """Print a dry run: on a terminal the plan, else the job script with the plan as comments below it.
 
     Parameters
     ----------
-    report
-        Gets what the scheduler would refuse, and what is unknown.
+    path
+        Where the script would be.
+    commands
+        They would submit it; the scheduler is asked while they are read.
+    only_script
+        Whether to print the script and nothing else.
     """
+    piped = not sys.stdout.isatty()
+    if only_script or piped:
+        say(script.rstrip("\n"))
+    if only_script:
+        return
+    lines = [f"Dry run: nothing was submitted{'' if piped else '; --script prints the job script'}.", *plan]
+    if submits := [f"  {shlex.join(argv)}" for argv in commands]:
+        lines += [f"The script would be {path}, submitted by:", *submits]
+    say("\n".join(["", *(f"# {line}" for line in lines)] if piped else lines))
+
+
+def plan_lines(prepared: Prepared) -> list[str]:
+    """Return what a sweep would run, in a few lines."""
     spec = prepared.spec
     number = most(spec.repeats)
     settings = format_count(len(prepared.points) // number, "setting")
     points, repeats = format_count(len(prepared.points), "point"), format_count(number, "repeat")
     repeats = repeats if spec.repeats == number else f"at most {repeats}"
-    lines = [
-        prepared.script.rstrip("\n"),
-        "",
-        "# Dry run: nothing was submitted.",
-        f"# {points}: {settings}, {repeats}; workload {spec.workload_name}; device {spec.device}",
-        *(f"# {line}" for line in filter(None, [model_warning(prepared)])),
-        f"# scheduler {spec.scheduler} ({prepared.why}), site {prepared.site.name}",
-        f"# The script would be {prepared.run_dir}/job.sh, submitted by:",
-        *(f"#   {shlex.join(argv)}" for argv in submit_commands(prepared, report)),
+    asked = max(map(spec.resources.of, prepared.points), key=lambda asked: (asked.gpus, asked.cpus))
+    return [
+        f"{points}: {settings}, {repeats}; workload {spec.workload_name}; device {spec.device}",
+        *filter(None, [model_warning(prepared)]),
+        f"each point: {request_words(asked)}",
+        f"scheduler {spec.scheduler} ({prepared.why}), site {prepared.site.name}",
     ]
-    return "\n".join(lines)
 
 
-def submit_commands(prepared: Prepared, report: Say = note) -> list[tuple[str, ...]]:
-    """Return the submit commands of a run, one an array, and those of the jobs that follow.
+def request_words(asked: Resources) -> str:
+    """Return a request in words: ``1 GPU, 2 CPUs, 8.00 GiB, walltime 00:10:00``."""
+    kind = f"{asked.gpu_type} " if asked.gpu_type else ""
+    what = [format_count(asked.gpus, f"{kind}GPU")] if asked.gpus else []
+    what += [format_count(asked.cpus, "CPU"), format_size(asked.memory)]
+    return ", ".join([*what, f"walltime {format_walltime(asked.walltime)}"])
+
+
+def submit_commands(prepared: Prepared) -> Iterator[tuple[str, ...]]:
+    """Yield the submit commands of a run, one an array, and those of the jobs that follow.
 
     On this machine it is the command of the driver, which does it all.
 
@@ -78,26 +102,24 @@ def submit_commands(prepared: Prepared, report: Say = note) -> list[tuple[str, .
     """
     scheduler = by_name(prepared.spec.scheduler)
     if scheduler.RUNS_HERE:
-        return [local.driver_argv(prepared.run_dir)]
+        yield local.driver_argv(prepared.run_dir)
+        return
     round_ = sweep.first_round(prepared)
     try:
         limits = submission.ask_limits(scheduler, once=True)
     except JobkitError:
-        report(f"{scheduler.NAME} does not answer here, so its array limit is unknown: one array is shown")
+        note(f"{scheduler.NAME} does not answer here, so its array limit is unknown: one array is shown")
         arrays = submission.plan_arrays(scheduler, round_, "")
     else:
         arrays = submission.plan_arrays(scheduler, round_, limits)
-        _report_refusal(prepared, arrays, report)
-    jobs = sweep.planned_jobs(prepared, arrays)
+        _note_refusal(prepared, arrays)
     names = [JobId(f"JOB{number}") for number, _ in enumerate(arrays, 1)]
-    return [
-        scheduler.submit_argv(str(prepared.run_dir / job.script), job.array, job.waits_for(names))
-        for job in jobs
-    ]
+    for job in sweep.planned_jobs(prepared, arrays):
+        yield scheduler.submit_argv(str(prepared.run_dir / job.script), job.array, job.waits_for(names))
 
 
-def _report_refusal(prepared: Prepared, arrays: Sequence[Array], report: Say) -> None:
-    """Ask the scheduler about the script; report what it would refuse."""
+def _note_refusal(prepared: Prepared, arrays: Sequence[Array]) -> None:
+    """Ask the scheduler about the script; print what it would refuse."""
     with tempfile.TemporaryDirectory(prefix="jobkit-") as folder:
         script = Path(folder) / "job.sh"
         script.write_text(prepared.script, encoding="utf-8")
@@ -106,7 +128,7 @@ def _report_refusal(prepared: Prepared, arrays: Sequence[Array], report: Say) ->
             submission.check_round(by_name(prepared.spec.scheduler), round_, str(script), arrays)
         except JobkitError as error:
             reasons = error.message.partition(scheduler_calls.REFUSED)[2] or error.message
-            report(f"the scheduler {WOULD_REFUSE}: {reasons}\n  hint: {error.hint}")
+            note(f"the scheduler {WOULD_REFUSE}: {reasons}\n  hint: {error.hint}")
 
 
 def headline(prepared: Prepared) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -42,7 +41,7 @@ from jobkit.extensions.corpus.plan import (
     read_corpus,
     write_plan,
 )
-from jobkit.extensions.corpus.plan_text import LABEL, CorpusSummary, plan_lines
+from jobkit.extensions.corpus.plan_text import CorpusSummary, plan_lines
 from jobkit.extensions.corpus.provenance import Promise, finish, write_promise
 from jobkit.extensions.corpus.scan import scan
 from jobkit.extensions.corpus.setting import AppliedSetting, find_setting
@@ -306,7 +305,9 @@ def apply(request: ApplyRequest, *, dry_run: bool = False, wait: bool = False) -
     planned = prepare(request, setting, corpus, pieces, read_s)
     if dry_run:
         prepared = planned.prepared
-        preview(request, planned.lines, prepared.script, launch.submit_commands(prepared, note))
+        lines, commands = planned.lines.splitlines(), launch.submit_commands(prepared)
+        path = prepared.run_dir / JOB_SCRIPT
+        launch.preview(lines, prepared.script, path, commands, only_script=request.script)
         return 0
     return _start(planned, wait=wait)
 
@@ -406,19 +407,6 @@ def _before(point: Point) -> str:
     """Return how long earlier corpora took with this workload and model, next to what was predicted."""
     model = point.model.fingerprint if point.model else None
     return ledger.corpus_summary(ledger.corpora(ledger_path()), point.workload, model) or ""
-
-
-def preview(request: ApplyRequest, plan: str, script: str, commands: Iterable[Sequence[str]]) -> None:
-    """Print the plan of a corpus and the commands that would submit it, or only the job script if asked."""
-    if request.script:
-        terminal.say(script.rstrip("\n"))
-        return
-    lines = [
-        plan,
-        f"{'commands':<{LABEL}}" + f"\n{' ' * LABEL}".join(map(shlex.join, commands)),
-        "dry run: nothing was written or submitted; --script instead of --dry-run prints the job script",
-    ]
-    terminal.say("\n".join(lines))
 
 
 def _start(planned: Planned, *, wait: bool) -> int | None:
