@@ -12,6 +12,7 @@ from dataclasses import replace
 from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from jobkit.core import shell
 from jobkit.core.errors import JobkitError
@@ -25,10 +26,11 @@ from jobkit.planning.job_script import COPIER, PROGRAMS, SCRATCH_MARGIN_BYTES, r
 from jobkit.planning.prepare import run_id
 from jobkit.planning.resolve import idle_gpus, needed_gpus
 from jobkit.schedulers.lint import lint
-from jobkit.schedulers.parsed_script import IsFolder
+from jobkit.schedulers.parsed_script import IsFolder, ScriptLine, read_script
+from jobkit.schedulers.protocol import Scheduler
 from jobkit.schedulers.registry import SCHEDULERS, query_environment, submission_environment
 from jobkit.schedulers.survey import Survey
-from jobkit.schedulers.types import ONE_TASK, JobRequest, State
+from jobkit.schedulers.types import ONE_TASK, Check, JobRequest, State
 from jobkit.setup import check_workload, machine
 from jobkit.setup.check_workload import SPEC_SUFFIXES, AnswerWord, WorkloadAnswer
 from jobkit.setup.doctor_case import NAME, Case, inputs_of, needs_model
@@ -409,17 +411,18 @@ def what_is(word: str) -> What:
     Raises
     ------
     JobkitError
-        If a file is none of these.
+        If a file is none of these, or is not there.
     """
     path = Path(word)
-    if not word or word.endswith(SPEC_SUFFIXES):
-        return What.SPEC if word else What.MACHINE
+    if not word:
+        return What.MACHINE
     if not path.exists():
-        if word.endswith(SCRIPT_SUFFIXES):
-            raise JobkitError(
-                f"{word}: there is no such file", hint="jobkit doctor takes a SPEC, a script, a workload"
-            )
+        if word.endswith((*SPEC_SUFFIXES, *SCRIPT_SUFFIXES)):
+            hint = "jobkit doctor takes a SPEC, a SCRIPT or a WORKLOAD; jobkit init writes a first spec"
+            raise JobkitError(f"{word}: there is no such file", hint=hint)
         return What.WORKLOAD
+    if word.endswith(SPEC_SUFFIXES):
+        return What.SPEC
     text = _text(path)
     if lint(text).found:
         return What.SCRIPT
@@ -461,37 +464,58 @@ def script(path: Path, is_folder: IsFolder) -> Iterator[Finding]:
         title = SCHEDULERS[name].TITLE
         if not findings:
             yield fine("lines", f"{title} ignores none of them")
-        yield _trial(name, path)
+        yield from _trial(name, path)
 
 
-def _trial(name: str, path: Path) -> Finding:
-    """Return the scheduler's answer to a trial submission of a script."""
+def _trial(name: str, path: Path) -> Iterator[Finding]:
+    """Yield the scheduler's answer to a trial submission of a script, by the lines that it refuses."""
     scheduler = SCHEDULERS[name]
-    checks = scheduler.checks(str(path), ONE_TASK, _request(path.stem))
-    check = next(check for check in checks if str(path) in check.argv)
-    answer = shell.run(check.argv, env=query_environment(scheduler), timeout_s=ASK_LIMIT_S)
+    check, answer = _ask(scheduler, path)
     if answer.status == shell.NOT_FOUND:
-        return unknown(
-            "job", f"there is no {check.argv[0]} on this machine", "type the same on a submit host"
-        )
-    if refused := check.refusal(answer):
-        return missing("job", refused, "change the lines of the script")
-    return fine("job", f"{check.argv[0]} would take it; {check.outlook(answer)}".rstrip("; "))
+        yield unknown("job", f"there is no {check.argv[0]} on this machine", "type the same on a submit host")
+    elif not (refused := check.refusal(answer)):
+        yield fine("job", f"{check.argv[0]} would take it; {check.outlook(answer)}".rstrip("; "))
+    elif lines := _refused_lines(scheduler, _text(path), refused):
+        for line, why in lines.items():
+            yield missing(f"line {line.number}", f"{line.text.strip()}\n{why}", "change this line")
+    else:
+        yield missing("job", refused, "change the lines of the script")
 
 
-def _request(name: str) -> JobRequest:
-    """Return a request that asks for nothing: the script has its own."""
-    return JobRequest(
-        name=name,
-        queue=None,
-        gpus=0,
-        gpu_type=None,
-        cpus=1,
-        memory_bytes=0,
-        walltime_s=0,
-        account=None,
-        qos=None,
-    )
+def _ask(scheduler: Scheduler, path: Path) -> tuple[Check, shell.Completed]:
+    """Submit a script on trial. The request asks for nothing: the script has its own."""
+    nothing: dict[str, Any] = dict.fromkeys(("queue", "gpu_type", "account", "qos"))
+    asked = JobRequest(name=path.stem, gpus=0, cpus=1, memory_bytes=0, walltime_s=0, **nothing)
+    check = next(each for each in scheduler.checks(str(path), ONE_TASK, asked) if str(path) in each.argv)
+    return check, shell.run(check.argv, env=query_environment(scheduler), timeout_s=ASK_LIMIT_S)
+
+
+def _refused_lines(scheduler: Scheduler, text: str, refused: str) -> dict[ScriptLine, str]:
+    """Return the header lines for which a scheduler refuses a script, each with the reason.
+
+    Without such a line it takes the script; if several are at fault, it refuses each of them alone. A
+    scheduler that does not answer refuses a script without any.
+    """
+    rows = text.split("\n")
+    header = [line for line in read_script(text).lines if line.header]
+    lines = [line for line in header if line.text.startswith(scheduler.DIRECTIVE)]
+    with tempfile.TemporaryDirectory(prefix="jobkit-doctor-") as folder:
+        script = Path(folder) / "job.sh"
+
+        def refusal(without: Sequence[ScriptLine]) -> str:
+            gone = {line.number for line in without}
+            kept = (row for number, row in enumerate(rows, 1) if number not in gone)
+            script.write_text("\n".join(kept), encoding="utf-8")
+            check, answer = _ask(scheduler, script)
+            return check.refusal(answer) or ""
+
+        if (bare := refusal(lines)) == refused:
+            return {}
+        found = {line: refused for line in lines if not refusal([line])}
+        if found or bare:
+            return found
+        alone = {line: refusal([other for other in lines if other is not line]) for line in lines}
+    return {line: why for line, why in alone.items() if why}
 
 
 def workload(word: str, say: Say) -> Iterator[Finding]:

@@ -36,7 +36,6 @@ def test_a_file_is_what_it_holds(here: Path, name: str, text: str, what: What) -
 @pytest.mark.usefixtures("here")
 def test_what_is_no_file_is_a_workload_and_nothing_is_this_machine() -> None:
     assert what_is("") is What.MACHINE
-    assert what_is("not-there.yaml") is What.SPEC
     assert what_is("./tagger.py:tag") is what_is("stanza-ner") is What.WORKLOAD
 
 
@@ -46,7 +45,8 @@ def test_what_is_no_file_is_a_workload_and_nothing_is_this_machine() -> None:
         ("letters.txt", b"Dear Sir\n\nDear Madam\n", "jobkit help workloads"),
         ("tagger.py", b"def tag(paragraphs): ...\n", "jobkit doctor ./tagger.py:FUNCTION"),
         ("model.bin", b"\0\1", "name a spec, or a job script"),
-        ("gone.sh", None, "a script"),
+        ("gone.sh", None, "a SCRIPT"),
+        ("gone.yaml", None, "jobkit init"),
     ],
 )
 def test_a_file_of_another_kind_is_refused(here: Path, name: str, content: bytes | None, hint: str) -> None:
@@ -79,6 +79,28 @@ def test_a_script_has_a_finding_for_each_line_that_is_ignored(
         lines, trial = script(Path("job.sh"), lambda _: True)
         assert (lines.status, trial.status) == (Status.OK, found), "the scheduler is asked"
         assert ("unrecognized option" in trial.said) is bool(status)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fake_slurm")
+@pytest.mark.parametrize(
+    ("header", "lines"),
+    [
+        ("#SBATCH --mem=16G\n#SBATCH -t 5\n", {"line 2": "Requested node configuration"}),
+        (
+            "#SBATCH --mem=16G\n#SBATCH -t 5\n#SBATCH -p no\n",
+            {"line 2": "configuration", "line 4": "partition"},
+        ),
+        ("#SBATCH --mem=1G\n", {}),
+    ],
+)
+def test_the_lines_for_which_a_script_is_refused_are_named(
+    tmp_path: Path, header: str, lines: dict[str, str]
+) -> None:
+    (tmp_path / "job.sh").write_text(f"#!/bin/bash\n{header}echo hi\n", encoding="utf-8")
+    found = {each.name: each.said for each in script(tmp_path / "job.sh", lambda _: True) if each.hint}
+    assert found.keys() == lines.keys()
+    assert all(lines[name] in said for name, said in found.items())
 
 
 @pytest.mark.slow
