@@ -35,7 +35,6 @@ from jobkit.runs.kinds import kind_of
 from jobkit.runs.progress import Progress, SkippedTime, overdue
 from jobkit.runs.standing import (
     ENDINGS,
-    HELD,
     JobStanding,
     PointState,
     PointStatus,
@@ -47,16 +46,18 @@ from jobkit.runs.tries import Try, log_path
 from jobkit.runs.which_run import Glance, glance
 from jobkit.schedulers.types import Accounted
 
-MOST_OF_A_STATE = 20
 MOST_ALIKE = 3
-"""Of the points that wait for a person, who sees to all points of one reason at once."""
+"""Points of a state that are named."""
 MOST_NOTES = 5
 LONG_WORD = 16
 LEAST_WORDS = 32
 """The least width of the last column; other columns are left out before it is narrower."""
 
-URGENT = (PointState.STUCK, HELD, PointState.FAILED, PointState.RUNNING, PointState.UNSETTLED)
-"""The points that a person wants to see, in this order."""
+ORDER = (
+    *(PointState.STUCK, PointState.FAILED, PointState.RUNNING, PointState.UNSETTLED),
+    *(PointState.DONE, PointState.WAITING, PointState.MISSING),
+)
+"""How urgent the states of points are: first those that wait for a person."""
 
 
 Row = tuple[str, ...]
@@ -83,7 +84,7 @@ def render(run: RunStanding, folder: str, *, width: int, most: int) -> str:
     width
         Columns of the terminal.
     most
-        Of more points than this, only those that a person wants to see are listed.
+        Of more points than this, a line for each state is printed.
     """
     advised = advice(run, folder)
     lines = [headline(run), *_about(run)]
@@ -151,36 +152,17 @@ def _gpu(run: RunStanding) -> str:
 
 
 def _rows(run: RunStanding, most: int) -> Iterator[Row]:
-    """Yield a row a point; of many points only those that a person wants to see, and the number of others."""
+    """Yield a row a point; of many points a row for each state, with the first point as an example."""
     if len(run.points) <= most:
         yield from (_row(run, point) for point in run.points)
         return
-    for kind in URGENT:
-        points = [
-            point for point in run.points if kind in {point.state, point.standing} and not point.cancelled
-        ]
-        listed = MOST_ALIKE if kind in {PointState.STUCK, HELD} else MOST_OF_A_STATE
-        yield from (_row(run, point) for point in points[:listed])
-        yield from _counted(points[listed:], "more")
-    yield from _counted([point for point in run.points if _is_quiet(point)], f"{run.noun}s")
-
-
-def _is_quiet(point: PointStatus) -> bool:
-    """Return whether a point needs nothing from a person."""
-    quiet = {PointState.DONE, PointState.WAITING, PointState.MISSING}
-    return point.cancelled or (point.standing in quiet and point.state != HELD)
-
-
-def _counted(points: Sequence[PointStatus], unit: str) -> Iterator[Row]:
-    """Yield a row for each state, and each reason to wait, with the number of its points."""
-    numbers = Counter((point.state, _reason(point)) for point in points)
-    for (state, reason), number in numbers.items():
-        word = unit.removesuffix("s") if number == 1 else unit
-        yield f"{number:,} {word}", state, "", "", "", "", reason
-
-
-def _reason(point: PointStatus) -> str:
-    return point.why if point.standing in {PointState.WAITING, PointState.STUCK} else ""
+    alike: dict[str, list[PointStatus]] = {}
+    for point in sorted(run.points, key=lambda point: (point.cancelled, ORDER.index(point.standing))):
+        alike.setdefault(point.state, []).append(point)
+    for state, points in alike.items():
+        names = format_list([point.point.point_id for point in points], 1)
+        why = "" if points[0].standing is PointState.DONE else _words(points[0])
+        yield format_count(len(points), run.noun), state, "", "", "", "", f"{names}: {why}" if why else ""
 
 
 def _row(run: RunStanding, point: PointStatus) -> Row:
@@ -516,7 +498,7 @@ def text(
     width
         Columns of the terminal.
     most
-        Of more points than this, only those that a person wants to see are listed.
+        Of more points than this, a line for each state is printed.
 
     Raises
     ------
