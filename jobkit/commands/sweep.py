@@ -92,7 +92,8 @@ def sweep(
 
     check()
     if dry_run:
-        plan, commands = launch.plan_lines(prepared), launch.submit_commands(prepared)
+        plan = [*launch.headline(prepared).splitlines(), launch.request_line(prepared)]
+        commands = launch.submit_commands(prepared)
         launch.preview(plan, prepared.script, prepared.run_dir / JOB_SCRIPT, commands, only_script=script)
         return 0
     from jobkit.commands.collect import print_table

@@ -63,30 +63,6 @@ def preview(
     say("\n".join(["", *(f"# {line}" for line in lines)] if piped else lines))
 
 
-def plan_lines(prepared: Prepared) -> list[str]:
-    """Return what a sweep would run, in a few lines."""
-    spec = prepared.spec
-    number = most(spec.repeats)
-    settings = format_count(len(prepared.points) // number, "setting")
-    points, repeats = format_count(len(prepared.points), "point"), format_count(number, "repeat")
-    repeats = repeats if spec.repeats == number else f"at most {repeats}"
-    asked = max(map(spec.resources.of, prepared.points), key=lambda asked: (asked.gpus, asked.cpus))
-    return [
-        f"{points}: {settings}, {repeats}; workload {spec.workload_name}; device {spec.device}",
-        *filter(None, [model_warning(prepared)]),
-        f"each point: {request_words(asked)}",
-        f"scheduler {spec.scheduler} ({prepared.why}), site {prepared.site.name}",
-    ]
-
-
-def request_words(asked: Resources) -> str:
-    """Return a request in words: ``1 GPU, 2 CPUs, 8.00 GiB, walltime 00:10:00``."""
-    kind = f"{asked.gpu_type} " if asked.gpu_type else ""
-    what = [format_count(asked.gpus, f"{kind}GPU")] if asked.gpus else []
-    what += [format_count(asked.cpus, "CPU"), format_size(asked.memory)]
-    return ", ".join([*what, f"walltime {format_walltime(asked.walltime)}"])
-
-
 def submit_commands(prepared: Prepared) -> Iterator[tuple[str, ...]]:
     """Yield the submit commands of a run, one an array, and those of the jobs that follow.
 
@@ -193,11 +169,11 @@ def request_line(prepared: Prepared) -> str:
     number += getattr(prepared.groups[0].resources, unit) * trials
     retries = ", retries not counted" if prepared.follow_script else ""
     most = f"at most {_hours(number * resources.walltime)} {unit[:-1].upper()}-hours{with_find}{retries}"
-    each = _each([group.resources for group in prepared.groups])
+    each = request_words([group.resources for group in prepared.groups])
     return f"requesting {each} a point{_job_sharing(spec)}: {most}"
 
 
-def _each(groups: Sequence[Resources]) -> str:
+def request_words(groups: Sequence[Resources]) -> str:
     """Return what a point gets: ``1 v100 GPU, 2 to 8 CPUs, 8GiB of memory and 00:10:00``."""
     first = groups[0]
     kind = f"{first.gpu_type} " if first.gpu_type else ""

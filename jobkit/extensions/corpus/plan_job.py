@@ -281,7 +281,7 @@ def _lines(setting: AppliedSetting, found: Sequence[SourceFile], resources: Reso
         "corpus": f"{format_count(len(found), 'file')}, {size}: to be read and planned by a job",
         "setting": f"{setting.words} ({setting.source})",
         "model": setting.point.model.label if setting.point.model else "",
-        "request": f"for this job: {launch.request_words(resources)}{f', queue {queue}' if queue else ''}",
+        "request": f"for this job: {launch.request_words([resources])}{f', queue {queue}' if queue else ''}",
         "warning": "\n".join(low_memory(setting, by_measure.memory)),
     }
     yield from (f"{label.ljust(LABEL)}{words}" for label, words in rows.items() if words)

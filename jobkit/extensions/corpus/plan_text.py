@@ -183,7 +183,7 @@ def _request(prospect: CorpusSummary) -> str:
     if runs_here(setting.spec.scheduler):
         return f"on this machine ({setting.why}): walltime {format_walltime(resources.walltime)}{why} a shard"
     where = f"({setting.spec.scheduler}, site {setting.site.name})"
-    return f"each shard: {request_words(resources)}{why} {where}"
+    return f"each shard: {request_words([resources])}{why} {where}"
 
 
 def _rests_on(plan: CorpusPlan) -> str:

@@ -381,11 +381,11 @@ def test_the_request_follows_the_size_and_doubles_its_walltime(
     ordered: ApplyRequest, sweep: Sweep, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert plan_job.apply(ordered) == 0
-    assert "1 CPU, 2GiB, walltime 00:10:00" in capsys.readouterr().err
+    assert "1 CPU, 2GiB of memory and 00:10:00" in capsys.readouterr().err
     sweep.queue()
     os.truncate("letters.txt", 100 * GIB)
     assert plan_job.apply(ordered, dry_run=True) == 0
-    assert "1 CPU, 3GiB, walltime 03:10:00" in capsys.readouterr().out
+    assert "1 CPU, 3GiB of memory and 03:10:00" in capsys.readouterr().out
 
 
 @pytest.mark.slow
