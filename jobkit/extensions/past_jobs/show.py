@@ -65,8 +65,9 @@ def blocks(history: History, groups: Sequence[AlikeJobs], *, table: bool = False
     every, jobs = history.sampling_s or 0, history.jobs
     lines: dict[str, object] = {
         f"Less to gain, and not shown: {format_list(others, MOST_NAMED)}. To see one: --name NAME.": others,
-        "The lines leave room: a fifth more memory, up to the next 100 MiB or GiB, and a quarter more "
-        "time, up to the next 5 minutes.": not table and any(map(_lines, groups)),
+        "The lines leave room: a fifth more memory, at least 256 MiB, up to the next 100 MiB or GiB, "
+        "and two minutes and a quarter more time, up to the next 5 minutes.": not table
+        and any(map(_lines, groups)),
         f"Not ended yet, so not counted: {format_list(history.running, MOST_NAMED)}.": history.running,
         f"Not in the accounting: {format_list(history.unknown, MOST_NAMED)}.": history.unknown,
         f"Cannot be, so it is not used: {format_list(doubted, MOST_NAMED)}.": doubted,
