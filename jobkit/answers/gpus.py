@@ -22,24 +22,12 @@ MIG_H100 = "https://jbarrow.ai/field_notes/nvidia-mig/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuKind:
-    """A kind of GPU.
+    """A kind of GPU."""
 
-    Attributes
-    ----------
-    name
-        As a user types it.
-    usable_bytes
-        What CUDA has on it, the context included.
-    nvml_name
-        A part of its name as NVML reports it; empty for a part of a GPU.
-    link
-        If the figure is from.
-    """
-
-    name: str
-    usable_bytes: int
-    nvml_name: str = ""
-    link: str = ""
+    name: str  # as a user types it
+    usable_bytes: int  # what CUDA has on it, the context included
+    nvml_name: str = ""  # A part of its name as NVML reports it; empty for a part of a GPU
+    link: str = ""  # if the figure is from
 
 
 def _gib(name: str, usable_gib: float, nvml_name: str, link: str) -> GpuKind:
@@ -104,13 +92,7 @@ NEAREST_SHARE = 0.95
 
 
 def gpu_kind(name: str) -> GpuKind:
-    """Return the GPU of a name, in any case.
-
-    Raises
-    ------
-    JobkitError
-        With the nearest name if there is no such GPU.
-    """
+    """Return the GPU of a name, in any case."""
     key = name.strip().lower()
     if key not in GPUS:
         hint = "for any other GPU give its memory: --gpu-memory 48GiB"
@@ -121,13 +103,7 @@ def gpu_kind(name: str) -> GpuKind:
 
 
 def gpu_kinds(names: str) -> tuple[GpuKind, ...]:
-    """Return the GPUs of names with commas between, each once; ``all`` for every one of the table.
-
-    Raises
-    ------
-    JobkitError
-        If a name is of none, or there is no name.
-    """
+    """Return the GPUs of names with commas between, each once; ``all`` for every one of the table."""
     named = [name.strip() for name in names.split(",") if name.strip()]
     if not named:
         raise JobkitError(f"--gpu {names!r} names no GPU", hint="for instance --gpu v100-32,a100-40, or all")
@@ -143,12 +119,8 @@ def common_gpus() -> Sequence[GpuKind]:
 def usable_bytes(nvml_name: str | None, total_bytes: int) -> int:
     """Return what CUDA has of a GPU that NVML reports.
 
-    Parameters
-    ----------
-    nvml_name
-        NVML's name of it.
-    total_bytes
-        NVML's total, which holds the driver's reserve too.
+    ``nvml_name``: NVML's name of it.
+    ``total_bytes``: NVML's total, which holds the driver's reserve too.
 
     Returns
     -------

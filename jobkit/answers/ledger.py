@@ -24,50 +24,33 @@ E = TypeVar("E")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One prediction that was tried.
+    """One prediction that was tried."""
 
-    Attributes
-    ----------
-    at
-        When the try ended, UTC.
-    run_id, index
-        The run, and the point that tried it: an entry is written once.
-    model, gpu, torch, cuda
-        What the prediction is of: a model's fingerprint, a GPU's name, two versions; ``None``
-        if there is none.
-    precision, shortcuts
-        The format of numbers; ``exact``. ``None`` for fp32 and ``off``, and for a workload without choice.
-    allocator, order
-        As in the point.
-    batch_size, padded_chars, load
-        What was tried; of the first two the other is 0.
-    capacity_bytes, expected_bytes, bound_bytes, measured_bytes
-        What it had to stay within, what was predicted, and what it needed.
-    outcome
-        Of the try.
-    held
-        Whether it ran and stayed within the capacity.
-    """
-
-    at: str
-    run_id: str
+    at: str  # when the try ended, UTC
+    run_id: str  # `run_id`, `index`: the run, and the point that tried it: an entry is written once
     index: int
     workload: str
+    # `model`, `gpu`, `torch`, `cuda`: what the prediction is of: a model's fingerprint, a GPU's name,
+    # two versions; ``None`` if there is none
     model: str | None
     gpu: str | None
     torch: str | None
     cuda: str | None
-    allocator: str | None
+    allocator: str | None  # `allocator`, `order`: as in the point
     order: str
-    batch_size: int
+    batch_size: int  # `batch_size`, `padded_chars`, `load`: what was tried; of the first two the other is 0
     load: int
+    # `capacity_bytes`, `expected_bytes`, `bound_bytes`, `measured_bytes`: what it had to stay within,
+    # what was predicted, and what it needed
     capacity_bytes: float
     expected_bytes: float
     bound_bytes: float
     measured_bytes: int | None
-    outcome: str
-    held: bool
+    outcome: str  # of the try
+    held: bool  # whether it ran and stayed within the capacity
     padded_chars: int = 0
+    # `precision`, `shortcuts`: the format of numbers; ``exact``. ``None`` for fp32 and ``off``, and for
+    # a workload without choice.
     precision: str | None = None
     shortcuts: str | None = None
 
@@ -84,36 +67,22 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusEntry:
-    """One corpus whose time was predicted, once every shard of it is done.
+    """One corpus whose time was predicted, once every shard of it is done."""
 
-    Attributes
-    ----------
-    at
-        When the last shard ended, UTC.
-    run_id
-        Of the corpus: an entry is written once.
-    workload, model, gpu
-        As in `Entry`.
-    paragraphs, shards
-        Of the corpus.
-    expected_s, low_s, high_s, took_s
-        Over all shards, starts included: predicted, its 95 % interval, and measured.
-    jobs
-        Whether these are times of whole jobs: earlier versions left some of each start out.
-    """
-
-    at: str
-    run_id: str
-    workload: str
+    at: str  # when the last shard ended, UTC
+    run_id: str  # of the corpus: an entry is written once
+    workload: str  # `workload`, `model`, `gpu`: as in `Entry`
     model: str | None
     gpu: str | None
-    paragraphs: int
+    paragraphs: int  # `paragraphs`, `shards`: of the corpus
     shards: int
+    # `expected_s`, `low_s`, `high_s`, `took_s`: over all shards, starts included: predicted, its 95 %
+    # interval, and measured
     expected_s: float
     low_s: float
     high_s: float
     took_s: float
-    jobs: bool = False
+    jobs: bool = False  # whether these are times of whole jobs: earlier versions left some of each start out
 
     @property
     def off(self) -> float:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.files import read_text
+from jobkit.core.json_codec import parse_json
 from jobkit.core.knobs import BATCH_SIZE, CUT_BY, PADDED_CHARS, SORTED
 from jobkit.core.layout import LENGTHS_FILE
 from jobkit.core.records import Point
@@ -32,24 +33,14 @@ NONE = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lengths:
-    """How long the items of a text are, in the units that the framework pads to.
+    """How long the items of a text are, in the units that the framework pads to."""
 
-    Attributes
-    ----------
-    paragraphs
-        For each paragraph the length of each of its items, in text order.
-    source
-        How they were found: `TOKENIZER`, `PUNCTUATION` or `NONE`.
-    unit
-        What a load counts.
-    padded
-        Whether the framework pads the items of a batch to the longest, so that the load is items x longest;
-        else it is the sum of the lengths.
-    """
-
+    # for each paragraph the length of each of its items, in text order
     paragraphs: tuple[tuple[int, ...], ...]
-    source: str = TOKENIZER
-    unit: str = CHARACTERS
+    source: str = TOKENIZER  # how they were found: `TOKENIZER`, `PUNCTUATION` or `NONE`
+    unit: str = CHARACTERS  # what a load counts
+    # whether the framework pads the items of a batch to the longest, so that the load is items x
+    # longest; else it is the sum of the lengths
     padded: bool = True
 
     @classmethod
@@ -75,26 +66,17 @@ class Lengths:
     def from_json(cls, text: str, *, where: str = LENGTHS_FILE) -> Lengths:
         """Return the lengths that `to_json` wrote.
 
-        Parameters
-        ----------
-        text
-            The JSON.
-        where
-            What it was read from, for the message.
-
-        Raises
-        ------
-        JobkitError
-            Where it is anything else.
+        ``text``: the JSON.
+        ``where``: what it was read from, for the message.
         """
         try:
-            data = json.loads(text)
+            data = parse_json(text, where)
             if data["schema"] != SCHEMA:
                 raise ValueError(f"schema {data['schema']!r}, not {SCHEMA}")  # noqa: TRY301 - reported below
             rows = tuple(tuple(_length(length) for length in row) for row in data["paragraphs"])
             unit, padded = str(data.get("unit", CHARACTERS)), data.get("padded") is not False
             return cls(paragraphs=rows, source=str(data["source"]), unit=unit, padded=padded)
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (JobkitError, ValueError, KeyError, TypeError) as error:
             raise JobkitError(f"{where}: no lengths of a text: {error!r}") from error
 
 
@@ -118,17 +100,11 @@ def read_lengths(folder: Path) -> Lengths | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """How a text becomes calls, and a call the chunks that are padded together.
+    """How a text becomes calls, and a call the chunks that are padded together."""
 
-    Attributes
-    ----------
-    paragraphs_per_call
-        Consecutive paragraphs a call; ``None`` for as many as the batch size.
-    sentences_per_ner_batch
-        Items a chunk, never across the end of a call; ``None`` for as many as the batch size.
-    """
-
+    # consecutive paragraphs a call; ``None`` for as many as the batch size
     paragraphs_per_call: int | None = None
+    # items a chunk, never across the end of a call; ``None`` for as many as the batch size
     sentences_per_ner_batch: int | None = None
 
     @classmethod
@@ -156,25 +132,14 @@ class Chunks(NamedTuple):
 
 @dataclass(frozen=True)
 class Loads:
-    """The load of every batch size of one text.
+    """The load of every batch size of one text."""
 
-    Attributes
-    ----------
-    lengths
-        Of the text's items.
-    cut
-        What does not follow the batch size; by default all does.
-    by_length
-        Whether paragraphs are sorted by their longest item before they are cut into calls, and
-        items by length within a call.
-    window
-        Paragraphs that are sorted together; ``None`` for all.
-    """
-
-    lengths: Lengths
-    cut: Cut = ALL_FOLLOWS
+    lengths: Lengths  # of the text's items
+    cut: Cut = ALL_FOLLOWS  # what does not follow the batch size; by default all does
+    # whether paragraphs are sorted by their longest item before they are cut into calls, and items by
+    # length within a call
     by_length: bool = False
-    window: int | None = None
+    window: int | None = None  # paragraphs that are sorted together; ``None`` for all
 
     def own(self, batch_size: int) -> int:
         """Return the largest load of any chunk at exactly this batch size."""
@@ -362,18 +327,10 @@ class Loads:
 
 @dataclass(frozen=True)
 class Budgets:
-    """The load of every budget, ``padded_chars``, of one text; as `Loads` for batch sizes.
+    """The load of every budget, ``padded_chars``, of one text; as `Loads` for batch sizes."""
 
-    Attributes
-    ----------
-    text
-        The text, and whether it is sorted.
-    work_unit
-        Paragraphs a call.
-    """
-
-    text: Loads
-    work_unit: int
+    text: Loads  # the text, and whether it is sorted
+    work_unit: int  # paragraphs a call
 
     @property
     def lengths(self) -> Lengths:

@@ -37,40 +37,27 @@ TOO_SMALL = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """How large a batch may be, or the reason why that is not known.
+    """How large a batch may be, or the reason why that is not known."""
 
-    Attributes
-    ----------
-    capacity_bytes
-        What must not be exceeded: of the allocator on a GPU, of the process on a CPU.
-    largest_load, safe_load
-        By the line, and by its bound, which a new batch keeps with 95 % confidence.
-    largest_batch, safe_batch
-        The largest batch sizes of this text with such loads; 0 if not even 1 fits.
-    saturated
-        Whether the whole text in one batch stays within the bound: then it is the text that
-        ends the batch, not the memory.
-    expected_bytes, bound_bytes
-        By the line and by the bound, at the load of ``safe_batch``.
-    knob
-        What ``largest_batch`` and ``safe_batch`` are: ``batch_size``, or ``padded_chars``.
-    doubts
-        Sentences without a full stop, the weightiest first.
-    reason
-        Why there is no prediction; empty if there is one.
-    """
-
-    capacity_bytes: float
+    capacity_bytes: float  # what must not be exceeded: of the allocator on a GPU, of the process on a CPU
+    # `largest_load`, `safe_load`: by the line, and by its bound, which a new batch keeps with 95 %
+    # confidence
     largest_load: float = 0.0
     safe_load: float = 0.0
+    # `largest_batch`, `safe_batch`: the largest batch sizes of this text with such loads; 0 if not even
+    # 1 fits
     largest_batch: int = 0
     safe_batch: int = 0
+    # whether the whole text in one batch stays within the bound: then it is the text that ends the
+    # batch, not the memory
     saturated: bool = False
+    # `expected_bytes`, `bound_bytes`: by the line and by the bound, at the load of ``safe_batch``
     expected_bytes: float = 0.0
     bound_bytes: float = 0.0
+    # what ``largest_batch`` and ``safe_batch`` are: ``batch_size``, or ``padded_chars``
     knob: str = BATCH_SIZE
-    doubts: tuple[str, ...] = ()
-    reason: str = ""
+    doubts: tuple[str, ...] = ()  # sentences without a full stop, the weightiest first
+    reason: str = ""  # why there is no prediction; empty if there is one
 
     def holds(self, batch: int, load: float | None) -> bool | None:
         """Return whether a batch with a load stays within the bound; ``None`` if that is not known."""
@@ -81,60 +68,34 @@ class Prediction:
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """What points that have the other knobs in common show about memory, and the largest batch by it.
+    """What points that have the other knobs in common show about memory, and the largest batch by it."""
 
-    Attributes
-    ----------
-    records
-        Of the points that succeeded or ran out of memory; none if nothing is known of them.
-    kind
-        `NEED`, `ALLOCATED` (need not measured) or `RAM` (a CPU).
-    line
-        The line over the load, with its bound, or why there is none.
-    slack
-        The worst ratio of reserved to allocated memory; 1 where need or RAM was measured.
-    overhead_bytes
-        What comes on top of the allocators on the GPU: the context of each worker, and what the GPU
-        held before. 0 on a CPU; ``None`` if NVML does not answer.
-    workers, context_bytes
-        Processes that share the GPU, and the context of one. On a CPU 1: the memory is that of all.
-    check_bytes
-        What the check of shortcuts took of the same memory; 0 without one.
-    gpu
-        The GPU's name, or ``None``.
-    load_by_batch
-        Batch size, or ``padded_chars``, to the largest load that was measured with it.
-    knob
-        Which of the two.
-    remarks
-        What a reader must know of the measurements, sentences without a full stop.
-    loads
-        Of the text; ``None`` if they are not known. The load is then taken to grow with the batch size as
-        it did at worst in the measurements, with a doubt.
-    tried
-        The predictions that were tested.
-    limit_bytes
-        What the GPU has for a program, on a CPU the requested RAM; ``None`` if that is not known.
-    margin
-        Share of the memory to keep free besides what the bound keeps.
-    """
-
+    # of the points that succeeded or ran out of memory; none if nothing is known of them
     records: Sequence[Record] = ()
-    kind: str
-    line: Fit | str
-    slack: float = 1.0
+    kind: str  # `NEED`, `ALLOCATED` (need not measured) or `RAM` (a CPU)
+    line: Fit | str  # the line over the load, with its bound, or why there is none
+    slack: float = 1.0  # the worst ratio of reserved to allocated memory; 1 where need or RAM was measured
+    # what comes on top of the allocators on the GPU: the context of each worker, and what the GPU held
+    # before. 0 on a CPU; ``None`` if NVML does not answer.
     overhead_bytes: int | None = 0
+    # `workers`, `context_bytes`: processes that share the GPU, and the context of one. On a CPU 1: the
+    # memory is that of all.
     workers: int = 1
     context_bytes: int = 0
-    check_bytes: int = 0
-    gpu: str | None = None
+    check_bytes: int = 0  # what the check of shortcuts took of the same memory; 0 without one
+    gpu: str | None = None  # the GPU's name, or ``None``
+    # batch size, or ``padded_chars``, to the largest load that was measured with it
     load_by_batch: Mapping[int, int]
-    knob: str = BATCH_SIZE
+    knob: str = BATCH_SIZE  # which of the two
+    # what a reader must know of the measurements, sentences without a full stop
     remarks: tuple[str, ...] = ()
+    # of the text; ``None`` if they are not known. The load is then taken to grow with the batch size as
+    # it did at worst in the measurements, with a doubt.
     loads: TextLoads | None = None
-    tried: Sequence[Trial] = ()
+    tried: Sequence[Trial] = ()  # the predictions that were tested
+    # what the GPU has for a program, on a CPU the requested RAM; ``None`` if that is not known
     limit_bytes: float | None = None
-    margin: float = 0.0
+    margin: float = 0.0  # share of the memory to keep free besides what the bound keeps
 
     @cached_property
     def largest(self) -> Prediction:
@@ -155,10 +116,7 @@ class Memory:
     def predict(self, capacity_bytes: float) -> Prediction:
         """Return the largest batch by line and bound alone.
 
-        Parameters
-        ----------
-        capacity_bytes
-            Of the allocator on a GPU (`allocator_bytes` of a GPU), of the process on a CPU.
+        ``capacity_bytes``: of the allocator on a GPU (`allocator_bytes` of a GPU), of the process on a CPU.
         """
         line = self.line
         if isinstance(line, str):
@@ -293,20 +251,12 @@ def memory_by_setting(
 ) -> dict[str, Memory] | str:
     """Return memory by the values of the other knobs in words, or why nothing is known of any.
 
-    Parameters
-    ----------
-    records
-        Of the points of a run.
-    batches
-        By point id.
-    lengths
-        Of the text, if known.
-    tried
-        The predictions that were tested.
-    gpu_bytes
-        Of the GPU to fit; by default of the one that was measured.
-    ram_bytes
-        The limit on a CPU.
+    ``records``: of the points of a run.
+    ``batches``: by point id.
+    ``lengths``: of the text, if known.
+    ``tried``: the predictions that were tested.
+    ``gpu_bytes``: of the GPU to fit; by default of the one that was measured.
+    ``ram_bytes``: the limit on a CPU.
     """
     apart: dict[str, list[Record]] = {}
     for record in records:
@@ -336,14 +286,9 @@ def memory_of(
 ) -> Memory | str:
     """Return what the records show about memory, or in a sentence why they show nothing.
 
-    Parameters
-    ----------
-    records
-        Of points of one run; those that neither succeeded nor ran out of memory are ignored.
-    batches
-        By point id; used if the need of the batches was not measured.
-    lengths
-        Of the text, if known.
+    ``records``: of points of one run; those that neither succeeded nor ran out of memory are ignored.
+    ``batches``: by point id; used if the need of the batches was not measured.
+    ``lengths``: of the text, if known.
 
     Returns
     -------

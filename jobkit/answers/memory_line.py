@@ -72,39 +72,26 @@ class Censored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit(FittedLine):
-    """The line of memory over load, and how far to trust it.
+    """The line of memory over load, and how far to trust it."""
 
-    Attributes
-    ----------
-    theil_sen_slope_bytes
-        The median slope between two observations: what one wild value cannot move.
-    r_squared
-        The share of the variance that the line explains.
-    residual_bytes
-        Standard deviation of a new point's batch about the line.
-    observations, points, load_min, load_max
-        What was measured; bounds from batches that ran out of memory are not counted.
-    leave_largest_out
-        (predicted - measured) / measured at the largest load, by the line without that point;
-        ``None`` if too few loads remain.
-    lines, curves
-        For `upper`, the largest of which counts: straight lines, and if memory grows faster than a
-        line, the curves that count beyond the largest load measured.
-    failed
-        The batches that ran out of memory: no load is safe if a batch of that load, or a
-        smaller one, failed with as much memory.
-    """
-
-    theil_sen_slope_bytes: float
-    r_squared: float
-    residual_bytes: float
+    theil_sen_slope_bytes: float  # the median slope between two observations: what one wild value cannot move
+    r_squared: float  # the share of the variance that the line explains
+    residual_bytes: float  # standard deviation of a new point's batch about the line
+    # `observations`, `points`, `load_min`, `load_max`: what was measured; bounds from batches that ran
+    # out of memory are not counted
     observations: int
     points: int
     load_min: float
     load_max: float
+    # (predicted - measured) / measured at the largest load, by the line without that point; ``None`` if
+    # too few loads remain
     leave_largest_out: float | None
+    # `lines`, `curves`: for `upper`, the largest of which counts: straight lines, and if memory grows
+    # faster than a line, the curves that count beyond the largest load measured
     lines: tuple[Regression, ...]
     curves: tuple[Regression, ...] = ()
+    # the batches that ran out of memory: no load is safe if a batch of that load, or a smaller one,
+    # failed with as much memory
     failed: tuple[Censored, ...] = ()
 
     def upper(self, load: float) -> float:
@@ -132,15 +119,10 @@ def fit_memory(
 ) -> Fit | str:
     """Return the line through the observations, or why there is none.
 
-    Parameters
-    ----------
-    observations
-        Several of one point are taken as one another's neighbours, not as independent.
-    censored
-        Batches that ran out of memory. Where the line passes below what they need at least, that
+    ``observations``: several of one point are taken as one another's neighbours, not as independent.
+    ``censored``: batches that ran out of memory. Where the line passes below what they need at least, that
         bound is taken as an observation and the line is fitted again.
-    in_steps
-        Whether the scatter is known to come from an allocator that takes memory in constant steps;
+    ``in_steps``: whether the scatter is known to come from an allocator that takes memory in constant steps;
         see `AGAINST`.
     """
     used = upper_part(list(observations))
@@ -266,10 +248,7 @@ def _leave_largest_out(used: Sequence[Observation]) -> float | None:
 def doubts(fit: Fit, load: float | None = None) -> tuple[str, ...]:
     """Return what a reader must know before trusting the line, in sentences without a full stop.
 
-    Parameters
-    ----------
-    load
-        The largest load that the line was asked about.
+    ``load``: the largest load that the line was asked about.
     """
     notes: list[str] = []
     other = fit.theil_sen_slope_bytes / fit.slope_bytes - 1
@@ -296,22 +275,13 @@ MIN_SIZES = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLine(FittedLine):
-    """A least-squares line of peak memory over the batch size or the load.
+    """A least-squares line of peak memory over the batch size or the load."""
 
-    Attributes
-    ----------
-    residual_bytes
-        Standard deviation about the line; ``None`` if there are only two distinct sizes.
-    points, sizes
-        How many measurements, and how many distinct sizes among them.
-    size_max
-        The largest size measured.
-    """
-
+    # standard deviation about the line; ``None`` if there are only two distinct sizes
     residual_bytes: float | None
-    points: int
+    points: int  # `points`, `sizes`: how many measurements, and how many distinct sizes among them
     sizes: int
-    size_max: float
+    size_max: float  # the largest size measured
 
     @property
     def no_error_bar(self) -> str:
@@ -323,24 +293,13 @@ class BatchLine(FittedLine):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """The answer to "how large may it be", or the reason why there is none.
+    """The answer to "how large may it be", or the reason why there is none."""
 
-    Attributes
-    ----------
-    line
-        ``None`` if there is no estimate; ``reason`` then has the cause.
-    capacity_bytes
-        What must not be exceeded; ``None`` if that is unknown.
-    largest
-        The largest size on the line; never capped, so that the warnings can name the excess.
-    warnings
-        Sentences without a full stop, the weightiest first.
-    """
-
-    line: BatchLine | None
-    capacity_bytes: float | None
+    line: BatchLine | None  # ``None`` if there is no estimate; ``reason`` then has the cause
+    capacity_bytes: float | None  # what must not be exceeded; ``None`` if that is unknown
+    # the largest size on the line; never capped, so that the warnings can name the excess
     largest: int | None = None
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # sentences without a full stop, the weightiest first
     reason: str = ""
 
 
@@ -370,15 +329,10 @@ def estimate(
 ) -> Estimate:
     """Estimate the largest size whose peak memory fits a capacity.
 
-    Parameters
-    ----------
-    sizes, peaks_bytes
-        One measurement each: batch size or load, and the total peak (context, weights and
-        activations) there.
-    capacity_bytes
-        What the GPU holds; ``None`` for the line alone.
-    model_bytes
-        Context and weights, if known: a line that meets size 0 below them bends.
+    ``sizes``, ``peaks_bytes``: one measurement each: batch size or load, and the total peak (context, weights
+        and activations) there.
+    ``capacity_bytes``: what the GPU holds; ``None`` for the line alone.
+    ``model_bytes``: context and weights, if known: a line that meets size 0 below them bends.
     """
     line = fit_line(sizes, peaks_bytes)
     if line is None:

@@ -33,21 +33,12 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
-    """What a setting is chosen by, and what it must keep.
+    """What a setting is chosen by, and what it must keep."""
 
-    Attributes
-    ----------
-    metric
-        The key of one of `jobkit.core.figures.FIGURES`, or a figure that the workload reports.
-    direction
-        ``max`` or ``min``.
-    bounds
-        By figure.
-    """
-
+    # the key of one of `jobkit.core.figures.FIGURES`, or a figure that the workload reports
     metric: str = SPEED.key
-    direction: str = MAX
-    bounds: dict[str, Bound] = field(default_factory=dict)
+    direction: str = MAX  # ``max`` or ``min``
+    bounds: dict[str, Bound] = field(default_factory=dict)  # by figure
 
     @classmethod
     def of(
@@ -99,44 +90,27 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How a setting compares with another by the objective.
+    """How a setting compares with another by the objective."""
 
-    Attributes
-    ----------
-    apart
-        How many times as large the metric is, for the speed; else the difference of the two means.
-    better
-        Whether the interval shows that the setting is better (``True``) or worse (``False``); ``None`` if it
-        shows no difference.
-    """
-
+    # how many times as large the metric is, for the speed; else the difference of the two means
     apart: Difference
+    # whether the interval shows that the setting is better (``True``) or worse (``False``); ``None`` if
+    # it shows no difference
     better: bool | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finals:
-    """The finalists of a search and the plain loop, and which of them is the answer.
-
-    Attributes
-    ----------
-    loop
-        The knobs of the plain loop.
-    looks
-        How often repeats end, at most, so that the intervals are looked at: each interval then has the
-        confidence with which all of them together hold in 95 % of searches (Bonferroni). 0 for a search of
-        an earlier version, whose answer is its best finalist: it compared none with the plain loop.
-    records
-        Of their points that succeeded.
-    started
-        Of all points of the search: the time of a start is known from them, too.
-    """
+    """The finalists of a search and the plain loop, and which of them is the answer."""
 
     objective: Objective
-    loop: Mapping[str, Value]
+    loop: Mapping[str, Value]  # the knobs of the plain loop
+    # how often repeats end, at most, so that the intervals are looked at: each interval then has the
+    # confidence with which all of them together hold in 95 % of searches (Bonferroni). 0 for a search
+    # of an earlier version, whose answer is its best finalist: it compared none with the plain loop.
     looks: int
-    records: Sequence[Record]
-    started: Sequence[Record] = ()
+    records: Sequence[Record]  # of their points that succeeded
+    started: Sequence[Record] = ()  # of all points of the search: the time of a start is known from them, too
 
     @cached_property
     def settings(self) -> list[Setting[Record]]:

@@ -51,11 +51,6 @@ def next_trial(run_dir: Path) -> Point | None:
 
     The point is appended to ``points.jsonl``. A trial without a result yet is the last: it
     may still run, and a trial that was killed without a trace is not run again.
-
-    Raises
-    ------
-    JobkitError
-        If the run folder holds no ``find_max.json``.
     """
     wanted = trials.read_goal(run_dir)
     with exclusive_lock(run_dir / SEARCH_LOCK, lambda: None):

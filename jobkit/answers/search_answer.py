@@ -23,18 +23,10 @@ from jobkit.core.records import Record
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchRow:
-    """A setting of a search.
+    """A setting of a search."""
 
-    Attributes
-    ----------
-    name
-        In words.
-    means
-        Paragraphs a second, by phase, the first phase first; at least one.
-    """
-
-    name: str
-    means: Mapping[str, Mean]
+    name: str  # in words
+    means: Mapping[str, Mean]  # paragraphs a second, by phase, the first phase first; at least one
 
     @property
     def last(self) -> Mean:
@@ -44,35 +36,18 @@ class SearchRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPanel:
-    """What to draw of a search.
+    """What to draw of a search."""
 
-    Attributes
-    ----------
-    phases
-        As in `SearchAnswer`.
-    rows
-        The settings that have a speed, the fastest first.
-    base
-        The one that the others are compared with; ``None`` if it has no speed.
-    answer
-        The one that is the answer; ``None`` if it has no speed.
-    """
-
-    phases: Sequence[str]
-    rows: Sequence[SearchRow]
-    base: SearchRow | None
-    answer: SearchRow | None
+    phases: Sequence[str]  # as in `SearchAnswer`
+    rows: Sequence[SearchRow]  # the settings that have a speed, the fastest first
+    base: SearchRow | None  # the one that the others are compared with; ``None`` if it has no speed
+    answer: SearchRow | None  # the one that is the answer; ``None`` if it has no speed
 
 
 class SearchAnswer(ABC):
-    """What a search found, or how far it is.
+    """What a search found, or how far it is."""
 
-    Attributes
-    ----------
-    phases
-        Its parts in order, as `Point.phase` has them. The answer rests on the points of the last.
-    """
-
+    # its parts in order, as `Point.phase` has them. The answer rests on the points of the last.
     phases: ClassVar[Sequence[str]]
 
     def rank(self, phase: str | None) -> int:
@@ -139,13 +114,7 @@ class SearchAnswer(ABC):
 
     @abstractmethod
     def last_records(self, run: str) -> list[Record]:
-        """Return the records of the last phase, each with its setting as the answer names it.
-
-        Raises
-        ------
-        JobkitError
-            If the search has not ended, or has found no setting; ``run`` is its folder as a person named it.
-        """
+        """Return the records of the last phase, each with its setting as the answer names it."""
 
     @abstractmethod
     def named(self, record: Record) -> dict[str, Value]:
@@ -171,10 +140,7 @@ class SearchAnswer(ABC):
 def read_search(run: Path, objective: Objective | None = None) -> SearchAnswer | None:
     """Return what the search of a run folder found; ``None`` if the run is no search.
 
-    Parameters
-    ----------
-    objective
-        By which its answer is chosen instead of by its own.
+    ``objective``: by which its answer is chosen instead of by its own.
     """
     read = load(extension_of(run), "search")
     found: SearchAnswer | None = read(run, objective) if read else None

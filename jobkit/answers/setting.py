@@ -23,20 +23,14 @@ from jobkit.core.units import format_setting
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How much more one mean is than another.
-
-    Attributes
-    ----------
-    mean
-        The difference of the two means.
-    low, high
-        Its interval with 95 % confidence; ``None`` if one of the means is of a single repeat.
-    """
+    """How much more one mean is than another."""
 
     EQUAL: ClassVar[float] = 0.0
     """The value of two equal means."""
 
-    mean: float
+    mean: float  # the difference of the two means
+    # `low`, `high`: its interval with 95 % confidence; ``None`` if one of the means is of a single
+    # repeat
     low: float | None
     high: float | None
 
@@ -55,27 +49,13 @@ class Ratio(Difference):
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """The mean of some repeats.
+    """The mean of some repeats."""
 
-    Attributes
-    ----------
-    values
-        Of each repeat.
-    value
-        The mean itself.
-    n
-        How many repeats there are.
-    sd
-        The standard deviation of the repeats; ``None`` of one.
-    half_width
-        Half of the 95 % interval of the mean; ``None`` of one repeat.
-    """
-
-    values: tuple[float, ...]
-    value: float
-    n: int
-    sd: float | None
-    half_width: float | None
+    values: tuple[float, ...]  # of each repeat
+    value: float  # the mean itself
+    n: int  # how many repeats there are
+    sd: float | None  # the standard deviation of the repeats; ``None`` of one
+    half_width: float | None  # half of the 95 % interval of the mean; ``None`` of one repeat
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Mean:
@@ -97,10 +77,7 @@ class Mean:
         means: the variance of such a logarithm is (sd / mean)^2 / n (Hedges and others, Ecology 80,
         1999, 1150-1156). So it is the same interval whichever setting stands first, and never below 0.
 
-        Parameters
-        ----------
-        probability
-            Of the quantile that ends the interval; by default its confidence is 95 %.
+        ``probability``: of the quantile that ends the interval; by default its confidence is 95 %.
         """
         mean = self.value / other.value
         half = welch_half_width(
@@ -147,15 +124,9 @@ P = TypeVar("P", bound=Repeat)
 
 @dataclass(frozen=True, kw_only=True)
 class Setting(Generic[P]):
-    """The repeats of one setting of the knobs. Only those that succeeded are in its means.
+    """The repeats of one setting of the knobs. Only those that succeeded are in its means."""
 
-    Attributes
-    ----------
-    points
-        All of its points, at least one.
-    """
-
-    points: tuple[P, ...]
+    points: tuple[P, ...]  # all of its points, at least one
 
     @property
     def first(self) -> P:
@@ -198,10 +169,7 @@ class Setting(Generic[P]):
 def settings_of(points: Iterable[P], key: Callable[[P], Hashable] | None = None) -> list[Setting[P]]:
     """Return the settings of some points, in the order of their first points.
 
-    Parameters
-    ----------
-    key
-        What the repeats of a setting share; by default the values of all knobs.
+    ``key``: what the repeats of a setting share; by default the values of all knobs.
     """
     groups: dict[Hashable, list[P]] = {}
     for point in points:
@@ -219,10 +187,7 @@ def other_knobs(record: Record, own: str | None = None) -> str:
 
     Those that did not take effect keep nothing apart, except shortcuts that were refused.
 
-    Parameters
-    ----------
-    own
-        The knob that the line is over; by default the one with which the load grows.
+    ``own``: the knob that the line is over; by default the one with which the load grows.
 
     Returns
     -------

@@ -21,6 +21,8 @@ from jobkit.core.units import format_setting
 
 SPEED_TOLERANCE = 0.05
 """The smallest setting within this share of the fastest is the one to take."""
+NO_INTERVAL = 2.0
+"""One repeat has no interval: what it shows of the time may be off by this factor."""
 PAST = 3
 """So many earlier predictions show how far predictions are off."""
 NEIGHBOURS = "other jobs may share the node, and slow a run down beyond the interval"
@@ -28,50 +30,31 @@ NEIGHBOURS = "other jobs may share the node, and slow a run down beyond the inte
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """The speed of one setting, from its repeats.
+    """The speed of one setting, from its repeats."""
 
-    Attributes
-    ----------
-    params
-        The knobs.
-    load
-        The largest that was measured; ``None`` if none was.
-    items_per_s, items_per_s_sd
-        Paragraphs a second: mean and standard deviation; ``None`` for the latter of one repeat, and for both
-        if the workload reports no items.
-    seconds_per_item, seconds_per_character
-        Of each repeat; empty if the workload does not report how many there are.
-    works_s
-        The time of the work of each repeat.
-    start_s
-        What a job takes besides its work, from the begin of its script to the end: staging, import, loading,
-        warm-up, the end of its processes, and the copying home. The mean. In runs of which the times of the
-        jobs are unknown it is only import, loading and warm-up.
-    starts_s
-        The same of each repeat.
-    import_s
-        What of it is the import, which a process that is forked from another does without.
-    hosts
-        On how many nodes the repeats ran.
-    start_scatter
-        The standard deviation of the starts of all points of the run with as many workers, as a share of
-        their mean, and its degrees of freedom. The import is not in it; ``None`` of one point.
-    work_scatter
-        The same of the time for the work, of all settings with as many workers about the mean of each.
-    """
-
-    params: Mapping[str, Value]
-    load: int | None
+    params: Mapping[str, Value]  # the knobs
+    load: int | None  # the largest that was measured; ``None`` if none was
+    # `items_per_s`, `items_per_s_sd`: paragraphs a second: mean and standard deviation; ``None`` for
+    # the latter of one repeat, and for both if the workload reports no items
     items_per_s: float | None
     items_per_s_sd: float | None
+    # `seconds_per_item`, `seconds_per_character`: of each repeat; empty if the workload does not report
+    # how many there are
     seconds_per_item: tuple[float, ...]
     seconds_per_character: tuple[float, ...]
-    works_s: tuple[float, ...]
+    works_s: tuple[float, ...]  # the time of the work of each repeat
+    # what a job takes besides its work, from the begin of its script to the end: staging, import,
+    # loading, warm-up, the end of its processes, and the copying home. The mean. In runs of which the
+    # times of the jobs are unknown it is only import, loading and warm-up.
     start_s: float
-    starts_s: tuple[float, ...]
+    starts_s: tuple[float, ...]  # the same of each repeat
+    # what of it is the import, which a process that is forked from another does without
     import_s: float = 0.0
-    hosts: int = 1
+    hosts: int = 1  # on how many nodes the repeats ran
+    # the standard deviation of the starts of all points of the run with as many workers, as a share of
+    # their mean, and its degrees of freedom. The import is not in it; ``None`` of one point.
     start_scatter: tuple[float, int] | None = None
+    # the same of the time for the work, of all settings with as many workers about the mean of each
     work_scatter: tuple[float, int] | None = None
 
     @property
@@ -104,53 +87,35 @@ class Speed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duration:
-    """How long a text takes, from the start of the process.
+    """How long a text takes, from the start of the process."""
 
-    Attributes
-    ----------
-    expected_s
-        By the mean of the repeats.
-    low_s, high_s
-        The interval of one run with 95 % confidence; ``None`` after one repeat.
-    start_s
-        What of it is not work.
-    repeats
-        What it rests on.
-    degrees
-        Of freedom of the interval.
-    """
-
-    expected_s: float
+    expected_s: float  # by the mean of the repeats
+    # `low_s`, `high_s`: the interval of one run with 95 % confidence; ``None`` after one repeat
     low_s: float | None
     high_s: float | None
-    start_s: float
-    repeats: int
-    degrees: int = 0
+    start_s: float  # what of it is not work
+    repeats: int  # what it rests on
+    degrees: int = 0  # of freedom of the interval
 
     @property
     def unknown(self) -> bool:
         """Whether half the interval is larger than the mean, so that the spread is not known."""
         return self.high_s is not None and unknown_spread(self.expected_s, self.high_s - self.expected_s)
 
+    @property
+    def longest_s(self) -> float:
+        """What a walltime must suffice for: the upper end, or some times what is expected without one."""
+        return NO_INTERVAL * self.expected_s if self.high_s is None else self.high_s
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusVolume:
-    """What the user really wants to work through.
+    """What the user really wants to work through."""
 
-    Attributes
-    ----------
-    name
-        The file; empty if only a number of paragraphs is known.
-    paragraphs, characters
-        How many; ``None`` for characters that are unknown.
-    loads
-        By batch size or budget, if the lengths of its items are known already.
-    """
-
-    name: str = ""
-    paragraphs: int
+    name: str = ""  # the file; empty if only a number of paragraphs is known
+    paragraphs: int  # `paragraphs`, `characters`: how many; ``None`` for characters that are unknown
     characters: int | None = None
-    loads: TextLoads | None = None
+    loads: TextLoads | None = None  # by batch size or budget, if the lengths of its items are known already
 
 
 def speeds(records: Iterable[Record]) -> tuple[Speed, ...]:
@@ -163,12 +128,9 @@ def speeds_of(records: Iterable[Record], run: Iterable[Record] = ()) -> tuple[Sp
 
     The time of a start has the longest import of all: forked tries did without, but a new run has one.
 
-    Parameters
-    ----------
-    records
-        Of the settings, with the time of the job of each (`jobkit.runs.results.timed`).
-    run
-        All records of the run, if the settings are some of it: one of the others may have had the import.
+    ``records``: of the settings, with the time of the job of each (`jobkit.runs.results.timed`).
+    ``run``: all records of the run, if the settings are some of it: one of the others may have had the
+        import.
     """
     records = list(records)
     every = list(run) or records
@@ -289,18 +251,12 @@ def duration(
     short text does. It rests on all points of the run with as many workers. Its low end is without the
     import, which is the longest of the run: a node that has imported before has the files in its memory.
 
-    Parameters
-    ----------
-    speed
-        Of the setting.
-    items
-        Paragraphs of the text. Without a speed the time is that of one run on the text that was measured.
-    characters
-        Of the text, if known: they predict the work better than the paragraphs do.
-    forked
-        Whether its process is forked from another, and so does without the import.
-    past
-        How far earlier predictions of this kind were off, as shares: the interval is never shorter than
+    ``speed``: of the setting.
+    ``items``: paragraphs of the text. Without a speed the time is that of one run on the text that was
+        measured.
+    ``characters``: of the text, if known: they predict the work better than the paragraphs do.
+    ``forked``: whether its process is forked from another, and so does without the import.
+    ``past``: how far earlier predictions of this kind were off, as shares: the interval is never shorter than
         they show. It takes `PAST` of them.
     """
     by_character = characters is not None and len(speed.seconds_per_character) == speed.repeats
@@ -376,14 +332,9 @@ def not_sampled(
 ) -> tuple[str, ...]:
     """Return in sentences what the interval of a time does not include.
 
-    Parameters
-    ----------
-    elsewhere
-        Whether the time is one on a node that the scheduler chooses.
-    shared
-        Whether other jobs may have run, or may run, on the node at the same time.
-    past
-        As for `duration`: enough of them include all that differs from day to day.
+    ``elsewhere``: whether the time is one on a node that the scheduler chooses.
+    ``shared``: whether other jobs may have run, or may run, on the node at the same time.
+    ``past``: as for `duration`: enough of them include all that differs from day to day.
     """
     if speed.repeats == 1 or len(past) >= PAST:
         return ()

@@ -54,34 +54,18 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Regression:
-    """Bytes as a polynomial of the load.
+    """Bytes as a polynomial of the load."""
 
-    Attributes
-    ----------
-    coefficients
-        Of the powers of load / scale, the constant first.
-    scale
-        The largest load.
-    basis
-        Of each orthonormal column, how much of each power it takes.
-    shared
-        For each two orthonormal columns, the product of their sums over a point, of all points.
-    between, within
-        Variance of what a point's measurements share, and of each by itself.
-    proportional
-        Whether these are variances of shares of the value, and not of bytes.
-    free
-        Degrees of freedom: points less powers.
-    """
-
-    coefficients: tuple[float, ...]
-    scale: float
-    basis: tuple[tuple[float, ...], ...]
+    coefficients: tuple[float, ...]  # of the powers of load / scale, the constant first
+    scale: float  # the largest load
+    basis: tuple[tuple[float, ...], ...]  # of each orthonormal column, how much of each power it takes
+    # for each two orthonormal columns, the product of their sums over a point, of all points
     shared: tuple[tuple[float, ...], ...]
+    # `between`, `within`: variance of what a point's measurements share, and of each by itself
     between: float
     within: float
-    proportional: bool
-    free: int
+    proportional: bool  # whether these are variances of shares of the value, and not of bytes
+    free: int  # degrees of freedom: points less powers
 
     @property
     def scatter(self) -> float:
@@ -131,14 +115,9 @@ def regress(
 
     The squares about it are expected to be ``within (n - powers) + between (n - taken)``.
 
-    Parameters
-    ----------
-    used
-        Of at least as many distinct loads as powers, and of more points.
-    values
-        Of which the scatter is a share (`values_of`); ``None`` for constant scatter.
-    least_bytes
-        A standard deviation below which constant scatter cannot be.
+    ``used``: of at least as many distinct loads as powers, and of more points.
+    ``values``: of which the scatter is a share (`values_of`); ``None`` for constant scatter.
+    ``least_bytes``: A standard deviation below which constant scatter cannot be.
     """
     scale = max(batch.load for batch in used)
     weights = [1 / value for value in values] if values else [1.0] * len(used)

@@ -20,7 +20,7 @@ from jobkit.commands import shared
 @shared.stand_in_option
 @shared.text_field_option
 @shared.id_field_option
-@click.option("--skip-bad", is_flag=True, help="Skip what cannot be read, and list it in provenance.json.")
+@shared.skip_bad_option
 @shared.format_option(
     "The format that jobkit merge writes; a format that cannot be written is refused now.", "jsonl"
 )
@@ -31,6 +31,7 @@ from jobkit.commands import shared
 )
 @shared.dry_run_option
 @shared.script_option
+@shared.show_environment_option
 @click.option("--wait", is_flag=True, help="Wait until every shard has ended.")
 def apply(
     run: Path | None,
@@ -50,6 +51,7 @@ def apply(
     plan_as_job: bool,
     dry_run: bool,
     script: bool,
+    show_environment: bool,
     wait: bool,
 ) -> int:
     """Work through a whole corpus with the setting that the run folder RUN measured, or that SPEC has.
@@ -106,6 +108,7 @@ def apply(
         skip_bad=skip_bad,
         fmt=fmt,
         script=script,
+        show_environment=show_environment,
     )
     begin = plan_job.apply if plan_as_job else start.apply
     code = begin(request, dry_run=dry_run or script, wait=wait)

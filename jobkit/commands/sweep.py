@@ -25,6 +25,7 @@ from jobkit.core import terminal
 @shared.runs_dir_option
 @shared.dry_run_option
 @shared.script_option
+@shared.show_environment_option
 @click.option("--new", is_flag=True, help="Start another run even if this sweep already has one.")
 @shared.wait_option
 @click.option("--detach", is_flag=True, help="Run a local sweep in the background and return at once.")
@@ -38,6 +39,7 @@ def sweep(
     runs_dir: Path | None,
     dry_run: bool,
     script: bool,
+    show_environment: bool,
     new: bool,
     wait: bool,
     detach: bool,
@@ -93,8 +95,9 @@ def sweep(
     check()
     if dry_run:
         plan = [*launch.headline(prepared).splitlines(), launch.request_line(prepared)]
-        commands = launch.submit_commands(prepared)
-        launch.preview(plan, prepared.script, prepared.run_dir / JOB_SCRIPT, commands, only_script=script)
+        commands, path = launch.submit_commands(prepared), prepared.run_dir / JOB_SCRIPT
+        text = prepared.script if show_environment else prepared.spec.hidden_in(prepared.script, spec)
+        launch.preview(plan, text, path, commands, only_script=script)
         return 0
     from jobkit.commands.collect import print_table
     from jobkit.launch.resume import run_follow_up

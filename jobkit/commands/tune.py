@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @shared.runs_dir_option
 @shared.dry_run_option
 @shared.script_option
+@shared.show_environment_option
 @click.option("--new", is_flag=True, help="Start another run even if this sweep already has one.")
 @shared.wait_option
 @shared.json_option
@@ -37,6 +38,7 @@ def tune(
     runs_dir: Path | None,
     dry_run: bool,
     script: bool,
+    show_environment: bool,
     new: bool,
     wait: bool,
     as_json: bool,
@@ -84,7 +86,7 @@ def tune(
 
     check()
     if dry_run:
-        job.preview(prepared, only_script=script)
+        job.preview(prepared, None if show_environment else spec, only_script=script)
         return 0
     if runs_here(prepared.spec.scheduler):
         job.tune_here(prepared, check)

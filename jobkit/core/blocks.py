@@ -18,30 +18,15 @@ BOLD, DIM = 1, 2
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table.
+    """A column of a table."""
 
-    Attributes
-    ----------
-    head
-        Its name, in one or more lines.
-    cells
-        One a row.
-    rank
-        If room is short, the columns of the highest rank are left out first; those of rank 0 stay.
-    left
-        Whether it is flush left; numbers are flush right.
-    notes
-        What it means, in lines below the table.
-    sum_of
-        The heads of its parts: a table that has all of them leaves the sum out.
-    """
-
-    head: str
-    cells: Sequence[str]
+    head: str  # its name, in one or more lines
+    cells: Sequence[str]  # one a row
+    # if room is short, the columns of the highest rank are left out first; those of rank 0 stay
     rank: int = 0
-    left: bool = False
-    notes: tuple[str, ...] = ()
-    sum_of: tuple[str, ...] = ()
+    left: bool = False  # whether it is flush left; numbers are flush right
+    notes: tuple[str, ...] = ()  # what it means, in lines below the table
+    sum_of: tuple[str, ...] = ()  # the heads of its parts: a table that has all of them leaves the sum out
 
     @cached_property
     def width(self) -> int:
@@ -61,24 +46,14 @@ class Block:
     A line is a sentence or an item. One that begins with blanks is about the line above it, one that begins
     with ``- `` is an item of a list, a `NoWrap` of `jobkit.core.terminal` is code to copy, and an empty line
     is a gap.
-
-    Attributes
-    ----------
-    title
-        Empty if it goes on with what the block before it is about.
-    before, after
-        The lines above and below the table; without a table one follows the other.
-    columns
-        The table: columns without a value are not shown.
-    folded
-        Whether a page shows no more than the title until the reader asks for the rest.
     """
 
-    title: str = ""
+    title: str = ""  # empty if it goes on with what the block before it is about
+    # `before`, `after`: the lines above and below the table; without a table one follows the other
     before: tuple[str, ...] = ()
-    columns: tuple[Column, ...] = ()
+    columns: tuple[Column, ...] = ()  # the table: columns without a value are not shown
     after: tuple[str, ...] = ()
-    folded: bool = False
+    folded: bool = False  # whether a page shows no more than the title until the reader asks for the rest
 
     @classmethod
     def of(cls, lines: Iterable[str], columns: Sequence[Column] = (), after: Iterable[str] = ()) -> Block:
@@ -142,16 +117,11 @@ def as_text(
 ) -> str:
     """Return blocks for a terminal, an empty line between, as text that ends with a newline.
 
-    Parameters
-    ----------
-    blocks
-        Those without a word are left out.
-    width
-        No line is longer than this, unless it is a `NoWrap`; ``None`` wraps nothing and shows all columns.
-    color
-        Whether titles and the notes of columns carry terminal colours.
-    wider
-        What has the columns for which there is no room.
+    ``blocks``: those without a word are left out.
+    ``width``: no line is longer than this, unless it is a `NoWrap`; ``None`` wraps nothing and shows all
+        columns.
+    ``color``: whether titles and the notes of columns carry terminal colours.
+    ``wider``: what has the columns for which there is no room.
     """
     parts = [part for block in blocks for part in _parts(block, width, wider, color=color) if part]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"

@@ -59,6 +59,8 @@ ERRNO_HINTS = {
     errno.EIO: "the disk or its file server fails: ask who runs this machine",
     errno.ESTALE: "the file server has lost the file: try again, then ask who runs this machine",
     errno.ENAMETOOLONG: "use a shorter name",
+    errno.EFBIG: "name a smaller file",
+    errno.EINVAL: "name a regular file: no device and no FIFO",
 }
 """Hint for the user, by error number; hints differ, so that no two errors look alike."""
 

@@ -18,20 +18,11 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """What the kernel knows of an extension.
+    """What the kernel knows of an extension."""
 
-    Attributes
-    ----------
-    marks
-        Files of which any marks a run folder as one of its runs.
-    logs
-        A pattern of names of files in ``logs/`` of any run, which it reads; empty for none.
-    parts
-        By the name of a hook: the object that has it, as ``module:name``.
-    """
-
-    marks: tuple[str, ...] = ()
-    logs: str = ""
+    marks: tuple[str, ...] = ()  # files of which any marks a run folder as one of its runs
+    logs: str = ""  # A pattern of names of files in ``logs/`` of any run, which it reads; empty for none
+    # by the name of a hook: the object that has it, as ``module:name``
     parts: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -93,12 +84,8 @@ def extension_of(run: Path) -> str:
 def load(name: str, hook: str) -> Any | None:  # noqa: ANN401 - each hook has a type of its own
     """Return the object of an extension that has a hook; ``None`` if it has none.
 
-    Parameters
-    ----------
-    name
-        Of the extension; empty for none.
-    hook
-        Such as ``run``.
+    ``name``: of the extension; empty for none.
+    ``hook``: such as ``run``.
     """
     part = EXTENSIONS[name].parts.get(hook) if name else None
     return _load(part) if part else None

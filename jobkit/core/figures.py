@@ -32,65 +32,30 @@ DIGITS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A figure of a point, and so of the repeats of a setting.
+    """A figure of a point, and so of the repeats of a setting."""
 
-    Attributes
-    ----------
-    name
-        Of its column in CSV and JSON.
-    label
-        In words.
-    unit
-        Of its values; `BYTES` are shown as GiB, a `SHARE` in percent.
-    read
-        Returns it for a record; ``None`` if it is not known, as of one that compares a point with others.
-    direction
-        Which values are better: `MIN` or `MAX`; empty if neither is.
-    key
-        Its name in ``objective`` and ``constraints``; empty if no setting is chosen by it.
-    optional
-        Whether a setting keeps a bound of it if it is not known: not every machine can measure it.
-    compared
-        Whether `jobkit compare` has it.
-    more, less
-        What a setting is whose mean is larger, or smaller.
-    interval
-        Whether its means have a 95 % interval in tables and JSON.
-    drawn
-        Whether a picture of its own shows it against the batch size. The speed, memory and energy have
-        theirs.
-    head
-        The two lines above its column, the second with the unit; empty if no table has it.
-    family
-        The line that explains its column (`jobkit.report.columns.LEGENDS`).
-    rank
-        As in `jobkit.core.terminal.Column`.
-    places
-        The least decimal places.
-    count
-        Whether it is a count: no decimal places, unless a mean has some.
-    own
-        Whether the workload reports it: then its size may be any.
-    """
-
-    name: str
-    label: str
-    unit: str
+    name: str  # of its column in CSV and JSON
+    label: str  # in words
+    unit: str  # of its values; `BYTES` are shown as GiB, a `SHARE` in percent
+    # returns it for a record; ``None`` if it is not known, as of one that compares a point with others
     read: Callable[[Record], float | None] = lambda _: None
-    direction: str = ""
-    key: str = ""
+    direction: str = ""  # which values are better: `MIN` or `MAX`; empty if neither is
+    key: str = ""  # its name in ``objective`` and ``constraints``; empty if no setting is chosen by it
+    # whether a setting keeps a bound of it if it is not known: not every machine can measure it
     optional: bool = True
-    compared: bool = False
-    more: str = "more"
+    compared: bool = False  # whether `jobkit compare` has it
+    more: str = "more"  # `more`, `less`: what a setting is whose mean is larger, or smaller
     less: str = "less"
-    interval: bool = False
+    interval: bool = False  # whether its means have a 95 % interval in tables and JSON
+    # whether a picture of its own shows it against the batch size. The speed, memory and energy have
+    # theirs.
     drawn: bool = False
-    head: str = ""
-    family: str = ""
-    rank: int = 5
-    places: int = 0
-    count: bool = False
-    own: bool = False
+    head: str = ""  # the two lines above its column, the second with the unit; empty if no table has it
+    family: str = ""  # the line that explains its column (`jobkit.report.columns.LEGENDS`)
+    rank: int = 5  # as in `jobkit.core.terminal.Column`
+    places: int = 0  # the least decimal places
+    count: bool = False  # whether it is a count: no decimal places, unless a mean has some
+    own: bool = False  # whether the workload reports it: then its size may be any
 
     @property
     def scale(self) -> float:
@@ -403,12 +368,8 @@ def _own(name: str) -> Figure:
 def _own_in_unit(column: str, name: str, unit: str) -> Figure:
     """Return the figure that a workload reports in one unit.
 
-    Parameters
-    ----------
-    column
-        The name of its column.
-    name, unit
-        As it is reported.
+    ``column``: the name of its column.
+    ``name``, ``unit``: as it is reported.
     """
 
     def read(record: Record) -> float | None:
@@ -432,10 +393,7 @@ def _own_in_unit(column: str, name: str, unit: str) -> Figure:
 def own_columns(records: Iterable[Record | None], taken: Iterable[str] = ()) -> tuple[Figure, ...]:
     """Return all figures that workloads report, one for each name and unit, in this order.
 
-    Parameters
-    ----------
-    taken
-        The names of the other columns.
+    ``taken``: the names of the other columns.
     """
     keys = {(name, metric.unit) for record in records for name, metric in reported(record).items()}
     used = {derived for name in taken for derived in _derived(name)}
@@ -490,12 +448,8 @@ def in_table(own: Iterable[Figure] = ()) -> Iterator[Figure]:
 def format_figure(value: float, unit: str = "", half: float | None = None) -> str:
     """Return a figure with its unit, in four digits, and half of its interval if there is one.
 
-    Parameters
-    ----------
-    value
-        In ``unit``; bytes are printed as a size.
-    half
-        Half of the 95 % interval of the mean.
+    ``value``: in ``unit``; bytes are printed as a size.
+    ``half``: half of the 95 % interval of the mean.
     """
     if half is not None and half < abs(value) / 10**DIGITS:
         half = 0.0

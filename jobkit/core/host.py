@@ -7,6 +7,7 @@ from pathlib import Path
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import load_all
+from jobkit.core.files import MOST_BYTES, read_text
 from jobkit.core.paths import config_folder
 
 PROTOCOL = 1
@@ -24,8 +25,8 @@ def own_site() -> tuple[Path, list[str]]:
     """Return the user's own site file and its lines, without PyYAML, which takes long to import."""
     path = config_folder() / "site.yaml"
     try:
-        return path, path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
+        return path, read_text(path, MOST_BYTES).splitlines()
+    except OSError:
         return path, []
 
 
@@ -36,27 +37,13 @@ def passed_variables() -> list[str]:
 
 
 def note_begun(run_dir: Path) -> None:
-    """Note with the request of a laptop that a run begins, so that the same request goes on with it.
-
-    Raises
-    ------
-    JobkitError
-        If another laptop has sent other files since.
-    OSError
-        If it cannot be noted: then nothing may be submitted.
-    """
+    """Note with the request of a laptop that a run begins, so that the same request goes on with it."""
     for request in load_all("request"):
         request.note_begun(run_dir)
 
 
 def usual_host() -> str:
-    """Return the ``on`` of the user's site file; empty without one.
-
-    Raises
-    ------
-    JobkitError
-        If the line is not ``on: HOST``.
-    """
+    """Return the ``on`` of the user's site file; empty without one."""
     site, lines = own_site()
     for number, line in enumerate(lines, 1):
         if re.match(r"[\"']?on\b", line):

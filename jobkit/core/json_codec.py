@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import types
 import typing
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from jobkit.core.errors import JobkitError
 
@@ -36,28 +37,42 @@ def _as_dict(value: Any) -> dict[str, Any]:  # noqa: ANN401 - json.dumps hands o
     return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
+def parse_json(text: str, where: str) -> Any:  # noqa: ANN401 - JSON is Any
+    """Return JSON; not NaN, nor a number that is too large to compute with."""
+    try:
+        return _DECODER.decode(text)
+    except RecursionError:
+        raise JobkitError(f"{where}: not JSON: nested too deep") from None
+    except ValueError as error:
+        raise JobkitError(f"{where}: not JSON: {error}") from error
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse(text)
+
+
+def _whole(text: str) -> int:
+    return int(text) if len(text) <= _MOST_DIGITS else _refuse(text)
+
+
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(f"{text[:40]} is no number that was measured")
+
+
+_MOST_DIGITS = 300
+"""A float has no more."""
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_int=_whole, parse_constant=_refuse)
+
+
 def from_json(kind: type[T], text: str, *, where: str) -> T:
     """Read a dataclass back from JSON.
 
-    Parameters
-    ----------
-    kind
-        ``Point``, ``Batch``, ``Record``, ...
-    text
-        One JSON object. Keys that this version does not know are ignored.
-    where
-        ``file`` or ``file:line``, for the message.
-
-    Raises
-    ------
-    JobkitError
-        If the text is not a JSON object, lacks a field, or has a newer schema.
+    ``kind``: ``Point``, ``Batch``, ``Record``, ...
+    ``text``: one JSON object. Keys that this version does not know are ignored.
+    ``where``: ``file`` or ``file:line``, for the message.
     """
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise JobkitError(f"{where}: not JSON: {error}") from error
-    return from_dict(kind, data, where=where)
+    return from_dict(kind, parse_json(text, where), where=where)
 
 
 def from_dict(kind: type[T], data: object, *, where: str) -> T:

@@ -23,28 +23,15 @@ CPU, CUDA = "cpu", "cuda"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knob:
-    """One knob.
+    """One knob."""
 
-    Attributes
-    ----------
-    name
-        As in a spec.
-    words
-        Its values, if they are words; empty if they are whole numbers above 0.
-    grows_load
-        Whether the load of a batch grows with it. Such knobs decide the order of the points and
-        which points are pruned.
-    devices
-        The devices on which it means something: ``cpu``, ``cuda``.
-    cuda_words
-        Those of its words that mean something on a GPU only.
-    """
-
-    name: str
-    words: tuple[str, ...] = ()
+    name: str  # as in a spec
+    words: tuple[str, ...] = ()  # its values, if they are words; empty if they are whole numbers above 0
+    # whether the load of a batch grows with it. Such knobs decide the order of the points and which
+    # points are pruned.
     grows_load: bool = False
-    devices: tuple[str, ...] = (CPU, CUDA)
-    cuda_words: tuple[str, ...] = ()
+    devices: tuple[str, ...] = (CPU, CUDA)  # the devices on which it means something: ``cpu``, ``cuda``
+    cuda_words: tuple[str, ...] = ()  # those of its words that mean something on a GPU only
 
     @property
     def expected(self) -> str:

@@ -94,17 +94,8 @@ _CONTRACT_FOLDERS = frozenset(
 def refuse_contract_file(path: Path, option: str) -> None:
     """Refuse an output file that would replace a file that jobkit or a job reads in a run folder.
 
-    Parameters
-    ----------
-    path
-        The file, also if it does not exist.
-    option
-        The option that names it.
-
-    Raises
-    ------
-    JobkitError
-        If a run folder has such a file.
+    ``path``: the file, also if it does not exist.
+    ``option``: the option that names it.
     """
     place = path.parent.resolve() / path.name
     for run in place.parents:
@@ -190,13 +181,7 @@ def _point(line: str, where: str) -> Point:
 
 
 def read_point(path: Path, index: int) -> Point:
-    """Return point ``index`` of a ``points.jsonl``, the line of that number.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such line, or it is not a point.
-    """
+    """Return point ``index`` of a ``points.jsonl``, the line of that number."""
     for number, line in read_lines(path):
         if number == index:
             return from_json(Point, line, where=f"{path}:{number}")
@@ -208,47 +193,21 @@ BY_HAND = "hand"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin:
-    """The job that runs a try: the file ``begin``, lines of ``key=value``.
+    """The job that runs a try: the file ``begin``, lines of ``key=value``."""
 
-    Attributes
-    ----------
-    scheduler
-        ``slurm``, ``sge``, ``local``, or ``hand`` if a person typed ``bash job.sh K``.
-    job, task
-        The scheduler's ids; empty by hand.
-    restart
-        How often the scheduler had started this task before.
-    round
-        The submission that it belongs to: 1 is the sweep, later numbers are ``jobkit resume``.
-    host, pid
-        Of the job script.
-    at
-        UTC by the clock of the node, ISO 8601.
-    queue
-        The queue that the job got; empty without one.
-    """
-
-    scheduler: str
-    job: str
+    scheduler: str  # ``slurm``, ``sge``, ``local``, or ``hand`` if a person typed ``bash job.sh K``
+    job: str  # `job`, `task`: the scheduler's ids; empty by hand
     task: int | None
-    restart: int
-    round: int
-    host: str = ""
+    restart: int  # how often the scheduler had started this task before
+    round: int  # the submission that it belongs to: 1 is the sweep, later numbers are ``jobkit resume``
+    host: str = ""  # `host`, `pid`: of the job script
     pid: int | None = None
-    at: str = ""
-    queue: str = ""
+    at: str = ""  # UTC by the clock of the node, ISO 8601
+    queue: str = ""  # the queue that the job got; empty without one
 
 
 def read_begin(path: Path | str) -> Begin:
-    """Read the file ``begin`` of a try.
-
-    Raises
-    ------
-    JobkitError
-        If it lacks a key or was cut short.
-    OSError
-        If it cannot be read.
-    """
+    """Read the file ``begin`` of a try."""
     pairs = _read_pairs(path, Begin)
     try:
         numbers = {name: int(pairs[name]) for name in ("restart", "round")}
@@ -267,36 +226,21 @@ def _read_pairs(path: Path | str, kind: type[Begin | Exit]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
-    """How the job script ended a try: the file ``exit``, lines of ``key=value``.
+    """How the job script ended a try: the file ``exit``, lines of ``key=value``."""
 
-    Attributes
-    ----------
-    status
-        Exit status of the worker, or of the step that failed.
-    stage
-        The last step of the script: ``scratch``, ``environment``, ``gate``, ``stage_in``,
-        ``run``, ``done``.
-    outcome
-        Set if the script itself knows it, before or instead of a record; else ``None``.
-    signal
-        The signal that the script received, else ``None``.
-    message
-        One line, for a person.
-    because
-        Why a point was skipped: of ``pruned`` the id of the point that ran out of memory, or of a
-        repeat of the same setting, of ``stopped`` the outcome of the points that failed. Empty in files
-        of earlier versions.
-    scratch
-        The scratch folder, if it was kept because results could not be copied home.
-    """
-
-    status: int
+    status: int  # exit status of the worker, or of the step that failed
+    # the last step of the script: ``scratch``, ``environment``, ``gate``, ``stage_in``, ``run``,
+    # ``done``
     stage: str
+    # set if the script itself knows it, before or instead of a record; else ``None``
     outcome: Outcome | None = None
-    signal: str | None = None
-    message: str = ""
+    signal: str | None = None  # the signal that the script received, else ``None``
+    message: str = ""  # one line, for a person
+    # why a point was skipped: of ``pruned`` the id of the point that ran out of memory, or of a repeat
+    # of the same setting, of ``stopped`` the outcome of the points that failed. Empty in files of
+    # earlier versions.
     because: str = ""
-    scratch: str = ""
+    scratch: str = ""  # the scratch folder, if it was kept because results could not be copied home
     host: str = ""
 
     @property
@@ -306,13 +250,7 @@ class Exit:
 
 
 def read_exit(path: Path | str) -> Exit:
-    """Read the file ``exit`` of a try.
-
-    Raises
-    ------
-    JobkitError
-        If it has no status or an unknown outcome.
-    """
+    """Read the file ``exit`` of a try."""
     pairs = _read_pairs(path, Exit)
     try:
         outcome = Outcome(pairs["outcome"]) if pairs.get("outcome") else None

@@ -25,13 +25,7 @@ def user_name() -> str:
 
 
 def shipped_folder(name: str) -> Path:
-    """Return the folder ``templates``, ``sweeps`` or ``docs``: of the checkout, else inside the package.
-
-    Raises
-    ------
-    JobkitError
-        If the installation is incomplete.
-    """
+    """Return the folder ``templates``, ``sweeps`` or ``docs``: of the checkout, else inside the package."""
     package = Path(__file__).resolve().parents[1]
     checkout = package.parent
     if (checkout / "pyproject.toml").is_file() and (checkout / name).is_dir():
@@ -101,13 +95,7 @@ def share_with_group(path: Path) -> None:
 
 @contextmanager
 def cache_write_errors(path: Path) -> Iterator[None]:
-    """Turn an OSError inside the block into a message that names the cache and how to move it.
-
-    Raises
-    ------
-    JobkitError
-        For any OSError inside the block.
-    """
+    """Turn an OSError inside the block into a message that names the cache and how to move it."""
     try:
         yield
     except OSError as error:

@@ -25,22 +25,13 @@ _KILL_WAIT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The answer of a command.
+    """The answer of a command."""
 
-    Attributes
-    ----------
-    argv
-        The command as it was run, never through a shell.
-    status
-        Its exit status; negative for a signal; 127 if the command does not exist, 126 if it cannot
-        be run, 124 if it did not answer in time.
-    stdout, stderr
-        Its two streams, decoded as UTF-8; undecodable bytes are replaced.
-    """
-
-    argv: tuple[str, ...]
+    argv: tuple[str, ...]  # the command as it was run, never through a shell
+    # its exit status; negative for a signal; 127 if the command does not exist, 126 if it cannot be
+    # run, 124 if it did not answer in time
     status: int
-    stdout: str
+    stdout: str  # `stdout`, `stderr`: its two streams, decoded as UTF-8; undecodable bytes are replaced
     stderr: str
 
     @property
@@ -62,14 +53,9 @@ def run(
 ) -> Completed:
     """Run a command and return its answer, whatever its status.
 
-    Parameters
-    ----------
-    argv
-        The command and its arguments.
-    env
-        The whole environment of the command; by default that of this process.
-    timeout_s
-        The limit in seconds; then the command is killed and its status is 124.
+    ``argv``: the command and its arguments.
+    ``env``: the whole environment of the command; by default that of this process.
+    ``timeout_s``: the limit in seconds; then the command is killed and its status is 124.
 
     Returns
     -------
@@ -109,16 +95,10 @@ def run_streaming(
 
     Ctrl-C in a terminal reaches only this process, which then kills the command.
 
-    Parameters
-    ----------
-    argv
-        The command and its arguments.
-    on_line
-        Called with each line.
-    text
-        The standard input of the command.
-    env
-        The whole environment of the command.
+    ``argv``: the command and its arguments.
+    ``on_line``: called with each line.
+    ``text``: the standard input of the command.
+    ``env``: the whole environment of the command.
     """
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(  # noqa: S603 - an argv list, no shell
@@ -178,14 +158,9 @@ def open_pipes(
 
     Ctrl-C in a terminal reaches only this process.
 
-    Parameters
-    ----------
-    argv
-        The command and its arguments.
-    errors
-        Gets its standard error; ``None`` for that of this process.
-    own_input
-        Whether its standard input is that of this process.
+    ``argv``: the command and its arguments.
+    ``errors``: gets its standard error; ``None`` for that of this process.
+    ``own_input``: whether its standard input is that of this process.
     """
     return subprocess.Popen(  # noqa: S603 - an argv list, no shell
         tuple(argv),
@@ -201,15 +176,7 @@ def attach(argv: Sequence[str], env: Mapping[str, str], *, output: IO[str] | Non
 
     Ctrl-C reaches the command too, which decides what becomes of it.
 
-    Parameters
-    ----------
-    output
-        Gets its standard output; ``None`` for that of this process.
-
-    Raises
-    ------
-    JobkitError
-        If it cannot be started.
+    ``output``: gets its standard output; ``None`` for that of this process.
     """
     try:
         process = subprocess.Popen(tuple(argv), env=dict(env), stdout=output)  # noqa: S603 - an argv list, no shell
@@ -223,13 +190,7 @@ def attach(argv: Sequence[str], env: Mapping[str, str], *, output: IO[str] | Non
 
 
 def check(done: Completed, what: str, *, hint: str = "") -> Completed:
-    """Return ``done`` if the command succeeded.
-
-    Raises
-    ------
-    JobkitError
-        With the command, its status and its output.
-    """
+    """Return ``done`` if the command succeeded."""
     if done.ok:
         return done
     message = f"{what}: {shlex.join(done.argv)}\n  ended with status {done.status}: {done.said}"
@@ -239,12 +200,8 @@ def check(done: Completed, what: str, *, hint: str = "") -> Completed:
 def detach(argv: Sequence[str], log: Path) -> int:
     """Start a command that outlives this process and its terminal, and return its process id.
 
-    Parameters
-    ----------
-    argv
-        The command and its arguments.
-    log
-        Both streams are appended to it.
+    ``argv``: the command and its arguments.
+    ``log``: both streams are appended to it.
     """
     with log.open("ab") as stream:
         process = subprocess.Popen(  # noqa: S603 - an argv list, no shell

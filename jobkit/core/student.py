@@ -25,12 +25,8 @@ def deviation(values: Sequence[float]) -> float | None:
 def half_width(sd: float | None, number: int) -> float | None:
     """Return half the 95 % interval of the mean of normal values; ``None`` of fewer than two.
 
-    Parameters
-    ----------
-    sd
-        Their standard deviation.
-    number
-        How many there are.
+    ``sd``: their standard deviation.
+    ``number``: how many there are.
     """
     if sd is None or number < 2:  # noqa: PLR2004 - as in `deviation`
         return None
@@ -47,14 +43,9 @@ def welch_half_width(
 ) -> float | None:
     """Return half the interval of the difference of two means (Welch, Biometrika 34, 1947, 28-35).
 
-    Parameters
-    ----------
-    variances
-        Of each mean.
-    degrees
-        Of freedom of each; ``None`` is returned if one of them is 0.
-    probability
-        Of the quantile that ends the interval; by default its confidence is 95 %.
+    ``variances``: of each mean.
+    ``degrees``: of freedom of each; ``None`` is returned if one of them is 0.
+    ``probability``: of the quantile that ends the interval; by default its confidence is 95 %.
     """
     if not all(degrees):
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import difflib
+import io
 import json
 import re
 import shlex
@@ -13,9 +14,7 @@ import textwrap
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Self
-
-from jobkit.core.files import mask
+from typing import Self, TextIO
 
 _WORDS_OF_KEYS = {
     "resources.queue": "partition p q",
@@ -49,10 +48,7 @@ Say = Callable[[str], None]
 def did_you_mean(word: str, words: Sequence[str], least: float = 0.5) -> str:
     """Return ``did you mean 'x'?`` for the closest word, empty if none is close.
 
-    Parameters
-    ----------
-    least
-        How close, from 0 to 1, as `difflib.get_close_matches` measures it.
+    ``least``: how close, from 0 to 1, as `difflib.get_close_matches` measures it.
     """
     close = difflib.get_close_matches(word, words, 1, least)
     return f"did you mean {close[0]!r}?" if close else ""
@@ -66,14 +62,9 @@ def suggest(word: str, words: Sequence[str]) -> str:
 def suggest_key(names: Sequence[int | str], words: Mapping[str, str], keys: Sequence[str] = ()) -> str:
     """Return ``; did you mean 'resources.queue'?`` for another program's word; empty if it is not one.
 
-    Parameters
-    ----------
-    names
-        The key as written, after the keys that it is nested in: ``resources``, ``--partition``.
-    words
-        Maps a word to a dotted key or to a sentence.
-    keys
-        The keys of the section that the word is in: such a key is named by its last part.
+    ``names``: the key as written, after the keys that it is nested in: ``resources``, ``--partition``.
+    ``words``: maps a word to a dotted key or to a sentence.
+    ``keys``: the keys of the section that the word is in: such a key is named by its last part.
     """
     word = str(names[-1]).lstrip("-").replace("-", "_")
     found = words.get(word) or words.get(word.lower(), "")
@@ -119,20 +110,12 @@ _LINK = re.compile(r"(?i)((?:\b[a-z][a-z0-9+.-]*://|\bwww\.|\bmailto:)[^\s`|]*|[
 
 
 class NoWrap(str):
-    """A line that is never wrapped: a command or a header line to copy, perhaps after a few words.
-
-    Attributes
-    ----------
-    code
-        What to copy.
-    words
-        What stands before it, with the blanks between.
-    """
+    """A line that is never wrapped: a command or a header line to copy, perhaps after a few words."""
 
     __slots__ = ("code", "words")
 
-    code: str
-    words: str
+    code: str  # what to copy
+    words: str  # what stands before it, with the blanks between
 
     def __new__(cls, code: str, words: str = "") -> Self:
         """Return the words and the code as one line."""
@@ -161,21 +144,39 @@ def display_width(text: str) -> int:
 
 
 def say(text: str, *, err: bool = False, nl: bool = True, colours: bool = False) -> None:
-    """Print a text, safe for a terminal and without secrets: the one way by which commands print.
+    """Print a text, safe for a terminal: the one way by which commands print.
 
-    Parameters
-    ----------
-    err
-        On standard error.
-    nl
-        Whether a newline follows.
-    colours
-        Whether it holds colours of jobkit's own, with all else in it made safe before.
+    ``err``: on standard error.
+    ``nl``: whether a newline follows.
+    ``colours``: whether it holds colours of jobkit's own, with all else in it made safe before.
     """
     stream = sys.stderr if err else sys.stdout
-    shown = for_terminal(mask(text), colours=colours)
+    shown = for_terminal(text, colours=colours)
     stream.write((shown if stream.isatty() else _COLOUR.sub("", shown)) + "\n" * nl)
     stream.flush()
+
+
+def accept_any_text(stream: TextIO) -> None:
+    """Let a stream write plain characters for those that its encoding lacks, whoever prints."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors=_PLAINLY)
+
+
+_PLAIN = {"─": "-", "±": "+-", "“": '"', "”": '"', "‘": "'", "’": "'", "–": "-", "—": "-", "→": "->"}  # noqa: RUF001
+_PLAINLY = "jobkit.plainly"
+
+
+def _plainly(error: UnicodeError) -> tuple[str, int]:
+    """Return plain characters for those that an encoding lacks; an escape if none are known."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    known = (_PLAIN.get(char) or unicodedata.normalize("NFKD", char) for char in lacking)
+    plain = (text.encode("ascii", "ignore").decode() for text in known)
+    return "".join(text or _spelling(char) for text, char in zip(plain, lacking, strict=True)), error.end
+
+
+codecs.register_error(_PLAINLY, _plainly)
 
 
 def note(line: str) -> None:
@@ -212,10 +213,7 @@ def wrap_lines(lines: Iterable[str], width: int | None = None) -> list[str]:
 def wrap(text: str, width: int, *, first: str = "", below: str = "") -> list[str]:
     """Return a text in lines of at most a width; a longer word stays in one piece.
 
-    Parameters
-    ----------
-    first, below
-        What the first line, and each other line, begins with.
+    ``first``, ``below``: what the first line, and each other line, begins with.
     """
     wrapped = textwrap.wrap(
         text,
@@ -236,10 +234,7 @@ def printable(text: str) -> str:
 def for_terminal(text: str, *, colours: bool = False) -> str:
     """Return a text of several lines with its control characters spelt out, less newlines and tabs.
 
-    Parameters
-    ----------
-    colours
-        Whether sequences that only set colours are kept.
+    ``colours``: whether sequences that only set colours are kept.
     """
     if not colours:
         return _spelt(text, _SHOWN)

@@ -35,16 +35,8 @@ _CLOCK = re.compile(r"(?:(\d{1,18})-)?(\d{1,18}):([0-5]\d):([0-5]\d)", re.ASCII)
 def parse_size(text: str) -> int:
     """Return a size such as ``8GiB``, ``512M`` or ``30GB`` in bytes.
 
-    Parameters
-    ----------
-    text
-        A positive number, decimals allowed, and a unit of `SIZE_UNITS`. A bare number is
-        refused: schedulers disagree on what it means.
-
-    Raises
-    ------
-    JobkitError
-        If the text is anything else, 0 bytes after rounding down, or more than `MAX_BYTES`.
+    ``text``: A positive number, decimals allowed, and a unit of `SIZE_UNITS`. A bare number is refused:
+        schedulers disagree on what it means.
     """
     match = _SIZE.fullmatch(text.strip())
     scale = SIZE_UNITS.get(match[2]) if match else None
@@ -62,16 +54,8 @@ def parse_size(text: str) -> int:
 def parse_duration(text: str) -> int:
     """Return a duration such as ``00:10:00``, ``1-12:00:00`` or ``90m`` in seconds.
 
-    Parameters
-    ----------
-    text
-        ``HH:MM:SS``, ``D-HH:MM:SS``, or a whole number with one of s, m, h, d. ``MM:SS`` is
-        refused: Slurm reads it as minutes, people read it as hours.
-
-    Raises
-    ------
-    JobkitError
-        If the text is anything else, 0, or more than `MAX_SECONDS`.
+    ``text``: ``HH:MM:SS``, ``D-HH:MM:SS``, or a whole number with one of s, m, h, d. ``MM:SS`` is refused:
+        Slurm reads it as minutes, people read it as hours.
     """
     duration_s = _duration_s(text.strip())
     if duration_s is None:
@@ -98,13 +82,7 @@ SECONDS_PATTERN = r"^\s*\d+(\.\d+)? ?(ms|s)\s*$"
 
 
 def parse_seconds(text: str) -> float:
-    """Return a short time such as ``2s``, ``0.5s`` or ``500ms`` in seconds.
-
-    Raises
-    ------
-    JobkitError
-        If the text is anything else, or 0.
-    """
+    """Return a short time such as ``2s``, ``0.5s`` or ``500ms`` in seconds."""
     if not re.fullmatch(SECONDS_PATTERN, text):
         raise JobkitError(f"time {text!r}: not understood", hint="a number with s or ms; for instance 500ms")
     number, unit = text.strip().rstrip("ms").strip(), text.strip()

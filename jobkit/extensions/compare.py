@@ -30,29 +30,16 @@ WORK = ("text_sha256", "model_fingerprint", "workload")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """A group of points of one run: all that share GPU, model, text, versions and settings.
+    """A group of points of one run: all that share GPU, model, text, versions and settings."""
 
-    Attributes
-    ----------
-    letter, run, title
-        Its short name, the run folder, and what was run, in words.
-    first
-        The first point of the group.
-    sizes
-        By setting, in words.
-    answer
-        Of a search, which then has only the last of its phases here: the setting that it found, in words.
-    found
-        The same in a sentence.
-    """
-
-    letter: str
+    letter: str  # `letter`, `run`, `title`: its short name, the run folder, and what was run, in words
     run: str
     title: str
-    first: Row
-    sizes: Mapping[str, Size]
+    first: Row  # the first point of the group
+    sizes: Mapping[str, Size]  # by setting, in words
+    # of a search, which then has only the last of its phases here: the setting that it found, in words
     answer: str = ""
-    found: str = ""
+    found: str = ""  # the same in a sentence
 
     @property
     def fastest(self) -> tuple[str, Size] | None:
@@ -79,22 +66,12 @@ class ComparedSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideComparison:
-    """One side next to the first.
+    """One side next to the first."""
 
-    Attributes
-    ----------
-    first, other
-        The sides.
-    differ
-        The columns in which they differ, with the two values in words.
-    lines
-        By figure, the settings that both have.
-    """
-
-    first: Side
+    first: Side  # `first`, `other`: the sides
     other: Side
-    differ: Sequence[tuple[str, str, str]]
-    lines: Mapping[Figure, Sequence[ComparedSetting]]
+    differ: Sequence[tuple[str, str, str]]  # the columns in which they differ, with the two values in words
+    lines: Mapping[Figure, Sequence[ComparedSetting]]  # by figure, the settings that both have
 
 
 def sides(runs: Sequence[Collected]) -> list[Side]:

@@ -40,125 +40,73 @@ ROUND = tuple(step * 10**power for power in range(7) for step in (1, 2, 5))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One of the longest items.
+    """One of the longest items."""
 
-    Attributes
-    ----------
-    length
-        In what the framework pads to.
-    paragraph, item
-        Its place: which paragraph of the text, which item of the paragraph; both from 0.
-    beginning
-        How it begins, judged by punctuation.
-    """
-
-    length: int
+    length: int  # in what the framework pads to
+    # `paragraph`, `item`: its place: which paragraph of the text, which item of the paragraph; both
+    # from 0
     paragraph: int
     item: int
-    beginning: str
+    beginning: str  # how it begins, judged by punctuation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaddedSize:
-    """What is known of one batch size.
-
-    Attributes
-    ----------
-    load
-        The largest of this batch size and of all smaller ones.
-    own_load
-        The largest at exactly this batch size.
-    first_paragraph, from_batch_size
-        The call that makes ``load``: its first paragraph, from 0, and its batch size.
-    efficiency, efficiency_sorted
-        Characters over padded characters, as the text stands and if it were sorted by length;
-        ``None`` if no lengths are known.
-    gpu_bytes
-        What the process may take on the GPU, roughly; ``None`` if nothing is known of it.
-    in_spec, to_measure
-        Whether the spec sweeps it, and whether it is worth measuring.
-    """
+    """What is known of one batch size."""
 
     batch_size: int
-    load: int
-    own_load: int
+    load: int  # the largest of this batch size and of all smaller ones
+    own_load: int  # the largest at exactly this batch size
+    # `first_paragraph`, `from_batch_size`: the call that makes ``load``: its first paragraph, from 0,
+    # and its batch size
     first_paragraph: int
     from_batch_size: int
+    # `efficiency`, `efficiency_sorted`: characters over padded characters, as the text stands and if it
+    # were sorted by length; ``None`` if no lengths are known
     efficiency: float | None
     efficiency_sorted: float | None
-    gpu_bytes: int | None
-    in_spec: bool
+    gpu_bytes: int | None  # what the process may take on the GPU, roughly; ``None`` if nothing is known of it
+    in_spec: bool  # `in_spec`, `to_measure`: whether the spec sweeps it, and whether it is worth measuring
     to_measure: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingLoad:
-    """A setting that the spec sweeps, and its batches.
-
-    Attributes
-    ----------
-    load
-        The largest, which the records of the run confirm.
-    batches
-        Their number in one pass over the text.
-    efficiency
-        Characters over padded characters; ``None`` if no lengths are known.
-    alone
-        How many items are longer than ``padded_chars``: each is a batch of its own.
-    """
+    """A setting that the spec sweeps, and its batches."""
 
     params: Mapping[str, Value]
-    load: int
-    batches: int
-    efficiency: float | None
-    alone: int = 0
+    load: int  # the largest, which the records of the run confirm
+    batches: int  # their number in one pass over the text
+    efficiency: float | None  # characters over padded characters; ``None`` if no lengths are known
+    alone: int = 0  # how many items are longer than ``padded_chars``: each is a batch of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
-    """What the text shows.
+    """What the text shows."""
 
-    Attributes
-    ----------
-    text, workload, model, stand_in, device
-        What the spec names; ``model`` is ``None`` if there is none.
-    caveat
-        What the model is, if it is not the model that its name promises; else empty.
-    source, unit
-        As in `jobkit.answers.loads.Lengths`.
-    paragraphs, items, characters
-        How many; ``items`` is ``None`` if no lengths are known.
-    saturation, limit
-        As in `jobkit.answers.loads.Loads`.
-    measure
-        The batch sizes worth measuring.
-    why
-        What was chosen and why, in a line.
-    gpu_memory_bytes
-        The GPU that was taken for it; ``None`` if nothing is known of it.
-    gpu_memory_named
-        Whether the user named that GPU.
-    """
-
+    # `text`, `workload`, `model`, `stand_in`, `device`: what the spec names; ``model`` is ``None`` if
+    # there is none
     text: str
     workload: str
     model: str | None
     stand_in: bool
-    caveat: str
+    caveat: str  # what the model is, if it is not the model that its name promises; else empty
     device: str
-    source: str
+    source: str  # `source`, `unit`: as in `jobkit.answers.loads.Lengths`
     unit: str
+    # `paragraphs`, `items`, `characters`: how many; ``items`` is ``None`` if no lengths are known
     paragraphs: int
     items: int | None
     characters: int
     longest: tuple[Item, ...]
-    saturation: int
+    saturation: int  # `saturation`, `limit`: as in `jobkit.answers.loads.Loads`
     saturation_load: int
     limit: int
-    measure: tuple[int, ...]
-    why: str
-    gpu_memory_bytes: int | None
-    gpu_memory_named: bool
+    measure: tuple[int, ...]  # the batch sizes worth measuring
+    why: str  # what was chosen and why, in a line
+    gpu_memory_bytes: int | None  # the GPU that was taken for it; ``None`` if nothing is known of it
+    gpu_memory_named: bool  # whether the user named that GPU
     sizes: tuple[PaddedSize, ...]
     settings: tuple[SettingLoad, ...]
 
@@ -174,25 +122,12 @@ def preflight(
 ) -> Preflight:
     """Return what can be known of a sweep before anything runs.
 
-    Parameters
-    ----------
-    path
-        The spec.
-    overrides
-        ``key=value`` of each ``--set``.
-    fast
-        Whether to estimate lengths from punctuation if the workload needs a model for them.
-    gpu_memory_bytes
-        The memory of the GPU, if it is known.
-    stand_in
-        Whether a stand-in takes the place of a model that is missing.
-    say
-        Prints a line about work that takes time.
-
-    Raises
-    ------
-    JobkitError
-        As `jobkit.planning.prepare.prepare`.
+    ``path``: the spec.
+    ``overrides``: ``key=value`` of each ``--set``.
+    ``fast``: whether to estimate lengths from punctuation if the workload needs a model for them.
+    ``gpu_memory_bytes``: the memory of the GPU, if it is known.
+    ``stand_in``: whether a stand-in takes the place of a model that is missing.
+    ``say``: prints a line about work that takes time.
     """
     options = Options(overrides=overrides, stand_in=stand_in)
     named = resolve(path, options, fetch=True, build=not fast, say=say)

@@ -35,20 +35,9 @@ Part = tuple[Submission, tuple[int, ...]]
 def cancel(run_dir: Path, named: Sequence[str], kept: Sequence[str]) -> int:
     """Cancel points of a run, or all of it; return the exit code.
 
-    Parameters
-    ----------
-    run_dir
-        The run folder, absolute.
-    named
-        Points, by number or id; none for all, and the jobs that follow too.
-    kept
-        Points that stay; then the jobs that follow stay too.
-
-    Raises
-    ------
-    JobkitError
-        If a word names no point, or a point cannot be cancelled alone; exit code 3 if the
-        scheduler does not answer, or refuses.
+    ``run_dir``: the run folder, absolute.
+    ``named``: points, by number or id; none for all, and the jobs that follow too.
+    ``kept``: points that stay; then the jobs that follow stay too.
     """
     whole = not named and not kept
     with _settled(run_dir, whole=whole):
@@ -136,15 +125,7 @@ def _cancel_strays(run_dir: Path) -> bool:
 def points_to_cancel(run: RunStanding, named: Sequence[str], kept: Sequence[str]) -> list[PointStatus]:
     """Return the points to cancel, without those that have ended.
 
-    Parameters
-    ----------
-    named, kept
-        As for `cancel`.
-
-    Raises
-    ------
-    JobkitError
-        If a word names no point, or a point that shares a job with points that are to stay.
+    ``named``, ``kept``: as for `cancel`.
     """
     live = [point for point in run.points if point.standing in LIVE]
     stay = _indices(run, kept)
@@ -208,15 +189,7 @@ def _cancel_parts(
 ) -> None:
     """Cancel job by job, and print the result of each.
 
-    Parameters
-    ----------
-    whole
-        Whether nothing else is left of the jobs.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3, after all jobs, if the scheduler refused any.
+    ``whole``: whether nothing else is left of the jobs.
     """
     refusals = []
     cancelled: set[JobTask] = set()
@@ -264,18 +237,8 @@ def _alive_after(run_dir: Path, cancelled: set[JobTask]) -> set[JobTask]:
 def throttle(run_dir: Path, most: int) -> int:
     """Limit how many tasks of a run work at a time; return the exit code.
 
-    Parameters
-    ----------
-    run_dir
-        The run folder, absolute.
-    most
-        How many; 0 for any number.
-
-    Raises
-    ------
-    JobkitError
-        If nothing of the run is in the queue, or it runs here; exit code 3 if the scheduler
-        does not answer, or refuses.
+    ``run_dir``: the run folder, absolute.
+    ``most``: how many; 0 for any number.
     """
     run = shell_path(run_dir)
     with run_lock(run_dir, note):

@@ -40,13 +40,7 @@ def warn_stand_in(point: Point) -> None:
 
 
 def refuse_duplicate_sweep(prepared: Prepared, *, dry_run: bool = False) -> None:
-    """Refuse a sweep that has a run already; if nothing is submitted anyway, only print that it has.
-
-    Raises
-    ------
-    JobkitError
-        With how far that run is, and what to type.
-    """
+    """Refuse a sweep that has a run already; if nothing is submitted anyway, only print that it has."""
     if folder := find_duplicate(prepared):
         (run,) = read_standings([folder], ask=False)
         if dry_run:
@@ -124,13 +118,7 @@ _RUN = re.compile(r"^run=(.+)$", re.MULTILINE)
 
 
 def refuse_moved_run(run_dir: Path) -> None:
-    """See that a run folder is where its job script works, before anything is written there.
-
-    Raises
-    ------
-    JobkitError
-        If it is a copy, or was moved: its points would run elsewhere, or not at all.
-    """
+    """See that a run folder is where its job script works, before anything is written there."""
     script = run_dir / (PLAN_SCRIPT if kind_of(run_dir).unplanned(run_dir) else script_name(1))
     try:
         text = read_text(script)

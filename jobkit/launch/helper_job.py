@@ -40,23 +40,14 @@ GONE_GRACE_S = 20.0
 
 @dataclass(slots=True)
 class Errand:
-    """A job of one task, and the last answer of the queue about it.
-
-    Attributes
-    ----------
-    run_dir
-        The folder of its script, journal, logs and answer.
-    queued
-        What the queue last reported; ``None`` if it does not hold the job.
-    in_queue_at
-        When the queue last held the job, or did not answer.
-    """
+    """A job of one task, and the last answer of the queue about it."""
 
     scheduler: Scheduler
-    run_dir: Path
+    run_dir: Path  # the folder of its script, journal, logs and answer
     job: Job
     submitted_at: float = field(default_factory=time.monotonic)
-    queued: Queued | None = None
+    queued: Queued | None = None  # what the queue last reported; ``None`` if it does not hold the job
+    # when the queue last held the job, or did not answer
     in_queue_at: float = field(default_factory=time.monotonic)
 
     @property
@@ -109,22 +100,16 @@ class Errand:
 
 
 def submit_errand(scheduler: Scheduler, run_dir: Path, script: str) -> Errand:
-    """Make a folder for a job of one task, and submit the job; return that of a request that came before.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 if the scheduler refuses, or does not answer about the one that came before.
-    OSError
-        If the folder cannot be written.
-    """
+    """Make a folder for a job of one task, and submit the job; return that of a request that came before."""
     for begun in (request.begun for request in load_all("request") if request.begun):
         scheduler_calls.reconcile_submission(begun, note)
         known = read_journal(begun)
         for one in known.submissions:
             if first_task(one) not in known.cancelled:
                 return Errand(scheduler, begun, Job(script="job.sh", array=ONE_TASK, id=one.job))
-    (run_dir / "logs").mkdir(parents=True)
+    run_dir.parent.mkdir(parents=True, exist_ok=True)
+    files.make_run_folder(run_dir, group=False)
+    (run_dir / "logs").mkdir()
     for file in (JOURNAL_FILE, ACCOUNTING_FILE):
         (run_dir / file).touch()
     files.write_atomically(run_dir / "job.sh", script)
@@ -142,21 +127,10 @@ FETCH_RESOURCES = {"gpus": 0, "cpus": 1, "memory": "4GiB", "walltime": "01:00:00
 def submit_fetch(name: str, words: list[str], *, scheduler: str, site: str, runs_dir: Path) -> Errand:
     """Submit a job that runs ``jobkit models fetch`` on a node.
 
-    Parameters
-    ----------
-    name
-        Of the model; the run folder is called after it.
-    words
-        The arguments of the command.
-    scheduler, site
-        As in a spec, ``auto`` too.
-    runs_dir
-        Where the run folder goes.
-
-    Raises
-    ------
-    JobkitError
-        If there is no scheduler, or it refuses (exit code 3).
+    ``name``: of the model; the run folder is called after it.
+    ``words``: the arguments of the command.
+    ``scheduler``, ``site``: as in a spec, ``auto`` too.
+    ``runs_dir``: where the run folder goes.
     """
     chosen, _ = choose_scheduler(scheduler)
     if runs_here(chosen):

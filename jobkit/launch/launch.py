@@ -43,14 +43,8 @@ def preview(
 ) -> None:
     """Print a dry run: on a terminal the plan, else the job script with the plan as comments below it.
 
-    Parameters
-    ----------
-    path
-        Where the script would be.
-    commands
-        They would submit it; the scheduler is asked while they are read.
-    only_script
-        Whether to print the script and nothing else.
+    ``path``: where the script would be.
+    ``commands``: they would submit it; the scheduler is asked while they are read.
     """
     piped = not sys.stdout.isatty()
     if only_script or piped:
@@ -70,11 +64,6 @@ def submit_commands(prepared: Prepared) -> Iterator[tuple[str, ...]]:
 
     If the controller does not answer, since the scheduler is not on this machine, one array is
     assumed to hold all points.
-
-    Raises
-    ------
-    JobkitError
-        If the controller's limits forbid this number of points.
     """
     scheduler = by_name(prepared.spec.scheduler)
     if scheduler.RUNS_HERE:
@@ -218,10 +207,7 @@ def wait_for_points(
 ) -> int | None:
     """Wait for points of a submitted run; Ctrl-C leaves the job alone.
 
-    Parameters
-    ----------
-    before
-        The run before these points were submitted again.
+    ``before``: the run before these points were submitted again.
     """
     from jobkit.runs import watch  # as above
 
@@ -248,30 +234,14 @@ def note_follow(run_dir: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A shell on a node with what a point requests, and what to type in it.
+    """A shell on a node with what a point requests, and what to type in it."""
 
-    Attributes
-    ----------
-    argv
-        The command that starts it; empty if no allocation is needed.
-    command
-        Runs the point, in that shell.
-    refused
-        Why the scheduler would refuse it, or why that is unknown here.
-    """
-
-    argv: tuple[str, ...]
-    command: str
-    refused: JobkitError | None = None
+    argv: tuple[str, ...]  # the command that starts it; empty if no allocation is needed
+    command: str  # runs the point, in that shell
+    refused: JobkitError | None = None  # why the scheduler would refuse it, or why that is unknown here
 
     def go(self) -> int:
-        """Start the shell at this terminal; return its exit status.
-
-        Raises
-        ------
-        JobkitError
-            If the scheduler would refuse it (exit code 3), or its command is not on this machine.
-        """
+        """Start the shell at this terminal; return its exit status."""
         if self.refused:
             raise self.refused
         return shell.attach(self.argv, submission_environment())
@@ -323,11 +293,6 @@ def write_shell_run(prepared: Prepared) -> Path:
     -------
     Path
         The folder, in ``shell/`` of the folder of runs: no other command takes it for a run.
-
-    Raises
-    ------
-    JobkitError
-        If it cannot be written.
     """
     run_dir = prepared.run_dir.parent / SHELL_FOLDER / prepared.run_dir.name
     script = render(prepared.spec, prepared.site, prepared.points[0], run_dir)

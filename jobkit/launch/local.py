@@ -71,24 +71,12 @@ processes of a terminal ends only the point, because the driver waits until its 
 
 @dataclass(frozen=True, slots=True)
 class LocalRound:
-    """Points that are driven one after the other, by one script.
+    """Points that are driven one after the other, by one script."""
 
-    Attributes
-    ----------
-    points
-        Their indices; ``None`` for all of the run.
-    spec
-        With the walltime that they get; ``None`` for the run's own.
-    round
-        Of the run: which script it is.
-    given
-        What a person set for these points: ``key=value``.
-    """
-
-    points: Sequence[int] | None = None
-    spec: SweepSpec | None = None
-    round: int = 1
-    given: tuple[str, ...] = ()
+    points: Sequence[int] | None = None  # their indices; ``None`` for all of the run
+    spec: SweepSpec | None = None  # with the walltime that they get; ``None`` for the run's own
+    round: int = 1  # of the run: which script it is
+    given: tuple[str, ...] = ()  # what a person set for these points: ``key=value``
 
 
 def driver_argv(run_dir: Path) -> tuple[str, ...]:
@@ -98,15 +86,7 @@ def driver_argv(run_dir: Path) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def as_driver(run_dir: Path) -> Iterator[str]:
-    """Be the driver of a run; yield its job id. An interruption is journalled.
-
-    Raises
-    ------
-    JobkitError, OSError
-        As `jobkit.runs.driver_lock.driving`, and `check_programs`.
-    KeyboardInterrupt
-        Also for TERM and HUP, after the commands that go on from here are printed.
-    """
+    """Be the driver of a run; yield its job id. An interruption is journalled."""
     check_programs()
     with ended_by_signals(), driving(run_dir) as job_id:
         remember(run_dir)
@@ -155,21 +135,10 @@ def _runs_for(pid: int, run_dir: Path) -> bool:
 def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalRound | None = None) -> None:
     """Run points of a run folder in turn, by default all; then the largest batch if the spec requests it.
 
-    Parameters
-    ----------
-    run_dir
-        The run folder, written.
-    tick
-        Called with the running point, a few times a second.
-    job_id
-        As `as_driver` yields it.
-    leg
-        Which points, and how.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        After the running point was asked to end and its results are home.
+    ``run_dir``: the run folder, written.
+    ``tick``: called with the running point, a few times a second.
+    ``job_id``: as `as_driver` yields it.
+    ``leg``: which points, and how.
     """
     leg = leg or LocalRound()
     points, _ = read_points(run_dir)
@@ -201,12 +170,8 @@ def search(
 ) -> None:
     """Run the points that a search chooses by the results so far, until it chooses none.
 
-    Parameters
-    ----------
-    run_dir, tick, job_id
-        As for `drive`.
-    choose
-        Returns the next point of a run, such as `jobkit.answers.search.next_trial`.
+    ``run_dir``, ``tick``, ``job_id``: as for `drive`.
+    ``choose``: returns the next point of a run, such as `jobkit.answers.search.next_trial`.
     """
     with _runner(run_dir, load_spec(run_dir / SPEC_FILE), 1, tick, job_id) as run_point:
         while point := choose(run_dir):
@@ -244,17 +209,10 @@ def _runner(
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """The driver's side of submitit's job, which runs points in turn.
+    """The driver's side of submitit's job, which runs points in turn."""
 
-    Attributes
-    ----------
-    submitted
-        As submitit has it, which is untyped.
-    points, ends
-        Pipes: the point that is to run next, and the exit status of each that has ended.
-    """
-
-    submitted: Any
+    submitted: Any  # as submitit has it, which is untyped
+    # `points`, `ends`: pipes: the point that is to run next, and the exit status of each that has ended
     points: TextIO
     ends: BinaryIO
     run_dir: Path

@@ -52,35 +52,18 @@ POLL_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """What was submitted again.
+    """What was submitted again."""
 
-    Attributes
-    ----------
-    groups
-        The points, by how they run.
-    taken
-        The jobs, including those that follow; none on this machine, because the points run at once there.
-    left
-        Points that were wanted and stay as they are, and why, in sentences.
-    """
-
-    groups: tuple[RetryGroup, ...]
+    groups: tuple[RetryGroup, ...]  # the points, by how they run
+    # the jobs, including those that follow; none on this machine, because the points run at once there
     taken: tuple[Job, ...] = ()
-    left: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()  # points that were wanted and stay as they are, and why, in sentences
 
 
 def prepare_resume(run_dir: Path, overrides: Sequence[str]) -> SweepSpec:
     """Return the spec of a run, changed.
 
-    Parameters
-    ----------
-    overrides
-        ``key=value`` of each ``--set``.
-
-    Raises
-    ------
-    JobkitError
-        If a key may not change, or a value is no good.
+    ``overrides``: ``key=value`` of each ``--set``.
     """
     for override in overrides:
         key = override.partition("=")[0].strip()
@@ -102,11 +85,6 @@ def run_lock(run_dir: Path, say: Say) -> Iterator[None]:
     """Let one process at a time decide what runs again.
 
     If the file system has no locks, print that no one else may do so now.
-
-    Raises
-    ------
-    JobkitError
-        For any OSError, in the block too: which file, and what is wrong with it.
     """
     try:
         with exclusive_lock(
@@ -128,16 +106,7 @@ def read_settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: f
     A task that left the queue without a trace may still turn up, and one that was cancelled takes a
     while to end: they are given a minute.
 
-    Parameters
-    ----------
-    patience_s
-        For how long a scheduler that does not answer is asked again: no one waits for a job.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 if the scheduler does not answer, or holds a job of the run that the journal
-        has lost: a point might be run twice.
+    ``patience_s``: for how long a scheduler that does not answer is asked again: no one waits for a job.
     """
     reconcile_submission(run_dir, say)
     begin, announced = time.monotonic(), False
@@ -163,15 +132,7 @@ def read_settled(run_dir: Path, scheduler: Scheduler, say: Say, *, patience_s: f
 def refuse_silent(run: RunStanding, so: str) -> None:
     """Refuse if a scheduler, or the machine that runs the points, does not answer.
 
-    Parameters
-    ----------
-    so
-        What that means for the command.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3.
+    ``so``: what that means for the command.
     """
     if any(map(runs_here, run.silent)):
         machines = [job.job.cluster for job in run.submissions if runs_here(job.scheduler)]
@@ -208,20 +169,9 @@ def resume(
 ) -> Resumed:
     """Submit groups of points, one round each, and a job that follows them.
 
-    Parameters
-    ----------
-    run_dir, spec
-        The run, and its spec with what a person has changed.
-    run
-        What is known of it.
-    again
-        The points, by what they get.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 if the scheduler refuses all groups, or does not answer; of one that it refuses
-        besides others it is printed.
+    ``run_dir``, ``spec``: the run, and its spec with what a person has changed.
+    ``run``: what is known of it.
+    ``again``: the points, by what they get.
     """
     scheduler = by_name(spec.scheduler)
     taken: list[Job] = []
@@ -263,10 +213,8 @@ def _submit(
 ) -> tuple[Job, ...]:
     """Submit a group of points, if need be to the nodes that the policy avoids.
 
-    Parameters
-    ----------
-    arrays
-        Those that share ``max_parallel`` and their numbers of tasks: the group's take a part, and are added.
+    ``arrays``: those that share ``max_parallel`` and their numbers of tasks: the group's take a part, and are
+        added.
     """
     round_ = make_round(run_dir, run, group)
     own = most = round_.max_parallel

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from jobkit.core.errors import ExitCode, JobkitError
 from jobkit.core.extensions import extension_of, load
-from jobkit.core.files import mask_override
 from jobkit.core.records import Point
 from jobkit.core.terminal import note, note_next, relative_path, shell_path, shell_quote
 from jobkit.core.units import format_count, format_size, format_walltime
@@ -35,6 +34,7 @@ from jobkit.runs.standing import RunStanding, count_by_state, given_to
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.spec.site import load_site
 from jobkit.spec.sweep_spec import Resources, SweepSpec
+from jobkit.spec.yaml_files import hide_override
 
 JOB_PATIENCE_S = 300.0
 """How long the job that follows waits for a controller that is away, of its ten minutes."""
@@ -42,22 +42,14 @@ JOB_PATIENCE_S = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a person asks of `jobkit resume`.
+    """What a person asks of `jobkit resume`."""
 
-    Attributes
-    ----------
-    only, overrides, machine_gone, wait
-        As `run_again` takes them.
-    replan
-        Whether to cut what is not done into new points.
-    shard_minutes, shards
-        How long each of them is to take, and how many there are to be; ``None`` to leave it open.
-    """
-
-    only: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()  # `only`, `overrides`, `machine_gone`, `wait`: as `run_again` takes them
     overrides: tuple[str, ...] = ()
     machine_gone: str = ""
-    replan: bool = False
+    replan: bool = False  # whether to cut what is not done into new points
+    # `shard_minutes`, `shards`: how long each of them is to take, and how many there are to be;
+    # ``None`` to leave it open
     shard_minutes: float | None = None
     shards: int | None = None
     wait: bool = False
@@ -67,13 +59,7 @@ class Resumption:
     """How a run goes on: the hooks of a sweep, whose points run again; an extension inherits them."""
 
     def resume(self, run_dir: Path, asked: Asked) -> int | None:
-        """Go on as a person asks; return as `run_again`.
-
-        Raises
-        ------
-        JobkitError
-            As `run_again`; or if such a run cannot be planned again.
-        """
+        """Go on as a person asks; return as `run_again`."""
         if asked.replan:
             raise JobkitError(f"{run_dir}: --replan is for the folder of jobkit apply, and this is a sweep's")
         return run_again(
@@ -95,21 +81,10 @@ class Resumption:
     ) -> list[RetryGroup]:
         """Print which points run again, and return them by how.
 
-        Parameters
-        ----------
-        spec
-            Of the run, for its site.
-        only
-            As `jobkit.runs.retry.select_points`.
-        given
-            What a person gives them now, as `prepare_resume` takes it.
-        strictly
-            Whether the policy alone decides.
-
-        Raises
-        ------
-        JobkitError
-            As `jobkit.runs.retry.select_points`.
+        ``spec``: of the run, for its site.
+        ``only``: as `jobkit.runs.retry.select_points`.
+        ``given``: what a person gives them now, as `prepare_resume` takes it.
+        ``strictly``: whether the policy alone decides.
         """
         anywhere = load_site(spec.site, spec.scheduler).requests.exclude is None
         spec_of = functools.cache(functools.partial(spec_of_run, run.folder))
@@ -127,12 +102,8 @@ class Resumption:
     ) -> int | None:
         """Return the exit code, as `run_again`, if no point runs again.
 
-        Parameters
-        ----------
-        by_itself
-            Whether no person asked.
-        wait
-            Whether to wait for what goes on.
+        ``by_itself``: whether no person asked.
+        ``wait``: whether to wait for what goes on.
         """
         del spec, wait
         if by_itself:
@@ -163,22 +134,10 @@ def run_again(
 
     It is ``None`` if they have ended: they ran here, or were waited for.
 
-    Parameters
-    ----------
-    run_dir
-        The run folder, absolute.
-    only, overrides
-        As `jobkit.runs.retry.select_points` and `jobkit.launch.resubmit.prepare_resume`.
-    machine_gone
-        A machine on which points of the run were started, which a person declared gone.
-    wait
-        Whether to wait for points that were submitted.
-
-    Raises
-    ------
-    JobkitError
-        If a word names no point that could run, a key may not change, or the scheduler refuses;
-        as `jobkit.launch.guards.refuse_moved_run`.
+    ``run_dir``: the run folder, absolute.
+    ``only``, ``overrides``: as `jobkit.runs.retry.select_points` and `jobkit.launch.resubmit.prepare_resume`.
+    ``machine_gone``: A machine on which points of the run were started, which a person declared gone.
+    ``wait``: whether to wait for points that were submitted.
     """
     refuse_moved_run(run_dir)
     spec = prepare_resume(run_dir, overrides)
@@ -253,7 +212,7 @@ def describe_group(group: RetryGroup, base: Resources, noun: str) -> str:
     """Return a group in words: its number of points, and what they get beyond the run's own spec."""
     resources = group.spec.resources
     sizes = ("resources.memory=", "resources.walltime=")
-    what = [mask_override(override) for override in group.given if not override.startswith(sizes)]
+    what = [hide_override(override) for override in group.given if not override.startswith(sizes)]
     what = [f"with {', '.join(what)}"] if what else []
     if resources.memory != base.memory:
         what.append(f"with {format_size(resources.memory)} of memory")

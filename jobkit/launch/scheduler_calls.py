@@ -35,14 +35,9 @@ PAUSES_S = (0.5, 1.5, 4.0, 8.0)
 def run_while_busy(argv: Sequence[str], busy: re.Pattern[str], env: Mapping[str, str]) -> shell.Completed:
     """Return what a command answered, asked again for a while as long as the controller is busy.
 
-    Parameters
-    ----------
-    argv
-        The command.
-    busy
-        Words of an answer that mean: nothing was done, come again.
-    env
-        Its whole environment.
+    ``argv``: the command.
+    ``busy``: words of an answer that mean: nothing was done, come again.
+    ``env``: its whole environment.
     """
     done = shell.run(argv, env=env)
     for pause_s in PAUSES_S:
@@ -66,13 +61,7 @@ class SubmissionUnconfirmed(JobkitError):  # noqa: N818 - the name of what happe
 
 
 def check_submission(scheduler: Scheduler, request: JobRequest, script: str, array: Array) -> tuple[str, ...]:
-    """Ask the scheduler whether it would accept a submission; return its forecast, in its own words.
-
-    Raises
-    ------
-    JobkitError
-        With every refusal, exit code 3.
-    """
+    """Ask the scheduler whether it would accept a submission; return its forecast, in its own words."""
     env = query_environment(scheduler)
     checks = scheduler.checks(script, array, request)
     answers = [(check, run_while_busy(check.argv, scheduler.BUSY_PATTERN, env)) for check in checks]
@@ -90,18 +79,7 @@ def check_submission(scheduler: Scheduler, request: JobRequest, script: str, arr
 def submit_array(scheduler: Scheduler, run_dir: Path, job: Job, after: Sequence[JobId] = ()) -> Job:
     """Submit one array of a run, the intent journalled before and the answer after; return it with its id.
 
-    Parameters
-    ----------
-    after
-        It begins once these jobs have ended.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 if the scheduler refuses.
-    SubmissionUnconfirmed
-        The same if it may have taken the job all the same; exit code 5 if it has, and the
-        journal cannot be written.
+    ``after``: it begins once these jobs have ended.
     """
     argv = scheduler.submit_argv(str(run_dir / job.script), job.array, after)
     span = job.journalled(scheduler.NAME)
@@ -173,12 +151,8 @@ def cancel_tasks(
 ) -> str | None:
     """Cancel tasks of a job by one command; return what the scheduler refused, in its words.
 
-    Parameters
-    ----------
-    tasks
-        Those that had not ended: the journal records that they were cancelled.
-    whole
-        Whether these are the last tasks of the job: then the job is named as a whole.
+    ``tasks``: those that had not ended: the journal records that they were cancelled.
+    ``whole``: whether these are the last tasks of the job: then the job is named as a whole.
     """
     argv = scheduler.cancel_argv(job, () if whole else tuple(tasks))
     return _change(scheduler, run_dir, job, "cancelled", argv, tasks=list(tasks))
@@ -199,10 +173,7 @@ def share(most: int, tasks: Sequence[int]) -> list[int]:
 def throttle(scheduler: Scheduler, run_dir: Path, most: int, arrays: Mapping[JobId, int]) -> list[str]:
     """Limit how many tasks of a run work at a time, 0 for no limit; return what was refused.
 
-    Parameters
-    ----------
-    arrays
-        The arrays that share this number, with the number of their tasks.
+    ``arrays``: the arrays that share this number, with the number of their tasks.
     """
     refusals = []
     for job, each in zip(arrays, share(most, [*arrays.values()]), strict=True):
@@ -248,14 +219,6 @@ def reconcile_submission(run_dir: Path, say: Say) -> None:
     One submission at a time is under way, and every earlier job is journalled: so a job of the
     run's name with a number that the journal does not know is the one. Where there are several, the
     journal has lost lines: the one of most tasks is taken if all have ended, for none can run twice.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 if the scheduler does not answer, the submission is only seconds old, or the
-        journal does not have the job after it was written there.
-    OSError
-        If the journal cannot be written.
     """
     event = read_journal(run_dir).unanswered
     if event is None:
@@ -302,13 +265,7 @@ def _driver_of(event: Mapping[str, Any]) -> JobId:
 
 
 def _read_back(run_dir: Path, job: JobId) -> None:
-    """See that the journal has a job now: who does not would submit its points twice.
-
-    Raises
-    ------
-    JobkitError
-        If it does not.
-    """
+    """See that the journal has a job now: who does not would submit its points twice."""
     if all(submission.job.id != job.id for submission in read_journal(run_dir).submissions):
         raise JobkitError(
             f"{run_dir / JOURNAL_FILE}: job {job} was written there, but cannot be read back",
@@ -318,15 +275,7 @@ def _read_back(run_dir: Path, job: JobId) -> None:
 
 
 def refuse_stray_jobs(run_dir: Path, scheduler: Scheduler) -> None:
-    """Refuse to submit while a job of the run is in the queue of which its points are not known.
-
-    Raises
-    ------
-    Strays
-        Exit code 3, for such a job.
-    JobkitError
-        Exit code 3 if the scheduler does not answer.
-    """
+    """Refuse to submit while a job of the run is in the queue of which its points are not known."""
     jobs = stray_jobs(run_dir, scheduler)
     if not jobs:
         return
@@ -340,13 +289,7 @@ def refuse_stray_jobs(run_dir: Path, scheduler: Scheduler) -> None:
 
 
 def stray_jobs(run_dir: Path, scheduler: Scheduler) -> list[JobId]:
-    """Return the jobs of a run that the queue holds, or the driver that lives, unknown to the journal.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 if the scheduler does not answer.
-    """
+    """Return the jobs of a run that the queue holds, or the driver that lives, unknown to the journal."""
     if not scheduler.RUNS_HERE:
         return _by_name(scheduler, run_dir)
     driver = last_driver(run_dir) if is_held(run_dir) else None
@@ -355,13 +298,7 @@ def stray_jobs(run_dir: Path, scheduler: Scheduler) -> list[JobId]:
 
 
 def declare_machine_gone(run_dir: Path, machine: str) -> None:
-    """Journal that a machine is gone, on which drivers of a run were started: they are dead.
-
-    Raises
-    ------
-    JobkitError
-        If none was, or one lives.
-    """
+    """Journal that a machine is gone, on which drivers of a run were started: they are dead."""
     journal_ = read_journal(run_dir)
     jobs = [submission.job for submission in journal_.submissions if runs_here(submission.scheduler)]
     event = journal_.unanswered
@@ -387,10 +324,7 @@ def declare_machine_gone(run_dir: Path, machine: str) -> None:
 def _by_name(scheduler: Scheduler, run_dir: Path, since: datetime | None = None) -> list[JobId]:
     """Return the jobs of the run's name that the journal does not know, the one of most tasks last.
 
-    Parameters
-    ----------
-    since
-        Jobs that have ended count too, if they were submitted later than that; ``None`` for none.
+    ``since``: jobs that have ended count too, if they were submitted later than that; ``None`` for none.
     """
     name = run_id_of(run_dir, read_points(run_dir)[0]) or run_dir.name
     begin = (since or datetime.now(UTC)).astimezone()

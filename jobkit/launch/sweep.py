@@ -44,15 +44,7 @@ Check = Callable[[], None]
 def write_run(prepared: Prepared, check: Check = lambda: None) -> None:
     """Write the run folder: spec, points, scripts, lengths where known, and empty folders.
 
-    Parameters
-    ----------
-    check
-        Asked while no other process begins a run in the same place.
-
-    Raises
-    ------
-    JobkitError
-        If it cannot be written.
+    ``check``: asked while no other process begins a run in the same place.
     """
     run_dir = prepared.run_dir
     try:
@@ -65,20 +57,13 @@ def write_run(prepared: Prepared, check: Check = lambda: None) -> None:
 
 
 def write_files(prepared: Prepared, run_dir: Path) -> None:
-    """Write what every run folder has, into a folder that is not there yet.
-
-    Raises
-    ------
-    JobkitError
-        As `check_programs`, if the points run on this machine.
-    OSError
-        If it cannot be written.
-    """
+    """Write what every run folder has, into a folder that is not there yet."""
     if runs_here(prepared.spec.scheduler):
         check_programs()
+    files.make_run_folder(run_dir, group=prepared.site.group_can_read)
     copy_files(prepared.points[0].files, run_dir)
     for folder in (run_dir / "logs", run_dir / layout.RESULTS_FOLDER):
-        folder.mkdir(parents=True)
+        folder.mkdir()
     files.write_atomically(run_dir / layout.SPEC_FILE, prepared.spec.as_yaml())
     lines = "".join(json_codec.to_json(point) + "\n" for point in prepared.points)
     files.write_atomically(run_dir / layout.POINTS_FILE, lines)
@@ -96,13 +81,7 @@ def write_files(prepared: Prepared, run_dir: Path) -> None:
 
 
 def copy_files(refs: Sequence[FileRef], run_dir: Path) -> None:
-    """Copy the user's files of which the workload consists.
-
-    Raises
-    ------
-    JobkitError
-        If one has changed since the run was planned.
-    """
+    """Copy the user's files of which the workload consists."""
     for file in refs:
         if files.digest(file.path)[0] != file.sha256:
             raise JobkitError(f"{file.path}: has just changed", hint="type the same command again")
@@ -118,22 +97,10 @@ def submit(
 ) -> tuple[Job, ...]:
     """Write the run folder and submit the sweep, one array job per array limit, and what follows.
 
-    Parameters
-    ----------
-    prepared
-        The sweep.
-    say
-        Prints the scheduler's forecast before the submission.
-    check
-        As for `write_run`.
-    write
-        Writes the run folder; `write_run` by default.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3 if the scheduler refuses. If a check refuses, no run folder is left;
-        if a later array is refused, the earlier ones are cancelled and the journal records it.
+    ``prepared``: the sweep.
+    ``say``: prints the scheduler's forecast before the submission.
+    ``check``: as for `write_run`.
+    ``write``: writes the run folder; `write_run` by default.
     """
     scheduler, run_dir = by_name(prepared.spec.scheduler), prepared.run_dir
     round_ = first_round(prepared)

@@ -68,27 +68,13 @@ def share(gpu_bytes: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """The batch sizes worth measuring.
+    """The batch sizes worth measuring."""
 
-    Attributes
-    ----------
-    sizes
-        The batch sizes, and the reason if they are fewer than wanted.
-    loads
-        Of the text.
-    largest_load
-        The largest load that the GPU holds by `TYPICAL`; ``None`` if it is unknown.
-    gpu
-        The GPU in words; empty if nothing is known.
-    share
-        The part of the GPU, or else of the text, that the largest size uses.
-    """
-
-    sizes: Sizes
-    loads: Loads
-    largest_load: float | None
-    gpu: str
-    share: float = TOP_LOAD_SHARE
+    sizes: Sizes  # the batch sizes, and the reason if they are fewer than wanted
+    loads: Loads  # of the text
+    largest_load: float | None  # the largest load that the GPU holds by `TYPICAL`; ``None`` if it is unknown
+    gpu: str  # the GPU in words; empty if nothing is known
+    share: float = TOP_LOAD_SHARE  # the part of the GPU, or else of the text, that the largest size uses
 
     @property
     def line(self) -> str:
@@ -116,16 +102,10 @@ class Chosen:
 def choose(spec: SweepSpec, model: ModelRef | None, loads: Loads, gpu_bytes: int | None = None) -> Chosen:
     """Return the batch sizes worth measuring.
 
-    Parameters
-    ----------
-    spec
-        Its workload, and its device: on a CPU there is no GPU to fill, unless one is named.
-    model
-        The model; there may be a line of earlier runs for it.
-    loads
-        Of the text.
-    gpu_bytes
-        The memory of the GPU, if it is known.
+    ``spec``: its workload, and its device: on a CPU there is no GPU to fill, unless one is named.
+    ``model``: the model; there may be a line of earlier runs for it.
+    ``loads``: of the text.
+    ``gpu_bytes``: the memory of the GPU, if it is known.
     """
     line = None if spec.device == "cpu" and gpu_bytes is None else typical(spec.workload_name, model)
     if line is None:
@@ -172,13 +152,7 @@ def named_gpu_bytes(spec: SweepSpec) -> int | None:
 
 
 def decided(spec: SweepSpec, sizes: Sequence[int]) -> SweepSpec:
-    """Return the spec with its ``auto`` replaced.
-
-    Raises
-    ------
-    JobkitError
-        If there is nothing to replace it by.
-    """
+    """Return the spec with its ``auto`` replaced."""
     if not sizes:
         hint = "give batch sizes in numbers, or name a longer text, or more memory"
         raise JobkitError(
@@ -235,18 +209,12 @@ def sizes(
     no two measure the same. If the share leaves too few above the floor, it is doubled until
     there are enough; if the whole text has too few, those below the floor are used too.
 
-    Parameters
-    ----------
-    loads
-        Of the text.
-    largest_load
-        The largest load that the GPU holds, if it is known; no batch size beyond it is returned.
-    points
-        The number of sizes wanted.
-    floor
-        The load below which the line bends; 0 if the load is the batch size.
-    share
-        The part of the GPU, or else of the text, that the largest size uses.
+    ``loads``: of the text.
+    ``largest_load``: the largest load that the GPU holds, if it is known; no batch size beyond it is
+        returned.
+    ``points``: the number of sizes wanted.
+    ``floor``: the load below which the line bends; 0 if the load is the batch size.
+    ``share``: the part of the GPU, or else of the text, that the largest size uses.
     """
     floor = 0 if loads.lengths.source == NONE else floor
     most = min(math.inf if largest_load is None else largest_load, loads.load(loads.limit))

@@ -16,6 +16,7 @@ import jinja2
 
 from jobkit.core.errors import JobkitError
 from jobkit.core.extensions import load
+from jobkit.core.files import MOST_BYTES, read_text
 from jobkit.core.knobs import CUDA
 from jobkit.core.paths import config_folder, shipped_folder
 from jobkit.core.records import FOLDER, ModelRef, Point
@@ -34,19 +35,9 @@ from jobkit.worker.workloads.model_files import RESOURCES_FILE
 def fill(name: str, own: str | None, values: Mapping[str, object]) -> tuple[str, set[str]]:
     """Return a template with values in it, and the names of the templates that took part.
 
-    Parameters
-    ----------
-    name
-        The template.
-    own
-        The path of the spec's own template, which no folder is searched for.
-    values
-        The values that it may use; ``base`` is the shipped template of the scheduler.
-
-    Raises
-    ------
-    JobkitError
-        With the template and its line, if it has an error or uses an unknown value.
+    ``name``: the template.
+    ``own``: the path of the spec's own template, which no folder is searched for.
+    ``values``: the values that it may use; ``base`` is the shipped template of the scheduler.
     """
     try:
         environment, used = _templates(own)
@@ -64,17 +55,8 @@ def fill(name: str, own: str | None, values: Mapping[str, object]) -> tuple[str,
 def find_template(name: str, base: Path) -> str:
     """Return the absolute path of a spec's own template.
 
-    Parameters
-    ----------
-    name
-        As the spec names it.
-    base
-        The spec's folder, which a relative path starts from.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such file.
+    ``name``: as the spec names it.
+    ``base``: the spec's folder, which a relative path starts from.
     """
     path = (base / os.path.expanduser(name)).absolute()  # noqa: PTH111 - a Path forgets the ./ of ./~
     if not path.is_file():
@@ -94,7 +76,7 @@ def _templates(own: str | None) -> tuple[jinja2.Environment, set[str]]:
         if name != own:
             return None
         try:
-            return Path(name).read_text(encoding="utf-8"), name, lambda: True
+            return read_text(name, MOST_BYTES), name, lambda: True
         except OSError as error:
             hint = "see `template` in the spec"
             raise JobkitError(f"template {name}: {error.strerror}", hint=hint) from error
@@ -164,55 +146,28 @@ PLACES = ("JOBKIT_CONFIG", "JOBKIT_CACHE", "JOBKIT_LEDGER")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """How the rows of a try come to be those that count: the first complete ones.
+    """How the rows of a try come to be those that count: the first complete ones."""
 
-    Attributes
-    ----------
-    module
-        Claims them once they are home; its arguments are the run folder, the point and the try.
-    manifest
-        The file of a try that says that its rows are complete.
-    folder
-        In the run folder; it has a file ``POINT.json`` for each point whose rows are claimed.
-    """
-
-    module: str
-    manifest: str
-    folder: str
+    module: str  # claims them once they are home; its arguments are the run folder, the point and the try
+    manifest: str  # the file of a try that says that its rows are complete
+    folder: str  # in the run folder; it has a file ``POINT.json`` for each point whose rows are claimed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointScript:
-    """What differs between the job scripts of kinds of points; the defaults are those of a sweep.
+    """What differs between the job scripts of kinds of points; the defaults are those of a sweep."""
 
-    Attributes
-    ----------
-    text_sizes
-        The space that scratch needs for the text, or for what is made of it, in sizes of the text.
-    claim
-        ``None`` if no rows need to be claimed.
-    """
-
+    # the space that scratch needs for the text, or for what is made of it, in sizes of the text
     text_sizes: int = 1
-    claim: Claim | None = None
+    claim: Claim | None = None  # ``None`` if no rows need to be claimed
 
 
 def job_values(spec: SweepSpec, site: Site, run_dir: Path, point: Point | None = None) -> dict[str, Any]:
     """Return what the template of a job may use; `jobkit help templates-and-sites` explains each value.
 
-    Parameters
-    ----------
-    spec, site
-        What the job requests, and how the site spells it.
-    run_dir
-        The run folder, absolute.
-    point
-        Any point of the run: they share text, model and device. ``None`` for a job that runs no point.
-
-    Raises
-    ------
-    JobkitError
-        If a path cannot stand in a script, or the site lacks what is requested.
+    ``spec``, ``site``: what the job requests, and how the site spells it.
+    ``run_dir``: the run folder, absolute.
+    ``point``: any point of the run: they share text, model and device. ``None`` for a job that runs no point.
     """
     text, model = (point.text, point.model) if point else (None, None)
     binds = _binds(point)
@@ -290,20 +245,9 @@ def render(
 ) -> str:
     """Return the job script of a run.
 
-    Parameters
-    ----------
-    spec, site, run_dir, point
-        As for `job_values`.
-    round_
-        Which submission of the run it is for: 1 is the sweep, later ones are `jobkit resume`.
-    places
-        Folders that the point reads besides text and model: a container must see them.
-
-    Raises
-    ------
-    JobkitError
-        As `job_values`; if the scheduler cannot write its log to the run folder; if a template uses a
-        value that does not exist, or a line that the scheduler would ignore.
+    ``spec``, ``site``, ``run_dir``, ``point``: as for `job_values`.
+    ``round_``: which submission of the run it is for: 1 is the sweep, later ones are `jobkit resume`.
+    ``places``: folders that the point reads besides text and model: a container must see them.
     """
     spec = _requesting(spec, point)
     values = job_values(spec, site, run_dir, point)
@@ -319,13 +263,7 @@ def _requesting(spec: SweepSpec, point: Point) -> SweepSpec:
 
 
 def check_programs() -> None:
-    """Check that this machine has the programs that its job script calls.
-
-    Raises
-    ------
-    JobkitError
-        If one is not on PATH.
-    """
+    """Check that this machine has the programs that its job script calls."""
     if absent := [name for name in PROGRAMS if not shutil.which(name)]:
         raise JobkitError(
             f"not on PATH: {', '.join(absent)}; a job script needs {'it' if len(absent) == 1 else 'them'}",
@@ -339,13 +277,7 @@ def script_name(round_: int) -> str:
 
 
 def _filled(spec: SweepSpec, site: Site, values: dict[str, Any]) -> str:
-    """Return the spec's own template, else the scheduler's, with the values in it.
-
-    Raises
-    ------
-    JobkitError
-        Also if the scheduler would ignore a line of it, or take it for something else.
-    """
+    """Return the spec's own template, else the scheduler's, with the values in it."""
     _check_header_path(Path(values["run_dir"]), site.scheduler)
     name = spec.template or values["base"]
     text, templates = fill(name, spec.template, values)
@@ -362,14 +294,9 @@ def _filled(spec: SweepSpec, site: Site, values: dict[str, Any]) -> str:
 def render_errand(spec: SweepSpec, site: Site, run_dir: Path, body: str, **more: object) -> str:
     """Return the script of a job that runs no point, by the scheduler's own template.
 
-    Parameters
-    ----------
-    spec, site, run_dir
-        As for `job_values`.
-    body
-        The template of what it does.
-    more
-        The values that this template uses in addition to those of `job_values`, or in their place.
+    ``spec``, ``site``, ``run_dir``: as for `job_values`.
+    ``body``: the template of what it does.
+    ``more``: the values that this template uses in addition to those of `job_values`, or in their place.
     """
     plain = spec.model_copy(update={"template": None, "pack": 1})
     return _filled(plain, site, job_values(plain, site, run_dir) | {"body": body} | more)
@@ -383,10 +310,7 @@ def render_bare(spec: SweepSpec, site: Site, run_dir: Path, body: str, **more: o
 def render_find(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
     """Return the script of the job that follows a sweep and runs the batch that was predicted.
 
-    Parameters
-    ----------
-    spec, site, point, run_dir
-        As for `render`: the job requests what a point does.
+    ``spec``, ``site``, ``point``, ``run_dir``: as for `render`: the job requests what a point does.
     """
     purpose = f"Runs after the sweep {spec.name}: {FIND_PURPOSE}"
     asking = _requesting(spec, point)
@@ -398,15 +322,10 @@ def render_search(
 ) -> str:
     """Return the script of a job that runs points that it chooses itself.
 
-    Parameters
-    ----------
-    spec, site, point, run_dir
-        As for `render`; the job requests what the spec does. It takes the header of the spec's own
-        template, unless that template extends the body of a point by name.
-    module
-        It prints the number of the next point.
-    more
-        As for `render_errand`: ``purpose``, and as ``limit_s`` the walltime of a point if it has one.
+    ``spec``, ``site``, ``point``, ``run_dir``: as for `render`; the job requests what the spec does. It takes
+        the header of the spec's own template, unless that template extends the body of a point by name.
+    ``module``: it prints the number of the next point.
+    ``more``: as for `render_errand`: ``purpose``, and as ``limit_s`` the walltime of a point if it has one.
     """
     spec = spec.model_copy(update={"pack": 1})
     values = job_values(spec, site, run_dir, point)
@@ -417,11 +336,9 @@ def render_search(
 def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> str:
     """Return the script of the job that follows a sweep and runs points again as the policy says.
 
-    Parameters
-    ----------
-    spec, site, point, run_dir
-        As for `render`. The job requests next to nothing, on the site's queue for work without a GPU,
-        and runs the Python that ran `jobkit sweep`, which has what a submission needs.
+    ``spec``, ``site``, ``point``, ``run_dir``: as for `render`. The job requests next to nothing, on the
+        site's queue for work without a GPU, and runs the Python that ran `jobkit sweep`, which has what a
+        submission needs.
     """
     purpose = f"Runs after the sweep {spec.name}: {FOLLOW_PURPOSE}"
     return render_resume(spec, site, point, run_dir, little(spec, site), purpose)
@@ -430,10 +347,7 @@ def render_follow(spec: SweepSpec, site: Site, point: Point, run_dir: Path) -> s
 def little(spec: SweepSpec, site: Site, **more: int) -> Resources:
     """Return what a job requests that runs no point, on the site's queue for work without a GPU.
 
-    Parameters
-    ----------
-    more
-        What it needs beyond the least: ``cpus``, ``memory`` (bytes), ``walltime`` (seconds).
+    ``more``: what it needs beyond the least: ``cpus``, ``memory`` (bytes), ``walltime`` (seconds).
     """
     queue = site.cpu_queue or spec.resources.queue
     return spec.resources.model_copy(update=FOLLOW_RESOURCES | {"queue": queue} | more)
@@ -444,14 +358,9 @@ def render_resume(
 ) -> str:
     """Return the script of a job that runs ``jobkit resume`` on a node, by the Python that runs now.
 
-    Parameters
-    ----------
-    spec, site, point, run_dir
-        As for `render`; the point has the run's id.
-    resources
-        What it requests.
-    purpose
-        What it does, for a comment of the script.
+    ``spec``, ``site``, ``point``, ``run_dir``: as for `render`; the point has the run's id.
+    ``resources``: what it requests.
+    ``purpose``: what it does, for a comment of the script.
     """
     changes = {"resources": resources, "template": None, "environment": Environment(), "pack": 1}
     bare = spec.model_copy(update=changes)

@@ -57,25 +57,12 @@ def find_model(
     Looked for are the cache (what `fetch_model` wrote), ``$STANZA_RESOURCES_DIR``, then Stanza's
     own folder. A real model is ``full``; any other size is a stand-in's.
 
-    Parameters
-    ----------
-    name
-        A language as Stanza names it: ``en``.
-    size
-        ``full`` or ``tiny``.
-    fallback
-        ``stand-in`` or ``None``.
-    cache
-        The cache folder.
-    say
-        Prints what takes time.
-    build
-        Whether a missing stand-in is built; otherwise it is described as it would be.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such model and no fallback, with the command that fetches it.
+    ``name``: A language as Stanza names it: ``en``.
+    ``size``: ``full`` or ``tiny``.
+    ``fallback``: ``stand-in`` or ``None``.
+    ``cache``: the cache folder.
+    ``say``: prints what takes time.
+    ``build``: whether a missing stand-in is built; otherwise it is described as it would be.
     """
     if size == FULL:
         for place in model_places(name, cache):
@@ -87,13 +74,7 @@ def find_model(
 
 
 def build_stand_in(size: str, cache: Path, *, say: Say) -> ModelRef:
-    """Return the stand-in of a size, built if it is not there yet.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such size, or stanza is not installed, which trains it.
-    """
+    """Return the stand-in of a size, built if it is not there yet."""
     if (lack := missing_framework("stanza-ner")) and not is_built(standin_path(size, cache)):
         raise lack
     make_standin(size, cache, say)
@@ -106,17 +87,8 @@ def fetch_model(name: str, cache: Path, resources_url: str | None, *, say: Say) 
     Stanza compares every file with its md5. The complete files of an interrupted fetch are kept next to
     the models, in ``.fetch-NAME``, and is not fetched again.
 
-    Parameters
-    ----------
-    name
-        A language as Stanza names it: ``en``.
-    resources_url
-        A mirror of Stanza's resources, or ``None`` for its own.
-
-    Raises
-    ------
-    JobkitError
-        If it cannot be fetched; a model fetched before stays as it was.
+    ``name``: A language as Stanza names it: ``en``.
+    ``resources_url``: A mirror of Stanza's resources, or ``None`` for its own.
     """
     if not LANGUAGES.fullmatch(name):
         raise JobkitError(f"no model is called {name!r}", hint="name a language: jobkit models fetch en")
@@ -279,21 +251,10 @@ def find_folder(
 ) -> ModelRef:
     """Return the model that a spec names; of a stand-in that is not built yet, what it would be.
 
-    Parameters
-    ----------
-    workload
-        A shipped workload, or the user's own.
-    name, size, fallback
-        As in the spec; ``en`` is the usual English model of the workload.
-    path
-        The user's folder; then ``name`` is not used.
-    cache
-        The cache folder.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such model, with what provides it.
+    ``workload``: A shipped workload, or the user's own.
+    ``name``, ``size``, ``fallback``: as in the spec; ``en`` is the usual English model of the workload.
+    ``path``: the user's folder; then ``name`` is not used.
+    ``cache``: the cache folder.
     """
     if path is not None:
         return _of_user(workload, path.expanduser().absolute())
@@ -313,17 +274,8 @@ def fetch_hub(name: str, cache: Path, endpoint: str | None, *, say: Say) -> Mode
     An interrupted download goes on where it ended. ``$HF_ENDPOINT``, ``$HF_TOKEN`` and the other variables of
     huggingface_hub have their usual effect.
 
-    Parameters
-    ----------
-    name
-        ``organisation/model``.
-    endpoint
-        Another address than ``$HF_ENDPOINT`` or the hub's own.
-
-    Raises
-    ------
-    JobkitError
-        If it cannot be fetched.
+    ``name``: ``organisation/model``.
+    ``endpoint``: another address than ``$HF_ENDPOINT`` or the hub's own.
     """
     if absent := missing_module("huggingface_hub", "huggingface_hub", "a model of the hub"):
         raise absent
@@ -480,21 +432,10 @@ def is_folder(workload: str, model: Mapping[str, object]) -> bool:
 def find(workload: str, model: Mapping[str, object], base: Path, cache: Path) -> ModelRef:
     """Return the model that a spec names; a stand-in that is missing is described as it would be.
 
-    Parameters
-    ----------
-    workload
-        As the spec names it.
-    model
-        The part ``model`` of the spec.
-    base
-        The folder of the spec.
-    cache
-        The cache folder.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such model, with what provides it.
+    ``workload``: as the spec names it.
+    ``model``: the part ``model`` of the spec.
+    ``base``: the folder of the spec.
+    ``cache``: the cache folder.
     """
     name, size = str(model.get("name", "en")), str(model.get("size", "full"))
     fallback = str(model["fallback"]) if model.get("fallback") else None
@@ -522,19 +463,9 @@ def find_or_stand_in(workload: str, model: Mapping[str, object], base: Path, cac
 def refuse_stand_in(workload: str, model: ModelRef | None, command: str, *ways: str) -> None:
     """Refuse a model that jobkit made in place of the real one.
 
-    Parameters
-    ----------
-    model
-        ``None`` for a workload without a model.
-    command
-        What needs the real model.
-    ways
-        What to do once the real model is there; by default to type the same command again.
-
-    Raises
-    ------
-    JobkitError
-        With the command that fetches the real model.
+    ``model``: ``None`` for a workload without a model.
+    ``command``: what needs the real model.
+    ``ways``: what to do once the real model is there; by default to type the same command again.
     """
     if model is None or not model.stand_in:
         return
@@ -548,26 +479,14 @@ def refuse_stand_in(workload: str, model: ModelRef | None, command: str, *ways: 
 
 
 def stand_in(workload: str, size: str, cache: Path) -> ModelRef:
-    """Return the stand-in of a workload, also if there is a real model.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such size.
-    """
+    """Return the stand-in of a workload, also if there is a real model."""
     if workload in USUAL:
         return random_model(workload, USUAL[workload], size, cache)
     return describe_stand_in(size, cache)
 
 
 def build(workload: str, model: ModelRef, cache: Path, *, say: Say) -> ModelRef:
-    """Return a stand-in, built if it is not there yet.
-
-    Raises
-    ------
-    JobkitError
-        If the framework is not installed, or it cannot be built.
-    """
+    """Return a stand-in, built if it is not there yet."""
     if model.kind == STANZA:
         return build_stand_in(model.size, cache, say=say)
     if lack := missing_framework(workload):

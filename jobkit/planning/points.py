@@ -48,20 +48,13 @@ follows the load; without, it is a ratchet (measured: 6 to 19 % more batch on on
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """What the points of a run share, found before planning.
-
-    Attributes
-    ----------
-    device
-        ``cpu`` or ``cuda``, decided.
-    workload_folder, load_knobs, files
-        As in `jobkit.core.records.Point`.
-    """
+    """What the points of a run share, found before planning."""
 
     run_id: str
     text: TextRef
     model: ModelRef | None
-    device: str
+    device: str  # ``cpu`` or ``cuda``, decided
+    # `workload_folder`, `load_knobs`, `files`: as in `jobkit.core.records.Point`
     workload_folder: str | None = None
     load_knobs: tuple[str, ...] = LOAD_KNOBS
     files: tuple[FileRef, ...] = ()
@@ -74,18 +67,9 @@ def plan(spec: SweepSpec, inputs: Inputs | None = None) -> tuple[Point, ...]:
     number of workers decide; settings of equal need are in ascending order of their values. Repeats
     are interleaved so that a machine that slows down does not look like a batch size.
 
-    Parameters
-    ----------
-    spec
-        What to run.
-    inputs
-        Found before planning. Without them the points say what would run and in which order,
-        but cannot be run: their text has no checksum, and their model is missing.
-
-    Raises
-    ------
-    JobkitError
-        If nothing is left to run, or ``auto`` is not decided yet.
+    ``spec``: what to run.
+    ``inputs``: found before planning. Without them the points say what would run and in which order, but
+        cannot be run: their text has no checksum, and their model is missing.
     """
     if inputs is None:  # jobkit has not looked up anything that the spec names
         text = TextRef(path=spec.text, sha256="", size_bytes=0, name=spec.text)
@@ -203,21 +187,12 @@ def point_id(params: Mapping[str, Value], repeat: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointGroup:
-    """The points of a run that request the same resources: they share an array.
+    """The points of a run that request the same resources: they share an array."""
 
-    Attributes
-    ----------
-    points
-        Their indices, in order.
-    resources
-        Of one point.
-    options
-        The header lines that differ from those of the run's first point, whose request the script has.
-    """
-
-    points: tuple[int, ...]
-    resources: Resources
+    points: tuple[int, ...]  # their indices, in order
+    resources: Resources  # of one point
     request: JobRequest
+    # the header lines that differ from those of the run's first point, whose request the script has
     options: tuple[str, ...] = ()
 
 

@@ -20,7 +20,7 @@ from jobkit.planning import batch_sizes, resolve
 from jobkit.planning.job_script import render, render_find, render_follow
 from jobkit.planning.points import Inputs, PointGroup, group_points, plan
 from jobkit.planning.resolve import Options, ResolvedSpec
-from jobkit.planning.texts import cached_lengths, is_sample, lengths_or_estimate, text_lengths
+from jobkit.planning.texts import cached_lengths, is_sample, lengths_or_estimate, one_paragraph, text_lengths
 from jobkit.planning.workload_traits import Traits
 from jobkit.schedulers.registry import runs_here
 from jobkit.spec.site import Site
@@ -31,44 +31,25 @@ __all__ = ["Options", "Prepared", "lengths_of", "planned", "prepare", "resolved"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A run that could be submitted now.
+    """A run that could be submitted now."""
 
-    Attributes
-    ----------
-    spec
-        With everything ``auto`` decided.
-    why
-        Why this scheduler, for a person.
-    inputs
-        What its points share, as `jobkit.planning.points.plan` takes it.
-    run_dir
-        The path of the run folder, which does not exist yet.
-    script
-        The text of ``job.sh``.
-    lengths
-        Of the text's items, for every command and for the jobs on the nodes. ``None`` for a preview
-        that would have to run a model to find them.
-    find_script
-        The text of ``find.sh``, if the spec's ``find_max`` requests it.
-    follow_script
-        The text of ``follow.sh``, if the spec's ``policy`` requests it and there is a scheduler.
-    more_files
-        The text of the other files that the run folder has, by name.
-    needs
-        By index the points that need more than the others, as ``key=value``: they are a round of their own.
-    """
-
-    spec: SweepSpec
+    spec: SweepSpec  # with everything ``auto`` decided
     site: Site
-    why: str
-    inputs: Inputs
+    why: str  # why this scheduler, for a person
+    inputs: Inputs  # what its points share, as `jobkit.planning.points.plan` takes it
     points: tuple[Point, ...]
-    run_dir: Path
-    script: str
+    run_dir: Path  # the path of the run folder, which does not exist yet
+    script: str  # the text of ``job.sh``
+    # of the text's items, for every command and for the jobs on the nodes. ``None`` for a preview that
+    # would have to run a model to find them.
     lengths: Lengths | None = None
-    find_script: str | None = None
+    find_script: str | None = None  # the text of ``find.sh``, if the spec's ``find_max`` requests it
+    # the text of ``follow.sh``, if the spec's ``policy`` requests it and there is a scheduler
     follow_script: str | None = None
+    # the text of the other files that the run folder has, by name
     more_files: Mapping[str, str] = field(default_factory=dict)
+    # by index the points that need more than the others, as ``key=value``: they are a round of their
+    # own
     needs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -96,24 +77,12 @@ def prepare(
 ) -> Prepared:
     """Return the run that a spec describes.
 
-    Parameters
-    ----------
-    path
-        The spec.
-    options
-        What the command line adds; nothing by default.
-    build
-        Whether a missing stand-in model is built and a missing text fetched now; not for
+    ``path``: the spec.
+    ``options``: what the command line adds; nothing by default.
+    ``build``: whether a missing stand-in model is built and a missing text fetched now; not for
         ``--dry-run``, which writes nothing.
-    say
-        Prints what takes time.
-    needs_real
-        Returns what needs the real model if the text is not the sample; empty if nothing does.
-
-    Raises
-    ------
-    JobkitError
-        With every error of the spec at once; a missing text, model, site or template is one.
+    ``say``: prints what takes time.
+    ``needs_real``: returns what needs the real model if the text is not the sample; empty if nothing does.
     """
     options = options or Options()
     named = resolved(path, options, say, build=build, needs_real=needs_real)
@@ -156,19 +125,9 @@ def planned(
 ) -> Prepared:
     """Return a run whose spec is decided.
 
-    Parameters
-    ----------
-    named, options, say
-        As `resolved` returns and takes them.
-    spec, lengths
-        With everything ``auto`` decided, and the lengths of the text's items.
-    points_of
-        Returns the points with which the run begins.
-
-    Raises
-    ------
-    JobkitError
-        If no job or no machine has room for the points.
+    ``named``, ``options``, ``say``: as `resolved` returns and takes them.
+    ``spec``, ``lengths``: with everything ``auto`` decided, and the lengths of the text's items.
+    ``points_of``: returns the points with which the run begins.
     """
     run_dir = options.runs_folder(named.site) / run_id(spec.name)
     inputs = Inputs(
@@ -182,6 +141,8 @@ def planned(
     )
     if idle := resolve.idle_gpus(spec, named.site.scheduler, spec.device):
         say(f"warning: {idle} ({resolve.needed_gpus(spec.device)})")
+    if not spec.command and (alone := one_paragraph(named.text)):
+        say(f"warning: {alone}")
     points = points_of(spec, inputs)
     spec = shared_by(spec, len(points))
     if spec.resources.walltime * spec.pack > MAX_SECONDS:
@@ -248,13 +209,7 @@ def run_id(name: str) -> str:
 
 
 def refuse_too_many_threads(spec: SweepSpec, points: Sequence[Point]) -> None:
-    """Refuse several workers, or threads, that need more CPUs than this machine gives its processes.
-
-    Raises
-    ------
-    JobkitError
-        With the largest request.
-    """
+    """Refuse several workers, or threads, that need more CPUs than this machine gives its processes."""
     cpus = len(os.sched_getaffinity(0))
     most = max(points, key=lambda point: spec.resources.of(point).cpus)
     needed = spec.resources.of(most).cpus

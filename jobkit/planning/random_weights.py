@@ -38,21 +38,11 @@ SCORE_SPREAD = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """A stand-in with random weights.
+    """A stand-in with random weights."""
 
-    Attributes
-    ----------
-    name
-        As tables print it.
-    size_bytes
-        About, for a plan that is made before it is built.
-    dimensions
-        For the configuration of the framework.
-    """
-
-    name: str
-    size_bytes: int
-    dimensions: Mapping[str, int] = field(default_factory=dict)
+    name: str  # as tables print it
+    size_bytes: int  # about, for a plan that is made before it is built
+    dimensions: Mapping[str, int] = field(default_factory=dict)  # for the configuration of the framework
 
 
 _TINY = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}
@@ -96,13 +86,7 @@ def random_path(workload: str, size: str, cache: Path) -> Path:
 
 
 def make_random(workload: str, size: str, cache: Path, say: Say) -> None:
-    """Build a stand-in with random weights in the cache unless it is there.
-
-    Raises
-    ------
-    JobkitError
-        If it cannot be built.
-    """
+    """Build a stand-in with random weights in the cache unless it is there."""
     name = ARCHITECTURES[workload, size].name
     build_once(
         random_path(workload, size, cache),

@@ -27,7 +27,7 @@ from jobkit.spec.axes import name_faults, value_faults
 from jobkit.spec.checks import add_offer_faults, command_faults, file_refs, sources, swept
 from jobkit.spec.site import Site, find_site, load_site, portable_name
 from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec, setting_overrides
-from jobkit.spec.yaml_files import YamlDocument
+from jobkit.spec.yaml_files import YamlDocument, hide_override
 from jobkit.worker.workloads.base import SHIPPED, class_name, missing_framework
 from jobkit.worker.workloads.function import file_ref, names_file, source_path
 
@@ -37,27 +37,15 @@ DEFAULT_RUNS_DIR = "runs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the command line adds to the spec.
+    """What the command line adds to the spec."""
 
-    Attributes
-    ----------
-    overrides
-        ``key=value`` of each ``--set``.
-    setting
-        The run of ``jobkit tune``, or its ``setting.yaml``, whose setting goes before ``overrides``.
-    scheduler, site
-        Override the spec's if they are given.
-    runs_dir
-        Overrides the site's if it is given.
-    stand_in
-        Whether a stand-in takes the place of a model that is missing, and is permitted for any text.
-    """
-
-    overrides: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()  # ``key=value`` of each ``--set``
+    # the run of ``jobkit tune``, or its ``setting.yaml``, whose setting goes before ``overrides``
     setting: Path | None = None
-    scheduler: str | None = None
+    scheduler: str | None = None  # `scheduler`, `site`: override the spec's if they are given
     site: str | None = None
-    runs_dir: Path | None = None
+    runs_dir: Path | None = None  # overrides the site's if it is given
+    # whether a stand-in takes the place of a model that is missing, and is permitted for any text
     stand_in: bool = False
 
     @property
@@ -75,7 +63,7 @@ class Options:
     def words(self) -> tuple[str, ...]:
         """The options without ``--setting`` and ``--stand-in``, as a person types them."""
         named = {**self.named, **({"runs-dir": str(self.runs_dir)} if self.runs_dir else {})}
-        pairs = [("--set", change) for change in self.overrides]
+        pairs = [("--set", hide_override(change)) for change in self.overrides]
         pairs += [(f"--{name}", value) for name, value in named.items()]
         return tuple(word for pair in pairs for word in pair)
 
@@ -87,31 +75,17 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedSpec:
-    """A spec with everything that it names.
+    """A spec with everything that it names."""
 
-    Attributes
-    ----------
-    spec
-        With everything ``auto`` decided except the batch sizes.
-    site, why, text, model, workload_folder
-        As in `Prepared` and its points.
-    knobs
-        Of the workload.
-    files
-        The user's files of which it consists.
-    pads
-        Whether the workload says that it pads the items of a batch to the longest.
-    """
-
-    spec: SweepSpec
-    site: Site
+    spec: SweepSpec  # with everything ``auto`` decided except the batch sizes
+    site: Site  # `site`, `why`, `text`, `model`, `workload_folder`: as in `Prepared` and its points
     why: str
     text: TextRef
     model: ModelRef | None
     workload_folder: str | None
-    knobs: tuple[Knob, ...]
-    files: tuple[FileRef, ...] = ()
-    pads: bool = True
+    knobs: tuple[Knob, ...]  # of the workload
+    files: tuple[FileRef, ...] = ()  # the user's files of which it consists
+    pads: bool = True  # whether the workload says that it pads the items of a batch to the longest
 
     @property
     def load_knobs(self) -> tuple[str, ...]:
@@ -135,15 +109,7 @@ def resolve(
 ) -> ResolvedSpec:
     """Return a spec with everything that it names; ``fetch`` and ``build`` are for its text and its model.
 
-    Parameters
-    ----------
-    check
-        Is called before a model is built, and may refuse.
-
-    Raises
-    ------
-    JobkitError
-        As `prepare`.
+    ``check``: is called before a model is built, and may refuse.
     """
     lookup = _Lookup(path, fetch, options.stand_in)
     spec = load_spec(path, options.all_overrides, (lookup.look_up,))
@@ -256,7 +222,7 @@ class _Lookup:
             workload = str(data.get("workload", "stanza-ner"))
             self.model = _found(document, "model", partial(self._find_model, workload, model))
         scheduler = data.get("scheduler", "auto")
-        if isinstance(name := data.get("site", "auto"), str) and scheduler in {"auto", *SCHEDULERS}:
+        if isinstance(name := data.get("site", "auto"), str) and scheduler in ["auto", *SCHEDULERS]:
             chosen, self.why = choose_scheduler(scheduler)
             if scheduler != "auto":
                 self.why = "from --scheduler" if ("scheduler",) in document.overrides else "from the spec"
@@ -318,12 +284,8 @@ def _found(document: YamlDocument, key: str, find: Callable[[], T], *below: int 
 def idle_gpus(spec: SweepSpec, scheduler: str, device: str) -> str:
     """Return in a line the GPUs that every point holds and no point uses; empty if there are none.
 
-    Parameters
-    ----------
-    scheduler
-        On this machine no GPU is held.
-    device
-        ``cpu`` or ``cuda``: the device of a point.
+    ``scheduler``: on this machine no GPU is held.
+    ``device``: ``cpu`` or ``cuda``: the device of a point.
     """
     gpus = spec.resources.gpus
     if runs_here(scheduler) or not gpus or device == CUDA:
@@ -352,13 +314,7 @@ def device(spec: SweepSpec, scheduler: str) -> str:
 
 
 def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
-    """Refuse points on a GPU if the Python that will run them is this one and cannot use a GPU.
-
-    Raises
-    ------
-    JobkitError
-        With the commands that fix it.
-    """
+    """Refuse points on a GPU if the Python that will run them is this one and cannot use a GPU."""
     if (
         spec.device != "cuda"
         or spec.command
@@ -380,26 +336,14 @@ def refuse_unusable_gpu(spec: SweepSpec, site: Site, workload: Traits) -> None:
 
 
 def refuse_missing_packages(spec: SweepSpec, site: Site) -> None:
-    """Refuse points for which an extension lacks a package, if the Python that will run them is this one.
-
-    Raises
-    ------
-    JobkitError
-        With the command that installs it.
-    """
+    """Refuse points for which an extension lacks a package, if the Python that will run them is this one."""
     if not _another_python(spec, site):
         for refuse in load_all("packages"):
             refuse(spec)
 
 
 def refuse_missing_framework(spec: SweepSpec, site: Site) -> None:
-    """Refuse a shipped workload if the Python that will run it is this one and lacks its framework.
-
-    Raises
-    ------
-    JobkitError
-        With the command that installs it.
-    """
+    """Refuse a shipped workload if the Python that will run it is this one and lacks its framework."""
     if (lack := missing_framework(spec.workload_name)) and not _another_python(spec, site):
         raise lack
 
@@ -419,10 +363,7 @@ def _wrong_torch(spec: SweepSpec, site: Site) -> str:
 def warn_again(say: Say, spec: SweepSpec, points: Iterable[Point], *more: str) -> None:
     """Warn of points that run again as `refuse_unusable_gpu` refuses a sweep, and of a file that has changed.
 
-    Parameters
-    ----------
-    more
-        Further hints, after the command that installs another torch.
+    ``more``: further hints, after the command that installs another torch.
     """
     points = list(points)
     if points and (path := _changed_file(points[0])):

@@ -75,20 +75,13 @@ class SampleText:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A generated text, its entities and its sentences.
+    """A generated text, its entities and its sentences."""
 
-    Attributes
-    ----------
-    paragraphs
-        As `jobkit.core.paragraphs.split_paragraphs` reads them back, each ending in a newline.
-    gold
-        Every entity in text order; ``paragraphs[e.paragraph][e.start:e.end] == e.text``.
-    sentences
-        For every paragraph the ``(start, end)`` of its sentences, white space between left out.
-    """
-
+    # as `jobkit.core.paragraphs.split_paragraphs` reads them back, each ending in a newline
     paragraphs: tuple[str, ...]
+    # every entity in text order; ``paragraphs[e.paragraph][e.start:e.end] == e.text``
     gold: tuple[Entity, ...]
+    # for every paragraph the ``(start, end)`` of its sentences, white space between left out
     sentences: tuple[tuple[tuple[int, int], ...], ...]
 
 
@@ -96,12 +89,8 @@ class Sample:
 def generate(seed: int, paragraphs: int = PARAGRAPHS) -> Sample:
     """Return the text of a seed: other seeds give other text of the same kind.
 
-    Parameters
-    ----------
-    seed
-        `SEED` is the sample text's; training and evaluation have their own.
-    paragraphs
-        How many; the distribution of lengths is the same for any number.
+    ``seed``: `SEED` is the sample text's; training and evaluation have their own.
+    ``paragraphs``: how many; the distribution of lengths is the same for any number.
     """
     author = _Author(random.Random(seed), _rules())  # noqa: S311 - not cryptography
     step = 100 / max(paragraphs - 1, 1)
@@ -142,22 +131,13 @@ def generator_version() -> str:
 def write_sample(folder: Path, paragraphs: int = PARAGRAPHS) -> Path:
     """Write the sample text into a folder unless it is there, and its gold entities next to it.
 
-    Parameters
-    ----------
-    folder
-        It is made if it does not exist.
-    paragraphs
-        How many.
+    ``folder``: it is made if it does not exist.
+    ``paragraphs``: how many.
 
     Returns
     -------
     Path
         ``sample-<first 12 of its sha256>.txt``; the gold is ``sample-<the same>.gold.tsv``.
-
-    Raises
-    ------
-    JobkitError
-        If the folder cannot be written.
     """
     sample = generate(SEED, paragraphs)
     text = join_paragraphs(sample.paragraphs)

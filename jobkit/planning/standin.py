@@ -118,28 +118,19 @@ SAVED_BATCH_SIZE = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandinSize:
-    """The dimensions of a stand-in and how long it is trained.
+    """The dimensions of a stand-in and how long it is trained."""
 
-    Attributes
-    ----------
-    charlm_hidden, ner_hidden, word_dim
-        Widths of the character models, of the tagger's LSTM, and of a word vector.
-    characters, words
-        Sizes of the vocabularies, filled up if the text has fewer: the character models decode
-        into characters, words are rows of a table.
-    ner_steps, tokenizer_steps
-        Training steps, of 16 sentences and 16 stretches of text.
-    ner_rate
-        The tagger's learning rate, for Adam.
-    """
-
+    # `charlm_hidden`, `ner_hidden`, `word_dim`: widths of the character models, of the tagger's LSTM,
+    # and of a word vector
     charlm_hidden: int
     ner_hidden: int
     word_dim: int
+    # `characters`, `words`: sizes of the vocabularies, filled up if the text has fewer: the character
+    # models decode into characters, words are rows of a table
     characters: int
     words: int
-    ner_steps: int
-    ner_rate: float
+    ner_steps: int  # `ner_steps`, `tokenizer_steps`: training steps, of 16 sentences and 16 stretches of text
+    ner_rate: float  # the tagger's learning rate, for Adam
     tokenizer_steps: int
 
 
@@ -379,39 +370,26 @@ TINY_TOOK = "when measured, this took 80 s on one core of an AMD EPYC"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """What is known of a stand-in: the file ``standin.json`` in its folder.
-
-    Attributes
-    ----------
-    f1, precision, recall
-        Of entities, span and label exact, on generated text that it was not trained on.
-    sentences, gold_sentences
-        The number that it found in that text, and the true number.
-    device
-        The device on which it was trained.
-    """
+    """What is known of a stand-in: the file ``standin.json`` in its folder."""
 
     size: str
     recipe: int
     training_seed: int
     held_out_seed: int
+    # `f1`, `precision`, `recall`: of entities, span and label exact, on generated text that it was not
+    # trained on
     f1: float
     precision: float
     recall: float
+    # `sentences`, `gold_sentences`: the number that it found in that text, and the true number
     sentences: int
     gold_sentences: int
-    device: str
+    device: str  # the device on which it was trained
     versions: Mapping[str, str]
 
 
 def standin_path(size: str, cache: Path) -> Path:
-    """Return the folder of the stand-in of a size; its name changes with the training.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such size.
-    """
+    """Return the folder of the stand-in of a size; its name changes with the training."""
     if size not in SIZES:
         hint = f"`model.size` may be {' or '.join(SIZES)}"
         raise JobkitError(f"there is no stand-in model of size {size!r}", hint=hint)
@@ -433,19 +411,9 @@ def read_card(folder: Path) -> Card:
 def make_standin(size: str, cache: Path, say: Say) -> Card:
     """Build the stand-in of a size in the cache unless it is there; of several processes one builds it.
 
-    Parameters
-    ----------
-    size
-        ``tiny`` or ``full``, which is trained on a GPU if there is one.
-    cache
-        The cache folder.
-    say
-        Prints a line of progress from time to time.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such size, or the training fails.
+    ``size``: ``tiny`` or ``full``, which is trained on a GPU if there is one.
+    ``cache``: the cache folder.
+    ``say``: prints a line of progress from time to time.
     """
     folder = standin_path(size, cache)
     what, gpus = f"building the stand-in model ({size})", size == "full"
@@ -456,17 +424,9 @@ def make_standin(size: str, cache: Path, say: Say) -> Card:
 def build_once(folder: Path, function: str, *arguments: object, what: str, gpus: bool, say: Say) -> None:
     """Have a child process build a stand-in unless it is there; of several processes one builds it.
 
-    Parameters
-    ----------
-    folder
-        Of the stand-in.
-    function, arguments, what, gpus, say
-        As for `run_in_child`; the first argument is the folder to build in, absolute.
-
-    Raises
-    ------
-    JobkitError
-        If that fails.
+    ``folder``: of the stand-in.
+    ``function``, ``arguments``, ``what``, ``gpus``, ``say``: as for `run_in_child`; the first argument is the
+        folder to build in, absolute.
     """
     if is_built(folder):
         return
@@ -488,12 +448,8 @@ def build_once(folder: Path, function: str, *arguments: object, what: str, gpus:
 def train(path: str, size: str, *, say: Say) -> None:
     """Train the stand-in of a size into a folder; `make_standin` has a child process do it.
 
-    Parameters
-    ----------
-    path
-        The folder, absolute; it is made.
-    size, say
-        As for `make_standin`.
+    ``path``: the folder, absolute; it is made.
+    ``size``, ``say``: as for `make_standin`.
     """
     import torch
 

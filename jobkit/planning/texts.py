@@ -18,8 +18,8 @@ from typing import IO
 
 from jobkit.answers.loads import PUNCTUATION, Lengths
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import write_atomically
-from jobkit.core.paragraphs import split_paragraphs
+from jobkit.core.files import read_bytes, write_atomically
+from jobkit.core.paragraphs import JSONL_ENDINGS, split_paragraphs
 from jobkit.core.paths import CACHE_VARIABLE, cache_write_errors, make_folder, share_with_group
 from jobkit.core.records import ModelRef, TextRef
 from jobkit.core.terminal import Say, shell_quote
@@ -36,6 +36,8 @@ SAMPLE = re.compile(r"sample(?::([1-9]\d{0,3}))?", re.ASCII)
 MOST_PARAGRAPHS = 9999
 MOST_SAMPLE_BYTES = 1 << 22
 """More than the text of `MOST_PARAGRAPHS` has, so that a large corpus is not read."""
+MOST_TEXT_BYTES = 1 << 32
+"""Of the text of a sweep, which every point reads whole; a corpus may be larger."""
 TIMEOUT_S = 60
 BLOCK_BYTES = 1 << 20
 MOST_NAMES = 10_000
@@ -46,23 +48,12 @@ KEY_HINT = "`text` may be a path, an http(s) address, or `sample`"
 def find_text(name: str, *, base: Path, cache: Path, write: bool = True) -> TextRef:
     """Return the text that a spec names.
 
-    Parameters
-    ----------
-    name
-        ``sample`` for the built-in one, ``sample:300`` for one of 300 paragraphs; a path,
-        relative to ``base`` or else to the working folder; or an http(s) address, downloaded once.
-    base
-        The folder of the spec.
-    cache
-        The cache folder: the sample and downloads are in its ``texts/``.
-    write
-        Whether the cache may be written: otherwise the sample is described as it would be, and
-        an address must have been downloaded before.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such text, or it is a folder, empty, binary, not UTF-8, or white space.
+    ``name``: ``sample`` for the built-in one, ``sample:300`` for one of 300 paragraphs; a path, relative to
+        ``base`` or else to the working folder; or an http(s) address, downloaded once.
+    ``base``: the folder of the spec.
+    ``cache``: the cache folder: the sample and downloads are in its ``texts/``.
+    ``write``: whether the cache may be written: otherwise the sample is described as it would be, and an
+        address must have been downloaded before.
     """
     texts = cache / "texts"
     if match := SAMPLE.fullmatch(name):
@@ -90,7 +81,7 @@ def is_sample_file(path: Path, cache: Path) -> bool:
     try:
         digests = {note.read_text(encoding="ascii").strip() for note in notes}
         small = path.stat().st_size <= MOST_SAMPLE_BYTES
-        return small and hashlib.sha256(path.read_bytes()).hexdigest() in digests
+        return small and hashlib.sha256(read_bytes(path)).hexdigest() in digests
     except (OSError, ValueError):
         return False
 
@@ -159,17 +150,16 @@ def _is_shown(entry: os.DirEntry[str]) -> bool:
 
 def _file_in(folder: Path) -> str:
     """Return what to name in place of a folder: a file in it, if it has one."""
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        inside = sorted(entry.name for entry in islice(entries, MOST_NAMES) if _is_shown(entry))
-        if inside:
-            return f"name one file, such as {shell_quote(folder / inside[0])}"
+    with contextlib.suppress(OSError, ValueError), os.scandir(folder) as entries:
+        first = min(entry.name for entry in islice(entries, MOST_NAMES) if _is_shown(entry))
+        return f"name one file, such as {shell_quote(folder / first)}"
     return "name one file"
 
 
 def _checked(path: Path, name: str) -> TextRef:
     """Return a text that has been read whole, as a job will read it."""
     try:
-        data = path.read_bytes()
+        data = read_bytes(path, MOST_TEXT_BYTES)
     except IsADirectoryError as error:
         raise JobkitError(f"text {path}: is a folder", hint=_file_in(path)) from error
     except OSError as error:
@@ -182,7 +172,8 @@ def _checked(path: Path, name: str) -> TextRef:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        convert = f"iconv -f latin1 -t utf-8 {shell_quote(path)} > {shell_quote(f'{path}.utf8')}"
+        new = path.with_name(f"{path.stem}.utf8{path.suffix}")
+        convert = f"iconv -f latin1 -t utf-8 {shell_quote(path)} > {shell_quote(new)}"
         hint = f"convert it first, for instance: {convert}"
         raise JobkitError(f"text {path}: not UTF-8 at byte {error.start}", hint=hint) from error
     if not split_paragraphs(text):
@@ -226,13 +217,7 @@ def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
 
 
 def _fetch(address: str, into: IO[bytes]) -> None:
-    """Download an address into a file.
-
-    Raises
-    ------
-    OSError
-        If it cannot be downloaded completely.
-    """
+    """Download an address into a file."""
     from urllib.request import (
         Request,
         urlopen,  # as above
@@ -259,6 +244,18 @@ def paragraphs_of(text: TextRef) -> list[str]:
     return read_paragraphs(Path(text.path))
 
 
+def one_paragraph(text: TextRef) -> str:
+    """Return what to do about a text of one paragraph, in which a batch has nothing to hold; else empty."""
+    if len(paragraphs_of(text)) > 1:
+        return ""
+    path = Path(text.path)
+    lines = f"sed G {shell_quote(path)} > {shell_quote(path.with_name(f'{path.stem}.lines.txt'))}"
+    return (
+        f"text {text.name} is one paragraph, so every batch is alike: blank lines separate paragraphs. "
+        f"If a line is a document: {lines}; or name a JSONL file (.jsonl), a document a line"
+    )
+
+
 def cached_lengths(workload: str, text: TextRef, model: ModelRef | None, cache: Path) -> Lengths | None:
     """Return what `text_lengths` found earlier, ``None`` if it was never asked."""
     path = _kept_at(workload, text, model, cache)
@@ -283,23 +280,11 @@ def text_lengths(
     A workload that does not report them has none (`Lengths.unknown`). If they need a model that
     is not there yet, they are estimated.
 
-    Parameters
-    ----------
-    workload, text, model
-        As a point names them.
-    cache
-        The cache folder: the lengths found by a shipped workload's model are kept in its ``lengths/``.
-    say
-        Prints a line about work that takes time.
-    fast
-        Whether to estimate them rather than to use a model.
-    folder
-        The folder in which jobkit looks for the user's own workload: the spec's.
-
-    Raises
-    ------
-    JobkitError
-        If the workload fails to find them.
+    ``workload``, ``text``, ``model``: as a point names them.
+    ``cache``: the cache folder: the lengths found by a shipped workload's model are kept in its ``lengths/``.
+    ``say``: prints a line about work that takes time.
+    ``fast``: whether to estimate them rather than to use a model.
+    ``folder``: the folder in which jobkit looks for the user's own workload: the spec's.
     """
     known, paragraphs = traits(workload, folder), paragraphs_of(text)
     if not known.reports_lengths:
@@ -333,14 +318,7 @@ def lengths_or_estimate(
     say: Say,
     folder: str | None = None,
 ) -> Lengths:
-    """Return what `text_lengths` finds; an estimate if a shipped workload cannot find them.
-
-    Raises
-    ------
-    JobkitError
-        If a workload of the user's own fails: the fault is in the user's code, and is reported
-        before anything is submitted.
-    """
+    """Return what `text_lengths` finds; an estimate if a shipped workload cannot find them."""
     try:
         return text_lengths(workload, text, model, cache=cache, say=say, folder=folder)
     except JobkitError as error:
@@ -387,5 +365,6 @@ def _kept_at(workload: str, text: TextRef, model: ModelRef | None, cache: Path) 
     if workload not in SHIPPED or model is None or missing_framework(workload):
         return None
     framework, _ = EXTRAS[workload]
-    parts = [workload, text.sha256, model.fingerprint, *map(metadata.version, ("jobkit", framework))]
+    jsonl = ["jsonl"] if text.path.lower().endswith(JSONL_ENDINGS) else []
+    parts = [workload, text.sha256, *jsonl, model.fingerprint, *map(metadata.version, ("jobkit", framework))]
     return cache / "lengths" / f"{hashlib.sha256(' '.join(parts).encode()).hexdigest()[:16]}.json"

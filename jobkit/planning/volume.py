@@ -23,39 +23,22 @@ _NUMBER = re.compile(r"-?(\d+|\d{1,3}([,_]\d{3})+)(\.\d+)?([eE][+]?\d{1,3})?", r
 """A number as people and programs write it; a number out of range is refused as a number, not as a file."""
 
 
-def read_corpora(texts: Sequence[str], records: Sequence[Record]) -> CorpusVolume:
+def read_corpora(texts: Sequence[str], records: Sequence[Record], *, skip_bad: bool = False) -> CorpusVolume:
     """Return what the user wants to work through: what an extension can read, else as `read_corpus`.
 
-    Parameters
-    ----------
-    texts
-        A number of paragraphs or a text; or files and folders of any kind that a corpus may have.
-    records
-        As for `read_corpus`.
-
-    Raises
-    ------
-    JobkitError
-        As `read_corpus`; with all that cannot be read.
+    ``texts``: A number of paragraphs or a text; or files and folders of any kind that a corpus may have.
+    ``records``: as for `read_corpus`.
+    ``skip_bad``: whether to leave out what cannot be read.
     """
-    found = (read(texts) for read in load_all("volume"))
+    found = (read(texts, skip_bad=skip_bad) for read in load_all("volume"))
     return next(filter(None, found), None) or read_corpus(texts[0], records)
 
 
 def read_corpus(text: str, records: Sequence[Record]) -> CorpusVolume:
     """Return what the user wants to work through.
 
-    Parameters
-    ----------
-    text
-        A number of paragraphs, or a file.
-    records
-        Of the run: their workload and model say where lengths may be known already.
-
-    Raises
-    ------
-    JobkitError
-        If it is neither.
+    ``text``: A number of paragraphs, or a file.
+    ``records``: of the run: their workload and model say where lengths may be known already.
     """
     if (number := _NUMBER.fullmatch(text)) and not Path(text).exists():
         return CorpusVolume(paragraphs=_paragraphs(number[0]))
@@ -78,13 +61,7 @@ def read_corpus(text: str, records: Sequence[Record]) -> CorpusVolume:
 
 
 def _paragraphs(number: str) -> int:
-    """Return a number of paragraphs as people write it.
-
-    Raises
-    ------
-    JobkitError
-        If no corpus can have that many.
-    """
+    """Return a number of paragraphs as people write it."""
     count = Decimal(number.replace(",", "").replace("_", ""))
     why = "" if 1 <= count <= MOST_PARAGRAPHS else f"is not between 1 and {MOST_PARAGRAPHS:,} paragraphs"
     if not why and count % 1:

@@ -36,23 +36,11 @@ FIX = "jobkit doctor reports what this Python lacks"
 def run_in_child(function: str, *arguments: object, say: Say, what: str, gpus: bool = False) -> Any:  # noqa: ANN401 - any JSON
     """Call a function in a child process and return its result once the child has ended.
 
-    Parameters
-    ----------
-    function
-        ``module:name``; it takes the arguments and, by keyword, ``say``.
-    arguments
-        Anything that JSON holds; so is the result.
-    say
-        Prints each message of the function, as it comes.
-    what
-        The work in words, for the message of a failure: ``building the stand-in model``.
-    gpus
-        Whether the child may use GPUs.
-
-    Raises
-    ------
-    JobkitError
-        As the function raises it; with any other exception of it, or how the child died.
+    ``function``: ``module:name``; it takes the arguments and, by keyword, ``say``.
+    ``arguments``: anything that JSON holds; so is the result.
+    ``say``: prints each message of the function, as it comes.
+    ``what``: the work in words, for the message of a failure: ``building the stand-in model``.
+    ``gpus``: whether the child may use GPUs.
     """
     reply: dict[str, Any] = {}
     argv = (sys.executable, "-P", "-m", "jobkit.planning.workload_traits", function)
@@ -105,25 +93,17 @@ if __name__ == "__main__":
 
 
 class Traits(NamedTuple):
-    """Whether a workload needs a model, whether it reports the lengths of a text's items, and its knobs.
-
-    Attributes
-    ----------
-    columns
-        Of the rows that ``jobkit apply`` writes, after document and paragraph.
-    unit, pads
-        What its load counts, and whether the items of a batch are padded to the longest.
-    says_padding
-        Whether it says so itself. A function without ``lengths`` next to it says nothing: jobkit takes the
-        characters of a paragraph for its length.
-    """
+    """Whether a workload needs a model, whether it reports the lengths of a text's items, and its knobs."""
 
     needs_model: bool
     reports_lengths: bool
     knobs: tuple[Knob, ...]
-    columns: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()  # of the rows that ``jobkit apply`` writes, after document and paragraph
+    # `unit`, `pads`: what its load counts, and whether the items of a batch are padded to the longest
     unit: str = CHARACTERS
     pads: bool = True
+    # whether it says so itself. A function without ``lengths`` next to it says nothing: jobkit takes
+    # the characters of a paragraph for its length.
     says_padding: bool = True
 
 
@@ -142,19 +122,9 @@ def command_traits(template: str, knobs: Iterable[str], sources: Iterable[Path])
 def traits(name: str, folder: str | None = None, staged: str | None = None) -> Traits:
     """Return what jobkit must know of a workload.
 
-    Parameters
-    ----------
-    name
-        As a spec has it.
-    folder
-        The folder in which jobkit looks for the user's module: that of the spec.
-    staged
-        The ``files/`` of a run that consists of files of the user's.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such class, it cannot be imported, or it lacks something.
+    ``name``: as a spec has it.
+    ``folder``: the folder in which jobkit looks for the user's module: that of the spec.
+    ``staged``: the ``files/`` of a run that consists of files of the user's.
     """
     if name in SHIPPED:
         fields = own.traits(name, None, say=print)

@@ -57,10 +57,7 @@ KINDS: dict[str, PracticeScheduler] = {"slurm": slurm, "sge": sge}
 class Cluster:
     """A practice cluster in a folder, up or not.
 
-    Parameters
-    ----------
-    place
-        Its folder and ports.
+    ``place``: its folder and ports.
     """
 
     def __init__(self, place: Place) -> None:
@@ -86,13 +83,7 @@ class Cluster:
         return first.pid() is not None
 
     def start(self) -> None:
-        """Start what does not run, and return when a job can start.
-
-        Raises
-        ------
-        JobkitError
-            If it does not take jobs in time.
-        """
+        """Start what does not run, and return when a job can start."""
         self.kind.prepare(self.place)
         self.start_daemons()
         self.heal()
@@ -140,15 +131,7 @@ def locked(folder: Path) -> Iterator[None]:
 def up(folder: Path, scheduler: str) -> Cluster:
     """Start a cluster, or what of it does not run, and return it when a job can start.
 
-    Parameters
-    ----------
-    folder
-        The folder that ``--dir`` names; each scheduler has its own below it.
-
-    Raises
-    ------
-    JobkitError
-        If packages are missing, or it does not start.
+    ``folder``: the folder that ``--dir`` names; each scheduler has its own below it.
     """
     packages.require(scheduler)
     with locked(folder):

@@ -30,24 +30,12 @@ GUARD = Path(__file__).with_name("guard.py")
 
 @dataclass(frozen=True)
 class Daemon:
-    """A daemon that stays in the foreground.
+    """A daemon that stays in the foreground."""
 
-    Attributes
-    ----------
-    name
-        Names its pid file and its log.
-    argv
-        The command.
-    folder
-        The folder of its cluster, with ``run/`` and ``log/``.
-    variables
-        Its environment, beyond what names the user.
-    """
-
-    name: str
-    argv: tuple[str, ...]
-    folder: Path
-    variables: Mapping[str, str]
+    name: str  # names its pid file and its log
+    argv: tuple[str, ...]  # the command
+    folder: Path  # the folder of its cluster, with ``run/`` and ``log/``
+    variables: Mapping[str, str]  # its environment, beyond what names the user
 
     @property
     def pid_file(self) -> Path:
@@ -64,13 +52,7 @@ class Daemon:
         return proved(self.pid_file)
 
     def start(self) -> None:
-        """Start it unless it runs.
-
-        Raises
-        ------
-        JobkitError
-            If it cannot be started.
-        """
+        """Start it unless it runs."""
         if self.pid() is not None:
             return
         self.pid_file.unlink(missing_ok=True)
@@ -166,13 +148,7 @@ def end_started(folder: Path, name: str = "") -> None:
 
 
 def wait_for(condition: Callable[[], bool], what: str, within_s: float = 60.0) -> None:
-    """Ask until it is true.
-
-    Raises
-    ------
-    JobkitError
-        If it is not true in time.
-    """
+    """Ask until it is true."""
     end = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > end:

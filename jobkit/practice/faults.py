@@ -112,13 +112,7 @@ FAULTS: dict[str, Callable[[Cluster], str]] = {
 
 
 def break_(cluster: Cluster, fault: str) -> str:
-    """Break something of a cluster that is up; return what to look at.
-
-    Raises
-    ------
-    JobkitError
-        If it is not up.
-    """
+    """Break something of a cluster that is up; return what to look at."""
     if not cluster.is_started():
         raise JobkitError(
             f"no practice {cluster.place.scheduler} is up in {cluster.place.folder.parent}",

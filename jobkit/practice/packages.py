@@ -62,13 +62,7 @@ def apt_line(packages: list[str]) -> str:
 
 
 def require(scheduler: str) -> None:
-    """Check that all packages are installed.
-
-    Raises
-    ------
-    JobkitError
-        With the line that installs them, or with what is needed on another system.
-    """
+    """Check that all packages are installed."""
     if not (lacking := missing(scheduler)):
         return
     if shutil.which("apt-get"):
@@ -84,13 +78,7 @@ def require(scheduler: str) -> None:
 
 
 def install(scheduler: str) -> None:
-    """Install the packages that are missing.
-
-    Raises
-    ------
-    JobkitError
-        If apt-get is missing or refuses.
-    """
+    """Install the packages that are missing."""
     if not (lacking := missing(scheduler)):
         return
     if not shutil.which("apt-get"):
@@ -104,11 +92,6 @@ def apt_install(packages: list[str]) -> None:
     The packages start no daemon of their own: a practice cluster needs none, and Grid Engine's would
     make this machine a cluster. If another process installs packages, wait for it: apt-get itself waits
     for the lock of dpkg only (``DPkg::Lock::Timeout``), not for that of its lists (seen in apt 2.6).
-
-    Raises
-    ------
-    JobkitError
-        If apt-get refuses.
     """
     script = (
         "set -e; export DEBIAN_FRONTEND=noninteractive LC_ALL=C\n"

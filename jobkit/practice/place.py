@@ -31,21 +31,11 @@ STATE_FILE = "practice.json"
 
 @dataclass(frozen=True)
 class Place:
-    """One cluster on disk.
+    """One cluster on disk."""
 
-    Attributes
-    ----------
-    scheduler
-        ``slurm`` or ``sge``.
-    folder
-        All its files, below the folder that ``--dir`` names.
-    ports
-        Ports of this machine that only this cluster uses.
-    """
-
-    scheduler: str
-    folder: Path
-    ports: tuple[int, ...]
+    scheduler: str  # ``slurm`` or ``sge``
+    folder: Path  # all its files, below the folder that ``--dir`` names
+    ports: tuple[int, ...]  # ports of this machine that only this cluster uses
 
     @property
     def variables(self) -> dict[str, str]:
@@ -87,13 +77,7 @@ def found(folder: Path, scheduler: str) -> Place | None:
 
 
 def make(folder: Path, scheduler: str) -> Place:
-    """Return the cluster of a folder; a new one gets free ports.
-
-    Raises
-    ------
-    JobkitError
-        If the folder's path is too long for sockets, or this user has no name.
-    """
+    """Return the cluster of a folder; a new one gets free ports."""
     if (place := found(folder, scheduler)) is not None:
         return place
     below = folder.absolute() / scheduler
@@ -119,13 +103,7 @@ def _check_folder(below: Path) -> None:
 
 
 def user() -> str:
-    """Return the name of this user, as which the daemons run.
-
-    Raises
-    ------
-    JobkitError
-        If the user id has no name here, as in some containers.
-    """
+    """Return the name of this user, as which the daemons run."""
     try:
         return getpass.getuser() if os.geteuid() else "root"
     except (KeyError, OSError):

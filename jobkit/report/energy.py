@@ -82,10 +82,7 @@ def unbeaten(settings: Sequence[tuple[float | None, float | None]]) -> list[bool
 
     Another beats it if that is at least as good in both, and better in one of them.
 
-    Parameters
-    ----------
-    settings
-        Time and energy of each: less is better.
+    ``settings``: time and energy of each: less is better.
     """
     known = [(time, energy) for time, energy in settings if time is not None and energy is not None]
     return [

@@ -41,51 +41,27 @@ BOUNDED = "the prediction, which has a bound, is the answer"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupEstimate:
-    """The largest batch of one group, for one value of the other knobs.
+    """The largest batch of one group, for one value of the other knobs."""
 
-    Attributes
-    ----------
-    group
-        Its number, a row of ``Collected.groups``.
-    knob
-        The knob that the estimate is about.
-    by_knob
-        Of a file without records, which has no loads: a straight line in the batch size, a guess without a
-        bound. Of a run of jobkit only the reason why there is none.
-    by_load
-        ``None``: a log has no load. The key is kept for programs.
-    prediction
-        Of a run of jobkit the same as `jobkit recommend` has, or the reason why it is not known.
-    run
-        The folder of the first run of the group.
-    unit
-        What a load counts.
-    others
-        The values of all other knobs that it holds for, in words; empty if none varies.
-    allocator
-        The allocator setting that it holds for, in words after a comma.
-    """
-
-    group: int
-    knob: str
+    group: int  # its number, a row of ``Collected.groups``
+    knob: str  # the knob that the estimate is about
+    # of a file without records, which has no loads: a straight line in the batch size, a guess without
+    # a bound. Of a run of jobkit only the reason why there is none.
     by_knob: Estimate
-    by_load: Estimate | None = None
+    by_load: Estimate | None = None  # ``None``: a log has no load. The key is kept for programs.
+    # of a run of jobkit the same as `jobkit recommend` has, or the reason why it is not known
     prediction: Prediction | None = None
-    run: str = ""
-    unit: str = CHARACTERS
-    others: str = ""
-    allocator: str = ""
+    run: str = ""  # the folder of the first run of the group
+    unit: str = CHARACTERS  # what a load counts
+    others: str = ""  # the values of all other knobs that it holds for, in words; empty if none varies
+    allocator: str = ""  # the allocator setting that it holds for, in words after a comma
 
 
 def estimates(collected: Collected, gpu_memory_bytes: int | None = None) -> tuple[GroupEstimate, ...]:
     """Return an estimate for each group measured on a GPU: one for each value of the other knobs.
 
-    Parameters
-    ----------
-    collected
-        What was read.
-    gpu_memory_bytes
-        The GPU to fit; by default the one that the group was measured on.
+    ``collected``: what was read.
+    ``gpu_memory_bytes``: the GPU to fit; by default the one that the group was measured on.
     """
     with no_search_for_cycles():
         return tuple(

@@ -42,19 +42,12 @@ def render(
 ) -> str:
     """Return the report as text that ends with a newline.
 
-    Parameters
-    ----------
-    collected
-        What was read.
-    fmt
-        ``table`` and ``md`` are for people, in GiB; ``csv`` and ``tsv`` hold one row per point, and
+    ``collected``: what was read.
+    ``fmt``: ``table`` and ``md`` are for people, in GiB; ``csv`` and ``tsv`` hold one row per point, and
         ``json`` points, sizes, groups, estimates and notes, all in bytes and seconds.
-    width
-        Columns of the terminal: the least important columns of a table give way. Only ``table``.
-    gpu_memory_bytes
-        The GPU to estimate the largest batch for; by default the one measured on.
-    color
-        Whether titles carry terminal colours. Only ``table``.
+    ``width``: columns of the terminal: the least important columns of a table give way. Only ``table``.
+    ``gpu_memory_bytes``: the GPU to estimate the largest batch for; by default the one measured on.
+    ``color``: whether titles carry terminal colours. Only ``table``.
     """
     if fmt in DELIMITERS:
         return _csv(collected, DELIMITERS[fmt])
@@ -104,12 +97,8 @@ def blocks(
 ) -> Iterator[Block]:
     """Yield a block for each group, then the points without figures, figures of other programs, the notes.
 
-    Parameters
-    ----------
-    collected, per_group
-        What was read, and its estimates.
-    asked
-        Whether the user named a GPU to estimate for.
+    ``collected``, ``per_group``: what was read, and its estimates.
+    ``asked``: whether the user named a GPU to estimate for.
     """
     for number in range(len(collected.by_group)):
         yield group_block(collected, number, per_group, asked=asked)
@@ -123,12 +112,8 @@ def group_block(
 ) -> Block:
     """Return the answer of a group, its scaling table, and what follows from it.
 
-    Parameters
-    ----------
-    collected, per_group, asked
-        As for `blocks`.
-    number
-        Of the group, from 0.
+    ``collected``, ``per_group``, ``asked``: as for `blocks`.
+    ``number``: of the group, from 0.
     """
     sizes = [size for size in collected.by_size if size.first.group == number]
     title, *about = heading(collected.by_group[number], sizes)

@@ -24,18 +24,10 @@ from jobkit.runs.results import PointResult
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """What the rows of a file have in common that jobkit did not write: they have figures, but no record.
+    """What the rows of a file have in common that jobkit did not write: they have figures, but no record."""
 
-    Attributes
-    ----------
-    about
-        What the file is, below the title of its table.
-    remark
-        What a reader must know of its figures.
-    """
-
-    about: str
-    remark: str
+    about: str  # what the file is, below the title of its table
+    remark: str  # what a reader must know of its figures
 
 
 @dataclass(slots=True, kw_only=True)
@@ -44,37 +36,6 @@ class Row:
 
     A value that is not known is ``None``. The fields up to ``energy_reason``, in this order and with all
     figures before ``items``, are the columns of ``jobkit collect --format csv``.
-
-    Attributes
-    ----------
-    phase
-        Of a search (`jobkit.answers.search_answer`); ``None`` of any other point.
-    versions
-        Of the libraries, and of the driver and CUDA.
-    machine
-        The host of a point on a CPU, which is what is measured there; of a file without records that file.
-    precision
-        What it computed in; ``None`` if the workload offers no choice, and in a run of an earlier version.
-    shortcuts
-        ``off`` or ``exact``; ``off: `` and the reason if ``exact`` was refused; ``None`` as for precision.
-    energy_counter_j, energy_power_j, energy_span_s, idle_w
-        As in `jobkit.core.measurements.Energy`, whoever used it.
-    overlaps
-        How many other points ran at the same time on the same GPU, or on a CPU on the same host.
-    params
-        The values of the knobs.
-    figures
-        By name those that its record does not have: of another program's file, of a try that left no
-        record, how its entities agree with those of fp32, and its speed over that of the smallest setting of
-        its group.
-    record
-        Of the try that counts; its energy is attributed by all points that were collected.
-    result
-        What the run folder holds of the point.
-    file_format
-        Of the file that it comes from; ``None`` of a point of a run folder.
-    group, size
-        Numbers of its group and of its size in the tables; ``None`` for a point without figures.
     """
 
     run: str
@@ -82,7 +43,7 @@ class Row:
     point: str
     index: int
     repeat: int
-    phase: str | None = None
+    phase: str | None = None  # of a search (`jobkit.answers.search_answer`); ``None`` of any other point
     trial: bool = False
     tries: int = 1
     outcome: Outcome | None = None
@@ -102,11 +63,14 @@ class Row:
     workers: int | None = None
     gpus: int | None = None
     mps: str | None = None
+    # what it computed in; ``None`` if the workload offers no choice, and in a run of an earlier version
     precision: str | None = None
+    # ``off`` or ``exact``; ``off: `` and the reason if ``exact`` was refused; ``None`` as for precision
     shortcuts: str | None = None
     gpu: str | None = None
     gpu_capacity_bytes: int | None = None
-    versions: str | None = None
+    versions: str | None = None  # of the libraries, and of the driver and CUDA
+    # the host of a point on a CPU, which is what is measured there; of a file without records that file
     machine: str | None = None
     items: int | None = None
     items_total: int | None = None
@@ -116,21 +80,31 @@ class Row:
     gpu_uuid: str | None = None
     started_at: str | None = None
     ended_at: str | None = None
+    # how many other points ran at the same time on the same GPU, or on a CPU on the same host
     overlaps: int | None = None
     gpu_instrument: str | None = None
     disagreement: str | None = None
     foreign: int | None = None
+    # `energy_counter_j`, `energy_power_j`, `energy_span_s`, `idle_w`: as in
+    # `jobkit.core.measurements.Energy`, whoever used it
     energy_counter_j: float | None = None
     energy_power_j: float | None = None
     energy_span_s: float | None = None
     idle_w: float | None = None
     energy_attribution: str | None = None
     energy_reason: str | None = None
-    params: Mapping[str, Value] = field(default_factory=dict)
+    params: Mapping[str, Value] = field(default_factory=dict)  # the values of the knobs
+    # by name those that its record does not have: of another program's file, of a try that left no
+    # record, how its entities agree with those of fp32, and its speed over that of the smallest setting
+    # of its group
     figures: dict[str, float | None] = field(default_factory=dict)
+    # of the try that counts; its energy is attributed by all points that were collected
     record: Record | None = None
-    result: PointResult | None = None
+    result: PointResult | None = None  # what the run folder holds of the point
+    # of the file that it comes from; ``None`` of a point of a run folder
     file_format: FileFormat | None = None
+    # `group`, `size`: numbers of its group and of its size in the tables; ``None`` for a point without
+    # figures
     group: int | None = None
     size: int | None = None
 

@@ -98,17 +98,9 @@ class FileReader(Protocol):
 def read_sources(paths: Sequence[Path], more_figures: MoreFigures | None = None) -> Sources:
     """Read all runs and files under the paths.
 
-    Parameters
-    ----------
-    paths
-        Run folders, folders of run folders, and files, in any mixture.
-    more_figures
-        What a person names of other programs on jobs of the one run, besides what its folder has.
-
-    Raises
-    ------
-    JobkitError
-        If a path does not exist, or what a person names cannot be read.
+    ``paths``: run folders, folders of run folders, and files, in any mixture.
+    ``more_figures``: what a person names of other programs on jobs of the one run, besides what its folder
+        has.
     """
     sources = Sources()
     read: dict[str, Path] = {}

@@ -41,18 +41,12 @@ OF_A_SIZE = ("effective", "inert", "items_total", "gpu_instrument")
 
 @dataclass(frozen=True, kw_only=True)
 class Size(Setting[Row]):
-    """A setting in a table, which stands next to others.
+    """A setting in a table, which stands next to others."""
 
-    Attributes
-    ----------
-    times
-        How many times as fast as the smallest size of the group that succeeded; that size itself has
-        no interval.
-    front
-        Whether no other size of the group beats it in both time and energy; ``None`` if not known.
-    """
-
+    # how many times as fast as the smallest size of the group that succeeded; that size itself has no
+    # interval
     times: Ratio | None
+    # whether no other size of the group beats it in both time and energy; ``None`` if not known
     front: bool | None = None
 
     def of(self, name: str) -> object:
@@ -65,11 +59,8 @@ def sizes(
 ) -> list[Size]:
     """Return the sizes of all groups in order, and give the rows their speed-up.
 
-    Parameters
-    ----------
-    searches
-        By run folder what a search found: the phase that its answer rests on comes first, and its intervals
-        are wider, because they were looked at several times.
+    ``searches``: by run folder what a search found: the phase that its answer rests on comes first, and its
+        intervals are wider, because they were looked at several times.
     """
     of_folder = searches or {}
 
@@ -111,44 +102,25 @@ _TEXTS = {column.name for column in fields(Row) if str(column.type).startswith((
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """What was read, in bytes and seconds.
+    """What was read, in bytes and seconds."""
 
-    Attributes
-    ----------
-    rows
-        One a point (of several tries the one that `jobkit.runs.tries.counting` names). A trial
-        (`jobkit verify`, ``find_max``) has no size: no figure of the sweep is taken from it.
-    by_size
-        The repeats of each setting of the knobs, group by group.
-    by_group
-        The first point of each group. Points of two groups never share a mean: they differ in
-        GPU, model, text, versions, or another column of `SETTING`.
-    knobs
-        The names of the knob columns, ``batch_size`` first.
-    notes
-        Files skipped and why, and what a reader must know of the rows.
-    own
-        The figures that the workloads report.
-    trials
-        By run folder the predictions that were tried, with their outcomes.
-    profiled
-        The outcomes of the points that are profiled: they are no rows.
-    jobs
-        Figures of other programs on whole jobs, next to those of their points.
-    searches
-        By run folder what a search found.
-    """
-
+    # one a point (of several tries the one that `jobkit.runs.tries.counting` names). A trial (`jobkit
+    # verify`, ``find_max``) has no size: no figure of the sweep is taken from it.
     rows: Sequence[Row]
-    by_size: Sequence[Size]
+    by_size: Sequence[Size]  # the repeats of each setting of the knobs, group by group
+    # the first point of each group. Points of two groups never share a mean: they differ in GPU, model,
+    # text, versions, or another column of `SETTING`.
     by_group: Sequence[Row]
-    knobs: tuple[str, ...]
-    notes: tuple[str, ...]
-    own: tuple[Figure, ...] = ()
+    knobs: tuple[str, ...]  # the names of the knob columns, ``batch_size`` first
+    notes: tuple[str, ...]  # files skipped and why, and what a reader must know of the rows
+    own: tuple[Figure, ...] = ()  # the figures that the workloads report
+    # by run folder the predictions that were tried, with their outcomes
     trials: Mapping[str, Sequence[Trial]] = field(default_factory=dict)
+    # the outcomes of the points that are profiled: they are no rows
     profiled: tuple[Outcome | None, ...] = ()
+    # figures of other programs on whole jobs, next to those of their points
     jobs: tuple[OtherFigures, ...] = ()
-    searches: Mapping[str, SearchAnswer] = field(default_factory=dict)
+    searches: Mapping[str, SearchAnswer] = field(default_factory=dict)  # by run folder what a search found
     _lengths: dict[str, Lengths | None] = field(default_factory=dict)
 
     @property
@@ -290,17 +262,8 @@ def _frame(records: Iterable[Mapping[str, object]], columns: Sequence[str]) -> p
 def collect(paths: Sequence[Path], more_figures: MoreFigures | None = None) -> Collected:
     """Read runs and files of other programs into tables.
 
-    Parameters
-    ----------
-    paths
-        Run folders, folders of run folders (``runs/``), and files that an extension reads.
-    more_figures
-        As in `jobkit.report.sources.read_sources`.
-
-    Raises
-    ------
-    JobkitError
-        If a path does not exist, or as ``more_figures``. Another path that cannot be read is a note.
+    ``paths``: run folders, folders of run folders (``runs/``), and files that an extension reads.
+    ``more_figures``: as in `jobkit.report.sources.read_sources`.
     """
     with no_search_for_cycles():
         sources = read_sources(paths, more_figures)

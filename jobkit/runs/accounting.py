@@ -37,18 +37,10 @@ a minus, tasks that were found again. To list all of them each time made the fil
 
 @dataclass(frozen=True, slots=True)
 class SchedulerAnswer:
-    """What a scheduler's command printed: a line of ``accounting.jsonl``.
+    """What a scheduler's command printed: a line of ``accounting.jsonl``."""
 
-    Attributes
-    ----------
-    at
-        When, UTC, ISO 8601.
-    kind
-        ``queue``, ``accounting`` or `GONE`.
-    """
-
-    at: str
-    kind: str
+    at: str  # when, UTC, ISO 8601
+    kind: str  # ``queue``, ``accounting`` or `GONE`
     scheduler: str
     completed: Completed
 
@@ -59,13 +51,7 @@ class SchedulerAnswer:
 
 
 def parse_answer(line: str, where: str) -> SchedulerAnswer:
-    """Read a line of ``accounting.jsonl``.
-
-    Raises
-    ------
-    JobkitError
-        If it is not an answer.
-    """
+    """Read a line of ``accounting.jsonl``."""
     data = parse_object(line, where)
     try:
         argv = tuple(str(word) for word in data["argv"])
@@ -77,48 +63,24 @@ def parse_answer(line: str, where: str) -> SchedulerAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """What the journal and the accounting report of a run.
+    """What the journal and the accounting report of a run."""
 
-    Attributes
-    ----------
-    journal
-        As read.
-    answers
-        Of the schedulers, the oldest first.
-    name
-        Of the run's jobs.
-    submitted
-        The task that a point was last submitted as, by the point's index.
-    earlier
-        The tasks that it was submitted as before, the oldest first; only points that were.
-    runs
-        What is known of each task: one account for each time that the scheduler ran it.
-    gone
-        Since when, of the tasks that have left the queue and of which nothing else is known.
-    missed
-        By scheduler, the tasks that the last query did not find.
-    missed_at
-        By scheduler, when that was last noted.
-    packed
-        Tasks that run several points.
-    walltimes_s
-        The walltime that each point of a task requested; no entry if that is not recorded.
-    notes
-        Lines that could not be read.
-    """
-
-    journal: Journal
-    answers: tuple[SchedulerAnswer, ...]
-    name: str | None
-    submitted: Mapping[int, JobTask]
+    journal: Journal  # as read
+    answers: tuple[SchedulerAnswer, ...]  # of the schedulers, the oldest first
+    name: str | None  # of the run's jobs
+    submitted: Mapping[int, JobTask]  # the task that a point was last submitted as, by the point's index
+    # the tasks that it was submitted as before, the oldest first; only points that were
     earlier: Mapping[int, tuple[JobTask, ...]]
+    # what is known of each task: one account for each time that the scheduler ran it
     runs: Mapping[JobTask, tuple[Accounted, ...]]
+    # since when, of the tasks that have left the queue and of which nothing else is known
     gone: Mapping[JobTask, str]
-    missed: Mapping[str, frozenset[JobTask]]
-    missed_at: Mapping[str, str]
-    packed: frozenset[JobTask]
+    missed: Mapping[str, frozenset[JobTask]]  # by scheduler, the tasks that the last query did not find
+    missed_at: Mapping[str, str]  # by scheduler, when that was last noted
+    packed: frozenset[JobTask]  # tasks that run several points
+    # the walltime that each point of a task requested; no entry if that is not recorded
     walltimes_s: Mapping[JobTask, int]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # lines that could not be read
 
     def due(self, scheduler: str, now: str) -> bool:
         """Return whether to record again which tasks are missing, so that it is known for how long."""
@@ -135,15 +97,10 @@ class Accounts:
 def read_accounts(run: Path, *, journal: Journal | None = None, name: str | None = None) -> Accounts:
     """Read ``journal.jsonl`` and ``accounting.jsonl`` of a run folder.
 
-    Parameters
-    ----------
-    run
-        The run folder.
-    journal
-        Of the run, as read before; ``None`` to read it now.
-    name
-        The job name of the run: an account under another name is of another job, for schedulers
-        give a number again in time (submitit#1660). Without it the number alone counts.
+    ``run``: the run folder.
+    ``journal``: of the run, as read before; ``None`` to read it now.
+    ``name``: the job name of the run: an account under another name is of another job, for schedulers give a
+        number again in time (submitit#1660). Without it the number alone counts.
     """
     answers, notes = read_tolerantly(run / ACCOUNTING_FILE, parse_answer)
     return join_answers(journal or read_journal(run), answers, name=name, notes=notes)
@@ -158,14 +115,9 @@ def join_answers(
 ) -> Accounts:
     """Return what answers of schedulers report of the tasks of a journal.
 
-    Parameters
-    ----------
-    answers
-        The oldest first.
-    name
-        As for `read_accounts`.
-    notes
-        On answers that could not be read.
+    ``answers``: the oldest first.
+    ``name``: as for `read_accounts`.
+    ``notes``: on answers that could not be read.
     """
     tasks = [(task, points) for submission in journal.submissions for task, points in submission.tasks()]
     history: dict[int, tuple[JobTask, ...]] = {}  # of a point, by its index

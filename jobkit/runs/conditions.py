@@ -41,39 +41,22 @@ WITH_MPS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """Under which conditions a setting was measured.
+    """Under which conditions a setting was measured."""
 
-    Attributes
-    ----------
-    allocator
-        PyTorch's allocator setting, or `DEFAULT`; ``None`` on a CPU, and if it was not recorded.
-    order, threads, workers, gpus
-        As in the point.
-    precision
-        The format of numbers in which it computed; ``None`` if it is the framework's own.
-    shortcuts
-        Whether the workload left out work that changes no result, which a script of the user's does not.
-    mps
-        Whether the workers shared a GPU through NVIDIA's MPS.
-    lines
-        For a job script, below the header lines: they set these conditions for a program of the user's.
-    unknown
-        The conditions of a try on a GPU that its record does not have.
-    device
-        ``cpu`` or ``cuda``.
-    """
-
+    # pyTorch's allocator setting, or `DEFAULT`; ``None`` on a CPU, and if it was not recorded
     allocator: str | None
-    order: str
+    order: str  # `order`, `threads`, `workers`, `gpus`: as in the point
     threads: int
     workers: int
     gpus: int
-    precision: str | None
+    precision: str | None  # the format of numbers in which it computed; ``None`` if it is the framework's own
+    # whether the workload left out work that changes no result, which a script of the user's does not
     shortcuts: bool
-    mps: bool
+    mps: bool  # whether the workers shared a GPU through NVIDIA's MPS
+    # for a job script, below the header lines: they set these conditions for a program of the user's
     lines: tuple[str, ...]
-    unknown: tuple[str, ...]
-    device: str
+    unknown: tuple[str, ...]  # the conditions of a try on a GPU that its record does not have
+    device: str  # ``cpu`` or ``cuda``
 
     @property
     def words(self) -> str:
@@ -106,10 +89,7 @@ def conditions_of(record: Record) -> Conditions | None:
 def memory_condition(records: Iterable[Record]) -> str:
     """Return what a largest batch holds with, in a few words after a comma; empty on a CPU.
 
-    Parameters
-    ----------
-    records
-        Of one line of memory: they share the allocator setting.
+    ``records``: of one line of memory: they share the allocator setting.
     """
     record = next((one for one in records if one.outcome is Outcome.OK and one.point.device == CUDA), None)
     if record is None or record.point.command:

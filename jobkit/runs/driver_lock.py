@@ -41,27 +41,17 @@ class Life(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Driver:
-    """A process that runs points here: what the lock file holds.
+    """A process that runs points here: what the lock file holds."""
 
-    Attributes
-    ----------
-    job_id
-        Its process id and a random word: no other driver ever has it.
-    start, boot
-        When the process started, and the id of the boot before; empty if that is not known.
-    space
-        Its space of process ids: a container has its own.
-    locked
-        Whether its file system has locks.
-    """
-
-    job_id: str
+    job_id: str  # its process id and a random word: no other driver ever has it
     host: str
     pid: int
+    # `start`, `boot`: when the process started, and the id of the boot before; empty if that is not
+    # known
     start: str
     boot: str
-    space: str
-    locked: bool
+    space: str  # its space of process ids: a container has its own
+    locked: bool  # whether its file system has locks
 
     @property
     def here(self) -> bool:
@@ -76,15 +66,7 @@ class Driver:
 
 @contextmanager
 def driving(run_dir: Path) -> Iterator[str]:
-    """Hold the driver's lock of a run for the time of the block; yield the job id.
-
-    Raises
-    ------
-    JobkitError
-        If another process holds it.
-    OSError
-        If the run folder cannot be written.
-    """
+    """Hold the driver's lock of a run for the time of the block; yield the job id."""
     path = run_dir / DRIVER_LOCK
     handle = open_regular(path, os.O_RDWR | os.O_CREAT)
     try:
@@ -154,10 +136,7 @@ def is_held(run_dir: Path) -> bool | None:
 def life(run_dir: Path, job: JobId) -> Life:
     """Return what is known of a driver of a run.
 
-    Parameters
-    ----------
-    job
-        With its machine, as the journal has it; of jobkit 0.1 a bare process id.
+    ``job``: with its machine, as the journal has it; of jobkit 0.1 a bare process id.
     """
     known, held = last_driver(run_dir), is_held(run_dir)
     if held and (known is None or known.job_id == job.id):

@@ -27,10 +27,7 @@ CHUNK_BYTES = 2**16
 class ErrorFilter:
     """Passes a log on: all of it, or from the first line on that looks like an error.
 
-    Parameters
-    ----------
-    faults
-        Whether only from there on.
+    ``faults``: whether only from there on.
     """
 
     def __init__(self, *, faults: bool) -> None:
@@ -60,19 +57,9 @@ class ErrorFilter:
 def show(run: Path, log: Log, errors: ErrorFilter, out: BinaryIO, say: Say) -> None:
     """Print a log as far as it has been written.
 
-    Parameters
-    ----------
-    run
-        The run folder.
-    log, errors
-        The log, and the part of it to print.
-    out, say
-        Get the log, and notes for a person.
-
-    Raises
-    ------
-    JobkitError
-        If there is none: exit code 5 if it is still to come.
+    ``run``: the run folder.
+    ``log``, ``errors``: the log, and the part of it to print.
+    ``out``, ``say``: get the log, and notes for a person.
     """
     if log.path is None or not log.path.is_file():
         raise _missing(run, log)
@@ -84,15 +71,7 @@ def show(run: Path, log: Log, errors: ErrorFilter, out: BinaryIO, say: Say) -> N
 def print_log(run: Path, log: Log, errors: ErrorFilter, out: BinaryIO, say: Say) -> None:
     """Print a log, and what is added to it until the try has ended; wait for a log that is to come.
 
-    Parameters
-    ----------
-    run, log, errors, out, say
-        As for `show`.
-
-    Raises
-    ------
-    JobkitError
-        If there will be none.
+    ``run``, ``log``, ``errors``, ``out``, ``say``: as for `show`.
     """
     path = _followed(run, log, say)
     place, waits = 0, pauses(FIRST_PAUSE_S, SLOWEST_PAUSE_S)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,12 +10,11 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.layout import SPEC_FILE, read_batches
+from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import shell_quote
 from jobkit.core.torch_build import cuda_install_command
 from jobkit.core.units import (
-    GIB,
     format_about,
     format_count,
     format_list,
@@ -29,10 +27,10 @@ from jobkit.core.units import (
 from jobkit.runs import standing
 from jobkit.runs.journal import PLANNERS, PURPOSES, STILL_AT_IT, Role
 from jobkit.runs.kinds import Foreseen, kind_for
-from jobkit.runs.progress import Progress, progress_of
+from jobkit.runs.progress import progress_of_try, whole_s
+from jobkit.runs.request import held_in, memory_request, walltime_request
 from jobkit.runs.results import task_s
 from jobkit.runs.standing import HELD, JobStanding, PointState, PointStatus, RunStanding, given_to
-from jobkit.runs.tries import Try
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Queued, Remedy, State
 from jobkit.worker.failure import (
@@ -191,16 +189,10 @@ BY_MESSAGE = {
 def remedy(outcome: Outcome, message: str, *, run: str, point: int, alone: bool = False) -> tuple[Step, ...]:
     """Return what to type about an outcome, in order.
 
-    Parameters
-    ----------
-    message
-        Of the outcome: it decides between several remedies.
-    run
-        The run folder, as a shell takes it.
-    point
-        The point's number.
-    alone
-        Whether to run only this point, and not all points that failed.
+    ``message``: of the outcome: it decides between several remedies.
+    ``run``: the run folder, as a shell takes it.
+    ``point``: the point's number.
+    ``alone``: whether to run only this point, and not all points that failed.
     """
     steps = []
     for step in _steps(outcome, message):
@@ -234,30 +226,17 @@ def _plain(command: str) -> str:
 
 
 WALLTIME, MEMORY = "resources.walltime", "resources.memory"
-MARGIN, STEP_S = 1.25, 60
-"""How much more walltime than the pace asks for, in whole minutes."""
+ROOM = "a quarter more, and time to copy"
 MOST_NAMES = 3
-WARNING_S = 60
-"""The default of ``warning_s`` in a site file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceNeed:
-    """What points need of what they ran out of.
+    """What points need of what they ran out of."""
 
-    Attributes
-    ----------
-    key
-        Of the spec.
-    value
-        Enough of it; empty if that is not known.
-    because
-        The measured reason; if the value is not known, why not.
-    """
-
-    key: str
-    value: str
-    because: str
+    key: str  # of the spec
+    value: str  # enough of it; empty if that is not known
+    because: str  # the measured reason; if the value is not known, why not
 
     @property
     def option(self) -> str:
@@ -274,7 +253,7 @@ def is_limited(point: PointStatus) -> bool:
 def needed_by(run: RunStanding, points: Sequence[PointStatus]) -> list[ResourceNeed]:
     """Return what points need that ran out of walltime or memory, each key once.
 
-    The walltime is that of the measured pace and a quarter more. Of a point without one it is what the
+    The walltime is that of the measured pace. Of a point without one it is what the
     policy of the spec gives after a try without enough, and so is the memory; both are never less than what
     was measured before.
     """
@@ -283,26 +262,19 @@ def needed_by(run: RunStanding, points: Sequence[PointStatus]) -> list[ResourceN
     return [*([_walltime(run, late)] if late else []), *([_memory(run, full)] if full else [])]
 
 
-def progress_of_try(tried: Try) -> Progress | None:
-    """Return how far a try is, or how far it came; ``None`` if no batch is home."""
-    return progress_of(read_batches(tried.folder)[0]) if tried.folder else None
-
-
 def _walltime(run: RunStanding, late: Sequence[PointStatus]) -> ResourceNeed:
-    paces = [(point, _whole_s(point)) for point in late]
-    found = [_unpaced(run, point) if whole_s is None else _paced(point, whole_s) for point, whole_s in paces]
+    paces = [(point, whole_s(point.counts, shared=point.counts.task in point.shared_tasks)) for point in late]
+    found = [
+        _unpaced(run, point) if longest_s is None else (walltime_request(longest_s), _far(point))
+        for point, longest_s in paces
+    ]
     known = [one for one in found if one is not None]
     if len(known) < len(found):
         return ResourceNeed(WALLTIME, "", "HH:MM:SS: more than before; the spec of the run cannot be read")
     seconds, because = max(known, key=itemgetter(0))
-    names = [point.point.point_id for point, whole_s in paces if whole_s is None]
+    names = [point.point.point_id for point, longest_s in paces if longest_s is None]
     more = f"; the time of {format_list(names, MOST_NAMES)} was not measured yet" if names else ""
     return ResourceNeed(WALLTIME, format_walltime(seconds), because + more)
-
-
-def _paced(point: PointStatus, whole_s: float) -> tuple[int, str]:
-    """Return enough walltime for a point by its measured pace, and why."""
-    return _enough_s(whole_s), f"{_far(point)}; a quarter more, and time to copy"
 
 
 def _unpaced(run: RunStanding, point: PointStatus) -> tuple[int, str] | None:
@@ -310,9 +282,8 @@ def _unpaced(run: RunStanding, point: PointStatus) -> tuple[int, str] | None:
     resources, planned_s = _by_policy(run, point), _foreseen(run, point).seconds
     if resources is None:
         return None
-    if planned_s is not None and _enough_s(planned_s) > resources.walltime:
-        why = f"{format_about(planned_s)} were planned; a quarter more, and time to copy"
-        return _enough_s(planned_s), why
+    if planned_s is not None and (walltime_s := walltime_request(planned_s)) > resources.walltime:
+        return walltime_s, f"{format_about(planned_s)} were planned; {ROOM}"
     return resources.walltime, "as the policy adds after a timeout"
 
 
@@ -321,25 +292,10 @@ def _foreseen(run: RunStanding, point: PointStatus) -> Foreseen:
     return kind_for(point.point).foreseen(run.folder, point.point)
 
 
-def _enough_s(work_s: float) -> int:
-    """Return the walltime of some work, which the warning ends a minute, or a quarter, before it."""
-    return math.ceil(min(MARGIN * work_s * 4 / 3, MARGIN * work_s + WARNING_S) / STEP_S) * STEP_S
-
-
 def _far(point: PointStatus) -> str:
     progress, spent_s = progress_of_try(point.counts), task_s(point.counts)
     of = f" of {progress.batches_total:,}" if progress and progress.batches_total else ""
-    return f"{progress.batches if progress else 0:,}{of} batches took {spent_s or 0:,.0f} s"
-
-
-def _whole_s(point: PointStatus) -> float | None:
-    """Return how long the whole of a point takes at the pace of the try; ``None`` if that is not known."""
-    progress = progress_of_try(point.counts)
-    spent_s = task_s(point.counts, shared=point.counts.task in point.shared_tasks)
-    if progress is None or progress.left_s is None or not spent_s or not progress.work_s:
-        return None
-    at_once = max(1.0, progress.work_s / spent_s)  # of several workers
-    return spent_s + progress.left_s / at_once
+    return f"{progress.batches if progress else 0:,}{of} batches took {spent_s or 0:,.0f} s; {ROOM}"
 
 
 def _memory(run: RunStanding, full: Sequence[PointStatus]) -> ResourceNeed:
@@ -347,10 +303,9 @@ def _memory(run: RunStanding, full: Sequence[PointStatus]) -> ResourceNeed:
     if len(known) < len(full):
         return ResourceNeed(MEMORY, "", "SIZE: more than before; the spec of the run cannot be read")
     size, held = max(known), max(_held_bytes(run, point) for point in full)
-    if size < MARGIN * held:
-        size = math.ceil(MARGIN * held / GIB) * GIB
-        because = f"{format_memory(held)} were measured; a quarter more, in whole GiB"
-        return ResourceNeed(MEMORY, format_size(size), because)
+    if held and size < (wanted := memory_request(held)):
+        because = f"{format_memory(held)} were measured; a fifth more"
+        return ResourceNeed(MEMORY, format_size(wanted), because)
     return ResourceNeed(MEMORY, format_size(size), "as the policy adds after a lack of memory")
 
 
@@ -360,8 +315,7 @@ def _held_bytes(run: RunStanding, point: PointStatus) -> int:
     def alike(other: PointStatus) -> bool:
         return (other.point.workers, other.point.gpus) == (point.point.workers, point.point.gpus)
 
-    records = [other.record for other in run.points if other.outcome is Outcome.OK and alike(other)]
-    held = [record.memory.ram_peak_bytes for record in records if record]
+    held = [held_in(other.counts) for other in run.points if other.outcome is Outcome.OK and alike(other)]
     return max((size for size in (_foreseen(run, point).peak_bytes, *held) if size), default=0)
 
 
@@ -396,10 +350,7 @@ _Blocked = tuple[Sequence[PointStatus], Queued, Remedy]
 def advice(run: RunStanding, folder: str) -> Advice:
     """Return what blocks a run, and what to type next, the most urgent first.
 
-    Parameters
-    ----------
-    folder
-        The run folder as a person types it, unquoted.
+    ``folder``: the run folder as a person types it, unquoted.
     """
     typed = shell_quote(folder)
     notices = list(_notices(run))

@@ -20,14 +20,9 @@ from jobkit.schedulers.types import JobId
 def note(run_dir: Path, event: str, **fields: Any) -> None:  # noqa: ANN401 - whatever JSON holds
     """Append one event, on disk before this returns.
 
-    Parameters
-    ----------
-    run_dir
-        The run folder.
-    event
-        ``submitting``, ``submitted``, ``refused``, ``cancelled``, ``throttled``, ``superseded``.
-    fields
-        What belongs to it: argv, job ids, first and last task, offset.
+    ``run_dir``: the run folder.
+    ``event``: ``submitting``, ``submitted``, ``refused``, ``cancelled``, ``throttled``, ``superseded``.
+    ``fields``: what belongs to it: argv, job ids, first and last task, offset.
     """
     at = datetime.now(UTC).isoformat(timespec="milliseconds")
     append_line(run_dir / JOURNAL_FILE, json.dumps({"at": at, "event": event, **fields}, ensure_ascii=False))
@@ -73,41 +68,26 @@ class JobTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A job that a scheduler accepted: a line of the journal.
+    """A job that a scheduler accepted: a line of the journal."""
 
-    Attributes
-    ----------
-    at
-        When, UTC, ISO 8601.
-    first, last, offset
-        Task k of ``first`` to ``last`` runs point k + offset; with a list, its line k + offset.
-    round
-        Which submission of the run it belongs to: 1 is the sweep.
-    only
-        The tasks that exist, if not all from ``first`` to ``last`` do; empty for all.
-    lines
-        Of the list, the points of each line; empty if there is no list.
-    given
-        ``key=value`` of each ``--set`` that a person gave with it, or with an earlier one of its points.
-    walltime_s
-        That each of its points requested; ``None`` if that is not recorded.
-    on_path
-        Of points that run without a scheduler, the schedulers that could have run them
-        (`jobkit.schedulers.registry.unused_schedulers`); ``None`` if that is not recorded.
-    """
-
-    at: str
+    at: str  # when, UTC, ISO 8601
     scheduler: str
     job: JobId
+    # `first`, `last`, `offset`: task k of ``first`` to ``last`` runs point k + offset; with a list, its
+    # line k + offset
     first: int
     last: int
     offset: int = 0
     role: Role = Role.POINTS
-    round: int = 1
+    round: int = 1  # which submission of the run it belongs to: 1 is the sweep
+    # the tasks that exist, if not all from ``first`` to ``last`` do; empty for all
     only: frozenset[int] = frozenset()
-    lines: tuple[tuple[int, ...], ...] = ()
+    lines: tuple[tuple[int, ...], ...] = ()  # of the list, the points of each line; empty if there is no list
+    # ``key=value`` of each ``--set`` that a person gave with it, or with an earlier one of its points
     given: tuple[str, ...] = ()
-    walltime_s: int | None = None
+    walltime_s: int | None = None  # that each of its points requested; ``None`` if that is not recorded
+    # of points that run without a scheduler, the schedulers that could have run them
+    # (`jobkit.schedulers.registry.unused_schedulers`); ``None`` if that is not recorded
     on_path: tuple[str, ...] | None = None
 
     def points_of(self, task: int) -> tuple[int, ...]:
@@ -127,49 +107,29 @@ class Submission:
 
 @dataclass(slots=True, kw_only=True)
 class Journal:
-    """What a run's journal reports; only `read_journal` changes it.
+    """What a run's journal reports; only `read_journal` changes it."""
 
-    Attributes
-    ----------
-    submissions
-        The accepted jobs, in order.
-    unanswered
-        The fields of a ``submitting`` that neither ``submitted`` nor ``refused`` follows: the
-        client died in between, and the job may be in the queue.
-    cancelled
-        The tasks that `jobkit cancel` or a refused sweep cancelled, and when, UTC.
-    left
-        The fields of a ``left`` after which no points were submitted: a person must do what the job that
-        follows, or that plans, could not do.
-    rounds
-        How many rounds were begun, refused rounds included.
-    buried
-        The ids of drivers whose machine is gone, by the word of a person.
-    replaced, replacing
-        The shards that were planned again, and those that do their work instead.
-    given
-        ``key=value`` of what a person set for all points since, also by `jobkit throttle`: the last value of
-        a key counts.
-    asked
-        The keys of them that a person named.
-    needs
-        The same of what single shards need beyond the others, by their index.
-    notes
-        Lines that could not be read.
-    """
-
-    submissions: tuple[Submission, ...] = ()
+    submissions: tuple[Submission, ...] = ()  # the accepted jobs, in order
+    # the fields of a ``submitting`` that neither ``submitted`` nor ``refused`` follows: the client died
+    # in between, and the job may be in the queue
     unanswered: Mapping[str, Any] | None = None
+    # the fields of a ``left`` after which no points were submitted: a person must do what the job that
+    # follows, or that plans, could not do
     left: Mapping[str, Any] | None = None
+    # the tasks that `jobkit cancel` or a refused sweep cancelled, and when, UTC
     cancelled: dict[JobTask, str] = field(default_factory=dict)
-    rounds: int = 0
-    buried: frozenset[str] = frozenset()
+    rounds: int = 0  # how many rounds were begun, refused rounds included
+    buried: frozenset[str] = frozenset()  # the ids of drivers whose machine is gone, by the word of a person
+    # `replaced`, `replacing`: the shards that were planned again, and those that do their work instead
     replaced: frozenset[int] = frozenset()
     replacing: frozenset[int] = frozenset()
+    # ``key=value`` of what a person set for all points since, also by `jobkit throttle`: the last value
+    # of a key counts
     given: tuple[str, ...] = ()
-    asked: frozenset[str] = frozenset()
+    asked: frozenset[str] = frozenset()  # the keys of them that a person named
+    # the same of what single shards need beyond the others, by their index
     needs: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # lines that could not be read
 
     def is_void(self, point: Point) -> bool:
         """Return whether a point never runs again and counts for nothing: others do its work.
@@ -286,13 +246,5 @@ def _cancelled(event: Mapping[str, Any], submissions: Sequence[Submission]) -> I
 
 
 def read_list(path: Path) -> tuple[tuple[int, ...], ...]:
-    """Return the points of each line of a list of tasks.
-
-    Raises
-    ------
-    ValueError
-        If a word is no number.
-    OSError
-        If it cannot be read.
-    """
+    """Return the points of each line of a list of tasks."""
     return tuple(tuple(int(word) for word in line.split()) for line in read_text(path).splitlines())

@@ -27,18 +27,10 @@ NextStep = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is known of a run whose points a job writes, before it has written them.
+    """What is known of a run whose points a job writes, before it has written them."""
 
-    Attributes
-    ----------
-    run_id
-        Of the run, and the name of its jobs; empty if it cannot be read.
-    caveat
-        The label of a stand-in model; empty for a real one.
-    """
-
-    run_id: str = ""
-    caveat: str = ""
+    run_id: str = ""  # of the run, and the name of its jobs; empty if it cannot be read
+    caveat: str = ""  # the label of a stand-in model; empty for a real one
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,32 +42,15 @@ class Foreseen:
 
 
 class RunKind:
-    """The hooks of a sweep, which every other kind of run inherits.
+    """The hooks of a sweep, which every other kind of run inherits."""
 
-    Attributes
-    ----------
-    command
-        The command that makes such a run.
-    look
-        The command that shows its results while it is under way.
-    noun
-        What a person calls one of its points.
-    subject
-        What a job plans of which the points are parts.
-    untabled
-        Why no table has its points; empty if tables have them.
-    again
-        What runs all points once more, in another run.
-    fewer_points
-        What makes fewer, larger points of the same work; empty if several points may share a job.
-    """
-
-    command = "sweep"
-    look = "collect"
-    noun = "point"
-    subject = "the run"
-    untabled = ""
-    again = "jobkit sweep SPEC --new"
+    command = "sweep"  # the command that makes such a run
+    look = "collect"  # the command that shows its results while it is under way
+    noun = "point"  # what a person calls one of its points
+    subject = "the run"  # what a job plans of which the points are parts
+    untabled = ""  # why no table has its points; empty if tables have them
+    again = "jobkit sweep SPEC --new"  # what runs all points once more, in another run
+    # what makes fewer, larger points of the same work; empty if several points may share a job
     fewer_points = ""
 
     def order(self, folder: Path) -> Order | None:
@@ -154,10 +129,7 @@ class RunKind:
     def is_home(self, home: str, folder: str) -> bool:
         """Return whether a try that ended well has brought home all that it must.
 
-        Parameters
-        ----------
-        home, folder
-            Of the point and of the try, as text: a Path costs as much as to open a file.
+        ``home``, ``folder``: of the point and of the try, as text: a Path costs as much as to open a file.
         """
         del home, folder
         return True

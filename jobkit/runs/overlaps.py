@@ -70,12 +70,8 @@ def overlaps(spans: Sequence[Span]) -> list[int | None]:
 def attributed(energy: Energy, others: int | None) -> Energy:
     """Return the energy of a point, not attributable if other points ran on its GPU at the same time.
 
-    Parameters
-    ----------
-    energy
-        As the point recorded it.
-    others
-        How many other points ran at the same time on its GPU; ``None`` if that is not known.
+    ``energy``: as the point recorded it.
+    ``others``: how many other points ran at the same time on its GPU; ``None`` if that is not known.
     """
     if not others or energy.attribution is Attribution.NOT_ATTRIBUTABLE:
         return energy
@@ -86,12 +82,8 @@ def attributed(energy: Energy, others: int | None) -> Energy:
 def overlap_words(spans: Sequence[Span], others: Sequence[float | None]) -> str:
     """Return a warning if points slowed each other down, without a full stop; empty if none did.
 
-    Parameters
-    ----------
-    spans
-        Of the points.
-    others
-        How many others ran at the same time, as `overlaps` counts them.
+    ``spans``: of the points.
+    ``others``: how many others ran at the same time, as `overlaps` counts them.
     """
     places = [span.place for span, number in zip(spans, others, strict=True) if number]
     if not places:

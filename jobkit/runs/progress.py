@@ -7,30 +7,23 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from jobkit.core.layout import repeat_id
+from jobkit.core.layout import read_batches, repeat_id
 from jobkit.core.records import Batch, Outcome
-from jobkit.runs.results import PointResult, elapsed_s
+from jobkit.runs.results import PointResult, elapsed_s, task_s
+from jobkit.runs.tries import Try
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What a try has done of its work.
+    """What a try has done of its work."""
 
-    Attributes
-    ----------
-    batches, batches_total
-        Calls of the workload; the total is ``None`` if the batches do not report it.
-    characters, characters_total
-        As read.
-    work_s
-        What those batches took.
-    """
-
+    # `batches`, `batches_total`: calls of the workload; the total is ``None`` if the batches do not
+    # report it
     batches: int
     batches_total: int | None
-    characters: int
+    characters: int  # `characters`, `characters_total`: as read
     characters_total: int | None
-    work_s: float
+    work_s: float  # what those batches took
 
     @property
     def left_s(self) -> float | None:
@@ -66,24 +59,12 @@ def progress_of(batches: Sequence[Batch]) -> Progress | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How long a point takes.
+    """How long a point takes."""
 
-    Attributes
-    ----------
-    setting
-        Points of one setting take equally long.
-    standing
-        ``done``, ``running``, ``waiting``; any other counts for nothing.
-    elapsed_s
-        How long it took, staging and environment included, or has been running.
-    left_s
-        What it has to go by its own batches.
-    """
-
-    setting: str
-    standing: str
-    elapsed_s: float | None = None
-    left_s: float | None = None
+    setting: str  # points of one setting take equally long
+    standing: str  # ``done``, ``running``, ``waiting``; any other counts for nothing
+    elapsed_s: float | None = None  # how long it took, staging and environment included, or has been running
+    left_s: float | None = None  # what it has to go by its own batches
 
     @property
     def whole_s(self) -> float | None:
@@ -101,12 +82,8 @@ def to_go(points: Sequence[Pace], *, at_a_time: int = 0) -> float | None:
 
     A point that waits is expected to need the mean of its setting, else the mean of all points.
 
-    Parameters
-    ----------
-    points
-        All points of the sweep.
-    at_a_time
-        How many run at a time if that is known: 1 on this machine. Between two points none runs.
+    ``points``: all points of the sweep.
+    ``at_a_time``: how many run at a time if that is known: 1 on this machine. Between two points none runs.
 
     Returns
     -------
@@ -182,18 +159,10 @@ def mean(seconds: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SkippedTime:
-    """Job time that skipped points saved.
+    """Job time that skipped points saved."""
 
-    Attributes
-    ----------
-    points
-        How many pruned points are counted here.
-    seconds
-        Of all of them, if each had taken as long as the point that is the reason.
-    """
-
-    points: int
-    seconds: float
+    points: int  # how many pruned points are counted here
+    seconds: float  # of all of them, if each had taken as long as the point that is the reason
 
 
 def skipped_time(points: Sequence[PointResult]) -> SkippedTime | None:
@@ -216,3 +185,17 @@ def _would_take_s(point: PointResult, cause: PointResult) -> float | None:
     alike = (tried for tried in tries if (tried.verdict.outcome is Outcome.OK) is repeat)
     spans = [seconds for tried in alike if (seconds := elapsed_s(tried)) is not None]
     return mean(spans) if spans else None
+
+
+def progress_of_try(tried: Try) -> Progress | None:
+    """Return how far a try is, or how far it came; ``None`` if no batch is home."""
+    return progress_of(read_batches(tried.folder)[0]) if tried.folder else None
+
+
+def whole_s(tried: Try, *, shared: bool) -> float | None:
+    """Return how long all the work of a try takes at its pace; ``None`` if that is not known."""
+    progress, spent_s = progress_of_try(tried), task_s(tried, shared=shared)
+    if progress is None or progress.left_s is None or not spent_s or not progress.work_s:
+        return None
+    at_once = max(1.0, progress.work_s / spent_s)  # of several workers
+    return spent_s + progress.left_s / at_once

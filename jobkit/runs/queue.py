@@ -54,14 +54,9 @@ def cached_answer(argv: tuple[str, ...], ask: Callable[[], Completed], max_age_s
 
     Two terminals that watch the same run then cost the controller one call, not two.
 
-    Parameters
-    ----------
-    argv
-        The command.
-    ask
-        Runs it.
-    max_age_s
-        How old an answer may be; 0 always runs the command.
+    ``argv``: the command.
+    ``ask``: runs it.
+    ``max_age_s``: how old an answer may be; 0 always runs the command.
     """
     if max_age_s <= 0:
         return ask()
@@ -104,18 +99,11 @@ TIMEOUT_S = 60.0
 
 @dataclass(slots=True)
 class Query:
-    """How the schedulers are asked, and what they answered.
+    """How the schedulers are asked, and what they answered."""
 
-    Attributes
-    ----------
-    max_age_s
-        How old an answer may be that another process on this machine got.
-    answers
-        By run folder, the oldest first. They are kept here because ``accounting.jsonl`` may belong to
-        another user, and so that it need not be read again.
-    """
-
-    max_age_s: float = 0
+    max_age_s: float = 0  # how old an answer may be that another process on this machine got
+    # by run folder, the oldest first. They are kept here because ``accounting.jsonl`` may belong to
+    # another user, and so that it need not be read again.
     answers: dict[Path, list[SchedulerAnswer]] = field(default_factory=dict)
 
 
@@ -124,12 +112,8 @@ def ask_queue(
 ) -> tuple[Queued, ...] | None:
     """Return the tasks of these jobs that are still in the queue.
 
-    Parameters
-    ----------
-    runs
-        The run folders of the jobs, whose ``accounting.jsonl`` keeps the evidence.
-    query
-        Gets the answer if it is evidence.
+    ``runs``: the run folders of the jobs, whose ``accounting.jsonl`` keeps the evidence.
+    ``query``: gets the answer if it is evidence.
 
     Returns
     -------
@@ -172,14 +156,9 @@ def ask_accounting(
 ) -> tuple[Accounted, ...] | None:
     """Return what the accounting knows of the tasks of these jobs.
 
-    Parameters
-    ----------
-    since
-        Local ISO time of the first submission, ``2026-01-02T03:04:05``.
-    name
-        The job name that the jobs share: the run id; empty for jobs of several runs.
-    runs, query
-        As for `ask_queue`.
+    ``since``: local ISO time of the first submission, ``2026-01-02T03:04:05``.
+    ``name``: the job name that the jobs share: the run id; empty for jobs of several runs.
+    ``runs``, ``query``: as for `ask_queue`.
 
     Returns
     -------
@@ -202,12 +181,9 @@ def log_missing_tasks(
 ) -> None:
     """Note which tasks neither queue nor accounting knows, so that it is known later for how long.
 
-    Parameters
-    ----------
-    missed
-        The tasks, of this scheduler.
-    known
-        What the run knew before: tasks that are gone, and those of the last line, need no further line.
+    ``missed``: the tasks, of this scheduler.
+    ``known``: what the run knew before: tasks that are gone, and those of the last line, need no further
+        line.
     """
     before = known.missed.get(scheduler, frozenset())
     if missed == before and (missed <= known.gone.keys() or not known.due(scheduler, _now())):
@@ -264,27 +240,15 @@ MAYBE = frozenset({Outcome.CANCELLED})
 
 @dataclass(slots=True)
 class OpenRun:
-    """A run while the schedulers are asked about it.
-
-    Attributes
-    ----------
-    results
-        By the point's index.
-    open
-        The tasks of which the scheduler may know more.
-    queued
-        What the queue holds.
-    silent
-        The schedulers that did not answer.
-    """
+    """A run while the schedulers are asked about it."""
 
     folder: Path
-    results: dict[int, PointResult]
+    results: dict[int, PointResult]  # by the point's index
     accounts: Accounts
     notes: list[str]
-    open: set[JobTask] = field(default_factory=set)
-    queued: dict[JobTask, Queued] = field(default_factory=dict)
-    silent: set[str] = field(default_factory=set)
+    open: set[JobTask] = field(default_factory=set)  # the tasks of which the scheduler may know more
+    queued: dict[JobTask, Queued] = field(default_factory=dict)  # what the queue holds
+    silent: set[str] = field(default_factory=set)  # the schedulers that did not answer
 
     @property
     def name(self) -> str:
@@ -300,13 +264,7 @@ class OpenRun:
 
 
 def open_run(folder: Path) -> OpenRun:
-    """Read a run folder, and find the tasks of which the scheduler may know more.
-
-    Raises
-    ------
-    JobkitError
-        If it is no run folder.
-    """
+    """Read a run folder, and find the tasks of which the scheduler may know more."""
     # Before the points are read, for a job may write them meanwhile.
     unplanned = kind_of(folder).unplanned(folder)
     read = read_run(folder)

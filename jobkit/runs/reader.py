@@ -25,19 +25,9 @@ def read_standings(
 ) -> tuple[RunStanding, ...]:
     """Return where runs stand.
 
-    Parameters
-    ----------
-    folders
-        Run folders.
-    ask
-        Whether to ask the schedulers; if not, files alone decide.
-    max_age_s
-        How old an answer may be that another process on this machine got.
-
-    Raises
-    ------
-    JobkitError
-        If a folder is no run folder.
+    ``folders``: run folders.
+    ``ask``: whether to ask the schedulers; if not, files alone decide.
+    ``max_age_s``: how old an answer may be that another process on this machine got.
     """
     return standings_of([open_run(folder) for folder in folders], ask=ask, max_age_s=max_age_s)
 

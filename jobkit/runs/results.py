@@ -40,10 +40,7 @@ from jobkit.runs.tries import Try, TryOutcome, not_started, read_tries, try_that
 def elapsed_s(tried: Try, *, shared: bool = False) -> float | None:
     """Return how long a try took that has ended: by its record, else by the accounting.
 
-    Parameters
-    ----------
-    shared
-        Whether its task ran other points too: then the accounting's time is not its own.
+    ``shared``: whether its task ran other points too: then the accounting's time is not its own.
     """
     if tried.record is None:
         return _account_s(tried, shared=shared)
@@ -66,9 +63,9 @@ def task_s(tried: Try, *, shared: bool = False) -> float | None:
 
 
 def timed(tried: Try) -> Record | None:
-    """Return the record of a try with the time of its job, from which a time to come is predicted."""
-    record = tried.record
-    return replace(record, task_s=task_s(tried)) if record else None
+    """Return the record of a try with the time and the memory of its job, by which the next is planned."""
+    record, rss = tried.record, tried.account.max_rss_bytes if tried.account and tried.alone else None
+    return replace(record, task_s=task_s(tried), accounted_rss_bytes=rss) if record else None
 
 
 def _account_s(tried: Try, *, shared: bool) -> float | None:
@@ -101,19 +98,12 @@ def _files_s(folder: str) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointResult:
-    """A point and its tries.
-
-    Attributes
-    ----------
-    all_tries
-        As `jobkit.runs.tries.read_tries` yields them; one of number 0 if none has begun.
-    batches
-        Of the try that counts, read only if it has no record: how far it came.
-    """
+    """A point and its tries."""
 
     point: Point
+    # as `jobkit.runs.tries.read_tries` yields them; one of number 0 if none has begun
     all_tries: tuple[Try, ...]
-    batches: Sequence[Batch] = ()
+    batches: Sequence[Batch] = ()  # of the try that counts, read only if it has no record: how far it came
 
     @property
     def tries(self) -> tuple[Try, ...]:
@@ -203,14 +193,9 @@ def _attributed(result: PointResult, others: int | None) -> PointResult:
 def each_point(folder: Path, notes: list[str], *, void: bool = False) -> Iterator[PointResult]:
     """Yield the points of a run in turn, so that only one record need be held at a time.
 
-    Parameters
-    ----------
-    folder
-        The run folder.
-    notes
-        Gets, until the last point has come, what could not be read.
-    void
-        Whether those of which others do the work come too (`jobkit.runs.journal.Journal.is_void`).
+    ``folder``: the run folder.
+    ``notes``: gets, until the last point has come, what could not be read.
+    ``void``: whether those of which others do the work come too (`jobkit.runs.journal.Journal.is_void`).
     """
     every, accounts = _read_plan(folder, notes)
     return _read_results(folder, every if void else _live(every, accounts), accounts, notes, every)
@@ -264,16 +249,10 @@ def read_result(
 ) -> PointResult:
     """Return the tries of a point.
 
-    Parameters
-    ----------
-    folder
-        The run folder.
-    accounts
-        What journal and accounting report of the run.
-    notes
-        Gets what could not be read.
-    begun
-        Whether the point may have a folder: if not, nothing is read.
+    ``folder``: the run folder.
+    ``accounts``: what journal and accounting report of the run.
+    ``notes``: gets what could not be read.
+    ``begun``: whether the point may have a folder: if not, nothing is read.
     """
     home = point_folder(folder, point.point_id)  # a Path costs as much as to open the file
     numbers = try_numbers(home) if begun else []
@@ -319,11 +298,6 @@ def runs_below(path: Path) -> Iterator[Path]:
     """Yield the entries of a folder in the order of their names, except those that jobkit makes besides runs.
 
     These are hidden files, the runs of ``jobkit shell``, and the folders of jobs that checked or fetched.
-
-    Raises
-    ------
-    JobkitError
-        If the folder cannot be read.
     """
     try:
         yield from (entry for entry in sorted(path.iterdir()) if not _is_own(entry))
@@ -340,21 +314,13 @@ OtherKnobs = tuple[tuple[str, Value], ...]
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The entities of a point, compared with those of fp32.
+    """The entities of a point, compared with those of fp32."""
 
-    Attributes
-    ----------
-    entities
-        How many it found.
-    differ
-        How many are in one of the two and not in the other; one with other offsets or another label is two.
-    f1
-        2 x common / (its own + those of fp32); 1 if neither has any.
-    """
-
-    entities: int
+    entities: int  # how many it found
+    # how many are in one of the two and not in the other; one with other offsets or another label is
+    # two
     differ: int
-    f1: float
+    f1: float  # 2 x common / (its own + those of fp32); 1 if neither has any
 
 
 def sweeps_precision(settings: Iterable[Mapping[str, Value]]) -> bool:
@@ -369,10 +335,7 @@ def agreements(points: Sequence[PointResult]) -> dict[int, Agreement]:
     A point is compared with the first fp32 point of the same setting, or else with the first fp32
     point of all. Empty if the run sweeps no precision, or no fp32 point has succeeded.
 
-    Parameters
-    ----------
-    points
-        Of one run.
+    ``points``: of one run.
     """
     well = [point for point in points if point.outcome is Outcome.OK and not point.point.trial]
     if not sweeps_precision(point.point.params for point in points):

@@ -10,6 +10,8 @@ from jobkit.core.records import Outcome
 from jobkit.runs import standing
 from jobkit.runs.journal import JobTask
 from jobkit.runs.kinds import SWEEP, kind_for
+from jobkit.runs.progress import whole_s
+from jobkit.runs.request import held_in, memory_request, walltime_request
 from jobkit.runs.retry_rule import Change, changed_resources, policy_change, scaled_request
 from jobkit.runs.standing import PointState, PointStatus, RunStanding
 from jobkit.runs.tries import Try, TryOutcome
@@ -22,24 +24,12 @@ Overrides = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class RetryGroup:
-    """Points that run again with the same resources.
+    """Points that run again with the same resources."""
 
-    Attributes
-    ----------
-    given
-        What a person gave for them, now or before: ``key=value``.
-    change
-        What the policy adds to it.
-    points
-        Their indices, in order.
-    spec
-        With both.
-    """
-
-    given: Overrides
-    change: Change
-    points: tuple[int, ...]
-    spec: SweepSpec
+    given: Overrides  # what a person gave for them, now or before: ``key=value``
+    change: Change  # what the policy adds to it
+    points: tuple[int, ...]  # their indices, in order
+    spec: SweepSpec  # with both
 
 
 WORDS = ("failed", "cancelled", "missing")
@@ -49,18 +39,9 @@ WORDS = ("failed", "cancelled", "missing")
 def select_points(points: Sequence[PointStatus], only: Sequence[str]) -> list[PointStatus]:
     """Return the points that a person wants to run again.
 
-    Parameters
-    ----------
-    points
-        All points of the run.
-    only
-        `WORDS`, outcomes, indices and ids of points; nothing for all of `WORDS`. With both, of the
+    ``points``: all points of the run.
+    ``only``: `WORDS`, outcomes, indices and ids of points; nothing for all of `WORDS`. With both, of the
         named points those that a word or an outcome selects.
-
-    Raises
-    ------
-    JobkitError
-        If a word names no point, or a point that is done or still in the queue.
     """
     kinds = [word for word in only or WORDS if word in {*WORDS, *Outcome}]
     for word in kinds:
@@ -123,21 +104,14 @@ def groups(
 ) -> list[RetryGroup]:
     """Group points by how they are to run again.
 
-    Parameters
-    ----------
-    spec_of
-        The spec with what a person gave.
-    given_to
-        What each task of the run was given so far.
-    now
-        What a person gives now, for these points, now and later.
-    strictly
-        Whether the policy decides that a point runs again at all; else a person has decided, and the
-        policy only sets its resources.
-    anywhere
-        Whether nodes cannot be excluded, because the site file does not name an option for it.
-    needs
-        What some points were planned with, by index; it holds until a person gives them something else.
+    ``spec_of``: the spec with what a person gave.
+    ``given_to``: what each task of the run was given so far.
+    ``now``: what a person gives now, for these points, now and later.
+    ``strictly``: whether the policy decides that a point runs again at all; else a person has decided, and
+        the policy only sets its resources.
+    ``anywhere``: whether nodes cannot be excluded, because the site file does not name an option for it.
+    ``needs``: what some points were planned with, by index; it holds until a person gives them something
+        else.
     """
     indices_by_change: dict[tuple[Overrides, Change], list[int]] = {}
     for point in points:
@@ -150,19 +124,37 @@ def groups(
             change = replace(change, exclude=()) if anywhere else change
             indices_by_change.setdefault((given, change), []).append(point.point.index)
     keep = [_key(word) for word in now]
-    return [
-        RetryGroup(given, change, tuple(indices), changed(spec_of(given), change, keep=keep))
-        for (given, change), indices in indices_by_change.items()
-    ]
+    found = []
+    for (given, change), indices in indices_by_change.items():
+        spec = changed(spec_of(given), change, keep=keep)
+        ended = [point for point in points if point.point.index in indices]
+        least = {"resources.memory": _least_memory(ended), "resources.walltime": _least_walltime(ended)}
+        more = {key.partition(".")[2]: size for key, size in least.items() if key not in keep}
+        resources = spec.resources.model_copy(
+            update={name: max(size, getattr(spec.resources, name)) for name, size in more.items()}
+        )
+        spec = spec.model_copy(update={"resources": resources})
+        found.append(RetryGroup(given, change, tuple(indices), spec))
+    return found
+
+
+def _least_memory(points: Sequence[PointStatus]) -> int:
+    """Return what points that ran out of memory need by what they held, whatever the policy adds."""
+    held = [held_in(point.counts) for point in points if point.outcome is Outcome.RAM_OOM]
+    return max((memory_request(size) for size in held if size), default=0)
+
+
+def _least_walltime(points: Sequence[PointStatus]) -> int:
+    """Return what points that ran out of time need by their pace, whatever the policy adds."""
+    late = [point for point in points if point.outcome is Outcome.TIMEOUT and not point.counts.verdict.hung]
+    paces = [whole_s(point.counts, shared=point.counts.task in point.shared_tasks) for point in late]
+    return max((walltime_request(longest_s) for longest_s in paces if longest_s), default=0)
 
 
 def allow_nodes(group: RetryGroup, spec: SweepSpec) -> RetryGroup:
     """Return a group that may run on every node that the policy avoids.
 
-    Parameters
-    ----------
-    spec
-        The group's spec without the policy's changes; the nodes that a person excluded stay excluded.
+    ``spec``: the group's spec without the policy's changes; the nodes that a person excluded stay excluded.
     """
     resources = group.spec.resources.model_copy(update={"exclude": spec.resources.exclude})
     return replace(

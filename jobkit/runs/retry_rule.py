@@ -15,30 +15,18 @@ from jobkit.spec.sweep_spec import Resources
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """How a point is to be run again.
+    """How a point is to be run again."""
 
-    Attributes
-    ----------
-    memory, walltime
-        How many times as much as the spec asks for.
-    exclude
-        Nodes to stay away from.
-    """
-
-    memory: float = 1.0
+    memory: float = 1.0  # `memory`, `walltime`: how many times as much as the spec asks for
     walltime: float = 1.0
-    exclude: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()  # nodes to stay away from
 
 
 def policy_change(policy: Policy, tries: Sequence[Try]) -> Change | None:
     """Return how a point is to be run again, ``None`` if it is not.
 
-    Parameters
-    ----------
-    policy
-        The spec's.
-    tries
-        Those so far, the oldest first; the last decides.
+    ``policy``: the spec's.
+    ``tries``: those so far, the oldest first; the last decides.
     """
     if not tries or tries[-1].verdict.outcome is None:
         return None

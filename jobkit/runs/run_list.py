@@ -24,15 +24,9 @@ MOST_LEFT_OUT = 3
 
 @dataclass(frozen=True, slots=True)
 class ListedRun:
-    """A run in the list.
+    """A run in the list."""
 
-    Attributes
-    ----------
-    name
-        As every command takes it: the name of the folder, or its path if another run has that name.
-    """
-
-    name: str
+    name: str  # as every command takes it: the name of the folder, or its path if another run has that name
     standing: RunStanding
     began: datetime
 
@@ -44,21 +38,11 @@ class ListedRun:
 
 @dataclass(frozen=True, slots=True)
 class RunList:
-    """The runs of a user.
+    """The runs of a user."""
 
-    Attributes
-    ----------
-    runs
-        The latest first.
-    older
-        How many more there are.
-    left_out
-        A line for each folder that cannot be read.
-    """
-
-    runs: tuple[ListedRun, ...]
-    older: int
-    left_out: tuple[str, ...]
+    runs: tuple[ListedRun, ...]  # the latest first
+    older: int  # how many more there are
+    left_out: tuple[str, ...]  # A line for each folder that cannot be read
 
 
 def read_list(most: int) -> RunList:

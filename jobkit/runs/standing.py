@@ -53,31 +53,15 @@ ENDINGS = frozenset({PointState.DONE, PointState.FAILED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointStatus(PointResult):
-    """A point with its tries and its state now.
-
-    Attributes
-    ----------
-    task
-        It was last submitted as; ``None`` if it never was.
-    queued
-        What the queue holds of that task.
-    vanished
-        The ends of earlier tasks of it that left no try, the oldest first.
-    shared_tasks
-        Of the run, the tasks that run several points.
-    silent
-        Whether its scheduler did not answer.
-    now
-        When the schedulers were asked.
-    """
+    """A point with its tries and its state now."""
 
     standing: PointState
-    task: JobTask | None = None
-    queued: Queued | None = None
-    vanished: tuple[Try, ...] = ()
-    shared_tasks: frozenset[JobTask] = frozenset()
-    silent: bool = False
-    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    task: JobTask | None = None  # it was last submitted as; ``None`` if it never was
+    queued: Queued | None = None  # what the queue holds of that task
+    vanished: tuple[Try, ...] = ()  # the ends of earlier tasks of it that left no try, the oldest first
+    shared_tasks: frozenset[JobTask] = frozenset()  # of the run, the tasks that run several points
+    silent: bool = False  # whether its scheduler did not answer
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))  # when the schedulers were asked
 
     @property
     def cancelled(self) -> bool:
@@ -169,19 +153,11 @@ def explain_wait(scheduler: str, queued: Queued, now: datetime) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStanding:
-    """A job that waits for the points: it tries the largest batch, or runs points again.
-
-    Attributes
-    ----------
-    state
-        ``ended``, or a standing.
-    why
-        Why it waits, or how it ended.
-    """
+    """A job that waits for the points: it tries the largest batch, or runs points again."""
 
     submission: Submission
-    state: str
-    why: str = ""
+    state: str  # ``ended``, or a standing
+    why: str = ""  # why it waits, or how it ended
     queued: Queued | None = None
 
 
@@ -205,51 +181,28 @@ class Requested:
 
 @dataclass(frozen=True, kw_only=True)
 class RunStanding:
-    """A run, and where its points stand now.
-
-    Attributes
-    ----------
-    points
-        In their order.
-    submissions
-        The jobs that the schedulers accepted.
-    queued
-        What the queue holds of them, by task, jobs that follow included.
-    ended
-        The tasks that are known to have ended, or to be gone.
-    ends
-        How jobs that wait for the points ended, in words; no entry if that is not known.
-    ending
-        The tasks that `jobkit cancel` cancelled and the queue still holds.
-    silent
-        Schedulers that did not answer: of their tasks nothing is known but what is home.
-    unanswered, left
-        Of the journal: a submission without an answer, and what the job that follows could not do; see
-        `jobkit.runs.journal.Journal`.
-    notes
-        Lines that could not be read.
-    request
-        Returns what its spec requests.
-    mine
-        Whether the run folder can be written: else only its owner can change the run.
-    now
-        When the schedulers were asked.
-    """
+    """A run, and where its points stand now."""
 
     folder: Path
-    points: tuple[PointStatus, ...]
-    submissions: tuple[Submission, ...]
+    points: tuple[PointStatus, ...]  # in their order
+    submissions: tuple[Submission, ...]  # the jobs that the schedulers accepted
+    # what the queue holds of them, by task, jobs that follow included
     queued: Mapping[JobTask, Queued] = field(default_factory=dict)
-    ended: frozenset[JobTask] = frozenset()
+    ended: frozenset[JobTask] = frozenset()  # the tasks that are known to have ended, or to be gone
+    # how jobs that wait for the points ended, in words; no entry if that is not known
     ends: Mapping[JobTask, str] = field(default_factory=dict)
+    # the tasks that `jobkit cancel` cancelled and the queue still holds
     ending: frozenset[JobTask] = frozenset()
+    # schedulers that did not answer: of their tasks nothing is known but what is home
     silent: tuple[str, ...] = ()
+    # `unanswered`, `left`: of the journal: a submission without an answer, and what the job that
+    # follows could not do; see `jobkit.runs.journal.Journal`
     unanswered: Mapping[str, Any] | None = None
     left: Mapping[str, Any] | None = None
-    notes: tuple[str, ...] = ()
-    request: Callable[[], Requested] = Requested
-    mine: bool = True
-    now: datetime = field(default_factory=lambda: datetime.now(UTC))
+    notes: tuple[str, ...] = ()  # lines that could not be read
+    request: Callable[[], Requested] = Requested  # returns what its spec requests
+    mine: bool = True  # whether the run folder can be written: else only its owner can change the run
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))  # when the schedulers were asked
 
     @property
     def name(self) -> str:
@@ -284,10 +237,7 @@ class RunStanding:
     def arrays_in_queue(self, *, held: bool = True) -> dict[JobId, int]:
         """Return the arrays of points in the queue, with the number of tasks that it holds of each.
 
-        Parameters
-        ----------
-        held
-            Whether also those with a task that waits for a person.
+        ``held``: whether also those with a task that waits for a person.
         """
         tasks = Counter(task.job_id for task in self.queued)
         stuck = {task.job_id for task, one in self.queued.items() if one.state in {State.HELD, State.ERROR}}
@@ -385,13 +335,7 @@ def history(point: PointStatus) -> tuple[Try, ...]:
 
 
 def find_point(points: Sequence[PointStatus], word: str) -> PointStatus:
-    """Return the point that a word names, as `jobkit.runs.logs.point_named`.
-
-    Raises
-    ------
-    JobkitError
-        If there is none, or there are several.
-    """
+    """Return the point that a word names, as `jobkit.runs.logs.point_named`."""
     from jobkit.runs.logs import point_named  # here: few commands name a point
 
     index = point_named([point.point for point in points], word).index

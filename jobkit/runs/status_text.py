@@ -26,13 +26,12 @@ from jobkit.runs.hints import (
     is_limited,
     job_line,
     needed_by,
-    progress_of_try,
     releases,
     remedy,
 )
 from jobkit.runs.journal import JobTask
 from jobkit.runs.kinds import kind_of
-from jobkit.runs.progress import Progress, SkippedTime, overdue
+from jobkit.runs.progress import Progress, SkippedTime, overdue, progress_of_try
 from jobkit.runs.standing import (
     ENDINGS,
     JobStanding,
@@ -77,14 +76,9 @@ COLUMNS = (
 def render(run: RunStanding, folder: str, *, width: int, most: int) -> str:
     """Return how a run stands, in lines that end with a newline.
 
-    Parameters
-    ----------
-    folder
-        The run folder as a person types it.
-    width
-        Columns of the terminal.
-    most
-        Of more points than this, a line for each state is printed.
+    ``folder``: the run folder as a person types it.
+    ``width``: columns of the terminal.
+    ``most``: of more points than this, a line for each state is printed.
     """
     advised = advice(run, folder)
     lines = [headline(run), *_about(run)]
@@ -251,10 +245,7 @@ MARGIN = 12
 def render_point(run: RunStanding, point: PointStatus, folder: str) -> str:
     """Return all about a point, in lines that end with a newline.
 
-    Parameters
-    ----------
-    folder
-        The run folder as a person types it.
+    ``folder``: the run folder as a person types it.
     """
     of, noun = point.point, point.point.kind.noun
     knobs = [f"{name} {value}" for name, value in of.params.items()]
@@ -380,10 +371,7 @@ Json = dict[str, object]
 def run_json(run: RunStanding, folder: str) -> Json:
     """Return a run as JSON takes it.
 
-    Parameters
-    ----------
-    folder
-        The run folder as a person types it.
+    ``folder``: the run folder as a person types it.
     """
     advised = advice(run, folder)
     standings = Counter(point.standing for point in run.points)
@@ -489,21 +477,10 @@ def text(
 ) -> str:
     """Return runs, or points of one, as printed.
 
-    Parameters
-    ----------
-    runs
-        Their folders as a person types them.
-    points
-        Numbers or ids; nothing for the runs themselves.
-    width
-        Columns of the terminal.
-    most
-        Of more points than this, a line for each state is printed.
-
-    Raises
-    ------
-    JobkitError
-        If a word names no point.
+    ``runs``: their folders as a person types them.
+    ``points``: numbers or ids; nothing for the runs themselves.
+    ``width``: columns of the terminal.
+    ``most``: of more points than this, a line for each state is printed.
     """
     if points:
         (run,), (folder,) = standings, runs
@@ -537,13 +514,7 @@ def as_json(
     points: Sequence[str],
     others: Sequence[Path] = (),
 ) -> str:
-    """Return the same for programs, on one line; docs/commands.md lists the keys.
-
-    Raises
-    ------
-    JobkitError
-        If a word names no point.
-    """
+    """Return the same for programs, on one line; docs/commands.md lists the keys."""
     data: dict[str, object] = {"schema": SCHEMA, "at": datetime.now(UTC).isoformat(timespec="seconds")}
     if points:
         (run,) = standings

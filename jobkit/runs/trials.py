@@ -40,70 +40,38 @@ CONCLUSIVE = frozenset({Outcome.OK, Outcome.GPU_OOM, Outcome.RAM_OOM})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchGoal:
-    """What the search is to find: ``find_max.json``.
+    """What the search is to find: ``find_max.json``."""
 
-    Attributes
-    ----------
-    memory_bytes
-        The most that torch's allocator may take, or on a CPU the process; ``None`` for all memory of
-        the GPU, or on a CPU ``ram_bytes``.
-    ram_bytes
-        What the job requests from the scheduler.
-    ledger
-        The user's ledger of predictions, absolute.
-    after
-        How many trials there were at the start: these are not counted again.
-    """
-
+    # the most that torch's allocator may take, or on a CPU the process; ``None`` for all memory of the
+    # GPU, or on a CPU ``ram_bytes``
     memory_bytes: int | None
-    ram_bytes: int
-    ledger: str
-    after: int = 0
+    ram_bytes: int  # what the job requests from the scheduler
+    ledger: str  # the user's ledger of predictions, absolute
+    after: int = 0  # how many trials there were at the start: these are not counted again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A prediction and its result: a line of ``trials.jsonl``. The last line for an index counts.
+    """A prediction and its result: a line of ``trials.jsonl``. The last line for an index counts."""
 
-    Attributes
-    ----------
-    index
-        Of its point; 0 if nothing could be tried.
-    batch_size, padded_chars, load
-        What was tried; of the first two the other is 0.
-    capacity_bytes
-        What it had to stay within: of the allocator on a GPU, of the process on a CPU.
-    expected_bytes, bound_bytes
-        By the line and by its bound, before it ran.
-    outcome
-        ``None`` while it runs, or if nothing could be tried.
-    measured_bytes
-        What it needed.
-    memory
-        Which memory the figures are of: what `memory_of` returns.
-    message
-        Why nothing (more) could be tried; of a trial that never began, how to run it.
-    killed
-        Whether it left no record because it was killed for an unknown reason, most likely its memory.
-    proved
-        Whether it was not run because the run had measured that batch already.
-    condition
-        What its figures hold with: `jobkit.runs.conditions.memory_condition`. Empty in earlier versions.
-    """
-
-    index: int = 0
+    index: int = 0  # of its point; 0 if nothing could be tried
+    # `batch_size`, `padded_chars`, `load`: what was tried; of the first two the other is 0
     batch_size: int = 0
     padded_chars: int = 0
     load: int = 0
+    # what it had to stay within: of the allocator on a GPU, of the process on a CPU
     capacity_bytes: float = 0.0
+    # `expected_bytes`, `bound_bytes`: by the line and by its bound, before it ran
     expected_bytes: float = 0.0
     bound_bytes: float = 0.0
-    outcome: Outcome | None = None
-    measured_bytes: int | None = None
-    memory: str = ""
-    message: str = ""
+    outcome: Outcome | None = None  # ``None`` while it runs, or if nothing could be tried
+    measured_bytes: int | None = None  # what it needed
+    memory: str = ""  # which memory the figures are of: what `memory_of` returns
+    message: str = ""  # why nothing (more) could be tried; of a trial that never began, how to run it
+    # whether it left no record because it was killed for an unknown reason, most likely its memory
     killed: bool = False
-    proved: bool = False
+    proved: bool = False  # whether it was not run because the run had measured that batch already
+    # what its figures hold with: `jobkit.runs.conditions.memory_condition`. Empty in earlier versions.
     condition: str = ""
 
     @property
@@ -178,12 +146,8 @@ def trials(run_dir: Path) -> list[Trial]:
 def added_id(name: str, suffix: str, taken: Container[str]) -> str:
     """Return an id for a point that is added to a run, such as ``batch_size-100-verify-2``.
 
-    Parameters
-    ----------
-    name, suffix
-        Such as ``batch_size-100`` and ``-verify``.
-    taken
-        Ids in use: two points of one id would share their results.
+    ``name``, ``suffix``: such as ``batch_size-100`` and ``-verify``.
+    ``taken``: ids in use: two points of one id would share their results.
     """
     ids = (f"{name}{suffix}{f'-{number}' if number > 1 else ''}" for number in count(1))
     return next(id_ for id_ in ids if id_ not in taken)
@@ -194,12 +158,8 @@ def settled_trials(
 ) -> list[Trial]:
     """Return the trials, those under way with the outcomes of their points.
 
-    Parameters
-    ----------
-    outcomes
-        By the point's index.
-    idle
-        How to run the trials that never began and that nothing will begin; by the point's index.
+    ``outcomes``: by the point's index.
+    ``idle``: how to run the trials that never began and that nothing will begin; by the point's index.
     """
     idle = idle or {}
     return [
@@ -246,13 +206,7 @@ def finished(run_dir: Path) -> bool:
 
 
 def read_goal(run_dir: Path) -> SearchGoal:
-    """Read what the search is to find.
-
-    Raises
-    ------
-    JobkitError
-        If the run folder has no ``find_max.json``.
-    """
+    """Read what the search is to find."""
     path = run_dir / SEARCH_GOAL_FILE
     try:
         return from_json(SearchGoal, read_text(path), where=str(path))

@@ -48,10 +48,7 @@ _ENDS: tuple[tuple[re.Pattern[str], Outcome], ...] = (
 def reported_outcome(text: str) -> tuple[Outcome, str] | None:
     """Return the outcome that a log reports, and the line that reports it; ``None`` if no line does.
 
-    Parameters
-    ----------
-    text
-        The end of the log. A task that ran twice writes into one log, so the last line counts.
+    ``text``: the end of the log. A task that ran twice writes into one log, so the last line counts.
     """
     lines = [line.strip() for line in text.splitlines()]
     of_schedulers = (pair for scheduler in SCHEDULERS.values() for pair in scheduler.LOG_OUTCOMES)
@@ -114,24 +111,12 @@ KILLED = 137
 
 @dataclass(frozen=True, slots=True)
 class TryOutcome:
-    """The outcome of a try, and why.
+    """The outcome of a try, and why."""
 
-    Attributes
-    ----------
-    outcome
-        ``None`` while it is still to come.
-    evidence
-        What it follows from, in a line for a person.
-    provisional
-        Whether the accounting may still overrule it.
-    hung
-        Whether a batch hung, as in `Record`.
-    """
-
-    outcome: Outcome | None
-    evidence: str
-    provisional: bool = False
-    hung: bool = False
+    outcome: Outcome | None  # ``None`` while it is still to come
+    evidence: str  # what it follows from, in a line for a person
+    provisional: bool = False  # whether the accounting may still overrule it
+    hung: bool = False  # whether a batch hung, as in `Record`
 
 
 TO_COME = TryOutcome(None, "")
@@ -139,43 +124,20 @@ TO_COME = TryOutcome(None, "")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Try:
-    """A try: what its folder holds, what is known of its task, and its outcome.
+    """A try: what its folder holds, what is known of its task, and its outcome."""
 
-    Attributes
-    ----------
-    number
-        Of the try, from 1.
-    record, exit
-        ``None`` if the file is not home, or cannot be read.
-    begin
-        Who ran it; ``None`` if that is not known, or if there is a record.
-    problem
-        Why a file that is there cannot be read, else empty.
-    folder
-        Where they are; empty if no try has begun.
-    verdict
-        Its outcome, and why.
-    task
-        The task that ran it, if it is known.
-    node
-        Where it ran, as far as is known.
-    account
-        What the scheduler's accounting, or its queue, reports of it; ``None`` if nothing.
-    alone
-        Whether its task ran no other point, so that the time of the account is its own.
-    """
-
-    number: int
-    record: Record | None = None
+    number: int  # of the try, from 1
+    record: Record | None = None  # `record`, `exit`: ``None`` if the file is not home, or cannot be read
     exit: Exit | None = None
-    begin: Begin | None = None
-    problem: str = ""
-    folder: str = ""
-    verdict: TryOutcome = TO_COME
-    task: JobTask | None = None
-    node: str = ""
+    begin: Begin | None = None  # who ran it; ``None`` if that is not known, or if there is a record
+    problem: str = ""  # why a file that is there cannot be read, else empty
+    folder: str = ""  # where they are; empty if no try has begun
+    verdict: TryOutcome = TO_COME  # its outcome, and why
+    task: JobTask | None = None  # the task that ran it, if it is known
+    node: str = ""  # where it ran, as far as is known
+    # what the scheduler's accounting, or its queue, reports of it; ``None`` if nothing
     account: Accounted | None = None
-    alone: bool = True
+    alone: bool = True  # whether its task ran no other point, so that the time of the account is its own
 
     @property
     def by_hand(self) -> bool:
@@ -200,30 +162,15 @@ class Try:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFacts:
-    """What else is known of the task that ran a try.
+    """What else is known of the task that ran a try."""
 
-    Attributes
-    ----------
-    gone
-        Since when the queue has not held it, if nothing else reports its end; else empty.
-    cancelled
-        When jobkit took it back; else empty.
-    packed
-        Whether the task runs several points.
-    superseded
-        Whether a later try of the point has begun.
-    requeued
-        Whether the scheduler began the same task again after this try, by itself or because of a person.
-    here
-        Whether a process of this machine ran it, and no scheduler: there is no queue.
-    """
-
-    gone: str = ""
-    cancelled: str = ""
-    packed: bool = False
-    superseded: bool = False
+    gone: str = ""  # since when the queue has not held it, if nothing else reports its end; else empty
+    cancelled: str = ""  # when jobkit took it back; else empty
+    packed: bool = False  # whether the task runs several points
+    superseded: bool = False  # whether a later try of the point has begun
+    # whether the scheduler began the same task again after this try, by itself or because of a person
     requeued: bool = False
-    here: bool = False
+    here: bool = False  # whether a process of this machine ran it, and no scheduler: there is no queue
 
 
 NO_HOME = 73
@@ -235,14 +182,9 @@ def decide_outcome(
 ) -> TryOutcome:
     """Return the outcome of a try, and why.
 
-    Parameters
-    ----------
-    tried
-        Its files; ``None`` for a point that has no try folder.
-    accounted
-        The accounting of the task that ran it, if it is known.
-    known
-        What else is known of that task.
+    ``tried``: its files; ``None`` for a point that has no try folder.
+    ``accounted``: the accounting of the task that ran it, if it is known.
+    ``known``: what else is known of that task.
     """
     known = known or TaskFacts()
     verdict = _judge(tried, accounted, known)
@@ -394,12 +336,8 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
     If the point was submitted again and has not begun, a placeholder with number 0 comes first.
     `try_that_counts` decides which try counts.
 
-    Parameters
-    ----------
-    home
-        The point's folder.
-    numbers
-        Of its tries, the latest first.
+    ``home``: the point's folder.
+    ``numbers``: of its tries, the latest first.
 
     Notes
     -----
@@ -598,11 +536,7 @@ def _read_file(path: str, read: Callable[[str], T], problems: list[str]) -> T | 
 
 
 def _read_record(path: str, point: Point) -> Record:
-    text = read_text(path)
-    try:
-        record = from_dict(Record, _with_point(parse_object(text, path), point), where=path)
-    except RecursionError as error:
-        raise JobkitError(f"{path}: nested too deep") from error
+    record = from_dict(Record, _with_point(parse_object(read_text(path), path), point), where=path)
     if _identity(record.point) != _identity(point):
         of = record.point
         raise JobkitError(f"{path}: of another point ({of.run_id} {of.point_id}), number {of.index}")

@@ -20,8 +20,9 @@ from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Point
 from jobkit.core.terminal import for_terminal, note, printable, shell_quote
 from jobkit.core.units import format_about, format_count, pauses
-from jobkit.runs.hints import job_line, progress_of_try, release_jobs, releases
+from jobkit.runs.hints import job_line, release_jobs, releases
 from jobkit.runs.journal import PLANNERS, SEARCHES, Role
+from jobkit.runs.progress import progress_of_try
 from jobkit.runs.queue import record_accounting
 from jobkit.runs.reader import read_standings
 from jobkit.runs.retry import any_retry_due
@@ -38,24 +39,12 @@ STOP = "Ctrl-C ends the watch, not the run"
 
 @dataclass(slots=True)
 class Screen:
-    """Where a watch is shown.
+    """Where a watch is shown."""
 
-    Attributes
-    ----------
-    write
-        Takes text, as it is.
-    in_place
-        Whether each text is drawn over the one before: on a terminal.
-    plain
-        Whether nothing is added to the text: for programs.
-    note
-        Takes a line for a person: a failure.
-    """
-
-    write: Callable[[str], None]
-    in_place: bool
-    plain: bool = False
-    note: Callable[[str], None] = lambda _: None
+    write: Callable[[str], None]  # takes text, as it is
+    in_place: bool  # whether each text is drawn over the one before: on a terminal
+    plain: bool = False  # whether nothing is added to the text: for programs
+    note: Callable[[str], None] = lambda _: None  # takes a line for a person: a failure
     _drawn: int = 0
     _last: Hashable = field(default=None)
 
@@ -72,12 +61,8 @@ class Screen:
     def show(self, text: str, key: Hashable, pause_s: float | None) -> None:
         """Show a text: in place always, else if it differs from the one before.
 
-        Parameters
-        ----------
-        key
-            Two texts differ if their keys do.
-        pause_s
-            Until the next text; ``None`` if it is the last.
+        ``key``: two texts differ if their keys do.
+        ``pause_s``: until the next text; ``None`` if it is the last.
         """
         text = for_terminal(text)
         if self.in_place:
@@ -109,12 +94,8 @@ def watch(
     Two people who watch the same run share the scheduler's answers: one asks, and the other takes an
     answer that is younger than its own pause.
 
-    Parameters
-    ----------
-    folders
-        Run folders.
-    shown
-        Returns runs as text.
+    ``folders``: run folders.
+    ``shown``: returns runs as text.
     """
     policies = {folder: _policy(folder) for folder in folders}
     failures: dict[Path, Failures] = {}
@@ -156,10 +137,7 @@ def _policy(folder: Path) -> Policy:
 class Failures:
     """Lines about failed tries, one for each.
 
-    Parameters
-    ----------
-    before
-        The run before: what had failed by then gets no line.
+    ``before``: the run before: what had failed by then gets no line.
     """
 
     def __init__(self, before: RunStanding | None = None) -> None:
@@ -208,12 +186,8 @@ PAUSES = 9
 class ProgressBars:
     """A bar a point on a terminal, a line a finished point elsewhere; on stderr. A failure has a line.
 
-    Parameters
-    ----------
-    run_dir, points
-        The run, and those of its points that are awaited.
-    before
-        The run before these points were submitted again: its tries and its failures are old.
+    ``run_dir``, ``points``: the run, and those of its points that are awaited.
+    ``before``: the run before these points were submitted again: its tries and its failures are old.
     """
 
     def __init__(self, run_dir: Path, points: Sequence[Point], before: RunStanding | None = None) -> None:
@@ -339,12 +313,9 @@ def until_done(
     The queue is asked once a cycle, for all arrays together, at growing intervals; at the end the
     accounting is asked once, and the run folder keeps the answer.
 
-    Parameters
-    ----------
-    run_dir, points, policy
-        The run, those of its points that are awaited, and the policy of its spec.
-    before
-        As `ProgressBars` takes it.
+    ``run_dir``, ``points``, ``policy``: the run, those of its points that are awaited, and the policy of its
+        spec.
+    ``before``: as `ProgressBars` takes it.
     """
     with ProgressBars(run_dir, points, before) as progress:
         for pause_s in pauses(FIRST_POLL_S, SLOWEST_POLL_S):

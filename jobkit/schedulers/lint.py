@@ -15,17 +15,10 @@ PLACED = "late"
 
 @dataclass(frozen=True, slots=True)
 class Linted:
-    """The findings in a script.
+    """The findings in a script."""
 
-    Attributes
-    ----------
-    name
-        Its name.
-    found
-        The findings, by the schedulers that its directives are for, in the order of lines.
-    """
-
-    name: str
+    name: str  # its name
+    # the findings, by the schedulers that its directives are for, in the order of lines
     found: Mapping[str, tuple[LintFinding, ...]]
 
     @property
@@ -53,14 +46,9 @@ class Linted:
 def lint(text: str, name: str = "job script", is_folder: IsFolder | None = None) -> Linted:
     """Return the findings in a job script.
 
-    Parameters
-    ----------
-    text
-        The script. Its directives decide which schedulers it is for: one, several or none.
-    name
-        Its name.
-    is_folder
-        Returns whether a path is a folder, seen from the folder of the submission; ``None`` to
+    ``text``: the script. Its directives decide which schedulers it is for: one, several or none.
+    ``name``: its name.
+    ``is_folder``: returns whether a path is a folder, seen from the folder of the submission; ``None`` to
         check no folders. The path may begin with ``~``, and hold ``$HOME`` and ``$USER``.
     """
     script = read_script(text, is_folder)
@@ -71,21 +59,10 @@ def lint(text: str, name: str = "job script", is_folder: IsFolder | None = None)
 def refuse_script(text: str, scheduler: str, template: str, origins: Mapping[str, str]) -> None:
     """Raise if the scheduler would ignore something in a rendered script, or read it differently.
 
-    Parameters
-    ----------
-    text
-        The script. The submission makes its log folder, so folders are not checked.
-    scheduler
-        The scheduler of the job.
-    template
-        The template of the script.
-    origins
-        The origin of header lines, by the line without its prefix.
-
-    Raises
-    ------
-    JobkitError
-        With all findings, and the fix of the first.
+    ``text``: the script. The submission makes its log folder, so folders are not checked.
+    ``scheduler``: the scheduler of the job.
+    ``template``: the template of the script.
+    ``origins``: the origin of header lines, by the line without its prefix.
     """
     found = lint(text).found.get(scheduler, ())
     if found:

@@ -27,63 +27,33 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A kind of finding.
-
-    Attributes
-    ----------
-    message
-        What the scheduler does; words in braces are filled in.
-    hint
-        What to write instead; words in braces are filled in.
-    """
+    """A kind of finding."""
 
     effect: Effect
-    message: str
-    hint: str
+    message: str  # what the scheduler does; words in braces are filled in
+    hint: str  # what to write instead; words in braces are filled in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintFinding:
-    """A line that the scheduler ignores or reads differently.
+    """A line that the scheduler ignores or reads differently."""
 
-    Attributes
-    ----------
-    line
-        Its number, from 1.
-    text
-        The line.
-    rule
-        The name of its rule.
-    message, hint
-        As of the rule, filled in.
-    """
-
-    line: int
-    text: str
-    rule: str
+    line: int  # its number, from 1
+    text: str  # the line
+    rule: str  # the name of its rule
     effect: Effect
-    message: str
+    message: str  # `message`, `hint`: as of the rule, filled in
     hint: str
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptLine:
-    """A line of a script.
-
-    Attributes
-    ----------
-    text
-        Without its line end.
-    header
-        Whether it comes before the first command.
-    here
-        Whether it is in a here-document, which is text for another program.
-    """
+    """A line of a script."""
 
     number: int
-    text: str
-    header: bool
-    here: bool
+    text: str  # without its line end
+    header: bool  # whether it comes before the first command
+    here: bool  # whether it is in a here-document, which is text for another program
 
     @property
     def comment(self) -> bool:
@@ -106,19 +76,11 @@ def finding(rules: Mapping[str, Rule], line: ScriptLine, rule: str, /, **values:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A job script.
-
-    Attributes
-    ----------
-    crlf
-        The number of the first line that ends in CRLF; 0 if none does.
-    is_folder
-        ``None`` to check no folders.
-    """
+    """A job script."""
 
     lines: tuple[ScriptLine, ...]
-    crlf: int = 0
-    is_folder: IsFolder | None = None
+    crlf: int = 0  # the number of the first line that ends in CRLF; 0 if none does
+    is_folder: IsFolder | None = None  # ``None`` to check no folders
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,11 +44,8 @@ def task_ranges(tasks: Iterable[int]) -> tuple[str, ...]:
 def refusal(answer: Completed, harmless: re.Pattern[str]) -> str | None:
     """Return the lines in which a command refuses something; ``None`` if it does not.
 
-    Parameters
-    ----------
-    harmless
-        Found in the lines that report what was done, or a task that is over already: a status
-        other than 0 does not exclude either.
+    ``harmless``: found in the lines that report what was done, or a task that is over already: a status other
+        than 0 does not exclude either.
     """
     if answer.ok:
         return None
@@ -88,17 +85,9 @@ def seconds_of(text: str) -> float | None:
 def find_job_id(answer: str, patterns: tuple[str, ...], command: str) -> JobId:
     """Return the job id in the output of a submit command, whatever surrounds it.
 
-    Parameters
-    ----------
-    patterns
-        Tried in this order, each against the whole of every line from the last one up; the
-        groups ``id`` and ``cluster``, which may be missing, are the answer. Wrappers and hooks
-        print lines of their own before the id (dask-jobqueue#227, MISO#105).
-
-    Raises
-    ------
-    JobkitError
-        If no line matches.
+    ``patterns``: tried in this order, each against the whole of every line from the last one up; the groups
+        ``id`` and ``cluster``, which may be missing, are the answer. Wrappers and hooks print lines of their
+        own before the id (dask-jobqueue#227, MISO#105).
     """
     lines = [line.strip() for line in reversed(answer.splitlines())]
     for pattern in patterns:

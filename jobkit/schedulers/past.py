@@ -13,76 +13,43 @@ from jobkit.core.units import MAX_BYTES, format_count, format_memory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastJob:
-    """One run of a job, of a task of an array, or of a component of a heterogeneous job.
-
-    Attributes
-    ----------
-    job_id
-        As a person types it: ``4711``, ``4711_3`` or ``4711.3`` for a task, ``4711+1`` for a component.
-    state
-        The scheduler's own word or figures for how it ended.
-    ended, again
-        Whether it ended for good, or the scheduler was to run the job again.
-    well
-        Whether it ended by itself, with status 0.
-    outcome
-        Only if the accounting shows that a limit or a person ended it, or its memory.
-    began
-        Local ISO time; empty if it never began.
-    elapsed_s, walltime_s
-        How long it ran, and how long it was allowed to run.
-    memory_bytes
-        What it requested on each node.
-    memory_key, memory_shares
-        The option or resource that requests memory, and into how many parts of that size it divides the
-        job's: Grid Engine counts it by slot, ``--mem-per-cpu`` by CPU.
-    held_bytes
-        The most memory that the accounting saw at once on a node, added up if several processes were seen
-        apart: none of them need have had its peak at the same time. ``None`` if none was seen.
-    process_bytes
-        The most that one process, or one task of a step, held.
-    cpus, cpu_s
-        CPUs that it requested, and their time that it used.
-    processes
-        How many tasks its largest step had at once.
-    gpus
-        How many GPUs it requested, and ``gpu_bytes`` and ``gpu_percent`` what of them was used, if the site
-        records it.
-    nodes
-        How many nodes it had.
-    environment
-        The parallel environment of Grid Engine; empty without one.
-    doubts
-        The figures of the accounting that cannot be; their fields are ``None``.
-    """
+    """One run of a job, of a task of an array, or of a component of a heterogeneous job."""
 
     scheduler: str
+    # as a person types it: ``4711``, ``4711_3`` or ``4711.3`` for a task, ``4711+1`` for a component
     job_id: str
     name: str
     user: str
     queue: str
-    state: str
-    ended: bool
-    well: bool
+    state: str  # the scheduler's own word or figures for how it ended
+    ended: bool  # `ended`, `again`: whether it ended for good, or the scheduler was to run the job again
+    well: bool  # whether it ended by itself, with status 0
     again: bool = False
+    # only if the accounting shows that a limit or a person ended it, or its memory
     outcome: Outcome | None = None
-    began: str = ""
-    elapsed_s: float = 0.0
+    began: str = ""  # local ISO time; empty if it never began
+    elapsed_s: float = 0.0  # `elapsed_s`, `walltime_s`: how long it ran, and how long it was allowed to run
     walltime_s: float | None = None
-    memory_bytes: int | None = None
+    memory_bytes: int | None = None  # what it requested on each node
+    # `memory_key`, `memory_shares`: the option or resource that requests memory, and into how many
+    # parts of that size it divides the job's: Grid Engine counts it by slot, ``--mem-per-cpu`` by CPU
     memory_key: str = ""
     memory_shares: int = 1
+    # the most memory that the accounting saw at once on a node, added up if several processes were seen
+    # apart: none of them need have had its peak at the same time. ``None`` if none was seen.
     held_bytes: int | None = None
-    process_bytes: int | None = None
-    cpus: int = 1
+    process_bytes: int | None = None  # the most that one process, or one task of a step, held
+    cpus: int = 1  # `cpus`, `cpu_s`: CPUs that it requested, and their time that it used
     cpu_s: float | None = None
-    processes: int = 1
+    processes: int = 1  # how many tasks its largest step had at once
+    # how many GPUs it requested, and ``gpu_bytes`` and ``gpu_percent`` what of them was used, if the
+    # site records it
     gpus: int = 0
     gpu_bytes: int | None = None
     gpu_percent: float | None = None
-    nodes: int = 1
-    environment: str = ""
-    doubts: tuple[str, ...] = ()
+    nodes: int = 1  # how many nodes it had
+    environment: str = ""  # the parallel environment of Grid Engine; empty without one
+    doubts: tuple[str, ...] = ()  # the figures of the accounting that cannot be; their fields are ``None``
 
 
 MOST_BUSY = 10

@@ -75,13 +75,7 @@ def _meant(word: str, own: Mapping[str, str]) -> str | None:
 
 
 def by_name(name: str) -> Scheduler:
-    """Return the scheduler of that name.
-
-    Raises
-    ------
-    JobkitError
-        With the nearest name, if there is none of this name.
-    """
+    """Return the scheduler of that name."""
     if name in SCHEDULERS:
         return SCHEDULERS[name]
     raise JobkitError(f"scheduler: there is none called {name!r}{suggest(name, list(SCHEDULERS))}")

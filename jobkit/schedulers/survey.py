@@ -27,25 +27,13 @@ def gpu_counts(gpus: Mapping[str, int]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nodes:
-    """Nodes of a queue that are alike.
+    """Nodes of a queue that are alike."""
 
-    Attributes
-    ----------
-    number
-        Their number; 0 if unknown.
-    names
-        Their names, if the scheduler reports them.
-    cpus, memory_bytes
-        Of one node; ``None`` if unknown.
-    gpus
-        Of one node, by type.
-    """
-
-    number: int = 0
-    names: str = ""
-    cpus: int | None = None
+    number: int = 0  # their number; 0 if unknown
+    names: str = ""  # their names, if the scheduler reports them
+    cpus: int | None = None  # `cpus`, `memory_bytes`: of one node; ``None`` if unknown
     memory_bytes: int | None = None
-    gpus: Mapping[str, int] | None = None
+    gpus: Mapping[str, int] | None = None  # of one node, by type
 
     def lacks(self, request: JobRequest) -> tuple[str, ...]:
         """Return the keys of `resources` that exceed such a node."""
@@ -71,68 +59,35 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A queue as the scheduler describes it.
-
-    Attributes
-    ----------
-    default
-        Whether jobs without a queue go there.
-    walltime_s
-        The longest walltime of a job; ``None`` for no limit.
-    gpus
-        The largest number of GPUs on one node, by type; an empty type if unknown.
-    nodes
-        Their number.
-    cpus, memory_bytes
-        Of its largest node; ``None`` if unknown.
-    kinds
-        Its kinds of nodes; empty if unknown.
-    closed
-        Why it accepts no job of this user; empty if it may.
-    only
-        Whom it is for, if not for all; this user may be among them.
-    environments
-        The parallel environments that it serves (Grid Engine).
-    """
+    """A queue as the scheduler describes it."""
 
     name: str
-    default: bool = False
-    walltime_s: float | None = None
+    default: bool = False  # whether jobs without a queue go there
+    walltime_s: float | None = None  # the longest walltime of a job; ``None`` for no limit
+    # the largest number of GPUs on one node, by type; an empty type if unknown
     gpus: Mapping[str, int] = field(default_factory=dict)
-    nodes: int = 0
-    cpus: int | None = None
+    nodes: int = 0  # their number
+    cpus: int | None = None  # `cpus`, `memory_bytes`: of its largest node; ``None`` if unknown
     memory_bytes: int | None = None
-    kinds: tuple[Nodes, ...] = ()
-    closed: str = ""
-    only: str = ""
-    environments: tuple[str, ...] = ()
+    kinds: tuple[Nodes, ...] = ()  # its kinds of nodes; empty if unknown
+    closed: str = ""  # why it accepts no job of this user; empty if it may
+    only: str = ""  # whom it is for, if not for all; this user may be among them
+    environments: tuple[str, ...] = ()  # the parallel environments that it serves (Grid Engine)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedQueues:
-    """The queues of a request.
+    """The queues of a request."""
 
-    Attributes
-    ----------
-    queues
-        Those that exist.
-    unknown
-        The fault of the first name that no queue has, with the nearest name; ``None`` if all exist.
-    where
-        The names of all, for a person: ``partition 'gpu'``.
-    """
-
-    queues: tuple[Queue, ...]
+    queues: tuple[Queue, ...]  # those that exist
+    # the fault of the first name that no queue has, with the nearest name; ``None`` if all exist
     unknown: RequestFault | None
-    where: str
+    where: str  # the names of all, for a person: ``partition 'gpu'``
 
     def walltime_fault(self, request: JobRequest, limit: str = "") -> RequestFault | None:
         """Return the fault of a walltime that none of the requested queues allows.
 
-        Parameters
-        ----------
-        limit
-            What the scheduler calls the limit.
+        ``limit``: what the scheduler calls the limit.
         """
         limits = [queue.walltime_s for queue in self.queues]
         if not limits or any(most is None or most >= request.walltime_s for most in limits):
@@ -149,10 +104,7 @@ class RequestedQueues:
     def never(self, request: JobRequest, limit: str = "") -> str:
         """Return why some of the queues that are named never start the job; empty if each may, or none does.
 
-        Parameters
-        ----------
-        limit
-            As for `walltime_fault`.
+        ``limit``: as for `walltime_fault`.
         """
         named = (request.queue or "").split(",")
         alone = [
@@ -212,14 +164,10 @@ _WANTED: Mapping[str, Callable[[JobRequest], str]] = {
 def asked_for(names: str | None, known: Iterable[Queue], noun: str) -> RequestedQueues:
     """Return the queues that a request names.
 
-    Parameters
-    ----------
-    names
-        With commas between them; each may hold ``*`` and ``?`` and end in ``@host``, as Grid Engine
-        has it (sge_types(1), wc_queue_list; a host alone means any queue). ``None`` for the default
-        queue, or for any queue if there is no default.
-    noun
-        What the scheduler calls a queue.
+    ``names``: with commas between them; each may hold ``*`` and ``?`` and end in ``@host``, as Grid Engine
+        has it (sge_types(1), wc_queue_list; a host alone means any queue). ``None`` for the default queue, or
+        for any queue if there is no default.
+    ``noun``: what the scheduler calls a queue.
     """
     known = tuple(known)
     default = ",".join(queue.name for queue in known if queue.default)
@@ -249,102 +197,55 @@ class Consumable(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A resource that jobs request by a name that the site gave it.
-
-    Attributes
-    ----------
-    kind
-        Its type in the scheduler's words: ``INT``, ``MEMORY``.
-    counted
-        See `Consumable`.
-    exclusive
-        Whether it gives a job the host to itself (complex(5), relation ``EXCL``).
-    most
-        The most that one node of a queue has left of it now, by the name of the queue; only queues
-        that have it, and only if the scheduler reports it.
-    """
+    """A resource that jobs request by a name that the site gave it."""
 
     name: str
     shortcut: str = ""
-    kind: str = ""
-    counted: Consumable = Consumable.NOT
-    exclusive: bool = False
+    kind: str = ""  # its type in the scheduler's words: ``INT``, ``MEMORY``
+    counted: Consumable = Consumable.NOT  # see `Consumable`
+    exclusive: bool = False  # whether it gives a job the host to itself (complex(5), relation ``EXCL``)
+    # the most that one node of a queue has left of it now, by the name of the queue; only queues that
+    # have it, and only if the scheduler reports it
     most: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountingStatus:
-    """Whether the scheduler keeps account of ended jobs.
+    """Whether the scheduler keeps account of ended jobs."""
 
-    Attributes
-    ----------
-    works
-        ``None`` if unknown.
-    said
-        The status in plain words.
-    """
-
-    works: bool | None = None
-    said: str = ""
+    works: bool | None = None  # ``None`` if unknown
+    said: str = ""  # the status in plain words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """A site as its scheduler describes it; ``None`` stands for unknown.
+    """A site as its scheduler describes it; ``None`` stands for unknown."""
 
-    Attributes
-    ----------
-    product, version
-        ``Slurm``, ``22.05.8``.
-    queue_noun, walltime_noun
-        Its words for a queue, and for the longest walltime of one.
-    trouble
-        Why the controller does not answer; empty if it does.
-    cluster
-        The site's own name for itself; empty if it has none.
-    queues
-        All queues.
-    limits
-        The scheduler's limits, as `Scheduler.parse_limit` reads them.
-    accounts, account
-        The accounts of the user, and the default one.
-    must_charge
-        Whether a job that names no account, or a wrong one, is refused.
-    resources
-        The resources that jobs request by name (Grid Engine).
-    gpus
-        The resource that counts GPUs.
-    memory
-        The resources that are memory; the best one to request comes first.
-    resource_option, environment_option
-        The options of a header line that ask for a resource and for a parallel environment by name.
-    one_node
-        The parallel environments whose slots are all on one node.
-    sources
-        The commands that list ``queues``, ``resources``, ``environments`` and ``accounts``, for a person.
-    silent
-        The questions without an answer, each with the message.
-    """
-
-    product: str
+    product: str  # `product`, `version`: ``Slurm``, ``22.05.8``
     version: str = ""
+    # `queue_noun`, `walltime_noun`: its words for a queue, and for the longest walltime of one
     queue_noun: str = "queue"
     walltime_noun: str = ""
-    trouble: str = ""
-    cluster: str = ""
-    queues: tuple[Queue, ...] | None = None
-    limits: str = ""
+    trouble: str = ""  # why the controller does not answer; empty if it does
+    cluster: str = ""  # the site's own name for itself; empty if it has none
+    queues: tuple[Queue, ...] | None = None  # all queues
+    limits: str = ""  # the scheduler's limits, as `Scheduler.parse_limit` reads them
     keeping: AccountingStatus = AccountingStatus()
+    # `accounts`, `account`: the accounts of the user, and the default one
     accounts: tuple[str, ...] | None = None
     account: str = ""
-    must_charge: bool = False
-    resources: tuple[Resource, ...] | None = None
-    gpus: Resource | None = None
-    memory: tuple[Resource, ...] = ()
+    must_charge: bool = False  # whether a job that names no account, or a wrong one, is refused
+    resources: tuple[Resource, ...] | None = None  # the resources that jobs request by name (Grid Engine)
+    gpus: Resource | None = None  # the resource that counts GPUs
+    memory: tuple[Resource, ...] = ()  # the resources that are memory; the best one to request comes first
+    # `resource_option`, `environment_option`: the options of a header line that ask for a resource and
+    # for a parallel environment by name
     resource_option: str = ""
     environment_option: str = ""
-    one_node: tuple[str, ...] = ()
+    one_node: tuple[str, ...] = ()  # the parallel environments whose slots are all on one node
+    # the commands that list ``queues``, ``resources``, ``environments`` and ``accounts``, for a person
     sources: Mapping[str, str] = field(default_factory=dict)
+    # the questions without an answer, each with the message
     silent: Mapping[str, str] = field(default_factory=dict)
 
 

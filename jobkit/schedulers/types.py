@@ -78,83 +78,49 @@ ONE_TASK = Array(first=1, last=1, offset=0, throttle=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued:
-    """A task as the queue sees it now.
-
-    Attributes
-    ----------
-    reason
-        Why it waits, in the scheduler's words.
-    name
-        The job's name; empty if unknown.
-    node
-        Its node.
-    elapsed_s
-        Its running time so far.
-    start_at
-        When it started, or will start by the scheduler's estimate: local ISO time. Empty if a person must
-        act first.
-    """
+    """A task as the queue sees it now."""
 
     job_id: str
     task: int
     state: State
-    reason: str = ""
-    name: str = ""
-    node: str = ""
-    elapsed_s: float | None = None
+    reason: str = ""  # why it waits, in the scheduler's words
+    name: str = ""  # the job's name; empty if unknown
+    node: str = ""  # its node
+    elapsed_s: float | None = None  # its running time so far
+    # when it started, or will start by the scheduler's estimate: local ISO time. Empty if a person must
+    # act first.
     start_at: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounted:
-    """A task in the accounting.
-
-    Attributes
-    ----------
-    outcome
-        ``None`` if the accounting does not report why the task ended (only the script's exit status),
-        or if it has not ended.
-    ended
-        Whether the task has ended for good.
-    evidence
-        The accounting's words that led to the outcome, for a person.
-    name
-        The job's name; empty if unknown.
-    never_began
-        Whether it ended before it started, by accounting data that may be older than its start.
-    """
+    """A task in the accounting."""
 
     job_id: str
     task: int
-    ended: bool
+    ended: bool  # whether the task has ended for good
+    # ``None`` if the accounting does not report why the task ended (only the script's exit status), or
+    # if it has not ended
     outcome: Outcome | None
     exit_status: int | None = None
-    evidence: str = ""
-    name: str = ""
+    evidence: str = ""  # the accounting's words that led to the outcome, for a person
+    name: str = ""  # the job's name; empty if unknown
     node: str = ""
     max_rss_bytes: int | None = None
     elapsed_s: float | None = None
     ended_at: datetime | None = None
+    # whether it ended before it started, by accounting data that may be older than its start
     never_began: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """What a person can do for tasks that wait.
+    """What a person can do for tasks that wait."""
 
-    Attributes
-    ----------
-    argv
-        The command that lets them run; empty if there is none.
-    admin_argv
-        The command that lets them run if an administrator types it; empty if there is none.
-    key
-        The key of the spec to change, if they would never start; empty if no key helps.
-    """
-
-    argv: tuple[str, ...] = ()
+    argv: tuple[str, ...] = ()  # the command that lets them run; empty if there is none
+    # the command that lets them run if an administrator types it; empty if there is none
     admin_argv: tuple[str, ...] = ()
-    key: str = ""
+    key: str = ""  # the key of the spec to change, if they would never start; empty if no key helps
 
 
 @dataclass(frozen=True, slots=True)

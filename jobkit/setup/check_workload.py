@@ -55,16 +55,10 @@ class WorkloadAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is checked, and with what.
-
-    Attributes
-    ----------
-    folder
-        In which jobkit looks for the user's code.
-    """
+    """What is checked, and with what."""
 
     workload: str
-    folder: str
+    folder: str  # in which jobkit looks for the user's code
     text: TextRef
     traits: Traits
     model: ModelRef | None
@@ -75,21 +69,10 @@ class Subject:
 def find_subject(word: str, *, text: str, model: str, device: str, say: Say) -> Subject:
     """Return what a word or a spec names, with its text and its model.
 
-    Parameters
-    ----------
-    word
-        A workload as a spec names it; or a spec.
-    text
-        As in a spec; the text of a spec is not used, which may be long.
-    model
-        ``NAME`` or ``NAME:SIZE``; empty for that of the spec, or for the small stand-in.
-    device
-        ``cpu``, ``cuda`` or ``auto``.
-
-    Raises
-    ------
-    JobkitError
-        With all that is not there.
+    ``word``: A workload as a spec names it; or a spec.
+    ``text``: as in a spec; the text of a spec is not used, which may be long.
+    ``model``: ``NAME`` or ``NAME:SIZE``; empty for that of the spec, or for the small stand-in.
+    ``device``: ``cpu``, ``cuda`` or ``auto``.
     """
     decided = device if device != "auto" else CUDA if nvml.list_gpus() else "cpu"
     name, _, size = model.partition(":")
@@ -127,13 +110,7 @@ def _model(workload: str, name: str, size: str, say: Say) -> ModelRef:
 
 
 def try_out(subject: Subject, say: Say) -> Probe:
-    """Run the workload in a process without network, and return what it found.
-
-    Raises
-    ------
-    JobkitError
-        If the workload cannot be loaded.
-    """
+    """Run the workload in a process without network, and return what it found."""
     fields: dict[str, Any] = run_in_child(
         "jobkit.setup.workload_probe:probe",
         subject.workload,
@@ -162,10 +139,7 @@ def predict(subject: Subject, sizes: Sequence[int], say: Say) -> list[int]:
 def answers(probe: Probe, subject: Subject, predicted: Sequence[int]) -> list[WorkloadAnswer]:
     """Return all answers, in the order in which they are printed.
 
-    Parameters
-    ----------
-    predicted
-        As `predict` returns it.
+    ``predicted``: as `predict` returns it.
     """
     memory = _memory(probe)
     first = [

@@ -55,81 +55,43 @@ Rows = list[list[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputDifference:
-    """How the output of one pass differs from that of another.
+    """How the output of one pass differs from that of another."""
 
-    Attributes
-    ----------
-    paragraphs
-        That differ.
-    distance
-        The largest difference of two numbers; infinite if anything else differs.
-    """
-
-    paragraphs: int = 0
-    distance: float = 0.0
+    paragraphs: int = 0  # that differ
+    distance: float = 0.0  # the largest difference of two numbers; infinite if anything else differs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnobTrial:
-    """What a knob did at two values or more.
-
-    Attributes
-    ----------
-    reported
-        By ``effective``, for each value.
-    changes
-        Whether output or load differed between two values.
-    error
-        Why it could not be tried; else empty.
-    """
+    """What a knob did at two values or more."""
 
     name: str
     values: list[Value]
-    reported: list[Value | None] = field(default_factory=list)
-    changes: bool = False
-    error: str = ""
+    reported: list[Value | None] = field(default_factory=list)  # by ``effective``, for each value
+    changes: bool = False  # whether output or load differed between two values
+    error: str = ""  # why it could not be tried; else empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """All that the process found.
+    """All that the process found."""
 
-    Attributes
-    ----------
-    network
-        `NAMESPACE` or `SOCKETS`.
-    sizes, loads, peaks
-        Of each batch size the largest load, and the memory of that call in bytes; 0 if it is not known.
-    memory
-        `ALLOCATED` or `RESIDENT`.
-    rows, counts
-        Whether the workload returns rows, and counts of tokens.
-    by_size
-        By batch size how the output differs from that at the first.
-    again
-        How a second run at the same batch size differs.
-    size_reported
-        By batch size what ``effective`` reported.
-    not_json
-        Why ``jobkit apply`` could not write a row; else empty.
-    failed
-        The batch size at which it failed, and why.
-    """
-
-    network: str
+    network: str  # `NAMESPACE` or `SOCKETS`
     load_s: float
+    # `sizes`, `loads`, `peaks`: of each batch size the largest load, and the memory of that call in
+    # bytes; 0 if it is not known
     sizes: list[int]
     loads: list[int]
     peaks: list[int]
-    memory: str
-    rows: bool
+    memory: str  # `ALLOCATED` or `RESIDENT`
+    rows: bool  # `rows`, `counts`: whether the workload returns rows, and counts of tokens
     counts: bool
-    by_size: list[OutputDifference]
-    again: OutputDifference
-    size_reported: list[Value | None]
+    by_size: list[OutputDifference]  # by batch size how the output differs from that at the first
+    again: OutputDifference  # how a second run at the same batch size differs
+    size_reported: list[Value | None]  # by batch size what ``effective`` reported
     knobs: list[KnobTrial]
-    not_json: str = ""
-    failed: str = ""
+    not_json: str = ""  # why ``jobkit apply`` could not write a row; else empty
+    failed: str = ""  # the batch size at which it failed, and why
 
 
 def probe(
@@ -142,13 +104,7 @@ def probe(
     *,
     say: Say,
 ) -> dict[str, Any]:
-    """Try a workload, and return the fields of a `Probe`.
-
-    Raises
-    ------
-    JobkitError
-        If it cannot be loaded, or fails at its first call.
-    """
+    """Try a workload, and return the fields of a `Probe`."""
     network = cut_network()
     os.environ.update(OFFLINE)
     subject = _Subject(name, folder, Path(model) if model else None, device, threads)

@@ -59,36 +59,21 @@ STARTED = 0
 
 @dataclass(frozen=True, slots=True)
 class CommandEnd:
-    """How a command ended.
+    """How a command ended."""
 
-    Attributes
-    ----------
-    status
-        Its exit status, negative for a signal; ``None`` if it could not be started.
-    maxrss_bytes
-        The largest high-water mark of one of its processes (getrusage(2)); ``None`` if it may be that of
-        this process, which a child inherits until it runs its program.
-    left
-        How many processes it left behind, which were killed.
-    error
-        Why it could not be started.
-    """
-
-    status: int | None
+    status: int | None  # its exit status, negative for a signal; ``None`` if it could not be started
+    # the largest high-water mark of one of its processes (getrusage(2)); ``None`` if it may be that of
+    # this process, which a child inherits until it runs its program
     maxrss_bytes: int | None = None
-    left: int = 0
-    error: str = ""
+    left: int = 0  # how many processes it left behind, which were killed
+    error: str = ""  # why it could not be started
 
 
 class Keeper:
     """The worker's end of a keeper.
 
-    Parameters
-    ----------
-    argv, folder, environment
-        Of the command.
-    output
-        The file that gets its standard output and error.
+    ``argv``, ``folder``, ``environment``: of the command.
+    ``output``: the file that gets its standard output and error.
     """
 
     def __init__(
@@ -218,10 +203,7 @@ def _reap() -> list[tuple[int, int, int]]:
 def kill_rest(grace_s: float) -> int:
     """End all descendants of this process; return how many there were.
 
-    Parameters
-    ----------
-    grace_s
-        The time between the signals TERM and KILL.
+    ``grace_s``: the time between the signals TERM and KILL.
     """
     _reap()
     left = len(process_tree(os.getpid())) - 1
@@ -262,13 +244,7 @@ MOST_DIGESTS = 3
 
 
 def run_command(state: TryState, command: Command, stack: ExitStack) -> None:
-    """Run the command of a point to its end.
-
-    Raises
-    ------
-    TryFailed
-        If it cannot be started, or fails.
-    """
+    """Run the command of a point to its end."""
     task, [measured] = state.task, state.workers
     text, paragraphs = _with_line_feeds(check_text(task), task.out.parent / TEXT)
     measured.versions = _digests(task.point)

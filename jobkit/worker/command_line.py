@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from jobkit.core.files import read_bytes
 from jobkit.core.knobs import GPUS, THREADS, TRUE, WORKERS
 from jobkit.core.records import Command
 from jobkit.core.terminal import suggest
@@ -55,10 +56,7 @@ def _name(match: re.Match[str]) -> str:
 def argv(command: Command, values: Mapping[str, str]) -> list[str]:
     """Return the argument list of a command.
 
-    Parameters
-    ----------
-    values
-        Of each placeholder. A shell gets them as variables only.
+    ``values``: of each placeholder. A shell gets them as variables only.
     """
     if command.shell:
         return [*SHELL, shell_text(command.template)]
@@ -125,12 +123,8 @@ class CommandFault:
 def faults(command: Command, knobs: Iterable[str], sources: Iterable[Path] = ()) -> Iterator[CommandFault]:
     """Yield the faults of a command.
 
-    Parameters
-    ----------
-    knobs
-        Of the sweep.
-    sources
-        The staged files, in which a variable may be named.
+    ``knobs``: of the sweep.
+    ``sources``: the staged files, in which a variable may be named.
     """
     knobs = list(knobs)
     yield from _syntax(command)
@@ -175,7 +169,7 @@ def _syntax(command: Command) -> Iterator[CommandFault]:
 
 def _named(name: str, command: Command, sources: Iterable[Path]) -> bool:
     return names_variable(name, command.template) or any(
-        names_variable(name, path.read_bytes()) for path in sources
+        names_variable(name, read_bytes(path)) for path in sources
     )
 
 

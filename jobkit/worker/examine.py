@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.files import write_atomically
+from jobkit.core.files import open_regular, write_atomically
 from jobkit.worker.failure import TryFailed
 from jobkit.worker.measure import nvml
 from jobkit.worker.measure.device import open_device
@@ -53,16 +53,10 @@ def examine(
 ) -> dict[str, Any]:
     """Return what this Python has for a workload on a device.
 
-    Parameters
-    ----------
-    device
-        ``cpu`` or ``cuda``.
-    workload
-        Its name, as in a spec.
-    folder
-        The folder with a workload of the user's own.
-    program
-        What a command starts: a name that is looked up on ``PATH``, or a path.
+    ``device``: ``cpu`` or ``cuda``.
+    ``workload``: its name, as in a spec.
+    ``folder``: the folder with a workload of the user's own.
+    ``program``: what a command starts: a name that is looked up on ``PATH``, or a path.
     """
     needs_torch = device == "cuda" or workload in NEEDS_TORCH
     gpus = nvml.list_gpus()  # before this process opens a GPU and is counted on it
@@ -101,7 +95,7 @@ def interpreter(script: Path) -> str:
     A carriage return at the end of the line belongs to the name, as for the kernel (execve(2)).
     """
     try:
-        with script.open("rb") as stream:
+        with os.fdopen(open_regular(script), "rb") as stream:
             line, _, _ = stream.read(MOST_SHEBANG_BYTES).partition(b"\n")
     except OSError:  # one may execute a program that one cannot read
         return ""

@@ -64,10 +64,7 @@ _STOPPED = {"USR1": Outcome.TIMEOUT, "KILL": Outcome.LOST}
 class Stopped(BaseException):
     """A signal asked the work to end.
 
-    Parameters
-    ----------
-    signal
-        The signal that the job script received: ``USR1`` is the walltime warning, ``KILL`` a kill -9.
+    ``signal``: the signal that the job script received: ``USR1`` is the walltime warning, ``KILL`` a kill -9.
     """
 
     def __init__(self, signal: str) -> None:
@@ -93,10 +90,7 @@ class BatchHung(TryFailed):
 def describe_error(error: BaseException, folder: str | None = None) -> str:
     """Describe an exception in one line, after the last line of the folder's code that led to it.
 
-    Parameters
-    ----------
-    folder
-        The user's own code; packages installed below it do not count.
+    ``folder``: the user's own code; packages installed below it do not count.
     """
     message = error.msg if isinstance(error, SyntaxError) else error
     text = error.message if isinstance(error, JobkitError) else f"{type(error).__name__}: {message}"
@@ -138,10 +132,7 @@ class SpareMemory:
 def print_error(error: BaseException, folder: str | None = None) -> None:
     """Print an exception to the log: an error of jobkit's in a line, any other with its traceback.
 
-    Parameters
-    ----------
-    folder
-        The user's own code: the traceback begins where this code does.
+    ``folder``: the user's own code: the traceback begins where this code does.
     """
     if isinstance(error, JobkitError):
         sys.stderr.write(f"jobkit: {error.message}\n")
@@ -194,10 +185,7 @@ class Signals:
     The job script catches the scheduler's signal, writes its name into a file, and sends TERM. So the
     worker needs no shield, and a signal that comes before Python has started is not lost.
 
-    Parameters
-    ----------
-    named
-        The file in which the script names the signal that it received.
+    ``named``: the file in which the script names the signal that it received.
     """
 
     def __init__(self, named: Path | None) -> None:

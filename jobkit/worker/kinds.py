@@ -23,21 +23,12 @@ from jobkit.worker.workloads.entities import EntitiesFile, Output
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launcher:
-    """How Python is started for a process that works.
+    """How Python is started for a process that works."""
 
-    Attributes
-    ----------
-    why
-        Why the process cannot be forked; empty if it may be.
-    arguments
-        Of Python, before ``-m MODULE``; if there are any, this process cannot do the work itself.
-    variables
-        Of its environment.
-    """
-
-    why: str = ""
+    why: str = ""  # why the process cannot be forked; empty if it may be
+    # of Python, before ``-m MODULE``; if there are any, this process cannot do the work itself
     arguments: Sequence[str] = ()
-    variables: Mapping[str, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)  # of its environment
 
 
 class Recording:
@@ -55,26 +46,14 @@ class PointWork:
     """The hooks of the work of a sweep, on the text of the spec; every other kind of work inherits them."""
 
     def launcher(self, task: Task) -> Launcher:
-        """Return how a process that works is started.
-
-        Raises
-        ------
-        TryFailed
-            If this Python lacks what the work needs.
-        """
+        """Return how a process that works is started."""
         del task
         return Launcher()
 
     def read(self, state: TryState) -> Todo:
-        """Return what the try works through; keep its totals in the state.
-
-        Raises
-        ------
-        TryFailed
-            If it is not what was planned.
-        """
+        """Return what the try works through; keep its totals in the state."""
         point = state.task.point
-        paragraphs = read_paragraphs(check_text(state.task))
+        paragraphs = read_paragraphs(check_text(state.task), point.text.path)
         chosen = paragraphs[:: point.every]
         state.items_total = len(chosen)
         state.characters_total = sum(map(len, chosen))
@@ -87,15 +66,7 @@ class PointWork:
     def rows(self, result: Result, columns: Sequence[str]) -> Sequence[Row]:
         """Return the rows of a call that the output gets.
 
-        Parameters
-        ----------
-        columns
-            Of the rows of the workload.
-
-        Raises
-        ------
-        TryFailed
-            If they do not have these columns.
+        ``columns``: of the rows of the workload.
         """
         del columns
         return result.entities

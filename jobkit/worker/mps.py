@@ -52,13 +52,7 @@ class ForbiddenError(Exception):
 
 
 def start_if_wanted(state: TryState, stack: ExitStack, gpus: Iterable[GpuState]) -> MpsDaemon | None:
-    """Start a daemon if the point wants one; keep in the state what runs.
-
-    Raises
-    ------
-    TryFailed
-        ``environment`` if the point must have one and cannot.
-    """
+    """Start a daemon if the point wants one; keep in the state what runs."""
     point = state.task.point
     if point.mps == OFF:
         return None
@@ -103,13 +97,7 @@ class MpsDaemon:
         self.variables = _variables(folder)
 
     def wait_until_it_answers(self) -> None:
-        """Wait until the daemon answers.
-
-        Raises
-        ------
-        ForbiddenError
-            If it does not.
-        """
+        """Wait until the daemon answers."""
         deadline_s = time.monotonic() + START_S
         while _ask(self._folder, "get_server_list") is None:
             if self._has_ended() or time.monotonic() > deadline_s:
@@ -117,13 +105,7 @@ class MpsDaemon:
             time.sleep(POLL_S)
 
     def refuse_end(self, wait_s: float = 0.0) -> None:
-        """Check that the daemon runs.
-
-        Raises
-        ------
-        TryFailed
-            ``environment``.
-        """
+        """Check that the daemon runs."""
         if self._has_ended(wait_s):
             raise TryFailed(Outcome.ENVIRONMENT, f"the MPS daemon has ended{_last_line(self._folder)}")
 
@@ -134,16 +116,8 @@ class MpsDaemon:
     def check_clients(self, pids: Mapping[int, int]) -> str:
         """Return what runs: ``on``, or ``off`` and the reason.
 
-        Parameters
-        ----------
-        pids
-            By worker. Each must be a client of the daemon by now: a process that cannot connect works
+        ``pids``: by worker. Each must be a client of the daemon by now: a process that cannot connect works
             without MPS, and does not report this.
-
-        Raises
-        ------
-        TryFailed
-            ``environment`` if a worker that must be a client is none.
         """
         self._family = self._family or process_tree(self._guard.pid)
         servers = self._numbers("get_server_list")
@@ -181,10 +155,7 @@ class MpsDaemon:
 def _running(point: Point, work: Path) -> Iterator[MpsDaemon]:
     """Run a daemon for the length of the block.
 
-    Parameters
-    ----------
-    work
-        The job's folder on scratch; the daemon's is in it, or next to it if that path is too long.
+    ``work``: the job's folder on scratch; the daemon's is in it, or next to it if that path is too long.
     """
     folder = _make_folder((work, work.parent))
     with process.signals_blocked():

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from jobkit.core.errors import JobkitError
-from jobkit.core.paragraphs import split_paragraphs
+from jobkit.core.paragraphs import JSONL_ENDINGS, BadLineError, Fields, parse_line, split_paragraphs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,21 +44,13 @@ def calls(
 ) -> list[Call]:
     """Return the calls in the order of work.
 
-    Parameters
-    ----------
-    paragraphs
-        The text, or a window of it.
-    items_per_call
-        Paragraphs a call; the last call may hold fewer.
-    cap
-        The largest number of sentences that the framework pads together; ``None`` for a whole call.
-    largest_first
-        Whether the largest load comes first, so that a lack of memory shows in seconds and the
+    ``paragraphs``: the text, or a window of it.
+    ``items_per_call``: paragraphs a call; the last call may hold fewer.
+    ``cap``: the largest number of sentences that the framework pads together; ``None`` for a whole call.
+    ``largest_first``: whether the largest load comes first, so that a lack of memory shows in seconds and the
         allocator does not grow step by step; else the calls are in order.
-    places
-        Of the paragraphs, in the order in which they are cut.
-    first
-        The number of the first paragraph.
+    ``places``: of the paragraphs, in the order in which they are cut.
+    ``first``: the number of the first paragraph.
     """
     cuts = [places[start : start + items_per_call] for start in range(0, len(places), items_per_call)]
     made = [
@@ -72,12 +64,8 @@ def calls(
 def sorted_places(longest: Sequence[int], window: int | None) -> list[int]:
     """Return the numbers of paragraphs by their longest sentence, the longest first.
 
-    Parameters
-    ----------
-    longest
-        The length of the longest sentence of each paragraph.
-    window
-        How many paragraphs of the text are sorted together; ``None`` for all.
+    ``longest``: the length of the longest sentence of each paragraph.
+    ``window``: how many paragraphs of the text are sorted together; ``None`` for all.
     """
     size = window or max(len(longest), 1)
     windows = (range(start, min(start + size, len(longest))) for start in range(0, len(longest), size))
@@ -87,13 +75,9 @@ def sorted_places(longest: Sequence[int], window: int | None) -> list[int]:
 def longest_sentences(paragraphs: Sequence[str], lengths: Path | None) -> list[int]:
     """Return the length of the longest sentence of each paragraph.
 
-    Parameters
-    ----------
-    paragraphs
-        The text.
-    lengths
-        The file in the run folder with the lengths that were computed when the run was planned. If it
-        cannot be read, or has none, punctuation decides.
+    ``paragraphs``: the text.
+    ``lengths``: the file in the run folder with the lengths that were computed when the run was planned. If
+        it cannot be read, or has none, punctuation decides.
     """
     with contextlib.suppress(OSError, ValueError, TypeError, AttributeError, KeyError):  # then as without it
         data = json.loads(lengths.read_text(encoding="utf-8")) if lengths else {}
@@ -134,26 +118,36 @@ def estimated_load(paragraphs: Sequence[str], cap: int | None) -> int:
     return max((len(chunk) * max(chunk) for chunk in chunks), default=0)
 
 
-def read_paragraphs(path: Path) -> list[str]:
-    r"""Return the paragraphs of a UTF-8 text, unchanged.
+def read_paragraphs(path: Path, name: str = "") -> list[str]:
+    r"""Return the paragraphs of a UTF-8 text, unchanged; of a JSONL file those of all its documents.
 
     A line with more than white space belongs to the paragraph and keeps its newline and its
     indentation; a line of only white space ends the paragraph. A byte order mark is dropped,
     ``\r\n`` and ``\r`` become ``\n``.
 
-    Raises
-    ------
-    JobkitError
-        If the file is missing, is not UTF-8, or holds no paragraph.
+    ``name``: by which a JSONL file is known; by default that of the path.
     """
+    name = name or str(path)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise JobkitError(f"text {path}: {error.strerror}", hint="see `text` in the spec") from error
     except UnicodeDecodeError as error:
-        hint = f"convert it first, for instance: iconv -f latin1 -t utf-8 {path} > {path}.utf8"
-        raise JobkitError(f"text {path}: not UTF-8 at byte {error.start}", hint=hint) from error
-    paragraphs = split_paragraphs(text)
+        raise JobkitError(
+            f"text {path}: not UTF-8 at byte {error.start}", hint="see `text` in the spec"
+        ) from error
+    documents = _documents(text, name) if name.lower().endswith(JSONL_ENDINGS) else [text]
+    paragraphs = [paragraph for document in documents for paragraph in split_paragraphs(document)]
     if not paragraphs:
         raise JobkitError(f"text {path}: holds no paragraph", hint="see `text` in the spec")
     return paragraphs
+
+
+def _documents(text: str, name: str) -> Iterator[str]:
+    for number, line in enumerate(text.split("\n"), 1):
+        try:
+            if line.strip():
+                yield parse_line(line.encode(), Fields()).text.replace("\r\n", "\n").replace("\r", "\n")
+        except BadLineError as error:
+            hint = "each line is a document with its text in the field `text`; name plain text .txt"
+            raise JobkitError(f"text {name}:{number}: {error}", hint=hint) from error

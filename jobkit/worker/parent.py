@@ -42,12 +42,8 @@ FORWARDED = (signal.SIGTERM, signal.SIGINT)
 def run_in_child(owner: str, words: Sequence[str]) -> int | None:
     """Have a try run in a child of the owner's parent, which is started if there is none.
 
-    Parameters
-    ----------
-    owner
-        As in `jobkit.worker.parent_socket.VARIABLE`.
-    words
-        The arguments of ``python -m jobkit.worker``.
+    ``owner``: as in `jobkit.worker.parent_socket.VARIABLE`.
+    ``words``: the arguments of ``python -m jobkit.worker``.
 
     Returns
     -------
@@ -81,13 +77,7 @@ def _status(answers: TextIO) -> int:
 
 
 def _connect(connection: socket.socket, owner: str, words: Sequence[str]) -> None:
-    """Connect to the parent of an owner; start it if there is none.
-
-    Raises
-    ------
-    OSError, ValueError
-        As `jobkit.worker.parent_socket.address`; if the parent cannot be started, or belongs to another user.
-    """
+    """Connect to the parent of an owner; start it if there is none."""
     address = parent_socket.address(owner)
     try:
         parent_socket.connect(connection, address)
@@ -124,28 +114,15 @@ def _forwarding(parent: socket.socket) -> Any:  # noqa: ANN401 - typeshed's name
 
 @dataclass(slots=True)
 class Parent:
-    """Forks a child for each try that a client sends, until the owner has ended.
-
-    Attributes
-    ----------
-    owner
-        The process id of the owner; ``None`` once it has asked this process to end.
-    environment
-        With which the framework was imported.
-    refusal
-        Why no try may be forked; else empty.
-    waited_s
-        The time that the next client has waited for the framework.
-    children
-        The process id of each child that has not been waited for, and the connection of its client;
-        ``None`` once that has ended.
-    """
+    """Forks a child for each try that a client sends, until the owner has ended."""
 
     listener: socket.socket
-    owner: int | None
-    environment: Mapping[str, str]
-    refusal: str
-    waited_s: float
+    owner: int | None  # the process id of the owner; ``None`` once it has asked this process to end
+    environment: Mapping[str, str]  # with which the framework was imported
+    refusal: str  # why no try may be forked; else empty
+    waited_s: float  # the time that the next client has waited for the framework
+    # the process id of each child that has not been waited for, and the connection of its client;
+    # ``None`` once that has ended
     children: dict[int, socket.socket | None] = field(default_factory=dict)
 
     def serve(self) -> ForkRequest | None:

@@ -42,13 +42,7 @@ def end(owner: str) -> None:
 
 
 def address(owner: str) -> str:
-    """Return the address of the parent's socket; another process with the number of the owner has another.
-
-    Raises
-    ------
-    OSError, ValueError
-        If the owner has ended, or its name is not the id of a process.
-    """
+    """Return the address of the parent's socket; another process with the number of the owner has another."""
     if (since := process.started_at(int(owner.partition("-")[0]))) is None:
         raise ProcessLookupError(f"{VARIABLE}={owner}: there is no such process")
     return f"\0jobkit-{os.geteuid()}-{since}-{owner}"
@@ -59,11 +53,6 @@ def connect(connection: socket.socket, address: str) -> None:
 
     Any user can listen at an abstract address. If such a socket has its queue full and accepts no client,
     connect(2) would wait until the walltime ends.
-
-    Raises
-    ------
-    OSError
-        If there is no such socket, it belongs to another user, or its queue is full.
     """
     connection.settimeout(0)
     try:
@@ -94,20 +83,12 @@ def send(parent: socket.socket, words: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ForkRequest:
-    """A try that a client has sent.
+    """A try that a client has sent."""
 
-    Attributes
-    ----------
-    words, environment, folder
-        Of the client; the folder is its working folder.
-    files
-        Descriptors here of the client's standard files, and of the lock if it has one.
-    """
-
-    words: list[str]
+    words: list[str]  # `words`, `environment`, `folder`: of the client; the folder is its working folder
     environment: dict[str, str]
     folder: str
-    files: list[int]
+    files: list[int]  # descriptors here of the client's standard files, and of the lock if it has one
 
     def differs(self, environment: Mapping[str, str]) -> str:
         """Return why a child of a process with this environment is not as a fresh process would be."""

@@ -46,14 +46,9 @@ def main() -> None:
 def work_forked(supervisor: Connection[Any, Any], parent: int, environment: Mapping[str, str]) -> NoReturn:
     """Work, as `main` does, in a new child of the supervisor.
 
-    Parameters
-    ----------
-    supervisor
-        The worker's end of the connection: of the files of the supervisor it keeps only this.
-    parent
-        The supervisor's process id.
-    environment
-        Of the worker.
+    ``supervisor``: the worker's end of the connection: of the files of the supervisor it keeps only this.
+    ``parent``: the supervisor's process id.
+    ``environment``: of the worker.
     """
     status = 1
     try:
@@ -113,10 +108,7 @@ class Worker:
     def open(self, foreign_processes: Mapping[str, int | None]) -> None:
         """Import the framework and open the device.
 
-        Parameters
-        ----------
-        foreign_processes
-            Of each GPU before any worker opened it.
+        ``foreign_processes``: of each GPU before any worker opened it.
         """
         measured = self._measured
         self._workload = steps.open_workload(self._task, measured)
@@ -235,13 +227,7 @@ class Pool:
             waiting -= {number for number, _ in self.reports()}
 
     def reports(self) -> Iterator[tuple[int, Done | None]]:
-        """Wait for reports, at most `TICK_S`; yield the worker of each, and what it has done.
-
-        Raises
-        ------
-        TryFailed
-            If a worker failed or died, or the daemon of MPS; the reports of the others come first.
-        """
+        """Wait for reports, at most `TICK_S`; yield the worker of each, and what it has done."""
         ready = wait(self._connections.values(), TICK_S)
         heard = {number: self._receive(number) for number in self if self._connections[number] in ready}
         # A child of a dead worker may keep its connection open.
@@ -346,11 +332,8 @@ def started(state: TryState, daemon: MpsDaemon | None = None) -> Iterator[Pool]:
 def _one_gpu(number: int, point: Point, *, renumbered: bool = False) -> dict[str, str]:
     """Return the variable by which a worker sees one GPU of the job; neighbours get different ones.
 
-    Parameters
-    ----------
-    renumbered
-        Whether a daemon of MPS sees the same GPUs as the job: then a number counts among these, and only a
-        UUID stays (https://docs.nvidia.com/deploy/mps/, CUDA_VISIBLE_DEVICES).
+    ``renumbered``: whether a daemon of MPS sees the same GPUs as the job: then a number counts among these,
+        and only a UUID stays (https://docs.nvidia.com/deploy/mps/, CUDA_VISIBLE_DEVICES).
     """
     if point.device != "cuda":
         return {}

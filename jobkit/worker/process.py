@@ -65,13 +65,7 @@ class Forked:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return the exit status once it has ended.
-
-        Raises
-        ------
-        subprocess.TimeoutExpired
-            If it still runs after so many seconds.
-        """
+        """Return the exit status once it has ended."""
         deadline_s = None if timeout is None else time.monotonic() + timeout
         while (status := self.poll()) is None:
             if deadline_s is not None and timeout is not None and time.monotonic() >= deadline_s:

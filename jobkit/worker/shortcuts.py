@@ -21,14 +21,7 @@ SENTENCES = 200
 
 
 def check(state: TryState, todo: Todo, daemon: MpsDaemon | None = None) -> None:
-    """Have the workers of a try do without shortcuts that do not find the same, or fail.
-
-    Raises
-    ------
-    TryFailed
-        If the check fails, or the shortcuts are refused of a point whose time was promised: without them
-        it would be slower than what its walltime was computed from.
-    """
+    """Have the workers of a try do without shortcuts that do not find the same, or fail."""
     if steps.settings_of(state.task).get(SHORTCUTS) != EXACT:
         return
     from jobkit.worker import pool  # what a try without a check does not need

@@ -37,34 +37,21 @@ SETUP_OUTCOMES = frozenset({Outcome.BUG, Outcome.ENVIRONMENT, Outcome.MODEL_MISS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedTry:
-    """A try of this round that failed.
-
-    Attributes
-    ----------
-    record
-        ``None`` if the job script ended the try.
-    message
-        From the record, else from the exit file.
-    """
+    """A try of this round that failed."""
 
     point: Point
     outcome: Outcome
-    message: str
-    record: Record | None
+    message: str  # from the record, else from the exit file
+    record: Record | None  # ``None`` if the job script ended the try
 
 
 @dataclass(frozen=True, slots=True)
 class EarlyExit:
-    """The outcome of a task that is not run, and the reason.
-
-    Attributes
-    ----------
-    because
-        The id of the point that ran out of memory or of a repeat that was measured, or the outcome of
-        the points that failed.
-    """
+    """The outcome of a task that is not run, and the reason."""
 
     outcome: Outcome
+    # the id of the point that ran out of memory or of a repeat that was measured, or the outcome of the
+    # points that failed
     because: str
     message: str
 
@@ -74,18 +61,11 @@ def check_still_needed(
 ) -> EarlyExit | None:
     """Return the early exit of a point; ``None`` if the point is to run.
 
-    Parameters
-    ----------
-    point
-        The point that is about to run.
-    failed
-        The tries of the same round that failed.
-    gpu
-        The GPU of this task; ``None`` if it is unknown: then nothing is pruned.
-    prune
-        Whether to skip a larger load than one that ran out of GPU memory.
-    stop_after
-        The number of points that must fail the same way; 0 for never.
+    ``point``: the point that is about to run.
+    ``failed``: the tries of the same round that failed.
+    ``gpu``: the GPU of this task; ``None`` if it is unknown: then nothing is pruned.
+    ``prune``: whether to skip a larger load than one that ran out of GPU memory.
+    ``stop_after``: the number of points that must fail the same way; 0 for never.
     """
     others = [other for other in failed if other.point.index != point.index]
     same_way: dict[tuple[Outcome, str], set[int]] = defaultdict(set)
@@ -112,29 +92,18 @@ def check_still_needed(
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """When a setting has enough repeats.
+    """When a setting has enough repeats."""
 
-    Attributes
-    ----------
-    share
-        Half the 95 % interval of the mean speed, as a share of the mean.
-    least, most
-        Repeats that run in any case, and that are planned.
-    """
-
-    share: float
-    least: int
+    share: float  # half the 95 % interval of the mean speed, as a share of the mean
+    least: int  # `least`, `most`: repeats that run in any case, and that are planned
     most: int
 
 
 def check_repeats(repeats: Iterable[Record], until: Until) -> EarlyExit | None:
     """Return the early exit of a repeat of a setting whose speed is known well enough, else ``None``.
 
-    Parameters
-    ----------
-    repeats
-        The records of the other repeats that succeeded. Only those on one kind of GPU, or on one host
-        if they used a CPU, are compared with each other: a table has no mean over others.
+    ``repeats``: the records of the other repeats that succeeded. Only those on one kind of GPU, or on one
+        host if they used a CPU, are compared with each other: a table has no mean over others.
     """
     alike: dict[object, list[Record]] = defaultdict(list)
     for record in repeats:

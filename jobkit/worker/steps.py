@@ -87,13 +87,7 @@ def _remove(path: Path) -> None:
 
 
 def read_figures(state: TryState, limits_s: Sequence[float]) -> None:
-    """Read the rest of that file; what is appended later is ignored.
-
-    Raises
-    ------
-    TryFailed
-        If the workload has put something in its place that is no file.
-    """
+    """Read the rest of that file; what is appended later is ignored."""
     if file := state.figures_file:
         state.figures_file = None
         figures.finish(file, state.figures, limits_s)
@@ -128,13 +122,7 @@ def read_idle(state: TryState) -> None:
 
 
 def check_files(point: Point, inputs: Path) -> str | None:
-    """Return the folder with the files of which the workload consists; ``None`` if it consists of none.
-
-    Raises
-    ------
-    TryFailed
-        If one of them is not what was planned.
-    """
+    """Return the folder with the files of which the workload consists; ``None`` if it consists of none."""
     folder = inputs / FILES_FOLDER
     for file in point.files:
         try:
@@ -179,10 +167,7 @@ def device_of(point: Point, measured: WorkerState, workload: Workload) -> Device
 def preload(point: Point, inputs: Path | None = None) -> str:
     """Import the framework of a point, so that processes that work can be forked from this one.
 
-    Parameters
-    ----------
-    inputs
-        The folder with the inputs on this node.
+    ``inputs``: the folder with the inputs on this node.
 
     Returns
     -------
@@ -360,10 +345,7 @@ def keep_batch(
 ) -> None:
     """Keep a batch and its rows, and write it to ``batches.jsonl``.
 
-    Parameters
-    ----------
-    end_s
-        As in `Tally.add`.
+    ``end_s``: as in `Tally.add`.
     """
     batch, rows = done
     batch = replace(
@@ -391,12 +373,8 @@ def ask_workload(
 ) -> BaseException | None:
     """Ask the workload for what the record reports of it; return the error, or the one that it raises now.
 
-    Parameters
-    ----------
-    worked
-        Whether a batch is done: before, nothing has taken effect.
-    error
-        The error that ended the work, if there is one.
+    ``worked``: whether a batch is done: before, nothing has taken effect.
+    ``error``: the error that ended the work, if there is one.
     """
     try:
         effective = dict(workload.effective()) if worked else {}
@@ -412,13 +390,7 @@ def ask_workload(
 
 
 def close_output(state: TryState, *, failed: bool) -> None:
-    """End the file with the rows of a try.
-
-    Raises
-    ------
-    OSError
-        If the disk is full.
-    """
+    """End the file with the rows of a try."""
     left = state.todo.close() if state.todo else ()
     if state.output:
         state.output.close([row for window in left for row in window.rows], failed=failed)

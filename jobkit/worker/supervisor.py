@@ -30,22 +30,13 @@ HANG_FACTOR = 20
 
 @dataclass(slots=True)
 class CallQueue:
-    """The calls that wait, in the order of work, and those that run.
+    """The calls that wait, in the order of work, and those that run."""
 
-    Attributes
-    ----------
-    take
-        Returns the next call; ``None`` if there is none now.
-    running
-        By worker: its call, and when that began.
-    longest_s
-        Of the batches so far.
-    """
-
-    take: Callable[[], Call | None]
+    take: Callable[[], Call | None]  # returns the next call; ``None`` if there is none now
     hang_s: float
+    # by worker: its call, and when that began
     running: dict[int, tuple[Call, float]] = field(default_factory=dict)
-    longest_s: float = 0.0
+    longest_s: float = 0.0  # of the batches so far
 
     def next_call(self, worker: int, now_s: float) -> Call | None:
         """Return the next call for a worker that is free; ``None`` if no call waits."""
@@ -60,13 +51,7 @@ class CallQueue:
         return call
 
     def refuse_hang(self, now_s: float) -> None:
-        """Check that no call has been running for too long.
-
-        Raises
-        ------
-        BatchHung
-            Its message names the worker.
-        """
+        """Check that no call has been running for too long."""
         limit_s = max(self.hang_s, HANG_FACTOR * self.longest_s)
         for worker, (call, began_s) in self.running.items():
             if now_s - began_s > limit_s:

@@ -27,48 +27,25 @@ OPEN_WINDOWS = 2
 
 @dataclass(slots=True)
 class Window:
-    """Paragraphs that are ordered and cut into calls together.
+    """Paragraphs that are ordered and cut into calls together."""
 
-    Attributes
-    ----------
-    first
-        The number of the first paragraph, from 0.
-    texts
-        Of the paragraphs.
-    places
-        Of the paragraphs, where each was found, for the output; empty for a text.
-    waiting
-        The calls that wait for a worker, in the order of work.
-    left
-        How many calls have not ended.
-    rows
-        Of the calls that have ended.
-    """
-
-    first: int
-    texts: Sequence[str]
-    places: Sequence[Any] = ()
+    first: int  # the number of the first paragraph, from 0
+    texts: Sequence[str]  # of the paragraphs
+    places: Sequence[Any] = ()  # of the paragraphs, where each was found, for the output; empty for a text
+    # the calls that wait for a worker, in the order of work
     waiting: deque[Call] = field(default_factory=deque)
-    left: int = 0
-    rows: list[Row] = field(default_factory=list)
+    left: int = 0  # how many calls have not ended
+    rows: list[Row] = field(default_factory=list)  # of the calls that have ended
 
 
 class Todo:
     """The calls of a try, handed out one by one.
 
-    Parameters
-    ----------
-    first
-        The first window.
-    more
-        The windows after it; ``None`` if it is the only one.
-    size
-        The paragraphs of each window but the last; ``None`` if the first is the only one.
+    ``first``: the first window.
+    ``more``: the windows after it; ``None`` if it is the only one.
+    ``size``: the paragraphs of each window but the last; ``None`` if the first is the only one.
 
-    Attributes
-    ----------
-    warm_up_texts
-        The first paragraphs of all.
+    ``warm_up_texts``: The first paragraphs of all.
     """
 
     def __init__(self, first: Window, more: Iterator[Window] | None = None, size: int | None = None) -> None:
@@ -83,10 +60,7 @@ class Todo:
     def cut(self, cut: Callable[[Window], None]) -> None:
         """Cut the first window; each other one when it has been read.
 
-        Parameters
-        ----------
-        cut
-            Orders a window and fills it with its calls.
+        ``cut``: orders a window and fills it with its calls.
         """
         self._cut = cut
         cut(self._open[0])
@@ -159,12 +133,8 @@ class Todo:
 def cut_window(window: Window, point: Point, items_per_call: int, lengths: Path | None) -> None:
     """Cut a window into the calls of a workload, in the order of work.
 
-    Parameters
-    ----------
-    items_per_call
-        Paragraphs of one call.
-    lengths
-        As `longest_sentences` takes it.
+    ``items_per_call``: paragraphs of one call.
+    ``lengths``: as `longest_sentences` takes it.
     """
     knobs = (point.numbers.get(name) for name in ("sentences_per_ner_batch", BATCH_SIZE))
     places: Sequence[int] = range(len(window.texts))

@@ -45,12 +45,8 @@ EXIT_STOPPED = 143
 def main(words: Sequence[str], **inherited: Any) -> int:  # noqa: ANN401 - fields of several types
     """Run one try and return the worker's exit status.
 
-    Parameters
-    ----------
-    words
-        The arguments of ``python -m jobkit.worker``.
-    inherited
-        The fields of `Task` that the parent of a forked try sets.
+    ``words``: the arguments of ``python -m jobkit.worker``.
+    ``inherited``: the fields of `Task` that the parent of a forked try sets.
     """
     arguments = _parser().parse_args(words)
     try:
@@ -67,13 +63,7 @@ def main(words: Sequence[str], **inherited: Any) -> int:  # noqa: ANN401 - field
 
 
 def task_of(words: Sequence[str]) -> Task:
-    """Return the try that these arguments of ``python -m jobkit.worker`` describe.
-
-    Raises
-    ------
-    JobkitError
-        If the run folder has no such point.
-    """
+    """Return the try that these arguments of ``python -m jobkit.worker`` describe."""
     return _task(_parser().parse_args(words))
 
 
@@ -232,13 +222,7 @@ def _read_context(state: TryState, device: Device) -> None:
 
 
 def reserve_disk(out: Path) -> None:
-    """Write a file as large as a record, so that a record always fits.
-
-    Raises
-    ------
-    OSError
-        ``ENOSPC`` or ``EDQUOT`` if the disk is full.
-    """
+    """Write a file as large as a record, so that a record always fits."""
     with (out / RESERVE_FILE).open("wb") as stream:
         stream.write(b" " * RESERVED_BYTES)
         stream.flush()

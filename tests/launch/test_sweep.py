@@ -133,7 +133,6 @@ def test_a_dry_run_is_a_plan_on_a_terminal_and_a_script_in_a_pipe(cluster: Progr
     lines = os.read(master, 10_000).decode().splitlines()
     os.close(master)
     assert lines[1].startswith("15 points (5 settings x 3) of count on slurm (")
-    assert lines[2].startswith("requesting 2 CPUs, 1GiB of memory and 00:10:00 a point")
     assert lines[-2].startswith("  sbatch --parsable --array=1-15%4 ")
     assert f"# {lines[1]}\n# {lines[2]}\n" in page.stdout
     assert not Path("runs").exists()

@@ -21,13 +21,7 @@ UNITS = ((2 * 86400.0, 86400.0, "days"), (2 * 3600.0, 3600.0, "hours"), (120.0, 
 
 
 def of_corpus(run: Path) -> OfRun:
-    """Return what the page shows of a corpus.
-
-    Raises
-    ------
-    JobkitError
-        As `jobkit.extensions.corpus.corpus_report.read_corpus_report`.
-    """
+    """Return what the page shows of a corpus."""
     report = corpus_report.read_corpus_report(run)
     model = report.first.model
     title = f"{report.first.workload}: {format_count(report.corpus.documents, 'document')} of a corpus"

@@ -40,22 +40,13 @@ MOST_DOCUMENTS = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardTry:
-    """A try of a shard over time.
+    """A try of a shard over time."""
 
-    Attributes
-    ----------
-    name
-        Of the shard, with the number of the try.
-    began_s, ended_s
-        Seconds since the first try began; ``None`` for an end that is not known.
-    outcome
-        In a word; ``to come`` while it has none.
-    """
-
-    name: str
+    name: str  # of the shard, with the number of the try
+    # `began_s`, `ended_s`: seconds since the first try began; ``None`` for an end that is not known
     began_s: float
     ended_s: float | None
-    outcome: str
+    outcome: str  # in a word; ``to come`` while it has none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,33 +60,17 @@ class DocumentCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusReport:
-    """What a run folder has of a corpus.
+    """What a run folder has of a corpus."""
 
-    Attributes
-    ----------
-    folder
-        Of the run.
-    corpus
-        What was read.
-    results
-        The shards, and their tries.
-    planned
-        The shards of the plan that could be read, by index.
-    data
-        As `jobkit.extensions.corpus.provenance.provenance` has it, of the shards that are done; else empty.
-    counts
-        Of each document, in corpus order; empty if the results are not merged.
-    notes
-        What could not be read.
-    """
-
-    folder: Path
-    corpus: Corpus
-    results: Sequence[PointResult]
-    planned: Mapping[int, Shard]
+    folder: Path  # of the run
+    corpus: Corpus  # what was read
+    results: Sequence[PointResult]  # the shards, and their tries
+    planned: Mapping[int, Shard]  # the shards of the plan that could be read, by index
+    # as `jobkit.extensions.corpus.provenance.provenance` has it, of the shards that are done; else
+    # empty
     data: Mapping[str, Any]
-    counts: Sequence[DocumentCount]
-    notes: Sequence[str]
+    counts: Sequence[DocumentCount]  # of each document, in corpus order; empty if the results are not merged
+    notes: Sequence[str]  # what could not be read
 
     @property
     def first(self) -> Point:
@@ -115,13 +90,7 @@ class CorpusReport:
 
 
 def read_corpus_report(folder: Path) -> CorpusReport:
-    """Read what a run folder has of a corpus. A damaged line becomes a note.
-
-    Raises
-    ------
-    JobkitError
-        If the corpus is not planned yet, or what was read of it is damaged.
-    """
+    """Read what a run folder has of a corpus. A damaged line becomes a note."""
     if is_unplanned(folder):
         hint = f"jobkit status {shell_path(folder)} shows the job that plans it"
         raise JobkitError(f"{folder}: the corpus is not planned yet", hint=hint)
@@ -160,12 +129,10 @@ def _of_winners(
     folder: Path, results: Sequence[PointResult], planned: Mapping[int, Shard], notes: list[str]
 ) -> Mapping[str, Any]:
     """Return the provenance of the shards whose result counts, and whose plan can be read."""
-    try:
-        winners = read_winners(folder)
-    except JobkitError as error:
-        notes.append(f"{error.message}: what was promised is compared with nothing")
-        return {}
+    winners = read_winners(folder)
     live = {result.point.index for result in results if result.outcome is Outcome.OK} & planned.keys()
+    if late := [one.point.point_id for one in results if one.point.index in live - winners.keys()]:
+        notes.append(f"jobkit status has not claimed {format_list(late, MOST_NAMED)} yet: in no sum")
     counted = {index: winner for index, winner in winners.items() if index in live}
     return provenance(folder, results, counted) if counted else {}
 
@@ -207,8 +174,9 @@ def _done(report: CorpusReport) -> Iterator[str]:
     done = [result.point.index for result in report.done]
     shards = [report.planned[index] for index in done if index in report.planned]
     paragraphs, all_of_it = sum(shard.paragraphs for shard in shards), report.corpus.paragraphs
+    documents = format_count(report.corpus.documents, "document")
     yield f"{report.title[:1].upper()}{report.title[1:]}."
-    yield f"{paragraphs:,} of {format_count(all_of_it, 'paragraph')} of {_documents(report)} are done."
+    yield f"{paragraphs:,} of {format_count(all_of_it, 'paragraph')} of {documents} are done."
     if report.data:
         yield f"{format_count(report.data['rows'], 'row')}."
     if left_out := len(report.corpus.skipped):
@@ -218,10 +186,6 @@ def _done(report: CorpusReport) -> Iterator[str]:
         yield NoWrap(f"jobkit status {run}", "How far it is: ")
     elif not report.counts:
         yield NoWrap(f"jobkit merge {run}", "Join the results: ")
-
-
-def _documents(report: CorpusReport) -> str:
-    return format_count(report.corpus.documents, "document")
 
 
 def _promise(data: Mapping[str, Any]) -> Iterator[str]:

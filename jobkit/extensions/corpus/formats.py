@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from importlib.util import find_spec
-from itertools import islice
+from itertools import chain, islice
 from typing import BinaryIO
 
 from jobkit.core.errors import JobkitError
@@ -23,17 +23,8 @@ TOKEN_COLUMNS = ("sentence", "token", "tag")
 def check_format(name: str, columns: Sequence[str]) -> None:
     """Refuse a format that cannot be written.
 
-    Parameters
-    ----------
-    name
-        One of `FORMATS`.
-    columns
-        Of the workload.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such format, the columns do not fill it, or its library is not installed.
+    ``name``: one of `FORMATS`.
+    ``columns``: of the workload.
     """
     if name not in FORMATS:
         raise JobkitError(f"--format {name}: no such format", hint=f"one of {', '.join(FORMATS)}")
@@ -55,21 +46,9 @@ def write_rows(
 ) -> None:
     """Write rows in a format.
 
-    Parameters
-    ----------
-    name
-        One of `FORMATS`.
-    lines
-        The rows, as `jobkit.extensions.corpus.rows.RowsWriter` writes them.
-    columns, types
-        The names after document and paragraph, and the types of the values in each.
-
-    Raises
-    ------
-    JobkitError
-        If a value does not fit.
-    OSError
-        If the disk is full.
+    ``name``: one of `FORMATS`.
+    ``lines``: the rows, as `jobkit.extensions.corpus.rows.RowsWriter` writes them.
+    ``columns``, ``types``: the names after document and paragraph, and the types of the values in each.
     """
     if name == "jsonl":
         file.writelines(lines)
@@ -88,16 +67,13 @@ def _write_text(file: BinaryIO, parts: Iterable[str]) -> None:
 def _table(lines: Iterable[bytes], columns: Sequence[str], delimiter: str) -> Iterator[str]:
     """Yield a header line and a line for each row, as Python's csv module writes and reads them."""
     stream = io.StringIO()
-    writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
+    writer = csv.writer(stream, delimiter=delimiter, lineterminator="\r\n")  # what ends a line is quoted
     names = ("document", "paragraph", *columns)
-    writer.writerow(names)
-    for line in lines:
-        row = json.loads(line)
-        writer.writerow([_cell(row[name]) for name in names])
-        yield stream.getvalue()
+    for values in chain([names], ([_cell(row[name]) for name in names] for row in map(json.loads, lines))):
+        writer.writerow(values)
+        yield stream.getvalue().removesuffix("\r\n") + "\n"
         stream.seek(0)
         stream.truncate()
-    yield stream.getvalue()
 
 
 def _cell(value: object) -> object:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from jobkit.core.errors import JobkitError, file_error
-from jobkit.core.files import append_line, read_lines, read_text, write_atomically
+from jobkit.core.files import read_lines, read_text, write_atomically
 from jobkit.core.json_codec import from_json, to_json
 from jobkit.core.layout import CORPUS_FILE, ORDER_FILE, PLAN_FILE, POINTS_FILE
 
@@ -19,76 +19,41 @@ MANIFEST_FILE = "rows.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One file of the corpus.
+    """One file of the corpus."""
 
-    Attributes
-    ----------
-    path
-        Absolute, as the nodes see it.
-    name
-        As the user gave it; a text file's document has this id.
-    kind
-        ``text`` or ``jsonl``.
-    compression
-        Empty, ``gz`` or ``zst``.
-    size_bytes, mtime_ns, sha256
-        Of the file as it is on disk.
-    """
-
-    path: str
-    name: str
-    kind: str
-    compression: str = ""
+    path: str  # absolute, as the nodes see it
+    name: str  # as the user gave it; a text file's document has this id
+    kind: str  # ``text`` or ``jsonl``
+    compression: str = ""  # empty, ``gz`` or ``zst``
+    # `size_bytes`, `mtime_ns`, `sha256`: of the file as it is on disk; the last is empty until it is
+    # read
     size_bytes: int
     mtime_ns: int
-    sha256: str
+    sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bad:
-    """A place in a source that cannot be read.
+    """A place in a source that cannot be read."""
 
-    Attributes
-    ----------
-    source
-        Its name.
-    line
-        From 1; 0 for the whole file.
-    reason
-        In words.
-    """
-
-    source: str
-    line: int
-    reason: str
+    source: str  # its name
+    line: int  # from 1; 0 for the whole file
+    reason: str  # in words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corpus:
-    """What was read of a corpus: ``corpus.json``.
+    """What was read of a corpus: ``corpus.json``."""
 
-    Attributes
-    ----------
-    sources
-        In corpus order.
-    text_field, id_field
-        Of JSONL documents.
-    skipped
-        The bad places that the user chose to leave out.
-    documents, paragraphs, characters
-        Of all that is not skipped.
-    format
-        In which `jobkit merge` writes the results, unless it is asked for another.
-    """
-
-    sources: tuple[Source, ...]
-    text_field: str = "text"
+    sources: tuple[Source, ...]  # in corpus order
+    text_field: str = "text"  # `text_field`, `id_field`: of JSONL documents
     id_field: str = "id"
-    skipped: tuple[Bad, ...] = ()
-    documents: int
+    skipped: tuple[Bad, ...] = ()  # the bad places that the user chose to leave out
+    unread: tuple[str, ...] = ()  # the names of the files in its folders that jobkit does not read
+    documents: int  # `documents`, `paragraphs`, `characters`: of all that is not skipped
     paragraphs: int
     characters: int
-    format: str = "jsonl"
+    format: str = "jsonl"  # in which `jobkit merge` writes the results, unless it is asked for another
 
     def folders(self) -> list[str]:
         """Return the folders that hold all sources, also those to which links lead; none is in another."""
@@ -99,67 +64,37 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Consecutive paragraphs of one source: the smallest part that a shard holds.
+    """Consecutive paragraphs of one source: the smallest part that a shard holds."""
 
-    Attributes
-    ----------
-    source
-        Index into `Corpus.sources`.
-    start, end
-        The bytes, of the decompressed source, that hold the paragraphs: of a text file from the first byte
-        of the first paragraph to the end of the last; of JSONL whole lines.
-    skip
-        Paragraphs of the first line (JSONL) that belong to an earlier piece.
-    line
-        Number of the first line of JSONL, from 1; 0 for a text file.
-    first_paragraph, first_character
-        Where in its document the first paragraph is, from 0.
-    paragraphs, characters
-        Its size.
-    longest
-        The characters of its longest paragraph.
-    sha256
-        Of the bytes from ``start`` to ``end``.
-    """
-
-    source: int
+    source: int  # index into `Corpus.sources`
+    # `start`, `end`: the bytes, of the decompressed source, that hold the paragraphs: of a text file
+    # from the first byte of the first paragraph to the end of the last; of JSONL whole lines
     start: int
     end: int
-    skip: int = 0
-    line: int = 0
+    skip: int = 0  # paragraphs of the first line (JSONL) that belong to an earlier piece
+    line: int = 0  # number of the first line of JSONL, from 1; 0 for a text file
+    # `first_paragraph`, `first_character`: where in its document the first paragraph is, from 0
     first_paragraph: int = 0
     first_character: int = 0
-    paragraphs: int
+    paragraphs: int  # `paragraphs`, `characters`: its size
     characters: int
-    longest: int
-    sha256: str
+    longest: int  # the characters of its longest paragraph
+    sha256: str  # of the bytes from ``start`` to ``end``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
-    """What one point works through: a line of ``plan.jsonl``; line K is of point K.
+    """What one point works through: a line of ``plan.jsonl``; line K is of point K."""
 
-    Attributes
-    ----------
-    index
-        Of its point, from 1.
-    pieces
-        In corpus order.
-    load
-        The estimate by which shards are made equal: padded characters.
-    expected_s, low_s, high_s
-        How long the work takes, and the interval of 95 %; ``None`` if it is not known.
-    slow_s
-        Of 100 such shards, 99 take no longer.
-    """
-
-    index: int
-    pieces: tuple[Piece, ...]
-    load: int
+    index: int  # of its point, from 1
+    pieces: tuple[Piece, ...]  # in corpus order
+    load: int  # the estimate by which shards are made equal: padded characters
+    # `expected_s`, `low_s`, `high_s`: how long the work takes, and the interval of 95 %; ``None`` if it
+    # is not known
     expected_s: float | None = None
     low_s: float | None = None
     high_s: float | None = None
-    slow_s: float | None = None
+    slow_s: float | None = None  # of 100 such shards, 99 take no longer
 
     @property
     def paragraphs(self) -> int:
@@ -167,9 +102,9 @@ class Shard:
         return sum(piece.paragraphs for piece in self.pieces)
 
     @property
-    def longest(self) -> int:
-        """The characters of its longest paragraph."""
-        return max((piece.longest for piece in self.pieces), default=0)
+    def longest(self) -> Piece:
+        """The piece with its longest paragraph."""
+        return max(self.pieces, key=lambda piece: piece.longest)
 
     @property
     def characters(self) -> int:
@@ -179,51 +114,28 @@ class Shard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """What a try wrote: ``rows.json``, next to its ``rows.jsonl``.
+    """What a try wrote: ``rows.json``, next to its ``rows.jsonl``."""
 
-    Attributes
-    ----------
-    rows, size_bytes, sha256
-        Of its ``rows.jsonl``.
-    paragraphs
-        Of the shard that it worked through, also those without a row.
-    columns
-        The names of the fields of a row, after ``document`` and ``paragraph``.
-    types
-        For each column the types of its values, as ``int``, ``str`` or ``int null``.
-    pieces
-        For each piece of the shard the bytes of its rows; zeros at the end are left out.
-    """
-
-    rows: int
-    paragraphs: int
+    rows: int  # `rows`, `size_bytes`, `sha256`: of its ``rows.jsonl``
+    paragraphs: int  # of the shard that it worked through, also those without a row
     size_bytes: int
     sha256: str
+    # the names of the fields of a row, after ``document`` and ``paragraph``
     columns: tuple[str, ...] = field(default=())
+    # for each column the types of its values, as ``int``, ``str`` or ``int null``
     types: tuple[str, ...] = field(default=())
+    # for each piece of the shard the bytes of its rows; zeros at the end are left out
     pieces: tuple[int, ...] = field(default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Winner:
-    """The try whose rows count for a shard: ``winners/<point>.json``, linked once.
+    """The try whose rows count for a shard: ``winners/<point>.json``, linked once."""
 
-    Attributes
-    ----------
-    index
-        Of the point.
-    point_id
-        Of the point.
-    try_number
-        Of the try.
-    rows, paragraphs, size_bytes, sha256, columns, types, pieces
-        As in `Rows`.
-    """
-
-    index: int
-    point_id: str = ""
-    try_number: int
-    rows: int
+    index: int  # of the point
+    point_id: str = ""  # of the point
+    try_number: int  # of the try
+    rows: int  # `rows`, `paragraphs`, `size_bytes`, `sha256`, `columns`, `types`, `pieces`: as in `Rows`
     paragraphs: int
     size_bytes: int
     sha256: str
@@ -233,27 +145,9 @@ class Winner:
 
 
 def write_plan(run: Path, corpus: Corpus, shards: Iterable[Shard]) -> None:
-    """Write ``plan.jsonl`` and then ``corpus.json``, each atomically.
-
-    Raises
-    ------
-    OSError
-        With the name of the file.
-    """
+    """Write ``plan.jsonl`` and then ``corpus.json``, each atomically."""
     write_atomically(run / PLAN_FILE, "".join(f"{to_json(shard)}\n" for shard in shards))
     write_atomically(run / CORPUS_FILE, to_json(corpus) + "\n")
-
-
-def append_shards(run: Path, shards: Iterable[Shard]) -> None:
-    """Append the shards of another plan; no line changes.
-
-    Raises
-    ------
-    OSError
-        With the name of the file.
-    """
-    for shard in shards:
-        append_line(run / PLAN_FILE, to_json(shard))
 
 
 def is_corpus_folder(path: Path) -> bool:
@@ -270,13 +164,7 @@ def is_unplanned(path: Path) -> bool:
 
 
 def read_corpus(run: Path) -> Corpus:
-    """Return what was read of the corpus.
-
-    Raises
-    ------
-    JobkitError
-        If there is none, or it is damaged.
-    """
+    """Return what was read of the corpus."""
     path = run / CORPUS_FILE
     try:
         return from_json(Corpus, read_text(path), where=str(path))
@@ -288,11 +176,6 @@ def read_plan(run: Path) -> Iterator[Shard]:
     """Yield every shard of the plan, also those that a later plan replaced.
 
     A line that was cut short is left out: so a plan ends that was killed before it came into force.
-
-    Raises
-    ------
-    JobkitError
-        If there is no plan.
     """
     path = run / PLAN_FILE
     try:
@@ -304,13 +187,7 @@ def read_plan(run: Path) -> Iterator[Shard]:
 
 
 def read_planned(run: Path, index: int) -> Shard:
-    """Return the shard of one point.
-
-    Raises
-    ------
-    JobkitError
-        If there is none, or it is damaged.
-    """
+    """Return the shard of one point."""
     path = run / PLAN_FILE
     opening = f'{{"index": {index},'
     try:
@@ -325,14 +202,9 @@ def read_planned(run: Path, index: int) -> Shard:
 def cut(pieces: Sequence[Piece], loads: Sequence[float], number: int) -> list[list[Piece]]:
     """Return the pieces in shards of nearly equal load, each of consecutive ones.
 
-    Parameters
-    ----------
-    pieces
-        In corpus order; after a new plan there may be gaps between them.
-    loads
-        The estimated load of each piece.
-    number
-        How many shards; fewer are made if there are fewer pieces, see `cut_loads`.
+    ``pieces``: in corpus order; after a new plan there may be gaps between them.
+    ``loads``: the estimated load of each piece.
+    ``number``: how many shards; fewer are made if there are fewer pieces, see `cut_loads`.
     """
     bounds = cut_loads(loads, number)
     return [list(pieces[start:end]) for start, end in pairwise(bounds)]

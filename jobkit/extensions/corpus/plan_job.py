@@ -33,10 +33,10 @@ from jobkit.core.units import GIB, MIB, format_count
 from jobkit.extensions.corpus import start
 from jobkit.extensions.corpus.formats import check_format
 from jobkit.extensions.corpus.plan import Corpus, Source, is_corpus_folder, is_unplanned, read_corpus
-from jobkit.extensions.corpus.plan_text import LABEL, format_bytes, low_memory
+from jobkit.extensions.corpus.plan_text import LABEL, format_bytes, low_memory, unread_words
 from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.extensions.corpus.shards import ShardOptions
-from jobkit.extensions.corpus.sources import SourceFile, find_sources
+from jobkit.extensions.corpus.sources import CorpusFiles, find_sources
 from jobkit.launch import job, launch, resume, scheduler_calls, submission
 from jobkit.launch.guards import refuse_moved_run
 from jobkit.launch.resubmit import read_settled, run_lock
@@ -44,10 +44,10 @@ from jobkit.planning.job_script import little, render_resume
 from jobkit.planning.points import request as request_of
 from jobkit.planning.prepare import run_id
 from jobkit.planning.resolve import Options
-from jobkit.report.recommend.request import enough
 from jobkit.runs import journal
 from jobkit.runs.journal import STILL_AT_IT, Role, read_journal
 from jobkit.runs.kinds import run_id_of
+from jobkit.runs.request import enough
 from jobkit.runs.standing import first_task
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import ONE_TASK
@@ -66,44 +66,27 @@ POLL_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusJobSpec:
-    """What a job is to plan: ``apply.json``.
+    """What a job is to plan: ``apply.json``."""
 
-    Attributes
-    ----------
-    run_id
-        Of the run, and the name of its jobs.
-    folder
-        In which the command was typed: its paths begin there.
-    word, paths, overrides, text_field, id_field, skip_bad, fmt
-        As in `jobkit.extensions.corpus.start.ApplyRequest`.
-    scheduler, site
-        Decided: a node may lack the commands by which ``auto`` finds them.
-    minutes, number
-        As in `jobkit.extensions.corpus.shards.ShardOptions`.
-    cpus
-        How many processes may read the corpus.
-    stand_in
-        Whether a person permits a stand-in model; ``None`` of an earlier version, which did not ask.
-    caveat
-        The label of the stand-in model; empty for a real one.
-    """
-
-    run_id: str
-    folder: str
+    run_id: str  # of the run, and the name of its jobs
+    folder: str  # in which the command was typed: its paths begin there
+    # `word`, `paths`, `overrides`, `text_field`, `id_field`, `skip_bad`, `fmt`: as in
+    # `jobkit.extensions.corpus.start.ApplyRequest`
     word: str
     paths: tuple[str, ...]
     overrides: tuple[str, ...]
-    scheduler: str
+    scheduler: str  # `scheduler`, `site`: decided: a node may lack the commands by which ``auto`` finds them
     site: str
-    minutes: float
+    minutes: float  # `minutes`, `number`: as in `jobkit.extensions.corpus.shards.ShardOptions`
     number: int | None
     text_field: str
     id_field: str
     skip_bad: bool
     fmt: str
-    cpus: int
+    cpus: int  # how many processes may read the corpus
+    # whether a person permits a stand-in model; ``None`` of an earlier version, which did not ask
     stand_in: bool | None = None
-    caveat: str = ""
+    caveat: str = ""  # the label of the stand-in model; empty for a real one
 
     def request(self, run_dir: Path) -> start.ApplyRequest:
         """Return what was asked of `jobkit apply`; its paths hold in `folder`."""
@@ -128,13 +111,7 @@ class CorpusJobSpec:
 
 
 def read_order(run_dir: Path) -> CorpusJobSpec:
-    """Return what is to be planned.
-
-    Raises
-    ------
-    JobkitError
-        If the file cannot be read.
-    """
+    """Return what is to be planned."""
     path = run_dir / ORDER_FILE
     try:
         return from_json(CorpusJobSpec, read_text(path), where=str(path))
@@ -173,18 +150,13 @@ def apply(request: start.ApplyRequest, *, dry_run: bool = False, wait: bool = Fa
     """Submit the job that plans a corpus, or go on; return as `jobkit.extensions.corpus.start.apply`.
 
     The corpus is not read here: of a folder that is planned already, files are compared by name and size.
-
-    Raises
-    ------
-    JobkitError
-        If the setting, a path or the folder is no good, or there is no scheduler; exit code 3 if it refuses.
     """
     start.refuse_other_folder(request.out)
     setting = start.find_permitted(request, build=not dry_run)
     check_format(request.fmt, start.columns(setting.point))
     found = find_sources(request.paths)
     if is_corpus_folder(request.out) and not is_unplanned(request.out):
-        corpus = _as_planned(read_corpus(request.out), found)
+        corpus = _as_planned(read_corpus(request.out), found.files)
         return start.go_on(request, setting, corpus, dry_run=dry_run, wait=wait)
     if runs_here(setting.spec.scheduler):
         raise JobkitError(
@@ -194,21 +166,10 @@ def apply(request: start.ApplyRequest, *, dry_run: bool = False, wait: bool = Fa
     return _submit(request, setting, found, dry_run=dry_run, wait=wait)
 
 
-def _as_planned(before: Corpus, found: Sequence[SourceFile]) -> Corpus:
+def _as_planned(before: Corpus, found: Sequence[Source]) -> Corpus:
     """Return a corpus as it was planned, with the names and sizes of its files now."""
     digests = {source.path: source.sha256 for source in before.sources}
-    sources = tuple(
-        Source(
-            path=one.path,
-            name=one.name,
-            kind=one.kind,
-            compression=one.compression,
-            size_bytes=one.size_bytes,
-            mtime_ns=one.mtime_ns,
-            sha256=digests.get(one.path, ""),
-        )
-        for one in found
-    )
+    sources = (replace(one, sha256=digests.get(one.path, "")) for one in found)
     left_out = {bad.source for bad in before.skipped if not bad.line}
     return replace(before, sources=tuple(source for source in sources if source.name not in left_out))
 
@@ -216,19 +177,20 @@ def _as_planned(before: Corpus, found: Sequence[SourceFile]) -> Corpus:
 def _submit(
     request: start.ApplyRequest,
     setting: AppliedSetting,
-    found: Sequence[SourceFile],
+    found: CorpusFiles,
     *,
     dry_run: bool,
     wait: bool,
 ) -> int | None:
     order, run_dir, spec = _order(request, setting), request.out, setting.spec
-    resources = _resources(setting, found, _unfinished(run_dir))
+    resources = _resources(setting, found.files, _unfinished(run_dir))
     point = replace(setting.point, run_id=order.run_id)
     purpose = f"Runs before the shards of {spec.name}: {PURPOSE}"
     script = render_resume(spec, setting.site, point, run_dir, resources, purpose)
     plan = "\n".join(_lines(setting, found, resources))
     if dry_run:
         planner, path = job.plan_job(), run_dir / PLAN_SCRIPT
+        script = script if request.show_environment else spec.hidden_in(script, request.word)
         command = by_name(spec.scheduler).submit_argv(str(path), planner.array, ())
         launch.preview(plan.splitlines(), script, path, [command], only_script=request.script)
         return 0
@@ -236,7 +198,7 @@ def _submit(
     _check(order, setting, resources, script)
     texts = {SPEC_FILE: spec.as_yaml(), ORDER_FILE: to_json(order) + "\n", PLAN_SCRIPT: script}
     if not is_unplanned(run_dir):
-        _make_folder(run_dir, texts)
+        _make_folder(run_dir, texts, group=setting.site.group_can_read)
     with run_lock(run_dir, note):
         if _is_under_way(run_dir, order):
             return ExitCode.TO_COME
@@ -259,7 +221,7 @@ def _unfinished(run_dir: Path) -> int:
     return sum(first_task(job) not in before.cancelled for job in jobs)
 
 
-def _resources(setting: AppliedSetting, found: Sequence[SourceFile], unfinished: int) -> Resources:
+def _resources(setting: AppliedSetting, found: Sequence[Source], unfinished: int) -> Resources:
     """Return what the job requests, with twice the walltime for each job that did not finish."""
     size = sum(one.size_bytes for one in found)
     return little(
@@ -271,14 +233,14 @@ def _resources(setting: AppliedSetting, found: Sequence[SourceFile], unfinished:
     )
 
 
-def _lines(setting: AppliedSetting, found: Sequence[SourceFile], resources: Resources) -> Iterator[str]:
+def _lines(setting: AppliedSetting, found: CorpusFiles, resources: Resources) -> Iterator[str]:
     """Yield what is known before the corpus is read."""
-    size = format_bytes(sum(one.size_bytes for one in found))
-    asked, peak = setting.spec.resources, setting.peak_bytes
-    by_measure = enough(asked, peak_bytes=peak, longest_s=None, gpus=asked.gpus)
+    size = format_bytes(sum(one.size_bytes for one in found.files))
+    by_measure = enough(setting.spec.resources, held_bytes=setting.peak_bytes)
     queue = queue_of(resources, setting.site)
     rows = {
-        "corpus": f"{format_count(len(found), 'file')}, {size}: to be read and planned by a job",
+        "corpus": f"{format_count(len(found.files), 'file')}, {size}: to be read and planned by a job",
+        "not read": unread_words(found.unread),
         "setting": f"{setting.words} ({setting.source})",
         "model": setting.point.model.label if setting.point.model else "",
         "request": f"for this job: {launch.request_words([resources])}{f', queue {queue}' if queue else ''}",
@@ -288,13 +250,7 @@ def _lines(setting: AppliedSetting, found: Sequence[SourceFile], resources: Reso
 
 
 def _check(order: CorpusJobSpec, setting: AppliedSetting, resources: Resources, script: str) -> None:
-    """Ask the scheduler whether it would accept the job, before anything is written.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3.
-    """
+    """Ask the scheduler whether it would accept the job, before anything is written."""
     spec = setting.spec.model_copy(update={"pack": 1})
     asked = request_of(order.run_id, spec, setting.site, resources)
     with tempfile.TemporaryDirectory(prefix="jobkit-") as place:
@@ -305,14 +261,8 @@ def _check(order: CorpusJobSpec, setting: AppliedSetting, resources: Resources, 
             note(line)
 
 
-def _make_folder(run_dir: Path, texts: Mapping[str, str]) -> None:
-    """Write a run folder without points under another name, and rename it once it is whole.
-
-    Raises
-    ------
-    JobkitError
-        If it cannot be written, or is there already.
-    """
+def _make_folder(run_dir: Path, texts: Mapping[str, str], *, group: bool) -> None:
+    """Write a run folder without points under another name, and rename it once it is whole."""
     part = run_dir.with_name(f".{run_dir.name}.part")
     try:
         run_dir.parent.mkdir(parents=True, exist_ok=True)
@@ -323,7 +273,8 @@ def _make_folder(run_dir: Path, texts: Mapping[str, str]) -> None:
                     f"{run_dir}: another command has just made it", hint="type the same command again"
                 )
             shutil.rmtree(part, ignore_errors=True)  # of a command that was killed
-            (part / LOGS_FOLDER).mkdir(parents=True)
+            files.make_run_folder(part, group=group)
+            (part / LOGS_FOLDER).mkdir()
             for name in (POINTS_FILE, JOURNAL_FILE, ACCOUNTING_FILE):
                 (part / name).touch()
             for name, text in texts.items():
@@ -335,13 +286,7 @@ def _make_folder(run_dir: Path, texts: Mapping[str, str]) -> None:
 
 
 def _is_under_way(run_dir: Path, order: CorpusJobSpec) -> bool:
-    """Return whether a job already plans, and print that.
-
-    Raises
-    ------
-    JobkitError
-        If it plans something else; exit code 3 if the scheduler does not answer.
-    """
+    """Return whether a job already plans, and print that."""
     run = read_settled(run_dir, by_name(order.scheduler), note)
     if run.planner is None:
         return False
@@ -356,13 +301,7 @@ def _is_under_way(run_dir: Path, order: CorpusJobSpec) -> bool:
 
 
 def go_on(run_dir: Path, *, wait: bool = False) -> int | None:
-    """Submit the job that plans a corpus again, if none does; return as `apply`.
-
-    Raises
-    ------
-    JobkitError
-        As `apply`.
-    """
+    """Submit the job that plans a corpus again, if none does; return as `apply`."""
     refuse_moved_run(run_dir)
     order = read_order(run_dir)
     with _in_folder(order):
@@ -371,13 +310,7 @@ def go_on(run_dir: Path, *, wait: bool = False) -> int | None:
 
 @contextlib.contextmanager
 def _in_folder(order: CorpusJobSpec) -> Iterator[None]:
-    """Work in the folder in which an order was typed.
-
-    Raises
-    ------
-    JobkitError
-        If it is not there.
-    """
+    """Work in the folder in which an order was typed."""
     if not Path(order.folder).is_dir():
         hint = "the paths of the corpus begin there; type `jobkit apply` again in another folder"
         raise JobkitError(f"{order.folder}: no such folder", hint=hint)

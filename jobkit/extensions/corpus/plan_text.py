@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -15,13 +15,16 @@ from jobkit.core.units import (
     format_about,
     format_count,
     format_energy,
+    format_list,
     format_memory,
     format_size,
     format_walltime,
+    parse_size,
 )
 from jobkit.extensions.corpus.plan import Corpus
 from jobkit.extensions.corpus.setting import AppliedSetting
 from jobkit.extensions.corpus.shards import UNKNOWN_BYTES, CorpusPlan
+from jobkit.extensions.corpus.sources import MOST_NAMED
 from jobkit.launch.launch import request_words
 from jobkit.schedulers.registry import runs_here
 
@@ -32,25 +35,14 @@ SMALL_SPREAD = 0.001
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusSummary:
-    """What is known before the work begins.
+    """What is known before the work begins."""
 
-    Attributes
-    ----------
-    corpus, setting, plan
-        What is worked through, how, and in which parts.
-    read_s
-        How long it took to read the corpus; ``None`` if it was read before.
-    now
-        When it would begin.
-    before
-        How long earlier corpora took, next to what was predicted, in words; empty if there were none.
-    """
-
-    corpus: Corpus
+    corpus: Corpus  # `corpus`, `setting`, `plan`: what is worked through, how, and in which parts
     setting: AppliedSetting
     plan: CorpusPlan
-    read_s: float | None
-    now: datetime
+    read_s: float | None  # how long it took to read the corpus; ``None`` if it was read before
+    now: datetime  # when it would begin
+    # how long earlier corpora took, next to what was predicted, in words; empty if there were none
     before: str = ""
 
     @property
@@ -64,6 +56,7 @@ def plan_lines(prospect: CorpusSummary) -> Iterator[str]:
     """Yield the plan, a line for each thing that a person decides by."""
     rows = {
         "corpus": corpus_words(prospect.corpus, prospect.read_s),
+        "not read": unread_words(prospect.corpus.unread),
         "setting": f"{prospect.setting.words} ({prospect.setting.source})",
         "model": prospect.setting.point.model.label if prospect.setting.point.model else "",
         "shards": _shards(prospect),
@@ -87,6 +80,11 @@ def corpus_words(corpus: Corpus, read_s: float | None = None) -> str:
     return ", ".join(words) + ("" if read_s is None else f" (read in {read_s:,.1f} s)")
 
 
+def unread_words(names: Sequence[str]) -> str:
+    """Return what is in the folders of a corpus and is not read: its number, and the first names."""
+    return f"{format_count(len(names), 'file')}: {format_list(names, MOST_NAMED)}" if names else ""
+
+
 def format_bytes(size: int) -> str:
     """Return the size of files: ``1.4 GiB``, ``88.1 MiB``; small ones in bytes."""
     if size >= GIB:
@@ -103,7 +101,9 @@ def _shards(prospect: CorpusSummary) -> str:
         within = max(SMALL_SPREAD, math.ceil(1000 * spread) / 1000)
         alike = f" (loads within {100 * within:.1f} % of each other)"
     if alone := len(plan.shards) - plan.even:
-        alike += f", {alone:,} of them of a large paragraph"
+        sizes = {word.partition("=")[2] for words in plan.needs.values() for word in words}
+        most = "".join(f" ({size})" for size in sorted(sizes, key=parse_size)[-1:])
+        alike += f", {alone:,} of them of a large paragraph{most}"
     if plan.each is None:
         size = format_size(UNKNOWN_BYTES)
         return f"{number}{alike}; speed not known: shards of {size} at most, walltime as in the spec"
@@ -187,13 +187,12 @@ def _request(prospect: CorpusSummary) -> str:
 
 
 def _rests_on(plan: CorpusPlan) -> str:
-    """Return on what time the walltime rests, if that is no upper end that the plan shows."""
+    """Return on what length of a shard the walltime rests."""
     each = plan.each
     if each is None or plan.resources.walltime != plan.measured.walltime:
         return ""
-    if each.high_s is None:
-        return " (for twice the expected time, as there is no interval)"
-    return f" (for up to {format_about(each.high_s)}, as the spread is unknown)" if each.unknown else ""
+    why = ", twice the mean" if each.high_s is None else ", as the spread is unknown" if each.unknown else ""
+    return f" (for a shard of up to {format_about(each.longest_s)}{why})"
 
 
 def _warnings(prospect: CorpusSummary) -> Iterator[str]:
@@ -213,10 +212,7 @@ def _warnings(prospect: CorpusSummary) -> Iterator[str]:
 def low_memory(setting: AppliedSetting, measured_bytes: int) -> Iterator[str]:
     """Yield that a person has set less memory than a try of the setting held.
 
-    Parameters
-    ----------
-    measured_bytes
-        What a shard would request if a person had set nothing.
+    ``measured_bytes``: what a shard would request if a person had set nothing.
     """
     asked, peak = setting.spec.resources.memory, setting.peak_bytes
     if peak is None or asked >= peak or not {*setting.given} & {"resources", "resources.memory"}:

@@ -40,44 +40,21 @@ HOUR_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """What was measured of the setting before the corpus was planned: ``promise.json``.
+    """What was measured of the setting before the corpus was planned: ``promise.json``."""
 
-    Attributes
-    ----------
-    source
-        Where the setting is from, in words.
-    speed, energy
-        ``None`` if they were not measured.
-    peak_bytes
-        The most RAM that a try held; ``None`` if unknown.
-    measured
-        Paragraphs of the text that was measured.
-    given
-        The keys that a person set: they stay as they are in a new plan.
-    past
-        How far the times that were predicted of earlier corpora of this kind were off, as shares.
-    whole
-        Whether the times are of whole jobs: earlier versions left some of each start out.
-    """
-
-    source: str = ""
-    speed: Speed | None = None
+    source: str = ""  # where the setting is from, in words
+    speed: Speed | None = None  # `speed`, `energy`: ``None`` if they were not measured
     energy: EnergyUse | None = None
-    peak_bytes: int | None = None
-    measured: int = 0
-    given: tuple[str, ...] = ()
+    peak_bytes: int | None = None  # the most RAM that a try held; ``None`` if unknown
+    measured: int = 0  # paragraphs of the text that was measured
+    given: tuple[str, ...] = ()  # the keys that a person set: they stay as they are in a new plan
+    # how far the times that were predicted of earlier corpora of this kind were off, as shares
     past: tuple[float, ...] = ()
-    whole: bool = False
+    whole: bool = False  # whether the times are of whole jobs: earlier versions left some of each start out
 
 
 def write_promise(run_dir: Path, promise: Promise) -> None:
-    """Write what was measured of the setting.
-
-    Raises
-    ------
-    OSError
-        If it cannot be written.
-    """
+    """Write what was measured of the setting."""
     files.write_atomically(run_dir / PROMISE_FILE, to_json(promise) + "\n")
 
 
@@ -115,17 +92,11 @@ def finish(run_dir: Path) -> str:
 
     It is written once, by whoever sees the end first: the content depends on the run alone.
 
+
     Returns
     -------
     str
         Empty while shards are to come.
-
-    Raises
-    ------
-    JobkitError
-        If the plan or a winner cannot be read.
-    OSError
-        If it cannot be written.
     """
     if not is_corpus_folder(run_dir) or is_unplanned(run_dir):
         return ""
@@ -295,6 +266,7 @@ def _corpus(corpus: Corpus) -> dict[str, object]:
             for source in corpus.sources
         ],
         "left_out": [asdict(bad) for bad in corpus.skipped],
+        "not_read": list(corpus.unread),
     }
 
 
@@ -322,6 +294,7 @@ def closing_line(data: Mapping[str, Any]) -> str:
         parts.append(format_energy(energy["joules"]))
     if data["model"] and data["model"]["caveat"]:
         parts.append(data["model"]["caveat"])
-    left_out = len(corpus["left_out"])
+    left_out, unread = len(corpus["left_out"]), len(corpus["not_read"])
     parts += [f"{format_count(left_out, 'place')} left out"] if left_out else []
+    parts += [f"{format_count(unread, 'file')} in the folders not read"] if unread else []
     return ", ".join(parts)

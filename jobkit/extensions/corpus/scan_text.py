@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jobkit.extensions.corpus.reading import BOM
+from jobkit.core.paragraphs import BOM, Fields
+from jobkit.extensions.corpus.plan import Source
 from jobkit.extensions.corpus.sources import Stream
 
 LONGEST_BYTES = 2**26
@@ -33,94 +34,46 @@ class PieceRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanPart:
-    """A file of the corpus, or a range of bytes of a large one.
+    """A file of the corpus, or a range of bytes of a large one."""
 
-    Attributes
-    ----------
-    source
-        Its number among the files that were found.
-    path, name, kind, compression, size_bytes
-        Of the file.
-    start, stop
-        The range; it begins with the first paragraph (line of JSONL) after ``start`` and ends with the one
-        in which ``stop`` is. ``stop`` is ``None`` for a whole file.
-    digest
-        Whether to compute only the SHA-256 of the file.
-    target
-        How many bytes a piece should have.
-    text_field, id_field
-        Of JSONL.
-    left_out
-        Lines of JSONL, counted from the part's first, that are not read.
-    """
-
-    source: int
-    path: str
-    name: str
-    kind: str
-    compression: str
-    size_bytes: int
+    source: int  # its number among the files that were found
+    file: Source  # as it was found
+    # `start`, `stop`: the range; it begins with the first paragraph (line of JSONL) after ``start`` and
+    # ends with the one in which ``stop`` is. ``stop`` is ``None`` for a whole file.
     start: int = 0
     stop: int | None = None
-    digest: bool = False
-    target: int
-    text_field: str
-    id_field: str
-    left_out: frozenset[int] = frozenset()
+    digest: bool = False  # whether to compute only the SHA-256 of the file
+    target: int  # how many bytes a piece should have
+    fields: Fields  # of JSONL
+    left_out: frozenset[int] = frozenset()  # lines of JSONL, counted from the part's first, that are not read
 
 
 @dataclass(slots=True, kw_only=True)
 class PartResult:
-    """What was found in a part.
+    """What was found in a part."""
 
-    Attributes
-    ----------
-    start, end
-        The bytes that it has.
-    sha256
-        Of the file, if the part is all of it.
-    pieces
-        In order.
-    documents, paragraphs, characters
-        Their numbers; characters of paragraphs.
-    given
-        The characters of a text file as given.
-    lines
-        How many.
-    bad
-        Lines, from 1, and reasons; line 0 is the whole file.
-    ids
-        A hash of 8 bytes for each document with an id.
-    unnamed
-        The number of documents without an id.
-    likened
-        The names of files that ids look like, ``FILE:LINE``: documents without an id have such ids.
-    """
-
-    start: int = 0
+    start: int = 0  # `start`, `end`: the bytes that it has
     end: int = 0
-    sha256: str = ""
-    pieces: list[PieceRow] = field(default_factory=list)
-    documents: int = 0
+    sha256: str = ""  # of the file, if the part is all of it
+    pieces: list[PieceRow] = field(default_factory=list)  # in order
+    documents: int = 0  # `documents`, `paragraphs`, `characters`: their numbers; characters of paragraphs
     paragraphs: int = 0
     characters: int = 0
-    given: int = 0
-    lines: int = 0
+    given: int = 0  # the characters of a text file as given
+    lines: int = 0  # how many
+    # lines, from 1, and reasons; line 0 is the whole file
     bad: list[tuple[int, str]] = field(default_factory=list)
-    ids: bytearray = field(default_factory=bytearray)
-    unnamed: int = 0
+    ids: bytearray = field(default_factory=bytearray)  # A hash of 8 bytes for each document with an id
+    unnamed: int = 0  # the number of documents without an id
+    # the names of files that ids look like, ``FILE:LINE``: documents without an id have such ids
     likened: set[str] = field(default_factory=set)
 
 
 class BadPartError(Exception):
     """A part that cannot be read.
 
-    Parameters
-    ----------
-    line
-        In the part, from 1; 0 for the whole file.
-    reason
-        In words.
+    ``line``: in the part, from 1; 0 for the whole file.
+    ``reason``: in words.
     """
 
     def __init__(self, line: int, reason: str) -> None:
@@ -130,13 +83,7 @@ class BadPartError(Exception):
 
 
 def refuse_long(size: int, what: str) -> None:
-    """Refuse a paragraph or a line that is too long to be one.
-
-    Raises
-    ------
-    BadPartError
-        If it is.
-    """
+    """Refuse a paragraph or a line that is too long to be one."""
     if size > LONGEST_BYTES:
         raise BadPartError(0, f"a {what} of more than {LONGEST_BYTES // 2**20} MiB")
 
@@ -165,19 +112,10 @@ _ROUNDS = 32
 def scan_text(stream: Stream, result: PartResult, *, first: bool, target: int) -> None:
     """Add the paragraphs of a stream to a result.
 
-    Parameters
-    ----------
-    stream
-        A text file or a range of one, which begins and ends between paragraphs; ``result.start`` is where.
-    first
-        Whether it is the beginning of the file.
-    target
-        How many bytes a piece should have.
-
-    Raises
-    ------
-    BadPartError
-        If it is not UTF-8, or a paragraph is too long.
+    ``stream``: A text file or a range of one, which begins and ends between paragraphs; ``result.start`` is
+        where.
+    ``first``: whether it is the beginning of the file.
+    ``target``: how many bytes a piece should have.
     """
     place = result.start
     for data in blocks(stream):
@@ -189,13 +127,7 @@ def scan_text(stream: Stream, result: PartResult, *, first: bool, target: int) -
 
 
 def blocks(stream: Stream) -> Iterator[bytes]:
-    """Yield a stream in blocks that end between paragraphs.
-
-    Raises
-    ------
-    BadPartError
-        If a paragraph is too long.
-    """
+    """Yield a stream in blocks that end between paragraphs."""
     rest = b""
     while True:
         asked = max(TEXT_BLOCK_BYTES, len(rest))
@@ -246,10 +178,7 @@ def first_gap(data: bytes) -> int:
 def _lines(data: bytes, *, final: bool) -> tuple[Places, Flags]:
     """Return the end of each line, and whether it has more than white space.
 
-    Parameters
-    ----------
-    final
-        Whether the file ends here: then the last line needs no line end.
+    ``final``: whether the file ends here: then the last line needs no line end.
     """
     import numpy as np
 
@@ -415,14 +344,9 @@ def _pieces(
 ) -> Iterator[PieceRow]:
     """Yield pieces of about so many bytes.
 
-    Parameters
-    ----------
-    bounds
-        The start and the end of each paragraph, in turn.
-    counts, before
-        The characters of each paragraph, and before it in the block as given.
-    base
-        The bytes, paragraphs and characters of the part before the block.
+    ``bounds``: the start and the end of each paragraph, in turn.
+    ``counts``, ``before``: the characters of each paragraph, and before it in the block as given.
+    ``base``: the bytes, paragraphs and characters of the part before the block.
     """
     import numpy as np
 

@@ -18,7 +18,7 @@ from jobkit.core.layout import (
     read_points,
 )
 from jobkit.core.paths import ledger_path
-from jobkit.core.records import FULL, ModelRef, Outcome, Point, Record, TextRef
+from jobkit.core.records import FULL, ModelRef, Point, Record, TextRef
 from jobkit.core.terminal import Say, relative_path
 from jobkit.core.units import format_count, format_setting
 from jobkit.launch.guards import measure_again
@@ -28,9 +28,9 @@ from jobkit.planning.resolve import Options, ResolvedSpec
 from jobkit.planning.workload_traits import Traits
 from jobkit.report.recommend.advice import memory_of_setting, paragraphs, recommend
 from jobkit.report.recommend.energy import EnergyUse, energy_answer
-from jobkit.report.recommend.request import used_ram
 from jobkit.report.recommend.run_data import read_material
 from jobkit.report.recommend.types import RecommendOptions, RunData
+from jobkit.runs.request import held_by
 from jobkit.runs.which_run import find_run, refuse_unmeasured
 from jobkit.schedulers.registry import choose_scheduler, runs_here
 from jobkit.spec.fields import Auto
@@ -46,46 +46,27 @@ MOST_LISTED = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppliedSetting:
-    """A setting, ready to be applied, and what is known of it.
+    """A setting, ready to be applied, and what is known of it."""
 
-    Attributes
-    ----------
-    spec
-        With this setting alone, everything ``auto`` decided: ``sweep.yaml`` of the folder to come.
-    site, why
-        As in `jobkit.planning.prepare.Prepared`.
-    inputs
-        What the shards share, without the run id and the corpus.
-    point
-        A shard with neither run id nor corpus.
-    source
-        Where the setting is from, in words.
-    given
-        The keys that a person set.
-    speed, energy
-        ``None`` if they were not measured.
-    memory
-        With its largest load; ``None`` if that is not known.
-    peak_bytes
-        The most RAM that a try of the setting held; ``None`` if unknown.
-    measured
-        Paragraphs of the text that was measured; 0 if none was.
-    past
-        How far the times that were predicted of earlier corpora with this workload, model and GPU were off.
-    """
-
+    # with this setting alone, everything ``auto`` decided: ``sweep.yaml`` of the folder to come
     spec: SweepSpec
-    site: Site
+    site: Site  # `site`, `why`: as in `jobkit.planning.prepare.Prepared`
     why: str
-    inputs: Inputs
-    point: Point
-    source: str
-    given: tuple[str, ...] = ()
-    speed: Speed | None = None
+    inputs: Inputs  # what the shards share, without the run id and the corpus
+    point: Point  # A shard with neither run id nor corpus
+    source: str  # where the setting is from, in words
+    given: tuple[str, ...] = ()  # the keys that a person set
+    speed: Speed | None = None  # `speed`, `energy`: ``None`` if they were not measured
     energy: EnergyUse | None = None
-    memory: Memory | None = None
-    peak_bytes: int | None = None
-    measured: int = 0
+    memory: Memory | None = None  # with its largest load; ``None`` if that is not known
+    peak_bytes: int | None = None  # as in `jobkit.runs.request.held_by`
+    # `call_characters`, `call_load`: the characters of a mean call and the largest load that were
+    # measured; 0 if none was
+    call_characters: int = 0
+    call_load: int = 0
+    measured: int = 0  # paragraphs of the text that was measured; 0 if none was
+    # how far the times that were predicted of earlier corpora with this workload, model and GPU were
+    # off
     past: tuple[float, ...] = ()
 
     @property
@@ -121,23 +102,11 @@ def find_setting(
 ) -> AppliedSetting:
     """Return the setting that a run or a spec names.
 
-    Parameters
-    ----------
-    word
-        A run folder, or its name, or a spec.
-    options
-        What the command line adds.
-    build
-        Whether a missing stand-in model is built now.
-    say
-        Prints what takes time.
-    refuse
-        Is called with the model before it is built.
-
-    Raises
-    ------
-    JobkitError
-        If it is neither, names no setting or several, or a key may not change.
+    ``word``: A run folder, or its name, or a spec.
+    ``options``: what the command line adds.
+    ``build``: whether a missing stand-in model is built now.
+    ``say``: prints what takes time.
+    ``refuse``: is called with the model before it is built.
     """
     refuse_keys(options.overrides)
     if run := find_run(word):
@@ -150,13 +119,7 @@ def find_setting(
 
 
 def refuse_keys(overrides: Sequence[str]) -> None:
-    """Refuse to change a key that belongs to the setting.
-
-    Raises
-    ------
-    JobkitError
-        With the keys that may change.
-    """
+    """Refuse to change a key that belongs to the setting."""
     for override in overrides:
         key = override.partition("=")[0].strip()
         if key.partition(".")[0] not in CHANGEABLE:
@@ -168,15 +131,16 @@ def refuse_keys(overrides: Sequence[str]) -> None:
 
 def _of_run(run: Path, options: Options, refuse: Refuse) -> AppliedSetting:
     refuse_unmeasured(run, "apply")
-    load_spec(run / SPEC_FILE).refuse_command("jobkit apply")
+    before = load_spec(run / SPEC_FILE)
+    before.refuse_command("jobkit apply")
     material, points = read_material(run), read_points(run)[0]
     for point in points[:1]:
         refuse(point.workload, point.model, measure_again(run, point))
     params, speed, found = _chosen(run, material)
-    measured = material.search.winner_records if material.search else material.records
-    alike = [record for record in measured if speed and record.params == speed.params]
+    alike = [record for record in material.measured if speed and record.params == speed.params]
+    sums = [record.summary for record in alike if record.summary]
     spec = load_spec(run / SPEC_FILE, (*found, *_spec_words(options)))
-    spec, site, why = _placed(spec, options, _scheduler_of(run))
+    spec, site, why = _placed(spec, options, before.scheduler)
     first = alike[0].point if alike else points[0]
     if first.model and not Path(first.model.path).is_dir():
         raise JobkitError(
@@ -201,11 +165,13 @@ def _of_run(run: Path, options: Options, refuse: Refuse) -> AppliedSetting:
         inputs=inputs,
         point=replace(point, shard=True),
         source=f"from {relative_path(run)}",
-        given=_keys(options),
+        given=keys_of(options.overrides),
         speed=speed if speed and speed.rates else None,
         energy=_energy(alike, speed) if speed else None,
         memory=memory_of_setting(material, alike[0]) if alike else None,
-        peak_bytes=_peak(alike),
+        peak_bytes=held_by(material.measured, alike[0]) if alike else None,
+        call_characters=max((one.characters // max(1, one.batches) for one in sums), default=0),
+        call_load=max((one.load_max or 0 for one in sums), default=0),
         measured=paragraphs(material.records),
         past=past_of(first, next((record.gpu.name for record in alike if record.gpu), None)),
     )
@@ -265,7 +231,7 @@ def _of_spec(path: Path, options: Options, *, build: bool, say: Say, refuse: Ref
         inputs=inputs,
         point=replace(point, shard=True),
         source=f"from {relative_path(path.absolute())}",
-        given=_keys(options),
+        given=keys_of(options.overrides),
     )
 
 
@@ -278,13 +244,7 @@ def _settings(spec: SweepSpec, inputs: Inputs | None) -> tuple[Point, ...]:
 
 
 def _one_of(settings: Sequence[dict[str, Value]] | Sequence[object], path: Path) -> dict[str, Value]:
-    """Return the only setting of a spec.
-
-    Raises
-    ------
-    JobkitError
-        With the settings, if there are several.
-    """
+    """Return the only setting of a spec."""
     found = [dict(params) for params in settings if isinstance(params, dict)]
     if len(found) == 1:
         return found[0]
@@ -303,24 +263,21 @@ def _spec_words(options: Options) -> tuple[str, ...]:
     return tuple(word for word in options.overrides if word.partition("=")[0].strip() != "scheduler")
 
 
-def _keys(options: Options) -> tuple[str, ...]:
-    return tuple(word.partition("=")[0].strip() for word in options.overrides)
+def keys_of(overrides: Sequence[str]) -> tuple[str, ...]:
+    """Return the keys that ``--set`` gives."""
+    return tuple(word.partition("=")[0].strip() for word in overrides)
 
 
-def _asked_scheduler(options: Options) -> str | None:
+def asked_scheduler(options: Options) -> str | None:
     """Return the scheduler that a person names, by ``--scheduler`` or by ``--set``."""
     words = [word.partition("=") for word in options.overrides]
     named = [value.strip() for key, _, value in words if key.strip() == "scheduler"]
     return options.scheduler or (named[-1] if named else None)
 
 
-def _scheduler_of(run: Path) -> str:
-    return load_spec(run / SPEC_FILE).scheduler
-
-
 def _placed(spec: SweepSpec, options: Options, before: str) -> tuple[SweepSpec, Site, str]:
     """Return the spec with its scheduler and site decided, the site, and why this scheduler."""
-    asked = _asked_scheduler(options)
+    asked = asked_scheduler(options)
     name, why = choose_scheduler(asked or spec.scheduler)
     why = "as requested" if asked else "as the run" if spec.scheduler != "auto" else why
     site, path = find_site(options.site or (spec.site if name == before else "auto"), name)
@@ -338,7 +295,7 @@ def _alone(
     keys = {name: value for name, value in params.items() if name in SweepSpec.model_fields}
     knobs = {name: [value] for name, value in params.items() if name not in keys and name != EVERY}
     window = spec.sort_window or min(MOST_WINDOW, measured or MOST_WINDOW)
-    packed = {} if "pack" in _keys(options) else {"pack": 1}
+    packed = {} if "pack" in keys_of(options.overrides) else {"pack": 1}
     fixed = {"threads": like.threads, **({"gpus": like.gpus} if like.device == CUDA else {})}
     update: dict[str, object] = {
         **fixed,
@@ -359,11 +316,6 @@ def _alone(
 def _energy(records: Sequence[Record], speed: Speed) -> EnergyUse | None:
     answer = energy_answer(records, speed, CorpusVolume(paragraphs=1))
     return answer.recommended if answer else None
-
-
-def _peak(records: Sequence[Record]) -> int | None:
-    well = [record for record in records if record.outcome is Outcome.OK]
-    return max((used for record in well if (used := used_ram(record))), default=None)
 
 
 def _no_text() -> TextRef:

@@ -16,19 +16,15 @@ from jobkit.core.units import MIB, format_size
 from jobkit.extensions.corpus.oversized import OversizedPiece, memory_of
 from jobkit.extensions.corpus.plan import Corpus, Piece, Shard, cut
 from jobkit.extensions.corpus.setting import AppliedSetting
-from jobkit.report.recommend.request import enough
+from jobkit.runs.request import enough
 from jobkit.spec.sweep_spec import Resources, SweepSpec
 
 MINUTES = 30.0
 """How long a shard takes if no one says."""
 UNKNOWN_BYTES = 4 * MIB
 """Of a shard if no speed is known."""
-STAGING_S = 60.0
-"""For what a node does to its jobs beyond what was measured."""
 SLOW = 0.99
 """A shard that takes longer than this part of such shards is named."""
-NO_INTERVAL = 2.0
-"""What one repeat says of the time may be off by this factor: it has no interval."""
 CHARACTER_BYTES = 4
 PARAGRAPH_BYTES = 1024
 """Of a paragraph in Python besides its characters, its rows included."""
@@ -40,47 +36,23 @@ WINDOWS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardOptions:
-    """What a person wants of the shards.
+    """What a person wants of the shards."""
 
-    Attributes
-    ----------
-    minutes
-        How long each may take.
-    number
-        How many there are; ``None`` for as many as the time of each makes.
-    """
-
-    minutes: float = MINUTES
-    number: int | None = None
+    minutes: float = MINUTES  # how long each may take
+    number: int | None = None  # how many there are; ``None`` for as many as the time of each makes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusPlan:
-    """A corpus cut into shards.
-
-    Attributes
-    ----------
-    each
-        How long the largest shard takes; ``None`` if no speed is known.
-    whole
-        How long all take, one after the other.
-    resources
-        What each requests.
-    measured
-        What each would request if a person had set nothing.
-    needs
-        By index the shards that request more, as ``key=value``.
-    even
-        How many shards are of equal load: the others are of a large paragraph each.
-    """
+    """A corpus cut into shards."""
 
     shards: tuple[Shard, ...]
-    each: Duration | None
-    whole: Duration | None
-    resources: Resources
-    measured: Resources
-    needs: Mapping[int, tuple[str, ...]]
-    even: int
+    each: Duration | None  # how long the largest shard takes; ``None`` if no speed is known
+    whole: Duration | None  # how long all take, one after the other
+    resources: Resources  # what each requests
+    measured: Resources  # what each would request if a person had set nothing
+    needs: Mapping[int, tuple[str, ...]]  # by index the shards that request more, as ``key=value``
+    even: int  # how many shards are of equal load: the others are of a large paragraph each
 
     @property
     def spread(self) -> float:
@@ -100,18 +72,11 @@ def plan_shards(
 ) -> CorpusPlan:
     """Return a corpus, or the rest of one, cut into shards of equal load.
 
-    Parameters
-    ----------
-    pieces
-        Of the corpus, in its order.
-    setting
-        That works through it.
-    wishes
-        How long a shard may take, or how many there are to be.
-    first
-        The index of the first shard.
-    heavy
-        Pieces with a shard of their own, behind the others.
+    ``pieces``: of the corpus, in its order.
+    ``setting``: that works through it.
+    ``wishes``: how long a shard may take, or how many there are to be.
+    ``first``: the index of the first shard.
+    ``heavy``: pieces with a shard of their own, behind the others.
     """
     if not pieces:
         raise JobkitError("the corpus holds no paragraph", hint="name the files with --corpus")
@@ -125,9 +90,15 @@ def plan_shards(
         _time(part, setting, forked=setting.spares_import and place > 0) for place, part in enumerate(parts)
     ]
     shards = tuple(map(_shard, count(first), parts, times))
-    each = max(times, key=_expected, default=None)
     known = [time for time in times if time]
-    measured = _by_measure(shards, each, setting)
+    each = max(known, key=lambda time: time.expected_s, default=None)
+    measured = enough(
+        setting.spec.resources,
+        held_bytes=setting.peak_bytes,
+        longest_s=each.longest_s if each else None,
+        warning_s=setting.site.warning_s,
+        text_bytes=window_bytes(shards, setting.spec),
+    )
     resources = _resources(measured, setting)
     return CorpusPlan(
         shards=shards,
@@ -150,10 +121,6 @@ def _needs(
         for shard, size in zip(shards, sizes, strict=True)
         if size > resources.memory
     }
-
-
-def _expected(time: Duration | None) -> float:
-    return time.expected_s if time else 0.0
 
 
 def _number(pieces: Sequence[Piece], setting: AppliedSetting, wishes: ShardOptions) -> int:
@@ -188,17 +155,6 @@ def _time(pieces: Sequence[Piece], setting: AppliedSetting, *, forked: bool) -> 
     return duration(setting.speed, items=items, characters=characters, forked=forked, past=setting.past)
 
 
-def _by_measure(shards: Sequence[Shard], each: Duration | None, setting: AppliedSetting) -> Resources:
-    """Return what a shard needs by what was measured; as the spec says what was not."""
-    asked, longest_s, peak = setting.spec.resources, None, setting.peak_bytes
-    if each is not None:
-        high_s = each.high_s if each.high_s is not None else NO_INTERVAL * each.expected_s
-        longest_s = high_s + STAGING_S + setting.site.warning_s
-    if peak is not None:
-        peak += window_bytes(shards, setting.spec)
-    return enough(asked, peak_bytes=peak, longest_s=longest_s, gpus=asked.gpus)
-
-
 def _resources(measured: Resources, setting: AppliedSetting) -> Resources:
     """Return what a shard requests: as a person has set it, else by what was measured."""
     given = set(setting.given)
@@ -225,18 +181,11 @@ def points_of(
 ) -> tuple[Point, ...]:
     """Return the points of shards.
 
-    Parameters
-    ----------
-    template
-        A shard with the setting.
-    run_dir
-        The run folder to be.
-    run_id
-        The name of its jobs.
-    corpus
-        What they are part of.
-    plan_number
-        1 for the first plan, 2 for the first that was made again.
+    ``template``: A shard with the setting.
+    ``run_dir``: the run folder to be.
+    ``run_id``: the name of its jobs.
+    ``corpus``: what they are part of.
+    ``plan_number``: 1 for the first plan, 2 for the first that was made again.
     """
     path, name = str(run_dir / CORPUS_FILE), corpus.sources[0].name
     return tuple(

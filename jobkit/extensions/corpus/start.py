@@ -44,7 +44,7 @@ from jobkit.extensions.corpus.plan import (
 from jobkit.extensions.corpus.plan_text import CorpusSummary, plan_lines
 from jobkit.extensions.corpus.provenance import Promise, finish, write_promise
 from jobkit.extensions.corpus.scan import scan
-from jobkit.extensions.corpus.setting import AppliedSetting, find_setting
+from jobkit.extensions.corpus.setting import AppliedSetting, asked_scheduler, find_setting
 from jobkit.extensions.corpus.shards import ShardOptions, plan_shards, points_of
 from jobkit.extensions.corpus.sources import find_sources
 from jobkit.launch import launch, local, resume, sweep
@@ -68,11 +68,6 @@ def write_folder(prepared: Prepared, corpus: Corpus, shards: Sequence[Shard], pr
     """Write the run folder under another name, and rename it once it is whole.
 
     A folder that is there and not planned yet gets what it lacks, the points last.
-
-    Raises
-    ------
-    JobkitError
-        If it cannot be written, or is there already.
     """
     run_dir = prepared.run_dir
     part = run_dir.with_name(f".{run_dir.name}.part")
@@ -113,13 +108,7 @@ def _move_into(part: Path, run_dir: Path) -> None:
 
 
 def refuse_planning_job(run_dir: Path) -> None:
-    """Refuse to plan a corpus here that a job plans.
-
-    Raises
-    ------
-    JobkitError
-        If such a job waits or runs.
-    """
+    """Refuse to plan a corpus here that a job plans."""
     (run,) = read_standings([run_dir])
     if run.planner:
         typed = shell_path(run_dir)
@@ -130,13 +119,7 @@ def refuse_planning_job(run_dir: Path) -> None:
 
 
 def refuse_other_folder(run_dir: Path) -> None:
-    """Refuse a place that holds something else than the folder of a corpus.
-
-    Raises
-    ------
-    JobkitError
-        If it does.
-    """
+    """Refuse a place that holds something else than the folder of a corpus."""
     if is_corpus_folder(run_dir):
         return
     try:
@@ -153,17 +136,8 @@ def refuse_other_folder(run_dir: Path) -> None:
 def refuse_differences(run_dir: Path, corpus: Corpus, point: Point) -> None:
     """Refuse to go on with a folder if another corpus or another setting is asked for.
 
-    Parameters
-    ----------
-    corpus
-        As it is now.
-    point
-        A shard with the setting that is asked for.
-
-    Raises
-    ------
-    JobkitError
-        With all that differs.
+    ``corpus``: as it is now.
+    ``point``: A shard with the setting that is asked for.
     """
     points, _ = read_points(run_dir)
     found = [*corpus_differences(read_corpus(run_dir), corpus), *_setting_differences(points[0], point)]
@@ -230,45 +204,21 @@ MOST_LISTED = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyRequest:
-    """What a person asks of `jobkit apply`.
+    """What a person asks of `jobkit apply`."""
 
-    Attributes
-    ----------
-    word
-        The run, or the spec.
-    paths
-        The corpus, as typed.
-    out
-        The run folder to be, absolute.
-    options
-        What the command line adds to the spec.
-    wishes
-        What it asks of the shards.
-    text_field, id_field
-        Of JSONL documents.
-    skip_bad
-        Whether what cannot be read is left out.
-    fmt
-        The format in which the results are wanted.
-    script
-        Whether a dry run prints the job script, and not the plan.
-    processes
-        How many read the corpus; ``None`` for one for each core.
-    earlier
-        Whether it was asked of an earlier version, which used a stand-in without a question.
-    """
-
-    word: Path
-    paths: tuple[str, ...]
-    out: Path
-    options: Options
-    wishes: ShardOptions
-    text_field: str = "text"
+    word: Path  # the run, or the spec
+    paths: tuple[str, ...]  # the corpus, as typed
+    out: Path  # the run folder to be, absolute
+    options: Options  # what the command line adds to the spec
+    wishes: ShardOptions  # what it asks of the shards
+    text_field: str = "text"  # `text_field`, `id_field`: of JSONL documents
     id_field: str = "id"
-    skip_bad: bool = False
-    fmt: str = DEFAULT_FORMAT
-    script: bool = False
-    processes: int | None = None
+    skip_bad: bool = False  # whether what cannot be read is left out
+    fmt: str = DEFAULT_FORMAT  # the format in which the results are wanted
+    script: bool = False  # whether a dry run prints the job script, and not the plan
+    show_environment: bool = False  # whether that script is printed with the values of `environment`
+    processes: int | None = None  # how many read the corpus; ``None`` for one for each core
+    # whether it was asked of an earlier version, which used a stand-in without a question
     earlier: bool = False
 
 
@@ -286,14 +236,7 @@ class Planned:
 
 
 def apply(request: ApplyRequest, *, dry_run: bool = False, wait: bool = False) -> int | None:
-    """Work through a corpus, or go on with it; return an exit code, or ``None`` if all shards have ended.
-
-    Raises
-    ------
-    JobkitError
-        With all that is wrong with the corpus; if the folder is of something else; exit code 3 if the
-        scheduler refuses.
-    """
+    """Work through a corpus, or go on with it; return an exit code, or ``None`` if all shards have ended."""
     refuse_other_folder(request.out)
     if unplanned := is_unplanned(request.out):
         refuse_planning_job(request.out)
@@ -305,21 +248,16 @@ def apply(request: ApplyRequest, *, dry_run: bool = False, wait: bool = False) -
     planned = prepare(request, setting, corpus, pieces, read_s)
     if dry_run:
         prepared = planned.prepared
+        script, path = prepared.script, prepared.run_dir / JOB_SCRIPT
+        script = script if request.show_environment else prepared.spec.hidden_in(script, request.word)
         lines, commands = planned.lines.splitlines(), launch.submit_commands(prepared)
-        path = prepared.run_dir / JOB_SCRIPT
-        launch.preview(lines, prepared.script, path, commands, only_script=request.script)
+        launch.preview(lines, script, path, commands, only_script=request.script)
         return 0
     return _start(planned, wait=wait)
 
 
 def find_permitted(request: ApplyRequest, *, build: bool) -> AppliedSetting:
-    """Return the setting that a person asks for; refuse a stand-in for a corpus that is not the sample.
-
-    Raises
-    ------
-    JobkitError
-        As `jobkit.extensions.corpus.setting.find_setting`.
-    """
+    """Return the setting that a person asks for; refuse a stand-in for a corpus that is not the sample."""
 
     def refuse(workload: str, model: ModelRef | None, ways: tuple[str, ...]) -> None:
         if model and model.stand_in and not _permits_stand_in(request):
@@ -338,7 +276,7 @@ def _permits_stand_in(request: ApplyRequest) -> bool:
         or (is_corpus_folder(request.out) and not is_unplanned(request.out))
     ):
         return True
-    return all(is_sample_file(Path(found.path), cache_dir()) for found in find_sources(request.paths))
+    return all(is_sample_file(Path(found.path), cache_dir()) for found in find_sources(request.paths).files)
 
 
 def columns(point: Point) -> tuple[str, ...]:
@@ -348,13 +286,7 @@ def columns(point: Point) -> tuple[str, ...]:
 
 
 def read(request: ApplyRequest) -> tuple[Corpus, Sequence[Piece], float]:
-    """Read a corpus once; return it, its pieces, and how long that took.
-
-    Raises
-    ------
-    JobkitError
-        With every place that cannot be read, unless they are to be left out.
-    """
+    """Read a corpus once; return it, its pieces, and how long that took."""
     begin = time.monotonic()
     found = scan(
         find_sources(request.paths),
@@ -373,8 +305,8 @@ def prepare(
     heavy = find_heavy(corpus, pieces, setting)
     refuse_too_large(heavy, setting)
     plan = plan_shards(pieces, setting, request.wishes, heavy=heavy)
-    spec = setting.spec.model_copy(update={"resources": plan.resources})
-    spec = spec.model_copy(update={"pack": min(spec.pack, len(plan.shards))})
+    changes = {"resources": plan.resources, "pack": min(setting.spec.pack, len(plan.shards))}
+    spec = setting.spec.model_copy(update=changes)
     setting = replace(setting, spec=spec)
     name = run_id_of(request.out) or run_id(spec.name)
     points = points_of(plan.shards, setting.point, request.out, name, corpus)
@@ -392,21 +324,16 @@ def prepare(
         follow_script=render_follow(spec, setting.site, points[0], request.out) if followed else None,
         needs={} if runs_here(spec.scheduler) else plan.needs,
     )
+    model = setting.point.model.fingerprint if setting.point.model else None
     prospect = CorpusSummary(
         corpus=corpus,
         setting=setting,
         plan=plan,
         read_s=read_s,
         now=datetime.now(UTC),
-        before=_before(setting.point),
+        before=ledger.corpus_summary(ledger.corpora(ledger_path()), setting.point.workload, model) or "",
     )
     return Planned(prepared=prepared, prospect=prospect)
-
-
-def _before(point: Point) -> str:
-    """Return how long earlier corpora took with this workload and model, next to what was predicted."""
-    model = point.model.fingerprint if point.model else None
-    return ledger.corpus_summary(ledger.corpora(ledger_path()), point.workload, model) or ""
 
 
 def _start(planned: Planned, *, wait: bool) -> int | None:
@@ -481,20 +408,13 @@ def _changes(request: ApplyRequest) -> tuple[str, ...]:
     path, overrides = request.out / SPEC_FILE, request.options.overrides
     before = load_spec(path)
     words = [word for word in overrides if word.partition("=")[0].strip() != "scheduler"]
-    asked = request.options.scheduler or _scheduler_word(overrides)
+    asked = asked_scheduler(request.options)
     if asked and asked not in {"auto", before.scheduler}:
         raise JobkitError(
             f"{request.out}: runs with {before.scheduler}",
             hint=f"to move it: jobkit resume {shell_path(request.out)} --replan --set scheduler={asked}",
         )
     return tuple(word for word in words if load_spec(path, (word,)) != before)
-
-
-def _scheduler_word(overrides: Sequence[str]) -> str:
-    found = [
-        word.partition("=")[2].strip() for word in overrides if word.partition("=")[0].strip() == "scheduler"
-    ]
-    return found[-1] if found else ""
 
 
 def report_end(run_dir: Path) -> int:

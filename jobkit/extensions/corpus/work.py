@@ -67,15 +67,7 @@ WORK = ShardWork()
 def shard_windows(paragraphs: Iterator[Paragraph], size: int) -> Iterator[Window]:
     """Yield the paragraphs of a shard as windows.
 
-    Parameters
-    ----------
-    size
-        Paragraphs of a window.
-
-    Raises
-    ------
-    TryFailed
-        If the corpus cannot be read, or is not what was planned.
+    ``size``: paragraphs of a window.
     """
     first, some, characters = 0, list[Paragraph](), 0
     with reading_corpus():
@@ -128,13 +120,7 @@ class RowsFile:
         self._paragraphs += len(places)
 
     def close(self, left: Sequence[Row], *, failed: bool) -> None:
-        """Sync the file and write its manifest; of a try that failed, remove it.
-
-        Raises
-        ------
-        OSError
-            If the disk is full; then no part of the file is left.
-        """
+        """Sync the file and write its manifest; of a try that failed, remove it."""
         del left
         try:
             with self._open:

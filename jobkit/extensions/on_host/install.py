@@ -53,13 +53,7 @@ echo {INSTALLED}
 
 
 def install_if_missing(cluster: Cluster) -> bool:
-    """Return whether the host has a jobkit that fits; install it after a yes.
-
-    Raises
-    ------
-    JobkitError
-        If it cannot be installed.
-    """
+    """Return whether the host has a jobkit that fits; install it after a yes."""
     found = _look(cluster)
     version = metadata.version("jobkit")
     if found.get(VERSION, "").endswith(f"protocol {PROTOCOL}"):

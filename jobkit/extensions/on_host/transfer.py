@@ -38,14 +38,9 @@ INSTALL = "install it there (ask who runs the cluster), or load its module in yo
 def send(connection: Connection, files: Sequence[Path], base: Path, folder: str) -> None:
     """Copy files and folders to the cluster.
 
-    Parameters
-    ----------
-    files
-        Below ``base``.
-    base
-        The folder on the laptop that becomes ``folder``.
-    folder
-        The folder on the cluster, absolute; the one above it exists.
+    ``files``: below ``base``.
+    ``base``: the folder on the laptop that becomes ``folder``.
+    ``folder``: the folder on the cluster, absolute; the one above it exists.
     """
     for large in (False, True):
         named = [path for path in files if is_large(path) is large]
@@ -79,14 +74,9 @@ def fetch(
 ) -> None:
     """Copy files and folders from the cluster.
 
-    Parameters
-    ----------
-    parts
-        Of each the folder on the cluster, and the path below it, which it has below ``to`` too.
-    to
-        A folder on the laptop.
-    leave
-        Patterns of names that are not copied.
+    ``parts``: of each the folder on the cluster, and the path below it, which it has below ``to`` too.
+    ``to``: A folder on the laptop.
+    ``leave``: patterns of names that are not copied.
     """
     sources = [f"{THERE}:{base}/./{path}" for base, path, _ in parts]
     if sources:

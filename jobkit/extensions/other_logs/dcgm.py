@@ -45,32 +45,17 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReport:
-    """What DCGM reports of one GPU during a job; ``None`` for what the report does not have.
+    """What DCGM reports of one GPU during a job; ``None`` for what the report does not have."""
 
-    Attributes
-    ----------
-    gpu
-        DCGM's number of the GPU.
-    seconds
-        From the start of the job to its end.
-    processes
-        That DCGM saw on the GPU.
-    energy_j
-        The difference of the GPU's energy counter between DCGM's first sample in the job and its last.
-    power_w
-        Of the GPU.
-    memory_peak_bytes
-        The largest peak of one process, by the driver's accounting of each process that DCGM saw.
-    sm_percent
-        "SM Utilization": NVML's utilisation, the share of time in which any kernel ran.
-    """
-
-    gpu: int
-    seconds: float | None = None
-    processes: int | None = None
+    gpu: int  # DCGM's number of the GPU
+    seconds: float | None = None  # from the start of the job to its end
+    processes: int | None = None  # that DCGM saw on the GPU
+    # the difference of the GPU's energy counter between DCGM's first sample in the job and its last
     energy_j: float | None = None
-    power_w: Spread | None = None
+    power_w: Spread | None = None  # of the GPU
+    # the largest peak of one process, by the driver's accounting of each process that DCGM saw
     memory_peak_bytes: int | None = None
+    # "SM Utilization": NVML's utilisation, the share of time in which any kernel ran
     sm_percent: Spread | None = None
 
     @property
@@ -129,54 +114,26 @@ EVEN = 0.05
 
 @dataclass(frozen=True, slots=True)
 class DcgmFigure:
-    """One figure of both.
+    """One figure of both."""
 
-    Attributes
-    ----------
-    name
-        In words.
-    dcgm, own
-        The values; ``None`` if not known.
-    unit
-        ``s``, ``%``, ``J``, ``W``, ``bytes``, or empty for a count.
-    why
-        What each counts, if they differ; else empty.
-    """
-
-    name: str
-    dcgm: float | None
+    name: str  # in words
+    dcgm: float | None  # `dcgm`, `own`: the values; ``None`` if not known
     own: float | None
-    unit: str
-    why: str = ""
+    unit: str  # ``s``, ``%``, ``J``, ``W``, ``bytes``, or empty for a count
+    why: str = ""  # what each counts, if they differ; else empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFigures:
-    """A report of DCGM next to the figures of points.
-
-    Attributes
-    ----------
-    file
-        Of the report.
-    source
-        The run folder, or the log, that the other figures are from.
-    whose
-        ``jobkit`` or ``log``.
-    points
-        How many points they are of.
-    figures
-        Those that DCGM has.
-    remarks
-        What to know of the report, in sentences without a full stop.
-    """
+    """A report of DCGM next to the figures of points."""
 
     key: ClassVar[str] = "dcgm"
-    file: str
-    source: str
-    whose: str
-    points: int
-    figures: tuple[DcgmFigure, ...]
-    remarks: tuple[str, ...]
+    file: str  # of the report
+    source: str  # the run folder, or the log, that the other figures are from
+    whose: str  # ``jobkit`` or ``log``
+    points: int  # how many points they are of
+    figures: tuple[DcgmFigure, ...]  # those that DCGM has
+    remarks: tuple[str, ...]  # what to know of the report, in sentences without a full stop
 
     def data(self) -> Mapping[str, object]:
         """Return them for a program."""
@@ -202,10 +159,7 @@ class JobFigures:
 def belongs(report: str, log: str) -> bool:
     """Return whether a report is of the job that wrote a log: the same name, and no other number.
 
-    Parameters
-    ----------
-    report, log
-        Names of files: ``tag.gpu-report`` or ``tag.2650.gpu-report``, and ``tag.o2650``.
+    ``report``, ``log``: names of files: ``tag.gpu-report`` or ``tag.2650.gpu-report``, and ``tag.o2650``.
     """
     name, _, rest = PurePath(report).name.removesuffix(SUFFIX).partition(".")
     same, _, job = PurePath(log).name.partition(".")
@@ -233,16 +187,10 @@ def points_of(report: str, rows: Sequence[Row]) -> tuple[list[Row], str]:
 def side_by_side(file: str, reports: Sequence[GpuReport], rows: Sequence[Row], how: str = "") -> JobFigures:
     """Return the figures of a report next to those of its points.
 
-    Parameters
-    ----------
-    file
-        The report.
-    reports
-        Of each GPU.
-    rows
-        The points, all of a run or all of a log.
-    how
-        How the points were found, if a reader must know.
+    ``file``: the report.
+    ``reports``: of each GPU.
+    ``rows``: the points, all of a run or all of a log.
+    ``how``: how the points were found, if a reader must know.
     """
     log = all(row.workload == LOG for row in rows)
     own = f"the {LOG_NAME}" if log else "jobkit"

@@ -55,13 +55,7 @@ OTHER_LOGS = OtherLogs()
 
 
 def dcgm_reports(paths: Iterable[Path], rows: Sequence[Row]) -> list[JobFigures]:
-    """Return reports of DCGM that a person names, each next to the points that it is of.
-
-    Raises
-    ------
-    JobkitError
-        If a file is no such report.
-    """
+    """Return reports of DCGM that a person names, each next to the points that it is of."""
     return [_read_report(path, rows) for path in paths]
 
 

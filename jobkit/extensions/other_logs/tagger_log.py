@@ -48,31 +48,16 @@ _MEMORY = [(re.compile(rf"{re.escape(words)}{_NUMBER}GB\s*$"), name) for words, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRun:
-    """One run as a log reports it; what the log does not have is ``None``.
+    """One run as a log reports it; what the log does not have is ``None``."""
 
-    Attributes
-    ----------
-    batch_size
-        Paragraphs per call.
-    items
-        Paragraphs in all.
-    total_s
-        Of the whole loop, writing included.
-    logged_batch_s
-        What the log calls the mean batch time: ``total_s / items * batch_size``.
-    gpu_model_bytes
-        CUDA context and weights together, above what was used before.
-    gpu_batch_peak_bytes, gpu_peak_bytes
-        Above the model, and in all; sampled every 50 paragraphs.
-    """
-
-    batch_size: int
-    items: int
-    total_s: float
-    logged_batch_s: float
+    batch_size: int  # paragraphs per call
+    items: int  # paragraphs in all
+    total_s: float  # of the whole loop, writing included
+    logged_batch_s: float  # what the log calls the mean batch time: ``total_s / items * batch_size``
     gpu_capacity_bytes: int | None = None
     gpu_before_bytes: int | None = None
-    gpu_model_bytes: int | None = None
+    gpu_model_bytes: int | None = None  # CUDA context and weights together, above what was used before
+    # `gpu_batch_peak_bytes`, `gpu_peak_bytes`: above the model, and in all; sampled every 50 paragraphs
     gpu_batch_peak_bytes: int | None = None
     gpu_peak_bytes: int | None = None
     ram_model_bytes: int | None = None

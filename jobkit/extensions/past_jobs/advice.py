@@ -8,37 +8,22 @@ from dataclasses import dataclass
 from statistics import median
 
 from jobkit.core.records import Outcome
-from jobkit.core.units import GIB, MIB
-from jobkit.report.recommend.request import MEMORY_FACTOR, WALLTIME_FACTOR, WALLTIME_STEP_S
+from jobkit.runs.request import memory_request, round_up_memory, round_up_walltime, walltime_request
 from jobkit.schedulers.past import PastJob
 from jobkit.spec.policy import RamOom, Timeout
 
 CONFIDENCE = 0.95
-SMALL_STEP_BYTES = 100 * MIB
-"""Advice below 1 GiB is in such steps, and above it in whole GiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobNeed:
-    """One resource of jobs that are alike: what was requested, what was used, what to request.
-
-    Attributes
-    ----------
-    requested
-        Bytes, seconds, CPUs or GPUs; ``None`` if the request does not name it.
-    used
-        By each job in which it is known, in ascending order.
-    exceeded
-        How many jobs ended because they had too little: their use is a lower limit.
-    next
-        What to request; ``None`` if that is not known.
-    """
+    """One resource of jobs that are alike: what was requested, what was used, what to request."""
 
     name: str
-    requested: float | None
-    used: tuple[float, ...] = ()
-    exceeded: int = 0
-    next: int | None = None
+    requested: float | None  # bytes, seconds, CPUs or GPUs; ``None`` if the request does not name it
+    used: tuple[float, ...] = ()  # by each job in which it is known, in ascending order
+    exceeded: int = 0  # how many jobs ended because they had too little: their use is a lower limit
+    next: int | None = None  # what to request; ``None`` if that is not known
 
     @property
     def most(self) -> float | None:
@@ -63,32 +48,16 @@ class JobNeed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedResource:
-    """How a resource of a past job is read, and how much more than its use is requested.
-
-    Attributes
-    ----------
-    read
-        Returns what a job requested and used.
-    lack, more
-        The outcome of a job that had too little of it, and the factor by which the next one gets more: that
-        of a spec's policy by default.
-    margin
-        What to request for each unit of the most that was used.
-    round_up
-        Returns a request in the steps that people use.
-    """
+    """How a resource of a past job is read, and how much more than its use is requested."""
 
     name: str
-    read: Callable[[PastJob], tuple[float | None, float | None]]
+    read: Callable[[PastJob], tuple[float | None, float | None]]  # returns what a job requested and used
+    # `lack`, `more`: the outcome of a job that had too little of it, and the factor by which the next
+    # one gets more: that of a spec's policy by default
     lack: Outcome | None = None
     more: float = 1.0
-    margin: float = 1.0
-    round_up: Callable[[float], int]
-
-
-def _whole_memory(size: float) -> int:
-    step = GIB if size >= GIB else SMALL_STEP_BYTES
-    return max(1, math.ceil(size / step)) * step
+    enough: Callable[[float], int]  # returns what to request for the most that was used
+    round_up: Callable[[float], int]  # returns a request in the steps that people use
 
 
 def _busy_cpus(job: PastJob) -> tuple[float | None, float | None]:
@@ -98,23 +67,27 @@ def _busy_cpus(job: PastJob) -> tuple[float | None, float | None]:
     return job.cpus, min(job.cpu_s / job.elapsed_s, max(job.cpus, job.cpu_s / (job.elapsed_s + 1)))
 
 
+def _whole_cpus(busy: float) -> int:
+    return max(1, math.ceil(busy))
+
+
 MEMORY = JudgedResource(
     name="memory",
     read=lambda job: (job.memory_bytes, job.held_bytes),
     lack=Outcome.RAM_OOM,
     more=RamOom().memory,
-    margin=MEMORY_FACTOR,
-    round_up=_whole_memory,
+    enough=memory_request,
+    round_up=round_up_memory,
 )
 WALLTIME = JudgedResource(
     name="walltime",
     read=lambda job: (job.walltime_s, job.elapsed_s),
     lack=Outcome.TIMEOUT,
     more=Timeout().walltime,
-    margin=WALLTIME_FACTOR,
-    round_up=lambda seconds: max(1, math.ceil(seconds / WALLTIME_STEP_S)) * WALLTIME_STEP_S,
+    enough=walltime_request,
+    round_up=round_up_walltime,
 )
-CPUS = JudgedResource(name="CPUs busy", read=_busy_cpus, round_up=lambda busy: max(1, math.ceil(busy)))
+CPUS = JudgedResource(name="CPUs busy", read=_busy_cpus, enough=_whole_cpus, round_up=_whole_cpus)
 """The CPUs that were busy on average: a job may have needed more of them at times."""
 
 
@@ -142,7 +115,7 @@ class AlikeJobs:
         if exceeded and requested is not None:
             wanted = resource.round_up(resource.more * max((requested, *used)))
         elif used and requested is not None and self.ended_well:
-            wanted = resource.round_up(resource.margin * used[-1])
+            wanted = resource.enough(used[-1])
             wanted = wanted if used[-1] > requested else min(int(requested), wanted)
         return JobNeed(name=resource.name, requested=requested, used=used, exceeded=exceeded, next=wanted)
 

@@ -48,26 +48,12 @@ def profile(
 ) -> int:
     """Print the profile of a point, or run or submit what makes it; return the exit code.
 
-    Parameters
-    ----------
-    run_dir
-        The run folder, absolute.
-    word
-        The point, by number or id; ``None`` for the fastest that succeeded.
-    profiler
-        ``None`` for torch on a GPU, else Python's own.
-    overrides
-        ``key=value`` of each ``--set``, as for `jobkit resume`.
-    again
-        Whether to profile a point again that has a profile.
-    wait
-        Whether to wait for a job.
-
-    Raises
-    ------
-    JobkitError
-        If there is no such point, it has not succeeded, the profiler is missing or the run cannot be
-        changed, or the scheduler refuses (exit code 3).
+    ``run_dir``: the run folder, absolute.
+    ``word``: the point, by number or id; ``None`` for the fastest that succeeded.
+    ``profiler``: ``None`` for torch on a GPU, else Python's own.
+    ``overrides``: ``key=value`` of each ``--set``, as for `jobkit resume`.
+    ``again``: whether to profile a point again that has a profile.
+    ``wait``: whether to wait for a job.
     """
     refuse_moved_run(run_dir)
     (run,) = read_standings([run_dir])
@@ -124,13 +110,7 @@ def _profile_of(point: Point, profiler: str | None) -> Point:
 
 
 def _add(run: RunStanding, source: PointStatus, profiler: str | None, overrides: Sequence[str]) -> int:
-    """Add a point that profiles another to the run; return its number.
-
-    Raises
-    ------
-    JobkitError
-        If that point has not succeeded, the profiler is missing, or another job still adds points.
-    """
+    """Add a point that profiles another to the run; return its number."""
     if source.outcome is not Outcome.OK:
         message = f"{source.point.point_id} is {source.state}: only a point that succeeded can be profiled"
         raise JobkitError(message, hint=f"jobkit status {shell_path(run.folder)}")

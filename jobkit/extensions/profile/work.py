@@ -39,20 +39,12 @@ Event = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ProfileCost:
-    """What a function, a line or an operation took itself, without what it calls.
-
-    Attributes
-    ----------
-    where
-        ``file:line`` of the Python code; empty if it is not known.
-    calls
-        ``None`` if the time was sampled.
-    """
+    """What a function, a line or an operation took itself, without what it calls."""
 
     what: str
-    where: str
+    where: str  # ``file:line`` of the Python code; empty if it is not known
     seconds: float
-    calls: int | None = None
+    calls: int | None = None  # ``None`` if the time was sampled
 
 
 def costs_of_trace(events: Iterable[Event]) -> tuple[list[ProfileCost], bool]:
@@ -124,10 +116,7 @@ class Profiler(Protocol):
     def write(self, path: Path, calls_s: float) -> tuple[list[ProfileCost], list[str]]:
         """Write what was recorded; return the costs, and in sentences what they are of.
 
-        Parameters
-        ----------
-        calls_s
-            The time of the calls that were recorded.
+        ``calls_s``: the time of the calls that were recorded.
         """
         ...
 
@@ -333,10 +322,7 @@ WIDEST = 60
 class ProfileRecording(Recording):
     """The profile of the calls of this process.
 
-    Parameters
-    ----------
-    point
-        Its ``profile`` names the profiler.
+    ``point``: its ``profile`` names the profiler.
     """
 
     def __init__(self, point: Point) -> None:
@@ -362,13 +348,7 @@ class ProfileRecording(Recording):
             self._profiler.pause(last=self._seconds >= self._profiler.LIMIT_S)
 
     def write(self, out: Path, try_number: int) -> None:
-        """Write the profile, for a viewer and as text, into the folder of the try.
-
-        Raises
-        ------
-        OSError
-            If a file cannot be written.
-        """
+        """Write the profile, for a viewer and as text, into the folder of the try."""
         costs, notes = self._profiler.write(out / PROFILE_FILES[self._point.profile], self._seconds)
         lines = [*self._heading(try_number), *notes, "", *table(costs)]
         (out / PROFILE_TEXT).write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -387,13 +367,7 @@ class ProfiledWork(PointWork):
     """The work of a sweep, with a profiler."""
 
     def launcher(self, task: Task) -> Launcher:
-        """Return how the worker starts that is profiled; scalene starts it itself.
-
-        Raises
-        ------
-        TryFailed
-            ``environment`` if this Python does not have the profiler.
-        """
+        """Return how the worker starts that is profiled; scalene starts it itself."""
         profiler = task.point.profile
         if why := missing(profiler):
             raise TryFailed(Outcome.ENVIRONMENT, f"{NO_PROFILER} {why}")

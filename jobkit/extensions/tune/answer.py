@@ -125,11 +125,6 @@ class Answer(Tuning, SearchAnswer):
         """Return the records of the finals, each with its setting as the answer names it.
 
         Points of the other phases worked on a part of the text, or ran once: nothing is recommended by them.
-
-        Raises
-        ------
-        JobkitError
-            If the search has not ended, or has found no setting.
         """
         folder = shell_path(Path(run))
         if isinstance(self.next, Candidate):

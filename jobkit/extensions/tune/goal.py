@@ -60,18 +60,10 @@ SIZE_STEPS = (16, 4, 2, 1)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The CPUs of a node that could run the search.
+    """The CPUs of a node that could run the search."""
 
-    Attributes
-    ----------
-    cpus
-        Of the largest one.
-    where
-        Where that is, for a person: ``partition 'cpu'``.
-    """
-
-    cpus: int
-    where: str
+    cpus: int  # of the largest one
+    where: str  # where that is, for a person: ``partition 'cpu'``
 
 
 def largest_node(survey: Survey, spec: SweepSpec, site: Site) -> Node | None:
@@ -96,23 +88,11 @@ def tuned(
 ) -> tuple[SweepSpec, TuneGoal]:
     """Return the spec of a search, with what its points share, and the goal.
 
-    Parameters
-    ----------
-    spec
-        With everything ``auto`` decided but the batch sizes; its ``sweep`` is not used.
-    knobs
-        Of the workload.
-    lengths
-        Of the text's items.
-    pads
-        Whether the workload says that it pads the items of a batch to the longest.
-    node
-        The largest node of the queue; ``None`` on this machine, or if the scheduler does not say.
-
-    Raises
-    ------
-    JobkitError
-        If a key means nothing in a search, or leaves no worker.
+    ``spec``: with everything ``auto`` decided but the batch sizes; its ``sweep`` is not used.
+    ``knobs``: of the workload.
+    ``lengths``: of the text's items.
+    ``pads``: whether the workload says that it pads the items of a batch to the longest.
+    ``node``: the largest node of the queue; ``None`` on this machine, or if the scheduler does not say.
     """
     if spec.every > 1:
         message = f"every: {spec.every}: jobkit tune chooses the part of the text itself"
@@ -239,10 +219,8 @@ def _sizes(
 ) -> dict[int, int]:
     """Return the sizes that are tried, ascending, each with its largest load.
 
-    Parameters
-    ----------
-    work_unit
-        Paragraphs of a call, if the size is a budget of padded characters; ``None`` for a batch size.
+    ``work_unit``: paragraphs of a call, if the size is a budget of padded characters; ``None`` for a batch
+        size.
     """
     loads = Loads(lengths, by_length=order == SORTED, window=window)
     if work_unit is None:

@@ -57,8 +57,11 @@ def _headline(prepared: PreparedSearch) -> str:
     return "\n".join(filter(None, lines))
 
 
-def preview(prepared: PreparedSearch, *, only_script: bool) -> None:
-    """Print the script of the search, or what it takes and the submit commands."""
+def preview(prepared: PreparedSearch, hide: Path | None, *, only_script: bool) -> None:
+    """Print what a search takes and the submit commands, or its script.
+
+    ``hide``: the file that has the values of `environment`, if they are not to be printed.
+    """
     scheduler, run_dir = by_name(prepared.spec.scheduler), prepared.run_dir
     used = f"scheduler {scheduler.NAME} ({prepared.why}), site {prepared.site.name}"
     jobs = [] if scheduler.RUNS_HERE else _jobs(1, follow=prepared.follow_script is not None)
@@ -67,6 +70,7 @@ def preview(prepared: PreparedSearch, *, only_script: bool) -> None:
         for job in jobs
     )
     plan, script = [*_headline(prepared).splitlines(), used], prepared.more_files[TUNE_SCRIPT]
+    script = prepared.spec.hidden_in(script, hide) if hide else script
     show_dry_run(plan, script, run_dir / TUNE_SCRIPT, submits, only_script=only_script)
 
 
@@ -136,13 +140,7 @@ def tune_on_cluster(prepared: PreparedSearch, check: Check, *, wait: bool) -> in
 
 
 def _check(prepared: PreparedSearch) -> None:
-    """Ask the scheduler whether it would accept the job.
-
-    Raises
-    ------
-    JobkitError
-        Exit code 3.
-    """
+    """Ask the scheduler whether it would accept the job."""
     spec = prepared.spec
     needed = resources(spec, prepared.points[0], prepared.goal)
     asked = request(prepared.run_dir.name, spec, prepared.site, needed)
@@ -162,12 +160,8 @@ def go_on(
 ) -> int | None:
     """Go on with a search that was cut short; return an exit code, or ``None`` if it has ended.
 
-    Parameters
-    ----------
-    by_itself
-        Whether no person asked: then only so many jobs are submitted, `MOST_JOBS`.
-    wait
-        Whether to wait for its end.
+    ``by_itself``: whether no person asked: then only so many jobs are submitted, `MOST_JOBS`.
+    ``wait``: whether to wait for its end.
     """
     if (run_dir / SETTING_FILE).is_file():
         note(f"the search has ended: jobkit tune {shell_path(run_dir)} prints its answer")

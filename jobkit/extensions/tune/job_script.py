@@ -24,15 +24,9 @@ MODULE = "jobkit.extensions.tune.search"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedSearch(prepare.Prepared):
-    """A search for the fastest setting that could be submitted now; it has only its first point so far.
+    """A search for the fastest setting that could be submitted now; it has only its first point so far."""
 
-    Attributes
-    ----------
-    goal
-        What it is to find.
-    """
-
-    goal: TuneGoal
+    goal: TuneGoal  # what it is to find
 
 
 def prepare_search(

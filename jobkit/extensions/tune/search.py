@@ -24,11 +24,6 @@ def next_point(run_dir: Path) -> Point | None:
     """Return the next point to run, appended to ``points.jsonl`` if it is new; ``None`` if all is done.
 
     Whoever asks has run the point before to its end: a point without a result was killed, and runs again.
-
-    Raises
-    ------
-    JobkitError
-        As `jobkit.extensions.tune.tuning.read_goal`.
     """
     with exclusive_lock(run_dir / SEARCH_LOCK, lambda: None):
         if (run_dir / SETTING_FILE).is_file():

@@ -59,72 +59,44 @@ IDLE_SHARE = 0.15
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneGoal:
-    """What the search is to find, and what the text alone decided: ``tune.json``.
+    """What the search is to find, and what the text alone decided: ``tune.json``."""
 
-    Attributes
-    ----------
-    size_knob, sizes, loads
-        ``padded_chars`` or ``batch_size``, its values in ascending order, and the largest load of each.
-    order
-        Of the text's paragraphs and sentences.
-    padding
-        Of the orders that were compared, characters over padded characters at the middle size.
-    loop
-        The knobs of the plain loop: one worker, text order, a fixed batch size.
-    workers, cpus
-        The most workers, and the CPUs of each.
-    limited_by
-        Why there are not more workers: a key of the spec, or the CPUs that there are.
-    mps
-        Whether workers may share a GPU through MPS.
-    shortcuts
-        Whether the workload has shortcuts: all settings but the plain loop use them, unless they are refused.
-    memory_every, search_every
-        The part of the text that the points of these phases work on; that of the search with the most
-        workers.
-    other_order
-        The order that is compared with ``order`` at the best setting; empty if the text decides it.
-    repeats, most_repeats
-        Of each finalist and the plain loop: those that run in any case, if the budget allows, and the most.
-    share
-        Half the 95 % interval of the mean speed of each, as a share of the mean, at which repeats end; 0 for
-        repeats that end once a finalist is shown to be better, or worse, than the plain loop.
-    looks
-        As in `jobkit.answers.objective.Finals`.
-    again
-        The most points of the search that are measured again, because scatter may have decided a step.
-    gain
-        The share by which twice as many workers must be faster, else the search ends.
-    budget_s
-        The time that the search may take.
-    memory_bytes
-        Of the GPU, or on a CPU of the job; ``None`` for all of the GPU.
-    objective
-        What the finalists are chosen by, and the constraints of the spec.
-    """
-
+    # `size_knob`, `sizes`, `loads`: ``padded_chars`` or ``batch_size``, its values in ascending order,
+    # and the largest load of each
     size_knob: str
     sizes: tuple[int, ...]
     loads: tuple[int, ...]
-    order: str
+    order: str  # of the text's paragraphs and sentences
+    # of the orders that were compared, characters over padded characters at the middle size
     padding: Mapping[str, float] = field(default_factory=dict)
-    loop: Mapping[str, Value]
-    workers: int
+    loop: Mapping[str, Value]  # the knobs of the plain loop: one worker, text order, a fixed batch size
+    workers: int  # `workers`, `cpus`: the most workers, and the CPUs of each
     cpus: int
-    limited_by: str
-    mps: bool
+    limited_by: str  # why there are not more workers: a key of the spec, or the CPUs that there are
+    mps: bool  # whether workers may share a GPU through MPS
+    # whether the workload has shortcuts: all settings but the plain loop use them, unless they are
+    # refused
     shortcuts: bool = False
+    # `memory_every`, `search_every`: the part of the text that the points of these phases work on; that
+    # of the search with the most workers
     memory_every: int = 1
     search_every: int = 1
+    # `repeats`, `most_repeats`: of each finalist and the plain loop: those that run in any case, if the
+    # budget allows, and the most
     repeats: int = 3
     most_repeats: int = 0
+    # half the 95 % interval of the mean speed of each, as a share of the mean, at which repeats end; 0
+    # for repeats that end once a finalist is shown to be better, or worse, than the plain loop
     share: float = 0.0
-    looks: int = 0
+    looks: int = 0  # as in `jobkit.answers.objective.Finals`
+    # the most points of the search that are measured again, because scatter may have decided a step
     again: int = 0
+    # the order that is compared with ``order`` at the best setting; empty if the text decides it
     other_order: str = ""
-    gain: float = 0.05
-    budget_s: float
-    memory_bytes: int | None = None
+    gain: float = 0.05  # the share by which twice as many workers must be faster, else the search ends
+    budget_s: float  # the time that the search may take
+    memory_bytes: int | None = None  # of the GPU, or on a CPU of the job; ``None`` for all of the GPU
+    # what the finalists are chosen by, and the constraints of the spec
     objective: Objective = field(default_factory=Objective)
 
     def setting(self, size: int, workers: int, *, every: int = 1, **words: str) -> dict[str, Value]:
@@ -197,17 +169,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredCandidate:
-    """What a candidate came to.
-
-    Attributes
-    ----------
-    held_s
-        How long it held its GPU, or its CPUs, all tries together.
-    """
+    """What a candidate came to."""
 
     outcome: Outcome | None
     record: Record | None
-    held_s: float
+    held_s: float  # how long it held its GPU, or its CPUs, all tries together
 
     @property
     def refused(self) -> bool:
@@ -228,22 +194,14 @@ class MeasuredCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneAnswer:
-    """The end of a search.
+    """The end of a search."""
 
-    Attributes
-    ----------
-    finalists
-        The settings that were measured on the whole text, the fastest in the search first; empty if
-        nothing could be chosen.
-    limit
-        What keeps the search from a faster setting: ``cores``, ``GPU``, ``memory``, ``text`` or ``time``.
-    why
-        The same in a sentence without a full stop; without finalists why there are none.
-    """
-
+    # the settings that were measured on the whole text, the fastest in the search first; empty if
+    # nothing could be chosen
     finalists: tuple[Mapping[str, Value], ...] = ()
+    # what keeps the search from a faster setting: ``cores``, ``GPU``, ``memory``, ``text`` or ``time``
     limit: str = ""
-    why: str
+    why: str  # the same in a sentence without a full stop; without finalists why there are none
 
 
 Steps = Generator[Candidate, MeasuredCandidate, TuneAnswer]
@@ -265,29 +223,17 @@ def follow(
 
 @dataclass(slots=True)
 class Search:
-    """A search while it goes on; `steps` is all of it.
-
-    Attributes
-    ----------
-    results
-        Of each candidate so far, in order.
-    memory
-        What one worker shows about memory, or why it shows nothing.
-    limit, why
-        As in `TuneAnswer`.
-    shortcuts
-        Of the settings that are tried.
-    tried
-        Of a search that has ended all candidates: they show what the budget decided. ``None`` while it
-        goes on. Times alone do not show it again: those of files are lost with a copy of the run folder.
-    """
+    """A search while it goes on; `steps` is all of it."""
 
     goal: TuneGoal
+    # of each candidate so far, in order
     results: list[tuple[Candidate, MeasuredCandidate]] = field(default_factory=list)
-    memory: Memory | str = ""
-    limit: str = ""
+    memory: Memory | str = ""  # what one worker shows about memory, or why it shows nothing
+    limit: str = ""  # `limit`, `why`: as in `TuneAnswer`
     why: str = ""
-    shortcuts: str = EXACT
+    shortcuts: str = EXACT  # of the settings that are tried
+    # of a search that has ended all candidates: they show what the budget decided. ``None`` while it
+    # goes on. Times alone do not show it again: those of files are lost with a copy of the run folder.
     tried: tuple[Candidate, ...] | None = None
 
     def steps(self) -> Steps:
@@ -385,6 +331,8 @@ class Search:
 
     def _failure(self) -> str:
         """Return why not even one worker has a speed."""
+        if not self.results:
+            return "no setting was measured"
         candidate, result = self.results[-1]
         message = result.record.message if result.record else ""
         size = f"{self.goal.size_knob} {numbers(candidate.params)[self.goal.size_knob]:,}"

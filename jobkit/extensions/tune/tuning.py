@@ -42,34 +42,19 @@ may end as ``environment``."""
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """A search, as far as it is.
-
-    Attributes
-    ----------
-    results
-        The points, each with its candidate.
-    next
-        What is to be measured next, or the answer.
-    padding
-        The share of text in the padding of the plain loop, on the part of the text that it worked on and on
-        all of it; ``None`` if that is all of it, or it does not pad.
-    """
+    """A search, as far as it is."""
 
     goal: TuneGoal
-    results: tuple[tuple[Candidate, PointResult], ...]
-    next: Candidate | TuneAnswer
+    results: tuple[tuple[Candidate, PointResult], ...]  # the points, each with its candidate
+    next: Candidate | TuneAnswer  # what is to be measured next, or the answer
     search: Search
+    # the share of text in the padding of the plain loop, on the part of the text that it worked on and
+    # on all of it; ``None`` if that is all of it, or it does not pad
     padding: tuple[float, float] | None = None
 
     @classmethod
     def read(cls, run_dir: Path) -> Self:
-        """Read how far the search of a run is.
-
-        Raises
-        ------
-        JobkitError
-            As `read_goal`.
-        """
+        """Read how far the search of a run is."""
         goal = read_goal(run_dir)
         results = tuple(_with_candidates(read_run(run_dir).points))
         measured = {candidate.key: _measured(result) for candidate, result in results}
@@ -190,13 +175,7 @@ class Tuning:
 
 
 def read_goal(run_dir: Path) -> TuneGoal:
-    """Read what a search is to find.
-
-    Raises
-    ------
-    JobkitError
-        If the run folder has no ``tune.json``: it is not one of ``jobkit tune``.
-    """
+    """Read what a search is to find."""
     path = run_dir / TUNE_GOAL_FILE
     try:
         return from_json(TuneGoal, read_text(path), where=str(path))

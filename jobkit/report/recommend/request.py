@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -13,13 +12,13 @@ from jobkit.answers.speed import Duration
 from jobkit.core.errors import JobkitError
 from jobkit.core.knobs import CPU
 from jobkit.core.layout import SPEC_FILE, is_run_folder
-from jobkit.core.records import Outcome, Point, Record
+from jobkit.core.records import Point, Record
 from jobkit.core.terminal import shell_path
-from jobkit.core.units import GIB
 from jobkit.report.recommend.run_data import site_of
 from jobkit.report.recommend.types import Lines, RequestAdvice, RunData
 from jobkit.report.rows import Row, row_of_point
 from jobkit.runs.journal import JobTask, Journal, Submission
+from jobkit.runs.request import WARNING_S, enough, held_by, held_in
 from jobkit.runs.results import PointResult, Run, read_run, task_s
 from jobkit.runs.retry_rule import changed_resources, scaled_request
 from jobkit.runs.tries import Try
@@ -28,46 +27,16 @@ from jobkit.spec.directives import directives
 from jobkit.spec.site import Site, load_site
 from jobkit.spec.sweep_spec import Resources, SweepSpec, load_spec
 
-MEMORY_FACTOR = 1.2
-WALLTIME_FACTOR = 1.25
-WALLTIME_STEP_S = 300
 PORTABLE = ("gpus", "cpus", "memory", "walltime")
 """What of a spec means the same at every site."""
-
-
-def enough(asked: Resources, *, peak_bytes: int | None, longest_s: float | None, gpus: int) -> Resources:
-    """Return what suffices: as asked, but memory and walltime by what was measured, with a margin.
-
-    Parameters
-    ----------
-    asked
-        By the spec.
-    peak_bytes
-        The most memory that a try held; as asked if unknown.
-    longest_s
-        The longest that the work may take; as asked if unknown.
-    gpus
-        How many GPUs the work uses.
-    """
-    changes: dict[str, object] = {"gpus": gpus}
-    if peak_bytes is not None:
-        changes["memory"] = math.ceil(MEMORY_FACTOR * peak_bytes / GIB) * GIB
-    if longest_s is not None:
-        changes["walltime"] = math.ceil(WALLTIME_FACTOR * longest_s / WALLTIME_STEP_S) * WALLTIME_STEP_S
-    return asked.model_copy(update=changes)
 
 
 def lines(resources: Resources, site: Site, *, own: bool) -> Lines:
     """Return the header lines by which a site is asked for resources.
 
-    Parameters
-    ----------
-    resources
-        What is wanted.
-    site
-        Of a scheduler that reads header lines.
-    own
-        Whether it is the site of the run.
+    ``resources``: what is wanted.
+    ``site``: of a scheduler that reads header lines.
+    ``own``: whether it is the site of the run.
     """
     portable = {name: getattr(resources, name) for name in PORTABLE}
     wanted = resources if own else Resources().model_copy(update=portable)
@@ -79,44 +48,24 @@ def lines(resources: Resources, site: Site, *, own: bool) -> Lines:
     return Lines(scheduler=site.scheduler, site=site.name, own=own, lines=header)
 
 
-def used_ram(record: Record) -> int | None:
-    """Return the most RAM that a try is charged with: if it had a cgroup, that one's with its page cache."""
-    memory, scheduler = record.memory, SCHEDULERS.get(record.job.scheduler)
-    cgroup = memory.cgroup_peak_bytes if scheduler and scheduler.CHARGES_PAGE_CACHE else None
-    checked = record.check.rss_peak_bytes if record.check else None
-    return max((peak for peak in (memory.ram_peak_bytes, cgroup, checked) if peak is not None), default=None)
-
-
-def _alike(record: Record, chosen: Record, *, exactly: bool) -> bool:
-    """Return whether a try counts for the RAM of a setting: it has as many processes, or that setting."""
-    if exactly:
-        return record.params == chosen.params
-    point, other = record.point, chosen.point
-    return (point.workers, point.gpus) == (other.workers, other.gpus)
-
-
 def request(material: RunData, chosen: Record, time: Duration) -> RequestAdvice | None:
-    """Return what to ask for, next to what was asked for and used; ``None`` if the spec is not known.
+    """Return what to ask for, next to what was used; ``None`` if the spec is not known.
 
-    Parameters
-    ----------
-    material
-        The data of the run folder.
-    chosen
-        A record of the recommended setting.
-    time
-        Of the work to come: its upper end counts, if there is one.
+    ``material``: the data of the run folder.
+    ``chosen``: A record of the recommended setting.
+    ``time``: of the work to come.
     """
     asked = material.resources
     if asked is None:
         return None
     point = chosen.point
-    well = [record for record in material.records if record.outcome is Outcome.OK]
-    alike = [record for record in well if _alike(record, chosen, exactly=material.search is not None)]
-    peak = max((used for record in alike if (used := used_ram(record))), default=None)
-    gpus = 0 if point.device == CPU else point.gpus
-    wanted = enough(asked.of(point), peak_bytes=peak, longest_s=time.high_s or time.expected_s, gpus=gpus)
-    own = material.site
+    own, peak = material.site, held_by(material.measured, chosen)
+    wanted = enough(
+        asked.of(point).model_copy(update={"gpus": 0 if point.device == CPU else point.gpus}),
+        held_bytes=peak,
+        longest_s=time.longest_s,
+        warning_s=own.warning_s if own else WARNING_S,
+    )
     sites = [(own, True)] if own else [(site, False) for site in material.plain_sites]
     return RequestAdvice(
         gpus=wanted.gpus,
@@ -124,43 +73,22 @@ def request(material: RunData, chosen: Record, time: Duration) -> RequestAdvice 
         cpus=wanted.cpus,
         memory_bytes=wanted.memory,
         walltime_s=wanted.walltime,
-        asked_memory_bytes=asked.memory,
-        asked_walltime_s=asked.walltime,
         used_memory_bytes=peak,
-        used_s=max((s for s in material.seconds if s is not None), default=None),
         lines=tuple(lines(wanted, site, own=mine) for site, mine in sites),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointUse:
-    """What a point requested and used, by its try that counts.
+    """What a point requested and used, by its try that counts."""
 
-    Attributes
-    ----------
-    row
-        As `jobkit collect` has it.
-    asked
-        What the point requested, for itself.
-    pack
-        How many points share its job.
-    seconds
-        How long the try took, with the environment and staging.
-    ram_bytes
-        The most memory of the host, by the record or the accounting, whichever has more.
-    task
-        The job that ran it; ``None`` if that is not known.
-    on_path
-        As in `jobkit.runs.journal.Submission`.
-    """
-
-    row: Row
-    asked: Resources
-    pack: int
-    seconds: float | None
-    ram_bytes: int | None
-    task: JobTask | None
-    on_path: tuple[str, ...] | None = None
+    row: Row  # as `jobkit collect` has it
+    asked: Resources  # what the point requested, for itself
+    pack: int  # how many points share its job
+    seconds: float | None  # how long the try took, with the environment and staging
+    ram_bytes: int | None  # the most memory of the host, by the record or the accounting, whichever has more
+    task: JobTask | None  # the job that ran it; ``None`` if that is not known
+    on_path: tuple[str, ...] | None = None  # as in `jobkit.runs.journal.Submission`
 
     @property
     def point(self) -> Point:
@@ -176,38 +104,17 @@ class PointUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunUse:
-    """A run: what each point used, and how its sites are asked for resources.
+    """A run: what each point used, and how its sites are asked for resources."""
 
-    Attributes
-    ----------
-    run
-        The folder, as named.
-    scheduler
-        That ran the points.
-    points
-        Those that have begun, without tests of a prediction and profiled points.
-    to_come
-        How many have not.
-    threads
-        The key ``threads`` of the spec.
-    sites
-        The site of the run; without one, the plain site of each scheduler.
-    own
-        Whether it is the site of the run.
-    notes
-        What could not be read.
-    search
-        If it is a search: what was found. Its points are then those of the answer.
-    """
-
-    run: str
-    scheduler: str
-    points: Sequence[PointUse]
-    to_come: int
-    threads: int | None
-    sites: Sequence[Site]
-    own: bool
-    notes: tuple[str, ...]
+    run: str  # the folder, as named
+    scheduler: str  # that ran the points
+    points: Sequence[PointUse]  # those that have begun, without tests of a prediction and profiled points
+    to_come: int  # how many have not
+    threads: int | None  # the key ``threads`` of the spec
+    sites: Sequence[Site]  # the site of the run; without one, the plain site of each scheduler
+    own: bool  # whether it is the site of the run
+    notes: tuple[str, ...]  # what could not be read
+    # if it is a search: what was found. Its points are then those of the answer.
     search: SearchAnswer | None = None
 
     @property
@@ -227,13 +134,7 @@ class RunUse:
 
 
 def read_use(folder: Path) -> RunUse:
-    """Return what the points of a run folder requested and used.
-
-    Raises
-    ------
-    JobkitError
-        If it is no run folder, its spec cannot be read, or no point has begun.
-    """
+    """Return what the points of a run folder requested and used."""
     if not is_run_folder(folder):
         raise JobkitError(f"{folder}: not a run folder", hint="jobkit status without RUN lists the runs")
     spec = _spec(folder)
@@ -298,7 +199,7 @@ def _uses(folder: Path, run: Run, meant: Sequence[PointResult]) -> Iterator[Poin
             asked=_asked(spec, result.point, before),
             pack=1 if runs_here(spec.scheduler) else spec.pack,
             seconds=task_s(tried, shared=tried.task in run.accounts.packed),
-            ram_bytes=_ram(tried),
+            ram_bytes=held_in(tried),
             task=tried.task,
             on_path=sent[tried.task].on_path if tried.task in sent else None,
         )
@@ -318,35 +219,15 @@ def _asked(spec: SweepSpec, point: Point, before: Sequence[Try]) -> Resources:
     return changed_resources(spec.resources.of(point), change)
 
 
-def _ram(tried: Try) -> int | None:
-    own = used_ram(tried.record) if tried.record else None
-    accounted = tried.account.max_rss_bytes if tried.account else None
-    return max((size for size in (own, accounted) if size), default=None)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
-    """What to change.
+    """What to change."""
 
-    Attributes
-    ----------
-    does
-        In words.
-    keys
-        Of the spec, with their new values.
-    lines
-        By scheduler, the header lines that are new or have changed.
-    leave_out
-        By scheduler, header lines that go.
-    command
-        To type, if no key of a spec does it; else empty.
-    """
-
-    does: str
-    keys: Mapping[str, str | int] = field(default_factory=dict)
-    lines: tuple[Lines, ...] = ()
-    leave_out: tuple[Lines, ...] = ()
-    command: str = ""
+    does: str  # in words
+    keys: Mapping[str, str | int] = field(default_factory=dict)  # of the spec, with their new values
+    lines: tuple[Lines, ...] = ()  # by scheduler, the header lines that are new or have changed
+    leave_out: tuple[Lines, ...] = ()  # by scheduler, header lines that go
+    command: str = ""  # to type, if no key of a spec does it; else empty
 
 
 def fix_of(
@@ -359,18 +240,11 @@ def fix_of(
 ) -> Fix:
     """Return a fix with the header lines that it changes.
 
-    Parameters
-    ----------
-    run
-        The run.
-    uses
-        The points whose request changes; the largest of them counts.
-    does, keys
-        As in `Fix`.
-    pack
-        How many points share a job then; as many as now without it.
-    changes
-        Of the resources of a point.
+    ``run``: the run.
+    ``uses``: the points whose request changes; the largest of them counts.
+    ``does``, ``keys``: as in `Fix`.
+    ``pack``: how many points share a job then; as many as now without it.
+    ``changes``: of the resources of a point.
     """
     before, now_pack = largest(uses), max(use.pack for use in uses)
     before = before if run.own else before.model_copy(update={"gpu_type": None})

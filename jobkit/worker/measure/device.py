@@ -146,13 +146,7 @@ def uses_torch() -> bool:
 
 
 def open_device(name: str) -> Device:
-    """Return the device, with its CUDA context created.
-
-    Raises
-    ------
-    TryFailed
-        ``environment`` if torch cannot be imported, ``no_gpu`` if it finds no device.
-    """
+    """Return the device, with its CUDA context created."""
     if name != "cuda":
         return Device(name)
     torch = import_torch()
@@ -163,13 +157,7 @@ def open_device(name: str) -> Device:
 
 
 def import_torch() -> Any:  # noqa: ANN401 - torch is untyped here
-    """Return torch, which opens no device when it is imported.
-
-    Raises
-    ------
-    TryFailed
-        ``environment`` if it cannot be imported.
-    """
+    """Return torch, which opens no device when it is imported."""
     try:
         return importlib.import_module("torch")
     except ImportError as error:

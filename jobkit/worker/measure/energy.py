@@ -37,12 +37,8 @@ def in_initial_namespace(link: Path = Path("/proc/self/ns/pid")) -> bool:
 class Meter:
     """Measures the energy of GPUs from its construction on.
 
-    Parameters
-    ----------
-    gpus
-        At least one.
-    now_s
-        The time now, by a clock that never goes back; so are all other times.
+    ``gpus``: at least one.
+    ``now_s``: the time now, by a clock that never goes back; so are all other times.
     """
 
     def __init__(self, gpus: Sequence[GpuHandle], now_s: float) -> None:
@@ -87,10 +83,7 @@ class Meter:
 class Owners:
     """Finds out whether all processes that NVML lists on GPUs are of the job.
 
-    Parameters
-    ----------
-    sees_all
-        Whether NVML lists the processes of the whole host, with the ids that this process sees.
+    ``sees_all``: whether NVML lists the processes of the whole host, with the ids that this process sees.
     """
 
     def __init__(self, gpus: Sequence[GpuHandle], *, sees_all: bool) -> None:
@@ -102,12 +95,8 @@ class Owners:
     def strangers(self, listed: Sequence[Collection[int]], own: Collection[int]) -> bool:
         """Note the processes of the job on each GPU; return whether there are others on one.
 
-        Parameters
-        ----------
-        listed
-            The process ids on each GPU.
-        own
-            All process ids that the job has had.
+        ``listed``: the process ids on each GPU.
+        ``own``: all process ids that the job has had.
         """
         known = set(own)
         self._own = [seen or not known.isdisjoint(pids) for seen, pids in zip(self._own, listed, strict=True)]
@@ -167,14 +156,9 @@ def idle_power(
 ) -> tuple[float, float] | None:
     """Return the idle power of GPUs in watts, and over how many seconds it was measured.
 
-    Parameters
-    ----------
-    uuids
-        Of the GPUs; all of them must have readings.
-    first
-        Before any process of the job was about to open a GPU.
-    last
-        Of each process just before it opened its GPU: the earliest of a GPU counts.
+    ``uuids``: of the GPUs; all of them must have readings.
+    ``first``: before any process of the job was about to open a GPU.
+    ``last``: of each process just before it opened its GPU: the earliest of a GPU counts.
     """
     opened: dict[str, EnergyReading] = {}
     for readings in last:

@@ -63,13 +63,7 @@ Figure = OwnBatch | tuple[str, Metric]
 
 
 def parse(line: str | bytes) -> Figure:
-    """Return the batch or the named metric of a line.
-
-    Raises
-    ------
-    JobkitError
-        With what is wrong in it.
-    """
+    """Return the batch or the named metric of a line."""
     try:
         data = json.loads(line, object_pairs_hook=_once)
     except RecursionError:
@@ -149,10 +143,7 @@ class LinePart(Enum):
 class GrowingFile:
     """Reads the lines of a file that others append to.
 
-    Parameters
-    ----------
-    take
-        Gets each line without its end, or a part of it.
+    ``take``: gets each line without its end, or a part of it.
     """
 
     def __init__(self, path: Path, take: Callable[[bytes, LinePart], None]) -> None:
@@ -241,29 +232,16 @@ def _nothing() -> None:
 
 @dataclass(slots=True)
 class OwnFigures:
-    """The figures of a try.
+    """The figures of a try."""
 
-    Attributes
-    ----------
-    keep
-        Gets each batch; ``None`` if jobkit times the batches of the workload itself.
-    flush
-        Lets others read the batches so far.
-    patterns
-        By name what finds a metric in a line of the output.
-    metrics
-        The last value of each.
-    bad_lines
-        How many lines are no figures, or were not read.
-    hurried
-        Whether there is time for metrics only: of a file of many lines they may be the last.
-    """
-
+    # gets each batch; ``None`` if jobkit times the batches of the workload itself
     keep: Callable[[OwnBatch], None] | None = None
-    flush: Callable[[], None] = _nothing
+    flush: Callable[[], None] = _nothing  # lets others read the batches so far
+    # by name what finds a metric in a line of the output
     patterns: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
-    metrics: dict[str, Metric] = field(default_factory=dict)
-    bad_lines: int = 0
+    metrics: dict[str, Metric] = field(default_factory=dict)  # the last value of each
+    bad_lines: int = 0  # how many lines are no figures, or were not read
+    # whether there is time for metrics only: of a file of many lines they may be the last
     hurried: bool = False
 
     def take_line(self, line: bytes, part: LinePart) -> None:
@@ -320,10 +298,8 @@ def _report(what: str) -> None:
 def finish(file: GrowingFile, figures: OwnFigures, limits_s: Iterable[float]) -> None:
     """Read what is left of a file of figures when its program has ended; count what there is no time for.
 
-    Parameters
-    ----------
-    limits_s
-        The time for each step, first for all figures, then for metrics; a signal may come between two.
+    ``limits_s``: the time for each step, first for all figures, then for metrics; a signal may come between
+        two.
     """
     file.end_here()
     if not _read_rest(file, limits_s):
@@ -350,32 +326,18 @@ def _read_rest(file: GrowingFile, limits_s: Iterable[float]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """The sums over batches; by default over none.
+    """The sums over batches; by default over none."""
 
-    Attributes
-    ----------
-    batches, items, characters
-        How many.
-    sentences, padded_chars
-        Their sums; ``None`` if a batch does not report it.
-    load_max
-        The largest load.
-    retries
-        Of the allocator, of the batches that report it; ``None`` if none does.
-    seconds
-        Of all batches.
-    end_s
-        When the last batch ended, in seconds since the work began; ``None`` if that is not followed.
-    """
-
-    batches: int = 0
+    batches: int = 0  # `batches`, `items`, `characters`: how many
     items: int = 0
     characters: int = 0
+    # `sentences`, `padded_chars`: their sums; ``None`` if a batch does not report it
     sentences: int | None = 0
     padded_chars: int | None = 0
-    load_max: int | None = None
-    retries: int | None = None
-    seconds: float = 0.0
+    load_max: int | None = None  # the largest load
+    retries: int | None = None  # of the allocator, of the batches that report it; ``None`` if none does
+    seconds: float = 0.0  # of all batches
+    # when the last batch ended, in seconds since the work began; ``None`` if that is not followed
     end_s: float | None = None
 
     def plus(self, other: Totals) -> Totals:
@@ -423,10 +385,7 @@ class Tally:
     def add(self, batch: Batch, end_s: float | None = None) -> None:
         """Count a batch.
 
-        Parameters
-        ----------
-        end_s
-            When it ended, in seconds since the work began, if other things than batches count as work:
+        ``end_s``: when it ended, in seconds since the work began, if other things than batches count as work:
             several workers at a time, or reading.
         """
         self._by_worker[batch.worker] = self.of(batch.worker).plus(totals_of(batch, end_s))
@@ -453,12 +412,8 @@ class Tally:
     def summary(self, *, items_total: int, batches_total: int, wall_s: float | None = None) -> Summary:
         """Summarise a try, complete or cut short.
 
-        Parameters
-        ----------
-        items_total, batches_total
-            Items and batches of the whole try.
-        wall_s
-            Of a command, how long it ran. The work took no longer, and no longer than its worker with
+        ``items_total``, ``batches_total``: items and batches of the whole try.
+        ``wall_s``: of a command, how long it ran. The work took no longer, and no longer than its worker with
             the most seconds.
         """
         total, seconds = self.total, sorted(self._seconds)

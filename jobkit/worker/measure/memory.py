@@ -46,14 +46,9 @@ def split_memory(
 ) -> MemoryReadings:
     """Split the memory of a try by instrument.
 
-    Parameters
-    ----------
-    processes
-        Readings of torch, the kernel and NVML, of each process that works.
-    peaks
-        Of the sampler process, over the whole try.
-    device_idle_bytes, device_baseline_bytes, cgroup_peak_bytes
-        As `MemoryReadings` has them.
+    ``processes``: readings of torch, the kernel and NVML, of each process that works.
+    ``peaks``: of the sampler process, over the whole try.
+    ``device_idle_bytes``, ``device_baseline_bytes``, ``cgroup_peak_bytes``: as `MemoryReadings` has them.
     """
     most, sums = _over(processes, largest), _over(processes, total)
     process_peak_bytes = process_peak(peaks, device_idle_bytes)
@@ -100,12 +95,8 @@ def disagreement(readings: Readings, peak_bytes: int | None) -> str:
     NVML's peak of the processes must cover their contexts and what torch reserved, and must not exceed
     them by more than the tolerance: the rest would be memory without an owner.
 
-    Parameters
-    ----------
-    readings
-        The sums over the processes.
-    peak_bytes
-        NVML's.
+    ``readings``: the sums over the processes.
+    ``peak_bytes``: NVML's.
     """
     if peak_bytes is None or readings.context_bytes is None or readings.reserved_peak_bytes is None:
         return ""
@@ -130,18 +121,10 @@ Sizes = Mapping[str, int | None]
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """How long a try waited, and for what.
+    """How long a try waited, and for what."""
 
-    Attributes
-    ----------
-    seconds
-        ``None`` if the try has no GPU, or NVML cannot tell which.
-    baseline_bytes
-        The sum over the GPUs; ``None`` if it is not known of one.
-    """
-
-    seconds: float | None = None
-    baseline_bytes: int | None = None
+    seconds: float | None = None  # ``None`` if the try has no GPU, or NVML cannot tell which
+    baseline_bytes: int | None = None  # the sum over the GPUs; ``None`` if it is not known of one
 
 
 def wait(folder: Path, uuids: Sequence[str]) -> Wait:
@@ -150,12 +133,8 @@ def wait(folder: Path, uuids: Sequence[str]) -> Wait:
     Without a baseline, two readings must agree. The wait ends at `DEADLINE_S`, or if nothing has changed
     for `STEADY_S`.
 
-    Parameters
-    ----------
-    folder
-        With the baselines of the run.
-    uuids
-        The GPUs of the try, which no process of it has opened yet.
+    ``folder``: with the baselines of the run.
+    ``uuids``: the GPUs of the try, which no process of it has opened yet.
     """
     if not uuids:
         return Wait()

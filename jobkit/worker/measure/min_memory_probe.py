@@ -60,14 +60,9 @@ def bracket(passes: Callable[[int], bool], low_bytes: int, high_bytes: int) -> B
 
     The search starts just below the upper end, for small batches need all that was reserved.
 
-    Parameters
-    ----------
-    passes
-        Returns whether the work succeeds under a cap in bytes.
-    low_bytes
-        A cap that is too small: the memory of the tensors alone, less one byte.
-    high_bytes
-        A cap that suffices: the reserve without a cap.
+    ``passes``: returns whether the work succeeds under a cap in bytes.
+    ``low_bytes``: A cap that is too small: the memory of the tensors alone, less one byte.
+    ``high_bytes``: A cap that suffices: the reserve without a cap.
     """
     tries, finest = 0, max(STEP_BYTES, int(FINEST_SHARE * high_bytes))
     cap_bytes = high_bytes - finest
@@ -114,11 +109,8 @@ def measure_needs(device: Device, heavy_batches: Iterable[Heavy], point: Measure
 
     A signal ends the measurement and not the try, whose batches are done.
 
-    Parameters
-    ----------
-    point
-        Its cap is restored at the end. In text order nothing is measured, because there the need of
-        a pass is not the need of its heaviest batch; nor of a kind of point without `measures_need`.
+    ``point``: its cap is restored at the end. In text order nothing is measured, because there the need of a
+        pass is not the need of its heaviest batch; nor of a kind of point without `measures_need`.
     """
     needs: list[Need] = []
     wanted = point.order != "text" and point.kind.measures_need and device.torch

@@ -123,28 +123,16 @@ class GpuHandle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuState:
-    """A GPU as it is now; ``None`` if it does not report a value.
-
-    Attributes
-    ----------
-    used_bytes
-        Memory in use on the device, by all processes.
-    processes
-        Number of compute processes on it.
-    accounting
-        See `GpuHandle.accounting`.
-    forbids_mps
-        See `GpuHandle.forbids_mps`.
-    """
+    """A GPU as it is now; ``None`` if it does not report a value."""
 
     name: str
     uuid: str
     driver: str
     total_bytes: int | None
-    used_bytes: int | None
-    processes: int | None
-    accounting: bool | None
-    forbids_mps: str
+    used_bytes: int | None  # memory in use on the device, by all processes
+    processes: int | None  # number of compute processes on it
+    accounting: bool | None  # see `GpuHandle.accounting`
+    forbids_mps: str  # see `GpuHandle.forbids_mps`
 
 
 def list_gpus() -> tuple[GpuState, ...]:
@@ -224,11 +212,8 @@ def read_gpu(uuid: str, own_pid: int) -> Gpu | None:
 def visible_uuid(cuda_uuid: str | None) -> str | None:
     """Return the UUID by which NVML knows the first visible device.
 
-    Parameters
-    ----------
-    cuda_uuid
-        The UUID that the framework reports for device 0, if any. A MIG instance has its own UUID, which
-        CUDA does not report; then the entry of CUDA_VISIBLE_DEVICES is the name.
+    ``cuda_uuid``: the UUID that the framework reports for device 0, if any. A MIG instance has its own UUID,
+        which CUDA does not report; then the entry of CUDA_VISIBLE_DEVICES is the name.
     """
     first = _visible_names(1)[0]
     if cuda_uuid and not first.startswith("MIG-"):

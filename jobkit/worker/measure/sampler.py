@@ -48,43 +48,27 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(slots=True)
 class Peaks:
-    """The peaks so far, and averages of the work so far; ``None`` if a value could not be read.
+    """The peaks so far, and averages of the work so far; ``None`` if a value could not be read."""
 
-    Attributes
-    ----------
-    device_bytes, process_bytes, rss_bytes
-        The largest sample: NVML of all devices, NVML of the processes of the tree, their resident memory,
-        of which pages that they share count once.
-    samples, period_s
-        Number of samples of the work, and the mean time between two.
-    power_max_w
-        Of all devices together.
-    energy
-        Of all devices; ``None`` without one, and before the work.
-    """
-
+    # `device_bytes`, `process_bytes`, `rss_bytes`: the largest sample: NVML of all devices, NVML of the
+    # processes of the tree, their resident memory, of which pages that they share count once
     device_bytes: int | None = None
     process_bytes: int | None = None
     rss_bytes: int | None = None
     memory_query: str | None = None
-    samples: int = 0
+    samples: int = 0  # `samples`, `period_s`: number of samples of the work, and the mean time between two
     period_s: float | None = None
     utilisation_percent: list[float] = field(default_factory=list)
-    power_max_w: float | None = None
-    energy: Energy | None = None
+    power_max_w: float | None = None  # of all devices together
+    energy: Energy | None = None  # of all devices; ``None`` without one, and before the work
 
 
 class Follower:
     """Samples one process tree and the given GPUs.
 
-    Parameters
-    ----------
-    sees_all
-        As in `Owners`.
-    others
-        Further processes whose resident memory counts: they share pages with the tree.
-    below
-        Whether the tree is that of the children of the process, without the process.
+    ``sees_all``: as in `Owners`.
+    ``others``: further processes whose resident memory counts: they share pages with the tree.
+    ``below``: whether the tree is that of the children of the process, without the process.
     """
 
     def __init__(
@@ -326,14 +310,10 @@ def sampling(
 ) -> Iterator[Sampling]:
     """Sample this process tree and GPUs from a child process for the length of the block.
 
-    Parameters
-    ----------
-    uuids
-        Of the GPUs; none on a CPU.
-    others
-        Process ids outside this tree whose memory counts too: the one that this process was forked from.
-    parent
-        Sample the children of this process, in place of the tree of the caller.
+    ``uuids``: of the GPUs; none on a CPU.
+    ``others``: process ids outside this tree whose memory counts too: the one that this process was forked
+        from.
+    ``parent``: sample the children of this process, in place of the tree of the caller.
     """
     argv = [
         sys.executable,
