@@ -80,11 +80,6 @@ def append_line(path: Path, line: str) -> None:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield ``(line number from 1, line)`` of a JSON-lines file, without blank lines.
-
-    A last line without a newline may be half-written; it is yielded too, and the caller's parser
-    decides whether it is whole.
-    """
     with open(open_regular(path), encoding="utf-8", errors="replace") as stream:
         for number, line in enumerate(stream, 1):
             if line.strip():
@@ -92,7 +87,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def last_line(path: Path) -> str:
-    """Return the last whole line of a file, read from its end; empty if there is none."""
+    """Return the last whole line of a file; empty if there is none."""
     handle = open_regular(path)
     try:
         end, tail = os.fstat(handle).st_size, b""
@@ -110,7 +105,7 @@ _BLOCK_BYTES = 2**16
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that a reader sees either all of it or nothing; text as UTF-8.
+    """Write a file, text as UTF-8, so that a reader sees either all of it or nothing.
 
     Of several processes that write it at the same moment, one after the other replaces it. If it holds values
     of `environment`, or is a script, no other user can read it.
@@ -166,11 +161,11 @@ def read_text(path: Path | str, most_bytes: int | None = None) -> str:
 
 
 SKIPPED_FILES = ("__pycache__", ".git", "*.pyc")
-"""What no run takes along of a folder of the user's."""
+"""Names of files and folders inside a user's folder that no run copies."""
 
 
 def digest(path: Path | str) -> tuple[str, int]:
-    """Return the SHA-256 and the size of a file; of a folder those over the names and the files in it."""
+    """Return the SHA-256 and the size of a file; for a folder, over the names and contents of its files."""
     path = Path(path)
     if not path.is_dir():
         with os.fdopen(open_regular(path), "rb") as stream:
@@ -184,7 +179,7 @@ def digest(path: Path | str) -> tuple[str, int]:
 
 
 def files_of(path: Path) -> list[Path]:
-    """Return a file, or the files in a folder by name, without `SKIPPED_FILES`."""
+    """Return a file, or the files in a folder sorted by name, without `SKIPPED_FILES`."""
     if not path.is_dir():
         return [path]
     kept = (
@@ -196,7 +191,6 @@ def files_of(path: Path) -> list[Path]:
 
 
 def copy_files(source: Path, target: Path) -> None:
-    """Copy a file, or a folder without `SKIPPED_FILES`, with its modes."""
     for file in files_of(source):
         copy = target / file.relative_to(source) if source.is_dir() else target
         copy.parent.mkdir(parents=True, exist_ok=True)
@@ -207,18 +201,16 @@ T = TypeVar("T")
 
 
 _BEGINS = '{"at": '
-"""The beginning of a line of a journal or an accounting. Inside a string its quotes are escaped."""
 
 
 def read_tolerantly(
     path: Path, parse: Callable[[str, str], T], *, growing: bool = True
 ) -> tuple[list[T], tuple[str, ...]]:
-    """Parse the lines of a file; return the values and at most one note on the lines that failed.
+    """Parse the lines of a file, if it exists; return the values and at most one note on lines that failed.
 
-    ``path``: A missing file has no lines and needs no note.
     ``parse``: called with a line and ``file:line``; raises JobkitError for a damaged line. A line that jobkit
-        0.1 appended to one cut short is read all the same.
-    ``growing``: whether a last line without a newline is still being written: it is skipped without a note.
+    0.1 appended to one cut short is read all the same.
+    ``growing``: a last line without a newline is still being written: it is skipped without a note.
     """
     values: list[T] = []
     faults: list[str] = []
@@ -256,9 +248,8 @@ NO_LOCK_ERRNOS = frozenset({errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno
 def exclusive_lock(
     path: Path, busy: Callable[[], None], unlocked: Callable[[], None] = lambda: None
 ) -> Iterator[None]:
-    """Hold a lock file; another process waits until the holder exits or dies.
+    """Hold a lock file, which remains, empty; another process waits until the holder exits or dies.
 
-    ``path``: the lock file; it remains, empty.
     ``busy``: called before the wait if another process holds the lock.
     ``unlocked``: called if the file system has no locks: then the block runs without one.
     """
@@ -279,8 +270,7 @@ def exclusive_lock(
 def try_lock(handle: int, *, shared: bool = False, wait: bool = False) -> bool | None:
     """Lock an open file; return whether that succeeded, ``None`` if its file system has no locks.
 
-    ``shared``: whether to take a shared lock, which shows that no process holds it exclusively.
-    ``wait``: whether to wait until the lock is free.
+    A ``shared`` lock shows that no process holds it exclusively.
     """
     try:
         fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))

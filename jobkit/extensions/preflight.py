@@ -40,72 +40,61 @@ ROUND = tuple(step * 10**power for power in range(7) for step in (1, 2, 5))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One of the longest items."""
-
-    length: int  # in what the framework pads to
-    # `paragraph`, `item`: its place: which paragraph of the text, which item of the paragraph; both
-    # from 0
+    length: int  # in the unit to which the framework pads
+    # which paragraph of the text, and which item of the paragraph; both from 0
     paragraph: int
     item: int
-    beginning: str  # how it begins, judged by punctuation
+    beginning: str  # the first words, judged by punctuation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaddedSize:
-    """What is known of one batch size."""
-
     batch_size: int
-    load: int  # the largest of this batch size and of all smaller ones
-    own_load: int  # the largest at exactly this batch size
-    # `first_paragraph`, `from_batch_size`: the call that makes ``load``: its first paragraph, from 0,
-    # and its batch size
+    load: int  # the largest load of this batch size and of all smaller ones
+    own_load: int  # the largest load at exactly this batch size
+    # the first paragraph, from 0, of the call that makes ``load``, and its batch size
     first_paragraph: int
     from_batch_size: int
-    # `efficiency`, `efficiency_sorted`: characters over padded characters, as the text stands and if it
-    # were sorted by length; ``None`` if no lengths are known
+    # characters over padded characters, as the text stands and if it were sorted by length; ``None`` if no
+    # lengths are known
     efficiency: float | None
     efficiency_sorted: float | None
-    gpu_bytes: int | None  # what the process may take on the GPU, roughly; ``None`` if nothing is known of it
-    in_spec: bool  # `in_spec`, `to_measure`: whether the spec sweeps it, and whether it is worth measuring
+    gpu_bytes: int | None  # what the process may take on the GPU, roughly; ``None`` if unknown
+    in_spec: bool  # whether the spec sweeps it, and whether it is worth measuring
     to_measure: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingLoad:
-    """A setting that the spec sweeps, and its batches."""
-
     params: Mapping[str, Value]
-    load: int  # the largest, which the records of the run confirm
-    batches: int  # their number in one pass over the text
+    load: int  # the largest load, which the records of the run confirm
+    batches: int  # the number of batches in one pass over the text
     efficiency: float | None  # characters over padded characters; ``None`` if no lengths are known
-    alone: int = 0  # how many items are longer than ``padded_chars``: each is a batch of its own
+    alone: int = 0  # the number of items longer than ``padded_chars``: each is a batch of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preflight:
-    """What the text shows."""
-
-    # `text`, `workload`, `model`, `stand_in`, `device`: what the spec names; ``model`` is ``None`` if
-    # there is none
+    # what the spec names; ``model`` is ``None`` if there is none
     text: str
     workload: str
     model: str | None
     stand_in: bool
-    caveat: str  # what the model is, if it is not the model that its name promises; else empty
+    caveat: str  # what the model is if it is not the one that its name promises; else empty
     device: str
-    source: str  # `source`, `unit`: as in `jobkit.answers.loads.Lengths`
+    source: str  # as in `jobkit.answers.loads.Lengths`
     unit: str
-    # `paragraphs`, `items`, `characters`: how many; ``items`` is ``None`` if no lengths are known
+    # numbers; ``items`` is ``None`` if no lengths are known
     paragraphs: int
     items: int | None
     characters: int
     longest: tuple[Item, ...]
-    saturation: int  # `saturation`, `limit`: as in `jobkit.answers.loads.Loads`
+    saturation: int  # as in `jobkit.answers.loads.Loads`
     saturation_load: int
     limit: int
     measure: tuple[int, ...]  # the batch sizes worth measuring
-    why: str  # what was chosen and why, in a line
-    gpu_memory_bytes: int | None  # the GPU that was taken for it; ``None`` if nothing is known of it
+    why: str  # the choice and its reason, in a line
+    gpu_memory_bytes: int | None  # the GPU for which they are chosen; ``None`` if its memory is unknown
     gpu_memory_named: bool  # whether the user named that GPU
     sizes: tuple[PaddedSize, ...]
     settings: tuple[SettingLoad, ...]
@@ -120,15 +109,7 @@ def preflight(
     stand_in: bool = False,
     say: Say = lambda _: None,
 ) -> Preflight:
-    """Return what can be known of a sweep before anything runs.
-
-    ``path``: the spec.
-    ``overrides``: ``key=value`` of each ``--set``.
-    ``fast``: whether to estimate lengths from punctuation if the workload needs a model for them.
-    ``gpu_memory_bytes``: the memory of the GPU, if it is known.
-    ``stand_in``: whether a stand-in takes the place of a model that is missing.
-    ``say``: prints a line about work that takes time.
-    """
+    """Return what can be known of a sweep before anything runs; ``fast`` judges lengths by punctuation."""
     options = Options(overrides=overrides, stand_in=stand_in)
     named = resolve(path, options, fetch=True, build=not fast, say=say)
     named.spec.refuse_command("jobkit preflight")
@@ -179,7 +160,6 @@ def _gathered(named: ResolvedSpec, spec: SweepSpec, chosen: batch_sizes.Chosen, 
 
 
 def _setting(spec: SweepSpec, lengths: Lengths, params: Mapping[str, Value]) -> SettingLoad:
-    """Return what the text shows of a setting."""
     by_length = params.get(ORDER, spec.order) == SORTED
     knobs = numbers(params)
     lengths = lengths.every(knobs.get(EVERY, spec.every))
@@ -294,7 +274,7 @@ def _heading(report: Preflight) -> Iterator[str]:
 
 
 def _items(report: Preflight) -> str:
-    """Return what the items of this text are: sentences, unless no paragraph has two."""
+    """Return the name of the items: sentences, unless no paragraph has two."""
     return "sentences" if report.items is None or report.items > report.paragraphs else "paragraphs"
 
 

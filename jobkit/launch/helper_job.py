@@ -35,7 +35,7 @@ from jobkit.spec.sweep_spec import SweepSpec
 LOOK_S = 0.5
 FIRST_PAUSE_S, SLOWEST_PAUSE_S = 2.0, 15.0
 GONE_GRACE_S = 20.0
-"""How long a file may take from a node to here: a client of a file server caches the listing of a folder."""
+"""Time for a file to get from a node to here: a client of a file server caches the listing of a folder."""
 
 
 @dataclass(slots=True)
@@ -47,12 +47,11 @@ class Errand:
     job: Job
     submitted_at: float = field(default_factory=time.monotonic)
     queued: Queued | None = None  # what the queue last reported; ``None`` if it does not hold the job
-    # when the queue last held the job, or did not answer
+    # when the queue last held the job, or gave no answer
     in_queue_at: float = field(default_factory=time.monotonic)
 
     @property
     def waited_s(self) -> float:
-        """Seconds since it was submitted."""
         return time.monotonic() - self.submitted_at
 
     @property
@@ -70,13 +69,12 @@ class Errand:
 
     @property
     def log(self) -> str:
-        """The text of its logs."""
         logs = sorted((self.run_dir / "logs").iterdir())
         return "".join(path.read_text(encoding="utf-8", errors="replace") for path in logs)
 
     def wait_for(self, answer: str) -> Iterator[None]:
         """Wait until the job has written a file into its folder; yield after each answer of the queue."""
-        # A listing makes the client of a file server look again; a look at one name does not.
+        # Listing a folder makes the client of a file server look again; looking up one name does not.
         for pause_s in pauses(FIRST_PAUSE_S, SLOWEST_PAUSE_S):
             ask_at = time.monotonic() + pause_s
             while time.monotonic() < ask_at:
@@ -100,7 +98,7 @@ class Errand:
 
 
 def submit_errand(scheduler: Scheduler, run_dir: Path, script: str) -> Errand:
-    """Make a folder for a job of one task, and submit the job; return that of a request that came before."""
+    """Submit a job of one task in a new folder, or return the open job of an earlier request."""
     for begun in (request.begun for request in load_all("request") if request.begun):
         scheduler_calls.reconcile_submission(begun, note)
         known = read_journal(begun)
@@ -125,13 +123,7 @@ FETCH_RESOURCES = {"gpus": 0, "cpus": 1, "memory": "4GiB", "walltime": "01:00:00
 
 
 def submit_fetch(name: str, words: list[str], *, scheduler: str, site: str, runs_dir: Path) -> Errand:
-    """Submit a job that runs ``jobkit models fetch`` on a node.
-
-    ``name``: of the model; the run folder is called after it.
-    ``words``: the arguments of the command.
-    ``scheduler``, ``site``: as in a spec, ``auto`` too.
-    ``runs_dir``: where the run folder goes.
-    """
+    """Submit a job that runs ``jobkit models fetch`` with these words on a node."""
     chosen, _ = choose_scheduler(scheduler)
     if runs_here(chosen):
         raise JobkitError("there is no scheduler here to submit the job to", hint="leave --as-job out")

@@ -60,10 +60,8 @@ def preview(
 def submit_commands(prepared: Prepared) -> Iterator[tuple[str, ...]]:
     """Yield the submit commands of a run, one an array, and those of the jobs that follow.
 
-    On this machine it is the command of the driver, which does it all.
-
-    If the controller does not answer, since the scheduler is not on this machine, one array is
-    assumed to hold all points.
+    On this machine it is the command of the driver. If the controller does not answer, because the scheduler
+    is not on this machine, one array is assumed to hold all points.
     """
     scheduler = by_name(prepared.spec.scheduler)
     if scheduler.RUNS_HERE:
@@ -84,7 +82,6 @@ def submit_commands(prepared: Prepared) -> Iterator[tuple[str, ...]]:
 
 
 def _note_refusal(prepared: Prepared, arrays: Sequence[Array]) -> None:
-    """Ask the scheduler about the script; print what it would refuse."""
     with tempfile.TemporaryDirectory(prefix="jobkit-") as folder:
         script = Path(folder) / "job.sh"
         script.write_text(prepared.script, encoding="utf-8")
@@ -118,7 +115,6 @@ def model_warning(prepared: Prepared) -> str:
 
 
 def here(prepared: Prepared, check: sweep.Check) -> None:
-    """Run all points on this machine, with progress."""
     from jobkit.runs import watch  # brings rich: a submission returns at once without it
 
     note(f"{headline(prepared)}\n{request_line(prepared)}\nrun folder: {relative_path(prepared.run_dir)}")
@@ -129,7 +125,6 @@ def here(prepared: Prepared, check: sweep.Check) -> None:
 
 
 def detached(prepared: Prepared, check: sweep.Check) -> int:
-    """Start the local run in a separate process and return."""
     note(f"{headline(prepared)}\n{request_line(prepared)}")
     sweep.write_run(prepared, check)
     run_dir = prepared.run_dir
@@ -143,8 +138,8 @@ def detached(prepared: Prepared, check: sweep.Check) -> int:
 def request_line(prepared: Prepared) -> str:
     """Return in a line what is about to be asked for, and what it comes to at most.
 
-    A job that shares points asks for the walltime of all of them. The one that tries the largest
-    batch asks for that of one point; here each trial has it.
+    A job that shares points asks for the walltime of all of them; the job that tries the largest batch for
+    that of one point, which here each trial has.
     """
     spec, resources = prepared.spec, prepared.spec.resources
     trials = (MOST_TRIALS if runs_here(spec.scheduler) else 1) if prepared.find_script else 0
@@ -205,10 +200,7 @@ def on_cluster(prepared: Prepared, check: sweep.Check = lambda: None, *, wait: b
 def wait_for_points(
     run_dir: Path, points: Sequence[Point], policy: Policy, before: RunStanding | None = None
 ) -> int | None:
-    """Wait for points of a submitted run; Ctrl-C leaves the job alone.
-
-    ``before``: the run before these points were submitted again.
-    """
+    """Wait for points of a run, submitted again since ``before``; Ctrl-C leaves the job alone."""
     from jobkit.runs import watch  # as above
 
     try:
@@ -287,12 +279,9 @@ def _refusal(program: str, spec: SweepSpec, site: Site, point: Point, text: str)
 
 
 def write_shell_run(prepared: Prepared) -> Path:
-    """Write a run folder for shells only, or take the one that is there; submit nothing.
+    """Write a run folder for shells only, or reuse the one that is there; submit nothing.
 
-    Returns
-    -------
-    Path
-        The folder, in ``shell/`` of the folder of runs: no other command takes it for a run.
+    It lies in ``shell/`` of the folder of runs: no other command takes it for a run.
     """
     run_dir = prepared.run_dir.parent / SHELL_FOLDER / prepared.run_dir.name
     script = render(prepared.spec, prepared.site, prepared.points[0], run_dir)

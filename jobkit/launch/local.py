@@ -1,8 +1,8 @@
 """Run the points of a run folder here, one after the other, through submitit's local executor.
 
 submitit starts one job for all points of a driver: a shell that runs the script of each point that it reads
-from the driver, so that a point does not pay for submitit's three starts of Python. The walltime and the
-devices are ours, because submitit's defaults are two minutes and no device (submitit 1.5, LocalExecutor).
+from the driver, so that a point does not pay for submitit's three starts of Python. Walltime and devices are
+jobkit's: submitit's defaults are two minutes and no device (submitit 1.5, LocalExecutor).
 """
 
 from __future__ import annotations
@@ -47,11 +47,10 @@ from jobkit.spec.sweep_spec import SweepSpec, load_spec
 from jobkit.worker import parent_socket
 
 POLL_S = 0.1
-END_GRACE_S = 30.0
-"""How long a stopped point may take to bring its results home."""
+END_GRACE_S = 30.0  # time for a stopped point to bring its results home
 
 LAST_POLL_S, LAST_S = 0.01, 5.0
-"""How often to look whether submitit has ended when there are no more points, and for how long at most."""
+"""How often, and for how long at most, to look whether submitit has ended after the last point."""
 
 _RUN_POINTS = """\
 exec 3<"$1" 4>"$2" || exit
@@ -64,9 +63,9 @@ while read -r -u 3 task owner log; do
     echo "$?" >&4
 done
 """
-"""The job: the arguments are two pipes of the driver, the file for the process id of the running point, the
-folder of the logs, and the command. It ends when the driver closes its pipe or is killed. A signal to all
-processes of a terminal ends only the point, because the driver waits until its results are home."""
+"""Arguments: two pipes of the driver, the file for the process id of the running point, the folder of the
+logs, and the command. The job ends when the driver closes its pipe or is killed. A signal to all processes of
+a terminal ends only the point, because the driver waits until its results are home."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ def as_driver(run_dir: Path) -> Iterator[str]:
 
 
 def _end_orphan(run_dir: Path) -> None:
-    """End the point that the driver before left running when it was killed, so that it does not run twice.
+    """End the point that a killed driver left running, so that it does not run twice.
 
     It brings home what it has. If it has just ended well, it is done.
     """
@@ -135,10 +134,7 @@ def _runs_for(pid: int, run_dir: Path) -> bool:
 def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalRound | None = None) -> None:
     """Run points of a run folder in turn, by default all; then the largest batch if the spec requests it.
 
-    ``run_dir``: the run folder, written.
-    ``tick``: called with the running point, a few times a second.
-    ``job_id``: as `as_driver` yields it.
-    ``leg``: which points, and how.
+    ``tick`` is called with the running point, a few times a second; ``job_id`` is that of `as_driver`.
     """
     leg = leg or LocalRound()
     points, _ = read_points(run_dir)
@@ -168,11 +164,7 @@ def drive(run_dir: Path, tick: Callable[[Point], None], job_id: str, leg: LocalR
 def search(
     run_dir: Path, tick: Callable[[Point], None], job_id: str, choose: Callable[[Path], Point | None]
 ) -> None:
-    """Run the points that a search chooses by the results so far, until it chooses none.
-
-    ``run_dir``, ``tick``, ``job_id``: as for `drive`.
-    ``choose``: returns the next point of a run, such as `jobkit.answers.search.next_trial`.
-    """
+    """Run the points that a search chooses by the results so far, until it chooses none; as `drive`."""
     with _runner(run_dir, load_spec(run_dir / SPEC_FILE), 1, tick, job_id) as run_point:
         while point := choose(run_dir):
             span: dict[str, Any] = {"first": point.index, "last": point.index, "offset": 0, "throttle": 1}
@@ -212,18 +204,15 @@ class _Job:
     """The driver's side of submitit's job, which runs points in turn."""
 
     submitted: Any  # as submitit has it, which is untyped
-    # `points`, `ends`: pipes: the point that is to run next, and the exit status of each that has ended
-    points: TextIO
-    ends: BinaryIO
+    points: TextIO  # pipe: the point to run next
+    ends: BinaryIO  # pipe: the exit status of each point that has ended
     run_dir: Path
 
     @property
     def pid_file(self) -> Path:
-        """The file with the process id of the running point."""
         return self.run_dir / PID_FILE
 
     def alive(self) -> bool:
-        """Return whether the job can run another point."""
         return not self.submitted.done()
 
     def run(self, point: Point, owner: str, log: str, tick: Callable[[Point], None]) -> str:
@@ -244,7 +233,6 @@ class _Job:
         return "finished"
 
     def _ended(self, timeout_s: float) -> bool:
-        """Return whether the running point ends within some seconds."""
         ready, _, _ = select.select([self.ends], [], [], timeout_s)
         return bool(ready and self.ends.readline())
 

@@ -25,7 +25,7 @@ from jobkit.schedulers.types import Array, JobId
 def ask_limits(scheduler: Scheduler, *, once: bool = False) -> str:
     """Return the controller's answer about its limits; empty if it has none.
 
-    ``once``: whether to ask only once, and not again if the scheduler is busy or away.
+    ``once``: do not ask again if the scheduler is busy or away.
     """
     argv = scheduler.limit_argv()
     if not argv:
@@ -43,13 +43,11 @@ def cut_into_arrays(
     listed: str = "",
     options: Sequence[tuple[str, ...]] = ((),),
 ) -> tuple[Array, ...]:
-    """Return the arrays of a round.
+    """Return the arrays of a round, given the number of tasks of each request.
 
-    The limit is on the task *index*, so each array starts at 1 and its tasks are offset. The
-    arrays run next to each other, so they share the throttle.
-
-    ``tasks``: the number of tasks of each request.
-    ``options``: the header lines of each request, if they differ from the script's.
+    The limit is on the task *index*, so each array starts at 1 and its tasks are offset. The arrays run next
+    to each other, so they share the throttle. ``options`` are the header lines of each request, if they
+    differ from the script's.
     """
     offsets = accumulate(tasks, initial=0)
     spans = [
@@ -66,8 +64,6 @@ def cut_into_arrays(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Round:
-    """What is about to be submitted."""
-
     number: int  # 1 for the sweep
     script: str  # the text of its job script
     groups: Sequence[PointGroup]  # the points that run, by what they request
@@ -92,10 +88,7 @@ class Round:
 
 
 def plan_arrays(scheduler: Scheduler, round_: Round, limits: str | None = None) -> tuple[Array, ...]:
-    """Return the arrays of a round, within the controller's limits; nothing is written.
-
-    ``limits``: as `ask_limits` returns them; ``None`` to ask now.
-    """
+    """Return the arrays of a round, within the controller's ``limits``; ``None`` to ask for them now."""
     limits = ask_limits(scheduler) if limits is None else limits
     limit = scheduler.parse_limit(limits)
     if limit == 0:
@@ -133,7 +126,7 @@ def write_round(run_dir: Path, round_: Round) -> list[Path]:
 
 
 def round_jobs(round_: Round, arrays: Sequence[Array]) -> list[Job]:
-    """Return the jobs of a round, one an array; no more of them run at a time than tasks may."""
+    """Return the jobs of a round, one an array; they share the limit on tasks at a time."""
     most = round_.max_parallel or len(arrays)
     return [
         Job(
@@ -158,8 +151,8 @@ def submit_jobs(
 ) -> tuple[Job, ...]:
     """Submit jobs whose scripts are written, in order; return those that the scheduler answered.
 
-    ``before``: arrays that were submitted before these jobs.
-    ``after``: jobs that must end before an array of points begins, unless it waits for another array.
+    ``before`` are arrays that were submitted earlier. An array of points begins when the jobs ``after`` have
+    ended, unless it waits for another array.
     """
     remember(run_dir)
     taken: list[Job] = []

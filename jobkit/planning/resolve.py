@@ -37,25 +37,21 @@ DEFAULT_RUNS_DIR = "runs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What the command line adds to the spec."""
-
     overrides: tuple[str, ...] = ()  # ``key=value`` of each ``--set``
-    # the run of ``jobkit tune``, or its ``setting.yaml``, whose setting goes before ``overrides``
+    # the run of ``jobkit tune``, or its ``setting.yaml``, whose setting applies before ``overrides``
     setting: Path | None = None
-    scheduler: str | None = None  # `scheduler`, `site`: override the spec's if they are given
+    scheduler: str | None = None  # overrides the spec's, as does ``site``
     site: str | None = None
     runs_dir: Path | None = None  # overrides the site's if it is given
-    # whether a stand-in takes the place of a model that is missing, and is permitted for any text
+    # whether a stand-in replaces a missing model, and is permitted for any text
     stand_in: bool = False
 
     @property
     def named(self) -> dict[str, str]:
-        """The keys of the spec that have a separate option, and their values."""
         return {key: value for key in ("scheduler", "site") if (value := getattr(self, key))}
 
     @property
     def all_overrides(self) -> tuple[str, ...]:
-        """Everything that changes the spec, as ``key=value``."""
         found = setting_overrides(self.setting) if self.setting else ()
         return (*found, *self.overrides, *(f"{key}={value}" for key, value in self.named.items()))
 
@@ -68,33 +64,29 @@ class Options:
         return tuple(word for pair in pairs for word in pair)
 
     def runs_folder(self, site: Site) -> Path:
-        """Return the folder that holds the run folders, absolute."""
+        """Return the absolute folder of the run folders."""
         named = self.runs_dir or Path(os.path.expandvars(site.runs_dir or DEFAULT_RUNS_DIR))
         return named.expanduser().absolute()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedSpec:
-    """A spec with everything that it names."""
-
-    spec: SweepSpec  # with everything ``auto`` decided except the batch sizes
-    site: Site  # `site`, `why`, `text`, `model`, `workload_folder`: as in `Prepared` and its points
+    spec: SweepSpec  # has nothing ``auto`` except the batch sizes
+    site: Site
     why: str
     text: TextRef
     model: ModelRef | None
     workload_folder: str | None
-    knobs: tuple[Knob, ...]  # of the workload
-    files: tuple[FileRef, ...] = ()  # the user's files of which it consists
+    knobs: tuple[Knob, ...]  # knobs of the workload
+    files: tuple[FileRef, ...] = ()  # the user's files that make up the workload
     pads: bool = True  # whether the workload says that it pads the items of a batch to the longest
 
     @property
     def load_knobs(self) -> tuple[str, ...]:
-        """The knobs with which the load of a batch grows."""
         return tuple(knob.name for knob in self.knobs if knob.grows_load)
 
 
 def spec_folder(path: Path) -> str:
-    """Return the folder of a spec, in which jobkit looks for the user's workload."""
     return os.path.abspath(path.parent)  # noqa: PTH100 - without `..`, and links as they are
 
 
@@ -107,10 +99,7 @@ def resolve(
     say: Say,
     check: Callable[[ResolvedSpec, Traits], None] = lambda *_: None,
 ) -> ResolvedSpec:
-    """Return a spec with everything that it names; ``fetch`` and ``build`` are for its text and its model.
-
-    ``check``: is called before a model is built, and may refuse.
-    """
+    """Return a spec with everything that it names; ``check`` may refuse it before a model is built."""
     lookup = _Lookup(path, fetch, options.stand_in)
     spec = load_spec(path, options.all_overrides, (lookup.look_up,))
     text, workload, site, model = lookup.text, lookup.traits, lookup.site, lookup.model
@@ -150,10 +139,7 @@ def resolve(
 
 
 def asked_by_shell(resources: Resources, scheduler: str) -> tuple[Resources, list[str]]:
-    """Return resources with what variables such as SBATCH_ACCOUNT ask for and a spec does not.
-
-    The list has a line for each variable, for a person.
-    """
+    """Return resources with what variables such as SBATCH_ACCOUNT, not the spec, request; a line on each."""
     asking = SCHEDULERS[scheduler].ASKING_VARIABLES.items()
     names = [name for name, key in asking if os.environ.get(name) and getattr(resources, key) is None]
     asked = {key: os.environ[name] for name, key in asking if name in names}
@@ -161,7 +147,6 @@ def asked_by_shell(resources: Resources, scheduler: str) -> tuple[Resources, lis
 
 
 def _built(workload: str, model: ModelRef, say: Say) -> ModelRef:
-    """Return a model, built if it is a stand-in that is not there yet."""
     from jobkit.planning import models  # as in `_Lookup`
     from jobkit.planning.models import NOT_BUILT
 
@@ -169,7 +154,6 @@ def _built(workload: str, model: ModelRef, say: Say) -> ModelRef:
 
 
 def _refuse_other_device(spec: SweepSpec, knobs: Iterable[Knob]) -> None:
-    """Refuse a knob, or a value of one, that means nothing on the device of the points."""
     named = {knob.name: knob for knob in knobs}
     for key, value in _values(spec):
         knob = named.get(key.removeprefix("sweep."))
@@ -181,7 +165,7 @@ def _refuse_other_device(spec: SweepSpec, knobs: Iterable[Knob]) -> None:
 
 
 def _values(spec: SweepSpec) -> Iterator[tuple[str, object]]:
-    """Yield the values of knobs with their keys; of a key at the top level only what asks for a GPU."""
+    """Yield the keys and values of knobs; of the keys at the top level only those that ask for a GPU."""
     if spec.gpus:
         yield GPUS, spec.gpus
     if spec.mps == ON:
@@ -194,10 +178,7 @@ def _values(spec: SweepSpec) -> Iterator[tuple[str, object]]:
 
 @dataclass(slots=True)
 class _Lookup:
-    """Finds what the raw data of a spec names, keeps it, and adds an error for what it cannot find.
-
-    Site and template have names that a spec in any other folder may use, too.
-    """
+    """Finds what the raw data of a spec names, and adds an error for what it cannot find."""
 
     path: Path
     fetch: bool
@@ -212,7 +193,6 @@ class _Lookup:
     files: tuple[FileRef, ...] = ()
 
     def look_up(self, document: YamlDocument) -> None:
-        """Find everything that a document names."""
         data, base = document.data, self.path.parent
         if isinstance(name := data.get("text", "sample"), str):
             find = partial(find_text, name, base=base, cache=cache_dir(), write=self.fetch)
@@ -238,7 +218,6 @@ class _Lookup:
         return search(workload, model, self.path.parent, cache_dir())
 
     def _look_up_workload(self, document: YamlDocument, workload: object) -> None:
-        """Find what jobkit must know of a workload, and its files."""
         if isinstance(workload, dict):
             self._look_up_command(document, workload)
         elif isinstance(workload, str) and ":" in class_name(workload):
@@ -248,7 +227,6 @@ class _Lookup:
                 self.files = (file_ref(workload, spec_folder(self.path)),)
 
     def _look_up_command(self, document: YamlDocument, command: Mapping[str, object]) -> None:
-        """Find the files of a command, and add its errors."""
         names = command.get("files")
         for number, name in enumerate(names if isinstance(names, list) else ()):
             if isinstance(name, str) and name:
@@ -261,7 +239,6 @@ class _Lookup:
         )
 
     def _check_knobs(self, document: YamlDocument, workload: str) -> None:
-        """Add an error for each knob and each value that the user's workload does not have."""
         if self.traits is None or workload in SHIPPED:
             return
         knobs, axes = self.traits.knobs, document.data.get("sweep")
@@ -282,11 +259,7 @@ def _found(document: YamlDocument, key: str, find: Callable[[], T], *below: int 
 
 
 def idle_gpus(spec: SweepSpec, scheduler: str, device: str) -> str:
-    """Return in a line the GPUs that every point holds and no point uses; empty if there are none.
-
-    ``scheduler``: on this machine no GPU is held.
-    ``device``: ``cpu`` or ``cuda``: the device of a point.
-    """
+    """Return a line about GPUs that every point holds and no point uses; empty if there are none."""
     gpus = spec.resources.gpus
     if runs_here(scheduler) or not gpus or device == CUDA:
         return ""
@@ -300,10 +273,7 @@ def needed_gpus(device: str) -> str:
 
 
 def device(spec: SweepSpec, scheduler: str) -> str:
-    """Return ``cpu`` or ``cuda``; for ``auto`` the device that the job requests.
-
-    Without a scheduler it is the device of this machine.
-    """
+    """Return ``cpu`` or ``cuda``; ``auto`` is what the job requests, without a scheduler this machine's."""
     if spec.device != "auto":
         return spec.device
     if runs_here(scheduler):
@@ -349,7 +319,6 @@ def refuse_missing_framework(spec: SweepSpec, site: Site) -> None:
 
 
 def _another_python(spec: SweepSpec, site: Site) -> bool:
-    """Return whether the points may run another Python than this one."""
     environment = spec.environment
     return bool(environment.python or environment.modules or environment.setup or site.setup)
 
@@ -361,10 +330,7 @@ def _wrong_torch(spec: SweepSpec, site: Site) -> str:
 
 
 def warn_again(say: Say, spec: SweepSpec, points: Iterable[Point], *more: str) -> None:
-    """Warn of points that run again as `refuse_unusable_gpu` refuses a sweep, and of a file that has changed.
-
-    ``more``: further hints, after the command that installs another torch.
-    """
+    """Warn of points that run again where `refuse_unusable_gpu` would refuse them or a file has changed."""
     points = list(points)
     if points and (path := _changed_file(points[0])):
         say(f"note: {path} has changed; the run goes on with its own copy of it, in files/")
@@ -379,7 +345,7 @@ def warn_again(say: Say, spec: SweepSpec, points: Iterable[Point], *more: str) -
 
 
 def _changed_file(point: Point) -> str:
-    """Return the file that is the workload of a point if it is no longer what was planned; else empty."""
+    """Return the file that is a point's workload if it has changed since it was planned; else empty."""
     if not point.files or not names_file(point.workload):
         return ""
     try:
@@ -390,7 +356,7 @@ def _changed_file(point: Point) -> str:
 
 
 def warn(say: Say, spec: SweepSpec, site: Site, workload: Traits) -> None:
-    """Report what `refuse_unusable_gpu` would refuse."""
+    """Warn where `refuse_unusable_gpu` would refuse."""
     try:
         refuse_unusable_gpu(spec, site, workload)
     except JobkitError as error:

@@ -41,19 +41,18 @@ MOST_TEXT_BYTES = 1 << 32
 TIMEOUT_S = 60
 BLOCK_BYTES = 1 << 20
 MOST_NAMES = 10_000
-"""Of a folder that are looked through for a name like one that does not exist."""
+"""How many names of a folder are searched for one like a name that does not exist."""
 KEY_HINT = "`text` may be a path, an http(s) address, or `sample`"
 
 
 def find_text(name: str, *, base: Path, cache: Path, write: bool = True) -> TextRef:
     """Return the text that a spec names.
 
-    ``name``: ``sample`` for the built-in one, ``sample:300`` for one of 300 paragraphs; a path, relative to
-        ``base`` or else to the working folder; or an http(s) address, downloaded once.
-    ``base``: the folder of the spec.
-    ``cache``: the cache folder: the sample and downloads are in its ``texts/``.
+    ``name``: ``sample`` for the built-in text, ``sample:300`` for 300 paragraphs; a path, relative to
+    ``base`` (the folder of the spec) or else to the working folder; or an http(s) address, downloaded once.
+    ``cache``: the sample and downloads are in its ``texts/``.
     ``write``: whether the cache may be written: otherwise the sample is described as it would be, and an
-        address must have been downloaded before.
+    address must have been downloaded before.
     """
     texts = cache / "texts"
     if match := SAMPLE.fullmatch(name):
@@ -76,7 +75,7 @@ def is_sample(text: TextRef) -> bool:
 
 
 def is_sample_file(path: Path, cache: Path) -> bool:
-    """Return whether a file has the built-in text, as the cache has it for any number of paragraphs."""
+    """Return whether a file is the built-in text, of any number of paragraphs, as the cache has it."""
     notes = (cache / "texts").glob(f"sample-*-of-{generator_version()}.sha256")
     try:
         digests = {note.read_text(encoding="ascii").strip() for note in notes}
@@ -89,7 +88,7 @@ def is_sample_file(path: Path, cache: Path) -> bool:
 def _sample(texts: Path, name: str, paragraphs: int, *, write: bool) -> TextRef:
     """Return the sample text, generated only if the cache does not have it.
 
-    A dry run writes to a cache that exists, too; otherwise it would generate the text each time.
+    A dry run, too, writes to a cache that exists; otherwise it would generate the text each time.
     """
     note = texts / f"sample-{paragraphs}-of-{generator_version()}.sha256"
     data = _kept(texts, note)
@@ -120,7 +119,6 @@ def _ref(path: Path, data: bytes, name: str) -> TextRef:
 
 
 def _on_disk(name: str, base: Path) -> Path:
-    """Return the file of a path as the spec gives it."""
     if name.startswith("on:"):
         hint = "jobkit --on HOST reads it there; a command on the cluster itself needs the path without on:"
         raise JobkitError(f"text {name!r} is on a cluster, and this command is not", hint=hint)
@@ -149,7 +147,6 @@ def _is_shown(entry: os.DirEntry[str]) -> bool:
 
 
 def _file_in(folder: Path) -> str:
-    """Return what to name in place of a folder: a file in it, if it has one."""
     with contextlib.suppress(OSError, ValueError), os.scandir(folder) as entries:
         first = min(entry.name for entry in islice(entries, MOST_NAMES) if _is_shown(entry))
         return f"name one file, such as {shell_quote(folder / first)}"
@@ -157,7 +154,7 @@ def _file_in(folder: Path) -> str:
 
 
 def _checked(path: Path, name: str) -> TextRef:
-    """Return a text that has been read whole, as a job will read it."""
+    """Return a text after it was read whole, as a job will read it."""
     try:
         data = read_bytes(path, MOST_TEXT_BYTES)
     except IsADirectoryError as error:
@@ -182,7 +179,6 @@ def _checked(path: Path, name: str) -> TextRef:
 
 
 def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
-    """Return the file of an address, from the cache or fetched into it."""
     path = texts / f"url-{hashlib.sha256(address.encode()).hexdigest()[:12]}.txt"
     if path.exists():
         return path
@@ -217,7 +213,6 @@ def _downloaded(address: str, texts: Path, *, write: bool) -> Path:
 
 
 def _fetch(address: str, into: IO[bytes]) -> None:
-    """Download an address into a file."""
     from urllib.request import (
         Request,
         urlopen,  # as above
@@ -237,7 +232,7 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 def paragraphs_of(text: TextRef) -> list[str]:
-    """Return the paragraphs of a text that was found; the sample need not be on disk."""
+    """Return the paragraphs of a text; the sample need not be on disk."""
     sample = SAMPLE.fullmatch(text.name)
     if sample and not Path(text.path).exists():
         return split_paragraphs(sample_text(int(sample[1] or PARAGRAPHS)))
@@ -245,7 +240,7 @@ def paragraphs_of(text: TextRef) -> list[str]:
 
 
 def one_paragraph(text: TextRef) -> str:
-    """Return what to do about a text of one paragraph, in which a batch has nothing to hold; else empty."""
+    """Return what to do about a text of one paragraph, which gives a batch nothing to hold; else empty."""
     if len(paragraphs_of(text)) > 1:
         return ""
     path = Path(text.path)
@@ -257,7 +252,7 @@ def one_paragraph(text: TextRef) -> str:
 
 
 def cached_lengths(workload: str, text: TextRef, model: ModelRef | None, cache: Path) -> Lengths | None:
-    """Return what `text_lengths` found earlier, ``None`` if it was never asked."""
+    """Return what `text_lengths` found earlier; ``None`` if it was never called for this text."""
     path = _kept_at(workload, text, model, cache)
     try:
         return Lengths.from_json(path.read_text(encoding="utf-8"), where=str(path)) if path else None
@@ -275,16 +270,10 @@ def text_lengths(
     fast: bool = False,
     folder: str | None = None,
 ) -> Lengths:
-    """Return the lengths of a text's items, in the units that a workload's framework pads to.
+    """Return the lengths of a text's items, in the unit in which the workload's framework pads.
 
-    A workload that does not report them has none (`Lengths.unknown`). If they need a model that
-    is not there yet, they are estimated.
-
-    ``workload``, ``text``, ``model``: as a point names them.
-    ``cache``: the cache folder: the lengths found by a shipped workload's model are kept in its ``lengths/``.
-    ``say``: prints a line about work that takes time.
-    ``fast``: whether to estimate them rather than to use a model.
-    ``folder``: the folder in which jobkit looks for the user's own workload: the spec's.
+    A workload that does not report them has none (`Lengths.unknown`). If they need a model that is not there
+    yet, or with ``fast``, they are estimated. The cache keeps those that a shipped workload's model finds.
     """
     known, paragraphs = traits(workload, folder), paragraphs_of(text)
     if not known.reports_lengths:
@@ -329,9 +318,9 @@ def lengths_or_estimate(
 
 
 def estimated_lengths(paragraphs: Sequence[str], known: Traits | None = None) -> Lengths:
-    """Return the sentences' lengths judged by punctuation: each token and a blank, and one more.
+    """Return estimated lengths: each sentence, by punctuation, has its tokens, a blank each, and one more.
 
-    Of a workload that counts tokens, the words and punctuation marks of each paragraph, and two more.
+    If the workload counts tokens, each paragraph has its words and punctuation marks, and two more.
     """
     if known and known.unit != CHARACTERS:
         tokens = tuple((len(_TOKEN.findall(paragraph)) + 2,) for paragraph in paragraphs)
@@ -348,7 +337,7 @@ def estimated_lengths(paragraphs: Sequence[str], known: Traits | None = None) ->
 def _asked(
     workload: str, folder: str | None, paragraphs: Sequence[str], model: ModelRef | None, say: Say
 ) -> list[list[int]]:
-    """Return what the workload finds: a child process asks a framework, or the user's code."""
+    """Return what the workload finds; a child process asks a framework or the user's code."""
     if workload in SHIPPED and model is None:
         return own.lengths(workload, None, paragraphs, None, say=say)
     if lacking := missing_framework(workload):

@@ -35,17 +35,11 @@ class Log:
 
     @property
     def name(self) -> str:
-        """Point and try, for a person."""
         return f"{self.point.point_id} try {self.number}" if self.number else self.point.point_id
 
 
 def find_log(run: Path, word: str, number: int | None = None) -> Log:
-    """Return the log of a point's try.
-
-    ``run``: the run folder.
-    ``word``: the point: its index, its id, or how that begins, if no other begins so.
-    ``number``: the try; by default the latest, or the next if the point was submitted since.
-    """
+    """Return the log of a try; by default of the latest, or the next if the point was submitted since."""
     kind = kind_of(run)
     if kind.unplanned(run):
         hint = f"the logs of the job that plans it are in {run / LOGS_FOLDER}"
@@ -112,7 +106,6 @@ def _chosen(point: Point, tries: Sequence[Try], number: int | None) -> Try:
 def _others(
     accounts: Accounts, points: Sequence[Point], point: Point, task: JobTask | None
 ) -> tuple[str, ...]:
-    """Return the points that run in the same task."""
     if task not in accounts.packed:
         return ()
     tasks = (pair for submission in accounts.journal.submissions for pair in submission.tasks())

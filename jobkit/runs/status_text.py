@@ -45,8 +45,7 @@ from jobkit.runs.tries import Try, log_path
 from jobkit.runs.which_run import Glance, glance
 from jobkit.schedulers.types import Accounted
 
-MOST_ALIKE = 3
-"""Points of a state that are named."""
+MOST_ALIKE = 3  # points that run longer than others, in one line
 MOST_NOTES = 5
 LONG_WORD = 16
 LEAST_WORDS = 32
@@ -59,8 +58,7 @@ ORDER = (
 """How urgent the states of points are: first those that wait for a person."""
 
 
-Row = tuple[str, ...]
-"""A cell for each of `COLUMNS`."""
+Row = tuple[str, ...]  # a cell for each of `COLUMNS`
 
 COLUMNS = (
     Column("point", (), left=True),
@@ -76,9 +74,7 @@ COLUMNS = (
 def render(run: RunStanding, folder: str, *, width: int, most: int) -> str:
     """Return how a run stands, in lines that end with a newline.
 
-    ``folder``: the run folder as a person types it.
-    ``width``: columns of the terminal.
-    ``most``: of more points than this, a line for each state is printed.
+    ``folder`` is as a person types it; of more than ``most`` points a line for each state is printed.
     """
     advised = advice(run, folder)
     lines = [headline(run), *_about(run)]
@@ -89,7 +85,6 @@ def render(run: RunStanding, folder: str, *, width: int, most: int) -> str:
 
 
 def headline(run: RunStanding) -> str:
-    """Return a run in a line: how many points stand where."""
     return f"{run.title}: {count_by_state(run)}"
 
 
@@ -135,7 +130,7 @@ def _saved(saved: SkippedTime, gpus: int) -> str:
 
 
 def _gpu(run: RunStanding) -> str:
-    """Return the GPU if all points that have one have the same; else nothing.
+    """Return the GPU that all points with a GPU share; else nothing.
 
     The requested type counts as the GPU of a record if the record's name contains it.
     """
@@ -243,10 +238,7 @@ MARGIN = 12
 
 
 def render_point(run: RunStanding, point: PointStatus, folder: str) -> str:
-    """Return all about a point, in lines that end with a newline.
-
-    ``folder``: the run folder as a person types it.
-    """
+    """Return all about a point, in lines that end with a newline; ``folder`` is as a person types it."""
     of, noun = point.point, point.point.kind.noun
     knobs = [f"{name} {value}" for name, value in of.params.items()]
     knobs += [] if of.kind.replanned else [f"repeat {of.repeat}"]
@@ -269,16 +261,12 @@ def listed_tries(point: PointStatus) -> tuple[Try, ...]:
 
 
 def log_of(run: RunStanding, point: PointStatus, tried: Try) -> str:
-    """Return the log of a try; empty if there is none."""
     path = log_path(run.folder, point.point, tried.task)
     return str(path) if path is not None and path.is_file() else ""
 
 
 def _describe_try(run: RunStanding, point: PointStatus, tried: Try) -> Iterator[str]:
-    """Yield what is known of a try, source by source, the most trusted first.
-
-    A try without an outcome is the latest: it stands where its point does.
-    """
+    """Yield what is known of a try, source by source, the most trusted first."""
     verdict = tried.verdict
     title = f"try {tried.number}" if tried.number else "no try"
     if tried.by_hand:
@@ -369,10 +357,6 @@ Json = dict[str, object]
 
 
 def run_json(run: RunStanding, folder: str) -> Json:
-    """Return a run as JSON takes it.
-
-    ``folder``: the run folder as a person types it.
-    """
     advised = advice(run, folder)
     standings = Counter(point.standing for point in run.points)
     return {
@@ -396,7 +380,6 @@ def run_json(run: RunStanding, folder: str) -> Json:
 
 
 def point_json(run: RunStanding, point: PointStatus, *, with_tries: bool = False) -> Json:
-    """Return a point as JSON takes it."""
     fields: Json = {
         "index": point.point.index,
         "point": point.point.point_id,
@@ -475,12 +458,9 @@ MOST_OTHERS = 10
 def text(
     standings: Sequence[RunStanding], runs: Sequence[Path], points: Sequence[str], *, width: int, most: int
 ) -> str:
-    """Return runs, or points of one, as printed.
+    """Return runs, or points of one by number or id, as printed.
 
-    ``runs``: their folders as a person types them.
-    ``points``: numbers or ids; nothing for the runs themselves.
-    ``width``: columns of the terminal.
-    ``most``: of more points than this, a line for each state is printed.
+    The folders are as a person types them; of more than ``most`` points a line for each state is printed.
     """
     if points:
         (run,), (folder,) = standings, runs
@@ -514,7 +494,7 @@ def as_json(
     points: Sequence[str],
     others: Sequence[Path] = (),
 ) -> str:
-    """Return the same for programs, on one line; docs/commands.md lists the keys."""
+    """Return runs or points as JSON on one line; docs/commands.md lists the keys."""
     data: dict[str, object] = {"schema": SCHEMA, "at": datetime.now(UTC).isoformat(timespec="seconds")}
     if points:
         (run,) = standings

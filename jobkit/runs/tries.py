@@ -38,17 +38,16 @@ from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.schedulers.types import Accounted
 
 _ENDS: tuple[tuple[re.Pattern[str], Outcome], ...] = (
-    # The job script's message, if it could not write its exit file.
+    # the job script's message, if it could not write its exit file
     (re.compile(r"job(?:-\d+)?\.sh: (?P<outcome>[a-z_]+): "), Outcome.LOST),
     (re.compile(r"No space left on device|Disk quota exceeded"), Outcome.SCRATCH_FULL),
-)
-"""From the most specific to the least."""
+)  # from the most specific to the least
 
 
 def reported_outcome(text: str) -> tuple[Outcome, str] | None:
-    """Return the outcome that a log reports, and the line that reports it; ``None`` if no line does.
+    """Return the outcome that the end of a log reports, and its line; ``None`` if no line does.
 
-    ``text``: the end of the log. A task that ran twice writes into one log, so the last line counts.
+    A task that ran twice writes into one log, so the last line counts.
     """
     lines = [line.strip() for line in text.splitlines()]
     of_schedulers = (pair for scheduler in SCHEDULERS.values() for pair in scheduler.LOG_OUTCOMES)
@@ -64,12 +63,10 @@ _FAULT = re.compile(
     r"Traceback \(most recent call last\)|^Fatal Python error"
     r"|(?:job(?:-\d+)?|find|follow|fetch)\.sh: |: line \d+: |\b[Ee]rror: "
     r"|^(?:Killed|Aborted|Bus error|Segmentation fault)|No space left on device|Disk quota exceeded"
-)
-"""Python, the job script, bash, programs, the system."""
+)  # Python, the job script, bash, programs, the system
 
 
 def is_fault(line: str) -> bool:
-    """Return whether a line of a log looks like an error."""
     patterns = (_FAULT, *(scheduler.LOG_FAULT for scheduler in SCHEDULERS.values()))
     return any(pattern.search(line) for pattern in patterns)
 
@@ -95,8 +92,8 @@ OVERRULING = frozenset(
 """Outcomes of the accounting that overrule a provisional one: it knows best who sent the signal."""
 
 SIGNALS = {"USR1": Outcome.TIMEOUT, "XCPU": Outcome.TIMEOUT, "KILL": Outcome.LOST}
-"""The walltime warnings that jobkit requests, and a kill -9 of the job script, for an unknown reason;
-any other signal is ``cancelled``, provisionally."""
+"""The walltime warnings that jobkit requests, and a kill -9 of the job script, for an unknown reason; any
+other signal is ``cancelled``, provisionally."""
 
 STAGES = {
     "stage_in": Outcome.STAGE_IN,
@@ -111,8 +108,6 @@ KILLED = 137
 
 @dataclass(frozen=True, slots=True)
 class TryOutcome:
-    """The outcome of a try, and why."""
-
     outcome: Outcome | None  # ``None`` while it is still to come
     evidence: str  # what it follows from, in a line for a person
     provisional: bool = False  # whether the accounting may still overrule it
@@ -127,8 +122,8 @@ class Try:
     """A try: what its folder holds, what is known of its task, and its outcome."""
 
     number: int  # of the try, from 1
-    record: Record | None = None  # `record`, `exit`: ``None`` if the file is not home, or cannot be read
-    exit: Exit | None = None
+    record: Record | None = None  # ``None`` if its file is not home or cannot be read
+    exit: Exit | None = None  # ``None`` if its file is not home or cannot be read
     begin: Begin | None = None  # who ran it; ``None`` if that is not known, or if there is a record
     problem: str = ""  # why a file that is there cannot be read, else empty
     folder: str = ""  # where they are; empty if no try has begun
@@ -180,12 +175,7 @@ NO_HOME = 73
 def decide_outcome(
     tried: Try | None, accounted: Accounted | None = None, known: TaskFacts | None = None
 ) -> TryOutcome:
-    """Return the outcome of a try, and why.
-
-    ``tried``: its files; ``None`` for a point that has no try folder.
-    ``accounted``: the accounting of the task that ran it, if it is known.
-    ``known``: what else is known of that task.
-    """
+    """Return the outcome of a try, ``None`` for a point without try folder, and why."""
     known = known or TaskFacts()
     verdict = _judge(tried, accounted, known)
     if not known.requeued or verdict.outcome in RESULTS:
@@ -240,7 +230,7 @@ def _cancelled(verdict: TryOutcome, known: TaskFacts) -> TryOutcome:
 
 
 def _without_end(verdict: TryOutcome, known: TaskFacts) -> TryOutcome:
-    """Return a verdict on a try of which neither its files nor the accounting report an end."""
+    """Return a verdict on a try whose end neither its files nor the accounting report."""
     if verdict.outcome is not None:
         return verdict
     if known.superseded:
@@ -300,7 +290,7 @@ VISIBLE_AFTER = timedelta(seconds=60)
 
 
 def _by_accounting(accounted: Accounted | None, known: TaskFacts, left: str, silent: str) -> TryOutcome:
-    """Return the outcome by the accounting, of a try that left neither record nor exit file."""
+    """Return the outcome by the accounting, for a try that left neither record nor exit file."""
     if accounted is None:
         return TryOutcome(outcome=None, evidence=silent)
     words = _words(accounted)
@@ -326,8 +316,7 @@ def _words(accounted: Accounted) -> str:
 
 
 T = TypeVar("T")
-LOG_TAIL_BYTES = 16 * 2**10
-"""How much of a log is read: its end shows how the try ended."""
+LOG_TAIL_BYTES = 16 * 2**10  # how much of a log is read: its end shows how the try ended
 
 
 def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) -> Iterator[Try]:
@@ -336,15 +325,10 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
     If the point was submitted again and has not begun, a placeholder with number 0 comes first.
     `try_that_counts` decides which try counts.
 
-    ``home``: the point's folder.
-    ``numbers``: of its tries, the latest first.
-
-    Notes
-    -----
-    The scheduler may run a task again by itself: then one task has several tries and several
-    accounts, both in order. Its last try goes with the last account, and so on backwards; an
-    account of a start that failed (``queue_error``), or of none, goes with no try. If there are
-    fewer accounts than times that the scheduler began it, the latest are still to come.
+    The scheduler may run a task again by itself: then one task has several tries and several accounts, both
+    in order. Its last try goes with the last account, and so on backwards; an account of a start that failed
+    (``queue_error``), or of none, goes with no try. If there are fewer accounts than times that the scheduler
+    began it, the latest are still to come.
     """
     every = [read_try(home, number, point) for number in numbers]
     read = [tried for tried in every if not tried.by_hand]
@@ -380,8 +364,8 @@ def read_tries(home: str, point: Point, accounts: Accounts, numbers: list[int]) 
 def try_that_counts(tries: Sequence[Try]) -> Try:
     """Return the try that counts: the one that succeeded, else the latest.
 
-    A try by hand counts only while no other try of the point has begun: a person runs it where and
-    when they like, so it is no measurement of the sweep.
+    A try by hand counts only while no other try of the point has begun: a person runs it where and when they
+    like, so it is no measurement of the sweep.
     """
     if len(tries) == 1:
         return tries[0]

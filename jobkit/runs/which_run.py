@@ -28,8 +28,6 @@ _STAMP = re.compile(r"-(\d{8}-\d{6})-[0-9a-f]{4}$")
 
 @dataclass(frozen=True, slots=True)
 class RunAndPoints:
-    """What the words of a command line name."""
-
     runs: tuple[Path, ...] = ()  # run folders; nothing for the latest of ``folder``
     points: tuple[str, ...] = ()  # numbers or ids, of a single run
     folder: Path = RUNS  # A folder of runs
@@ -47,9 +45,9 @@ class Glance:
 def resolve_words(words: Sequence[str]) -> RunAndPoints:
     """Return what words name; a word that is no run folder is a point of the run before it.
 
-    ``words``: run folders, names of runs as for `run_named`, and after a single run numbers or ids of points;
-        or one folder that holds runs; or nothing, for the folder where sweeps go from here. A number that is
-        no run is a point of the latest run.
+    They are run folders, names of runs as for `run_named`, and after a single run numbers or ids of points;
+    or one folder that holds runs; or nothing, for the folder where sweeps go from here. A number that is no
+    run is a point of the latest run.
     """
     if not words:
         return RunAndPoints(folder=usual())
@@ -79,10 +77,9 @@ def usual() -> Path:
 
 
 def _site_folder() -> Path | None:
-    """Return the folder of runs that the user's site file names; ``None`` if it names none."""
     if not (config_folder() / "site.yaml").is_file():
         return None
-    # Imported here: a site file takes pydantic, which a run that is named does not need.
+    # Here: a site file takes pydantic, which a run that is named does not need.
     from jobkit.schedulers.registry import choose_scheduler
     from jobkit.spec.site import load_site
 
@@ -96,8 +93,8 @@ def _site_folder() -> Path | None:
 def run_named(word: Path | str) -> Path:
     """Return the run folder that a word of the command line names.
 
-    ``word``: A run folder, or the name of a run in ``runs/``, in the folder that the site file names, or in
-        the list of `jobkit status --list`.
+    The word is a run folder, or the name of a run in ``runs/``, in the folder that the site file names, or in
+    the list of `jobkit status --list`.
     """
     run = find_run(word)
     if run is None:
@@ -113,10 +110,7 @@ def changed_run_named(word: Path | str, command: str) -> Path:
 
 
 def refuse_copy(run: Path, command: str) -> None:
-    """Refuse a copy of a run on a cluster, which does not know how the run stands.
-
-    ``command``: what a person would type of the run itself.
-    """
+    """Refuse a copy of a run on a cluster, which does not know how the run stands."""
     with suppress(OSError):
         host = read_text(run / COPY_FILE).strip()
         there = f"jobkit --on {quoted(host)} {command} {shell_path(run)}"
@@ -185,7 +179,6 @@ def remembered() -> list[Path]:
 
 
 def is_run(path: Path) -> bool:
-    """Return whether a folder is a run folder that can be read."""
     try:
         return is_run_folder(path)
     except OSError:
@@ -202,7 +195,6 @@ def refuse_runs(words: Iterable[str]) -> None:
 
 
 def refuse_unmeasured(run: Path, command: str) -> None:
-    """Refuse a run in which no setting is measured."""
     if refusal := kind_of(run).refusal(run, command):
         raise refusal
 
@@ -249,7 +241,6 @@ def start(run: Path) -> datetime:
 
 
 def glance(run: Path) -> Glance:
-    """Return a run at a glance."""
     points = (run / POINTS_FILE).read_bytes().count(b"\n")
     begun = 0
     with suppress(OSError):

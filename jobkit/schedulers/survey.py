@@ -16,8 +16,7 @@ from jobkit.schedulers.types import JobRequest
 PRACTICE_ENV = 'eval "$(jobkit practice env)"'
 PRACTICE_NEEDS = "a practice cluster needs in every shell:"
 """What a person checks if a scheduler does not answer; `PRACTICE_ENV` follows it."""
-MOST_NAMES = 12
-"""Names of a kind that a message lists."""
+MOST_NAMES = 12  # names of a kind that a message lists
 
 
 def gpu_counts(gpus: Mapping[str, int]) -> list[str]:
@@ -31,8 +30,8 @@ class Nodes:
 
     number: int = 0  # their number; 0 if unknown
     names: str = ""  # their names, if the scheduler reports them
-    cpus: int | None = None  # `cpus`, `memory_bytes`: of one node; ``None`` if unknown
-    memory_bytes: int | None = None
+    cpus: int | None = None  # of one node; ``None`` if unknown
+    memory_bytes: int | None = None  # of one node; ``None`` if unknown
     gpus: Mapping[str, int] | None = None  # of one node, by type
 
     def lacks(self, request: JobRequest) -> tuple[str, ...]:
@@ -49,7 +48,6 @@ class Nodes:
         return tuple(key for key, asked, have in pairs if have is not None and asked > have)
 
     def __str__(self) -> str:
-        """Return their number and what each has: ``2 nodes have 8 CPUs, 7.81 GiB, 2 x v100``."""
         parts = [format_count(self.cpus, "CPU")] if self.cpus is not None else []
         parts += [format_memory(self.memory_bytes)] if self.memory_bytes is not None else []
         parts += gpu_counts(self.gpus or {})
@@ -59,16 +57,14 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A queue as the scheduler describes it."""
-
     name: str
     default: bool = False  # whether jobs without a queue go there
     walltime_s: float | None = None  # the longest walltime of a job; ``None`` for no limit
-    # the largest number of GPUs on one node, by type; an empty type if unknown
+    # the most on one node, by type; an empty type if unknown
     gpus: Mapping[str, int] = field(default_factory=dict)
     nodes: int = 0  # their number
-    cpus: int | None = None  # `cpus`, `memory_bytes`: of its largest node; ``None`` if unknown
-    memory_bytes: int | None = None
+    cpus: int | None = None  # of its largest node; ``None`` if unknown
+    memory_bytes: int | None = None  # of its largest node; ``None`` if unknown
     kinds: tuple[Nodes, ...] = ()  # its kinds of nodes; empty if unknown
     closed: str = ""  # why it accepts no job of this user; empty if it may
     only: str = ""  # whom it is for, if not for all; this user may be among them
@@ -77,18 +73,13 @@ class Queue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedQueues:
-    """The queues of a request."""
-
     queues: tuple[Queue, ...]  # those that exist
-    # the fault of the first name that no queue has, with the nearest name; ``None`` if all exist
+    # fault of the first name that no queue has, with the nearest name; ``None`` if all exist
     unknown: RequestFault | None
     where: str  # the names of all, for a person: ``partition 'gpu'``
 
     def walltime_fault(self, request: JobRequest, limit: str = "") -> RequestFault | None:
-        """Return the fault of a walltime that none of the requested queues allows.
-
-        ``limit``: what the scheduler calls the limit.
-        """
+        """Return the fault of a walltime that no requested queue allows; ``limit`` is its name."""
         limits = [queue.walltime_s for queue in self.queues]
         if not limits or any(most is None or most >= request.walltime_s for most in limits):
             return None
@@ -102,10 +93,7 @@ class RequestedQueues:
         )
 
     def never(self, request: JobRequest, limit: str = "") -> str:
-        """Return why some of the queues that are named never start the job; empty if each may, or none does.
-
-        ``limit``: as for `walltime_fault`.
-        """
+        """Return why some of the named queues never start the job; empty if each may, or none does."""
         named = (request.queue or "").split(",")
         alone = [
             replace(self, queues=(queue,), where=queue.name) for queue in self.queues if queue.name in named
@@ -118,11 +106,10 @@ class RequestedQueues:
         return f"not in every queue: {'; '.join(left_out)}" if 0 < len(left_out) < len(alone) else ""
 
     def gpu_fault(self, request: JobRequest) -> RequestFault | None:
-        """Return the fault of GPUs that none of the requested queues has."""
         if not request.gpus or not self.queues:
             return None
         where = self.where
-        # Sorted, so that of a type the largest number is kept.
+        # Sorted, so that the largest number of a type is kept.
         offered = dict(sorted(pair for queue in self.queues for pair in queue.gpus.items()))
         if not offered:
             return RequestFault(
@@ -162,12 +149,11 @@ _WANTED: Mapping[str, Callable[[JobRequest], str]] = {
 
 
 def asked_for(names: str | None, known: Iterable[Queue], noun: str) -> RequestedQueues:
-    """Return the queues that a request names.
+    """Return the queues that a request names; ``noun`` is the scheduler's word for a queue.
 
-    ``names``: with commas between them; each may hold ``*`` and ``?`` and end in ``@host``, as Grid Engine
-        has it (sge_types(1), wc_queue_list; a host alone means any queue). ``None`` for the default queue, or
-        for any queue if there is no default.
-    ``noun``: what the scheduler calls a queue.
+    ``names`` have commas between them; each may hold ``*`` and ``?`` and end in ``@host``, as in Grid Engine
+    (sge_types(1), wc_queue_list; a host alone means any queue). ``None`` for the default queue, or for any
+    queue if there is no default.
     """
     known = tuple(known)
     default = ",".join(queue.name for queue in known if queue.default)
@@ -183,8 +169,7 @@ def asked_for(names: str | None, known: Iterable[Queue], noun: str) -> Requested
     )
 
 
-Answers = Mapping[str, Completed]
-"""The answers, by the name of the question."""
+Answers = Mapping[str, Completed]  # by the name of the question
 
 
 class Consumable(StrEnum):
@@ -204,15 +189,12 @@ class Resource:
     kind: str = ""  # its type in the scheduler's words: ``INT``, ``MEMORY``
     counted: Consumable = Consumable.NOT  # see `Consumable`
     exclusive: bool = False  # whether it gives a job the host to itself (complex(5), relation ``EXCL``)
-    # the most that one node of a queue has left of it now, by the name of the queue; only queues that
-    # have it, and only if the scheduler reports it
+    # by queue, the most that a node has left now; only if the scheduler reports it
     most: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountingStatus:
-    """Whether the scheduler keeps account of ended jobs."""
-
     works: bool | None = None  # ``None`` if unknown
     said: str = ""  # the status in plain words
 
@@ -221,36 +203,30 @@ class AccountingStatus:
 class Survey:
     """A site as its scheduler describes it; ``None`` stands for unknown."""
 
-    product: str  # `product`, `version`: ``Slurm``, ``22.05.8``
-    version: str = ""
-    # `queue_noun`, `walltime_noun`: its words for a queue, and for the longest walltime of one
-    queue_noun: str = "queue"
-    walltime_noun: str = ""
+    product: str  # such as ``Slurm``
+    version: str = ""  # such as ``22.05.8``
+    queue_noun: str = "queue"  # its word for a queue
+    walltime_noun: str = ""  # its word for the longest walltime of a queue
     trouble: str = ""  # why the controller does not answer; empty if it does
     cluster: str = ""  # the site's own name for itself; empty if it has none
     queues: tuple[Queue, ...] | None = None  # all queues
     limits: str = ""  # the scheduler's limits, as `Scheduler.parse_limit` reads them
     keeping: AccountingStatus = AccountingStatus()
-    # `accounts`, `account`: the accounts of the user, and the default one
-    accounts: tuple[str, ...] | None = None
-    account: str = ""
+    accounts: tuple[str, ...] | None = None  # of the user
+    account: str = ""  # the user's default account
     must_charge: bool = False  # whether a job that names no account, or a wrong one, is refused
     resources: tuple[Resource, ...] | None = None  # the resources that jobs request by name (Grid Engine)
     gpus: Resource | None = None  # the resource that counts GPUs
     memory: tuple[Resource, ...] = ()  # the resources that are memory; the best one to request comes first
-    # `resource_option`, `environment_option`: the options of a header line that ask for a resource and
-    # for a parallel environment by name
-    resource_option: str = ""
-    environment_option: str = ""
+    resource_option: str = ""  # option of a header line that requests a resource by name
+    environment_option: str = ""  # option of a header line that requests a parallel environment by name
     one_node: tuple[str, ...] = ()  # the parallel environments whose slots are all on one node
-    # the commands that list ``queues``, ``resources``, ``environments`` and ``accounts``, for a person
+    # commands that list ``queues``, ``resources``, ``environments`` and ``accounts``, for a person
     sources: Mapping[str, str] = field(default_factory=dict)
-    # the questions without an answer, each with the message
-    silent: Mapping[str, str] = field(default_factory=dict)
+    silent: Mapping[str, str] = field(default_factory=dict)  # messages of unanswered questions
 
 
 def unanswered(answers: Answers) -> dict[str, str]:
-    """Return the questions without an answer, each with the message."""
     return {name: answer.said for name, answer in answers.items() if not answer.ok}
 
 

@@ -12,8 +12,7 @@ from enum import StrEnum
 from jobkit.core.records import Outcome
 from jobkit.core.shell import Completed
 
-LogOutcomes = tuple[tuple[re.Pattern[str], Outcome], ...]
-"""Patterns of lines of a log, each with the outcome that such a line reports."""
+LogOutcomes = tuple[tuple[re.Pattern[str], Outcome], ...]  # each reported by log lines that match
 
 
 class State(StrEnum):
@@ -35,7 +34,6 @@ class JobId:
     cluster: str = ""
 
     def __str__(self) -> str:
-        """Return the id as a person types it."""
         return f"{self.id};{self.cluster}" if self.cluster else self.id
 
 
@@ -43,9 +41,9 @@ class JobId:
 class Array:
     """One array job: tasks ``first`` to ``last``; task k runs point ``k + offset``.
 
-    ``throttle`` is the largest number of tasks at a time, ``None`` for no limit. ``listed`` is a
-    file in the run folder: then task k runs the points that its line ``k + offset`` names.
-    ``options`` are header lines that override those of the script: its points request something else.
+    ``throttle`` is the largest number of tasks at a time, ``None`` for no limit. ``listed`` is a file in the
+    run folder: then task k runs the points that its line ``k + offset`` names. ``options`` are header lines
+    that replace those of the script, because its points request something else.
     """
 
     first: int
@@ -57,7 +55,6 @@ class Array:
 
     @property
     def tasks(self) -> int:
-        """How many tasks it has."""
         return self.last - self.first + 1
 
     @property
@@ -78,8 +75,6 @@ ONE_TASK = Array(first=1, last=1, offset=0, throttle=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queued:
-    """A task as the queue sees it now."""
-
     job_id: str
     task: int
     state: State
@@ -87,20 +82,16 @@ class Queued:
     name: str = ""  # the job's name; empty if unknown
     node: str = ""  # its node
     elapsed_s: float | None = None  # its running time so far
-    # when it started, or will start by the scheduler's estimate: local ISO time. Empty if a person must
-    # act first.
+    # local ISO time of the start, or of the scheduler's estimate; empty if a person must act first
     start_at: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounted:
-    """A task in the accounting."""
-
     job_id: str
     task: int
     ended: bool  # whether the task has ended for good
-    # ``None`` if the accounting does not report why the task ended (only the script's exit status), or
-    # if it has not ended
+    # ``None`` if the accounting knows only the script's exit status, or if the task has not ended
     outcome: Outcome | None
     exit_status: int | None = None
     evidence: str = ""  # the accounting's words that led to the outcome, for a person
@@ -115,11 +106,8 @@ class Accounted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remedy:
-    """What a person can do for tasks that wait."""
-
     argv: tuple[str, ...] = ()  # the command that lets them run; empty if there is none
-    # the command that lets them run if an administrator types it; empty if there is none
-    admin_argv: tuple[str, ...] = ()
+    admin_argv: tuple[str, ...] = ()  # what an administrator types to let them run; empty if none
     key: str = ""  # the key of the spec to change, if they would never start; empty if no key helps
 
 
@@ -127,8 +115,8 @@ class Remedy:
 class Check:
     """A question before a submission.
 
-    ``refusal`` reads the answer and returns why the job would be refused, or ``None``; ``outlook``
-    returns a forecast, such as the start of the job, or an empty text.
+    ``refusal`` reads the answer and returns why the job would be refused, or ``None``; ``outlook`` returns a
+    forecast, such as the start of the job, or an empty text.
     """
 
     argv: tuple[str, ...]
@@ -140,10 +128,10 @@ class Check:
 class JobRequest:
     """The resources of a job, in the words of the spec.
 
-    ``resources`` are the names in its header lines, if the scheduler requests resources by name
-    (Grid Engine's ``-l``): checks compare them with the cluster. ``walltime_s`` is the job's, for
-    all of the ``pack`` points that share it. ``slots`` is how many slots a node must have for it,
-    if the scheduler counts CPUs in slots (Grid Engine). ``exclude`` are patterns of nodes to avoid.
+    ``resources`` are the names in its header lines (Grid Engine's ``-l``), which checks compare with the
+    cluster. ``walltime_s`` is the job's, for all of the ``pack`` points that share it. ``slots`` is how many
+    slots a node must have for it, if the scheduler counts CPUs in slots (Grid Engine). ``exclude`` are
+    patterns of nodes to avoid.
     """
 
     name: str

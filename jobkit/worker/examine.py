@@ -30,13 +30,12 @@ from jobkit.worker.workloads.base import missing_framework
 from jobkit.worker.workloads.own import checked_class
 
 MOST_SHEBANG_BYTES = 256
-"""As much of the first line as Linux reads (execve(2))."""
+"""Bytes of the first line that Linux reads (execve(2))."""
 NEEDS_TORCH = frozenset({"stanza-ner"})
 """The shipped workloads that import torch on every device."""
 
 
 def main() -> None:
-    """Write the report to a file."""
     parser = argparse.ArgumentParser(prog="python -m jobkit.worker.examine")
     parser.add_argument("--device", choices=("cpu", "cuda"), required=True)
     parser.add_argument("--workload", required=True)
@@ -51,13 +50,7 @@ def main() -> None:
 def examine(
     device: str, workload: str, folder: str | None = None, program: str | None = None
 ) -> dict[str, Any]:
-    """Return what this Python has for a workload on a device.
-
-    ``device``: ``cpu`` or ``cuda``.
-    ``workload``: its name, as in a spec.
-    ``folder``: the folder with a workload of the user's own.
-    ``program``: what a command starts: a name that is looked up on ``PATH``, or a path.
-    """
+    """Return what this Python has for a workload on a device; a command starts ``program``."""
     needs_torch = device == "cuda" or workload in NEEDS_TORCH
     gpus = nvml.list_gpus()  # before this process opens a GPU and is counted on it
     return {
@@ -76,7 +69,7 @@ def examine(
 
 
 def find_program(name: str) -> dict[str, str | None]:
-    """Return where a program is, the interpreter that it names, if it is a script, and its ``python``."""
+    """Return the path of a program, the interpreter that it names, if it is a script, and its ``python``."""
     path = shutil.which(name)
     needs = interpreter(Path(path)) if path else ""
     return {
@@ -120,7 +113,6 @@ def _version(package: str) -> str | None:
 
 
 def _workload(name: str, folder: str | None) -> dict[str, str | None]:
-    """Return what is wrong with the class of a workload, and how to fix it."""
     try:
         checked_class(name, folder)
         if lack := missing_framework(name):
@@ -131,7 +123,6 @@ def _workload(name: str, folder: str | None) -> dict[str, str | None]:
 
 
 def _torch(device: str) -> dict[str, Any]:
-    """Return torch's version, its import time, and whether CUDA works."""
     start = time.monotonic()
     try:
         torch = importlib.import_module("torch")

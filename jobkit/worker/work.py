@@ -43,11 +43,7 @@ EXIT_STOPPED = 143
 
 
 def main(words: Sequence[str], **inherited: Any) -> int:  # noqa: ANN401 - fields of several types
-    """Run one try and return the worker's exit status.
-
-    ``words``: the arguments of ``python -m jobkit.worker``.
-    ``inherited``: the fields of `Task` that the parent of a forked try sets.
-    """
+    """Run one try and return the worker's exit status; the parent of a forked try sets ``inherited``."""
     arguments = _parser().parse_args(words)
     try:
         task = replace(_task(arguments), **inherited)
@@ -63,7 +59,6 @@ def main(words: Sequence[str], **inherited: Any) -> int:  # noqa: ANN401 - field
 
 
 def task_of(words: Sequence[str]) -> Task:
-    """Return the try that these arguments of ``python -m jobkit.worker`` describe."""
     return _task(_parser().parse_args(words))
 
 
@@ -106,7 +101,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def run(task: Task, signals: Signals) -> Outcome:
-    """Run one try to its end, write its record to ``task.out``, and return its outcome."""
     state = TryState(task, now(), forked=task.forked, waited_s=task.waited_s)
     state.output = None if task.point.command else work_of(task.point).output(task.out)
     error: BaseException | None = None
@@ -136,7 +130,8 @@ def _run_steps(state: TryState, stack: ExitStack) -> None:
     launcher = work_of(point).launcher(state.task)
     if point.device == "cuda":
         # Without persistence mode the driver unloads its state of a GPU that no process uses
-        # (https://docs.nvidia.com/deploy/driver-persistence/): not between two readings of its counter.
+        # (https://docs.nvidia.com/deploy/driver-persistence/); NVML stays open so that this does not happen
+        # between two readings of its counter.
         stack.enter_context(nvml.nvml())
     if point.command:
         from jobkit.worker.command import run_command  # what no other workload needs
@@ -156,7 +151,6 @@ def _run_steps(state: TryState, stack: ExitStack) -> None:
 
 
 def _work_here(state: TryState, stack: ExitStack) -> None:
-    """Do all the work in this process."""
     [measured] = state.workers
     stack.callback(gc.enable)
     stack.callback(steps.read_maxrss, measured)
@@ -181,7 +175,7 @@ def _work_here(state: TryState, stack: ExitStack) -> None:
 
 
 def _work(state: TryState, todo: Todo, workload: Workload, device: Device, recording: Recording) -> None:
-    """Do the calls one after the other; if windows are read meanwhile, that is part of the work."""
+    """Do the calls one after the other; reading windows meanwhile is part of the work."""
     [measured], work = state.workers, work_of(state.task.point)
     began_s = time.monotonic()
     with steps.open_batches(state) as stream:
@@ -193,7 +187,6 @@ def _work(state: TryState, todo: Todo, workload: Workload, device: Device, recor
 
 
 def _prepare(state: TryState, stack: ExitStack, workload: Workload) -> Device:
-    """Open the device, start the sampler, load the workload, and return the device."""
     point, [measured] = state.task.point, state.workers
     # Before this process opens a GPU and is counted on it.
     idle_bytes = {gpu.uuid: gpu.used_bytes for gpu in nvml.list_gpus()} if point.device == "cuda" else {}

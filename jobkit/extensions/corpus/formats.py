@@ -17,15 +17,11 @@ FORMATS = ("jsonl", "csv", "tsv", "conll", "parquet")
 DEFAULT_FORMAT = FORMATS[0]
 _GROUP_ROWS = 50_000
 TOKEN_COLUMNS = ("sentence", "token", "tag")
-"""What a workload must yield for CoNLL: the number of the sentence in the paragraph, the token, its tag."""
+"""Columns for CoNLL: the number of the sentence in the paragraph, the token, its tag."""
 
 
 def check_format(name: str, columns: Sequence[str]) -> None:
-    """Refuse a format that cannot be written.
-
-    ``name``: one of `FORMATS`.
-    ``columns``: of the workload.
-    """
+    """Refuse a format of `FORMATS` that cannot be written with these columns of the workload."""
     if name not in FORMATS:
         raise JobkitError(f"--format {name}: no such format", hint=f"one of {', '.join(FORMATS)}")
     if name == "conll" and (missing := [column for column in TOKEN_COLUMNS if column not in columns]):
@@ -44,11 +40,9 @@ def write_rows(
     columns: Sequence[str],
     types: Sequence[Collection[str]],
 ) -> None:
-    """Write rows in a format.
+    """Write rows, as `jobkit.extensions.corpus.rows.RowsWriter` writes them, in a format of `FORMATS`.
 
-    ``name``: one of `FORMATS`.
-    ``lines``: the rows, as `jobkit.extensions.corpus.rows.RowsWriter` writes them.
-    ``columns``, ``types``: the names after document and paragraph, and the types of the values in each.
+    ``columns`` and ``types``: the names after document and paragraph, and the types of the values in each.
     """
     if name == "jsonl":
         file.writelines(lines)
@@ -82,7 +76,7 @@ def _cell(value: object) -> object:
 
 
 def _conll(lines: Iterable[bytes]) -> Iterator[str]:
-    """Yield a line for each token, a blank line after each sentence, and comments that say where it is."""
+    """Yield a line for each token, a blank line after each sentence, and comments that name the place."""
     before: tuple[str, int, int] | None = None
     for line in lines:
         row = json.loads(line)

@@ -19,23 +19,17 @@ MANIFEST_FILE = "rows.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """One file of the corpus."""
-
     path: str  # absolute, as the nodes see it
     name: str  # as the user gave it; a text file's document has this id
     kind: str  # ``text`` or ``jsonl``
     compression: str = ""  # empty, ``gz`` or ``zst``
-    # `size_bytes`, `mtime_ns`, `sha256`: of the file as it is on disk; the last is empty until it is
-    # read
-    size_bytes: int
+    size_bytes: int  # on disk
     mtime_ns: int
-    sha256: str = ""
+    sha256: str = ""  # of the file on disk; empty until it is read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bad:
-    """A place in a source that cannot be read."""
-
     source: str  # its name
     line: int  # from 1; 0 for the whole file
     reason: str  # in words
@@ -46,17 +40,17 @@ class Corpus:
     """What was read of a corpus: ``corpus.json``."""
 
     sources: tuple[Source, ...]  # in corpus order
-    text_field: str = "text"  # `text_field`, `id_field`: of JSONL documents
+    text_field: str = "text"  # keys of JSONL documents
     id_field: str = "id"
     skipped: tuple[Bad, ...] = ()  # the bad places that the user chose to leave out
     unread: tuple[str, ...] = ()  # the names of the files in its folders that jobkit does not read
-    documents: int  # `documents`, `paragraphs`, `characters`: of all that is not skipped
+    documents: int  # numbers of all that is not skipped
     paragraphs: int
     characters: int
     format: str = "jsonl"  # in which `jobkit merge` writes the results, unless it is asked for another
 
     def folders(self) -> list[str]:
-        """Return the folders that hold all sources, also those to which links lead; none is in another."""
+        """Return the folders that hold all sources, also the targets of links; none is in another."""
         held = {str(Path(source.path).parent) for source in self.sources}
         held |= {str(Path(source.path).resolve().parent) for source in self.sources}
         return sorted(one for one in held if not any(str(up) in held for up in Path(one).parents))
@@ -67,16 +61,13 @@ class Piece:
     """Consecutive paragraphs of one source: the smallest part that a shard holds."""
 
     source: int  # index into `Corpus.sources`
-    # `start`, `end`: the bytes, of the decompressed source, that hold the paragraphs: of a text file
-    # from the first byte of the first paragraph to the end of the last; of JSONL whole lines
-    start: int
-    end: int
+    start: int  # byte of the decompressed source at which its first paragraph, or line of JSONL, begins
+    end: int  # byte behind its last paragraph, or line of JSONL
     skip: int = 0  # paragraphs of the first line (JSONL) that belong to an earlier piece
     line: int = 0  # number of the first line of JSONL, from 1; 0 for a text file
-    # `first_paragraph`, `first_character`: where in its document the first paragraph is, from 0
-    first_paragraph: int = 0
-    first_character: int = 0
-    paragraphs: int  # `paragraphs`, `characters`: its size
+    first_paragraph: int = 0  # in its document, from 0
+    first_character: int = 0  # in its document, from 0
+    paragraphs: int
     characters: int
     longest: int  # the characters of its longest paragraph
     sha256: str  # of the bytes from ``start`` to ``end``
@@ -84,21 +75,18 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shard:
-    """What one point works through: a line of ``plan.jsonl``; line K is of point K."""
+    """The work of one point: a line of ``plan.jsonl``; line K is of point K."""
 
     index: int  # of its point, from 1
     pieces: tuple[Piece, ...]  # in corpus order
     load: int  # the estimate by which shards are made equal: padded characters
-    # `expected_s`, `low_s`, `high_s`: how long the work takes, and the interval of 95 %; ``None`` if it
-    # is not known
-    expected_s: float | None = None
-    low_s: float | None = None
+    expected_s: float | None = None  # time of the work; ``None`` if unknown
+    low_s: float | None = None  # 95 % interval
     high_s: float | None = None
     slow_s: float | None = None  # of 100 such shards, 99 take no longer
 
     @property
     def paragraphs(self) -> int:
-        """How many it holds."""
         return sum(piece.paragraphs for piece in self.pieces)
 
     @property
@@ -108,7 +96,6 @@ class Shard:
 
     @property
     def characters(self) -> int:
-        """How many it holds."""
         return sum(piece.characters for piece in self.pieces)
 
 
@@ -116,15 +103,13 @@ class Shard:
 class Rows:
     """What a try wrote: ``rows.json``, next to its ``rows.jsonl``."""
 
-    rows: int  # `rows`, `size_bytes`, `sha256`: of its ``rows.jsonl``
+    rows: int  # lines of ``rows.jsonl``
     paragraphs: int  # of the shard that it worked through, also those without a row
-    size_bytes: int
-    sha256: str
-    # the names of the fields of a row, after ``document`` and ``paragraph``
-    columns: tuple[str, ...] = field(default=())
-    # for each column the types of its values, as ``int``, ``str`` or ``int null``
-    types: tuple[str, ...] = field(default=())
-    # for each piece of the shard the bytes of its rows; zeros at the end are left out
+    size_bytes: int  # of ``rows.jsonl``
+    sha256: str  # of ``rows.jsonl``
+    columns: tuple[str, ...] = field(default=())  # names after ``document`` and ``paragraph``
+    types: tuple[str, ...] = field(default=())  # of each column: ``int``, ``int null``
+    # bytes of the rows of each piece of the shard, without the zeros at the end
     pieces: tuple[int, ...] = field(default=())
 
 
@@ -135,7 +120,7 @@ class Winner:
     index: int  # of the point
     point_id: str = ""  # of the point
     try_number: int  # of the try
-    rows: int  # `rows`, `paragraphs`, `size_bytes`, `sha256`, `columns`, `types`, `pieces`: as in `Rows`
+    rows: int  # from here on as in `Rows`
     paragraphs: int
     size_bytes: int
     sha256: str
@@ -164,7 +149,6 @@ def is_unplanned(path: Path) -> bool:
 
 
 def read_corpus(run: Path) -> Corpus:
-    """Return what was read of the corpus."""
     path = run / CORPUS_FILE
     try:
         return from_json(Corpus, read_text(path), where=str(path))
@@ -175,7 +159,7 @@ def read_corpus(run: Path) -> Corpus:
 def read_plan(run: Path) -> Iterator[Shard]:
     """Yield every shard of the plan, also those that a later plan replaced.
 
-    A line that was cut short is left out: so a plan ends that was killed before it came into force.
+    A line that was cut short is left out: it ends a plan that was killed before it came into force.
     """
     path = run / PLAN_FILE
     try:
@@ -187,7 +171,6 @@ def read_plan(run: Path) -> Iterator[Shard]:
 
 
 def read_planned(run: Path, index: int) -> Shard:
-    """Return the shard of one point."""
     path = run / PLAN_FILE
     opening = f'{{"index": {index},'
     try:
@@ -200,11 +183,10 @@ def read_planned(run: Path, index: int) -> Shard:
 
 
 def cut(pieces: Sequence[Piece], loads: Sequence[float], number: int) -> list[list[Piece]]:
-    """Return the pieces in shards of nearly equal load, each of consecutive ones.
+    """Return the pieces in shards of nearly equal load, each of consecutive ones; see `cut_loads`.
 
-    ``pieces``: in corpus order; after a new plan there may be gaps between them.
-    ``loads``: the estimated load of each piece.
-    ``number``: how many shards; fewer are made if there are fewer pieces, see `cut_loads`.
+    The pieces are in corpus order; after a new plan there may be gaps between them. If there are fewer than
+    ``number``, so are the shards.
     """
     bounds = cut_loads(loads, number)
     return [list(pieces[start:end]) for start, end in pairwise(bounds)]
@@ -213,7 +195,7 @@ def cut(pieces: Sequence[Piece], loads: Sequence[float], number: int) -> list[li
 def cut_loads(loads: Sequence[float], number: int) -> list[int]:
     """Return the bounds of the shards: shard ``k`` has the loads from ``bounds[k]`` to ``bounds[k + 1]``.
 
-    A load that is larger than the share of a shard is a shard of its own, and the others are equal to each
+    A load that is larger than the share of a shard is a shard by itself, and the others are equal to each
     other; then there may be a few shards more or fewer.
     """
     share = _share(loads, number)
@@ -228,7 +210,7 @@ def cut_loads(loads: Sequence[float], number: int) -> list[int]:
 
 
 def _share(loads: Sequence[float], number: int) -> float:
-    """Return the load of a shard, if each load larger than that is a shard of its own."""
+    """Return the load of a shard, if each larger load is a shard by itself."""
     total, left = sum(loads), max(1, number)
     share = total / left
     for load in sorted((load for load in loads if load > share), reverse=True):
@@ -238,7 +220,7 @@ def _share(loads: Sequence[float], number: int) -> float:
 
 
 def _even(loads: Sequence[float], start: int, end: int, share: float) -> list[int]:
-    """Return the inner bounds and the end of some loads in as many equal shards as their share says."""
+    """Return the inner bounds and the end of some loads in equal shards of about this share."""
     left = sum(loads[start:end])
     number = max(1, round(left / share)) if share else 1
     bounds: list[int] = []

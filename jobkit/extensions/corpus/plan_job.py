@@ -57,10 +57,10 @@ from jobkit.spec.sweep_spec import Resources
 LEAST_S, MINUTE_S = 600, 60
 PURPOSE = "reads and plans the corpus, and submits the shards, or records why not."
 BYTES_PER_S = 20 * MIB
-"""Of files: slower than one core reads JSONL (docs/measurements.md), for a file server that others use."""
+"""Slower than one core reads JSONL (docs/measurements.md), because others use the file server too."""
 LEAST_BYTES = 2 * GIB
 CORPUS_SHARE = 64
-"""Planning holds 2.5 MiB for each GiB of text (docs/measurements.md), of archives some times that."""
+"""Planning holds 2.5 MiB for each GiB of text (docs/measurements.md), several times that for archives."""
 POLL_S = 1.0
 
 
@@ -70,16 +70,15 @@ class CorpusJobSpec:
 
     run_id: str  # of the run, and the name of its jobs
     folder: str  # in which the command was typed: its paths begin there
-    # `word`, `paths`, `overrides`, `text_field`, `id_field`, `skip_bad`, `fmt`: as in
-    # `jobkit.extensions.corpus.start.ApplyRequest`
+    # as in `jobkit.extensions.corpus.start.ApplyRequest`
     word: str
     paths: tuple[str, ...]
     overrides: tuple[str, ...]
-    scheduler: str  # `scheduler`, `site`: decided: a node may lack the commands by which ``auto`` finds them
+    scheduler: str  # decided, never ``auto``: a node may lack the commands that ``auto`` looks for
     site: str
-    minutes: float  # `minutes`, `number`: as in `jobkit.extensions.corpus.shards.ShardOptions`
+    minutes: float  # as in `jobkit.extensions.corpus.shards.ShardOptions`
     number: int | None
-    text_field: str
+    text_field: str  # from here on as in `ApplyRequest`
     id_field: str
     skip_bad: bool
     fmt: str
@@ -89,7 +88,7 @@ class CorpusJobSpec:
     caveat: str = ""  # the label of the stand-in model; empty for a real one
 
     def request(self, run_dir: Path) -> start.ApplyRequest:
-        """Return what was asked of `jobkit apply`; its paths hold in `folder`."""
+        """Return the request of `jobkit apply`; its paths hold in `folder`."""
         return start.ApplyRequest(
             word=Path(self.word),
             paths=self.paths,
@@ -111,7 +110,6 @@ class CorpusJobSpec:
 
 
 def read_order(run_dir: Path) -> CorpusJobSpec:
-    """Return what is to be planned."""
     path = run_dir / ORDER_FILE
     try:
         return from_json(CorpusJobSpec, read_text(path), where=str(path))
@@ -149,7 +147,7 @@ def _order(request: start.ApplyRequest, setting: AppliedSetting) -> CorpusJobSpe
 def apply(request: start.ApplyRequest, *, dry_run: bool = False, wait: bool = False) -> int | None:
     """Submit the job that plans a corpus, or go on; return as `jobkit.extensions.corpus.start.apply`.
 
-    The corpus is not read here: of a folder that is planned already, files are compared by name and size.
+    The corpus is not read here: if the folder is planned already, files are compared by name and size.
     """
     start.refuse_other_folder(request.out)
     setting = start.find_permitted(request, build=not dry_run)
@@ -234,7 +232,6 @@ def _resources(setting: AppliedSetting, found: Sequence[Source], unfinished: int
 
 
 def _lines(setting: AppliedSetting, found: CorpusFiles, resources: Resources) -> Iterator[str]:
-    """Yield what is known before the corpus is read."""
     size = format_bytes(sum(one.size_bytes for one in found.files))
     by_measure = enough(setting.spec.resources, held_bytes=setting.peak_bytes)
     queue = queue_of(resources, setting.site)
@@ -286,7 +283,6 @@ def _make_folder(run_dir: Path, texts: Mapping[str, str], *, group: bool) -> Non
 
 
 def _is_under_way(run_dir: Path, order: CorpusJobSpec) -> bool:
-    """Return whether a job already plans, and print that."""
     run = read_settled(run_dir, by_name(order.scheduler), note)
     if run.planner is None:
         return False
@@ -319,7 +315,7 @@ def _in_folder(order: CorpusJobSpec) -> Iterator[None]:
 
 
 def is_open(run_dir: Path) -> bool:
-    """Return whether a corpus that a job is to plan is not planned yet, or none of its shards submitted."""
+    """Return whether a corpus that a job is to plan is not planned yet, or has no submitted shards."""
     return (run_dir / ORDER_FILE).is_file() and all(
         job.role is not Role.POINTS for job in read_journal(run_dir).submissions
     )
@@ -348,7 +344,6 @@ def run(run_dir: Path) -> int:
 
 
 def _plan(run_dir: Path) -> None:
-    """Read and plan a corpus, and write the plan into its folder."""
     order = read_order(run_dir)
     with _in_folder(order):
         request = order.request(run_dir)

@@ -35,9 +35,7 @@ SMALL_SPREAD = 0.001
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusSummary:
-    """What is known before the work begins."""
-
-    corpus: Corpus  # `corpus`, `setting`, `plan`: what is worked through, how, and in which parts
+    corpus: Corpus
     setting: AppliedSetting
     plan: CorpusPlan
     read_s: float | None  # how long it took to read the corpus; ``None`` if it was read before
@@ -47,7 +45,7 @@ class CorpusSummary:
 
     @property
     def at_a_time(self) -> int:
-        """How many shards run at the same time, if the queue gives them at once."""
+        """How many shards run at the same time, if the queue starts them at once."""
         spec, number = self.setting.spec, len(self.plan.shards)
         return 1 if runs_here(spec.scheduler) else min(number, (spec.max_parallel or number) * spec.pack)
 
@@ -81,7 +79,7 @@ def corpus_words(corpus: Corpus, read_s: float | None = None) -> str:
 
 
 def unread_words(names: Sequence[str]) -> str:
-    """Return what is in the folders of a corpus and is not read: its number, and the first names."""
+    """Return the number and first names of files in the folders of a corpus that are not read."""
     return f"{format_count(len(names), 'file')}: {format_list(names, MOST_NAMED)}" if names else ""
 
 
@@ -111,7 +109,6 @@ def _shards(prospect: CorpusSummary) -> str:
 
 
 def _cost(prospect: CorpusSummary) -> dict[str, str]:
-    """Return what all of it takes: hours, energy, and the end."""
     setting, plan, corpus = prospect.setting, prospect.plan, prospect.corpus
     if plan.whole is None:
         return {}
@@ -143,7 +140,7 @@ def _number(value: float) -> str:
 
 
 def _end(prospect: CorpusSummary) -> str:
-    """Return when it ends if the queue gives all that may run at a time from now."""
+    """Return when it ends if the queue starts all that may run at a time now."""
     plan, at_a_time = prospect.plan, prospect.at_a_time
     if plan.each is None:
         return ""
@@ -172,7 +169,7 @@ def moment_words(now: datetime, after_s: float) -> str:
 
 
 def _short(end: str | None, other: str | None) -> str:
-    """Return a moment without its day if that is the day of the other."""
+    """Return a moment, without its day if that is the day of the other."""
     day, _, clock = (end or "").rpartition(" ")
     return clock if other and other.startswith(day) else f"{day} {clock}"
 
@@ -187,7 +184,6 @@ def _request(prospect: CorpusSummary) -> str:
 
 
 def _rests_on(plan: CorpusPlan) -> str:
-    """Return on what length of a shard the walltime rests."""
     each = plan.each
     if each is None or plan.resources.walltime != plan.measured.walltime:
         return ""
@@ -212,7 +208,7 @@ def _warnings(prospect: CorpusSummary) -> Iterator[str]:
 def low_memory(setting: AppliedSetting, measured_bytes: int) -> Iterator[str]:
     """Yield that a person has set less memory than a try of the setting held.
 
-    ``measured_bytes``: what a shard would request if a person had set nothing.
+    ``measured_bytes`` is what a shard would request if a person had set nothing.
     """
     asked, peak = setting.spec.resources.memory, setting.peak_bytes
     if peak is None or asked >= peak or not {*setting.given} & {"resources", "resources.memory"}:

@@ -17,7 +17,6 @@ from jobkit.extensions.corpus.sources import BrokenError, Stream, open_stream, r
 
 
 def generated_id(source: str, line: int) -> str:
-    """Return the id of a document that has none."""
     return f"{source}:{line}"
 
 
@@ -25,7 +24,6 @@ _HINT = "restore the input, or plan the changed corpus in a new folder: jobkit a
 
 
 def place_of(corpus: Corpus, piece: Piece, paragraph: Paragraph) -> str:
-    """Return in words where a paragraph of a piece is."""
     name = corpus.sources[piece.source].name
     document = "" if paragraph.document == name else f", document {paragraph.document}"
     return f"{name}{document}, paragraph {paragraph.number + 1:,}"
@@ -102,7 +100,6 @@ def _verify(source: Source, piece: Piece, data: bytes) -> None:
 def _of_lines(
     source: Source, piece: Piece, data: bytes, fields: Fields, left_out: set[int] | frozenset[int]
 ) -> Iterator[Paragraph]:
-    """Return the paragraphs of a piece of JSONL."""
     found = (
         paragraph
         for number, line in enumerate(data.split(b"\n"), piece.line)
@@ -113,7 +110,6 @@ def _of_lines(
 
 
 def document_of(source: Source, number: int, line: bytes, fields: Fields) -> tuple[str, str]:
-    """Return the id and the text of a document of JSONL."""
     try:
         document = parse_line(line, fields)
     except BadLineError as error:  # the digest is right: another version of jobkit made the plan
@@ -122,11 +118,10 @@ def document_of(source: Source, number: int, line: bytes, fields: Fields) -> tup
 
 
 def numbered(document: str, given: str, number: int, offset: int) -> Iterator[Paragraph]:
-    r"""Yield the paragraphs of a part of a document that begins and ends between paragraphs.
+    r"""Yield the paragraphs of a part of a document, which begins and ends between paragraphs.
 
-    ``document``: its id.
-    ``given``: the part, with line ends as given.
-    ``number``, ``offset``: how many paragraphs and characters of the document are before it.
+    ``given`` has the line ends of the document; ``number`` and ``offset`` count its paragraphs and characters
+    before it.
     """
     if "\r" not in given:
         for count, (start, end) in enumerate(spans(given), number):

@@ -67,7 +67,7 @@ MOST_NAMED = 5
 def write_folder(prepared: Prepared, corpus: Corpus, shards: Sequence[Shard], promise: Promise) -> None:
     """Write the run folder under another name, and rename it once it is whole.
 
-    A folder that is there and not planned yet gets what it lacks, the points last.
+    An existing folder that is not planned yet gets the missing files, the points last.
     """
     run_dir = prepared.run_dir
     part = run_dir.with_name(f".{run_dir.name}.part")
@@ -97,7 +97,7 @@ def write_folder(prepared: Prepared, corpus: Corpus, shards: Sequence[Shard], pr
 
 
 def _move_into(part: Path, run_dir: Path) -> None:
-    """Move what a folder lacks that is not planned yet, all but the points, with which the plan holds."""
+    """Move the missing files into a folder without plan, but not the points, which put it into force."""
     for entry in part.iterdir():
         target = run_dir / entry.name
         if entry.name == POINTS_FILE or entry.name in {JOURNAL_FILE, ACCOUNTING_FILE, LOGS_FOLDER}:
@@ -108,7 +108,6 @@ def _move_into(part: Path, run_dir: Path) -> None:
 
 
 def refuse_planning_job(run_dir: Path) -> None:
-    """Refuse to plan a corpus here that a job plans."""
     (run,) = read_standings([run_dir])
     if run.planner:
         typed = shell_path(run_dir)
@@ -134,11 +133,7 @@ def refuse_other_folder(run_dir: Path) -> None:
 
 
 def refuse_differences(run_dir: Path, corpus: Corpus, point: Point) -> None:
-    """Refuse to go on with a folder if another corpus or another setting is asked for.
-
-    ``corpus``: as it is now.
-    ``point``: A shard with the setting that is asked for.
-    """
+    """Refuse to go on with a folder if another corpus or another setting is asked for."""
     points, _ = read_points(run_dir)
     found = [*corpus_differences(read_corpus(run_dir), corpus), *_setting_differences(points[0], point)]
     if found:
@@ -152,7 +147,6 @@ def refuse_differences(run_dir: Path, corpus: Corpus, point: Point) -> None:
 
 
 def corpus_differences(before: Corpus, now: Corpus) -> Iterator[str]:
-    """Yield how a corpus differs from what was planned."""
     for what in ("text_field", "id_field"):
         if getattr(before, what) != getattr(now, what):
             yield f"{what}: {getattr(before, what)} there, {getattr(now, what)} now"
@@ -198,21 +192,18 @@ def _setting_differences(before: Point, now: Point) -> Iterator[str]:
             yield f"{name}: {was} there, {is_} now"
 
 
-MOST_LISTED = 10
-"""Shards that are listed one by one at the end."""
+MOST_LISTED = 10  # shards that are listed one by one at the end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyRequest:
-    """What a person asks of `jobkit apply`."""
-
     word: Path  # the run, or the spec
     paths: tuple[str, ...]  # the corpus, as typed
     out: Path  # the run folder to be, absolute
     options: Options  # what the command line adds to the spec
     wishes: ShardOptions  # what it asks of the shards
-    text_field: str = "text"  # `text_field`, `id_field`: of JSONL documents
-    id_field: str = "id"
+    text_field: str = "text"  # key of the text in JSONL documents
+    id_field: str = "id"  # key of the id in JSONL documents
     skip_bad: bool = False  # whether what cannot be read is left out
     fmt: str = DEFAULT_FORMAT  # the format in which the results are wanted
     script: bool = False  # whether a dry run prints the job script, and not the plan
@@ -224,14 +215,11 @@ class ApplyRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A corpus that could be worked through now: the run, and what was planned."""
-
     prepared: Prepared
     prospect: CorpusSummary
 
     @property
     def lines(self) -> str:
-        """The plan in words."""
         return "\n".join(plan_lines(self.prospect))
 
 
@@ -280,7 +268,6 @@ def _permits_stand_in(request: ApplyRequest) -> bool:
 
 
 def columns(point: Point) -> tuple[str, ...]:
-    """Return the columns of the rows that a shard yields."""
     staged = str(Path(point.files[0].path).parent) if point.files else None
     return traits(point.workload, point.workload_folder, staged).columns
 
@@ -337,7 +324,6 @@ def prepare(
 
 
 def _start(planned: Planned, *, wait: bool) -> int | None:
-    """Write the run folder, and run the shards here or submit them."""
     prepared = planned.prepared
     note(planned.lines)
     if is_unplanned(prepared.run_dir):
@@ -359,7 +345,6 @@ def _start(planned: Planned, *, wait: bool) -> int | None:
 
 
 def write_planned(planned: Planned) -> None:
-    """Write the run folder of a corpus, as `jobkit.extensions.corpus.start.write_folder` does."""
     prospect = planned.prospect
     promise = promise_of(prospect.setting)
     write_folder(planned.prepared, prospect.corpus, prospect.plan.shards, promise)
@@ -404,7 +389,7 @@ def go_on(
 
 
 def _changes(request: ApplyRequest) -> tuple[str, ...]:
-    """Return those of the keys that a person sets whose values are not yet those of the run."""
+    """Return those keys that a person sets whose values are not yet those of the run."""
     path, overrides = request.out / SPEC_FILE, request.options.overrides
     before = load_spec(path)
     words = [word for word in overrides if word.partition("=")[0].strip() != "scheduler"]
@@ -418,7 +403,7 @@ def _changes(request: ApplyRequest) -> tuple[str, ...]:
 
 
 def report_end(run_dir: Path) -> int:
-    """Print how a corpus stands whose shards have ended, and what to type next; return the exit code."""
+    """Print how an ended corpus stands, and what to type next; return the exit code."""
     run_dir = run_dir.absolute()
     closing = finish(run_dir)
     (run,) = read_standings([run_dir])

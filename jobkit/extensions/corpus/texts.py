@@ -13,11 +13,7 @@ from jobkit.planning.texts import SAMPLE, find_text
 
 
 def volume(texts: Sequence[str], *, skip_bad: bool) -> CorpusVolume | None:
-    """Return the size of all that ``jobkit apply`` would read; ``None`` of one that may be a plain text.
-
-    ``texts``: files and folders of any kind that a corpus may have.
-    ``skip_bad``: as for `jobkit.extensions.corpus.scan.scan`.
-    """
+    """Return the size of all that ``jobkit apply`` would read; ``None`` if it may be a plain text."""
     text, *more = texts
     plain = kind_of(text) == (TEXT, "") and not Path(text).is_dir()
     if not more and (not Path(text).exists() or (plain and not skip_bad)):

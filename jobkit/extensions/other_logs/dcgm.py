@@ -31,28 +31,26 @@ _SPREAD = re.compile(rf"Avg:\s*{_DCGM_NUMBER}\s*,\s*Max:\s*{_DCGM_NUMBER}\s*,\s*
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The mean, the largest and the smallest of DCGM's samples."""
-
     mean: float
     most: float
     least: float
 
     @property
     def single(self) -> bool:
-        """Whether all three are the same, as they are of one sample."""
+        """Whether all three are equal, as with one sample."""
         return self.most == self.least
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReport:
-    """What DCGM reports of one GPU during a job; ``None`` for what the report does not have."""
+    """DCGM's report on one GPU during a job; ``None`` for what the report does not have."""
 
     gpu: int  # DCGM's number of the GPU
     seconds: float | None = None  # from the start of the job to its end
-    processes: int | None = None  # that DCGM saw on the GPU
+    processes: int | None = None  # the number of processes that DCGM saw on the GPU
     # the difference of the GPU's energy counter between DCGM's first sample in the job and its last
     energy_j: float | None = None
-    power_w: Spread | None = None  # of the GPU
+    power_w: Spread | None = None
     # the largest peak of one process, by the driver's accounting of each process that DCGM saw
     memory_peak_bytes: int | None = None
     # "SM Utilization": NVML's utilisation, the share of time in which any kernel ran
@@ -60,17 +58,15 @@ class GpuReport:
 
     @property
     def one_sample(self) -> bool:
-        """Whether DCGM's figures are of one sample: power is never the same twice."""
+        """Whether DCGM's figures come from one sample: power never repeats."""
         return self.power_w is not None and self.power_w.single
 
 
 def is_gpu_report(text: str) -> bool:
-    """Return whether a text is a DCGM report of a job."""
     return bool(_GPU.search(text))
 
 
 def parse_report(text: str) -> tuple[GpuReport, ...]:
-    """Return what a report has of each GPU; lines of any other shape are passed over."""
     return tuple(_parse(text))
 
 
@@ -114,33 +110,27 @@ EVEN = 0.05
 
 @dataclass(frozen=True, slots=True)
 class DcgmFigure:
-    """One figure of both."""
-
-    name: str  # in words
-    dcgm: float | None  # `dcgm`, `own`: the values; ``None`` if not known
+    name: str
+    dcgm: float | None  # DCGM's value and ours; ``None`` if not known
     own: float | None
     unit: str  # ``s``, ``%``, ``J``, ``W``, ``bytes``, or empty for a count
-    why: str = ""  # what each counts, if they differ; else empty
+    why: str = ""  # what each value counts, if they differ; else empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFigures:
-    """A report of DCGM next to the figures of points."""
-
     key: ClassVar[str] = "dcgm"
-    file: str  # of the report
-    source: str  # the run folder, or the log, that the other figures are from
+    file: str  # the report
+    source: str  # the run folder, or the log, with the other figures
     whose: str  # ``jobkit`` or ``log``
-    points: int  # how many points they are of
-    figures: tuple[DcgmFigure, ...]  # those that DCGM has
-    remarks: tuple[str, ...]  # what to know of the report, in sentences without a full stop
+    points: int  # the number of points with the other figures
+    figures: tuple[DcgmFigure, ...]  # the figures that DCGM has
+    remarks: tuple[str, ...]  # remarks on the report, in sentences without a full stop
 
     def data(self) -> Mapping[str, object]:
-        """Return them for a program."""
         return asdict(self)
 
     def block(self) -> Block:
-        """Return them as a table, and below it the lines."""
         columns = (
             Column("figure", [figure.name for figure in self.figures], left=True),
             Column("DCGM", [shown(figure.dcgm, figure.unit) for figure in self.figures]),
@@ -157,9 +147,9 @@ class JobFigures:
 
 
 def belongs(report: str, log: str) -> bool:
-    """Return whether a report is of the job that wrote a log: the same name, and no other number.
+    """Return whether a report belongs to the job that wrote a log: one name, and no other number.
 
-    ``report``, ``log``: names of files: ``tag.gpu-report`` or ``tag.2650.gpu-report``, and ``tag.o2650``.
+    The files are ``tag.gpu-report`` or ``tag.2650.gpu-report``, and ``tag.o2650``.
     """
     name, _, rest = PurePath(report).name.removesuffix(SUFFIX).partition(".")
     same, _, job = PurePath(log).name.partition(".")
@@ -168,10 +158,10 @@ def belongs(report: str, log: str) -> bool:
 
 
 def points_of(report: str, rows: Sequence[Row]) -> tuple[list[Row], str]:
-    """Return the points that a report is of, and how they were found, if a reader must know.
+    """Return the points that a report is about, and how they were found, if a reader must know.
 
-    Of a run they are found by the numbers in its name; without that of a job, it is taken to be of all
-    points. Of a log they are all.
+    In a run they are found by the numbers in its name; a report without a job number is taken to be about all
+    points. In a log they are all points.
     """
     if all(row.workload == LOG for row in rows):
         return list(rows), ""
@@ -185,13 +175,7 @@ def points_of(report: str, rows: Sequence[Row]) -> tuple[list[Row], str]:
 
 
 def side_by_side(file: str, reports: Sequence[GpuReport], rows: Sequence[Row], how: str = "") -> JobFigures:
-    """Return the figures of a report next to those of its points.
-
-    ``file``: the report.
-    ``reports``: of each GPU.
-    ``rows``: the points, all of a run or all of a log.
-    ``how``: how the points were found, if a reader must know.
-    """
+    """Return the reports on the GPUs next to the figures of the points; ``how`` says how they were found."""
     log = all(row.workload == LOG for row in rows)
     own = f"the {LOG_NAME}" if log else "jobkit"
     figures = (
@@ -278,7 +262,6 @@ def _memory(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, log:
 
 
 def _why_memory(reports: Sequence[GpuReport], rows: Sequence[Row], own: str, *, log: bool) -> str:
-    """Return what the two peaks count."""
     dcgm = _most([report.memory_peak_bytes for report in reports]) or 0
     mine = _most([row.value(GPU_MEMORY) for row in rows]) or 0
     seen = _sum([report.processes for report in reports])
@@ -315,7 +298,6 @@ def _figure(name: str, dcgm: float | None, own: float | None, unit: str, why: st
 
 
 def shown(value: float | None, unit: str) -> str:
-    """Return a value of a figure in words; empty if it is not known."""
     if value is None:
         return ""
     if unit == "bytes":

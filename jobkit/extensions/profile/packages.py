@@ -11,7 +11,6 @@ from jobkit.spec.sweep_spec import SweepSpec
 
 
 def refuse_missing_profiler(spec: SweepSpec) -> None:
-    """Refuse to profile if this Python lacks the profiler."""
     if why := missing(spec.profile):
         command = f"{shell_quote(sys.executable)} -m pip install 'jobkit[profile]'"
         raise JobkitError(f"profile: {why}", hint=f"{command}; the profiler python needs no package")
