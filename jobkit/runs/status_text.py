@@ -31,7 +31,7 @@ from jobkit.runs.hints import (
 )
 from jobkit.runs.journal import JobTask
 from jobkit.runs.kinds import kind_of
-from jobkit.runs.progress import Progress, SkippedTime, overdue, progress_of_try
+from jobkit.runs.progress import Progress, overdue, progress_of_try
 from jobkit.runs.standing import (
     ENDINGS,
     JobStanding,
@@ -108,7 +108,13 @@ def _about(run: RunStanding) -> Iterator[str]:
         yield plain(warning)
     yield from run.kind.status_lines(run)
     if run.saved is not None:
-        yield _saved(run.saved, run.requested.gpus)
+        gpus, points = run.requested.gpus, run.saved.points
+        time = f"{format_about(run.saved.seconds * (gpus or 1))} of {'GPU' if gpus else 'job'} time"
+        skipped = f"{format_count(points, 'point')} {'was' if points == 1 else 'were'} skipped"
+        yield (
+            f"pruning saved about {time}: {skipped}, each counted with the time of the smaller load that ran "
+            "out of memory, or of another repeat"
+        )
 
 
 def stand_in_warning(run: RunStanding) -> str:
@@ -118,15 +124,6 @@ def stand_in_warning(run: RunStanding) -> str:
         return f"warning: {order.caveat}" if order and order.caveat else ""
     model = run.points[0].point.model
     return model.warning if model else ""
-
-
-def _saved(saved: SkippedTime, gpus: int) -> str:
-    time = f"{format_about(saved.seconds * (gpus or 1))} of {'GPU' if gpus else 'job'} time"
-    points = "1 point was" if saved.points == 1 else f"{saved.points:,} points were"
-    return (
-        f"pruning saved about {time}: {points} skipped, each counted with the time of the smaller load "
-        "that ran out of memory, or of another repeat"
-    )
 
 
 def _gpu(run: RunStanding) -> str:
@@ -213,15 +210,12 @@ def _notes(run: RunStanding, advised: Advice) -> list[str]:
     notes = list(run.notes[:MOST_NOTES])
     more = len(run.notes) - len(notes)
     notes += [f"and {more} more that could not be read"] if more > 0 else []
-    lines = [plain(line) for line in (*advised.notices, *jobs, *_kept(run), *notes)]
-    return ["", *lines] if lines else []
-
-
-def _kept(run: RunStanding) -> list[str]:
-    """Return each reason why results are not home: a row cuts it, and with it the folder that has them."""
+    # A row cuts the reason why results are not home, and with it the folder that has them.
     failed = [point for point in run.points if point.state == Outcome.STAGE_OUT]
     reasons = dict.fromkeys(point.why.removeprefix("exit file: ") for point in failed)
-    return [f"{Outcome.STAGE_OUT}: {reason}" for reason in list(reasons)[:MOST_NOTES]]
+    kept = [f"{Outcome.STAGE_OUT}: {reason}" for reason in list(reasons)[:MOST_NOTES]]
+    lines = [plain(line) for line in (*advised.notices, *jobs, *kept, *notes)]
+    return ["", *lines] if lines else []
 
 
 def next_line(listed: Sequence[Step]) -> list[str]:
