@@ -37,6 +37,8 @@ from jobkit.report.recommend.types import Recommendation, RecommendOptions
 from jobkit.report.rows import Row
 from jobkit.report.sources import MoreFigures
 from jobkit.report.tables import Collected, collect
+from jobkit.spec.sweep_spec import Environment
+from jobkit.spec.yaml_files import as_yaml, read_document
 
 if TYPE_CHECKING:
     import jinja2
@@ -91,9 +93,14 @@ def source(run: Path, facts: Block) -> Folded:
 def _files(run: Path) -> Iterator[Block]:
     for name in (SPEC_FILE, JOB_SCRIPT):
         try:
-            text = files.mask(files.read_text(run / name))
-        except OSError:
+            text, data = files.read_text(run / name), read_document(run / SPEC_FILE).data
+            environment = Environment.model_validate(data.get("environment", {}))
+        except (OSError, ValueError, JobkitError):
             continue
+        if environment.setup or environment.variables:
+            changed = {**data, "environment": {**data["environment"], **environment.shown(SPEC_FILE)}}
+            hidden = environment.hidden_in(text, SPEC_FILE, data.get("template"))
+            text = as_yaml(changed) if name == SPEC_FILE else hidden
         code = [NoWrap(line) for line in text[:MOST_CHARACTERS].split("\n")]
         cut = f"Cut here: the whole file is {name} in the run folder." if len(text) > MOST_CHARACTERS else ""
         yield Block(title=name, after=(*code, cut), folded=True)
