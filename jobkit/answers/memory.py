@@ -54,6 +54,8 @@ class Prediction:
         By the line and by the bound, at the load of ``safe_batch``.
     knob
         What ``largest_batch`` and ``safe_batch`` are: ``batch_size``, or ``padded_chars``.
+    measured_bytes
+        What a batch of ``safe_batch``, or a larger one, needed when it was tested; ``None`` without a test.
     doubts
         Sentences without a full stop, the weightiest first.
     reason
@@ -69,6 +71,7 @@ class Prediction:
     expected_bytes: float = 0.0
     bound_bytes: float = 0.0
     knob: str = BATCH_SIZE
+    measured_bytes: int | None = None
     doubts: tuple[str, ...] = ()
     reason: str = ""
 
@@ -115,6 +118,9 @@ class Memory:
         The predictions that were tested.
     limit_bytes
         What the GPU has for a program, on a CPU the requested RAM; ``None`` if that is not known.
+    asked_bytes
+        The limit of all allocators, on a CPU of the process, for which the run was asked for its largest
+        batch; ``None`` without one.
     margin
         Share of the memory to keep free besides what the bound keeps.
     """
@@ -134,6 +140,7 @@ class Memory:
     loads: TextLoads | None = None
     tried: Sequence[Trial] = ()
     limit_bytes: float | None = None
+    asked_bytes: float | None = None
     margin: float = 0.0
 
     @cached_property
@@ -141,16 +148,26 @@ class Memory:
         """The largest batch within `limit_bytes`."""
         return self.within(self.limit_bytes)
 
+    @cached_property
+    def asked(self) -> Prediction | None:
+        """The largest batch within `asked_bytes`; ``None`` if that leaves as much as `limit_bytes` does."""
+        if self.asked_bytes is None:
+            return None
+        capacity, whole = self.asked_bytes / self.workers, self.largest.capacity_bytes
+        return None if whole and capacity >= SAME_CAPACITY * whole else self._of_capacity(capacity)
+
     def within(self, limit_bytes: float | None) -> Prediction:
         """Return the largest batch within another limit, below every batch that was tried and did not fit."""
         if limit_bytes is None:
             return self._unknown(0, "how much memory there is was not recorded: name it with --gpu-memory")
-        capacity = self.allocator_bytes(limit_bytes)
+        return self._of_capacity(self.allocator_bytes(limit_bytes))
+
+    def _of_capacity(self, capacity: float) -> Prediction:
         if self.records and not self.load_by_batch:
             swept = any(self.knob in record.params for record in self.records)
             no_knob = f"neither {BATCH_SIZE} nor {PADDED_CHARS} is a knob of this sweep"
             return self._unknown(capacity, "the workload reports no load" if swept else no_knob)
-        return self._below_failed(self.predict(max(0.0, capacity)))
+        return self._after_trials(self.predict(max(0.0, capacity)))
 
     def predict(self, capacity_bytes: float) -> Prediction:
         """Return the largest batch by line and bound alone.
@@ -228,31 +245,37 @@ class Memory:
     def _unknown(self, capacity_bytes: float, why: str) -> Prediction:
         return Prediction(capacity_bytes=capacity_bytes, knob=self.knob, reason=why)
 
-    def _below_failed(self, largest: Prediction) -> Prediction:
+    def _after_trials(self, largest: Prediction) -> Prediction:
         """Return a prediction that stays below every batch that was tried and did not fit.
 
-        Trials with less memory than the prediction's do not count.
+        A trial that failed counts for at most its memory, one that held for at least its memory.
         """
-        least = SAME_CAPACITY * largest.capacity_bytes
+        least, most = SAME_CAPACITY * largest.capacity_bytes, largest.capacity_bytes / SAME_CAPACITY
         failed = [trial for trial in self.tried if trial.too_large and trial.capacity_bytes >= least]
-        smallest = min(failed, key=lambda trial: trial.size, default=None)
-        if smallest is None or isinstance(self.line, str):
-            return largest
-        load = min(largest.safe_load, min(trial.load for trial in failed) - 1)
-        batch = min(self.largest_batch(load), smallest.size - 1)
-        if batch >= largest.safe_batch:
-            return largest
-        at = self.loads.load(batch) if self.loads else load
-        why = f"{smallest.setting} is not safe: a trial of it did not fit into memory"
-        return replace(
-            largest,
-            safe_load=load,
-            safe_batch=batch,
-            saturated=False,
-            expected_bytes=self.line.at(at),
-            bound_bytes=self.line.upper(at),
-            doubts=(why, *largest.doubts),
-        )
+        held = [trial for trial in self.tried if trial.held and trial.capacity_bytes <= most]
+        proof = max(held, key=lambda trial: trial.size, default=None)
+        if failed and not isinstance(self.line, str):
+            smallest = min(failed, key=lambda trial: trial.size)
+            load = min(largest.safe_load, min(trial.load for trial in failed) - 1)
+            batch = min(self.largest_batch(load), smallest.size - 1)
+            at = self.loads.load(batch) if self.loads else load
+            if proof and proof.capacity_bytes >= least and proof.size < smallest.size:
+                at, batch = proof.load, proof.size  # nothing is known between what held and what failed
+                load = at
+            if batch < largest.safe_batch:
+                why = f"{smallest.setting} is not safe: a trial of it did not fit into memory"
+                largest = replace(
+                    largest,
+                    safe_load=load,
+                    safe_batch=batch,
+                    saturated=False,
+                    expected_bytes=self.line.at(at),
+                    bound_bytes=self.line.upper(at),
+                    doubts=(why, *largest.doubts),
+                )
+        if proof and not largest.reason and proof.size >= largest.safe_batch:
+            largest = replace(largest, measured_bytes=proof.measured_bytes)
+        return largest
 
     def _of_curve(self, line: Fit, safe_load: float) -> tuple[str, ...]:
         """Return that memory grows faster than a line, and which batch size would show how much faster."""
@@ -288,6 +311,7 @@ def memory_by_setting(
     lengths: Lengths | None,
     tried: Sequence[Trial] = (),
     *,
+    asked_bytes: float | None = None,
     gpu_bytes: float | None = None,
     ram_bytes: float | None = None,
 ) -> dict[str, Memory] | str:
@@ -303,6 +327,8 @@ def memory_by_setting(
         Of the text, if known.
     tried
         The predictions that were tested.
+    asked_bytes
+        As in `Memory`.
     gpu_bytes
         Of the GPU to fit; by default of the one that was measured.
     ram_bytes
@@ -323,6 +349,7 @@ def memory_by_setting(
         words: replace(
             memory,
             tried=tried,
+            asked_bytes=asked_bytes,
             limit_bytes=ram_bytes if memory.kind == RAM else gpu_bytes or memory.limit_bytes,
         )
         for words, memory in whole.items()

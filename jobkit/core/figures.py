@@ -204,7 +204,6 @@ CONTEXT = Figure(
     unit=BYTES,
     read=lambda record: record.memory.context_bytes,
     head="context\nGiB",
-    family="gpu",
     rank=7,
     places=2,
 )
@@ -214,7 +213,6 @@ WEIGHTS = Figure(
     unit=BYTES,
     read=lambda record: record.memory.weights_bytes,
     head="weights\nGiB",
-    family="gpu",
     rank=7,
     places=2,
 )
@@ -224,7 +222,7 @@ MODEL = Figure(
     unit=BYTES,
     read=_model,
     head="model\nGiB",
-    family="gpu",
+    family="model",
     rank=4,
     places=2,
 )
@@ -234,7 +232,6 @@ ACTIVATIONS = Figure(
     unit=BYTES,
     read=lambda record: record.memory.activations_bytes,
     head="activ.\nGiB",
-    family="gpu",
     rank=3,
     places=2,
 )
@@ -368,7 +365,7 @@ SPEEDUP = Figure(
     label="Speed-up",
     unit="",
     head="speed-up\nx",
-    family="speed",
+    family="speedup",
     rank=1,
     places=2,
 )
@@ -482,7 +479,7 @@ def in_table(own: Iterable[Figure] = ()) -> Iterator[Figure]:
     The speed comes first, and what the workload and the comparison with fp32 show of the results.
     """
     shown = [SPEED, SPEEDUP, *(figure for figure in FIGURES.values() if figure.head and figure != SPEED)]
-    first = [figure for figure in shown if figure.family == SPEED.family]
+    first = [figure for figure in shown if figure in {SPEED, SPEEDUP, WORK}]
     yield from (*first, *own, *AGREEMENT)
     yield from (figure for figure in shown if figure not in {*first, *AGREEMENT})
 

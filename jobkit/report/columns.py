@@ -8,7 +8,19 @@ from dataclasses import replace
 
 from jobkit.answers.setting import Mean, Ratio
 from jobkit.core.blocks import Column
-from jobkit.core.figures import BYTES, CONTEXT, DIGITS, LOAD, MODEL, SPEEDUP, WEIGHTS, Figure, in_table
+from jobkit.core.figures import (
+    BYTES,
+    CONTEXT,
+    DIGITS,
+    LOAD,
+    MODEL,
+    SPEED,
+    SPEEDUP,
+    WEIGHTS,
+    WORK,
+    Figure,
+    in_table,
+)
 from jobkit.core.records import Outcome
 from jobkit.core.student import unknown_spread
 from jobkit.core.units import format_setting
@@ -20,13 +32,15 @@ LEGENDS = {
     "size": "n: points that succeeded; figures are means over them",
     "interval": "±: half of the 95 % interval of the mean, if no other job slows some runs",
     "unknown": "± ?: spread unknown, because that half is larger than the mean",
-    "single": "one repeat has no interval and cannot show a difference",
     "part": "(n=1): the mean is over that many points, because the others lack this figure",
-    "speed": "speed: of the work, no loading, no warm-up; speed-up: over {base}",
+    "speed": "{head}: of the work, no loading, no warm-up",
+    "speedup": "speed-up: over {base}",
+    "single": "one repeat has no interval and cannot show a difference",
     "times": "95 % interval: of the speed-up; one that contains 1 shows no difference",
     "batch": "batch mean s: seconds of one call",
     "p95": "batch p95 s: 95 in 100 calls take no longer",
-    "gpu": "GPU: total is the peak of the whole run; model is CUDA context and weights",
+    "model": "model: CUDA context and weights",
+    "gpu": "GPU total: the peak of the whole run",
     "ram": "RAM: the most resident memory of the worker",
     "text": "text of padded: share of the padded characters that are text, not filling",
     "energy": "energy: of the GPU over the work, with its idle power",
@@ -108,13 +122,14 @@ def _notes(
 ) -> Iterator[str]:
     """Yield what a column means, and what the marks in its cells do."""
     families = {name for name, mark in MARKS.items() if any(mark in cell for cell in cells)}
-    families.add(figure.family)
-    if figure.family == SPEEDUP.family and any(size.n == 1 for size in sizes):
+    if figure is not WORK or not any(size.mean(SPEED) for size in sizes):
+        families.add(figure.family)
+    if figure is SPEEDUP and {size.n > 1 for size in sizes if size.n} == {False, True}:
         families.add("single")
     names = ", ".join(one.name for one in own if any(size.mean(one) for size in sizes))
     for name, line in LEGENDS.items():
         if name in families:
-            yield line.format(base=base_of(sizes), own=names)
+            yield line.format(head=figure.head.split()[0], base=base_of(sizes), own=names)
 
 
 def _form(figure: Figure, means: Sequence[float]) -> str:

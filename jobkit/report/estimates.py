@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import itemgetter
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from jobkit.answers.memory import Memory, Prediction, memory_by_setting
 from jobkit.answers.memory_line import BatchLine, Estimate, estimate
@@ -25,14 +26,16 @@ from jobkit.core.knobs import (
     THREADS,
     WORKERS,
 )
+from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, format_memory, format_setting
 from jobkit.report.rows import Row
 from jobkit.report.tables import Collected, Size, no_search_for_cycles
 from jobkit.runs.conditions import ORDERS, memory_condition
-from jobkit.runs.hints import Step, remedy
+from jobkit.runs.hints import FixKind, Step, remedy
 from jobkit.runs.results import batches_of
+from jobkit.runs.trials import asked_bytes
 from jobkit.worker.workloads.base import CHARACTERS, load_unit
 
 BOUNDED = "the prediction, which has a bound, is the answer"
@@ -64,6 +67,8 @@ class GroupEstimate:
         The values of all other knobs that it holds for, in words; empty if none varies.
     allocator
         The allocator setting that it holds for, in words after a comma.
+    asked
+        The prediction for the limit that the run was asked for; ``None`` without one.
     """
 
     group: int
@@ -75,6 +80,7 @@ class GroupEstimate:
     unit: str = CHARACTERS
     others: str = ""
     allocator: str = ""
+    asked: Prediction | None = None
 
 
 def estimates(collected: Collected, gpu_memory_bytes: int | None = None) -> tuple[GroupEstimate, ...]:
@@ -124,6 +130,7 @@ def _estimates(collected: Collected, group: int, gpu_memory_bytes: int | None) -
             unit=load_unit(first.workload),
             others="" if search or alone else words,
             allocator=memory_condition(own.records),
+            asked=own.asked,
         )
 
 
@@ -134,11 +141,13 @@ def group_memory(
     alone = len(collected.by_group) == 1  # then a point that failed early is of this group, too
     rows = [row for row in collected.rows if not row.trial and (alone or row.group == group)]
     folders = dict.fromkeys(row.folder for row in rows)
+    asked = (asked_bytes(Path(folder)) for folder in folders)
     return memory_by_setting(
         [row.record for row in rows if row.record],
         batches_of(row.result for row in rows if row.result),
         collected.lengths(rows),
         tuple(chain.from_iterable(collected.trials.get(folder, ()) for folder in folders)),
+        asked_bytes=next(filter(None, asked), None) if gpu_memory_bytes is None else None,
         gpu_bytes=gpu_memory_bytes,
     )
 
@@ -170,7 +179,9 @@ def peaks_of_file(rows: Sequence[Row]) -> list[tuple[int, float]]:
     return [(row.numbers[BATCH_SIZE], peak) for row, peak in peaks if peak is not None]
 
 
-MOST_POINTS = 20
+MOST_FAILURES = 20
+MEASURED = re.compile(r"\d+(?:[.:]\d+)+")
+"""Figures and times in the evidence of a failure, in which equal failures differ."""
 MOST_NAMES = 3
 MOST_ON_FRONT = 8
 
@@ -221,19 +232,30 @@ def _device(group: Row, *, with_machine: bool = True) -> str:
 
 
 def fastest_line(sizes: Sequence[Size]) -> tuple[str, ...]:
-    """Return the sentence on the fastest size, if there are two to compare."""
+    """Return the sentence on the fastest size, if a difference is shown; else what would show one."""
     well = [(size.times.mean, size) for size in sizes if size.times]
     if len(well) < 2:  # noqa: PLR2004 - nothing to compare
         return ()
-    (_, first), (speedup, best) = well[0], max(well, key=itemgetter(0))
-    if best is first:
-        return (f"Fastest: {format_setting(best.params)}, the smallest that succeeded.",)
-    than = f"{speedup:.2f} times as fast as {format_setting(first.params)}{_sure(best)}"
-    real = best.times is None or best.times.differs is not False
-    result = f"{100 * (1 - 1 / speedup):.0f} % less time" if real else "no difference is shown"
-    line = f"Fastest: {format_setting(best.params)}, {than}: {result}."
+    first, (_, best) = well[0][1], max(well, key=itemgetter(0))
+    other = max(well[1:], key=itemgetter(0))[1] if best is first else best  # its ratio is over the first
+    small, large, times = format_setting(first.params), format_setting(other.params), other.times
+    if times is None or not times.differs or times.low is None:
+        run = "" if first.first.file_format else first.first.folder
+        return no_difference(small, large, run, other.n)
     differ = best.mean(DIFFER)
-    return (f"{line} Its entities differ from those of fp32." if differ and differ.value else line,)
+    entities = " Its entities differ from those of fp32." if differ and differ.value else ""
+    if best is first:
+        return (f"Fastest: {small}, the smallest that succeeded.{entities}",)
+    interval = f"({times.low:.2f} to {times.high:.2f} with 95 % confidence)"
+    less = f"{100 * (1 - 1 / times.mean):.0f} % less time"
+    return (f"Fastest: {large}, {times.mean:.2f} times as fast as {small} {interval}: {less}.{entities}",)
+
+
+def no_difference(first: str, other: str, run: str, repeats: int) -> tuple[str, ...]:
+    """Return that no difference in speed is shown, and the sweep that may show one; none of a log."""
+    line = f"No difference in speed is shown between {first} and {other}."
+    command = f"jobkit sweep {shell_quote(f'{run}/{SPEC_FILE}')} --set repeats={2 * repeats + 1}"
+    return (line, NoWrap(command, "  repeat with: ")) if run else (line,)
 
 
 def front_line(sizes: Sequence[Size]) -> tuple[str, ...]:
@@ -247,22 +269,12 @@ def front_line(sizes: Sequence[Size]) -> tuple[str, ...]:
     return (f"Time and energy: no other setting beats one of these in both: {names}.",)
 
 
-def _sure(size: Size) -> str:
-    """Return the interval of a speed-up in brackets; nothing without one."""
-    times = size.times
-    if times is None or times.low is None:
-        return ""
-    return f" ({times.low:.2f} to {times.high:.2f} with 95 % confidence)"
-
-
 def estimate_lines(estimates: Sequence[GroupEstimate]) -> Iterator[str]:
     """Yield the largest batches of a group, each in a sentence, and beneath it how far to trust it."""
     known = [found for found in estimates if found.prediction is None or not found.prediction.reason]
     for found in known:
         first, *rest = (
-            _guess_lines(found)
-            if found.prediction is None
-            else _prediction_lines(found.prediction, found.allocator)
+            _guess_lines(found) if found.prediction is None else _prediction_lines(found, found.prediction)
         )
         yield f"With {found.others}: {first}" if found.others else first
         yield from rest
@@ -270,8 +282,8 @@ def estimate_lines(estimates: Sequence[GroupEstimate]) -> Iterator[str]:
     if unknown:
         yield _not_known(unknown, of=len(estimates))
     if any(found.prediction for found in known):
-        command = f"jobkit recommend {shell_quote(estimates[0].run)}"
-        yield NoWrap(command, "  GPUs, time and scheduler lines: ")
+        command = f"jobkit recommend {shell_quote(estimates[0].run)} --why"
+        yield NoWrap(command, "  all cautions, other GPUs, time: ")
 
 
 def _not_known(unknown: Sequence[GroupEstimate], of: int) -> str:
@@ -300,19 +312,26 @@ def _guess_lines(estimate: GroupEstimate) -> Iterator[str]:
     yield "  Run that size once before you rely on it."
 
 
-def _prediction_lines(batch: Prediction, allocator: str) -> Iterator[str]:
-    """Yield what is predicted from the memory of the batches, and with what allocator."""
-    there = format_memory(batch.capacity_bytes)
-    ends = "which is the whole text"
-    if not batch.saturated:
-        ends = f"without the safety bound: {batch.largest_batch:,}"
-    yield f"Largest safe {batch.knob}: {batch.safe_batch:,}, {ends}; {there} for the allocator{allocator}"
-    expected, bound = format_memory(batch.expected_bytes), format_memory(batch.bound_bytes)
-    if batch.safe_batch:
+def _prediction_lines(found: GroupEstimate, batch: Prediction) -> Iterator[str]:
+    """Yield what is predicted for the limit that was asked for, and below it for the whole GPU."""
+    largest = found.asked or batch
+    there, knob = format_memory(largest.capacity_bytes), largest.knob
+    ends = ", which is the whole text" if largest.saturated else ""
+    yield f"Largest safe {knob}: {largest.safe_batch:,}{ends}; {there} for the allocator{found.allocator}"
+    expected, bound = format_memory(largest.expected_bytes), format_memory(largest.bound_bytes)
+    if largest.measured_bytes is not None:
+        yield f"  Tested: it needed {format_memory(largest.measured_bytes)}; the line has {expected}."
+    elif largest.safe_batch:
         yield f"  It needs {expected} by the line, and at most {bound} with 95 % confidence."
     else:
         yield f"  Not even a batch of 1 fits: with none at all it is {expected} by the line already."
-    yield from (f"  Beware: {doubt}." for doubt in batch.doubts)
+    if found.asked:
+        ends = ", which is the whole text" if batch.saturated else ""
+        there = f"{format_memory(batch.capacity_bytes)} for the allocator"
+        yield f"  In all memory of the GPU: {batch.reason or f'{batch.safe_batch:,}{ends}; {there}'}."
+    if largest.doubts:
+        first, *rest = largest.doubts
+        yield f"  Caution: {first}{f' (and {len(rest)} more)' if rest else ''}."
 
 
 def _error_bar(line: BatchLine) -> str:
@@ -338,12 +357,29 @@ def count_lines(collected: Collected) -> str:
 
 
 def missing_lines(collected: Collected) -> tuple[str, ...]:
-    """Return lines on each point that failed, and one on all that are to come."""
+    """Return lines on the points that failed, equal failures together, and one on all that are to come."""
     points = without_figures(collected)
-    failed = [row for row in points if row.outcome is not None]
-    lines = [line for row in failed[:MOST_POINTS] for line in _missing(row)]
-    if len(failed) > MOST_POINTS:
-        lines.append(f"... and {len(failed) - MOST_POINTS} more (--format csv has them all)")
+    kinds: dict[tuple[object, ...], list[Row]] = {}
+    for row in points:
+        if row.outcome is not None:
+            kind = row.folder, row.outcome, row.provisional, MEASURED.sub("", row.evidence)
+            kinds.setdefault(kind, []).append(row)
+    lines: list[str] = []
+    for alike in [*kinds.values()][:MOST_FAILURES]:
+        first, number = alike[0], len(alike)
+        ended = f"{first.outcome}{' (provisional)' if first.provisional else ''}: {first.evidence}"
+        if number == 1:
+            lines.append(f"{first.point} ({format_setting(first.params)}, repeat {first.repeat}): {ended}")
+        else:
+            names = format_list([row.point for row in alike], MOST_NAMES)
+            lines += [f"{number:,} points: {ended}", f"  They are {names}."]
+        for step in steps_of(first):
+            own = f" {first.index}" if number > 1 and step.kind is FixKind.CHANGE else ""
+            every = f" --only {first.outcome}" if own and step.command.endswith(own) else ""
+            command = f"{step.command.removesuffix(own)}{every}" if every else step.command
+            lines.append(NoWrap(command, f"  {step.does}: "))
+    if left := sum(map(len, [*kinds.values()][MOST_FAILURES:])):
+        lines.append(f"... and {format_count(left, 'more point')} (--format csv has them all)")
     to_come = [row for row in points if row.outcome is None]
     if to_come:
         lines.append(f"to come: {format_list([row.point for row in to_come], MOST_NAMES)}")
@@ -366,12 +402,6 @@ def without_figures(collected: Collected) -> list[Row]:
         ),
         key=lambda row: row.outcome is None,
     )
-
-
-def _missing(row: Row) -> list[str]:
-    name = f"{row.point} ({format_setting(row.params)}, repeat {row.repeat})"
-    lines = [f"{name}: {row.outcome}{' (provisional)' if row.provisional else ''}: {row.evidence}"]
-    return [*lines, *(NoWrap(step.command, f"  {step.does}: ") for step in steps_of(row))]
 
 
 def steps_of(row: Row) -> tuple[Step, ...]:

@@ -44,25 +44,21 @@ def cautions(
     batch
         What is recommended.
     """
-    chosen, largest = batch.recommended, batch.largest
+    chosen, largest = batch.recommended, batch.answer
     notes = [_unsafe(chosen, largest)] if largest.holds(chosen.size, chosen.load) is False else []
     notes += _of_memory(material, memory)
     if unknown := types.caution(chosen, material.records, batch.precisions):
         notes.append(unknown)
-    if chosen.repeats == 1:
-        notes.append("each setting ran once, so no difference in speed is known to be real")
     if hosts := _hosts(material.records):
         notes.append(hosts)
     notes += speed.not_sampled(chosen, elsewhere=material.site is not None, shared=_shared(material))
     spans = [overlaps.span_of(record) for record in material.records]
     if shared := overlaps.overlap_words(spans, overlaps.overlaps(spans)):
         notes.append(shared)
-    if largest.safe_batch > memory.testable(largest.safe_batch):
-        text = f"the text has only {format_count(memory.paragraphs, 'paragraph')}"
-        notes.append(f"{text}, so a larger batch cannot be tested on it")
-    if material.to_come or material.failed:
-        to_come = f"{format_count(material.to_come, 'point')} {'is' if material.to_come == 1 else 'are'}"
-        notes.append(f"{to_come} still to come and {material.failed} ended without a result")
+    if material.to_come:
+        notes.append(f"{format_count(material.to_come, 'point')} still to come")
+    if material.failed:
+        notes.append(f"{format_count(material.failed, 'point')} ended without a result")
     return (*notes, *_of_corpus(material, wishes.corpus, chosen, largest), *material.notes)
 
 
@@ -192,6 +188,7 @@ def _memory(material: RunData, wishes: RecommendOptions) -> dict[str, Memory]:
         material.batches,
         material.lengths,
         material.tried,
+        asked_bytes=material.asked_bytes,
         ram_bytes=material.resources.memory if material.resources else None,
     )
     if isinstance(found, str):
@@ -254,7 +251,8 @@ def _choice(
         return other_knobs(setting_with(measured, setting.params).first)
 
     def safe(setting: Speed) -> bool | None:
-        return memory[others(setting)].largest.holds(setting.size, setting.load)
+        own = memory[others(setting)]
+        return (own.asked or own.largest).holds(setting.size, setting.load)
 
     allowed = judged.allowed(types.without_refused(settings, precisions))
     best = speed.fastest(allowed or settings)
@@ -276,13 +274,14 @@ def _choice(
         times=None if chosen is best else speed.ratio(best, chosen),
         others=words if len(memory) > 1 else "",
         largest=own.largest,
+        asked=own.asked,
         lines=tuple(
             types.KnobLargestBatch(others=name, largest=part.largest)
             for name, part in memory.items()
             if part is not own and part.records
         ),
         leave_largest_out=line.leave_largest_out if isinstance(line, Fit) else None,
-        binds=_binds(chosen, allowed, own.largest, unsafe=unsafe) if by_size else None,
+        binds=_binds(chosen, allowed, own.asked or own.largest, unsafe=unsafe) if by_size else None,
         most_workers=_most_workers(own, chosen),
         allocator=memory_condition(records),
         precisions=precisions,

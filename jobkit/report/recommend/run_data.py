@@ -18,7 +18,7 @@ from jobkit.core.terminal import shell_quote
 from jobkit.report.recommend.types import RunData
 from jobkit.report.sources import never_began
 from jobkit.runs.results import agreements, batches_of, read_run, task_s, timed
-from jobkit.runs.trials import describe_trials, settled_trials, trials
+from jobkit.runs.trials import asked_bytes, describe_trials, settled_trials, trials
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.spec.site import Site, load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
@@ -80,6 +80,7 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
         notes=(*run.notes, *notes, *more),
         trials=describe_trials(tried),
         tried=tuple(tried),
+        asked_bytes=asked_bytes(folder),
         ledger=ledger.summary(ledger.entries(ledger_path()), first) if first else None,
         agreements=agreements(sweep),
         objective=_objective(spec) if spec else Objective(),

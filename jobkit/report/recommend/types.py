@@ -171,6 +171,8 @@ class RunData:
         By the point's index, if the run sweeps the precision: how its entities agree with those of fp32.
     objective
         What a setting is chosen by, and what it must keep.
+    asked_bytes
+        As in `jobkit.answers.memory.Memory`.
     search
         If it is a search: what was found.
     """
@@ -191,6 +193,7 @@ class RunData:
     ledger: str | None = None
     agreements: Mapping[int, Agreement] = field(default_factory=dict)
     objective: Objective = field(default_factory=Objective)
+    asked_bytes: int | None = None
     search: SearchAnswer | None = None
 
     @property
@@ -359,6 +362,8 @@ class BatchChoice:
         The values of the other knobs that the recommended setting has, in words; empty if none varies.
     largest
         The largest with these, if it was measured.
+    asked
+        The same within the limit that the run was asked for; ``None`` without one.
     lines
         The same for each other value of the other knobs: each has a line of memory of its own.
     leave_largest_out
@@ -387,6 +392,12 @@ class BatchChoice:
     most_workers: int | None = None
     allocator: str = ""
     precisions: tuple[OfPrecision, ...] = ()
+    asked: Prediction | None = None
+
+    @property
+    def answer(self) -> Prediction:
+        """The largest batch that was asked for."""
+        return self.asked or self.largest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ PAGE = (ROOT / "docs" / "recommend.md").read_text(encoding="utf-8")
 
 
 def text(of: RunData | None = None, wishes: RecommendOptions | None = None) -> str:
-    return as_text(blocks(found(of, wishes)))
+    return as_text(blocks(found(of, wishes), why=True))
 
 
 def found(of: RunData | None = None, wishes: RecommendOptions | None = None) -> Recommendation:
@@ -117,7 +117,7 @@ def test_what_verify_cannot_prove_is_not_sent_there() -> None:
         params = {**one.point.params, "tokenizer_batch": one.point.repeat}
         several.append(replace(one, point=replace(one.point, params=params)))
     said = text(material(several))
-    assert "jobkit verify cannot test it" in said
+    assert "unproved: jobkit verify tests no sweep" in said
     safe = re.findall(r"(?:Largest safe: batch_size [\d,]+ with|With) (tokenizer_batch \d)", said)
     assert sorted(safe) == ["tokenizer_batch 1", "tokenizer_batch 2", "tokenizer_batch 3"]
     tiny = [replace(record, gpu=replace(GPU, total_bytes=2**28)) for record in records()]
@@ -137,7 +137,7 @@ def on_gpu_of(size_bytes: int, told: Sequence[Record]) -> RunData:
     [
         (material(WHOLE), "This run has measured it: no test is needed."),
         (on_gpu_of(3 * GIB, GROWING), "The limit is memory: larger batches than this are not safe."),
-        (on_gpu_of(GIB, GROWING), "40.0 paragraphs/s (n=1), the smallest that was measured, though none"),
+        (on_gpu_of(GIB, GROWING), "40.0 paragraphs/s (n=1), the smallest that was measured, though no"),
         (replace(material(records()), resources=None), "Take batch_size 175"),
     ],
 )

@@ -43,7 +43,7 @@ def test_a_precision_whose_entities_differ_is_not_taken_and_named() -> None:
     answer = found(OTHER, FASTER)
     assert answer.batch.recommended.params == {"batch_size": 175, "precision": "fp32"}
     assert answer.batch.fastest.params["precision"] == "fp32"
-    said = " ".join(as_text(blocks(answer)).split())
+    said = " ".join(as_text(blocks(answer, why=True)).split())
     assert "Not taken: batch_size 220, precision bf16, 42 % faster" in said
     assert "12 entities of it or of fp32 are not in the other (F1 0.9964); --min-f1 0.9964 takes it." in said
     assert {one.accepted for one in answer.batch.precisions} == {False}
@@ -53,7 +53,7 @@ def test_a_precision_whose_entities_differ_is_not_taken_and_named() -> None:
 def test_the_user_may_accept_it() -> None:
     answer = found(OTHER, FASTER, min_f1=0.9964)
     assert answer.batch.recommended.params == {"batch_size": 175, "precision": "bf16"}
-    said = " ".join(as_text(blocks(answer)).split())
+    said = " ".join(as_text(blocks(answer, why=True)).split())
     assert "Of this precision, 12 entities of it or of fp32 are not in the other (F1 0.9964)." in said
     assert "Not taken" not in said
 
@@ -61,7 +61,9 @@ def test_the_user_may_accept_it() -> None:
 def test_the_same_entities_are_taken_without_a_word_of_the_user() -> None:
     answer = found(SAME, FASTER)
     assert answer.batch.recommended.params["precision"] == "bf16"
-    assert "Of this precision, the entities are those of fp32, 100 in all." in as_text(blocks(answer))
+    assert "Of this precision, the entities are those of fp32, 100 in all." in as_text(
+        blocks(answer, why=True)
+    )
 
 
 def test_as_fast_and_the_same_is_no_reason_to_leave_fp32() -> None:
@@ -72,14 +74,18 @@ def test_as_fast_and_the_same_is_no_reason_to_leave_fp32() -> None:
 def test_what_could_not_be_compared_is_not_taken() -> None:
     answer = found(None, FASTER)
     assert answer.batch.recommended.params["precision"] == "fp32"
-    assert "because its entities could not be compared with those of fp32.\n" in as_text(blocks(answer))
+    assert "because its entities could not be compared with those of fp32.\n" in as_text(
+        blocks(answer, why=True)
+    )
 
 
 def test_a_slower_precision_is_not_mentioned() -> None:
-    assert "Not taken" not in as_text(blocks(found(OTHER, {"fp32": 1.0, "fp16": 0.5})))
+    assert "Not taken" not in as_text(blocks(found(OTHER, {"fp32": 1.0, "fp16": 0.5}), why=True))
 
 
 def test_without_fp32_any_is_taken_with_a_warning() -> None:
     answer = found(None, {"bf16": 1.0, "fp16": 1.2})
     assert answer.batch.recommended.params["precision"] == "fp16"
-    assert "so the entities of fp16 were compared with nothing" in " ".join(as_text(blocks(answer)).split())
+    assert "so the entities of fp16 were compared with nothing" in " ".join(
+        as_text(blocks(answer, why=True)).split()
+    )
