@@ -260,8 +260,7 @@ class Memory:
             batch = min(self.largest_batch(load), smallest.size - 1)
             at = self.loads.load(batch) if self.loads else load
             if proof and proof.capacity_bytes >= least and proof.size < smallest.size:
-                at, batch = proof.load, proof.size  # nothing is known between what held and what failed
-                load = at
+                batch, at = proof.size, (load := proof.load)  # between them nothing is known
             if batch < largest.safe_batch:
                 why = f"{smallest.setting} is not safe: a trial of it did not fit into memory"
                 largest = replace(

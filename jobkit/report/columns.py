@@ -7,20 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from jobkit.answers.setting import Mean, Ratio
+from jobkit.core import figures
 from jobkit.core.blocks import Column
-from jobkit.core.figures import (
-    BYTES,
-    CONTEXT,
-    DIGITS,
-    LOAD,
-    MODEL,
-    SPEED,
-    SPEEDUP,
-    WEIGHTS,
-    WORK,
-    Figure,
-    in_table,
-)
+from jobkit.core.figures import LOAD, SPEED, SPEEDUP, WORK, Figure, in_table
 from jobkit.core.records import Outcome
 from jobkit.core.student import unknown_spread
 from jobkit.core.units import format_setting
@@ -62,7 +51,7 @@ MARKS = {"part": PART, "interval": INTERVAL, "unknown": UNKNOWN}
 LEAST, MOST = 1e-4, 1e12
 """A figure of the workload beyond these is written with an exponent."""
 
-SUM_OF = {MODEL.name: (CONTEXT.head, WEIGHTS.head)}
+SUM_OF = {figures.MODEL.name: (figures.CONTEXT.head, figures.WEIGHTS.head)}
 """The heads of the columns that one is the sum of."""
 
 
@@ -134,7 +123,7 @@ def _notes(
 
 def _form(figure: Figure, means: Sequence[float]) -> str:
     """Return how the means of a column are written."""
-    known = [float(f"{abs(mean):.{DIGITS}g}") for mean in means if mean]
+    known = [float(f"{abs(mean):.{figures.DIGITS}g}") for mean in means if mean]
     whole = all(mean % 1 == 0 for mean in means)
     if figure.own and known and not LEAST <= min(known) <= max(known) < MOST:
         return ".3e"
@@ -142,7 +131,7 @@ def _form(figure: Figure, means: Sequence[float]) -> str:
         digits = 3 - math.floor(math.log10(min(known, default=1.0))) if figure.own else 1  # four figures
         return f",.{0 if whole else max(0, digits)}f"
     # Speeds compare by ratio, memory by difference: hundredths of a GiB do, unless all is tiny.
-    decisive = 10 * max(known, default=100.0) if figure.unit == BYTES else min(known, default=1000.0)
+    decisive = 10 * max(known, default=100.0) if figure.unit == figures.BYTES else min(known, default=1000.0)
     places = max(figure.places, min(4, 2 - math.floor(math.log10(decisive))))  # three figures, at most 4
     return f",.{places}f"
 

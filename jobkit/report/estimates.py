@@ -10,22 +10,11 @@ from operator import itemgetter
 from pathlib import Path, PurePath
 
 from jobkit.answers.memory import Memory, Prediction, memory_by_setting
-from jobkit.answers.memory_line import BatchLine, Estimate, estimate
+from jobkit.answers.memory_line import Estimate, estimate
 from jobkit.answers.setting import Setting, other_knobs
+from jobkit.core import knobs
 from jobkit.core.figures import DIFFER, GPU_MEMORY, MODEL, RAM
-from jobkit.core.knobs import (
-    BATCH_SIZE,
-    CPU,
-    FP32,
-    GPUS,
-    MPS,
-    OFF,
-    ORDER,
-    PRECISION,
-    SHORTCUTS,
-    THREADS,
-    WORKERS,
-)
+from jobkit.core.knobs import BATCH_SIZE, CPU
 from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap, shell_quote
@@ -196,30 +185,24 @@ def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
         return [title, group.file_format.about]
     lines = [f"{group.workload}: {group.text} ({paragraphs}) on {_device(group)}"]
     if group.stand_in and group.model:
-        name = group.model.removesuffix(" (stand-in)")
         what = "STAND-IN model, trained by jobkit on generated text"
         if group.architecture:
             what = f"RANDOM weights: architecture {group.architecture}, not trained"
-        lines.append(f"{what}, in place of {name}")
+        lines.append(f"{what}, in place of {group.model.removesuffix(' (stand-in)')}")
     elif group.model is not None:
         lines.append(f"model {group.model}")
-    allocator = f", allocator {group.allocator}" if group.allocator else ""
-    order = ORDERS.get(group.order or "", group.order or "")
-    numbers = {"CPU threads": THREADS, "workers": WORKERS, "GPUs": GPUS}
-    counts = {words: getattr(group, name) for words, name in numbers.items() if name not in group.params}
-    shared = [] if ORDER in group.params else [order]
-    shared += [f"{words}: {n}" for words, n in counts.items() if n and (n > 1 or words == "CPU threads")]
-    shared += (
-        [f"MPS: {group.sharing}"] if group.sharing not in {None, OFF} and MPS not in group.params else []
-    )
-    if group.precision not in {None, FP32} and PRECISION not in group.params:
-        shared.append(f"precision: {group.precision}")
-    if group.shortcuts not in {None, OFF} and SHORTCUTS not in group.params:
-        shared.append(f"shortcuts: {group.shortcuts}")
-    lines.append(f"{', '.join(shared)}{allocator}".removeprefix(", "))
-    if group.versions:
-        lines.append(group.versions)
-    return lines
+    shared = {  # a knob that varies is in the table
+        knobs.ORDER: ORDERS.get(group.order or "", group.order),
+        knobs.THREADS: group.threads and f"CPU threads: {group.threads}",
+        knobs.WORKERS: (group.workers or 0) > 1 and f"workers: {group.workers}",
+        knobs.GPUS: (group.gpus or 0) > 1 and f"GPUs: {group.gpus}",
+        knobs.MPS: group.sharing not in {None, knobs.OFF} and f"MPS: {group.sharing}",
+        knobs.PRECISION: group.precision not in {None, knobs.FP32} and f"precision: {group.precision}",
+        knobs.SHORTCUTS: group.shortcuts not in {None, knobs.OFF} and f"shortcuts: {group.shortcuts}",
+    }
+    words = [words for knob, words in shared.items() if words and knob not in group.params]
+    words += [f"allocator {group.allocator}"] if group.allocator else []
+    return [*lines, ", ".join(words), *([group.versions] if group.versions else [])]
 
 
 def _device(group: Row, *, with_machine: bool = True) -> str:
@@ -260,56 +243,50 @@ def no_difference(first: str, other: str, run: str, repeats: int) -> tuple[str, 
 
 def front_line(sizes: Sequence[Size]) -> tuple[str, ...]:
     """Return the sentence on time and energy, if there are two sizes to compare."""
-    best = [format_setting(size.params) for size in sizes if size.front]
-    if not best:
-        return ()
+    best = [f"({format_setting(size.params)})" for size in sizes if size.front]
     if len(best) == 1:
-        return (f"Time and energy: no other setting beats {best[0]} in either.",)
-    names = format_list([f"({name})" for name in best], MOST_ON_FRONT)
-    return (f"Time and energy: no other setting beats one of these in both: {names}.",)
+        return (f"Time and energy: no other setting beats {best[0][1:-1]} in either.",)
+    names = format_list(best, MOST_ON_FRONT)
+    return (f"Time and energy: no other setting beats one of these in both: {names}.",) if best else ()
 
 
 def estimate_lines(estimates: Sequence[GroupEstimate]) -> Iterator[str]:
     """Yield the largest batches of a group, each in a sentence, and beneath it how far to trust it."""
     known = [found for found in estimates if found.prediction is None or not found.prediction.reason]
     for found in known:
-        first, *rest = (
-            _guess_lines(found) if found.prediction is None else _prediction_lines(found, found.prediction)
-        )
-        yield f"With {found.others}: {first}" if found.others else first
-        yield from rest
-    unknown = [found for found in estimates if found not in known]
-    if unknown:
-        yield _not_known(unknown, of=len(estimates))
+        with_ = f"With {found.others}: " if found.others else ""
+        batch, guess = found.prediction, found.by_knob
+        if batch:
+            first, *rest = _prediction_lines(found, batch)
+            yield f"{with_}{first}"
+            yield from rest
+        elif guess.line is None or guess.capacity_bytes is None or guess.largest is None:
+            yield f"{with_}No estimate of the largest {found.knob}: {guess.reason}."
+        else:
+            line, there = guess.line, f"near {guess.largest:,} on {format_bytes_gib(guess.capacity_bytes)}"
+            error = line.no_error_bar
+            if line.residual_bytes is not None:
+                error = f"{line.points} points, {format_bytes_gib(line.residual_bytes, 3)} sd about the line"
+            title = f"Largest {found.knob}, a guess without a bound, by a straight line: {there}"
+            yield f"{with_}{title} ({error})"
+            slope, intercept = line.slope_bytes / GIB, line.intercept_bytes / GIB
+            equation = f"{slope:.6f} x {found.knob} {'-' if intercept < 0 else '+'} {abs(intercept):.4f}"
+            largest = f"{format_bytes_gib(line.at(line.size_max), 4)} at {line.size_max:,.0f}"
+            yield f"  GPU total in GiB = {equation}: {largest}, the largest measured"
+            yield from (f"  Caution: {words}." for words in guess.warnings if words != line.no_error_bar)
+            yield "  Run that size once before you rely on it."
+    if unknown := [found for found in estimates if found not in known]:
+        reasons = "; ".join(dict.fromkeys(found.by_knob.reason for found in unknown))
+        with_ = f" with {unknown[0].others}" if unknown[0].others else ""
+        if (number := len(unknown)) > 1:
+            values = format_count(number, "value")
+            with_ = (
+                f" with {f'any of the {values}' if number == len(estimates) else values} of the other knobs"
+            )
+        yield f"No estimate of the largest {unknown[0].knob}{with_}: {reasons}."
     if any(found.prediction for found in known):
         command = f"jobkit recommend {shell_quote(estimates[0].run)} --why"
         yield NoWrap(command, "  all cautions, other GPUs, time: ")
-
-
-def _not_known(unknown: Sequence[GroupEstimate], of: int) -> str:
-    """Return why the largest batch is not known, with whatever values of the other knobs, in one sentence."""
-    reasons = "; ".join(dict.fromkeys(found.by_knob.reason for found in unknown))
-    number = len(unknown)
-    with_ = f" with {unknown[0].others}" if unknown[0].others else ""
-    if number > 1:
-        values = format_count(number, "value")
-        with_ = f" with any of the {values}" if number == of else f" with {values}"
-        with_ += " of the other knobs"
-    return f"No estimate of the largest {unknown[0].knob}{with_}: {reasons}."
-
-
-def _guess_lines(estimate: GroupEstimate) -> Iterator[str]:
-    """Yield the straight line of a file without records, which has no bound."""
-    guess = estimate.by_knob
-    if guess.line is None or guess.capacity_bytes is None or guess.largest is None:
-        yield f"No estimate of the largest {estimate.knob}: {guess.reason}."
-        return
-    there = f"near {guess.largest:,} on {format_bytes_gib(guess.capacity_bytes)}"
-    title = f"Largest {estimate.knob}, a guess without a bound, by a straight line: {there}"
-    yield f"{title} ({_error_bar(guess.line)})"
-    yield f"  {_equation(estimate.knob, guess.line)}"
-    yield from (f"  Beware: {warning}." for warning in guess.warnings if warning != guess.line.no_error_bar)
-    yield "  Run that size once before you rely on it."
 
 
 def _prediction_lines(found: GroupEstimate, batch: Prediction) -> Iterator[str]:
@@ -327,24 +304,11 @@ def _prediction_lines(found: GroupEstimate, batch: Prediction) -> Iterator[str]:
         yield f"  Not even a batch of 1 fits: with none at all it is {expected} by the line already."
     if found.asked:
         ends = ", which is the whole text" if batch.saturated else ""
-        there = f"{format_memory(batch.capacity_bytes)} for the allocator"
+        there = f"{format_memory(batch.capacity_bytes)} for the allocator; not tested"
         yield f"  In all memory of the GPU: {batch.reason or f'{batch.safe_batch:,}{ends}; {there}'}."
     if largest.doubts:
         first, *rest = largest.doubts
         yield f"  Caution: {first}{f' (and {len(rest)} more)' if rest else ''}."
-
-
-def _error_bar(line: BatchLine) -> str:
-    if line.residual_bytes is None:
-        return line.no_error_bar
-    return f"{line.points} points, {format_bytes_gib(line.residual_bytes, 3)} sd about the line"
-
-
-def _equation(knob: str, line: BatchLine) -> str:
-    slope, intercept = line.slope_bytes / GIB, line.intercept_bytes / GIB
-    sign = "-" if intercept < 0 else "+"
-    there = f"{format_bytes_gib(line.at(line.size_max), 4)} at {line.size_max:,.0f}, the largest measured"
-    return f"GPU total in GiB = {slope:.6f} x {knob} {sign} {abs(intercept):.4f}: {there}"
 
 
 def count_lines(collected: Collected) -> str:

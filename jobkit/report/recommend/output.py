@@ -56,13 +56,10 @@ def blocks(advice: types.Recommendation, *, why: bool = False, gpus: bool = Fals
     if why:
         table = [advice.search.table] if advice.search else []
         return [*answer(advice), *table, Block.of(limit(advice)), *details(advice)]
-    weak, doubts = cautions(advice), len(advice.beware)
-    more = [f"{format_count(doubts, 'more caution')}"] if doubts else []
-    rest = f"With --why: {', '.join(['the reasons', 'the memory', *more])}."
-    heading = [f"{format_count(len(weak), 'caution')}:"] if weak else []
-    named = [_gpus(advice)] if gpus else []
-    screen = Block.of([*_largest(advice), *heading, *weak, rest])
-    return [*answer(advice, joined=True), *named, screen]
+    doubts = f", {format_count(len(advice.beware), 'more caution')}" if advice.beware else ""
+    rest = f"With --why: the reasons, the memory{doubts}."
+    screen = Block.of([*_largest(advice), *_counted(cautions(advice)), rest])
+    return [*answer(advice, joined=True), *(_gpus(advice) if gpus else ()), screen]
 
 
 def answer(advice: types.Recommendation, *, joined: bool = False) -> list[Block]:
@@ -108,11 +105,8 @@ def answer(advice: types.Recommendation, *, joined: bool = False) -> list[Block]
     elif time.low_s is not None and time.high_s is not None:
         interval = f"95 % of runs: {_clock(time.low_s)} to {_clock(time.high_s)}"
     took = f"{_clock(time.expected_s)} ({interval}), {_clock(time.start_s)} of it to start"
-    return [
-        block
-        for block in map(Block.of, (taken, request, [f"Time for {_corpus(advice.corpus)}: {took}."]))
-        if block.title
-    ]
+    pieces = (taken, request, [f"Time for {_corpus(advice.corpus)}: {took}."])
+    return [Block.of(piece) for piece in pieces if piece]
 
 
 def cautions(advice: types.Recommendation) -> list[str]:
@@ -145,6 +139,10 @@ def cautions(advice: types.Recommendation) -> list[str]:
     return found
 
 
+def _counted(doubts: list[str]) -> list[str]:
+    return [f"{format_count(len(doubts), 'caution')}:", *doubts] if doubts else []
+
+
 def limit(advice: types.Recommendation) -> list[str]:
     """Return why no other setting is taken, as far as that is known."""
     batch, search, run = advice.batch, advice.search, advice.measured.run
@@ -174,7 +172,7 @@ def limit(advice: types.Recommendation) -> list[str]:
 
 def details(advice: types.Recommendation) -> list[Block]:
     """Return what the answer rests on and what to beware of: a page shows the title of each."""
-    doubts = [*cautions(advice), *(f"  {doubt}" for doubt in advice.beware)]
+    doubts = _counted([*cautions(advice), *(f"  {doubt}" for doubt in advice.beware)])
     energy, request, conditions = advice.energy, advice.request, [*condition_lines(advice.conditions)]
     kind, run = "search" if advice.search else "sweep", advice.measured.run
     computed = []
@@ -214,21 +212,10 @@ def details(advice: types.Recommendation) -> list[Block]:
         f"  {title}: {run}",
         f"  The {kind} took {spent}; queueing is not in it.",
     ]
-    heading = [f"{format_count(len(doubts), 'caution')}:"] if doubts else []
-    corpus = _corpus(advice.corpus)
-    return [
-        block
-        for block in (
-            Block.of([*heading, *doubts]),
-            Block.of(_memory(advice)),
-            _gpus(advice),
-            Block.of(energy_lines(energy, advice.batch.settings, corpus) if energy else ()),
-            Block.of(computed),
-            Block.of(conditions[1:]),
-            Block.of(measured),
-        )
-        if block.title
-    ]
+    lines = energy_lines(energy, advice.batch.settings, _corpus(advice.corpus)) if energy else ()
+    before, after = (doubts, _memory(advice)), ([*lines], computed, conditions[1:], measured)
+    first, last = ([Block.of(piece) for piece in pieces if piece] for pieces in (before, after))
+    return [*first, *_gpus(advice), *last]
 
 
 def _accepted(batch: types.BatchChoice) -> tuple[Speed, ...]:
@@ -260,25 +247,15 @@ def _largest(advice: types.Recommendation) -> list[str]:
     with_ = f" with {batch.others}" if batch.others else ""
     if largest.reason:
         return [f"Largest safe batch{with_}: not known, because {largest.reason}."]
-    ends = {True: ", which is the whole text", False: ", where memory ends"}
-    proof = largest.measured_bytes is not None
-    tested = f": tested, needed {format_memory(largest.measured_bytes or 0)}" if proof else ""
-    safe, everywhere = f"{largest.knob} {largest.safe_batch:,}{with_}", "the memory of this GPU"
-    if of.kind == RAM:
-        everywhere = "the requested RAM"
-    if not batch.asked:
-        where = f"{everywhere}{batch.allocator}{tested or ends[largest.saturated]}"
-        return [f"Largest safe: {safe} in {where}."]
-    memory = "process memory" if of.kind == RAM else "allocator memory"
-    asked = f"{format_memory(largest.capacity_bytes * of.workers)} of {memory}"
-    whole = batch.largest
-    more = f"not known, because {whole.reason}"
-    if not whole.reason:
-        more = f"{whole.knob} {whole.safe_batch:,}{ends[whole.saturated]}"
-    return [
-        f"Largest safe: {safe} in {asked}{batch.allocator}{tested or ends[largest.saturated]}.",
-        f"  In all of {everywhere}: {more}.",
-    ]
+    ram, whole, ends = of.kind == RAM, batch.largest, ["where memory ends", "which is the whole text"]
+    proof = f": tested, needed {format_memory(largest.measured_bytes or 0)}"
+    proven = proof if largest.measured_bytes is not None else f", {ends[largest.saturated]}"
+    everywhere = "the requested RAM" if ram else "the memory of this GPU"
+    size = format_memory(largest.capacity_bytes * of.workers)
+    where = f"{size} of {'process' if ram else 'allocator'} memory" if batch.asked else everywhere
+    first = f"Largest safe: {largest.knob} {largest.safe_batch:,}{with_} in {where}{batch.allocator}{proven}."
+    more = whole.reason or f"{whole.knob} {whole.safe_batch:,}, {ends[whole.saturated]}; not tested"
+    return [first, f"  In all of {everywhere}: {more}."] if batch.asked else [first]
 
 
 def _memory(advice: types.Recommendation) -> list[str]:
@@ -288,12 +265,8 @@ def _memory(advice: types.Recommendation) -> list[str]:
     for line in batch.lines:
         if not line.largest.reason:
             values = f"With {line.others}" if line.others else "If the other knobs had no effect"
-            ends = (
-                "the whole text"
-                if line.largest.saturated
-                else f"the line ends at {line.largest.largest_batch:,}"
-            )
-            lines.append(f"  {values}: {line.largest.knob} {line.largest.safe_batch:,}; {ends}.")
+            ends = "which is the whole text" if line.largest.saturated else "where memory ends"
+            lines.append(f"  {values}: {line.largest.knob} {line.largest.safe_batch:,}, {ends}.")
     if unknown := [line.largest.reason for line in batch.lines if line.largest.reason]:
         more = [reason for reason in dict.fromkeys(unknown) if reason != largest.reason]
         because = f", because {'; '.join(more)}" if more else ""
@@ -320,17 +293,15 @@ def _memory(advice: types.Recommendation) -> list[str]:
         workers = format_count(batch.most_workers, "worker")
         lines.append(f"  At most {workers} fit this GPU with batches of this size (95 %).")
     lines += [f"  {trial}." for trial in advice.trials]
-    if any(setting.size == largest.safe_batch for setting in batch.settings):
-        lines.append("  This run has measured it: no test is needed.")
     if advice.ledger:
         lines.append(f"  Predictions of other runs, of this model, GPU and versions: {advice.ledger}.")
     return lines
 
 
-def _gpus(advice: types.Recommendation) -> Block:
+def _gpus(advice: types.Recommendation) -> list[Block]:
     """Return what other GPUs take; nothing if that is not known, because the batch size has the reason."""
     if all(gpu.prediction.reason for gpu in advice.cards):
-        return Block()
+        return []
     fits, rows = {True: "yes", False: "no", None: "?"}, []
     for gpu in advice.cards:
         usable, largest = format_bytes_gib(gpu.usable_bytes).removesuffix(" GiB"), gpu.prediction
@@ -352,11 +323,9 @@ def _gpus(advice: types.Recommendation) -> Block:
             after.append("  Test its largest batch on the GPU that was measured, if that has as much memory:")
             command = f"jobkit verify {shell_quote(advice.measured.run)}{_memory_option(advice, each)}"
             after.append(NoWrap(command, "    "))
-    return Block(
-        title=f"On other GPUs (does {advice.batch.recommended.setting} fit; the largest batch)",
-        columns=tuple(Column(head, column, left=head == "GPU") for head, column in cells),
-        after=tuple(after),
-    )
+    title = f"On other GPUs (does {advice.batch.recommended.setting} fit; the largest batch)"
+    columns = tuple(Column(head, column, left=head == "GPU") for head, column in cells)
+    return [Block(title=title, columns=columns, after=tuple(after))]
 
 
 def _rate(speed: Speed) -> str:

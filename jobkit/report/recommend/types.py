@@ -69,33 +69,22 @@ def of_precisions(
     min_f1
         The least agreement that is accepted.
     """
-    words = {speed.params.get(PRECISION) for speed in speeds}
-    if FP32 not in words:
+    speeds, found = list(speeds), []
+    if all(speed.params.get(PRECISION) != FP32 for speed in speeds):
         return ()
-    return tuple(
-        _of(speed, _least([agreements.get(index) for index in _indices(speed, records)]), min_f1)
-        for speed in speeds
-        if speed.params.get(PRECISION) != FP32
-    )
-
-
-def _of(speed: Speed, least: Agreement | None, min_f1: float) -> OfPrecision:
-    accepted = least is not None and least.f1 >= min_f1
-    return OfPrecision(setting=speed.setting, agreement=least, accepted=accepted)
-
-
-def _indices(speed: Speed, records: Iterable[Record]) -> list[int]:
-    return [
-        record.point.index
-        for record in records
-        if record.outcome is Outcome.OK and record.params == speed.params
-    ]
-
-
-def _least(agreements: Iterable[Agreement | None]) -> Agreement | None:
-    """Return the agreement with the least F1; ``None`` if one is missing."""
-    known = [(agreement.f1, agreement) if agreement else (-1.0, None) for agreement in agreements]
-    return min(known, key=lambda pair: pair[0], default=(0.0, None))[1]
+    for speed in speeds:
+        if speed.params.get(PRECISION) == FP32:
+            continue
+        known = [
+            agreements.get(record.point.index)
+            for record in records
+            if record.outcome is Outcome.OK and record.params == speed.params
+        ]
+        compared = [agreement for agreement in known if agreement]
+        least = min(compared, key=lambda one: one.f1) if len(compared) == len(known) else None
+        accepted = least is not None and least.f1 >= min_f1
+        found.append(OfPrecision(setting=speed.setting, agreement=least, accepted=accepted))
+    return tuple(found)
 
 
 def without_refused(speeds: Iterable[Speed], precisions: Iterable[OfPrecision]) -> tuple[Speed, ...]:
@@ -109,17 +98,16 @@ def lines(speeds: Sequence[Speed], chosen: Speed, precisions: Iterable[OfPrecisi
     named = {precision.setting: precision for precision in precisions}
     if own := named.get(chosen.setting):
         yield f"Of this precision, {own.words}"
-    allowed = without_refused(speeds, named.values())
-    faster = [speed for speed in speeds if speed not in allowed and speed.rate > chosen.rate]
+    faster = [
+        speed
+        for speed in speeds
+        if speed.rate > chosen.rate and speed.setting in named and not named[speed.setting].accepted
+    ]
     if faster and chosen.rate:
         best = max(faster, key=lambda speed: speed.rate)
-        share = 100 * (best.rate / chosen.rate - 1)
-        refused = named[best.setting]
-        yield f"Not taken: {best.setting}, {share:.0f} % faster, because {refused.words}{_accept(refused)}"
-
-
-def _accept(refused: OfPrecision) -> str:
-    return f"; --min-f1 {format_f1(refused.agreement.f1)} takes it" if refused.agreement else ""
+        share, refused = 100 * (best.rate / chosen.rate - 1), named[best.setting]
+        takes = f"; --min-f1 {format_f1(refused.agreement.f1)} takes it" if refused.agreement else ""
+        yield f"Not taken: {best.setting}, {share:.0f} % faster, because {refused.words}{takes}"
 
 
 def caution(chosen: Speed, records: Sequence[Record], precisions: Sequence[OfPrecision]) -> str:
