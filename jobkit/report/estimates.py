@@ -12,19 +12,20 @@ from pathlib import Path, PurePath
 from jobkit.answers.memory import Memory, Prediction, memory_by_setting
 from jobkit.answers.memory_line import Estimate, estimate
 from jobkit.answers.setting import Setting, other_knobs
+from jobkit.answers.speed import no_difference
 from jobkit.core import knobs
 from jobkit.core.figures import DIFFER, GPU_MEMORY, MODEL, RAM
 from jobkit.core.knobs import BATCH_SIZE, CPU
-from jobkit.core.layout import SPEC_FILE
+from jobkit.core.layout import SEARCH_GOAL_FILE
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, format_memory, format_setting
+from jobkit.report.recommend.run_data import spec_of
 from jobkit.report.rows import Row
 from jobkit.report.tables import Collected, Size, no_search_for_cycles
 from jobkit.runs.conditions import ORDERS, memory_condition
 from jobkit.runs.hints import FixKind, Step, remedy
 from jobkit.runs.results import batches_of
-from jobkit.runs.trials import asked_bytes
 from jobkit.worker.workloads.base import CHARACTERS, load_unit
 
 BOUNDED = "the prediction, which has a bound, is the answer"
@@ -130,7 +131,8 @@ def group_memory(
     alone = len(collected.by_group) == 1  # then a point that failed early is of this group, too
     rows = [row for row in collected.rows if not row.trial and (alone or row.group == group)]
     folders = dict.fromkeys(row.folder for row in rows)
-    asked = (asked_bytes(Path(folder)) for folder in folders)
+    searched = [Path(folder) for folder in folders if (Path(folder) / SEARCH_GOAL_FILE).is_file()]
+    asked = (spec.asked_bytes for folder in searched if (spec := spec_of(folder)[0]))
     return memory_by_setting(
         [row.record for row in rows if row.record],
         batches_of(row.result for row in rows if row.result),
@@ -232,13 +234,6 @@ def fastest_line(sizes: Sequence[Size]) -> tuple[str, ...]:
     interval = f"({times.low:.2f} to {times.high:.2f} with 95 % confidence)"
     less = f"{100 * (1 - 1 / times.mean):.0f} % less time"
     return (f"Fastest: {large}, {times.mean:.2f} times as fast as {small} {interval}: {less}.{entities}",)
-
-
-def no_difference(first: str, other: str, run: str, repeats: int) -> tuple[str, ...]:
-    """Return that no difference in speed is shown, and the sweep that may show one; none of a log."""
-    line = f"No difference in speed is shown between {first} and {other}."
-    command = f"jobkit sweep {shell_quote(f'{run}/{SPEC_FILE}')} --set repeats={2 * repeats + 1}"
-    return (line, NoWrap(command, "  repeat with: ")) if run else (line,)
 
 
 def front_line(sizes: Sequence[Size]) -> tuple[str, ...]:

@@ -260,11 +260,6 @@ def read_goal(run_dir: Path) -> SearchGoal:
         raise JobkitError(f"{path}: {error.strerror}", hint="jobkit verify RUN writes it") from error
 
 
-def asked_bytes(run_dir: Path) -> int | None:
-    """Return the limit for which the largest batch of a run was asked; ``None`` for all memory."""
-    return read_goal(run_dir).memory_bytes if (run_dir / SEARCH_GOAL_FILE).is_file() else None
-
-
 def goes_on(done: Sequence[Trial]) -> bool:
     """Return whether to try a smaller batch: the last trial ran out of memory, or took too much."""
     last = done[-1]

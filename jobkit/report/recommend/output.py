@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from jobkit.answers.memory import Prediction
 from jobkit.answers.observations import ALLOCATED, NEED, RAM
 from jobkit.answers.setting import Mean
-from jobkit.answers.speed import NO_INTERVAL, SPEED_TOLERANCE, CorpusVolume, Speed, differ
+from jobkit.answers.speed import NO_INTERVAL, SPEED_TOLERANCE, CorpusVolume, Speed, differ, no_difference
 from jobkit.core import terminal
 from jobkit.core.blocks import Block, Column
 from jobkit.core.knobs import BATCH_SIZE, CPU
@@ -23,7 +23,6 @@ from jobkit.core.units import (
     format_size,
     format_walltime,
 )
-from jobkit.report.estimates import no_difference
 from jobkit.report.recommend import objective, types
 from jobkit.report.recommend.energy import energy_lines
 from jobkit.runs.conditions import condition_lines

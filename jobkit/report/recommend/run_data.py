@@ -18,7 +18,7 @@ from jobkit.core.terminal import shell_quote
 from jobkit.report.recommend.types import RunData
 from jobkit.report.sources import never_began
 from jobkit.runs.results import agreements, batches_of, read_run, task_s, timed
-from jobkit.runs.trials import asked_bytes, describe_trials, settled_trials, trials
+from jobkit.runs.trials import describe_trials, settled_trials, trials
 from jobkit.schedulers.registry import SCHEDULERS, runs_here
 from jobkit.spec.site import Site, load_site
 from jobkit.spec.sweep_spec import SweepSpec, load_spec
@@ -51,7 +51,7 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
             hint=f"name one folder below runs/; an old log is read by: jobkit collect {shell_quote(folder)}",
         )
     run = read_run(folder)
-    spec, notes = _spec(folder, overrides)
+    spec, notes = spec_of(folder, overrides)
     site, more = site_of(spec)
     sweep = [point for point in run.points if point.point.kind.swept]
     records = [record for point in sweep if (record := timed(point.counts))]
@@ -80,7 +80,7 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
         notes=(*run.notes, *notes, *more),
         trials=describe_trials(tried),
         tried=tuple(tried),
-        asked_bytes=asked_bytes(folder),
+        asked_bytes=spec.asked_bytes if spec else None,
         ledger=ledger.summary(ledger.entries(ledger_path()), first) if first else None,
         agreements=agreements(sweep),
         objective=_objective(spec) if spec else Objective(),
@@ -88,7 +88,8 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
     )
 
 
-def _spec(folder: Path, overrides: Sequence[str]) -> tuple[SweepSpec | None, list[str]]:
+def spec_of(folder: Path, overrides: Sequence[str] = ()) -> tuple[SweepSpec | None, list[str]]:
+    """Return the spec of a run, or why it cannot be read; with ``overrides`` that is an error."""
     try:
         return load_spec(folder / SPEC_FILE, overrides), []
     except JobkitError as error:
