@@ -275,9 +275,8 @@ def estimate_lines(estimates: Sequence[GroupEstimate]) -> Iterator[str]:
         with_ = f" with {unknown[0].others}" if unknown[0].others else ""
         if (number := len(unknown)) > 1:
             values = format_count(number, "value")
-            with_ = (
-                f" with {f'any of the {values}' if number == len(estimates) else values} of the other knobs"
-            )
+            every = "any of the " if number == len(estimates) else ""
+            with_ = f" with {every}{values} of the other knobs"
         yield f"No estimate of the largest {unknown[0].knob}{with_}: {reasons}."
     if any(found.prediction for found in known):
         command = f"jobkit recommend {shell_quote(estimates[0].run)} --why"

@@ -92,7 +92,3 @@ def test_long_lists_are_cut_and_say_so(tmp_path: Path) -> None:
     report = render(collect([write_records(tmp_path / "failed", bugs)]), width=80)
     assert "... and 80 more points (--format csv has them all)" in report
     assert len(report.splitlines()) < 70
-    alike = [replace(bug, message=f"no, after {bug.point.index}.5 s") for bug in bugs]
-    report = render(collect([write_records(tmp_path / "alike", alike)]), width=80)
-    assert "100 points: bug: no, after 1.5 s\n  They are p001, p002, p003 and 97 more.\n" in report
-    assert f"once it is fixed: jobkit resume {tmp_path}/alike --only bug\n" in report

@@ -300,11 +300,10 @@ def _binds(chosen: Speed, speeds: Sequence[Speed], largest: Prediction, *, unsaf
     """
     if unsafe:
         return types.MEMORY
-    batch = chosen.size
-    if any(setting.size > batch for setting in speeds):
+    if any(setting.size > chosen.size for setting in speeds):
         return types.THROUGHPUT
     if largest.reason:
         return None
     if largest.saturated:
         return types.SATURATION
-    return types.SWEEP if largest.safe_batch > batch else types.MEMORY
+    return types.SWEEP if largest.safe_batch > chosen.size else types.MEMORY

@@ -90,9 +90,8 @@ def answer(advice: types.Recommendation, *, joined: bool = False) -> list[Block]
         for lines in asked.lines:
             scheduler = by_name(lines.scheduler)
             site = f", site {lines.site}" if own else ""
-            request.append(
-                f"  {scheduler.TITLE}{site}:{f' no lines: {lines.reason}' if lines.reason else ''}"
-            )
+            reason = f" no lines: {lines.reason}" if lines.reason else ""
+            request.append(f"  {scheduler.TITLE}{site}:{reason}")
             header = lines.lines
             if joined and not own and header:
                 options = (line.removeprefix(scheduler.DIRECTIVE).strip() for line in header)
@@ -130,11 +129,9 @@ def cautions(advice: types.Recommendation) -> list[str]:
     elif new and not _fits_text(advice, largest):
         found.append(f"  unproved: the text is too short for a test ({of.paragraphs:,} paragraphs)")
     elif new:
-        asked = advice.margin or batch.asked
-        memory = _memory_option(advice, largest.capacity_bytes) if asked else ""
-        found.append(
-            NoWrap(f"jobkit verify {shell_quote(of.run)}{memory}", "  unproved, until you test it: ")
-        )
+        memory = _memory_option(advice, largest.capacity_bytes) if advice.margin or batch.asked else ""
+        command = f"jobkit verify {shell_quote(of.run)}{memory}"
+        found.append(NoWrap(command, "  unproved, until you test it: "))
     return found
 
 
@@ -146,12 +143,11 @@ def limit(advice: types.Recommendation) -> list[str]:
     """Return why no other setting is taken, as far as that is known."""
     batch, search, run = advice.batch, advice.search, advice.measured.run
     chosen, best, judged, accepted = batch.recommended, batch.fastest, batch.judged, _accepted(batch)
-    lines = []
+    lines: list[str] = []
     if binds := search.limit if search else BINDS.get(batch.binds or "", ""):
         lines.append(f"The limit is {binds}.")
-    if batch.binds in {types.SATURATION, types.SWEEP} and batch.answer.safe_batch > chosen.size:
-        up_to = f"{batch.answer.safe_batch:,}"
-        lines.append(f"  Larger batches, up to {up_to}, were not measured: they may be faster still.")
+    if batch.binds in {types.SATURATION, types.SWEEP} and (most := batch.answer.safe_batch) > chosen.size:
+        lines.append(f"  Larger batches, up to {most:,}, were not measured: they may be faster still.")
     if not search:
         if not judged.objective.by_speed:
             lines += [f"  {line}." for line in objective.compared_lines(judged, accepted, chosen)]
@@ -179,9 +175,8 @@ def details(advice: types.Recommendation) -> list[Block]:
         computed.append("How the request is computed:")
         if request.used_memory_bytes is not None:
             used, room = format_memory(request.used_memory_bytes), format_size(LEAST_ROOM_BYTES)
-            computed.append(
-                f"  RAM: {used} was used at most, x {MEMORY_FACTOR}, at least {room} more, rounded up."
-            )
+            more = f"x {MEMORY_FACTOR}, at least {room} more, rounded up"
+            computed.append(f"  RAM: {used} was used at most, {more}.")
         upper = "the upper end" if advice.time.high_s is not None else f"{NO_INTERVAL:g} times the mean"
         computed.append(
             f"  walltime: {upper} of the time above, a minute and the site's warning, x {WALLTIME_FACTOR}, "
@@ -343,7 +338,7 @@ def _corpus(corpus: CorpusVolume) -> str:
     if not corpus.paragraphs:
         return f"one run over {corpus.name}"
     characters = f", {corpus.characters:,} characters" if corpus.characters else ""
-    paragraphs = f"{corpus.paragraphs:,} paragraph{'s' if corpus.paragraphs != 1 else ''}{characters}"
+    paragraphs = f"{format_count(corpus.paragraphs, 'paragraph')}{characters}"
     return f"{corpus.name} ({paragraphs})" if corpus.name else paragraphs
 
 

@@ -53,6 +53,10 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
     run = read_run(folder)
     spec, notes = spec_of(folder, overrides)
     site, more = site_of(spec)
+    objective = Objective()
+    if spec:
+        direction = spec.objective.chosen_direction
+        objective = Objective.of(spec.objective.metric, direction, spec.constraints.bounds)
     sweep = [point for point in run.points if point.point.kind.swept]
     records = [record for point in sweep if (record := timed(point.counts))]
     first = next((record for record in records if record.outcome is Outcome.OK), None)
@@ -83,8 +87,8 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
         asked_bytes=spec.asked_bytes if spec else None,
         ledger=ledger.summary(ledger.entries(ledger_path()), first) if first else None,
         agreements=agreements(sweep),
-        objective=_objective(spec) if spec else Objective(),
-        search=read_search(folder, _objective(spec) if spec and overrides else None),
+        objective=objective,
+        search=read_search(folder, objective if overrides else None),
     )
 
 
@@ -97,10 +101,6 @@ def spec_of(folder: Path, overrides: Sequence[str] = ()) -> tuple[SweepSpec | No
             raise
         first, *_ = error.message.splitlines()
         return None, [f"no request can be made without the spec: {first}"]
-
-
-def _objective(spec: SweepSpec) -> Objective:
-    return Objective.of(spec.objective.metric, spec.objective.chosen_direction, spec.constraints.bounds)
 
 
 def site_of(spec: SweepSpec | None) -> tuple[Site | None, list[str]]:
