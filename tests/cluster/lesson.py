@@ -48,7 +48,7 @@ VARIES = tuple(
         (r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\b|\b\d\d/\d\d/\d{4} \d\d:\d\d:\d\d\b", "DATE"),
         (r"^Slurm estimates a start at DATE: .*\n", ""),  # not if Slurm is busy
         (r"(?<![:\d])\d+:\d\d(?![:\d])", "ELAPSED"),
-        (r"(?<=paragraphs: )\d\d:\d\d:\d\d(?= \()|(?<=GiB and )\d\d:\d\d:\d\d", "CLOCK"),
+        (r"(?<=paragraphs: )\d\d:\d\d:\d\d(?= \()|(?<=iB and )\d\d:\d\d:\d\d", "CLOCK"),
         (r"^\d+ cautions?:", "SOME cautions:"),  # one of them depends on the scatter
         (r"^(  #SBATCH --time=|  #\$ -l h_rt=)\d\d:\d\d:\d\d", r"\1CLOCK"),
         (r"\b([Jj]ob |JOB |StepId=|hello-|logs/|RUN\.o|jobnumber +)\d+", r"\1ID"),
