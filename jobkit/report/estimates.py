@@ -298,7 +298,8 @@ def _prediction_lines(found: GroupEstimate, batch: Prediction) -> Iterator[str]:
         yield f"  Not even a batch of 1 fits: with none at all it is {expected} by the line already."
     if found.asked:
         ends = ", which is the whole text" if batch.saturated else ""
-        there = f"{format_memory(batch.capacity_bytes)} for the allocator; not tested"
+        untested = "; not tested" if batch.measured_bytes is None else ""
+        there = f"{format_memory(batch.capacity_bytes)} for the allocator{untested}"
         yield f"  In all memory of the GPU: {batch.reason or f'{batch.safe_batch:,}{ends}; {there}'}."
     if largest.doubts:
         first, *rest = largest.doubts

@@ -13,7 +13,7 @@ from jobkit.core import terminal
 from jobkit.core.blocks import Block, Column
 from jobkit.core.knobs import BATCH_SIZE, CPU
 from jobkit.core.student import half_width, unknown_spread
-from jobkit.core.terminal import NoWrap, shell_quote
+from jobkit.core.terminal import NoWrap, shell_quote, wrap
 from jobkit.core.units import (
     MIB,
     format_bytes_gib,
@@ -40,6 +40,9 @@ BINDS = {
     types.MEMORY: "memory: larger batches than this are not safe",
     types.SWEEP: "the sweep: nothing larger was measured, and the smaller settings are slower",
 }
+
+NO_BREAK, NARROW = "\xa0", 58
+"""A blank within an option, and the columns of joined header lines, which a terminal must not break."""
 
 
 def as_json(advice: types.Recommendation) -> str:
@@ -92,11 +95,11 @@ def answer(advice: types.Recommendation, *, joined: bool = False) -> list[Block]
             site = f", site {lines.site}" if own else ""
             reason = f" no lines: {lines.reason}" if lines.reason else ""
             request.append(f"  {scheduler.TITLE}{site}:{reason}")
-            header = lines.lines
+            header, prefix = list(lines.lines), f"{scheduler.DIRECTIVE} "
             if joined and not own and header:
-                options = (line.removeprefix(scheduler.DIRECTIVE).strip() for line in header)
-                header = (" ".join([scheduler.DIRECTIVE, *options]),)
-            request += [NoWrap(line, "  ") for line in header]
+                options = " ".join(line.removeprefix(prefix).replace(" ", NO_BREAK) for line in header)
+                header = wrap(options, NARROW, first=prefix, below=prefix)
+            request += [NoWrap(line.replace(NO_BREAK, " "), "  ") for line in header]
     interval = "one repeat has no interval"
     if time.unknown:
         interval = f"spread unknown, n={time.repeats}"
@@ -248,7 +251,8 @@ def _largest(advice: types.Recommendation) -> list[str]:
     size = format_memory(largest.capacity_bytes * of.workers)
     where = f"{size} of {'process' if ram else 'allocator'} memory" if batch.asked else everywhere
     first = f"Largest safe: {largest.knob} {largest.safe_batch:,}{with_} in {where}{batch.allocator}{proven}."
-    more = whole.reason or f"{whole.knob} {whole.safe_batch:,}, {ends[whole.saturated]}; not tested"
+    untested = "; not tested" if whole.measured_bytes is None else ""
+    more = whole.reason or f"{whole.knob} {whole.safe_batch:,}, {ends[whole.saturated]}{untested}"
     return [first, f"  In all of {everywhere}: {more}."] if batch.asked else [first]
 
 
