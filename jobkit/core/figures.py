@@ -173,7 +173,7 @@ WORK = Figure(
     optional=False,
     interval=True,
     head="total\ns",
-    family="speed",
+    family="work",
     rank=2,
 )
 BATCH_MEAN = Figure(
@@ -365,7 +365,7 @@ SPEEDUP = Figure(
     label="Speed-up",
     unit="",
     head="speed-up\nx",
-    family="speedup",
+    family="speed",
     rank=1,
     places=2,
 )

@@ -22,8 +22,8 @@ LEGENDS = {
     "interval": "±: half of the 95 % interval of the mean, if no other job slows some runs",
     "unknown": "± ?: spread unknown, because that half is larger than the mean",
     "part": "(n=1): the mean is over that many points, because the others lack this figure",
-    "speed": "{head}: of the work, no loading, no warm-up",
-    "speedup": "speed-up: over {base}",
+    "speed": "speed: of the work, no loading, no warm-up; speed-up: over {base}",
+    "work": "total: of the work, no loading, no warm-up",
     "single": "one repeat has no interval and cannot show a difference",
     "times": "95 % interval: of the speed-up; one that contains 1 shows no difference",
     "batch": "batch mean s: seconds of one call",
@@ -118,7 +118,7 @@ def _notes(
     names = ", ".join(one.name for one in own if any(size.mean(one) for size in sizes))
     for name, line in LEGENDS.items():
         if name in families:
-            yield line.format(head=figure.head.split()[0], base=base_of(sizes), own=names)
+            yield line.format(base=base_of(sizes), own=names)
 
 
 def _form(figure: Figure, means: Sequence[float]) -> str:
