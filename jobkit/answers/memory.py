@@ -43,6 +43,8 @@ class Prediction:
     expected_bytes: float = 0.0  # by the line, at the load of ``safe_batch``
     bound_bytes: float = 0.0  # by the bound, at the load of ``safe_batch``
     knob: str = BATCH_SIZE  # the knob of ``largest_batch`` and ``safe_batch``
+    # what a batch of ``safe_batch``, or a larger one, needed when it was tested; ``None`` without a test
+    measured_bytes: int | None = None
     doubts: tuple[str, ...] = ()  # sentences without a full stop, the weightiest first
     reason: str = ""  # why there is no prediction; empty if there is one
 
@@ -77,22 +79,35 @@ class Memory:
     loads: TextLoads | None = None
     tried: Sequence[Trial] = ()  # the predictions that were tested
     limit_bytes: float | None = None  # of the GPU, on a CPU the requested RAM; ``None`` if unknown
+    # the limit of all allocators, on a CPU of the process, for which the run was asked for its largest
+    # batch; ``None`` without one
+    asked_bytes: float | None = None
     margin: float = 0.0  # share of the memory to keep free besides what the bound keeps
 
     @cached_property
     def largest(self) -> Prediction:
         return self.within(self.limit_bytes)
 
+    @cached_property
+    def asked(self) -> Prediction | None:
+        """The largest batch within `asked_bytes`; ``None`` if that leaves as much as `limit_bytes` does."""
+        if self.asked_bytes is None:
+            return None
+        capacity, whole = self.asked_bytes / self.workers, self.largest.capacity_bytes
+        return None if whole and capacity >= SAME_CAPACITY * whole else self._of_capacity(capacity)
+
     def within(self, limit_bytes: float | None) -> Prediction:
         """Return the largest batch within another limit, below every batch that was tried and did not fit."""
         if limit_bytes is None:
             return self._unknown(0, "how much memory there is was not recorded: name it with --gpu-memory")
-        capacity = self.allocator_bytes(limit_bytes)
+        return self._of_capacity(self.allocator_bytes(limit_bytes))
+
+    def _of_capacity(self, capacity: float) -> Prediction:
         if self.records and not self.load_by_batch:
             swept = any(self.knob in record.params for record in self.records)
             no_knob = f"neither {BATCH_SIZE} nor {PADDED_CHARS} is a knob of this sweep"
             return self._unknown(capacity, "the workload reports no load" if swept else no_knob)
-        return self._below_failed(self.predict(max(0.0, capacity)))
+        return self._after_trials(self.predict(max(0.0, capacity)))
 
     def predict(self, capacity_bytes: float) -> Prediction:
         """Return the largest batch by line and bound alone; a GPU's capacity is `allocator_bytes`."""
@@ -162,28 +177,36 @@ class Memory:
     def _unknown(self, capacity_bytes: float, why: str) -> Prediction:
         return Prediction(capacity_bytes=capacity_bytes, knob=self.knob, reason=why)
 
-    def _below_failed(self, largest: Prediction) -> Prediction:
-        """Return the prediction cut below every batch that failed with at least as much memory."""
-        least = SAME_CAPACITY * largest.capacity_bytes
+    def _after_trials(self, largest: Prediction) -> Prediction:
+        """Return a prediction that stays below every batch that was tried and did not fit.
+
+        A trial that failed counts for at most its memory, one that held for at least its memory.
+        """
+        least, most = SAME_CAPACITY * largest.capacity_bytes, largest.capacity_bytes / SAME_CAPACITY
         failed = [trial for trial in self.tried if trial.too_large and trial.capacity_bytes >= least]
-        smallest = min(failed, key=lambda trial: trial.size, default=None)
-        if smallest is None or isinstance(self.line, str):
-            return largest
-        load = min(largest.safe_load, min(trial.load for trial in failed) - 1)
-        batch = min(self.largest_batch(load), smallest.size - 1)
-        if batch >= largest.safe_batch:
-            return largest
-        at = self.loads.load(batch) if self.loads else load
-        why = f"{smallest.setting} is not safe: a trial of it did not fit into memory"
-        return replace(
-            largest,
-            safe_load=load,
-            safe_batch=batch,
-            saturated=False,
-            expected_bytes=self.line.at(at),
-            bound_bytes=self.line.upper(at),
-            doubts=(why, *largest.doubts),
-        )
+        held = [trial for trial in self.tried if trial.held and trial.capacity_bytes <= most]
+        proof = max(held, key=lambda trial: trial.size, default=None)
+        if failed and not isinstance(self.line, str):
+            smallest = min(failed, key=lambda trial: trial.size)
+            load = min(largest.safe_load, min(trial.load for trial in failed) - 1)
+            batch = min(self.largest_batch(load), smallest.size - 1)
+            at = self.loads.load(batch) if self.loads else load
+            if proof and proof.capacity_bytes >= least and proof.size < smallest.size:
+                batch, at = proof.size, (load := proof.load)  # between them nothing is known
+            if batch < largest.safe_batch:
+                why = f"{smallest.setting} is not safe: a trial of it did not fit into memory"
+                largest = replace(
+                    largest,
+                    safe_load=load,
+                    safe_batch=batch,
+                    saturated=False,
+                    expected_bytes=self.line.at(at),
+                    bound_bytes=self.line.upper(at),
+                    doubts=(why, *largest.doubts),
+                )
+        if proof and not largest.reason and proof.size >= largest.safe_batch:
+            largest = replace(largest, measured_bytes=proof.measured_bytes)
+        return largest
 
     def _of_curve(self, line: Fit, safe_load: float) -> tuple[str, ...]:
         """Return the doubt that memory grows faster than a line, and the batch size that would show it."""
@@ -219,6 +242,7 @@ def memory_by_setting(
     lengths: Lengths | None,
     tried: Sequence[Trial] = (),
     *,
+    asked_bytes: float | None = None,
     gpu_bytes: float | None = None,
     ram_bytes: float | None = None,
 ) -> dict[str, Memory] | str:
@@ -242,6 +266,7 @@ def memory_by_setting(
         words: replace(
             memory,
             tried=tried,
+            asked_bytes=asked_bytes,
             limit_bytes=ram_bytes if memory.kind == RAM else gpu_bytes or memory.limit_bytes,
         )
         for words, memory in whole.items()

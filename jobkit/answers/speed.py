@@ -14,8 +14,10 @@ from jobkit.answers.loads import TextLoads
 from jobkit.answers.setting import Mean, Ratio, Setting, settings_of
 from jobkit.core.figures import SPEED
 from jobkit.core.knobs import BATCH_SIZE, PADDED_CHARS, Value, numbers, sort_key
+from jobkit.core.layout import SPEC_FILE
 from jobkit.core.records import Outcome, Record
 from jobkit.core.student import TWO_SIDED, quantile, unknown_spread
+from jobkit.core.terminal import NoWrap, shell_quote
 from jobkit.core.units import format_setting
 
 SPEED_TOLERANCE = 0.05  # the smallest setting within this share of the fastest is recommended
@@ -314,3 +316,10 @@ def not_sampled(
     node = f"the {speed.repeats} repeats ran on one node: another node is not in the interval"
     found = [node] if elsewhere and speed.hosts == 1 else []
     return (*found, *([NEIGHBOURS] if shared else []))
+
+
+def no_difference(first: str, other: str, run: str, repeats: int) -> tuple[str, ...]:
+    """Return that no difference in speed is shown, and the sweep that may show one; none of a log."""
+    line = f"No difference in speed is shown between {first} and {other}."
+    command = f"jobkit sweep {shell_quote(f'{run}/{SPEC_FILE}')} --set repeats={2 * repeats + 1}"
+    return (line, NoWrap(command, "  repeat with: ")) if run else (line,)

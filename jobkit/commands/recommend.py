@@ -47,6 +47,7 @@ PERCENT = 100
     help="Also accept a precision whose F1 with the entities of fp32 is at least this.",
 )
 @skip_bad_option
+@click.option("--why", is_flag=True, help="Print all that the answer rests on, too.")
 @set_option
 @json_option
 def recommend(
@@ -57,22 +58,23 @@ def recommend(
     margin: str,
     min_f1: float,
     skip_bad: bool,
+    why: bool,
     overrides: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Read the folder of one RUN, by default the latest, and recommend how to run your whole corpus.
 
     jobkit prints the smallest batch size within 5 % of the fastest, or the best setting by the objective
-    of the spec, or of a run of jobkit tune its answer; the largest safe batch size, with a
-    95 % bound; the GPUs on which it fits; the time that your corpus takes on the GPU of the run; the
-    lines for your job script that request just enough; and what the sweep itself cost. It submits and
-    changes nothing.
+    of the spec, or of a run of jobkit tune its answer; the lines for your job script that request just
+    enough; the time that your corpus takes on the GPU of the run; the largest safe batch size, with a
+    95 % bound; and the cautions that matter most. With --why it adds all cautions, the reasons, other
+    GPUs, and what the sweep itself cost. It submits and changes nothing.
 
     \b
       jobkit recommend
       jobkit recommend runs/stanza-20260102-101530-3f9a
       jobkit recommend runs/stanza-20260102-101530-3f9a --corpus letters.txt
-      jobkit recommend runs/stanza-20260102-101530-3f9a --corpus 2000000
+      jobkit recommend runs/stanza-20260102-101530-3f9a --corpus 2000000 --why
       jobkit recommend runs/stanza-20260102-101530-3f9a --gpu v100-32,mig-2g.10gb
       jobkit recommend runs/stanza-20260102-101530-3f9a --gpu-memory 48GiB --margin 5%
       jobkit recommend runs/stanza-20260102-101530-3f9a --min-f1 0.999
@@ -110,7 +112,7 @@ def recommend(
         return 0
     if run is None:
         terminal.say(f"Of the latest run, {terminal.shell_path(found)}:")
-    terminal.say(as_text(output.blocks(answer), terminal_width()), nl=False)
+    terminal.say(as_text(output.blocks(answer, why=why, gpus=gpus is not None), terminal_width()), nl=False)
     if is_run_folder(found):
         note_apply(
             found,

@@ -126,7 +126,7 @@ WORK = Figure(
     optional=False,
     interval=True,
     head="total\ns",
-    family="speed",
+    family="work",
     rank=2,
 )
 BATCH_MEAN = Figure(
@@ -157,7 +157,6 @@ CONTEXT = Figure(
     unit=BYTES,
     read=lambda record: record.memory.context_bytes,
     head="context\nGiB",
-    family="gpu",
     rank=7,
     places=2,
 )
@@ -167,7 +166,6 @@ WEIGHTS = Figure(
     unit=BYTES,
     read=lambda record: record.memory.weights_bytes,
     head="weights\nGiB",
-    family="gpu",
     rank=7,
     places=2,
 )
@@ -177,7 +175,7 @@ MODEL = Figure(
     unit=BYTES,
     read=_model,
     head="model\nGiB",
-    family="gpu",
+    family="model",
     rank=4,
     places=2,
 )
@@ -187,7 +185,6 @@ ACTIVATIONS = Figure(
     unit=BYTES,
     read=lambda record: record.memory.activations_bytes,
     head="activ.\nGiB",
-    family="gpu",
     rank=3,
     places=2,
 )
@@ -411,7 +408,7 @@ def pace(record: Record) -> float:
 def in_table(own: Iterable[Figure] = ()) -> Iterator[Figure]:
     """Yield the figures that have a column in tables, in order; ``own`` are those of the workload."""
     shown = [SPEED, SPEEDUP, *(figure for figure in FIGURES.values() if figure.head and figure != SPEED)]
-    first = [figure for figure in shown if figure.family == SPEED.family]
+    first = [figure for figure in shown if figure in {SPEED, SPEEDUP, WORK}]
     yield from (*first, *own, *AGREEMENT)
     yield from (figure for figure in shown if figure not in {*first, *AGREEMENT})
 

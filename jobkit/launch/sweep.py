@@ -22,7 +22,6 @@ from jobkit.planning.prepare import Prepared
 from jobkit.runs.trials import SearchGoal
 from jobkit.schedulers.registry import by_name, runs_here
 from jobkit.schedulers.types import Array
-from jobkit.spec.fields import DEVICE
 from jobkit.spec.sweep_spec import SweepSpec
 
 
@@ -121,9 +120,8 @@ def planned_jobs(prepared: Prepared, arrays: Sequence[Array]) -> list[Job]:
 
 def search_goal(spec: SweepSpec, after: int = 0) -> SearchGoal:
     """Return what the search for the largest batch is for, after some earlier trials."""
-    memory = spec.find_max.memory if spec.find_max else DEVICE
     return SearchGoal(
-        memory_bytes=memory if isinstance(memory, int) else None,
+        memory_bytes=spec.asked_bytes,
         ram_bytes=spec.resources.memory,
         ledger=str(ledger_path()),
         after=after,

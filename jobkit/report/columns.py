@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from jobkit.answers.setting import Mean, Ratio
+from jobkit.core import figures
 from jobkit.core.blocks import Column
-from jobkit.core.figures import BYTES, CONTEXT, DIGITS, LOAD, MODEL, SPEEDUP, WEIGHTS, Figure, in_table
+from jobkit.core.figures import LOAD, SPEED, SPEEDUP, WORK, Figure, in_table
 from jobkit.core.records import Outcome
 from jobkit.core.student import unknown_spread
 from jobkit.core.units import format_setting
@@ -20,13 +21,15 @@ LEGENDS = {
     "size": "n: points that succeeded; figures are means over them",
     "interval": "±: half of the 95 % interval of the mean, if no other job slows some runs",
     "unknown": "± ?: spread unknown, because that half is larger than the mean",
-    "single": "one repeat has no interval and cannot show a difference",
     "part": "(n=1): the mean is over that many points, because the others lack this figure",
     "speed": "speed: of the work, no loading, no warm-up; speed-up: over {base}",
+    "work": "total: of the work, no loading, no warm-up",
+    "single": "one repeat has no interval and cannot show a difference",
     "times": "95 % interval: of the speed-up; one that contains 1 shows no difference",
     "batch": "batch mean s: seconds of one call",
     "p95": "batch p95 s: 95 in 100 calls take no longer",
-    "gpu": "GPU: total is the peak of the whole run; model is CUDA context and weights",
+    "model": "model: CUDA context and weights",
+    "gpu": "GPU total: the peak of the whole run",
     "ram": "RAM: the most resident memory of the worker",
     "text": "text of padded: share of the padded characters that are text, not filling",
     "energy": "energy: of the GPU over the work, with its idle power",
@@ -48,8 +51,8 @@ MARKS = {"part": PART, "interval": INTERVAL, "unknown": UNKNOWN}
 LEAST, MOST = 1e-4, 1e12
 """A workload's figure beyond these is written with an exponent."""
 
-SUM_OF = {MODEL.name: (CONTEXT.head, WEIGHTS.head)}
-"""By column that is a sum the heads of the columns that it adds up."""
+SUM_OF = {figures.MODEL.name: (figures.CONTEXT.head, figures.WEIGHTS.head)}
+"""The heads of the columns that one is the sum of."""
 
 
 def size_columns(sizes: Sequence[Size], knobs: Sequence[str], own: Sequence[Figure] = ()) -> list[Column]:
@@ -105,8 +108,9 @@ def _notes(
     figure: Figure, cells: Sequence[str], sizes: Sequence[Size], own: Sequence[Figure]
 ) -> Iterator[str]:
     families = {name for name, mark in MARKS.items() if any(mark in cell for cell in cells)}
-    families.add(figure.family)
-    if figure.family == SPEEDUP.family and any(size.n == 1 for size in sizes):
+    if figure is not WORK or not any(size.mean(SPEED) for size in sizes):
+        families.add(figure.family)
+    if figure is SPEEDUP and {size.n > 1 for size in sizes if size.n} == {False, True}:
         families.add("single")
     names = ", ".join(one.name for one in own if any(size.mean(one) for size in sizes))
     for name, line in LEGENDS.items():
@@ -115,15 +119,16 @@ def _notes(
 
 
 def _form(figure: Figure, means: Sequence[float]) -> str:
-    known = [float(f"{abs(mean):.{DIGITS}g}") for mean in means if mean]
+    """Return how the means of a column are written."""
+    known = [float(f"{abs(mean):.{figures.DIGITS}g}") for mean in means if mean]
     whole = all(mean % 1 == 0 for mean in means)
     if figure.own and known and not LEAST <= min(known) <= max(known) < MOST:
         return ".3e"
     if figure.own or figure.count:
         digits = 3 - math.floor(math.log10(min(known, default=1.0))) if figure.own else 1  # four figures
         return f",.{0 if whole else max(0, digits)}f"
-    # Speeds compare by ratio, memory by difference: hundredths of a GiB suffice, unless all values are tiny.
-    decisive = 10 * max(known, default=100.0) if figure.unit == BYTES else min(known, default=1000.0)
+    # Speeds compare by ratio, memory by difference: hundredths of a GiB do, unless all is tiny.
+    decisive = 10 * max(known, default=100.0) if figure.unit == figures.BYTES else min(known, default=1000.0)
     places = max(figure.places, min(4, 2 - math.floor(math.log10(decisive))))  # three figures, at most 4
     return f",.{places}f"
 

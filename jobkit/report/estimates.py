@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import itemgetter
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from jobkit.answers.memory import Memory, Prediction, memory_by_setting
-from jobkit.answers.memory_line import BatchLine, Estimate, estimate
+from jobkit.answers.memory_line import Estimate, estimate
 from jobkit.answers.setting import Setting, other_knobs
+from jobkit.answers.speed import no_difference
+from jobkit.core import knobs
 from jobkit.core.figures import DIFFER, GPU_MEMORY, MODEL, RAM
-from jobkit.core.knobs import (
-    BATCH_SIZE,
-    CPU,
-    FP32,
-    GPUS,
-    MPS,
-    OFF,
-    ORDER,
-    PRECISION,
-    SHORTCUTS,
-    THREADS,
-    WORKERS,
-)
+from jobkit.core.knobs import BATCH_SIZE, CPU
+from jobkit.core.layout import SEARCH_GOAL_FILE
 from jobkit.core.records import Outcome
 from jobkit.core.terminal import NoWrap, shell_quote
 from jobkit.core.units import GIB, format_bytes_gib, format_count, format_list, format_memory, format_setting
+from jobkit.report.recommend.run_data import spec_of
 from jobkit.report.rows import Row
 from jobkit.report.tables import Collected, Size, no_search_for_cycles
 from jobkit.runs.conditions import ORDERS, memory_condition
-from jobkit.runs.hints import Step, remedy
+from jobkit.runs.hints import FixKind, Step, remedy
 from jobkit.runs.results import batches_of
 from jobkit.worker.workloads.base import CHARACTERS, load_unit
 
@@ -53,6 +46,7 @@ class GroupEstimate:
     unit: str = CHARACTERS  # what a load counts
     others: str = ""  # the values of all other knobs, in words; empty if none varies
     allocator: str = ""  # the allocator setting, in words after a comma
+    asked: Prediction | None = None  # for the limit that the run was asked for; ``None`` without one
 
 
 def estimates(collected: Collected, gpu_memory_bytes: int | None = None) -> tuple[GroupEstimate, ...]:
@@ -97,6 +91,7 @@ def _estimates(collected: Collected, group: int, gpu_memory_bytes: int | None) -
             unit=load_unit(first.workload),
             others="" if search or alone else words,
             allocator=memory_condition(own.records),
+            asked=own.asked,
         )
 
 
@@ -107,11 +102,14 @@ def group_memory(
     alone = len(collected.by_group) == 1  # then a point that failed early is of this group, too
     rows = [row for row in collected.rows if not row.trial and (alone or row.group == group)]
     folders = dict.fromkeys(row.folder for row in rows)
+    searched = [Path(folder) for folder in folders if (Path(folder) / SEARCH_GOAL_FILE).is_file()]
+    asked = (spec.asked_bytes for folder in searched if (spec := spec_of(folder)[0]))
     return memory_by_setting(
         [row.record for row in rows if row.record],
         batches_of(row.result for row in rows if row.result),
         collected.lengths(rows),
         tuple(chain.from_iterable(collected.trials.get(folder, ()) for folder in folders)),
+        asked_bytes=next(filter(None, asked), None) if gpu_memory_bytes is None else None,
         gpu_bytes=gpu_memory_bytes,
     )
 
@@ -143,7 +141,9 @@ def peaks_of_file(rows: Sequence[Row]) -> list[tuple[int, float]]:
     return [(row.numbers[BATCH_SIZE], peak) for row, peak in peaks if peak is not None]
 
 
-MOST_POINTS = 20
+MOST_FAILURES = 20
+MEASURED = re.compile(r"\d+(?:[.:]\d+)+")
+"""Figures and times in the evidence of a failure, in which equal failures differ."""
 MOST_NAMES = 3
 MOST_ON_FRONT = 8
 
@@ -157,30 +157,24 @@ def heading(group: Row, sizes: Sequence[Size]) -> list[str]:
         return [title, group.file_format.about]
     lines = [f"{group.workload}: {group.text} ({paragraphs}) on {_device(group)}"]
     if group.stand_in and group.model:
-        name = group.model.removesuffix(" (stand-in)")
         what = "STAND-IN model, trained by jobkit on generated text"
         if group.architecture:
             what = f"RANDOM weights: architecture {group.architecture}, not trained"
-        lines.append(f"{what}, in place of {name}")
+        lines.append(f"{what}, in place of {group.model.removesuffix(' (stand-in)')}")
     elif group.model is not None:
         lines.append(f"model {group.model}")
-    allocator = f", allocator {group.allocator}" if group.allocator else ""
-    order = ORDERS.get(group.order or "", group.order or "")
-    numbers = {"CPU threads": THREADS, "workers": WORKERS, "GPUs": GPUS}
-    counts = {words: getattr(group, name) for words, name in numbers.items() if name not in group.params}
-    shared = [] if ORDER in group.params else [order]
-    shared += [f"{words}: {n}" for words, n in counts.items() if n and (n > 1 or words == "CPU threads")]
-    shared += (
-        [f"MPS: {group.sharing}"] if group.sharing not in {None, OFF} and MPS not in group.params else []
-    )
-    if group.precision not in {None, FP32} and PRECISION not in group.params:
-        shared.append(f"precision: {group.precision}")
-    if group.shortcuts not in {None, OFF} and SHORTCUTS not in group.params:
-        shared.append(f"shortcuts: {group.shortcuts}")
-    lines.append(f"{', '.join(shared)}{allocator}".removeprefix(", "))
-    if group.versions:
-        lines.append(group.versions)
-    return lines
+    shared = {  # a knob that varies is in the table
+        knobs.ORDER: ORDERS.get(group.order or "", group.order),
+        knobs.THREADS: group.threads and f"CPU threads: {group.threads}",
+        knobs.WORKERS: (group.workers or 0) > 1 and f"workers: {group.workers}",
+        knobs.GPUS: (group.gpus or 0) > 1 and f"GPUs: {group.gpus}",
+        knobs.MPS: group.sharing not in {None, knobs.OFF} and f"MPS: {group.sharing}",
+        knobs.PRECISION: group.precision not in {None, knobs.FP32} and f"precision: {group.precision}",
+        knobs.SHORTCUTS: group.shortcuts not in {None, knobs.OFF} and f"shortcuts: {group.shortcuts}",
+    }
+    words = [words for knob, words in shared.items() if words and knob not in group.params]
+    words += [f"allocator {group.allocator}"] if group.allocator else []
+    return [*lines, ", ".join(words), *([group.versions] if group.versions else [])]
 
 
 def _device(group: Row, *, with_machine: bool = True) -> str:
@@ -196,103 +190,88 @@ def fastest_line(sizes: Sequence[Size]) -> tuple[str, ...]:
     well = [(size.times.mean, size) for size in sizes if size.times]
     if len(well) < 2:  # noqa: PLR2004 - nothing to compare
         return ()
-    (_, first), (speedup, best) = well[0], max(well, key=itemgetter(0))
-    if best is first:
-        return (f"Fastest: {format_setting(best.params)}, the smallest that succeeded.",)
-    than = f"{speedup:.2f} times as fast as {format_setting(first.params)}{_sure(best)}"
-    real = best.times is None or best.times.differs is not False
-    result = f"{100 * (1 - 1 / speedup):.0f} % less time" if real else "no difference is shown"
-    line = f"Fastest: {format_setting(best.params)}, {than}: {result}."
+    first, (_, best) = well[0][1], max(well, key=itemgetter(0))
+    other = max(well[1:], key=itemgetter(0))[1] if best is first else best  # its ratio is over the first
+    small, large, times = format_setting(first.params), format_setting(other.params), other.times
+    if times is None or not times.differs or times.low is None:
+        run = "" if first.first.file_format else first.first.folder
+        return no_difference(small, large, run, other.n)
     differ = best.mean(DIFFER)
-    return (f"{line} Its entities differ from those of fp32." if differ and differ.value else line,)
+    entities = " Its entities differ from those of fp32." if differ and differ.value else ""
+    if best is first:
+        return (f"Fastest: {small}, the smallest that succeeded.{entities}",)
+    interval = f"({times.low:.2f} to {times.high:.2f} with 95 % confidence)"
+    less = f"{100 * (1 - 1 / times.mean):.0f} % less time"
+    return (f"Fastest: {large}, {times.mean:.2f} times as fast as {small} {interval}: {less}.{entities}",)
 
 
 def front_line(sizes: Sequence[Size]) -> tuple[str, ...]:
-    best = [format_setting(size.params) for size in sizes if size.front]
-    if not best:
-        return ()
+    """Return the sentence on time and energy, if there are two sizes to compare."""
+    best = [f"({format_setting(size.params)})" for size in sizes if size.front]
     if len(best) == 1:
-        return (f"Time and energy: no other setting beats {best[0]} in either.",)
-    names = format_list([f"({name})" for name in best], MOST_ON_FRONT)
-    return (f"Time and energy: no other setting beats one of these in both: {names}.",)
-
-
-def _sure(size: Size) -> str:
-    """Return the interval of a speed-up in brackets; empty without one."""
-    times = size.times
-    if times is None or times.low is None:
-        return ""
-    return f" ({times.low:.2f} to {times.high:.2f} with 95 % confidence)"
+        return (f"Time and energy: no other setting beats {best[0][1:-1]} in either.",)
+    names = format_list(best, MOST_ON_FRONT)
+    return (f"Time and energy: no other setting beats one of these in both: {names}.",) if best else ()
 
 
 def estimate_lines(estimates: Sequence[GroupEstimate]) -> Iterator[str]:
     known = [found for found in estimates if found.prediction is None or not found.prediction.reason]
     for found in known:
-        first, *rest = (
-            _guess_lines(found)
-            if found.prediction is None
-            else _prediction_lines(found.prediction, found.allocator)
-        )
-        yield f"With {found.others}: {first}" if found.others else first
-        yield from rest
-    unknown = [found for found in estimates if found not in known]
-    if unknown:
-        yield _not_known(unknown, of=len(estimates))
+        with_ = f"With {found.others}: " if found.others else ""
+        batch, guess = found.prediction, found.by_knob
+        if batch:
+            first, *rest = _prediction_lines(found, batch)
+            yield f"{with_}{first}"
+            yield from rest
+        elif guess.line is None or guess.capacity_bytes is None or guess.largest is None:
+            yield f"{with_}No estimate of the largest {found.knob}: {guess.reason}."
+        else:
+            line, there = guess.line, f"near {guess.largest:,} on {format_bytes_gib(guess.capacity_bytes)}"
+            error = line.no_error_bar
+            if line.residual_bytes is not None:
+                error = f"{line.points} points, {format_bytes_gib(line.residual_bytes, 3)} sd about the line"
+            title = f"Largest {found.knob}, a guess without a bound, by a straight line: {there}"
+            yield f"{with_}{title} ({error})"
+            slope, intercept = line.slope_bytes / GIB, line.intercept_bytes / GIB
+            equation = f"{slope:.6f} x {found.knob} {'-' if intercept < 0 else '+'} {abs(intercept):.4f}"
+            largest = f"{format_bytes_gib(line.at(line.size_max), 4)} at {line.size_max:,.0f}"
+            yield f"  GPU total in GiB = {equation}: {largest}, the largest measured"
+            yield from (f"  Caution: {words}." for words in guess.warnings if words != line.no_error_bar)
+            yield "  Run that size once before you rely on it."
+    if unknown := [found for found in estimates if found not in known]:
+        reasons = "; ".join(dict.fromkeys(found.by_knob.reason for found in unknown))
+        with_ = f" with {unknown[0].others}" if unknown[0].others else ""
+        if (number := len(unknown)) > 1:
+            values = format_count(number, "value")
+            every = "any of the " if number == len(estimates) else ""
+            with_ = f" with {every}{values} of the other knobs"
+        yield f"No estimate of the largest {unknown[0].knob}{with_}: {reasons}."
     if any(found.prediction for found in known):
-        command = f"jobkit recommend {shell_quote(estimates[0].run)}"
-        yield NoWrap(command, "  GPUs, time and scheduler lines: ")
+        command = f"jobkit recommend {shell_quote(estimates[0].run)} --why"
+        yield NoWrap(command, "  all cautions, other GPUs, time: ")
 
 
-def _not_known(unknown: Sequence[GroupEstimate], of: int) -> str:
-    """Return in one sentence why the largest batch is not known, for the values of the other knobs."""
-    reasons = "; ".join(dict.fromkeys(found.by_knob.reason for found in unknown))
-    number = len(unknown)
-    with_ = f" with {unknown[0].others}" if unknown[0].others else ""
-    if number > 1:
-        values = format_count(number, "value")
-        with_ = f" with any of the {values}" if number == of else f" with {values}"
-        with_ += " of the other knobs"
-    return f"No estimate of the largest {unknown[0].knob}{with_}: {reasons}."
-
-
-def _guess_lines(estimate: GroupEstimate) -> Iterator[str]:
-    guess = estimate.by_knob
-    if guess.line is None or guess.capacity_bytes is None or guess.largest is None:
-        yield f"No estimate of the largest {estimate.knob}: {guess.reason}."
-        return
-    there = f"near {guess.largest:,} on {format_bytes_gib(guess.capacity_bytes)}"
-    title = f"Largest {estimate.knob}, a guess without a bound, by a straight line: {there}"
-    yield f"{title} ({_error_bar(guess.line)})"
-    yield f"  {_equation(estimate.knob, guess.line)}"
-    yield from (f"  Beware: {warning}." for warning in guess.warnings if warning != guess.line.no_error_bar)
-    yield "  Run that size once before you rely on it."
-
-
-def _prediction_lines(batch: Prediction, allocator: str) -> Iterator[str]:
-    there = format_memory(batch.capacity_bytes)
-    ends = "which is the whole text"
-    if not batch.saturated:
-        ends = f"without the safety bound: {batch.largest_batch:,}"
-    yield f"Largest safe {batch.knob}: {batch.safe_batch:,}, {ends}; {there} for the allocator{allocator}"
-    expected, bound = format_memory(batch.expected_bytes), format_memory(batch.bound_bytes)
-    if batch.safe_batch:
+def _prediction_lines(found: GroupEstimate, batch: Prediction) -> Iterator[str]:
+    """Yield what is predicted for the limit that was asked for, and below it for the whole GPU."""
+    largest = found.asked or batch
+    there, knob = format_memory(largest.capacity_bytes), largest.knob
+    ends = ", which is the whole text" if largest.saturated else ""
+    yield f"Largest safe {knob}: {largest.safe_batch:,}{ends}; {there} for the allocator{found.allocator}"
+    expected, bound = format_memory(largest.expected_bytes), format_memory(largest.bound_bytes)
+    if largest.measured_bytes is not None:
+        yield f"  Tested: it needed {format_memory(largest.measured_bytes)}; the line has {expected}."
+    elif largest.safe_batch:
         yield f"  It needs {expected} by the line, and at most {bound} with 95 % confidence."
     else:
         yield f"  Not even a batch of 1 fits: with none at all it is {expected} by the line already."
-    yield from (f"  Beware: {doubt}." for doubt in batch.doubts)
-
-
-def _error_bar(line: BatchLine) -> str:
-    if line.residual_bytes is None:
-        return line.no_error_bar
-    return f"{line.points} points, {format_bytes_gib(line.residual_bytes, 3)} sd about the line"
-
-
-def _equation(knob: str, line: BatchLine) -> str:
-    slope, intercept = line.slope_bytes / GIB, line.intercept_bytes / GIB
-    sign = "-" if intercept < 0 else "+"
-    there = f"{format_bytes_gib(line.at(line.size_max), 4)} at {line.size_max:,.0f}, the largest measured"
-    return f"GPU total in GiB = {slope:.6f} x {knob} {sign} {abs(intercept):.4f}: {there}"
+    if found.asked:
+        ends = ", which is the whole text" if batch.saturated else ""
+        untested = "; not tested" if batch.measured_bytes is None else ""
+        there = f"{format_memory(batch.capacity_bytes)} for the allocator{untested}"
+        yield f"  In all memory of the GPU: {batch.reason or f'{batch.safe_batch:,}{ends}; {there}'}."
+    if largest.doubts:
+        first, *rest = largest.doubts
+        yield f"  Caution: {first}{f' (and {len(rest)} more)' if rest else ''}."
 
 
 def count_lines(collected: Collected) -> str:
@@ -304,11 +283,29 @@ def count_lines(collected: Collected) -> str:
 
 
 def missing_lines(collected: Collected) -> tuple[str, ...]:
+    """Return lines on the points that failed, equal failures together, and one on all that are to come."""
     points = without_figures(collected)
-    failed = [row for row in points if row.outcome is not None]
-    lines = [line for row in failed[:MOST_POINTS] for line in _missing(row)]
-    if len(failed) > MOST_POINTS:
-        lines.append(f"... and {len(failed) - MOST_POINTS} more (--format csv has them all)")
+    kinds: dict[tuple[object, ...], list[Row]] = {}
+    for row in points:
+        if row.outcome is not None:
+            kind = row.folder, row.outcome, row.provisional, MEASURED.sub("", row.evidence)
+            kinds.setdefault(kind, []).append(row)
+    lines: list[str] = []
+    for alike in [*kinds.values()][:MOST_FAILURES]:
+        first, number = alike[0], len(alike)
+        ended = f"{first.outcome}{' (provisional)' if first.provisional else ''}: {first.evidence}"
+        if number == 1:
+            lines.append(f"{first.point} ({format_setting(first.params)}, repeat {first.repeat}): {ended}")
+        else:
+            names = format_list([row.point for row in alike], MOST_NAMES)
+            lines += [f"{number:,} points: {ended}", f"  They are {names}."]
+        for step in steps_of(first):
+            own = f" {first.index}" if number > 1 and step.kind is FixKind.CHANGE else ""
+            every = f" --only {first.outcome}" if own and step.command.endswith(own) else ""
+            command = f"{step.command.removesuffix(own)}{every}" if every else step.command
+            lines.append(NoWrap(command, f"  {step.does}: "))
+    if left := sum(map(len, [*kinds.values()][MOST_FAILURES:])):
+        lines.append(f"... and {format_count(left, 'more point')} (--format csv has them all)")
     to_come = [row for row in points if row.outcome is None]
     if to_come:
         lines.append(f"to come: {format_list([row.point for row in to_come], MOST_NAMES)}")
@@ -330,12 +327,6 @@ def without_figures(collected: Collected) -> list[Row]:
         ),
         key=lambda row: row.outcome is None,
     )
-
-
-def _missing(row: Row) -> list[str]:
-    name = f"{row.point} ({format_setting(row.params)}, repeat {row.repeat})"
-    lines = [f"{name}: {row.outcome}{' (provisional)' if row.provisional else ''}: {row.evidence}"]
-    return [*lines, *(NoWrap(step.command, f"  {step.does}: ") for step in steps_of(row))]
 
 
 def steps_of(row: Row) -> tuple[Step, ...]:

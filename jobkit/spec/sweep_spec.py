@@ -449,6 +449,11 @@ class SweepSpec(_Part):
     constraints: Constraints = Constraints()
 
     @property
+    def asked_bytes(self) -> int | None:
+        """The memory for which ``find_max`` finds the largest batch; ``None`` for all of it."""
+        return self.find_max.memory if self.find_max and isinstance(self.find_max.memory, int) else None
+
+    @property
     def command(self) -> CommandSpec | None:
         """The command, if the workload is one."""
         return self.workload if isinstance(self.workload, CommandSpec) else None

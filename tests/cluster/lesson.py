@@ -48,7 +48,7 @@ VARIES = tuple(
         (r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\b|\b\d\d/\d\d/\d{4} \d\d:\d\d:\d\d\b", "DATE"),
         (r"^Slurm estimates a start at DATE: .*\n", ""),  # not if Slurm is busy
         (r"(?<![:\d])\d+:\d\d(?![:\d])", "ELAPSED"),
-        (r"(?<=paragraphs: )\d\d:\d\d:\d\d(?=\.)|(?<=GiB and )\d\d:\d\d:\d\d", "CLOCK"),
+        (r"(?<=paragraphs: )\d\d:\d\d:\d\d(?= \()|(?<=iB and )\d\d:\d\d:\d\d", "CLOCK"),
         (r"^\d+ cautions?:", "SOME cautions:"),  # one of them depends on the scatter
         (r"^(  #SBATCH --time=|  #\$ -l h_rt=)\d\d:\d\d:\d\d", r"\1CLOCK"),
         (r"\b([Jj]ob |JOB |StepId=|hello-|logs/|RUN\.o|jobnumber +)\d+", r"\1ID"),
@@ -65,8 +65,8 @@ VARIES = tuple(
         (r"(?<=points: )(?:\d+ \w+, )*\d+ waiting", "SOME waiting"),  # points end while a learner types
         (r"(?:\d+ done, )?\b\d+ cancelled(?:, \d+ done)?|(?<=cancelled: )\d+(?= points)", "SOME cancelled"),
         (r"(?<=again: )\d+(?= points)", "SOME"),
-        (r"^  (?:Largest safe|The limit is|Test it before|This run has measured).*\n(?:    .*\n)*", ""),
-        (r"^  (?:Larger ones, up to|Beware: (?!each setting ran once)).*\n", ""),
+        (r"^(?:Largest safe|  extrapolated|  unproved).*\n", ""),
+        (r"\b\d+ more cautions?", "SOME more cautions"),
         # points that were cancelled had begun, or not, and may have left no times
         (r"(?<=CPU-minutes \()\d+ tries(?:, \d+ of which left no times)?", "SOME tries"),
         (r"─+", "─"),

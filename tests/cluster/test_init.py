@@ -38,7 +38,7 @@ def test_from_init_to_a_table(scheduler: str, home: Path) -> None:
 
     swept = jobkit("sweep", "first.yaml", *LIGHT, "--wait")
     assert swept.returncode == 0, swept.stdout + swept.stderr
-    assert "Fastest: batch_size" in swept.stdout
+    assert "paragr./s" in swept.stdout
     assert len(list(home.glob("runs/first-*/results/*/try-1/record.json"))) == 4
 
     again = jobkit("init", "--scheduler", scheduler)

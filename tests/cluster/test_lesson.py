@@ -89,14 +89,13 @@ def test_only_what_varies_may_differ() -> None:
 
 ADVICE = """\
 Take batch_size 80: 70.5 paragraphs/s (n=1), the smallest within 5 % of the fastest.
-  Largest safe: batch_size 160 on the requested RAM, which is the whole text.
-    It takes 1 GiB.
-  Test it before you rely on it: jobkit verify runs/lesson
+Largest safe: batch_size 160 in the requested RAM, which is the whole text.
+  unproved, until you test it: jobkit verify runs/lesson
 """
 
 
 def test_advice_that_the_noise_of_memory_decides_may_differ_and_the_setting_to_take_may_not() -> None:
     first = ADVICE.splitlines(keepends=True)[0]
-    unknown = "  Largest safe batch: not known, because memory does not grow with the load.\n"
-    assert agree(ADVICE, f"{first}{unknown}  Beware: a later warning.\n", tabbed=True)
+    unknown = "Largest safe batch: not known, because memory does not grow with the load.\n"
+    assert agree(ADVICE, f"{first}{unknown}  extrapolated: 2.0 times.\n", tabbed=True)
     assert not agree(ADVICE, ADVICE.replace("80", "40"), tabbed=True)

@@ -136,7 +136,7 @@ def test_one_code_leads_from_an_empty_folder_to_a_merged_corpus(ada: Ada, schedu
     assert "next: jobkit --on cluster-code " in types("sweep", "first.yaml", "--wait")
     run = ada.runs()[0].name
     assert "3 points: 3 done" in types("status")
-    assert "Fastest: batch_size" in types("collect")
+    assert "paragr./s" in types("collect")
     types("recommend", run, "--corpus", "letters.txt")
     types("apply", run, "--corpus", "letters.txt", "--out", "tagged", "--wait")
     assert "fetched tagged/merged.jsonl" in types("merge", "tagged", "--fetch")

@@ -46,15 +46,15 @@ def here(ran: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.slow
 def test_a_real_run_on_this_cpu(here: Path) -> None:
     (real_run,) = (here / "runs").iterdir()
-    out = jobkit("recommend", real_run, "--corpus", "100000").stdout
+    out = jobkit("recommend", real_run, "--corpus", "100000", "--why").stdout
     assert out.startswith("Take batch_size ")
     for words in (
-        *("\n  Measured: count: sample:200, on a CPU.\n", "\n4 points that succeeded, of 2 settings: "),
+        *("\nMeasured: count: sample:200, on a CPU.\n", "\n  4 points that succeeded, of 2 settings: "),
         *("\nLargest safe", "\nTime for 100,000 paragraphs: ", " CPU-minutes (4 tries)"),
         *("#SBATCH --time=00:05:00\n", "#$ -l h_rt=00:05:00\n"),
     ):
         assert words in out
-    assert "(t, n=2)" in out or "spread unknown (n=2)" in out
+    assert "(95 % of runs: " in out or "(spread unknown, n=2)" in out
     assert "--gres" not in out
 
     (here / "words.txt").symlink_to("words.yaml")
@@ -97,7 +97,7 @@ def test_without_a_run_the_first_line_names_the_latest(here: Path) -> None:
 @pytest.mark.slow
 def test_what_finds_the_longest_items_works_as_printed(here: Path) -> None:
     (here / "letters.txt").write_text("A letter.\n\nAnother one, which is longer.\n", encoding="utf-8")
-    told = jobkit("recommend", "--corpus", "letters.txt").stdout
+    told = jobkit("recommend", "--corpus", "letters.txt", "--why").stdout
     command = re.search(r"jobkit (preflight .*) finds them", " ".join(told.split()))
     assert command
     done = jobkit(*shlex.split(command[1].replace("FILE", "letters.txt")))

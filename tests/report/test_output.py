@@ -88,7 +88,7 @@ def test_long_lists_are_cut_and_say_so(tmp_path: Path) -> None:
     report = render(collect([write_points(tmp_path / "to come", points)]), width=80)
     assert "to come: p001, p002, p003 and 97 more" in report
     assert len(report.splitlines()) < 5
-    bugs = [replace(record(point), outcome=Outcome.BUG, message="no") for point in points]
+    bugs = [replace(record(point), outcome=Outcome.BUG, message=f"line {point.index}") for point in points]
     report = render(collect([write_records(tmp_path / "failed", bugs)]), width=80)
-    assert "... and 80 more (--format csv has them all)" in report
+    assert "... and 80 more points (--format csv has them all)" in report
     assert len(report.splitlines()) < 70

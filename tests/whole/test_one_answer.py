@@ -264,7 +264,7 @@ def all_figures(run: Path) -> dict[str, object]:
     tables["points"] = [row for row in tables["points"] if not row["trial"]]
     del tables["notes"]
     answer = json.loads(as_json(recommend(read_material(run), RecommendOptions())))
-    del answer["trials"]
+    del answer["trials"], answer["cautions"], answer["batch"]["largest"]["measured_bytes"]
     (plot,) = group_plots(collected)
     line = plot.memory.line
     return {

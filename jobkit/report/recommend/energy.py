@@ -102,33 +102,26 @@ def energy_lines(answer: EnergyAnswer, settings: Sequence[Speed], corpus: str) -
     ``corpus``: in words.
     """
     own, least = answer.recommended, answer.least
-    if own and answer.corpus_j is not None:
-        yield f"Energy for {corpus}, with {format_setting(own.params)}: {format_energy(answer.corpus_j)}."
-        yield f"  {_per_1000(own)}. Loading, the CPU and the rest of the machine are not in it."
-    else:
+    if own is None or answer.corpus_j is None:
         yield "Energy: not known for the recommended setting."
+    else:
+        half = half_width(own.per_1000_j_sd, own.repeats)
+        unknown = half is not None and unknown_spread(own.per_1000_j, half)
+        interval = ", spread unknown" if unknown else "" if half is None else f" ± {format_energy(half)}"
+        net = "" if own.net_per_1000_j is None else f", {format_energy(own.net_per_1000_j)} of it above idle"
+        source = f"by the {'energy counter' if own.counted else 'sampled power'} (n={own.repeats}){net}"
+        each = f"{format_energy(own.per_1000_j)}{interval} for 1,000 paragraphs {source}"
+        yield f"Energy for {corpus}, with {format_setting(own.params)}: {format_energy(answer.corpus_j)}."
+        yield f"  It is {each}. Loading, the CPU and the rest of the machine are not in it."
     if own and least and least is not own:
-        yield f"  Least energy: {format_setting(least.params)}, {_compared(least, own, settings)}."
+        rates = {format_setting(setting.params): setting.rate for setting in settings}
+        faster = rates[format_setting(least.params)] / rates[format_setting(own.params)] - 1
+        rate = f"{100 * abs(faster):.0f} % {'slower' if faster < 0 else 'faster'}"
+        less = f"{100 * (1 - least.per_1000_j / own.per_1000_j):.0f} % less"
+        each = f"{format_energy(least.per_1000_j)} for 1,000 paragraphs, {less}"
+        rate = rate if abs(faster) >= EVEN else "as fast"
+        yield f"  Least energy: {format_setting(least.params)}, {each}; it is {rate}."
     if answer.attribution is Attribution.NOT_ATTRIBUTABLE:
         yield f"  Points whose energy is not attributable are left out: {answer.reason}."
     elif answer.attribution is Attribution.UNKNOWN:
         yield f"  It may be of other processes too: {answer.reason}."
-
-
-def _per_1000(use: EnergyUse) -> str:
-    half = half_width(use.per_1000_j_sd, use.repeats)
-    known = half is not None and not unknown_spread(use.per_1000_j, half)
-    interval = f" ± {format_energy(half or 0.0)}" if known else "" if half is None else ", spread unknown"
-    net = "" if use.net_per_1000_j is None else f", {format_energy(use.net_per_1000_j)} of it above idle"
-    source = "by the energy counter" if use.counted else "by the sampled power"
-    each = f"It is {format_energy(use.per_1000_j)}{interval} for 1,000 paragraphs"
-    return f"{each} {source} (n={use.repeats}){net}"
-
-
-def _compared(least: EnergyUse, own: EnergyUse, settings: Sequence[Speed]) -> str:
-    less = 1 - least.per_1000_j / own.per_1000_j
-    rates = {format_setting(setting.params): setting.rate for setting in settings}
-    faster = rates[format_setting(least.params)] / rates[format_setting(own.params)] - 1
-    words = "slower" if faster < 0 else "faster"
-    rate = f"{100 * abs(faster):.0f} % {words}" if abs(faster) >= EVEN else "as fast"
-    return f"{format_energy(least.per_1000_j)} for 1,000 paragraphs, {100 * less:.0f} % less; it is {rate}"

@@ -144,33 +144,27 @@ def taken_line(judgement: Judgement, settings: Sequence[Speed], chosen: Speed) -
 
 def compared_lines(judgement: Judgement, settings: Sequence[Speed], chosen: Speed) -> Iterator[str]:
     """Yield how other settings that are allowed compare with the recommended one, without full stops."""
+    name, unit, rank = judgement.objective.name, judgement.unit, judgement.rank(chosen)
     rest = [setting for setting in judgement.allowed(settings) if setting is not chosen]
-    same = [setting for setting in rest if judgement.rank(setting) == judgement.rank(chosen)]
-    if same:
+    if same := [setting for setting in rest if judgement.rank(setting) == rank]:
         have = f"{format_count(len(same), 'other setting')} {'has' if len(same) == 1 else 'have'}"
-        yield f"{have} the same {judgement.objective.name}: speed decides"
-    behind = [setting for setting in rest if judgement.rank(setting) < judgement.rank(chosen)]
-    if behind:
-        yield _next(judgement, chosen, max(behind, key=judgement.rank))
+        yield f"{have} the same {name}: speed decides"
     best = judgement.of(chosen).mean
+    if behind := [setting for setting in rest if judgement.rank(setting) < rank]:
+        other = max(behind, key=judgement.rank)
+        mean, highest = judgement.of(other).mean, judgement.objective.direction == MAX
+        apart = best.minus(mean) if highest else mean.minus(best)
+        by = f"{format_figure(apart.mean, unit)} {'lower' if highest else 'higher'}"
+        shown = "; single repeats cannot show whether that is more than scatter"
+        if apart.low is not None and apart.high is not None:
+            ends = f"{format_figure(apart.low, unit)} to {format_figure(apart.high, unit)}"
+            shown = f" ({ends} with 95 % confidence){'' if apart.differs else ': no difference is shown'}"
+        yield f"Next: {other.setting}, {mean.words(unit)}: {by}{shown}"
     alike = [one for one in behind if best.minus(judgement.of(one).mean).differs is False]
     quick = max(alike, key=lambda setting: setting.rate, default=None)
     if quick and chosen.rate and quick.rate > chosen.rate:
         times = f"{quick.rate / chosen.rate:.2f} times as fast"
-        yield f"{quick.setting} is {times}, and no difference in {judgement.objective.name} is shown"
-
-
-def _next(judgement: Judgement, chosen: Speed, other: Speed) -> str:
-    """Return how the next best setting differs from the recommended one."""
-    unit, highest = judgement.unit, judgement.objective.direction == MAX
-    best, mean = judgement.of(chosen).mean, judgement.of(other).mean
-    apart = best.minus(mean) if highest else mean.minus(best)
-    by = f"{format_figure(apart.mean, unit)} {'lower' if highest else 'higher'}"
-    words = f"Next: {other.setting}, {mean.words(unit)}: {by}"
-    if apart.low is None or apart.high is None:
-        return f"{words}; single repeats cannot show whether that is more than scatter"
-    interval = f"{format_figure(apart.low, unit)} to {format_figure(apart.high, unit)} with 95 % confidence"
-    return f"{words} ({interval})" if apart.differs else f"{words} ({interval}): no difference is shown"
+        yield f"{quick.setting} is {times}, and no difference in {name} is shown"
 
 
 def left_out_lines(judgement: Judgement) -> Iterator[str]:

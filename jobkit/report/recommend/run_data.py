@@ -42,8 +42,12 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
             hint=f"name one folder below runs/; an old log is read by: jobkit collect {shell_quote(folder)}",
         )
     run = read_run(folder)
-    spec, notes = _spec(folder, overrides)
+    spec, notes = spec_of(folder, overrides)
     site, more = site_of(spec)
+    objective = Objective()
+    if spec:
+        direction = spec.objective.chosen_direction
+        objective = Objective.of(spec.objective.metric, direction, spec.constraints.bounds)
     sweep = [point for point in run.points if point.point.kind.swept]
     records = [record for point in sweep if (record := timed(point.counts))]
     first = next((record for record in records if record.outcome is Outcome.OK), None)
@@ -71,14 +75,16 @@ def read_material(folder: Path, overrides: Sequence[str] = ()) -> RunData:
         notes=(*run.notes, *notes, *more),
         trials=describe_trials(tried),
         tried=tuple(tried),
+        asked_bytes=spec.asked_bytes if spec else None,
         ledger=ledger.summary(ledger.entries(ledger_path()), first) if first else None,
         agreements=agreements(sweep),
-        objective=_objective(spec) if spec else Objective(),
-        search=read_search(folder, _objective(spec) if spec and overrides else None),
+        objective=objective,
+        search=read_search(folder, objective if overrides else None),
     )
 
 
-def _spec(folder: Path, overrides: Sequence[str]) -> tuple[SweepSpec | None, list[str]]:
+def spec_of(folder: Path, overrides: Sequence[str] = ()) -> tuple[SweepSpec | None, list[str]]:
+    """Return the spec of a run, or why it cannot be read; with ``overrides`` that is an error."""
     try:
         return load_spec(folder / SPEC_FILE, overrides), []
     except JobkitError as error:
@@ -86,10 +92,6 @@ def _spec(folder: Path, overrides: Sequence[str]) -> tuple[SweepSpec | None, lis
             raise
         first, *_ = error.message.splitlines()
         return None, [f"no request can be made without the spec: {first}"]
-
-
-def _objective(spec: SweepSpec) -> Objective:
-    return Objective.of(spec.objective.metric, spec.objective.chosen_direction, spec.constraints.bounds)
 
 
 def site_of(spec: SweepSpec | None) -> tuple[Site | None, list[str]]:

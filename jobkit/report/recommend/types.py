@@ -54,33 +54,22 @@ def of_precisions(
     ``agreements``: by the point's index.
     ``min_f1``: the least agreement that is accepted.
     """
-    words = {speed.params.get(PRECISION) for speed in speeds}
-    if FP32 not in words:
+    speeds, found = list(speeds), []
+    if all(speed.params.get(PRECISION) != FP32 for speed in speeds):
         return ()
-    return tuple(
-        _of(speed, _least([agreements.get(index) for index in _indices(speed, records)]), min_f1)
-        for speed in speeds
-        if speed.params.get(PRECISION) != FP32
-    )
-
-
-def _of(speed: Speed, least: Agreement | None, min_f1: float) -> OfPrecision:
-    accepted = least is not None and least.f1 >= min_f1
-    return OfPrecision(setting=speed.setting, agreement=least, accepted=accepted)
-
-
-def _indices(speed: Speed, records: Iterable[Record]) -> list[int]:
-    return [
-        record.point.index
-        for record in records
-        if record.outcome is Outcome.OK and record.params == speed.params
-    ]
-
-
-def _least(agreements: Iterable[Agreement | None]) -> Agreement | None:
-    """Return the agreement with the least F1; ``None`` if one is missing."""
-    known = [(agreement.f1, agreement) if agreement else (-1.0, None) for agreement in agreements]
-    return min(known, key=lambda pair: pair[0], default=(0.0, None))[1]
+    for speed in speeds:
+        if speed.params.get(PRECISION) == FP32:
+            continue
+        known = [
+            agreements.get(record.point.index)
+            for record in records
+            if record.outcome is Outcome.OK and record.params == speed.params
+        ]
+        compared = [agreement for agreement in known if agreement]
+        least = min(compared, key=lambda one: one.f1) if len(compared) == len(known) else None
+        accepted = least is not None and least.f1 >= min_f1
+        found.append(OfPrecision(setting=speed.setting, agreement=least, accepted=accepted))
+    return tuple(found)
 
 
 def without_refused(speeds: Iterable[Speed], precisions: Iterable[OfPrecision]) -> tuple[Speed, ...]:
@@ -94,17 +83,16 @@ def lines(speeds: Sequence[Speed], chosen: Speed, precisions: Iterable[OfPrecisi
     named = {precision.setting: precision for precision in precisions}
     if own := named.get(chosen.setting):
         yield f"Of this precision, {own.words}"
-    allowed = without_refused(speeds, named.values())
-    faster = [speed for speed in speeds if speed not in allowed and speed.rate > chosen.rate]
+    faster = [
+        speed
+        for speed in speeds
+        if speed.rate > chosen.rate and speed.setting in named and not named[speed.setting].accepted
+    ]
     if faster and chosen.rate:
         best = max(faster, key=lambda speed: speed.rate)
-        share = 100 * (best.rate / chosen.rate - 1)
-        refused = named[best.setting]
-        yield f"Not taken: {best.setting}, {share:.0f} % faster, because {refused.words}{_accept(refused)}"
-
-
-def _accept(refused: OfPrecision) -> str:
-    return f"; --min-f1 {format_f1(refused.agreement.f1)} takes it" if refused.agreement else ""
+        share, refused = 100 * (best.rate / chosen.rate - 1), named[best.setting]
+        takes = f"; --min-f1 {format_f1(refused.agreement.f1)} takes it" if refused.agreement else ""
+        yield f"Not taken: {best.setting}, {share:.0f} % faster, because {refused.words}{takes}"
 
 
 def caution(chosen: Speed, records: Sequence[Record], precisions: Sequence[OfPrecision]) -> str:
@@ -145,6 +133,7 @@ class RunData:
     agreements: Mapping[int, Agreement] = field(default_factory=dict)
     # what a setting is chosen by, and what it must keep
     objective: Objective = field(default_factory=Objective)
+    asked_bytes: int | None = None  # as in `jobkit.answers.memory.Memory`
     search: SearchAnswer | None = None  # if it is a search: what was found
 
     @property
@@ -277,6 +266,13 @@ class BatchChoice:
     allocator: str = ""
     # for each setting of another precision than fp32, how its entities agree with those of fp32
     precisions: tuple[OfPrecision, ...] = ()
+    # the same within the limit that the run was asked for; ``None`` without one
+    asked: Prediction | None = None
+
+    @property
+    def answer(self) -> Prediction:
+        """The largest batch that was asked for."""
+        return self.asked or self.largest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ def found(*told: Record, corpus: CorpusVolume | None = None) -> Recommendation:
 
 def lines(answer: Recommendation) -> list[str]:
     """Return the lines on energy."""
-    text = as_text(blocks(answer))
+    text = as_text(blocks(answer, why=True))
     return [] if "Energy" not in text else text[text.index("Energy") :].partition("\n\n")[0].splitlines()
 
 

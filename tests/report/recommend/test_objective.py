@@ -45,7 +45,7 @@ def advice(
 
 
 def text(tries: Sequence[Record], objective: Objective = HIGHEST, corpus: CorpusVolume | None = None) -> str:
-    return as_text(blocks(advice(tries, objective, corpus)))
+    return as_text(blocks(advice(tries, objective, corpus), why=True))
 
 
 APART: Values = {40: (0.90, 0.91, 0.92), 85: (0.80, 0.81, 0.82), 130: (0.70, 0.71, 0.72)}
@@ -75,7 +75,7 @@ def test_a_difference_within_the_scatter_is_none_and_a_faster_setting_is_named()
 def test_of_equal_means_the_speed_decides() -> None:
     found = advice(reporting(dict.fromkeys(SIZES, (0.9, 0.9, 0.9))))
     assert found.batch.recommended.params == {"batch_size": 175}
-    assert "4 other settings have the same f1: speed decides." in as_text(blocks(found))
+    assert "4 other settings have the same f1: speed decides." in as_text(blocks(found, why=True))
 
 
 def test_points_without_the_metric_are_left_out_and_counted() -> None:
@@ -138,4 +138,4 @@ def test_a_setting_that_is_better_but_not_safe_is_not_taken() -> None:
     small = [replace(one, gpu=replace(gpu, total_bytes=2**31)) for one in tries]
     found = advice(small)
     assert found.batch.recommended.size < max(SIZES)
-    assert "the highest mean that is safe." in as_text(blocks(found))
+    assert "the highest mean that is safe." in as_text(blocks(found, why=True))
