@@ -18,13 +18,14 @@ from tempfile import TemporaryDirectory
 import platformdirs
 
 from jobkit.core.errors import JobkitError
+from jobkit.core.extras import missing_extra
 from jobkit.core.files import exclusive_lock
 from jobkit.core.paths import cache_write_errors, make_folder, share_with_group
 from jobkit.core.records import FOLDER, FULL, STANZA, ModelRef
 from jobkit.core.terminal import Say, shell_quote
 from jobkit.planning.random_weights import ARCHITECTURES, make_random, random_path
 from jobkit.planning.standin import SIZE_BYTES, is_built, make_standin, standin_path
-from jobkit.worker.workloads.base import missing_framework, missing_module
+from jobkit.worker.workloads.base import missing_framework
 from jobkit.worker.workloads.model_files import (
     RESOURCES_FILE,
     fingerprint,
@@ -325,7 +326,7 @@ def fetch_hub(name: str, cache: Path, endpoint: str | None, *, say: Say) -> Mode
     JobkitError
         If it cannot be fetched.
     """
-    if absent := missing_module("huggingface_hub", "huggingface_hub", "a model of the hub"):
+    if absent := missing_extra("a model of the hub", "hf", "huggingface_hub"):
         raise absent
     from huggingface_hub import snapshot_download
 

@@ -64,7 +64,8 @@ def examine(
     program
         What a command starts: a name that is looked up on ``PATH``, or a path.
     """
-    needs_torch = device == "cuda" or workload in NEEDS_TORCH
+    lack = missing_framework(workload)
+    needs_torch = not lack and (device == "cuda" or workload in NEEDS_TORCH)
     gpus = nvml.list_gpus()  # before this process opens a GPU and is counted on it
     return {
         "python": ".".join(map(str, sys.version_info[:3])),
@@ -72,7 +73,7 @@ def examine(
         "jobkit": _version("jobkit"),
         "jobkit_path": str(Path(__file__).parents[1]),
         "stanza": _version("stanza") if util.find_spec("stanza") else None,
-        **_workload(workload, folder),
+        **_workload(workload, folder, lack),
         "torch": _torch(device) if needs_torch else None,
         "nvml": _has_nvml(),
         "gpus": [asdict(gpu) for gpu in gpus],
@@ -124,12 +125,12 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _workload(name: str, folder: str | None) -> dict[str, str | None]:
+def _workload(name: str, folder: str | None, lack: JobkitError | None) -> dict[str, str | None]:
     """Return what is wrong with the class of a workload, and how to fix it."""
     try:
-        checked_class(name, folder)
-        if lack := missing_framework(name):
+        if lack:
             raise lack
+        checked_class(name, folder)
     except JobkitError as error:
         return {"workload_error": error.message, "workload_hint": error.hint}
     return {"workload_error": None}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-
 from jobkit.core.errors import JobkitError
-from jobkit.core.terminal import shell_quote
+from jobkit.core.extras import install_line
 from jobkit.extensions.profile.work import missing
 from jobkit.spec.sweep_spec import SweepSpec
 
@@ -19,5 +17,5 @@ def refuse_missing_profiler(spec: SweepSpec) -> None:
         With the command that installs it.
     """
     if why := missing(spec.profile):
-        command = f"{shell_quote(sys.executable)} -m pip install 'jobkit[profile]'"
-        raise JobkitError(f"profile: {why}", hint=f"{command}; the profiler python needs no package")
+        hint = f"{install_line('profile')}; the profiler python needs no package"
+        raise JobkitError(f"profile: {why}", hint=hint)

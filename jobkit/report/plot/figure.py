@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobkit.answers.speed import SPEED_TOLERANCE
 from jobkit.core.errors import JobkitError
+from jobkit.core.extras import missing_extra
 from jobkit.core.figures import SPEED
 from jobkit.core.files import write_atomically
 from jobkit.core.terminal import printable
@@ -419,7 +420,6 @@ def _apart(sizes: Sequence[int]) -> bool:
 
 
 SUFFIXES = (".png", ".svg", ".pdf")
-INSTALL = "pip install 'jobkit[plot]'"
 MOST_GROUPS = 4
 """More rows of panels fit no page."""
 
@@ -498,10 +498,8 @@ def check_plot(path: Path) -> None:
             f"--plot {path}: the name must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}",
             hint="the ending chooses the format: svg and pdf for papers, png for slides",
         )
-    try:
-        import matplotlib.figure  # noqa: F401 - only whether it is there
-    except ImportError as error:
-        raise JobkitError(f"--plot {path} needs matplotlib: {error}", hint=INSTALL) from error
+    if lack := missing_extra(f"--plot {path}", "plot"):
+        raise lack
 
 
 def plot(
