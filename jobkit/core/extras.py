@@ -23,6 +23,8 @@ EXTRAS = {
     "zst": ("zstandard", "zstandard: 25 MB"),
 }
 """By the name of an extra: the module without which it is missing; what it brings, and its size on disk."""
+NO_EXTRA = "none"
+"""In place of an extra: the base alone."""
 
 
 def missing_extra(need: str, extra: str, module: str = "") -> JobkitError | None:

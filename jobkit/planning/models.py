@@ -246,6 +246,8 @@ def _not_found(name: str, size: str, cache: Path) -> JobkitError:
     if size != FULL:
         hint = f"set `model.size: {FULL}`, or {fallback}"
         return JobkitError(f"model {name!r}: only the {STAND_IN} has the size {size!r}", hint=hint)
+    if lack := missing_framework("stanza-ner"):
+        return lack  # fetching needs it too
     without = "to try jobkit without it: --stand-in" if name == LANGUAGE else fallback
     looked = "; ".join(f"{place} ({missing_files(place, name)})" for place in model_places(name, cache))
     hint = f"jobkit models fetch {name}   (or, {without})"
@@ -457,6 +459,8 @@ def _folder_not_found(workload: str, name: str, size: str, places: list[Path]) -
     if size != FULL:
         hint = f"set `model.size: {FULL}`, or {fallback}"
         return JobkitError(f"model {name!r}: only a {STAND_IN} has the size {size!r}", hint=hint)
+    if workload in USUAL and (lack := missing_framework(workload)):
+        return lack
     looked = "; ".join(map(str, places))
     without = ", or random weights, to try jobkit: --stand-in" if workload in USUAL else ""
     message = f"model {name!r} is not on this machine{f'; looked in {looked}' if looked else ''}"

@@ -17,6 +17,7 @@ from jobkit.core.host import PROTOCOL
 from tests.cluster.daemons import until
 from tests.cluster.lab import SGE, SLURM, on
 from tests.cluster.ssh_host import SHELLS, SshHost, commands, end_jobs, kill
+from tests.support.packages import MODULES, need
 
 ROOT = Path(__file__).parents[2]
 VENV = ".local/share/jobkit/venv"
@@ -28,6 +29,7 @@ sweep: {batch_size: [1, 10, 100]}
 repeats: 1
 resources: {gpus: 0, cpus: 1, memory: 200MiB, walltime: "00:02:00"}
 """
+MODULES_CMD = "/usr/lib/x86_64-linux-gnu/modulecmd.tcl"
 CODE, YES = "One-time password", r"Install it\? \[y/N\] "
 
 
@@ -87,7 +89,7 @@ def host_with_jobkit(ssh_host: SshHost) -> SshHost:
     ssh_host.pin(light_constraints(ssh_host.folder))
     ada = Ada(ssh_host)
     (ada.project / "first.yaml").unlink()
-    words = ("jobkit", "--on", "cluster", "init")
+    words = ("jobkit", "--on", "cluster", "init", "--extra", "none")
     refused = ada.laptop.type(*words, answers={YES: ""}, cwd=ada.project)
     assert refused.returncode == 0
     assert "nothing was changed" in refused.screen
@@ -96,6 +98,7 @@ def host_with_jobkit(ssh_host: SshHost) -> SshHost:
     assert typed.returncode == 3, "no scheduler answers yet"
     assert f"make a virtual environment, {ssh_host.home / VENV}, with /usr/bin/python3" in typed.screen
     assert (ssh_host.home / VENV / "bin" / "jobkit").exists(), typed.screen[-2000:]
+    assert not [*(ssh_host.home / VENV).glob("lib/*/site-packages/torch*")]
     return ssh_host
 
 
@@ -356,6 +359,45 @@ def test_without_rsync_a_sentence_says_so(ada: Ada) -> None:
     (ada.laptop.programs / "rsync").unlink()
     code, _, said = ada.types("sweep first.yaml --dry-run")
     assert (code, "no rsync on this machine" in said) == (2, True), said
+
+
+def test_an_extra_that_the_cluster_lacks_is_added_by_init(ada: Ada) -> None:
+    ada.write(SPEC.replace("count", "spacy-ner").replace("text:", "model: {fallback: stand-in}\ntext:"))
+    code, _, said = ada.types("sweep first.yaml")
+    assert (code, "workload 'spacy-ner' needs the Python module spacy" in said) == (2, True), said
+    assert "hint: jobkit --on cluster init --extra spacy   (spaCy: " in said
+    words = ("jobkit", "--on", "cluster", "init", "--extra", "zst")
+    typed = ada.laptop.type(*words, answers={YES: "y"}, cwd=ada.project)
+    assert "protocol 1, which lacks an extra." in typed.screen
+    assert [*(ada.host.home / VENV).glob("lib/*/site-packages/zstandard")], typed.screen[-2000:]
+    assert ada.laptop.type(*words, cwd=ada.project).asked == []
+
+
+@pytest.mark.program(MODULES)
+def test_a_python_that_no_path_names_is_offered(ada: Ada) -> None:
+    need(MODULES)
+    old = tuple(path.name for path in Path("/usr/bin").glob("python3*"))
+    ada.host.log_in_with(without=old)
+    (ada.host.home / VENV).rename(kept := ada.host.home / "kept")
+    words = ("jobkit", "--on", "cluster", "init")
+    asked = {r"Mirror \(Enter for none\): ": "", YES: ""}
+    refused = ada.laptop.type(*words, answers=asked, cwd=ada.project)
+    assert refused.returncode == 2
+    assert "hint: ask its staff for a module with Python 3.11 or later" in refused.screen
+    made = ada.host.home / "software" / "bin"
+    made.mkdir(parents=True)
+    (made / "python3").symlink_to("/usr/bin/python3.11")
+    module = ada.host.home / "modules" / "Python" / "3.11.3-GCCcore-12.3.0"
+    module.parent.mkdir(parents=True)
+    module.write_text(f"#%Module\nprepend-path PATH {made}\n")
+    there = {"MODULEPATH": str(ada.host.home / "modules"), "MODULES_CMD": MODULES_CMD}
+    ada.host.reset(there)
+    ada.host.log_in_with(without=old)
+    offered = ada.laptop.type(*words, answers=asked, cwd=ada.project)
+    kept.rename(ada.host.home / VENV)
+    assert (offered.returncode, offered.asked) == (0, [YES]), offered.screen
+    assert f"make a virtual environment, {ada.host.home / VENV}, with {made}/python3" in offered.screen
+    assert "Stanza with torch: " in offered.screen
 
 
 def test_an_older_protocol_is_updated_by_init(ada: Ada) -> None:
