@@ -356,9 +356,33 @@ def test_without_rsync_a_sentence_says_so(ada: Ada) -> None:
     ada.host.log_in_with(without=("rsync",))
     code, _, said = ada.types("sweep first.yaml --dry-run")
     assert (code, "cluster has no rsync" in said) == (2, True), said
-    (ada.laptop.programs / "rsync").unlink()
-    code, _, said = ada.types("sweep first.yaml --dry-run")
-    assert (code, "no rsync on this machine" in said) == (2, True), said
+
+
+OPENRSYNC = "#!/bin/sh\necho 'openrsync: protocol version 29'; echo 'rsync version 2.6.9 compatible'\n"
+"""What Apple's answers to --version."""
+
+
+@pytest.mark.slurm
+def test_files_travel_without_the_rsync_of_this_machine(ada: Ada) -> None:
+    rsync = ada.laptop.programs / "rsync"
+    rsync.unlink()
+    rsync.write_text(OPENRSYNC)
+    rsync.chmod(0o755)
+    text, there = ada.project / "more" / "é.txt", ada.there / "more" / "é.txt"
+    text.parent.mkdir()
+    text.write_text("One.\n\nTwo.\n")
+    code, _, said = ada.types("sweep first.yaml --scheduler slurm --wait --set text=more/é.txt")
+    assert (code, "without rsync 3.1 or later here" in said) == (0, True), said
+    assert there.stat().st_mtime == pytest.approx(text.stat().st_mtime, abs=1)
+    code, out, said = ada.types("collect")
+    assert (code, "Fastest: batch_size" in out) == (0, True), said
+    assert len([*ada.project.glob("runs/*/results/*/*/record.json")]) == 3
+    assert not [*ada.project.glob("runs/*/.lock")]
+    there.unlink()
+    there.parent.rmdir()
+    there.parent.touch()
+    code, _, said = ada.types("sweep first.yaml --dry-run --set text=more/é.txt")
+    assert (code, "the transfer has not ended (tar's status 2" in said) == (3, True), said
 
 
 def test_an_extra_that_the_cluster_lacks_is_added_by_init(ada: Ada) -> None:
